@@ -10,7 +10,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use gradus_ingest::{Intake, Limits};
+use gradus_ingest::{RecordIntake, SourceLimits};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use prost::Message;
 
@@ -103,7 +103,7 @@ fn extract(folders: &[Vec<Vec<u8>>]) -> (usize, usize) {
         std::hint::black_box(&trajectory);
         Ok(())
     };
-    let mut intake = Intake::new(Limits::default(), &mut sink);
+    let mut intake = RecordIntake::new(SourceLimits::default(), &mut sink);
     for body in folders.iter().flatten() {
         intake.export(body);
     }

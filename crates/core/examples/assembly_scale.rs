@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use gradus_core::assemble::Assembler;
-use gradus_core::span::{Attributes, Resource, Span, SpanId, TraceId, Value};
+use gradus_core::assemble::TrajectoryAssembler;
+use gradus_core::span::{AttributeList, AttributeValue, Span, SpanId, SpanResource, TraceId};
 
 const SHAPES: [&str; 6] =
     ["tool_roots", "tool_star", "tool_chain", "agent_chain", "react_calls", "conversations"];
@@ -17,7 +17,7 @@ fn main() {
         while count <= most {
             let spans: Vec<Span<'static>> = (0..count).map(|number| span(shape, number)).collect();
             let began = Instant::now();
-            let assembled = Assembler::default().assemble(&spans);
+            let assembled = TrajectoryAssembler::default().assemble(&spans);
             let took = began.elapsed();
             let steps: usize = assembled.trajectories.iter().map(|trajectory| trajectory.steps.len()).sum();
             #[allow(clippy::print_stdout, reason = "its output is what it is for")]
@@ -67,10 +67,13 @@ fn span(shape: &str, number: u64) -> Span<'static> {
         name: kind.into(),
         start_ns: 1_000 + number * 10,
         end_ns: 1_005 + number * 10,
-        attributes: Attributes(
-            attributes.into_iter().map(|(key, text)| (key.into(), Value::Str(text.into()))).collect(),
+        attributes: AttributeList(
+            attributes
+                .into_iter()
+                .map(|(key, text)| (key.into(), AttributeValue::Str(text.into())))
+                .collect(),
         ),
-        resource: Arc::new(Resource::default()),
+        resource: Arc::new(SpanResource::default()),
         ..Span::default()
     }
 }

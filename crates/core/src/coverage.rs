@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::trajectory::{Defect, DefectKind, Trajectory};
+use crate::trajectory::{DefectKind, ExtractionDefect, Trajectory};
 
 /// What was found in one source, or in all of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
-pub struct Coverage {
+#[schemars(rename = "Coverage")]
+pub struct SourceCoverage {
     pub source: String,
     pub traces: u64,
     pub spans: u64,
@@ -42,9 +43,9 @@ pub struct DefectCount {
 
 const MAX_EXAMPLES: usize = 3;
 
-impl Coverage {
+impl SourceCoverage {
     pub fn new(source: impl Into<String>) -> Self {
-        Coverage { source: source.into(), ..Coverage::default() }
+        SourceCoverage { source: source.into(), ..SourceCoverage::default() }
     }
 
     pub fn add(&mut self, trajectory: &Trajectory) {
@@ -66,7 +67,7 @@ impl Coverage {
     }
 
     /// A defect that belongs to no trajectory.
-    pub fn add_defect(&mut self, defect: &Defect) {
+    pub fn add_defect(&mut self, defect: &ExtractionDefect) {
         let example = defect.span_id.as_deref().unwrap_or(&defect.detail);
         self.count(defect.kind, example);
     }
@@ -80,7 +81,7 @@ impl Coverage {
     }
 
     /// Adds another source's numbers.
-    pub fn merge(&mut self, other: &Coverage) {
+    pub fn merge(&mut self, other: &SourceCoverage) {
         self.traces += other.traces;
         self.spans += other.spans;
         self.log_records += other.log_records;

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value as Json};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Role {
+pub enum MessageRole {
     System,
     #[default]
     User,
@@ -18,13 +18,13 @@ pub enum Role {
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Message<'a> {
-    pub role: Role,
-    pub parts: Vec<Part<'a>>,
+pub struct ChatMessage<'a> {
+    pub role: MessageRole,
+    pub parts: Vec<MessagePart<'a>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Part<'a> {
+pub enum MessagePart<'a> {
     Text(Cow<'a, str>),
     Reasoning(Cow<'a, str>),
     ToolCall(ToolCall<'a>),
@@ -35,7 +35,7 @@ pub enum Part<'a> {
 pub struct ToolCall<'a> {
     pub id: Option<Cow<'a, str>>,
     pub name: Cow<'a, str>,
-    pub arguments: Option<Arguments<'a>>,
+    pub arguments: Option<RecordedArguments<'a>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,42 +49,42 @@ pub struct ToolResult<'a> {
 /// Arguments as they were recorded. Both are text: a parsed tree takes up to 90 times its size, and every request
 /// repeats the calls of those before it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Arguments<'a> {
+pub enum RecordedArguments<'a> {
     /// The model's own text, JSON or not.
     Text(Cow<'a, str>),
     /// Arguments that were recorded as a structure, as well-formed JSON.
     Json(Cow<'a, str>),
 }
 
-impl From<Json> for Arguments<'_> {
+impl From<Json> for RecordedArguments<'_> {
     fn from(json: Json) -> Self {
-        Arguments::Json(Cow::Owned(json.to_string()))
+        RecordedArguments::Json(Cow::Owned(json.to_string()))
     }
 }
 
-impl Role {
-    pub fn parse(name: &str) -> Role {
+impl MessageRole {
+    pub fn parse(name: &str) -> MessageRole {
         match name {
-            "system" | "developer" => Role::System,
+            "system" | "developer" => MessageRole::System,
             "assistant" | "model" | "ai" | "AIMessage" | "AIMessageChunk" | "tool-call" | "tool_call" => {
-                Role::Assistant
+                MessageRole::Assistant
             }
             "tool" | "function" | "tool-response" | "tool_response" | "ToolMessage" | "FunctionMessage" => {
-                Role::Tool
+                MessageRole::Tool
             }
-            "SystemMessage" => Role::System,
-            _ => Role::User,
+            "SystemMessage" => MessageRole::System,
+            _ => MessageRole::User,
         }
     }
 }
 
-impl<'a> Message<'a> {
-    pub fn new(role: Role) -> Self {
-        Message { role, parts: Vec::new() }
+impl<'a> ChatMessage<'a> {
+    pub fn new(role: MessageRole) -> Self {
+        ChatMessage { role, parts: Vec::new() }
     }
 
-    pub fn text(role: Role, text: impl Into<Cow<'a, str>>) -> Self {
-        Message { role, parts: vec![Part::Text(text.into())] }
+    pub fn text(role: MessageRole, text: impl Into<Cow<'a, str>>) -> Self {
+        ChatMessage { role, parts: vec![MessagePart::Text(text.into())] }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -94,28 +94,28 @@ impl<'a> Message<'a> {
     /// All text parts, one below the other. Borrowed when there is only one.
     pub fn joined_text(&self) -> Cow<'_, str> {
         join(self.parts.iter().filter_map(|part| match part {
-            Part::Text(text) => Some(text.as_ref()),
+            MessagePart::Text(text) => Some(text.as_ref()),
             _ => None,
         }))
     }
 
     pub fn joined_reasoning(&self) -> Cow<'_, str> {
         join(self.parts.iter().filter_map(|part| match part {
-            Part::Reasoning(text) => Some(text.as_ref()),
+            MessagePart::Reasoning(text) => Some(text.as_ref()),
             _ => None,
         }))
     }
 
     pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall<'a>> {
         self.parts.iter().filter_map(|part| match part {
-            Part::ToolCall(call) => Some(call),
+            MessagePart::ToolCall(call) => Some(call),
             _ => None,
         })
     }
 
     pub fn tool_results(&self) -> impl Iterator<Item = &ToolResult<'a>> {
         self.parts.iter().filter_map(|part| match part {
-            Part::ToolResult(result) => Some(result),
+            MessagePart::ToolResult(result) => Some(result),
             _ => None,
         })
     }
@@ -137,7 +137,7 @@ fn join<'t>(mut texts: impl Iterator<Item = &'t str>) -> Cow<'t, str> {
 }
 
 /// Reads a list of messages: a JSON array, or an object that wraps one.
-pub fn messages_from_json(json: Json) -> Vec<Message<'static>> {
+pub fn messages_from_json(json: Json) -> Vec<ChatMessage<'static>> {
     match json {
         Json::Array(items) => {
             // LangChain batches: a list of lists, of which agents use one.
@@ -160,33 +160,33 @@ pub fn messages_from_json(json: Json) -> Vec<Message<'static>> {
             }
             message_from_json(Json::Object(object)).into_iter().collect()
         }
-        Json::String(text) => vec![Message::text(Role::User, text)],
+        Json::String(text) => vec![ChatMessage::text(MessageRole::User, text)],
         _ => Vec::new(),
     }
 }
 
 /// Anthropic keeps the system prompt beside the messages, Gemini inside the configuration.
-fn system_of(object: &mut Map<String, Json>) -> Option<Message<'static>> {
+fn system_of(object: &mut Map<String, Json>) -> Option<ChatMessage<'static>> {
     let system = object.remove("system").or_else(|| object.remove("instructions")).or_else(|| {
         let config = object.get_mut("config")?.as_object_mut()?;
         config.remove("system_instruction")
     })?;
     let text = plain_text(system)?;
-    Some(Message::text(Role::System, text))
+    Some(ChatMessage::text(MessageRole::System, text))
 }
 
 /// Reads one message in any of the known shapes; `None` for what is no message.
-pub fn message_from_json(json: Json) -> Option<Message<'static>> {
+pub fn message_from_json(json: Json) -> Option<ChatMessage<'static>> {
     let mut object = match json {
         Json::Object(object) => object,
         // LangChain's short form: ["user", "text"].
         Json::Array(pair) => match <[Json; 2]>::try_from(pair) {
             Ok([Json::String(role), Json::String(text)]) => {
-                return Some(Message::text(Role::parse(&role), text));
+                return Some(ChatMessage::text(MessageRole::parse(&role), text));
             }
             _ => return None,
         },
-        Json::String(text) => return Some(Message::text(Role::User, text)),
+        Json::String(text) => return Some(ChatMessage::text(MessageRole::User, text)),
         _ => return None,
     };
     for wrapper in ["message", "kwargs", "data"] {
@@ -200,14 +200,14 @@ pub fn message_from_json(json: Json) -> Option<Message<'static>> {
             return message_from_json(Json::Object(inner));
         }
     }
-    let role = role_name(&object).map(|name| Role::parse(&name));
+    let role = role_name(&object).map(|name| MessageRole::parse(&name));
     let mut reader = PartReader { parts: Vec::new(), role, call_ids: HashSet::new() };
     reader.object(&mut object);
     if reader.parts.is_empty() && role.is_none() {
         return None;
     }
     let role = role.unwrap_or_else(|| reader.implied_role());
-    Some(Message { role, parts: reader.parts })
+    Some(ChatMessage { role, parts: reader.parts })
 }
 
 fn role_name(object: &Map<String, Json>) -> Option<String> {
@@ -235,8 +235,8 @@ fn role_name(object: &Map<String, Json>) -> Option<String> {
 
 /// Collects the parts of one message.
 struct PartReader {
-    parts: Vec<Part<'static>>,
-    role: Option<Role>,
+    parts: Vec<MessagePart<'static>>,
+    role: Option<MessageRole>,
     call_ids: HashSet<String>,
 }
 
@@ -250,7 +250,7 @@ impl PartReader {
         for key in ["reasoning_content", "reasoning", "thinking", "thought"] {
             if let Some(text) = object.remove(key).and_then(plain_text).filter(|text| !text.trim().is_empty())
             {
-                self.parts.push(Part::Reasoning(Cow::Owned(text)));
+                self.parts.push(MessagePart::Reasoning(Cow::Owned(text)));
             }
         }
         let name = take_text(object, &["name"]).map(Cow::Owned);
@@ -261,14 +261,16 @@ impl PartReader {
             if let Some(content) = object.remove(key) {
                 // A tool may return anything.
                 match content {
-                    Json::Object(_) | Json::Number(_) | Json::Bool(_) if self.role == Some(Role::Tool) => {
-                        self.parts.push(Part::Text(Cow::Owned(result_text(content))));
+                    Json::Object(_) | Json::Number(_) | Json::Bool(_)
+                        if self.role == Some(MessageRole::Tool) =>
+                    {
+                        self.parts.push(MessagePart::Text(Cow::Owned(result_text(content))));
                     }
                     content => self.content(content),
                 }
             }
         }
-        if self.role == Some(Role::Tool) || tool_call_id.is_some() {
+        if self.role == Some(MessageRole::Tool) || tool_call_id.is_some() {
             self.fold_into_result(before, tool_call_id.map(Cow::Owned), name, is_error);
         }
         self.tool_calls(object);
@@ -282,18 +284,21 @@ impl PartReader {
         name: Option<Cow<'static, str>>,
         is_error: bool,
     ) {
-        if self.parts[before..].iter().any(|part| matches!(part, Part::ToolResult(_) | Part::ToolCall(_))) {
+        if self.parts[before..]
+            .iter()
+            .any(|part| matches!(part, MessagePart::ToolResult(_) | MessagePart::ToolCall(_)))
+        {
             return;
         }
-        let texts = Message { role: Role::Tool, parts: self.parts.split_off(before) };
+        let texts = ChatMessage { role: MessageRole::Tool, parts: self.parts.split_off(before) };
         let content = Cow::Owned(texts.joined_text().into_owned());
-        self.parts.push(Part::ToolResult(ToolResult { id, name, content, is_error }));
+        self.parts.push(MessagePart::ToolResult(ToolResult { id, name, content, is_error }));
     }
 
     fn content(&mut self, content: Json) {
         match content {
             Json::String(text) if text.is_empty() => {}
-            Json::String(text) => self.parts.push(Part::Text(Cow::Owned(text))),
+            Json::String(text) => self.parts.push(MessagePart::Text(Cow::Owned(text))),
             Json::Array(items) => items.into_iter().for_each(|item| self.content(item)),
             Json::Object(object) => self.content_object(object),
             _ => {}
@@ -322,7 +327,7 @@ impl PartReader {
         }
         if let Some(reasoning) = object.remove("reasoningContent") {
             let text = reasoning.get("reasoningText").cloned().unwrap_or(reasoning);
-            self.parts.extend(plain_text(text).map(|text| Part::Reasoning(Cow::Owned(text))));
+            self.parts.extend(plain_text(text).map(|text| MessagePart::Reasoning(Cow::Owned(text))));
             return true;
         }
         for (key, value) in [("toolUse", true), ("toolResult", false)] {
@@ -347,7 +352,11 @@ impl PartReader {
                 if let Some(text) = text.and_then(plain_text).filter(|text| !text.is_empty()) {
                     let thought = object.get("thought").is_some_and(|flag| flag == true);
                     let text = Cow::Owned(text);
-                    self.parts.push(if thought { Part::Reasoning(text) } else { Part::Text(text) });
+                    self.parts.push(if thought {
+                        MessagePart::Reasoning(text)
+                    } else {
+                        MessagePart::Text(text)
+                    });
                 }
                 true
             }
@@ -356,7 +365,11 @@ impl PartReader {
                 if let Some(text) = object.remove("text").and_then(plain_text).filter(|text| !text.is_empty())
                 {
                     let text = Cow::Owned(text);
-                    self.parts.push(if thought { Part::Reasoning(text) } else { Part::Text(text) });
+                    self.parts.push(if thought {
+                        MessagePart::Reasoning(text)
+                    } else {
+                        MessagePart::Text(text)
+                    });
                 }
                 true
             }
@@ -367,7 +380,7 @@ impl PartReader {
     fn object_text(&mut self, mut object: Map<String, Json>) {
         for key in ["text", "content", "value"] {
             if let Some(text) = object.remove(key).and_then(plain_text).filter(|text| !text.is_empty()) {
-                self.parts.push(Part::Text(Cow::Owned(text)));
+                self.parts.push(MessagePart::Text(Cow::Owned(text)));
                 return;
             }
         }
@@ -377,7 +390,7 @@ impl PartReader {
         for key in ["content", "text", "thinking", "reasoning", "summary"] {
             if let Some(text) = object.remove(key).and_then(plain_text).filter(|text| !text.trim().is_empty())
             {
-                self.parts.push(Part::Reasoning(Cow::Owned(text)));
+                self.parts.push(MessagePart::Reasoning(Cow::Owned(text)));
                 break;
             }
         }
@@ -418,12 +431,12 @@ impl PartReader {
         let arguments =
             ["arguments", "args", "input", "parameters"].iter().find_map(|key| object.remove(*key));
         let arguments = arguments.filter(|json| !json.is_null()).map(|json| match json {
-            Json::String(text) => Arguments::Text(Cow::Owned(text)),
-            json => Arguments::from(json),
+            Json::String(text) => RecordedArguments::Text(Cow::Owned(text)),
+            json => RecordedArguments::from(json),
         });
         let new = id.as_deref().is_none_or(|id: &str| self.call_ids.insert(id.to_owned()));
         if new {
-            self.parts.push(Part::ToolCall(ToolCall { id, name: Cow::Owned(name), arguments }));
+            self.parts.push(MessagePart::ToolCall(ToolCall { id, name: Cow::Owned(name), arguments }));
         }
         true
     }
@@ -443,15 +456,15 @@ impl PartReader {
             is_error |= kind.starts_with("error");
         }
         let content = Cow::Owned(result_text(content));
-        self.parts.push(Part::ToolResult(ToolResult { id, name, content, is_error }));
+        self.parts.push(MessagePart::ToolResult(ToolResult { id, name, content, is_error }));
         true
     }
 
-    fn implied_role(&self) -> Role {
+    fn implied_role(&self) -> MessageRole {
         match self.parts.first() {
-            Some(Part::ToolResult(_)) => Role::Tool,
-            Some(Part::ToolCall(_) | Part::Reasoning(_)) => Role::Assistant,
-            _ => Role::User,
+            Some(MessagePart::ToolResult(_)) => MessageRole::Tool,
+            Some(MessagePart::ToolCall(_) | MessagePart::Reasoning(_)) => MessageRole::Assistant,
+            _ => MessageRole::User,
         }
     }
 }

@@ -11,9 +11,9 @@ use std::collections::HashMap;
 use serde_json::{Map, Value as Json};
 
 use crate::bounded_json;
-use crate::span::{Attributes, Value};
+use crate::span::{AttributeList, AttributeValue};
 
-pub(crate) fn restore(attributes: &mut Attributes<'static>) {
+pub(crate) fn restore(attributes: &mut AttributeList<'static>) {
     for name in JSON_TEXTS {
         gather(name, attributes);
     }
@@ -28,7 +28,7 @@ const JSON_TEXTS: [&str; 3] = ["metadata", "tool.parameters", "llm.prompt_templa
 const MAX_KEY_DEPTH: usize = 64;
 
 /// Puts `name.a.b` and all its like back into one text under `name`.
-fn gather(name: &str, attributes: &mut Attributes<'static>) {
+fn gather(name: &str, attributes: &mut AttributeList<'static>) {
     let path_of = |key: &str| {
         let path: Vec<String> =
             key.strip_prefix(name)?.strip_prefix('.')?.split('.').map(str::to_owned).collect();
@@ -50,7 +50,10 @@ fn gather(name: &str, attributes: &mut Attributes<'static>) {
         }
     }
     let text = with_lists(Json::Object(whole)).to_string();
-    kept.insert(place.unwrap_or_default(), (Cow::Owned(name.to_owned()), Value::Str(Cow::Owned(text))));
+    kept.insert(
+        place.unwrap_or_default(),
+        (Cow::Owned(name.to_owned()), AttributeValue::Str(Cow::Owned(text))),
+    );
     attributes.0 = kept;
 }
 
@@ -82,8 +85,8 @@ fn with_lists(json: Json) -> Json {
 }
 
 /// Leaves out what is made of GenAI attributes that are here themselves.
-fn drop_derived(attributes: &mut Attributes<'static>) {
-    let sources = Sources::of(attributes);
+fn drop_derived(attributes: &mut AttributeList<'static>) {
+    let sources = GenAiSources::from_attributes(attributes);
     let derived: Vec<bool> =
         attributes.0.iter().map(|(key, value)| sources.is_made_from(key, value)).collect();
     let made_kind = sources.kind();
@@ -103,19 +106,19 @@ fn drop_derived(attributes: &mut Attributes<'static>) {
 const KIND: &str = "openinference.span.kind";
 
 /// The GenAI attributes of a span, and what has to be known of the others: looked up, as there may be many.
-struct Sources<'a> {
-    by_key: HashMap<&'a str, &'a Value<'static>>,
+struct GenAiSources<'a> {
+    by_key: HashMap<&'a str, &'a AttributeValue<'static>>,
     has_request: bool,
     /// Instructions alone become the first message, and nothing more.
     has_first_input_only: bool,
-    output: Option<&'a Value<'static>>,
+    output: Option<&'a AttributeValue<'static>>,
 }
 
-impl<'a> Sources<'a> {
-    fn of(attributes: &'a Attributes<'static>) -> Sources<'a> {
+impl<'a> GenAiSources<'a> {
+    fn from_attributes(attributes: &'a AttributeList<'static>) -> GenAiSources<'a> {
         let all = || attributes.0.iter().map(|(key, value)| (key.as_ref(), value));
         let mut inputs = all().filter_map(|(key, _)| key.strip_prefix("llm.input_messages."));
-        Sources {
+        GenAiSources {
             by_key: all().filter(|(key, _)| key.starts_with("gen_ai.")).collect(),
             has_request: all().any(|(key, _)| key.starts_with("gen_ai.request.")),
             has_first_input_only: inputs.all(|rest| rest.starts_with("0.")),
@@ -131,7 +134,7 @@ impl<'a> Sources<'a> {
         self.by_key.get(source).and_then(|value| value.as_str()).filter(|text| !text.is_empty())
     }
 
-    fn is_made_from(&self, key: &str, value: &Value<'static>) -> bool {
+    fn is_made_from(&self, key: &str, value: &AttributeValue<'static>) -> bool {
         let is = |source: &str| self.by_key.get(source).is_some_and(|known| *known == value);
         let counts =
             |source: &str| self.by_key.get(source).is_some_and(|known| known.as_u64() == value.as_u64());
@@ -168,7 +171,7 @@ impl<'a> Sources<'a> {
     }
 
     /// Whether an output says no more than which reply it was.
-    fn is_identity(&self, value: &Value<'_>) -> bool {
+    fn is_identity(&self, value: &AttributeValue<'_>) -> bool {
         const MAX_IDENTITY_BYTES: usize = 1_000;
         let text = value.as_str().filter(|text| text.len() <= MAX_IDENTITY_BYTES && text.starts_with('{'));
         let Some(Json::Object(said)) = text.and_then(bounded_json::parse) else { return false };
@@ -203,16 +206,16 @@ mod tests {
     use proptest::prelude::*;
 
     fn restored(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
-        let mut attributes = Attributes(
+        let mut attributes = AttributeList(
             pairs
                 .iter()
                 .map(|(key, text)| {
-                    (Cow::Owned((*key).to_owned()), Value::Str(Cow::Owned((*text).to_owned())))
+                    (Cow::Owned((*key).to_owned()), AttributeValue::Str(Cow::Owned((*text).to_owned())))
                 })
                 .collect(),
         );
         restore(&mut attributes);
-        let text = |value: &Value<'_>| value.as_str().unwrap_or_default().to_owned();
+        let text = |value: &AttributeValue<'_>| value.as_str().unwrap_or_default().to_owned();
         attributes.iter().map(|(key, value)| (key.to_owned(), text(value))).collect()
     }
 

@@ -24,32 +24,32 @@ pub struct Span<'a> {
     pub name: Cow<'a, str>,
     pub start_ns: u64,
     pub end_ns: u64,
-    pub status: Status<'a>,
-    pub attributes: Attributes<'a>,
-    pub events: Vec<Event<'a>>,
+    pub status: SpanStatus<'a>,
+    pub attributes: AttributeList<'a>,
+    pub events: Vec<SpanEvent<'a>>,
     /// Name of the instrumentation that made the span.
     pub scope: Cow<'a, str>,
-    pub resource: Arc<Resource>,
+    pub resource: Arc<SpanResource>,
 }
 
 /// What emitted the span: shared by all spans of one request.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Resource {
-    pub attributes: Attributes<'static>,
+pub struct SpanResource {
+    pub attributes: AttributeList<'static>,
 }
 
 /// Something that happened at one moment of a span; log records that name a span become events of it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Event<'a> {
+pub struct SpanEvent<'a> {
     pub name: Cow<'a, str>,
     pub time_ns: u64,
-    pub attributes: Attributes<'a>,
+    pub attributes: AttributeList<'a>,
     /// A log record's body; span events have none.
-    pub body: Option<Value<'a>>,
+    pub body: Option<AttributeValue<'a>>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Status<'a> {
+pub struct SpanStatus<'a> {
     pub code: StatusCode,
     pub message: Cow<'a, str>,
 }
@@ -64,20 +64,20 @@ pub enum StatusCode {
 
 /// An attribute's value, as OTLP's `AnyValue`.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value<'a> {
+pub enum AttributeValue<'a> {
     Null,
     Bool(bool),
     Int(i64),
     Double(f64),
     Str(Cow<'a, str>),
     Bytes(Cow<'a, [u8]>),
-    Array(Vec<Value<'a>>),
-    Map(Vec<(Cow<'a, str>, Value<'a>)>),
+    Array(Vec<AttributeValue<'a>>),
+    Map(Vec<(Cow<'a, str>, AttributeValue<'a>)>),
 }
 
 /// Attributes in the order they were recorded.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Attributes<'a>(pub Vec<(Cow<'a, str>, Value<'a>)>);
+pub struct AttributeList<'a>(pub Vec<(Cow<'a, str>, AttributeValue<'a>)>);
 
 impl PartialEq for Span<'_> {
     fn eq(&self, other: &Self) -> bool {
@@ -108,7 +108,7 @@ impl<'a> Span<'a> {
 
     /// How many values its attributes and events have, those in lists and maps included.
     pub fn value_count(&self) -> usize {
-        self.attributes.value_count() + self.events.iter().map(Event::value_count).sum::<usize>()
+        self.attributes.value_count() + self.events.iter().map(SpanEvent::value_count).sum::<usize>()
     }
 
     /// The message of the exception that was recorded on this span, if there is one.
@@ -118,22 +118,22 @@ impl<'a> Span<'a> {
     }
 }
 
-impl Event<'_> {
+impl SpanEvent<'_> {
     /// How many values it has, those in lists and maps included; it counts itself, too.
     pub fn value_count(&self) -> usize {
-        1 + self.attributes.value_count() + self.body.as_ref().map_or(0, Value::value_count)
+        1 + self.attributes.value_count() + self.body.as_ref().map_or(0, AttributeValue::value_count)
     }
 }
 
-impl<'a> Attributes<'a> {
-    pub fn get(&self, key: &str) -> Option<&Value<'a>> {
+impl<'a> AttributeList<'a> {
+    pub fn get(&self, key: &str) -> Option<&AttributeValue<'a>> {
         self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value)
     }
 
     /// The text of an attribute; `None` when it is missing, empty or not a text.
     pub fn text(&self, key: &str) -> Option<&str> {
         match self.get(key) {
-            Some(Value::Str(text)) if !text.is_empty() => Some(text),
+            Some(AttributeValue::Str(text)) if !text.is_empty() => Some(text),
             _ => None,
         }
     }
@@ -143,12 +143,12 @@ impl<'a> Attributes<'a> {
         self.0.iter().map(|(_, value)| value.value_count()).sum()
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value<'a>)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &AttributeValue<'a>)> {
         self.0.iter().map(|(name, value)| (name.as_ref(), value))
     }
 
-    pub fn into_owned(self) -> Attributes<'static> {
-        Attributes(
+    pub fn into_owned(self) -> AttributeList<'static> {
+        AttributeList(
             self.0
                 .into_iter()
                 .map(|(key, value)| (Cow::Owned(key.into_owned()), value.into_owned()))
@@ -157,7 +157,7 @@ impl<'a> Attributes<'a> {
     }
 }
 
-impl Resource {
+impl SpanResource {
     /// The project the spans belong to: Phoenix's resource attribute, else the service's name.
     pub fn project(&self) -> Option<&str> {
         let project = self.text("openinference.project.name");
@@ -178,28 +178,30 @@ impl Resource {
     }
 }
 
-impl<'a> Value<'a> {
+impl<'a> AttributeValue<'a> {
     fn value_count(&self) -> usize {
         match self {
-            Value::Array(items) => 1 + items.iter().map(Value::value_count).sum::<usize>(),
-            Value::Map(entries) => 1 + entries.iter().map(|(_, value)| value.value_count()).sum::<usize>(),
+            AttributeValue::Array(items) => 1 + items.iter().map(AttributeValue::value_count).sum::<usize>(),
+            AttributeValue::Map(entries) => {
+                1 + entries.iter().map(|(_, value)| value.value_count()).sum::<usize>()
+            }
             _ => 1,
         }
     }
 
     pub fn as_str(&self) -> Option<&str> {
         match self {
-            Value::Str(text) => Some(text),
+            AttributeValue::Str(text) => Some(text),
             _ => None,
         }
     }
 
     pub fn as_u64(&self) -> Option<u64> {
         match self {
-            Value::Int(number) => u64::try_from(*number).ok(),
+            AttributeValue::Int(number) => u64::try_from(*number).ok(),
             // A count that travelled as a double or a text is still a count.
-            Value::Double(number) if *number >= 0.0 => Some(*number as u64),
-            Value::Str(text) => text.parse().ok(),
+            AttributeValue::Double(number) if *number >= 0.0 => Some(*number as u64),
+            AttributeValue::Str(text) => text.parse().ok(),
             _ => None,
         }
     }
@@ -207,24 +209,26 @@ impl<'a> Value<'a> {
     /// A finite number: what is none would spoil every sum that it gets into.
     pub fn as_f64(&self) -> Option<f64> {
         let number = match self {
-            Value::Int(number) => Some(*number as f64),
-            Value::Double(number) => Some(*number),
-            Value::Str(text) => text.parse().ok(),
+            AttributeValue::Int(number) => Some(*number as f64),
+            AttributeValue::Double(number) => Some(*number),
+            AttributeValue::Str(text) => text.parse().ok(),
             _ => None,
         };
         number.filter(|number| number.is_finite())
     }
 
-    pub fn into_owned(self) -> Value<'static> {
+    pub fn into_owned(self) -> AttributeValue<'static> {
         match self {
-            Value::Null => Value::Null,
-            Value::Bool(value) => Value::Bool(value),
-            Value::Int(value) => Value::Int(value),
-            Value::Double(value) => Value::Double(value),
-            Value::Str(text) => Value::Str(Cow::Owned(text.into_owned())),
-            Value::Bytes(bytes) => Value::Bytes(Cow::Owned(bytes.into_owned())),
-            Value::Array(items) => Value::Array(items.into_iter().map(Value::into_owned).collect()),
-            Value::Map(entries) => Value::Map(
+            AttributeValue::Null => AttributeValue::Null,
+            AttributeValue::Bool(value) => AttributeValue::Bool(value),
+            AttributeValue::Int(value) => AttributeValue::Int(value),
+            AttributeValue::Double(value) => AttributeValue::Double(value),
+            AttributeValue::Str(text) => AttributeValue::Str(Cow::Owned(text.into_owned())),
+            AttributeValue::Bytes(bytes) => AttributeValue::Bytes(Cow::Owned(bytes.into_owned())),
+            AttributeValue::Array(items) => {
+                AttributeValue::Array(items.into_iter().map(AttributeValue::into_owned).collect())
+            }
+            AttributeValue::Map(entries) => AttributeValue::Map(
                 entries
                     .into_iter()
                     .map(|(key, value)| (Cow::Owned(key.into_owned()), value.into_owned()))
@@ -237,33 +241,38 @@ impl<'a> Value<'a> {
     pub fn to_json(&self) -> serde_json::Value {
         use serde_json::Value as Json;
         match self {
-            Value::Null => Json::Null,
-            Value::Bool(value) => Json::Bool(*value),
-            Value::Int(value) => Json::from(*value),
-            Value::Double(value) => Json::from(*value),
-            Value::Str(text) => Json::String(text.to_string()),
-            Value::Bytes(bytes) => Json::String(String::from_utf8_lossy(bytes).into_owned()),
-            Value::Array(items) => Json::Array(items.iter().map(Value::to_json).collect()),
-            Value::Map(entries) => {
+            AttributeValue::Null => Json::Null,
+            AttributeValue::Bool(value) => Json::Bool(*value),
+            AttributeValue::Int(value) => Json::from(*value),
+            AttributeValue::Double(value) => Json::from(*value),
+            AttributeValue::Str(text) => Json::String(text.to_string()),
+            AttributeValue::Bytes(bytes) => Json::String(String::from_utf8_lossy(bytes).into_owned()),
+            AttributeValue::Array(items) => Json::Array(items.iter().map(AttributeValue::to_json).collect()),
+            AttributeValue::Map(entries) => {
                 Json::Object(entries.iter().map(|(key, value)| (key.to_string(), value.to_json())).collect())
             }
         }
     }
 
     /// The reverse of `to_json`.
-    pub fn from_json(json: serde_json::Value) -> Value<'static> {
+    pub fn from_json(json: serde_json::Value) -> AttributeValue<'static> {
         use serde_json::Value as Json;
         match json {
-            Json::Null => Value::Null,
-            Json::Bool(value) => Value::Bool(value),
+            Json::Null => AttributeValue::Null,
+            Json::Bool(value) => AttributeValue::Bool(value),
             Json::Number(number) => match number.as_i64() {
-                Some(integer) => Value::Int(integer),
-                None => Value::Double(number.as_f64().unwrap_or_default()),
+                Some(integer) => AttributeValue::Int(integer),
+                None => AttributeValue::Double(number.as_f64().unwrap_or_default()),
             },
-            Json::String(text) => Value::Str(Cow::Owned(text)),
-            Json::Array(items) => Value::Array(items.into_iter().map(Value::from_json).collect()),
-            Json::Object(entries) => Value::Map(
-                entries.into_iter().map(|(key, value)| (Cow::Owned(key), Value::from_json(value))).collect(),
+            Json::String(text) => AttributeValue::Str(Cow::Owned(text)),
+            Json::Array(items) => {
+                AttributeValue::Array(items.into_iter().map(AttributeValue::from_json).collect())
+            }
+            Json::Object(entries) => AttributeValue::Map(
+                entries
+                    .into_iter()
+                    .map(|(key, value)| (Cow::Owned(key), AttributeValue::from_json(value)))
+                    .collect(),
             ),
         }
     }

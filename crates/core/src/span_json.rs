@@ -7,7 +7,9 @@ use serde_json::{Map, Value as Json};
 
 use crate::path_budget::PathBudget;
 use crate::phoenix_attributes;
-use crate::span::{Attributes, Event, Resource, Span, SpanId, Status, StatusCode, TraceId, Value};
+use crate::span::{
+    AttributeList, AttributeValue, Span, SpanEvent, SpanId, SpanResource, SpanStatus, StatusCode, TraceId,
+};
 
 /// Whether an object is a span as Phoenix lists it.
 pub fn is_phoenix_span(object: &Map<String, Json>) -> bool {
@@ -23,7 +25,7 @@ pub fn is_nested_span(object: &Map<String, Json>) -> bool {
 /// Reads a span as Phoenix lists it.
 pub fn phoenix_span(object: &Map<String, Json>) -> Span<'static> {
     let context = &object["context"];
-    let mut attributes = Attributes::default();
+    let mut attributes = AttributeList::default();
     if let Some(Json::Object(recorded)) = object.get("attributes") {
         flatten_into("", recorded, &mut PathBudget::default(), &mut attributes);
     }
@@ -31,9 +33,10 @@ pub fn phoenix_span(object: &Map<String, Json>) -> Span<'static> {
     if let Some(kind) = text(object, "span_kind").filter(|kind| *kind != "UNKNOWN")
         && attributes.get("openinference.span.kind").is_none()
     {
-        attributes
-            .0
-            .push((Cow::Borrowed("openinference.span.kind"), Value::Str(Cow::Owned(kind.to_owned()))));
+        attributes.0.push((
+            Cow::Borrowed("openinference.span.kind"),
+            AttributeValue::Str(Cow::Owned(kind.to_owned())),
+        ));
     }
     phoenix_attributes::restore(&mut attributes);
     Span {
@@ -76,7 +79,7 @@ pub fn nested_spans(object: &Map<String, Json>) -> Vec<Span<'static>> {
 
 fn nested_span(object: &Map<String, Json>, parent: Option<SpanId>) -> Span<'static> {
     let attributes = |key: &str| {
-        let mut attributes = Attributes::default();
+        let mut attributes = AttributeList::default();
         if let Some(Json::Object(recorded)) = object.get(key) {
             flatten_into("", recorded, &mut PathBudget::default(), &mut attributes);
         }
@@ -99,7 +102,7 @@ fn nested_span(object: &Map<String, Json>, parent: Option<SpanId>) -> Span<'stat
         attributes: attributes("span_attributes"),
         events: events(object),
         scope: Cow::Owned(text(object, "scope_name").unwrap_or_default().to_owned()),
-        resource: Arc::new(Resource { attributes: attributes("resource_attributes") }),
+        resource: Arc::new(SpanResource { attributes: attributes("resource_attributes") }),
     }
 }
 
@@ -120,7 +123,7 @@ fn flatten_into(
     prefix: &str,
     object: &Map<String, Json>,
     budget: &mut PathBudget,
-    out: &mut Attributes<'static>,
+    out: &mut AttributeList<'static>,
 ) {
     for (key, value) in object {
         let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
@@ -128,7 +131,7 @@ fn flatten_into(
     }
 }
 
-fn flatten(path: String, value: &Json, budget: &mut PathBudget, out: &mut Attributes<'static>) {
+fn flatten(path: String, value: &Json, budget: &mut PathBudget, out: &mut AttributeList<'static>) {
     let is_leaf = path.rsplit('.').next().is_some_and(|last| LEAVES.contains(&last));
     match value {
         Json::Object(object) if !is_leaf && budget.may_open(&path, object.len()) => {
@@ -141,32 +144,32 @@ fn flatten(path: String, value: &Json, budget: &mut PathBudget, out: &mut Attrib
                 flatten(format!("{path}.{index}"), item, budget, out);
             }
         }
-        other => out.0.push((Cow::Owned(path), Value::from_json(other.clone()))),
+        other => out.0.push((Cow::Owned(path), AttributeValue::from_json(other.clone()))),
     }
 }
 
-fn events(object: &Map<String, Json>) -> Vec<Event<'static>> {
+fn events(object: &Map<String, Json>) -> Vec<SpanEvent<'static>> {
     let Some(Json::Array(events)) = object.get("events") else { return Vec::new() };
     let events = events.iter().filter_map(Json::as_object).map(|event| {
-        let mut attributes = Attributes::default();
+        let mut attributes = AttributeList::default();
         if let Some(Json::Object(recorded)) =
             event.get("attributes").or_else(|| event.get("event_attributes"))
         {
             flatten_into("", recorded, &mut PathBudget::default(), &mut attributes);
         }
         let name = text(event, "name").or(text(event, "event_name")).unwrap_or_default().to_owned();
-        Event { name: Cow::Owned(name), time_ns: time(event, "timestamp"), attributes, body: None }
+        SpanEvent { name: Cow::Owned(name), time_ns: time(event, "timestamp"), attributes, body: None }
     });
     events.collect()
 }
 
-fn status(object: &Map<String, Json>) -> Status<'static> {
+fn status(object: &Map<String, Json>) -> SpanStatus<'static> {
     let code = match text(object, "status_code").unwrap_or_default().to_ascii_uppercase().as_str() {
         "OK" => StatusCode::Ok,
         "ERROR" => StatusCode::Error,
         _ => StatusCode::Unset,
     };
-    Status { code, message: Cow::Owned(text(object, "status_message").unwrap_or_default().to_owned()) }
+    SpanStatus { code, message: Cow::Owned(text(object, "status_message").unwrap_or_default().to_owned()) }
 }
 
 fn time(object: &Map<String, Json>, key: &str) -> u64 {

@@ -25,12 +25,12 @@ pub struct Trajectory {
     pub model: Option<String>,
     pub query: Option<String>,
     pub final_answer: Option<String>,
-    pub steps: Vec<Step>,
+    pub steps: Vec<TrajectoryStep>,
     /// The tools on offer, as the agent saw them; shared by the runs that offer the same.
     pub tools: Arc<[ToolDefinition]>,
-    pub tokens: Tokens,
+    pub tokens: TokenUsage,
     pub cost_usd: Option<f64>,
-    pub defects: Vec<Defect>,
+    pub defects: Vec<ExtractionDefect>,
     /// The trajectory whose agent called or handed over to this one.
     pub parent_trajectory_id: Option<String>,
     /// The step of the parent that this trajectory belongs to.
@@ -47,7 +47,8 @@ pub struct Trajectory {
 
 /// One tool call: why, what, and what came back.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Step {
+#[schemars(rename = "Step")]
+pub struct TrajectoryStep {
     /// Counts from 1.
     pub index: u32,
     /// What the agent said before it acted. Calls made in one reply share their thought.
@@ -72,10 +73,10 @@ pub struct Step {
     pub start: Option<String>,
     pub end: Option<String>,
     /// Tokens of the model call that asked for this step; zero for calls that share a reply with the step before.
-    pub tokens: Tokens,
+    pub tokens: TokenUsage,
 }
 
-impl Step {
+impl TrajectoryStep {
     /// The arguments as the model wrote them, else as JSON.
     pub fn arguments_text(&self) -> Option<Cow<'_, str>> {
         match (&self.arguments_raw, &self.arguments) {
@@ -95,12 +96,13 @@ pub struct ToolDefinition {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Tokens {
+#[schemars(rename = "Tokens")]
+pub struct TokenUsage {
     pub prompt: u64,
     pub completion: u64,
 }
 
-impl Tokens {
+impl TokenUsage {
     /// Both together. What a trace says can be any number.
     pub fn total(self) -> u64 {
         self.prompt.saturating_add(self.completion)
@@ -109,7 +111,8 @@ impl Tokens {
 
 /// Something missing or malformed that extraction met: never silent, never fatal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Defect {
+#[schemars(rename = "Defect")]
+pub struct ExtractionDefect {
     pub kind: DefectKind,
     pub detail: String,
     pub span_id: Option<String>,
@@ -178,12 +181,12 @@ impl DefectKind {
     }
 }
 
-impl Defect {
+impl ExtractionDefect {
     /// What is kept of a detail. It quotes what was recorded, and a trace can have as many defects as spans.
     const MAX_DETAIL_BYTES: usize = 480;
 
     pub fn new(kind: DefectKind, detail: impl AsRef<str>, span_id: Option<crate::span::SpanId>) -> Self {
         let detail = cut_text(detail.as_ref(), Self::MAX_DETAIL_BYTES).into_owned();
-        Defect { kind, detail, span_id: span_id.map(|id| id.to_string()) }
+        ExtractionDefect { kind, detail, span_id: span_id.map(|id| id.to_string()) }
     }
 }

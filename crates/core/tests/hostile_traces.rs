@@ -4,18 +4,18 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use gradus_core::assemble::{Assembled, Assembler, assemble_messages, assemble_transcript};
-use gradus_core::message::{Message, Part, Role, ToolCall};
-use gradus_core::span::{Attributes, Event, Resource, Span, SpanId, TraceId, Value};
+use gradus_core::assemble::{AssemblyOutput, TrajectoryAssembler, assemble_messages, assemble_transcript};
+use gradus_core::message::{ChatMessage, MessagePart, MessageRole, ToolCall};
+use gradus_core::span::{AttributeList, AttributeValue, Span, SpanEvent, SpanId, SpanResource, TraceId};
 use gradus_core::span_json::phoenix_span;
 use gradus_core::trajectory::{DefectKind, Trajectory};
 use serde_json::json;
 
 const KIND: &str = "openinference.span.kind";
 
-fn text_attributes(pairs: &[(&str, &str)]) -> Attributes<'static> {
+fn text_attributes(pairs: &[(&str, &str)]) -> AttributeList<'static> {
     let text = |text: &str| Cow::<'static, str>::Owned(text.to_owned());
-    Attributes(pairs.iter().map(|(key, value)| (text(key), Value::Str(text(value)))).collect())
+    AttributeList(pairs.iter().map(|(key, value)| (text(key), AttributeValue::Str(text(value)))).collect())
 }
 
 fn span(id: u64, parent: Option<u64>, attributes: &[(&str, &str)]) -> Span<'static> {
@@ -30,15 +30,15 @@ fn span(id: u64, parent: Option<u64>, attributes: &[(&str, &str)]) -> Span<'stat
     }
 }
 
-fn assemble(spans: &[Span<'_>]) -> Assembled {
-    Assembler::default().assemble(spans)
+fn assemble(spans: &[Span<'_>]) -> AssemblyOutput {
+    TrajectoryAssembler::default().assemble(spans)
 }
 
-fn has_too_large(assembled: &Assembled) -> bool {
+fn has_too_large(assembled: &AssemblyOutput) -> bool {
     assembled.defects.iter().any(|defect| defect.kind == DefectKind::TooLarge)
 }
 
-fn defect_bytes(assembled: &Assembled) -> usize {
+fn defect_bytes(assembled: &AssemblyOutput) -> usize {
     let of_trajectories = assembled.trajectories.iter().flat_map(|trajectory| &trajectory.defects);
     of_trajectories.chain(&assembled.defects).map(|defect| defect.detail.len()).sum()
 }
@@ -48,7 +48,7 @@ fn defect_bytes(assembled: &Assembled) -> usize {
 fn names_of_the_resource_are_not_copied_in_full() {
     let long = "v".repeat(100_000);
     let attributes = text_attributes(&[("service.version", &long), ("service.name", &long)]);
-    let resource = Arc::new(Resource { attributes });
+    let resource = Arc::new(SpanResource { attributes });
     let make = |id| Span {
         resource: Arc::clone(&resource),
         ..span(id, None, &[(KIND, "TOOL"), ("tool.name", "t"), ("session.id", &long), ("agent.name", "a")])
@@ -99,13 +99,13 @@ fn names_of_spans_are_not_quoted_in_full() {
 #[test]
 fn no_more_trajectories_are_built_than_asked_for() {
     let spans: Vec<_> = (1..=50).map(|id| span(id, None, &[(KIND, "TOOL"), ("tool.name", "t")])).collect();
-    let assembled = Assembler::with_max_trajectories(20).assemble(&spans);
+    let assembled = TrajectoryAssembler::with_max_trajectories(20).assemble(&spans);
     assert_eq!(assembled.trajectories.len(), 20);
     assert_eq!(assembled.trajectories[0].root_span_id.as_deref(), Some("0000000000000001"));
     let [defect] = assembled.defects.as_slice() else { panic!("{:?}", assembled.defects) };
     assert_eq!(defect.kind, DefectKind::TooLarge);
     assert!(defect.detail.starts_with("30 more"), "{}", defect.detail);
-    assert!(Assembler::with_max_trajectories(50).assemble(&spans).defects.is_empty());
+    assert!(TrajectoryAssembler::with_max_trajectories(50).assemble(&spans).defects.is_empty());
 }
 
 fn call_with_tool_calls(id: u64, parent: u64, count: usize) -> Span<'static> {
@@ -114,7 +114,7 @@ fn call_with_tool_calls(id: u64, parent: u64, count: usize) -> Span<'static> {
     for number in 0..count {
         for (field, value) in [("id", format!("c{number}")), ("function.name", "search".to_owned())] {
             let key = format!("llm.output_messages.0.message.tool_calls.{number}.tool_call.{field}");
-            call.attributes.0.push((key.into(), Value::Str(value.into())));
+            call.attributes.0.push((key.into(), AttributeValue::Str(value.into())));
         }
     }
     call
@@ -143,7 +143,7 @@ fn many_calls_of_one_message() {
     for number in 0..40 {
         for (field, value) in [("id", format!("c{number}")), ("function.name", "search".to_owned())] {
             let key = format!("llm.output_messages.0.message.tool_calls.{}.tool_call.{field}", 100 + number);
-            twice.attributes.0.push((key.into(), Value::Str(value.into())));
+            twice.attributes.0.push((key.into(), AttributeValue::Str(value.into())));
         }
     }
     let assembled = assemble(&[span(1, None, &[(KIND, "AGENT")]), twice]);
@@ -154,7 +154,7 @@ fn many_calls_of_one_message() {
 /// comparison.
 #[test]
 fn many_versions_of_one_span_that_share_a_large_resource() {
-    let resource = Arc::new(Resource { attributes: text_attributes(&[("text", &"r".repeat(1 << 20))]) });
+    let resource = Arc::new(SpanResource { attributes: text_attributes(&[("text", &"r".repeat(1 << 20))]) });
     let version = |number: usize| Span {
         resource: Arc::clone(&resource),
         name: format!("{number}").into(),
@@ -209,10 +209,10 @@ fn messages_of_one_trace_are_bounded() {
 #[test]
 fn messages_of_one_spans_events_are_bounded() {
     let list = format!("[{}]", vec!["\"x\""; 90_000].join(","));
-    let event = Event {
+    let event = SpanEvent {
         name: "gen_ai.client.inference.operation.details".into(),
         attributes: text_attributes(&[("gen_ai.input.messages", &list)]),
-        ..Event::default()
+        ..SpanEvent::default()
     };
     let mut call = span(1, None, &[("gen_ai.operation.name", "chat")]);
     call.events = vec![event; 30];
@@ -271,10 +271,10 @@ fn copied(trajectory: &Trajectory) -> usize {
 
 #[test]
 fn a_message_with_many_calls_does_not_copy_its_text_for_each() {
-    let mut reply = Message::text(Role::Assistant, "t".repeat(1 << 20));
+    let mut reply = ChatMessage::text(MessageRole::Assistant, "t".repeat(1 << 20));
     let call = ToolCall { name: "search".into(), ..ToolCall::default() };
-    reply.parts.extend(vec![Part::ToolCall(call); 2_000]);
-    let trajectories = assemble_messages(&[Message::text(Role::User, "find it"), reply], &[]);
+    reply.parts.extend(vec![MessagePart::ToolCall(call); 2_000]);
+    let trajectories = assemble_messages(&[ChatMessage::text(MessageRole::User, "find it"), reply], &[]);
     let [trajectory] = trajectories.as_slice() else { panic!() };
     assert!(trajectory.steps.len() == 2_000 && copied(trajectory) < 12 << 20, "{}", copied(trajectory));
     assert!(trajectory.defects.iter().any(|defect| defect.kind == DefectKind::TooLarge));
@@ -304,5 +304,5 @@ fn paths_of_nested_attributes_are_bounded() {
     let span = phoenix_span(object.as_object().unwrap());
     let bytes: usize = span.attributes.iter().map(|(key, _)| key.len()).sum();
     assert!(bytes < 1 << 20, "{bytes}");
-    assert_eq!(span.attributes.get("plain.a.b"), Some(&Value::Int(1)));
+    assert_eq!(span.attributes.get("plain.a.b"), Some(&AttributeValue::Int(1)));
 }

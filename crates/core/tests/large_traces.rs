@@ -3,21 +3,22 @@
 
 use std::sync::Arc;
 
-use gradus_core::assemble::Assembler;
-use gradus_core::span::{Attributes, Resource, Span, SpanId, TraceId, Value};
+use gradus_core::assemble::TrajectoryAssembler;
+use gradus_core::span::{AttributeList, AttributeValue, Span, SpanId, SpanResource, TraceId};
 
 const SPANS: u64 = 100_000;
 
 fn span(id: u64, parent: Option<u64>, attributes: &[(&'static str, String)]) -> Span<'static> {
-    let attributes = attributes.iter().map(|(key, text)| ((*key).into(), Value::Str(text.clone().into())));
+    let attributes =
+        attributes.iter().map(|(key, text)| ((*key).into(), AttributeValue::Str(text.clone().into())));
     Span {
         trace_id: TraceId(1),
         span_id: SpanId(id),
         parent_id: parent.map(SpanId),
         start_ns: 1_000 + id,
         end_ns: 2_000 + id,
-        attributes: Attributes(attributes.collect()),
-        resource: Arc::new(Resource::default()),
+        attributes: AttributeList(attributes.collect()),
+        resource: Arc::new(SpanResource::default()),
         ..Span::default()
     }
 }
@@ -51,7 +52,7 @@ fn call(id: u64, parent: Option<u64>, question: &str, reply: &str) -> Span<'stat
 }
 
 fn steps(spans: &[Span<'_>]) -> (usize, usize) {
-    let assembled = Assembler::default().assemble(spans);
+    let assembled = TrajectoryAssembler::default().assemble(spans);
     let steps = assembled.trajectories.iter().map(|trajectory| trajectory.steps.len()).sum();
     (assembled.trajectories.len(), steps)
 }
@@ -98,7 +99,7 @@ fn a_text_that_many_steps_share_is_not_copied_for_each() {
     let actions = r#"{"name": "search", "arguments": {}},"#.repeat(200);
     let reply = format!("Thought: {thought}\nAction: [{}]", actions.trim_end_matches(','));
     let spans = vec![agent(1, None), call(2, Some(1), "find it", &reply)];
-    let assembled = Assembler::default().assemble(&spans);
+    let assembled = TrajectoryAssembler::default().assemble(&spans);
     let trajectory = &assembled.trajectories[0];
     let copied: usize =
         trajectory.steps.iter().filter_map(|step| step.thought.as_ref()).map(String::len).sum();
@@ -116,11 +117,11 @@ fn arguments_beyond_the_budget_keep_their_text() {
     let arguments = format!("{{\"q\": {dense}}}");
     let make = |id: u64| {
         let mut one = tool(id, Some(1));
-        one.attributes.0.push(("input.value".into(), Value::Str(arguments.clone().into())));
+        one.attributes.0.push(("input.value".into(), AttributeValue::Str(arguments.clone().into())));
         one
     };
     let spans: Vec<_> = std::iter::once(agent(1, None)).chain((2..=30).map(make)).collect();
-    let assembled = Assembler::default().assemble(&spans);
+    let assembled = TrajectoryAssembler::default().assemble(&spans);
     let trajectory = &assembled.trajectories[0];
     let parsed = trajectory.steps.iter().filter(|step| step.arguments.is_some()).count();
     assert!(parsed > 5 && parsed < 15, "{parsed} of {}", trajectory.steps.len());

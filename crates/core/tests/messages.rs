@@ -2,35 +2,38 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-use gradus_core::message::{Arguments, Message, Part, Role, messages_from_json};
+use gradus_core::message::{ChatMessage, MessagePart, MessageRole, RecordedArguments, messages_from_json};
 use serde_json::{Value as Json, json};
 
 /// A user's question, a reply with a thought and one call, and the result.
 fn assert_conversation(name: &str, shape: Json) {
     let messages = messages_from_json(shape);
-    let spoken: Vec<&Message<'_>> = messages.iter().filter(|message| message.role != Role::System).collect();
+    let spoken: Vec<&ChatMessage<'_>> =
+        messages.iter().filter(|message| message.role != MessageRole::System).collect();
     let question =
-        spoken.iter().find(|message| message.role == Role::User && !message.joined_text().is_empty());
+        spoken.iter().find(|message| message.role == MessageRole::User && !message.joined_text().is_empty());
     assert_eq!(
         question.map(|message| message.joined_text().into_owned()).as_deref(),
         Some("How many?"),
         "{name}: {messages:?}"
     );
-    let said =
-        spoken.iter().filter(|message| message.role == Role::Assistant).flat_map(|message| &message.parts);
+    let said = spoken
+        .iter()
+        .filter(|message| message.role == MessageRole::Assistant)
+        .flat_map(|message| &message.parts);
     let thought = said.clone().find_map(|part| match part {
-        Part::Text(text) | Part::Reasoning(text) => Some(text.as_ref()),
+        MessagePart::Text(text) | MessagePart::Reasoning(text) => Some(text.as_ref()),
         _ => None,
     });
     assert_eq!(thought, Some("I count."), "{name}: {messages:?}");
     let call = said.clone().find_map(|part| match part {
-        Part::ToolCall(call) => Some(call),
+        MessagePart::ToolCall(call) => Some(call),
         _ => None,
     });
     let call = call.unwrap_or_else(|| panic!("{name}: no call in {messages:?}"));
     assert_eq!((call.name.as_ref(), call.id.as_deref()), ("count", Some("c1")), "{name}");
     let arguments: serde_json::Value = match call.arguments.as_ref().unwrap() {
-        Arguments::Text(text) | Arguments::Json(text) => serde_json::from_str(text).unwrap(),
+        RecordedArguments::Text(text) | RecordedArguments::Json(text) => serde_json::from_str(text).unwrap(),
     };
     assert_eq!(arguments, json!({"of": "issues"}), "{name}");
     let result = spoken.iter().find_map(|message| message.tool_results().next().cloned());

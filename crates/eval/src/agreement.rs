@@ -10,11 +10,11 @@
 
 use std::collections::HashMap;
 
-use crate::interval::{Cluster, Interval, clustered, student_quantile, wilson_of};
+use crate::interval::{ConfidenceInterval, ScoreCluster, clustered, student_quantile, wilson_of};
 
 /// What the judge and a person said of the same thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pair<'l> {
+pub struct LabelPair<'l> {
     pub judge: &'l str,
     pub person: &'l str,
     /// The trajectory that it is about, by any number that is its own.
@@ -22,16 +22,16 @@ pub struct Pair<'l> {
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Agreement {
+pub struct JudgeAgreement {
     pub count: u64,
     pub agreed: u64,
     pub trajectories: u64,
     /// How often they agree; `None` when there is nothing to compare.
     pub share: Option<f64>,
-    pub share_interval: Option<Interval>,
+    pub share_interval: Option<ConfidenceInterval>,
     /// `None` when there is nothing to compare, or when a side gave one label only: then chance explains everything.
     pub kappa: Option<f64>,
-    pub interval: Option<Interval>,
+    pub interval: Option<ConfidenceInterval>,
     /// Who gave one label only.
     pub one_sided: Option<OneSided>,
 }
@@ -44,7 +44,7 @@ pub enum OneSided {
     Both,
 }
 
-pub fn agreement(pairs: &[Pair<'_>]) -> Agreement {
+pub fn agreement(pairs: &[LabelPair<'_>]) -> JudgeAgreement {
     let count = pairs.len() as f64;
     let agreed = pairs.iter().filter(|pair| pair.judge == pair.person).count();
     let mut by_judge: HashMap<&str, f64> = HashMap::new();
@@ -58,7 +58,7 @@ pub fn agreement(pairs: &[Pair<'_>]) -> Agreement {
     let observed = agreed as f64 / count;
     // What each label moves kappa by, all labels of a trajectory together, and how many there are of them.
     let mut clusters: HashMap<i64, (f64, f64)> = HashMap::new();
-    let mut hits: HashMap<i64, Cluster> = HashMap::new();
+    let mut hits: HashMap<i64, ScoreCluster> = HashMap::new();
     for pair in pairs {
         let (influence, size) = clusters.entry(pair.trajectory).or_default();
         let expected = share(&by_person, pair.judge) + share(&by_judge, pair.person) - 2.0 * chance;
@@ -76,14 +76,14 @@ pub fn agreement(pairs: &[Pair<'_>]) -> Agreement {
         (_, 1) => Some(OneSided::People),
         _ => None,
     };
-    let known = Agreement {
+    let known = JudgeAgreement {
         count: pairs.len() as u64,
         agreed: agreed as u64,
         trajectories: clusters.len() as u64,
         share: (!pairs.is_empty()).then_some(observed),
         share_interval: clustered(&hits.into_values().collect::<Vec<_>>(), 0.0, 1.0),
         one_sided,
-        ..Agreement::default()
+        ..JudgeAgreement::default()
     };
     if pairs.is_empty() || one_sided.is_some() {
         return known;
@@ -104,9 +104,9 @@ pub fn agreement(pairs: &[Pair<'_>]) -> Agreement {
         (effective.clamp(1.0, count), student_quantile(groups - 1.0))
     };
     let unit = wilson_of(observed, effective, quantile);
-    Agreement {
+    JudgeAgreement {
         kappa: Some(carry(observed)),
-        interval: Some(Interval { low: carry(unit.low).max(-1.0), high: carry(unit.high) }),
+        interval: Some(ConfidenceInterval { low: carry(unit.low).max(-1.0), high: carry(unit.high) }),
         ..known
     }
 }
@@ -116,10 +116,10 @@ mod tests {
     use super::*;
 
     /// A table of so many pairs, each of its own trajectory: yes and yes, yes and no, no and yes, no and no.
-    fn table(counts: [usize; 4]) -> Vec<Pair<'static>> {
+    fn table(counts: [usize; 4]) -> Vec<LabelPair<'static>> {
         let cells = [("yes", "yes"), ("yes", "no"), ("no", "yes"), ("no", "no")];
         let all = cells.into_iter().zip(counts).flat_map(|(cell, count)| std::iter::repeat_n(cell, count));
-        all.zip(0..).map(|((judge, person), trajectory)| Pair { judge, person, trajectory }).collect()
+        all.zip(0..).map(|((judge, person), trajectory)| LabelPair { judge, person, trajectory }).collect()
     }
 
     #[test]
@@ -130,7 +130,7 @@ mod tests {
         let worse = agreement(&table([5, 20, 20, 5]));
         assert!(worse.kappa.unwrap() < 0.0 && worse.interval.unwrap().high < 0.0, "{worse:?}");
         let none = agreement(&table([10, 10, 10, 10]));
-        let Interval { low, high } = none.interval.unwrap();
+        let ConfidenceInterval { low, high } = none.interval.unwrap();
         assert!(none.kappa.unwrap().abs() < 1e-12 && low < -0.2 && high > 0.2, "{none:?}");
     }
 
@@ -165,7 +165,8 @@ mod tests {
         }
         let (one, four) = (agreement(&single), agreement(&together));
         assert!((one.kappa.unwrap() - four.kappa.unwrap()).abs() < 1e-12);
-        let width = |known: &Agreement| known.interval.map(|interval| interval.high - interval.low).unwrap();
+        let width =
+            |known: &JudgeAgreement| known.interval.map(|interval| interval.high - interval.low).unwrap();
         assert!((width(&one) / width(&four) - 1.0).abs() < 0.05, "{} {}", width(&one), width(&four));
     }
 
@@ -177,8 +178,8 @@ mod tests {
         let many = agreement(&table([200, 0, 0, 200]));
         assert!(many.interval.unwrap().low > 0.9, "{many:?}");
         assert_eq!(agreement(&table([9, 0, 0, 0])).kappa, None);
-        assert_eq!(agreement(&[]), Agreement::default());
-        let alone = agreement(&[Pair { judge: "a", person: "b", trajectory: 1 }]);
+        assert_eq!(agreement(&[]), JudgeAgreement::default());
+        let alone = agreement(&[LabelPair { judge: "a", person: "b", trajectory: 1 }]);
         assert_eq!((alone.kappa, alone.interval, alone.share), (None, None, Some(0.0)));
         assert!(alone.share_interval.unwrap().high > 0.5, "{alone:?}");
     }
@@ -188,7 +189,7 @@ mod tests {
         // 95 of 100 verdicts that something is wrong were confirmed: kappa would be 0, whatever people say.
         let judge = agreement(&table([0, 0, 5, 95]));
         assert_eq!((judge.kappa, judge.interval, judge.one_sided), (None, None, Some(OneSided::Judge)));
-        let Interval { low, high } = judge.share_interval.unwrap();
+        let ConfidenceInterval { low, high } = judge.share_interval.unwrap();
         assert!(
             judge.share == Some(0.95) && (0.88..0.9).contains(&low) && (0.97..0.99).contains(&high),
             "{judge:?}"
@@ -227,10 +228,10 @@ mod tests {
                     for _ in 0..1 + trajectory % 3 {
                         let fact = draw() < is_yes;
                         let mut say = || if (draw() < right) == fact { "yes" } else { "no" };
-                        pairs.push(Pair { judge: say(), person: say(), trajectory });
+                        pairs.push(LabelPair { judge: say(), person: say(), trajectory });
                     }
                 }
-                let Interval { low, high } = agreement(&pairs).interval.unwrap();
+                let ConfidenceInterval { low, high } = agreement(&pairs).interval.unwrap();
                 held += i32::from((low..=high).contains(&truth));
             }
             let share = f64::from(held) / f64::from(rounds);

@@ -8,7 +8,9 @@
 //! that is all right is not certain.
 
 use crate::chance;
-use crate::interval::{Cluster, Interval, NORMAL_QUANTILE, clustered, freedom, student_quantile, wilson_of};
+use crate::interval::{
+    ConfidenceInterval, NORMAL_QUANTILE, ScoreCluster, clustered, freedom, student_quantile, wilson_of,
+};
 
 /// What still counts as chance.
 const CHANCE: f64 = 0.05;
@@ -23,13 +25,13 @@ pub struct ScorePair {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Difference {
+pub struct ScoreDifference {
     /// The mean after, less the mean before.
     pub value: f64,
     /// The means of what was compared.
     pub before: f64,
     pub after: f64,
-    pub interval: Interval,
+    pub interval: ConfidenceInterval,
     /// How probable it is by the sign test if there is none; only where scores are paired.
     pub chance: Option<f64>,
     /// Of Student's curve that the interval was made with; none where the sign test says all.
@@ -39,7 +41,7 @@ pub struct Difference {
     pub trajectories: u64,
 }
 
-impl Difference {
+impl ScoreDifference {
     /// Whether it is more than chance would give: the interval does not hold 0, and the exact test says the same.
     pub fn is_significant(&self) -> bool {
         let excludes_zero = self.interval.low > 0.0 || self.interval.high < 0.0;
@@ -65,15 +67,15 @@ impl Difference {
 }
 
 /// How probable each of several differences is if there is none, corrected for how many there are (Holm's).
-pub fn corrected(differences: &[Difference]) -> Vec<f64> {
-    let chances: Vec<f64> = differences.iter().map(Difference::chance_alone).collect();
+pub fn corrected(differences: &[ScoreDifference]) -> Vec<f64> {
+    let chances: Vec<f64> = differences.iter().map(ScoreDifference::chance_alone).collect();
     chance::together(&chances)
 }
 
 /// The difference of the same questions; `None` when there are none.
-pub fn paired(pairs: &[ScorePair]) -> Option<Difference> {
+pub fn paired(pairs: &[ScorePair]) -> Option<ScoreDifference> {
     let trajectories = pairs.iter().map(|pair| pair.trajectory + 1).max()?;
-    let mut clusters = vec![Cluster::default(); trajectories];
+    let mut clusters = vec![ScoreCluster::default(); trajectories];
     for pair in pairs {
         let cluster = &mut clusters[pair.trajectory];
         cluster.count += 1.0;
@@ -104,12 +106,12 @@ pub fn paired(pairs: &[ScorePair]) -> Option<Difference> {
     } else {
         // All alike, which says nothing of how they vary: as if one more had not changed.
         let mut more = clusters.clone();
-        more.push(Cluster { count: clusters[0].count, sum: 0.0 });
+        more.push(ScoreCluster { count: clusters[0].count, sum: 0.0 });
         let (_, variance) = mean_and_variance(&more);
         (around(mean, student_quantile(groups) * variance.sqrt(), is_share), Some(groups))
     };
     let mean_of = |score: fn(&ScorePair) -> f64| pairs.iter().map(score).sum::<f64>() / pairs.len() as f64;
-    Some(Difference {
+    Some(ScoreDifference {
         value: mean,
         before: mean_of(|pair| pair.before),
         after: mean_of(|pair| pair.after),
@@ -123,20 +125,25 @@ pub fn paired(pairs: &[ScorePair]) -> Option<Difference> {
 
 /// The difference of two runs that judged different things, on a scale from `worst` to `best`; `None` when one of them
 /// judged nothing.
-pub fn unpaired(before: &[Cluster], after: &[Cluster], worst: f64, best: f64) -> Option<Difference> {
-    let count = |clusters: &[Cluster]| clusters.iter().map(|cluster| cluster.count).sum::<f64>();
-    let known = |clusters: &[Cluster]| {
+pub fn unpaired(
+    before: &[ScoreCluster],
+    after: &[ScoreCluster],
+    worst: f64,
+    best: f64,
+) -> Option<ScoreDifference> {
+    let count = |clusters: &[ScoreCluster]| clusters.iter().map(|cluster| cluster.count).sum::<f64>();
+    let known = |clusters: &[ScoreCluster]| {
         let interval = clustered(clusters, worst, best)?;
         Some((clusters.iter().map(|cluster| cluster.sum).sum::<f64>() / count(clusters), interval))
     };
     let ((old, around_old), (new, around_new)) = (known(before)?, known(after)?);
     let value = new - old;
     let range = best - worst;
-    Some(Difference {
+    Some(ScoreDifference {
         value,
         before: old,
         after: new,
-        interval: Interval {
+        interval: ConfidenceInterval {
             low: (value - (new - around_new.low).hypot(around_old.high - old)).max(-range),
             high: (value + (around_new.high - new).hypot(old - around_old.low)).min(range),
         },
@@ -148,23 +155,23 @@ pub fn unpaired(before: &[Cluster], after: &[Cluster], worst: f64, best: f64) ->
 }
 
 /// The difference of two shares of the same `all`, of which so many got better and so many worse.
-fn of_changed(better: u64, worse: u64, all: u64) -> Interval {
+fn of_changed(better: u64, worse: u64, all: u64) -> ConfidenceInterval {
     if better < worse {
-        let Interval { low, high } = of_changed(worse, better, all);
-        return Interval { low: -high, high: -low };
+        let ConfidenceInterval { low, high } = of_changed(worse, better, all);
+        return ConfidenceInterval { low: -high, high: -low };
     }
     let changed = better + worse;
     let share = changed as f64 / all as f64;
     // From -1, all of them got worse, to 1.
     let signed = |share: f64| 2.0 * share - 1.0;
     let split = signed(better as f64 / changed as f64);
-    let Interval { low, high } = clopper_pearson(better, changed);
+    let ConfidenceInterval { low, high } = clopper_pearson(better, changed);
     // How many change is not known exactly, either; where few did, more may well.
     let of_all = wilson_of(share, all as f64, NORMAL_QUANTILE);
     let likely = f64::midpoint(of_all.low, of_all.high);
     let outwards = (likely * (signed(high) - split)).hypot(split * (of_all.high - share));
     let inwards = (likely * (split - signed(low))).hypot(split * (share - of_all.low));
-    Interval {
+    ConfidenceInterval {
         // On which side of 0 it ends, the split alone decides, as the sign test does.
         low: if low > 0.5 { of_all.low * signed(low) } else { share * split - inwards },
         high: (share * split + outwards).min(1.0),
@@ -172,7 +179,7 @@ fn of_changed(better: u64, worse: u64, all: u64) -> Interval {
 }
 
 /// The exact interval of a share.
-fn clopper_pearson(good: u64, all: u64) -> Interval {
+fn clopper_pearson(good: u64, all: u64) -> ConfidenceInterval {
     // The greatest share with which so many or more good ones are as rare as half of what counts as chance.
     let below = |good: u64| {
         let (mut low, mut high) = (0.0, 1.0);
@@ -182,7 +189,7 @@ fn clopper_pearson(good: u64, all: u64) -> Interval {
         }
         low
     };
-    Interval {
+    ConfidenceInterval {
         low: if good == 0 { 0.0 } else { below(good) },
         high: if good == all { 1.0 } else { 1.0 - below(all - good) },
     }
@@ -210,12 +217,12 @@ fn is_share(score: f64) -> bool {
     (0.0..=1.0).contains(&score)
 }
 
-fn around(value: f64, half: f64, of_shares: bool) -> Interval {
+fn around(value: f64, half: f64, of_shares: bool) -> ConfidenceInterval {
     let most = if of_shares { 1.0 } else { f64::INFINITY };
-    Interval { low: (value - half).max(-most), high: (value + half).min(most) }
+    ConfidenceInterval { low: (value - half).max(-most), high: (value + half).min(most) }
 }
 
-fn mean_and_variance(clusters: &[Cluster]) -> (f64, f64) {
+fn mean_and_variance(clusters: &[ScoreCluster]) -> (f64, f64) {
     let count: f64 = clusters.iter().map(|cluster| cluster.count).sum();
     let mean = clusters.iter().map(|cluster| cluster.sum).sum::<f64>() / count;
     let groups = clusters.len() as f64;
@@ -262,8 +269,8 @@ mod tests {
         let known = paired(&pairs(&scores)).unwrap();
         assert!((known.value - 0.1).abs() < 1e-12 && known.is_significant(), "{known:?}");
         assert!(known.chance.unwrap() < 0.01);
-        let cluster = |score: f64| Cluster { count: 1.0, sum: score };
-        let [before, after]: [Vec<Cluster>; 2] = [
+        let cluster = |score: f64| ScoreCluster { count: 1.0, sum: score };
+        let [before, after]: [Vec<ScoreCluster>; 2] = [
             scores.iter().map(|(before, _)| cluster(*before)).collect(),
             scores.iter().map(|(_, after)| cluster(*after)).collect(),
         ];
@@ -295,7 +302,7 @@ mod tests {
             assert!(known.interval.high <= 1.0, "{known:?}");
         }
         assert_eq!(paired(&[]), None);
-        assert_eq!(unpaired(&[], &[Cluster { count: 1.0, sum: 1.0 }; 3], 0.0, 1.0), None);
+        assert_eq!(unpaired(&[], &[ScoreCluster { count: 1.0, sum: 1.0 }; 3], 0.0, 1.0), None);
     }
 
     #[test]
@@ -307,7 +314,7 @@ mod tests {
                     scores.extend(vec![(1.0, 0.0); worse]);
                     scores.resize(all, (1.0, 1.0));
                     let known = paired(&pairs(&scores)).unwrap();
-                    let Interval { low, high } = known.interval;
+                    let ConfidenceInterval { low, high } = known.interval;
                     let said = format!("{better} better, {worse} worse of {all}: {known:?}");
                     assert_eq!(low > 0.0 || high < 0.0, known.chance.unwrap() < CHANCE, "{said}");
                     assert!(low <= known.value && known.value <= high && low < high, "{said}");
@@ -348,8 +355,8 @@ mod tests {
         assert!(corrected(&[]).is_empty());
         // Without an exact test the interval says how sure it is.
         let shares = |right: usize| {
-            let mut all = vec![Cluster { count: 1.0, sum: 1.0 }; right];
-            all.resize(200, Cluster { count: 1.0, sum: 0.0 });
+            let mut all = vec![ScoreCluster { count: 1.0, sum: 1.0 }; right];
+            all.resize(200, ScoreCluster { count: 1.0, sum: 0.0 });
             all
         };
         let sure = unpaired(&shares(120), &shares(160), 0.0, 1.0).unwrap();
@@ -360,7 +367,7 @@ mod tests {
             assert_eq!(corrected(&[other])[0] < CHANCE, other.is_significant(), "{other:?}");
         }
         // Where trajectories are few, the interval is wide, and so is what chance can do.
-        let few = |right: [f64; 3]| right.map(|sum| Cluster { count: 20.0, sum });
+        let few = |right: [f64; 3]| right.map(|sum| ScoreCluster { count: 20.0, sum });
         let few = unpaired(&few([4.0, 5.0, 4.0]), &few([16.0, 15.0, 16.0]), 0.0, 1.0).unwrap();
         let found = corrected(&[few])[0];
         assert!(few.is_significant() && (0.01..0.04).contains(&found), "{few:?}: {found}");
@@ -383,7 +390,7 @@ mod tests {
         const ROUNDS: u32 = 300;
         let mut told = 0;
         for _ in 0..ROUNDS {
-            let dimensions: Vec<Difference> = (0..10)
+            let dimensions: Vec<ScoreDifference> = (0..10)
                 .map(|_| {
                     let scores: Vec<(f64, f64)> =
                         (0..200).map(|_| (0.5, 0.5 + 0.25 * (f64::from(random.u8(0..5)) - 2.0))).collect();
@@ -398,8 +405,8 @@ mod tests {
     #[test]
     fn a_side_that_is_all_right_is_not_certain() {
         let shares = |right: usize, wrong: usize| {
-            let mut all = vec![Cluster { count: 1.0, sum: 1.0 }; right];
-            all.resize(right + wrong, Cluster { count: 1.0, sum: 0.0 });
+            let mut all = vec![ScoreCluster { count: 1.0, sum: 1.0 }; right];
+            all.resize(right + wrong, ScoreCluster { count: 1.0, sum: 0.0 });
             all
         };
         let known = unpaired(&shares(2, 0), &shares(160, 40), 0.0, 1.0).unwrap();
@@ -410,8 +417,8 @@ mod tests {
         let same = unpaired(&shares(3, 0), &shares(3, 0), 0.0, 1.0).unwrap();
         assert!(same.interval.low < -0.3 && same.interval.high > 0.3, "{same:?}");
         // On another scale it is the same, as wide as the scale is.
-        let of_five = |clusters: Vec<Cluster>| -> Vec<Cluster> {
-            clusters.into_iter().map(|one| Cluster { sum: 1.0 + 4.0 * one.sum, ..one }).collect()
+        let of_five = |clusters: Vec<ScoreCluster>| -> Vec<ScoreCluster> {
+            clusters.into_iter().map(|one| ScoreCluster { sum: 1.0 + 4.0 * one.sum, ..one }).collect()
         };
         let graded = unpaired(&of_five(shares(2, 0)), &of_five(shares(160, 40)), 1.0, 5.0).unwrap();
         assert!((graded.value + 0.8).abs() < 1e-9, "{graded:?}");
@@ -433,7 +440,7 @@ mod tests {
                         _ => (1.0, 1.0),
                     })
                     .collect();
-                let Interval { low, high } = paired(&pairs(&scores)).unwrap().interval;
+                let ConfidenceInterval { low, high } = paired(&pairs(&scores)).unwrap().interval;
                 held += u32::from((low..=high).contains(&(better - worse)));
             }
             let share = f64::from(held) / f64::from(ROUNDS);

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use gradus_llm::AnswerForm;
 
 use crate::judge;
-use crate::offline::{Offline, Opinion};
-use crate::outcome::{Outcome, Verdict};
-use crate::rubric::{Labels, Rubric, Subject};
+use crate::offline::{OfflineJudge, OfflineVerdict};
+use crate::outcome::{EvaluationOutcome, ScoredVerdict};
+use crate::rubric::{Rubric, RubricLabels, RubricSubject};
 use crate::run::EvaluatorRecord;
 
 pub const THOUGHT_TO_TOOL: &str = "thought_to_tool";
@@ -27,36 +27,36 @@ pub const SIMULATOR: &str = "simulator";
 pub struct Evaluator {
     pub name: Arc<str>,
     pub title: String,
-    pub subject: Subject,
-    pub labels: Labels,
+    pub subject: RubricSubject,
+    pub labels: RubricLabels,
     pub hash: Arc<str>,
     pub phoenix_name: String,
     /// Who answers, for every output.
     pub judge: Arc<str>,
-    pub(crate) method: Method,
+    pub(crate) method: EvaluationMethod,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Method {
-    Rules(Question),
+pub(crate) enum EvaluationMethod {
+    Rules(RuleQuestion),
     Model { rubric: Arc<Rubric>, answer: AnswerForm },
 }
 
 /// What the rules can answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Question {
+pub(crate) enum RuleQuestion {
     ThoughtToTool,
     QueryToThought,
     SequenceOptimality,
     CallValidity,
 }
 
-impl Question {
-    fn named(name: &str) -> Option<Question> {
+impl RuleQuestion {
+    fn named(name: &str) -> Option<RuleQuestion> {
         Some(match name {
-            THOUGHT_TO_TOOL => Question::ThoughtToTool,
-            QUERY_TO_THOUGHT => Question::QueryToThought,
-            SEQUENCE_OPTIMALITY => Question::SequenceOptimality,
+            THOUGHT_TO_TOOL => RuleQuestion::ThoughtToTool,
+            QUERY_TO_THOUGHT => RuleQuestion::QueryToThought,
+            SEQUENCE_OPTIMALITY => RuleQuestion::SequenceOptimality,
             _ => return None,
         })
     }
@@ -66,13 +66,18 @@ impl Evaluator {
     /// A rubric that a model answers.
     pub fn model(rubric: &Rubric, judge: &str, structured: bool) -> Evaluator {
         let answer = judge::answer_form(rubric, structured);
-        Evaluator::of(rubric, judge, &rubric.hash, Method::Model { rubric: Arc::new(rubric.clone()), answer })
+        Evaluator::from_rubric(
+            rubric,
+            judge,
+            &rubric.hash,
+            EvaluationMethod::Model { rubric: Arc::new(rubric.clone()), answer },
+        )
     }
 
     /// A rubric that rules answer; `None` when there are none for it.
     pub fn offline(rubric: &Rubric) -> Option<Evaluator> {
-        let question = Question::named(&rubric.name)?;
-        Some(Evaluator::of(rubric, OFFLINE, RULES_VERSION, Method::Rules(question)))
+        let question = RuleQuestion::named(&rubric.name)?;
+        Some(Evaluator::from_rubric(rubric, OFFLINE, RULES_VERSION, EvaluationMethod::Rules(question)))
     }
 
     /// Can the tool take this call? That is no matter of opinion, so no model is asked.
@@ -80,16 +85,16 @@ impl Evaluator {
         Evaluator {
             name: CALL_VALIDITY.into(),
             title: "Call Validity".to_owned(),
-            subject: Subject::Step,
-            labels: Labels::binary("correct", "incorrect"),
+            subject: RubricSubject::Step,
+            labels: RubricLabels::binary("correct", "incorrect"),
             hash: RULES_VERSION.into(),
             phoenix_name: "Call Validity".to_owned(),
             judge: RULES.into(),
-            method: Method::Rules(Question::CallValidity),
+            method: EvaluationMethod::Rules(RuleQuestion::CallValidity),
         }
     }
 
-    fn of(rubric: &Rubric, judge: &str, hash: &str, method: Method) -> Evaluator {
+    fn from_rubric(rubric: &Rubric, judge: &str, hash: &str, method: EvaluationMethod) -> Evaluator {
         Evaluator {
             name: rubric.name.as_str().into(),
             title: rubric.title.clone(),
@@ -103,14 +108,14 @@ impl Evaluator {
     }
 
     pub fn asks_a_model(&self) -> bool {
-        matches!(self.method, Method::Model { .. })
+        matches!(self.method, EvaluationMethod::Model { .. })
     }
 
     pub fn record(&self) -> EvaluatorRecord {
         EvaluatorRecord {
             name: self.name.to_string(),
             title: self.title.clone(),
-            of_steps: self.subject == Subject::Step,
+            of_steps: self.subject == RubricSubject::Step,
             labels: self.labels.iter().map(|(label, score)| (label.to_owned(), score)).collect(),
             rubric_hash: self.hash.to_string(),
             phoenix_name: self.phoenix_name.clone(),
@@ -119,16 +124,21 @@ impl Evaluator {
     }
 
     /// What the rules say.
-    pub(crate) fn apply(&self, question: Question, offline: &Offline<'_>, step: Option<usize>) -> Outcome {
+    pub(crate) fn apply(
+        &self,
+        question: RuleQuestion,
+        offline: &OfflineJudge<'_>,
+        step: Option<usize>,
+    ) -> EvaluationOutcome {
         let opinion = match (question, step) {
-            (Question::SequenceOptimality, _) => offline.sequence_optimality(),
-            (Question::ThoughtToTool, Some(step)) => offline.thought_to_tool(step),
-            (Question::QueryToThought, Some(step)) => offline.query_to_thought(step),
-            (Question::CallValidity, Some(step)) => offline.call_validity(step),
-            (_, None) => Opinion::NotApplicable { reason: "the question is about a step".to_owned() },
+            (RuleQuestion::SequenceOptimality, _) => offline.sequence_optimality(),
+            (RuleQuestion::ThoughtToTool, Some(step)) => offline.thought_to_tool(step),
+            (RuleQuestion::QueryToThought, Some(step)) => offline.query_to_thought(step),
+            (RuleQuestion::CallValidity, Some(step)) => offline.call_validity(step),
+            (_, None) => OfflineVerdict::NotApplicable { reason: "the question is about a step".to_owned() },
         };
         let scored = |label: &str, explanation, evidence| {
-            Outcome::Scored(Verdict {
+            EvaluationOutcome::Scored(ScoredVerdict {
                 label: label.to_owned(),
                 score: self.labels.score(label).unwrap_or_default(),
                 explanation,
@@ -136,10 +146,16 @@ impl Evaluator {
             })
         };
         match opinion {
-            Opinion::Good { explanation, evidence } => scored(self.labels.best(), explanation, evidence),
-            Opinion::Bad { explanation, evidence } => scored(self.labels.worst(), explanation, evidence),
-            Opinion::CannotJudge { reason } => Outcome::Failed { reason: format!("cannot judge: {reason}") },
-            Opinion::NotApplicable { reason } => Outcome::NotApplicable { reason },
+            OfflineVerdict::Good { explanation, evidence } => {
+                scored(self.labels.best(), explanation, evidence)
+            }
+            OfflineVerdict::Bad { explanation, evidence } => {
+                scored(self.labels.worst(), explanation, evidence)
+            }
+            OfflineVerdict::CannotJudge { reason } => {
+                EvaluationOutcome::Failed { reason: format!("cannot judge: {reason}") }
+            }
+            OfflineVerdict::NotApplicable { reason } => EvaluationOutcome::NotApplicable { reason },
         }
     }
 }

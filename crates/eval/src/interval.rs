@@ -10,21 +10,22 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Interval {
+#[schemars(rename = "Interval")]
+pub struct ConfidenceInterval {
     pub low: f64,
     pub high: f64,
 }
 
 /// One trajectory's part of a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Cluster {
+pub struct ScoreCluster {
     pub count: f64,
     pub sum: f64,
 }
 
 /// Sums over trajectories: all that an interval needs to know of them, also for whoever has them one by one no more.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Sums {
+pub struct ClusterSums {
     /// Of how many scores there are.
     pub count: f64,
     /// Of the scores.
@@ -38,12 +39,12 @@ pub struct Sums {
 }
 
 /// The interval of a mean of scores between `worst` and `best`; `None` when there is nothing to take it of.
-pub fn clustered(clusters: &[Cluster], worst: f64, best: f64) -> Option<Interval> {
+pub fn clustered(clusters: &[ScoreCluster], worst: f64, best: f64) -> Option<ConfidenceInterval> {
     let range = best - worst;
     if range <= 0.0 {
         return None;
     }
-    let mut sums = Sums::default();
+    let mut sums = ClusterSums::default();
     for cluster in clusters {
         let sum = (cluster.sum - worst * cluster.count) / range;
         sums.count += cluster.count;
@@ -56,13 +57,13 @@ pub fn clustered(clusters: &[Cluster], worst: f64, best: f64) -> Option<Interval
 }
 
 /// As [`clustered`], of sums.
-pub fn of_sums(sums: &Sums, worst: f64, best: f64) -> Option<Interval> {
+pub fn of_sums(sums: &ClusterSums, worst: f64, best: f64) -> Option<ConfidenceInterval> {
     let range = best - worst;
     if range <= 0.0 {
         return None;
     }
-    let Sums { count, sum, sum_sum, sum_count, count_count } = *sums;
-    let shares = Sums {
+    let ClusterSums { count, sum, sum_sum, sum_count, count_count } = *sums;
+    let shares = ClusterSums {
         sum: (sum - worst * count) / range,
         sum_sum: (sum_sum - 2.0 * worst * sum_count + worst * worst * count_count) / (range * range),
         sum_count: (sum_count - worst * count_count) / range,
@@ -72,8 +73,8 @@ pub fn of_sums(sums: &Sums, worst: f64, best: f64) -> Option<Interval> {
 }
 
 /// Of scores from 0 to 1.
-fn of_shares(sums: &Sums) -> Option<Interval> {
-    let Sums { count, sum, sum_sum, sum_count, count_count } = *sums;
+fn of_shares(sums: &ClusterSums) -> Option<ConfidenceInterval> {
+    let ClusterSums { count, sum, sum_sum, sum_count, count_count } = *sums;
     if count <= 0.0 || count_count <= 0.0 {
         return None;
     }
@@ -103,7 +104,7 @@ fn of_shares(sums: &Sums) -> Option<Interval> {
 }
 
 /// The degrees of freedom of the curve that the interval is made with: without end where each trajectory has one answer.
-pub(crate) fn freedom(clusters: &[Cluster]) -> f64 {
+pub(crate) fn freedom(clusters: &[ScoreCluster]) -> f64 {
     if clusters.iter().all(|cluster| cluster.count == 1.0) {
         return f64::INFINITY;
     }
@@ -115,7 +116,7 @@ pub(crate) fn freedom(clusters: &[Cluster]) -> f64 {
 /// All right or all wrong: nothing shows how much trajectories differ, so each counts once. Yet all right is at least as good
 /// as all but one right, whatever each of the two rules says by itself; the one is taken to be in a trajectory of usual
 /// length, where the design effect is 1 or next to it.
-fn all_alike(share: f64, count: f64, groups: f64) -> Interval {
+fn all_alike(share: f64, count: f64, groups: f64) -> ConfidenceInterval {
     let alike = wilson_of(share, groups, NORMAL_QUANTILE);
     if count <= 1.0 || groups < 1.5 {
         return alike;
@@ -123,27 +124,27 @@ fn all_alike(share: f64, count: f64, groups: f64) -> Interval {
     let but_one = if share > 0.5 { 1.0 - 1.0 / count } else { 1.0 / count };
     let almost = wilson_of(but_one, count, student_quantile(groups - 1.0));
     if share > 0.5 {
-        Interval { low: alike.low.max(almost.low), ..alike }
+        ConfidenceInterval { low: alike.low.max(almost.low), ..alike }
     } else {
-        Interval { high: alike.high.min(almost.high), ..alike }
+        ConfidenceInterval { high: alike.high.min(almost.high), ..alike }
     }
 }
 
-impl Interval {
+impl ConfidenceInterval {
     /// Of a share, on a scale that begins at `worst`.
-    fn on(self, worst: f64, range: f64) -> Interval {
-        Interval { low: worst + self.low * range, high: worst + self.high * range }
+    fn on(self, worst: f64, range: f64) -> ConfidenceInterval {
+        ConfidenceInterval { low: worst + self.low * range, high: worst + self.high * range }
     }
 }
 
 pub(crate) const NORMAL_QUANTILE: f64 = 1.959_964;
 
-pub(crate) fn wilson_of(share: f64, count: f64, quantile: f64) -> Interval {
+pub(crate) fn wilson_of(share: f64, count: f64, quantile: f64) -> ConfidenceInterval {
     let squared = quantile * quantile;
     let scale = 1.0 + squared / count;
     let centre = (share + squared / (2.0 * count)) / scale;
     let half = quantile / scale * (share * (1.0 - share) / count + squared / (4.0 * count * count)).sqrt();
-    Interval { low: (centre - half).clamp(0.0, share), high: (centre + half).clamp(share, 1.0) }
+    ConfidenceInterval { low: (centre - half).clamp(0.0, share), high: (centre + half).clamp(share, 1.0) }
 }
 
 /// The 97.5 % quantile of Student's distribution.
@@ -177,12 +178,12 @@ mod tests {
         for sample in samples {
             for (worst, best) in [(0.0, 1.0), (1.0, 5.0), (-1.0, 1.0), (0.2, 0.3)] {
                 let range = best - worst;
-                let clusters: Vec<Cluster> = sample
+                let clusters: Vec<ScoreCluster> = sample
                     .iter()
-                    .map(|&(count, sum)| Cluster { count, sum: worst * count + range * sum })
+                    .map(|&(count, sum)| ScoreCluster { count, sum: worst * count + range * sum })
                     .collect();
-                let of = |term: &dyn Fn(&Cluster) -> f64| clusters.iter().map(term).sum::<f64>();
-                let sums = Sums {
+                let of = |term: &dyn Fn(&ScoreCluster) -> f64| clusters.iter().map(term).sum::<f64>();
+                let sums = ClusterSums {
                     count: of(&|cluster| cluster.count),
                     sum: of(&|cluster| cluster.sum),
                     sum_sum: of(&|cluster| cluster.sum * cluster.sum),
@@ -197,22 +198,28 @@ mod tests {
                     "{sample:?}: {one:?} {other:?}"
                 );
                 // On another scale it is as sure as on that of shares.
-                let plain: Vec<Cluster> = sample.iter().map(|&(count, sum)| Cluster { count, sum }).collect();
+                let plain: Vec<ScoreCluster> =
+                    sample.iter().map(|&(count, sum)| ScoreCluster { count, sum }).collect();
                 let plain = clustered(&plain, 0.0, 1.0).expect("some");
                 assert!(is_near((one.low - worst) / range, plain.low), "{sample:?}: {one:?} {plain:?}");
             }
         }
-        assert_eq!(of_sums(&Sums::default(), 0.0, 1.0), None);
-        assert_eq!(of_sums(&Sums { count: 1.0, count_count: 1.0, ..Sums::default() }, 1.0, 1.0), None);
+        assert_eq!(of_sums(&ClusterSums::default(), 0.0, 1.0), None);
+        assert_eq!(
+            of_sums(&ClusterSums { count: 1.0, count_count: 1.0, ..ClusterSums::default() }, 1.0, 1.0),
+            None
+        );
     }
 
-    fn clusters(of: &[(u32, u32)]) -> Vec<Cluster> {
-        of.iter().map(|(good, count)| Cluster { sum: f64::from(*good), count: f64::from(*count) }).collect()
+    fn clusters(of: &[(u32, u32)]) -> Vec<ScoreCluster> {
+        of.iter()
+            .map(|(good, count)| ScoreCluster { sum: f64::from(*good), count: f64::from(*count) })
+            .collect()
     }
 
     #[test]
     fn agrees_with_wilson_where_steps_are_independent() {
-        let singles: Vec<Cluster> =
+        let singles: Vec<ScoreCluster> =
             clusters(&(0..1_000).map(|at| (u32::from(at % 10 != 0), 1)).collect::<Vec<_>>());
         let found = clustered(&singles, 0.0, 1.0).expect("an interval");
         let expected = wilson_of(0.9, 1_000.0, NORMAL_QUANTILE);
@@ -221,7 +228,7 @@ mod tests {
 
     #[test]
     fn is_wider_where_trajectories_are_alike_inside() {
-        let alike: Vec<Cluster> = clusters(&[(10, 10), (0, 10)].repeat(20));
+        let alike: Vec<ScoreCluster> = clusters(&[(10, 10), (0, 10)].repeat(20));
         let wide = clustered(&alike, 0.0, 1.0).expect("an interval");
         let naive = wilson_of(0.5, 400.0, NORMAL_QUANTILE);
         assert!(wide.high - wide.low > 2.5 * (naive.high - naive.low));
@@ -239,9 +246,9 @@ mod tests {
     #[test]
     fn one_more_right_is_never_worse() {
         for sizes in [vec![3, 3, 4, 2, 1, 1, 2, 3], vec![2; 9], vec![40], vec![1, 9]] {
-            let mut sample: Vec<Cluster> = sizes
+            let mut sample: Vec<ScoreCluster> = sizes
                 .iter()
-                .map(|count| Cluster { count: f64::from(*count), sum: f64::from(*count) })
+                .map(|count| ScoreCluster { count: f64::from(*count), sum: f64::from(*count) })
                 .collect();
             let all = clustered(&sample, 0.0, 1.0).expect("an interval");
             let longest = sample.iter_mut().max_by(|a, b| a.count.total_cmp(&b.count)).expect("one");
@@ -253,7 +260,7 @@ mod tests {
 
     #[test]
     fn knows_other_scales() {
-        let graded = [Cluster { count: 2.0, sum: 8.0 }, Cluster { count: 2.0, sum: 4.0 }];
+        let graded = [ScoreCluster { count: 2.0, sum: 8.0 }, ScoreCluster { count: 2.0, sum: 4.0 }];
         let found = clustered(&graded, 1.0, 5.0).expect("an interval");
         assert!(found.low >= 1.0 && found.high <= 5.0 && found.low < 3.0 && found.high > 3.0);
     }
@@ -264,7 +271,7 @@ mod tests {
         for _ in 0..20_000 {
             let (worst, range) = (random.f64() * 10.0 - 5.0, random.f64() * 5.0 + 0.01);
             let best = worst + range;
-            let sample: Vec<Cluster> = (0..random.usize(1..6))
+            let sample: Vec<ScoreCluster> = (0..random.usize(1..6))
                 .map(|_| {
                     let count = random.u32(1..9);
                     let sum = if random.bool() {
@@ -272,7 +279,7 @@ mod tests {
                     } else {
                         f64::from(count) * [worst, best][random.usize(..2)]
                     };
-                    Cluster { count: f64::from(count), sum }
+                    ScoreCluster { count: f64::from(count), sum }
                 })
                 .collect();
             let found = clustered(&sample, worst, best).expect("an interval");
@@ -295,7 +302,7 @@ mod tests {
             const TRIALS: u32 = 2_000;
             let mut held = 0;
             for _ in 0..TRIALS {
-                let sample: Vec<Cluster> = (0..trajectories)
+                let sample: Vec<ScoreCluster> = (0..trajectories)
                     .map(|_| {
                         let count = random.u32(1..=8);
                         // With this chance the whole trajectory goes one way, else each step its own.
@@ -304,7 +311,7 @@ mod tests {
                         let good = (0..count)
                             .filter(|_| if together { whole } else { random.f64() < truth })
                             .count();
-                        Cluster { count: f64::from(count), sum: good as f64 }
+                        ScoreCluster { count: f64::from(count), sum: good as f64 }
                     })
                     .collect();
                 let found = clustered(&sample, 0.0, 1.0).expect("an interval");

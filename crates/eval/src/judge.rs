@@ -2,22 +2,24 @@
 
 use std::sync::Arc;
 
-use gradus_llm::price::Price;
-use gradus_llm::{AnswerForm, CallError, Client, Failure, Request, Stop, Usage};
+use gradus_llm::price::TokenPrice;
+use gradus_llm::{
+    AnswerForm, CallError, CompletionUsage, FinishReason, ModelCallFailure, ModelClient, ModelRequest,
+};
 use serde_json::value::RawValue;
 
-use crate::prompt::{Prompt, PromptWindow};
-use crate::rubric::{Labels, Rubric};
-use crate::run::Key;
-use crate::verdict::{self, Reading};
+use crate::prompt::{JudgePrompt, PromptWindow};
+use crate::rubric::{Rubric, RubricLabels};
+use crate::run::QuestionKey;
+use crate::verdict::{self, ParsedVerdict};
 
 /// A model that judges.
 #[derive(Debug)]
 pub struct ModelJudge {
-    pub client: Client,
+    pub client: ModelClient,
     pub settings: JudgeSettings,
     /// `None` when nobody said what the model costs.
-    pub price: Option<Price>,
+    pub price: Option<TokenPrice>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -33,14 +35,14 @@ pub struct JudgeSettings {
 
 /// What came of asking.
 #[derive(Debug)]
-pub struct Judgement {
-    pub result: Result<Reading, JudgeFailure>,
-    pub usage: Option<Usage>,
+pub struct JudgeResponse {
+    pub result: Result<ParsedVerdict, JudgeFailure>,
+    pub usage: Option<CompletionUsage>,
     /// Something may have been paid for that `usage` does not hold: an answer did not say what it used, or did not arrive.
     pub is_usage_partial: bool,
     pub calls: u32,
     /// The prompt that was answered.
-    pub prompt: Prompt,
+    pub prompt: JudgePrompt,
 }
 
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -56,7 +58,7 @@ pub enum JudgeFailure {
     CallLimit,
     /// No question to this endpoint will be answered.
     #[error("{0}")]
-    Endpoint(Failure),
+    Endpoint(ModelCallFailure),
 }
 
 /// How often a question that is too long is cut in half.
@@ -70,12 +72,12 @@ impl ModelJudge {
     }
 
     /// What makes a question to this judge the same question.
-    pub fn key(&self, rubric_hash: &str, prompt: &Prompt, repeat: u32) -> Key {
+    pub fn key(&self, rubric_hash: &str, prompt: &JudgePrompt, repeat: u32) -> QuestionKey {
         let endpoint = self.client.endpoint();
         let settings = &self.settings;
         // Temperatures as bits: they are compared, never read.
         let temperature = settings.temperature.map_or(u64::MAX, f64::to_bits);
-        Key::of(&[
+        QuestionKey::from_parts(&[
             rubric_hash.as_bytes(),
             endpoint.provider.name().as_bytes(),
             // Two servers may call different models by one name.
@@ -95,28 +97,29 @@ impl ModelJudge {
     /// What a question without a word could cost: all that it may be answered with.
     pub fn most_an_answer_costs(&self) -> Option<f64> {
         let completion = (u64::from(self.settings.asks_again) + 1) * u64::from(self.settings.max_tokens);
-        self.price.map(|price| price.of(Usage { completion, ..Usage::default() }))
+        self.price
+            .map(|price| price.cost_of_usage(CompletionUsage { completion, ..CompletionUsage::default() }))
     }
 
-    pub fn most_it_costs(&self, prompt: &Prompt) -> Option<f64> {
+    pub fn most_it_costs(&self, prompt: &JudgePrompt) -> Option<f64> {
         let calls = u64::from(self.settings.asks_again) + 1;
-        let usage = Usage {
+        let usage = CompletionUsage {
             prompt: calls * most_tokens(prompt),
             completion: calls * u64::from(self.settings.max_tokens),
             cached_prompt: 0,
         };
-        self.price.map(|price| price.of(usage))
+        self.price.map(|price| price.cost_of_usage(usage))
     }
 
     /// Asks until there is a verdict or no hope of one. `render` makes the prompt for a smaller window.
     pub async fn judge(
         &self,
         answer: &AnswerForm,
-        labels: &Labels,
-        prompt: Prompt,
-        render: impl Fn(PromptWindow) -> Prompt,
-    ) -> Judgement {
-        let mut judgement = Judgement {
+        labels: &RubricLabels,
+        prompt: JudgePrompt,
+        render: impl Fn(PromptWindow) -> JudgePrompt,
+    ) -> JudgeResponse {
+        let mut judgement = JudgeResponse {
             result: Err(JudgeFailure::Case(String::new())),
             usage: None,
             is_usage_partial: false,
@@ -131,7 +134,7 @@ impl ModelJudge {
                 Some(reminder) => format!("{}\n\n{reminder}", judgement.prompt.user).into(),
                 None => std::borrow::Cow::Borrowed(judgement.prompt.user.as_str()),
             };
-            let request = Request {
+            let request = ModelRequest {
                 system: &judgement.prompt.system,
                 user: &user,
                 answer: answer.clone(),
@@ -142,7 +145,7 @@ impl ModelJudge {
             judgement.calls += calls;
             let reply = match answered {
                 Ok(reply) => reply,
-                Err(Failure { error: CallError::TooLong(_), .. }) if halvings < HALVINGS => {
+                Err(ModelCallFailure { error: CallError::TooLong(_), .. }) if halvings < HALVINGS => {
                     halvings += 1;
                     window = window.halved();
                     judgement.prompt = render(window);
@@ -163,11 +166,11 @@ impl ModelJudge {
                     judgement.result = Ok(reading);
                     return judgement;
                 }
-                (Err(_), Stop::Refused) => "the judge refused to answer".to_owned(),
-                (Err(_), Stop::Length) => {
+                (Err(_), FinishReason::Refused) => "the judge refused to answer".to_owned(),
+                (Err(_), FinishReason::Length) => {
                     format!("the judge's answer was cut off at {} tokens", self.settings.max_tokens)
                 }
-                (Err(unreadable), Stop::Done) => unreadable.to_string(),
+                (Err(unreadable), FinishReason::Done) => unreadable.to_string(),
             };
             if unread >= self.settings.asks_again {
                 let text = match unread {
@@ -186,7 +189,7 @@ impl ModelJudge {
         }
     }
 
-    fn failure(&self, failure: Failure) -> JudgeFailure {
+    fn failure(&self, failure: ModelCallFailure) -> JudgeFailure {
         let is_silence = matches!(failure.error, CallError::Connect(_) | CallError::Timeout(_));
         let never_reached = is_silence && !self.client.has_answered();
         let has_no_model = matches!(failure.error, CallError::Loading { .. });
@@ -227,12 +230,12 @@ pub fn answer_form(rubric: &Rubric, structured: bool) -> AnswerForm {
 }
 
 /// More tokens than a prompt has.
-fn most_tokens(prompt: &Prompt) -> u64 {
+fn most_tokens(prompt: &JudgePrompt) -> u64 {
     (prompt.system.len() + prompt.user.len()).div_ceil(crate::prompt::BYTES_PER_TOKEN) as u64
 }
 
 /// About how many tokens a prompt has.
-pub fn estimated_tokens(prompt: &Prompt) -> u64 {
+pub fn estimated_tokens(prompt: &JudgePrompt) -> u64 {
     const BYTES_PER_TOKEN: usize = 4;
     (prompt.system.len() + prompt.user.len()).div_ceil(BYTES_PER_TOKEN) as u64
 }

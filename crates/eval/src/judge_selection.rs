@@ -4,14 +4,14 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gradus_http::Secret;
+use gradus_http::SecretString;
 use gradus_llm::price::PriceTable;
-use gradus_llm::{Client, Endpoint, Provider, RetryPolicy};
+use gradus_llm::{ModelClient, ModelEndpoint, ModelProvider, RetryPolicy};
 
 use crate::evaluator::{CALL_VALIDITY, Evaluator, OFFLINE};
 use crate::judge::{JudgeSettings, ModelJudge};
 use crate::prompt::PromptWindow;
-use crate::rubric::{Library, Rubric};
+use crate::rubric::{Rubric, RubricLibrary};
 
 /// Who is to judge, and how it is asked.
 #[derive(Clone, Debug)]
@@ -67,10 +67,10 @@ impl Default for JudgeConfig {
 /// Keys and addresses of providers, as the environment has them.
 #[derive(Clone, Debug, Default)]
 pub struct JudgeCredentials {
-    pub openai_key: Option<Secret>,
+    pub openai_key: Option<SecretString>,
     pub openai_base_url: Option<String>,
     pub openai_model: Option<String>,
-    pub anthropic_key: Option<Secret>,
+    pub anthropic_key: Option<SecretString>,
     pub anthropic_base_url: Option<String>,
 }
 
@@ -78,7 +78,7 @@ pub struct JudgeCredentials {
 #[derive(Debug)]
 pub enum JudgeChoice {
     Offline { by_default: bool },
-    Model(Endpoint),
+    Model(ModelEndpoint),
 }
 
 impl JudgeConfig {
@@ -90,33 +90,33 @@ impl JudgeConfig {
             Some("") => return Err("--judge is empty: give `offline` or a model's name".to_owned()),
             Some(OFFLINE) => return Ok(JudgeChoice::Offline { by_default: false }),
             Some(name) => match name.split_once(':') {
-                Some(("openai", model)) => (Provider::OpenAi, Some(model)),
-                Some(("anthropic", model)) => (Provider::Anthropic, Some(model)),
-                _ if name == "openai" => (Provider::OpenAi, of_environment),
-                _ if name == "anthropic" => (Provider::Anthropic, None),
+                Some(("openai", model)) => (ModelProvider::OpenAi, Some(model)),
+                Some(("anthropic", model)) => (ModelProvider::Anthropic, Some(model)),
+                _ if name == "openai" => (ModelProvider::OpenAi, of_environment),
+                _ if name == "anthropic" => (ModelProvider::Anthropic, None),
                 // Without an endpoint of its own, Claude is at home at Anthropic.
                 _ if name.starts_with("claude")
                     && credentials.anthropic_key.is_some()
                     && credentials.openai_base_url.is_none()
                     && self.base_url.is_none() =>
                 {
-                    (Provider::Anthropic, Some(name))
+                    (ModelProvider::Anthropic, Some(name))
                 }
-                _ => (Provider::OpenAi, Some(name)),
+                _ => (ModelProvider::OpenAi, Some(name)),
             },
             None if credentials.openai_key.is_some()
                 || credentials.openai_base_url.is_some()
                 || self.base_url.is_some()
                 || self.fallback_base_url.is_some() =>
             {
-                (Provider::OpenAi, None)
+                (ModelProvider::OpenAi, None)
             }
-            None if credentials.anthropic_key.is_some() => (Provider::Anthropic, None),
+            None if credentials.anthropic_key.is_some() => (ModelProvider::Anthropic, None),
             None => return Ok(JudgeChoice::Offline { by_default: true }),
         };
         let (key, from_environment) = match provider {
-            Provider::OpenAi => (&credentials.openai_key, &credentials.openai_base_url),
-            Provider::Anthropic => (&credentials.anthropic_key, &credentials.anthropic_base_url),
+            ModelProvider::OpenAi => (&credentials.openai_key, &credentials.openai_base_url),
+            ModelProvider::Anthropic => (&credentials.anthropic_key, &credentials.anthropic_base_url),
         };
         let fallback = self.fallback_base_url.as_ref().filter(|_| provider == self.fallback_provider());
         let base_url = self.base_url.as_ref().or(from_environment.as_ref()).or(fallback);
@@ -130,19 +130,19 @@ impl JudgeConfig {
             ));
         }
         let timeout = seconds(self.timeout_s).ok_or("--timeout: give a number of seconds above 0")?;
-        Ok(JudgeChoice::Model(Endpoint {
+        Ok(JudgeChoice::Model(ModelEndpoint {
             provider,
             base_url: base_url.cloned().unwrap_or_else(|| provider.default_base_url().to_owned()),
-            key: key.clone().unwrap_or_else(Secret::default),
+            key: key.clone().unwrap_or_else(SecretString::default),
             model: model.unwrap_or(provider.default_model()).to_owned(),
             timeout,
         }))
     }
 
-    fn fallback_provider(&self) -> Provider {
+    fn fallback_provider(&self) -> ModelProvider {
         match self.fallback_judge.as_deref() {
-            Some(name) if name == "anthropic" || name.starts_with("anthropic:") => Provider::Anthropic,
-            _ => Provider::OpenAi,
+            Some(name) if name == "anthropic" || name.starts_with("anthropic:") => ModelProvider::Anthropic,
+            _ => ModelProvider::OpenAi,
         }
     }
 
@@ -155,7 +155,7 @@ impl JudgeConfig {
     }
 
     /// The model behind an endpoint as a judge.
-    pub fn model_judge(&self, endpoint: &Endpoint) -> Result<ModelJudge, String> {
+    pub fn model_judge(&self, endpoint: &ModelEndpoint) -> Result<ModelJudge, String> {
         let mut prices = PriceTable::default();
         if let Some(path) = &self.prices {
             let text = read_text(path)?;
@@ -166,7 +166,7 @@ impl JudgeConfig {
         if let Some(wait) = self.load_wait_s {
             retry.max_load_wait = seconds(wait).ok_or("--load-wait: give a number of seconds above 0")?;
         }
-        let client = Client::new(endpoint.clone(), self.checked_concurrency()?, retry)?;
+        let client = ModelClient::new(endpoint.clone(), self.checked_concurrency()?, retry)?;
         let (context_tokens, max_tokens) = (self.context_tokens, self.max_tokens);
         if context_tokens < 2 * max_tokens as usize || context_tokens < 2_000 {
             return Err(format!(
@@ -179,7 +179,7 @@ impl JudgeConfig {
         let settings = JudgeSettings {
             max_tokens,
             // Anthropic takes none; a number that is not sent must not make questions differ.
-            temperature: self.temperature.filter(|_| endpoint.provider == Provider::OpenAi),
+            temperature: self.temperature.filter(|_| endpoint.provider == ModelProvider::OpenAi),
             structured: !self.is_plain_text,
             asks_again: self.ask_again,
             window: PromptWindow::of_tokens(context_tokens - max_tokens as usize),
@@ -190,16 +190,16 @@ impl JudgeConfig {
 }
 
 /// The variable that holds a provider's key.
-pub fn key_variable(provider: Provider) -> &'static str {
+pub fn key_variable(provider: ModelProvider) -> &'static str {
     match provider {
-        Provider::OpenAi => "OPENAI_API_KEY",
-        Provider::Anthropic => "ANTHROPIC_API_KEY",
+        ModelProvider::OpenAi => "OPENAI_API_KEY",
+        ModelProvider::Anthropic => "ANTHROPIC_API_KEY",
     }
 }
 
 /// The rubrics that are built in, and those of these files and folders.
-pub fn rubric_library<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Result<Library, String> {
-    let mut library = Library::built_in();
+pub fn rubric_library<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Result<RubricLibrary, String> {
+    let mut library = RubricLibrary::built_in();
     for path in paths {
         library.add_path(path).map_err(|error| error.to_string())?;
     }
@@ -207,13 +207,13 @@ pub fn rubric_library<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Resul
 }
 
 /// The names of all evaluations that there are.
-pub fn known_evaluators(library: &Library) -> Vec<&str> {
+pub fn known_evaluators(library: &RubricLibrary) -> Vec<&str> {
     library.iter().map(|rubric| rubric.name.as_str()).chain([CALL_VALIDITY]).collect()
 }
 
 /// Those of these names, or all. Of all, what a judge cannot judge is left out, unless that is `is_strict`.
 pub fn evaluators(
-    library: &Library,
+    library: &RubricLibrary,
     names: &[String],
     judge: Option<&ModelJudge>,
     structured: bool,

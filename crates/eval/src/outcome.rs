@@ -6,12 +6,12 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::prompt::Shortened;
+use crate::prompt::TruncatedValue;
 
 /// One answer of a judge. A judge that could not judge is never a 0 and never a 1.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
-    Scored(Verdict),
+pub enum EvaluationOutcome {
+    Scored(ScoredVerdict),
     /// The question does not arise: there is no thought, no query, no step.
     NotApplicable {
         reason: String,
@@ -23,7 +23,7 @@ pub enum Outcome {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Verdict {
+pub struct ScoredVerdict {
     pub label: String,
     pub score: f64,
     pub explanation: String,
@@ -83,7 +83,7 @@ pub struct OutcomeLine {
     pub calls: u32,
     /// What the judge saw only in part.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub shortened: Vec<Shortened>,
+    pub shortened: Vec<TruncatedValue>,
 }
 
 impl OutcomeLine {

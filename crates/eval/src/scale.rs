@@ -2,20 +2,20 @@
 
 /// What is below the best was found wrong, on whatever scale.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Scale {
+pub struct ScoreScale {
     pub worst: f64,
     pub best: f64,
 }
 
-impl Scale {
+impl ScoreScale {
     /// Right or wrong, as shares count it; also taken where nothing else is known.
-    pub const SHARE: Scale = Scale { worst: 0.0, best: 1.0 };
+    pub const SHARE: ScoreScale = ScoreScale { worst: 0.0, best: 1.0 };
 
     /// None without a score.
-    pub fn of(scores: impl IntoIterator<Item = f64>) -> Option<Scale> {
+    pub fn from_scores(scores: impl IntoIterator<Item = f64>) -> Option<ScoreScale> {
         scores.into_iter().fold(None, |known, score| {
-            let Scale { worst, best } = known.unwrap_or(Scale { worst: score, best: score });
-            Some(Scale { worst: worst.min(score), best: best.max(score) })
+            let ScoreScale { worst, best } = known.unwrap_or(ScoreScale { worst: score, best: score });
+            Some(ScoreScale { worst: worst.min(score), best: best.max(score) })
         })
     }
 
@@ -29,8 +29,8 @@ impl Scale {
     }
 
     /// Both taken in.
-    pub fn with(self, other: Scale) -> Scale {
-        Scale { worst: self.worst.min(other.worst), best: self.best.max(other.best) }
+    pub fn with(self, other: ScoreScale) -> ScoreScale {
+        ScoreScale { worst: self.worst.min(other.worst), best: self.best.max(other.best) }
     }
 }
 
@@ -40,11 +40,11 @@ mod tests {
 
     #[test]
     fn scores_span_their_scale() {
-        assert_eq!(Scale::of([]), None);
-        let graded = Scale::of([3.0, -1.0, 5.0]).unwrap();
-        assert_eq!(graded, Scale { worst: -1.0, best: 5.0 });
+        assert_eq!(ScoreScale::from_scores([]), None);
+        let graded = ScoreScale::from_scores([3.0, -1.0, 5.0]).unwrap();
+        assert_eq!(graded, ScoreScale { worst: -1.0, best: 5.0 });
         assert!(!graded.is_share() && graded.is_wrong(3.0) && !graded.is_wrong(5.0));
-        assert_eq!(Scale::of([0.0, 1.0]), Some(Scale::SHARE));
-        assert_eq!(Scale::SHARE.with(graded), graded);
+        assert_eq!(ScoreScale::from_scores([0.0, 1.0]), Some(ScoreScale::SHARE));
+        assert_eq!(ScoreScale::SHARE.with(graded), graded);
     }
 }

@@ -17,18 +17,18 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::rubric::Labels;
+use crate::rubric::RubricLabels;
 
 /// What a judge said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reading {
+pub struct ParsedVerdict {
     pub label: String,
     pub explanation: String,
 }
 
 /// Why there is no verdict in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unreadable {
+pub enum VerdictParseError {
     #[error("the judge gave an empty answer")]
     Empty,
     #[error("the judge gave no label")]
@@ -49,7 +49,7 @@ const REASONING_TAGS: [(&str, &str); 6] = [
     ("\u{25c1}think\u{25b7}", "\u{25c1}/think\u{25b7}"),
 ];
 
-pub fn read(answer: &str, labels: &Labels) -> Result<Reading, Unreadable> {
+pub fn read(answer: &str, labels: &RubricLabels) -> Result<ParsedVerdict, VerdictParseError> {
     let answer = answer.trim().trim_start_matches('\u{feff}').trim_start();
     if let Some(object) = whole_object(answer) {
         return object.reading(labels);
@@ -67,13 +67,13 @@ pub fn read(answer: &str, labels: &Labels) -> Result<Reading, Unreadable> {
     }
     let reading = read_prose(answer, labels)?;
     match object.reading(labels) {
-        Ok(first) if first.label != reading.label => Err(Unreadable::SeveralLabels),
+        Ok(first) if first.label != reading.label => Err(VerdictParseError::SeveralLabels),
         _ => Ok(reading),
     }
 }
 
 /// Reads an answer that is more than JSON.
-fn read_prose(answer: &str, labels: &Labels) -> Result<Reading, Unreadable> {
+fn read_prose(answer: &str, labels: &RubricLabels) -> Result<ParsedVerdict, VerdictParseError> {
     let ends = reasoning_ends(answer);
     // The first one: an end tag further on is inside of the object.
     if let Some(object) = ends.iter().find_map(|end| whole_object(answer[*end..].trim())) {
@@ -87,7 +87,7 @@ fn read_prose(answer: &str, labels: &Labels) -> Result<Reading, Unreadable> {
         None => (answer, None),
     };
     match ends.into_iter().rfind(|end| *end <= text.len()) {
-        None if begins_with_reasoning => Err(Unreadable::Empty),
+        None if begins_with_reasoning => Err(VerdictParseError::Empty),
         None => read_text(text, object, labels),
         Some(end) if begins_with_reasoning || !begins_with_marker(text) => {
             read_text(text[end..].trim_start(), object, labels)
@@ -96,8 +96,8 @@ fn read_prose(answer: &str, labels: &Labels) -> Result<Reading, Unreadable> {
         Some(end) => {
             let whole = read_text(text, object.clone(), labels)?;
             match read_text(text[end..].trim_start(), object, labels) {
-                Ok(behind) if behind.label != whole.label => Err(Unreadable::SeveralLabels),
-                Err(error @ (Unreadable::Empty | Unreadable::SeveralLabels)) => Err(error),
+                Ok(behind) if behind.label != whole.label => Err(VerdictParseError::SeveralLabels),
+                Err(error @ (VerdictParseError::Empty | VerdictParseError::SeveralLabels)) => Err(error),
                 _ => Ok(whole),
             }
         }
@@ -105,18 +105,22 @@ fn read_prose(answer: &str, labels: &Labels) -> Result<Reading, Unreadable> {
 }
 
 /// Reads an answer without reasoning; `object` is the JSON that stood behind it.
-fn read_text(answer: &str, object: Option<Reading>, labels: &Labels) -> Result<Reading, Unreadable> {
+fn read_text(
+    answer: &str,
+    object: Option<ParsedVerdict>,
+    labels: &RubricLabels,
+) -> Result<ParsedVerdict, VerdictParseError> {
     if answer.is_empty() {
-        return object.ok_or(Unreadable::Empty);
+        return object.ok_or(VerdictParseError::Empty);
     }
     match (last_label_line(answer), object) {
         (Some(line), object) => {
             let label = label_in(line.label, labels)?;
             let disagrees = object.is_some_and(|object| object.label != label);
             if disagrees || (!line.is_last && is_doubtful(line.before, &label, labels)) {
-                return Err(Unreadable::SeveralLabels);
+                return Err(VerdictParseError::SeveralLabels);
             }
-            return Ok(Reading { label, explanation: explanation_of(line.before) });
+            return Ok(ParsedVerdict { label, explanation: explanation_of(line.before) });
         }
         (None, Some(object)) => return Ok(object),
         (None, None) => {}
@@ -126,8 +130,8 @@ fn read_text(answer: &str, object: Option<Reading>, labels: &Labels) -> Result<R
         None => ("", answer),
     };
     match labels.find(last) {
-        Some(label) => Ok(Reading { label: label.to_owned(), explanation: explanation_of(before) }),
-        None => Err(Unreadable::NoLabel),
+        Some(label) => Ok(ParsedVerdict { label: label.to_owned(), explanation: explanation_of(before) }),
+        None => Err(VerdictParseError::NoLabel),
     }
 }
 
@@ -148,7 +152,7 @@ fn begins_with_marker(answer: &str) -> bool {
 }
 
 /// An answer that is JSON and nothing else, bare or fenced.
-fn whole_object(answer: &str) -> Option<Object<'_>> {
+fn whole_object(answer: &str) -> Option<VerdictJson<'_>> {
     let whole = answer.strip_prefix("```json").or_else(|| answer.strip_prefix("```")).unwrap_or(answer);
     let whole = whole.trim_end_matches('`').trim();
     // Most text is told apart by its first character.
@@ -156,43 +160,43 @@ fn whole_object(answer: &str) -> Option<Object<'_>> {
 }
 
 #[derive(Deserialize)]
-struct Object<'a> {
+struct VerdictJson<'a> {
     /// Kept as it is written: whatever stands in it, the label counts.
     #[serde(borrow, default)]
     explanation: Option<&'a RawValue>,
     label: String,
 }
 
-impl Object<'_> {
-    fn reading(&self, labels: &Labels) -> Result<Reading, Unreadable> {
+impl VerdictJson<'_> {
+    fn reading(&self, labels: &RubricLabels) -> Result<ParsedVerdict, VerdictParseError> {
         let label = label_in(&self.label, labels)?;
         let raw = self.explanation.map_or("\"\"", RawValue::get);
         let explanation = serde_json::from_str::<String>(raw).unwrap_or_else(|_| raw.to_owned());
-        Ok(Reading { label, explanation: explanation.trim().to_owned() })
+        Ok(ParsedVerdict { label, explanation: explanation.trim().to_owned() })
     }
 }
 
 /// JSON, bare or fenced, with some words behind it, which are the second part.
-fn object_at_the_start(answer: &str) -> Option<(Object<'_>, &str)> {
+fn object_at_the_start(answer: &str) -> Option<(VerdictJson<'_>, &str)> {
     let body = answer.strip_prefix("```json").or_else(|| answer.strip_prefix("```")).unwrap_or(answer);
     let body = body.trim_start();
     if !body.starts_with('{') {
         return None;
     }
-    let mut objects = serde_json::Deserializer::from_str(body).into_iter::<Object<'_>>();
+    let mut objects = serde_json::Deserializer::from_str(body).into_iter::<VerdictJson<'_>>();
     let object = objects.next()?.ok()?;
     Some((object, &body[objects.byte_offset()..]))
 }
 
 /// Whether what follows an answer leaves it as it is.
-fn gives_no_label(rest: &str, labels: &Labels) -> bool {
+fn gives_no_label(rest: &str, labels: &RubricLabels) -> bool {
     last_label_line(rest).is_none()
         && !rest.contains("\"label\"")
         && rest.lines().all(|line| labels.find(line).is_none())
 }
 
 /// JSON behind some words, and where it begins.
-fn object_at_the_end(answer: &str) -> Option<(usize, Object<'_>)> {
+fn object_at_the_end(answer: &str) -> Option<(usize, VerdictJson<'_>)> {
     // Only at the end: an object that is quoted in the middle of an explanation is no answer.
     let end = answer.trim_end_matches(|c: char| c == '`' || c.is_whitespace());
     if !end.ends_with('}') {
@@ -215,7 +219,7 @@ struct LabelLine<'a> {
 }
 
 /// Whether an earlier line gives another label.
-fn is_doubtful(before: &str, label: &str, labels: &Labels) -> bool {
+fn is_doubtful(before: &str, label: &str, labels: &RubricLabels) -> bool {
     let earlier = before.lines().filter_map(behind_label).filter_map(|text| label_in(text, labels).ok());
     earlier.into_iter().any(|other| other != label)
 }
@@ -260,7 +264,7 @@ fn strip_word<'t>(text: &'t str, word: &str) -> Option<&'t str> {
 }
 
 /// The one label that a short text gives.
-fn label_in(text: &str, labels: &Labels) -> Result<String, Unreadable> {
+fn label_in(text: &str, labels: &RubricLabels) -> Result<String, VerdictParseError> {
     if let Some(label) = labels.find(text) {
         return Ok(label.to_owned());
     }
@@ -270,7 +274,7 @@ fn label_in(text: &str, labels: &Labels) -> Result<String, Unreadable> {
         .filter(|word| !word.is_empty())
         .collect();
     if words.is_empty() {
-        return Err(Unreadable::NoLabel);
+        return Err(VerdictParseError::NoLabel);
     }
     // Longest first, so that a label of two words is not taken for the one inside it.
     let mut by_length: Vec<(&str, Vec<String>)> =
@@ -290,14 +294,14 @@ fn label_in(text: &str, labels: &Labels) -> Result<String, Unreadable> {
         };
         if !negated {
             match given {
-                Some(other) if other != *label => return Err(Unreadable::SeveralLabels),
+                Some(other) if other != *label => return Err(VerdictParseError::SeveralLabels),
                 _ => given = Some(label),
             }
         }
         negated = false;
         at += parts.len();
     }
-    given.map(str::to_owned).ok_or(Unreadable::UnknownLabel)
+    given.map(str::to_owned).ok_or(VerdictParseError::UnknownLabel)
 }
 
 fn words_of(label: &str) -> Vec<String> {
@@ -345,13 +349,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::rubric::Library;
+    use crate::rubric::RubricLibrary;
 
-    fn labels(rubric: &str) -> Labels {
-        Library::built_in().find(rubric).expect("built in").labels.clone()
+    fn labels(rubric: &str) -> RubricLabels {
+        RubricLibrary::built_in().find(rubric).expect("built in").labels.clone()
     }
 
-    fn label(answer: &str) -> Result<String, Unreadable> {
+    fn label(answer: &str) -> Result<String, VerdictParseError> {
         read(answer, &labels("thought_to_tool")).map(|reading| reading.label)
     }
 
@@ -416,34 +420,43 @@ mod tests {
     #[test]
     fn takes_none_where_there_is_doubt() {
         for (answer, expected) in [
-            ("", Unreadable::Empty),
-            ("  \n ", Unreadable::Empty),
-            ("The tool fits the thought.", Unreadable::NoLabel),
-            ("I would call this correct I think", Unreadable::NoLabel),
-            ("EXPLANATION: x\nLABEL:", Unreadable::NoLabel),
-            ("<think>LABEL: correct</think>", Unreadable::Empty),
-            ("<think>It fits.\nLABEL: correct", Unreadable::Empty),
-            ("<think>I could say\n{\"explanation\": \"x\", \"label\": \"correct\"}", Unreadable::Empty),
-            ("EXPLANATION: fits\nLABEL: correct\nOr not?</think>", Unreadable::Empty),
-            ("EXPLANATION: fits\nLABEL: correct\nNo.</think>LABEL: incorrect", Unreadable::SeveralLabels),
-            ("LABEL: correct or incorrect", Unreadable::SeveralLabels),
+            ("", VerdictParseError::Empty),
+            ("  \n ", VerdictParseError::Empty),
+            ("The tool fits the thought.", VerdictParseError::NoLabel),
+            ("I would call this correct I think", VerdictParseError::NoLabel),
+            ("EXPLANATION: x\nLABEL:", VerdictParseError::NoLabel),
+            ("<think>LABEL: correct</think>", VerdictParseError::Empty),
+            ("<think>It fits.\nLABEL: correct", VerdictParseError::Empty),
+            (
+                "<think>I could say\n{\"explanation\": \"x\", \"label\": \"correct\"}",
+                VerdictParseError::Empty,
+            ),
+            ("EXPLANATION: fits\nLABEL: correct\nOr not?</think>", VerdictParseError::Empty),
+            (
+                "EXPLANATION: fits\nLABEL: correct\nNo.</think>LABEL: incorrect",
+                VerdictParseError::SeveralLabels,
+            ),
+            ("LABEL: correct or incorrect", VerdictParseError::SeveralLabels),
             (
                 "LABEL: incorrect\n\nThe recording ended with:\n{\"label\":\"correct\"}",
-                Unreadable::SeveralLabels,
+                VerdictParseError::SeveralLabels,
             ),
-            ("LABEL: incorrect\nIt said:\nLABEL: correct\nwhich is a trick.", Unreadable::SeveralLabels),
-            ("LABEL: incorrect\nIt said:\n{\n \"label\": \"correct\"\n}", Unreadable::SeveralLabels),
-            ("LABEL: correct/incorrect", Unreadable::SeveralLabels),
-            ("LABEL: not correct", Unreadable::UnknownLabel),
-            ("LABEL: isn't really correct", Unreadable::UnknownLabel),
-            ("LABEL: partially", Unreadable::UnknownLabel),
-            ("LABEL: optimal", Unreadable::UnknownLabel),
-            ("LABEL: correctly", Unreadable::UnknownLabel),
-            ("{\"explanation\": \"x\", \"label\": \"maybe\"}", Unreadable::UnknownLabel),
-            ("{\"explanation\": \"x\", \"label\": \"correct", Unreadable::NoLabel),
-            ("{\"label\": \"correct\", \"label\": \"incorrect\"}", Unreadable::SeveralLabels),
-            ("{\"explanation\": \"LABEL: correct\"}", Unreadable::NoLabel),
-            ("{\"label\": \"correct\"}\nLABEL: incorrect", Unreadable::SeveralLabels),
+            (
+                "LABEL: incorrect\nIt said:\nLABEL: correct\nwhich is a trick.",
+                VerdictParseError::SeveralLabels,
+            ),
+            ("LABEL: incorrect\nIt said:\n{\n \"label\": \"correct\"\n}", VerdictParseError::SeveralLabels),
+            ("LABEL: correct/incorrect", VerdictParseError::SeveralLabels),
+            ("LABEL: not correct", VerdictParseError::UnknownLabel),
+            ("LABEL: isn't really correct", VerdictParseError::UnknownLabel),
+            ("LABEL: partially", VerdictParseError::UnknownLabel),
+            ("LABEL: optimal", VerdictParseError::UnknownLabel),
+            ("LABEL: correctly", VerdictParseError::UnknownLabel),
+            ("{\"explanation\": \"x\", \"label\": \"maybe\"}", VerdictParseError::UnknownLabel),
+            ("{\"explanation\": \"x\", \"label\": \"correct", VerdictParseError::NoLabel),
+            ("{\"label\": \"correct\", \"label\": \"incorrect\"}", VerdictParseError::SeveralLabels),
+            ("{\"explanation\": \"LABEL: correct\"}", VerdictParseError::NoLabel),
+            ("{\"label\": \"correct\"}\nLABEL: incorrect", VerdictParseError::SeveralLabels),
         ] {
             assert_eq!(label(answer), Err(expected), "{answer:?}");
         }
@@ -457,7 +470,7 @@ mod tests {
         assert_eq!(label("LABEL: sub-optimal").as_deref(), Ok("suboptimal"));
         assert_eq!(label("LABEL: sub optimal").as_deref(), Ok("suboptimal"));
         assert_eq!(label("LABEL: optimal.").as_deref(), Ok("optimal"));
-        assert_eq!(label("LABEL: non-optimal"), Err(Unreadable::UnknownLabel));
+        assert_eq!(label("LABEL: non-optimal"), Err(VerdictParseError::UnknownLabel));
     }
 
     #[test]

@@ -11,10 +11,10 @@ mod parsed;
 
 use std::sync::Arc;
 
-use gradus_core::trajectory::{Step, ToolDefinition, Trajectory};
+use gradus_core::trajectory::{ToolDefinition, Trajectory, TrajectoryStep};
 use gradus_core::visible::{is_hidden, reveal_invisible};
-use gradus_eval::prompt::{Case, PromptWindow, Renderer, ToolTexts};
-use gradus_eval::rubric::{Library, Origin, Rubric, Subject};
+use gradus_eval::prompt::{EvaluationCase, PromptRenderer, PromptWindow, ToolTexts};
+use gradus_eval::rubric::{Rubric, RubricLibrary, RubricOrigin, RubricSubject};
 use gradus_eval::verdict;
 
 use attacks::{GUESSED_MARK, attacks};
@@ -23,14 +23,14 @@ use parsed::{Block, Part, parse};
 const WIDE: PromptWindow = PromptWindow { bytes: 1 << 20 };
 
 fn trajectory(attack: &str) -> Trajectory {
-    let step = |index: u32| Step {
+    let step = |index: u32| TrajectoryStep {
         index,
         thought: Some(attack.to_owned()),
         tool: attack.to_owned(),
         arguments_raw: Some(attack.to_owned()),
         observation: Some(attack.to_owned()),
         is_error: index == 2,
-        ..Step::default()
+        ..TrajectoryStep::default()
     };
     let tool = |name: &str| ToolDefinition {
         name: name.to_owned(),
@@ -52,14 +52,14 @@ fn rubrics() -> Vec<Rubric> {
         let text = format!(
             "+++\nname = \"{name}\"\napplies_to = \"{applies_to}\"\n[labels]\ncorrect = 1\nincorrect = 0\n+++\ncorrect or incorrect?\n{variables}"
         );
-        Rubric::parse(&text, Origin::BuiltIn).unwrap()
+        Rubric::parse(&text, RubricOrigin::BuiltIn).unwrap()
     };
     let of_both =
         "{tool_definitions}\nq: {original_question} {thought_sequence}{tool_sequence}\n\n{final_answer}";
     let of_step = format!(
         "{of_both} {{thought}} {{tool_call}} {{action_input}} {{observation}} {{previous_steps}} end"
     );
-    let mut rubrics: Vec<Rubric> = Library::built_in().iter().cloned().collect();
+    let mut rubrics: Vec<Rubric> = RubricLibrary::built_in().iter().cloned().collect();
     rubrics.extend([own("all_of_a_step", "step", &of_step), own("all_of_a_run", "trajectory", of_both)]);
     // The tools may come last, too.
     rubrics.push(own("tools_last", "step", "{thought}\n{tool_definitions}"));
@@ -67,10 +67,10 @@ fn rubrics() -> Vec<Rubric> {
 }
 
 fn render(rubric: &Rubric, trajectory: &Trajectory, window: PromptWindow) -> String {
-    let tools = ToolTexts::default().of(&trajectory.tools);
-    let step = (rubric.subject == Subject::Step).then_some(2);
-    let renderer = Renderer::new(rubric, &tools, window);
-    let prompt = renderer.render(&Case { trajectory, step, tools: &tools });
+    let tools = ToolTexts::default().get_or_render(&trajectory.tools);
+    let step = (rubric.subject == RubricSubject::Step).then_some(2);
+    let renderer = PromptRenderer::new(rubric, &tools, window);
+    let prompt = renderer.render(&EvaluationCase { trajectory, step, tools: &tools });
     format!("{}\n{}", prompt.system, prompt.user)
 }
 
@@ -178,7 +178,7 @@ fn prompts_are_repeatable() {
 /// A judge that quotes what it was shown, however clumsily, is still read rightly.
 #[test]
 fn quoting_an_attack_does_not_change_the_verdict() {
-    let library = Library::built_in();
+    let library = RubricLibrary::built_in();
     for (name, honest) in [
         ("thought_to_tool", "incorrect"),
         ("query_to_thought", "incorrect"),

@@ -10,7 +10,7 @@ const MAX_COMPARED_BYTES: usize = 256;
 
 /// Texts to look for.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct NeedleSet {
     texts: Vec<String>,
     /// So many bytes has the longest at most.
     longest: usize,
@@ -20,7 +20,7 @@ pub(crate) struct Wanted {
     by_begin: HashMap<[u8; MIN_TEXT_BYTES], (usize, usize)>,
 }
 
-impl Wanted {
+impl NeedleSet {
     /// So many texts are looked for at most.
     pub(crate) const MAX_OCCURRENCES: usize = 200_000;
 
@@ -29,20 +29,20 @@ impl Wanted {
         &text[..text.floor_char_boundary(MAX_COMPARED_BYTES)]
     }
 
-    pub(crate) fn new<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Wanted {
-        Wanted::up_to(MAX_COMPARED_BYTES, texts)
+    pub(crate) fn new<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> NeedleSet {
+        NeedleSet::up_to(MAX_COMPARED_BYTES, texts)
     }
 
     /// Texts that are known by all of them and not by how they begin; those with more bytes than this are left out.
-    pub(crate) fn whole<T: AsRef<str>>(texts: impl IntoIterator<Item = T>, longest: usize) -> Wanted {
+    pub(crate) fn whole<T: AsRef<str>>(texts: impl IntoIterator<Item = T>, longest: usize) -> NeedleSet {
         let texts = texts.into_iter().filter(|text| text.as_ref().len() <= longest);
-        Wanted::up_to(longest, texts)
+        NeedleSet::up_to(longest, texts)
     }
 
-    fn up_to<T: AsRef<str>>(longest: usize, texts: impl IntoIterator<Item = T>) -> Wanted {
+    fn up_to<T: AsRef<str>>(longest: usize, texts: impl IntoIterator<Item = T>) -> NeedleSet {
         let mut known = BTreeSet::new();
         for text in texts {
-            if known.len() == Wanted::MAX_OCCURRENCES {
+            if known.len() == NeedleSet::MAX_OCCURRENCES {
                 break;
             }
             let text = text.as_ref();
@@ -65,7 +65,7 @@ impl Wanted {
                 by_begin.entry(*begin).or_insert((at, at)).1 = at + 1;
             }
         }
-        Wanted { texts, longest, within, by_begin }
+        NeedleSet { texts, longest, within, by_begin }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -115,8 +115,8 @@ impl Wanted {
         &self.texts[one]
     }
 
-    pub(crate) fn without(self, known: &BTreeSet<String>) -> Wanted {
-        Wanted::up_to(self.longest, self.texts.into_iter().filter(|one| !known.contains(one)))
+    pub(crate) fn without(self, known: &BTreeSet<String>) -> NeedleSet {
+        NeedleSet::up_to(self.longest, self.texts.into_iter().filter(|one| !known.contains(one)))
     }
 }
 
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn texts_in_texts_are_found() {
         let wanted =
-            Wanted::new(["password", "password-1", "password-123", "passwords", "other one", "short"]);
+            NeedleSet::new(["password", "password-1", "password-123", "passwords", "other one", "short"]);
         let found = |text: &str| wanted.in_text(text).into_iter().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(found("my password-12"), ["password", "password-1"]);
         assert_eq!(found("password-1234"), ["password", "password-1", "password-123"]);
@@ -143,16 +143,16 @@ mod tests {
         let long = format!("{} the end", "д".repeat(200));
         let other = format!("{} another end", "д".repeat(200));
         let text = format!("it says: {long}.");
-        assert_eq!(Wanted::whole([&long, &other], 1_200).in_text(&text), BTreeSet::from([long.as_str()]));
-        assert!(Wanted::whole([&long], 100).is_empty(), "half of it is another one");
-        assert_eq!(Wanted::new([&long]).in_text(&other), BTreeSet::from([Wanted::part(&long)]));
+        assert_eq!(NeedleSet::whole([&long, &other], 1_200).in_text(&text), BTreeSet::from([long.as_str()]));
+        assert!(NeedleSet::whole([&long], 100).is_empty(), "half of it is another one");
+        assert_eq!(NeedleSet::new([&long]).in_text(&other), BTreeSet::from([NeedleSet::part(&long)]));
     }
 
     /// Texts that differ at their ends only, in a text that is all of what they share: each place is one look.
     #[test]
     fn alike_texts_cost_no_more() {
         let many: Vec<String> = (0..5_000).map(|one| format!("{}{one}", "a".repeat(100))).collect();
-        let wanted = Wanted::new(&many);
+        let wanted = NeedleSet::new(&many);
         let mut seen = 0;
         wanted.visit("a".repeat(20_000).as_bytes(), &mut |_, _| {
             seen += 1;
@@ -160,7 +160,7 @@ mod tests {
         });
         assert_eq!(seen, 0);
         // Texts that stand in each other are told of once, not once a place.
-        let nested = Wanted::new((MIN_TEXT_BYTES..200).map(|length| "a".repeat(length)));
+        let nested = NeedleSet::new((MIN_TEXT_BYTES..200).map(|length| "a".repeat(length)));
         let (mut told, mut found) = (0, BTreeSet::new());
         nested.visit("a".repeat(20_000).as_bytes(), &mut |_, one| {
             told += 1;
@@ -176,7 +176,7 @@ mod tests {
             texts in proptest::collection::vec("[ab]{8,12}", 1..20),
             text in "[ab]{0,60}",
         ) {
-            let wanted = Wanted::new(&texts);
+            let wanted = NeedleSet::new(&texts);
             for one in &texts {
                 proptest::prop_assert_eq!(wanted.in_text(&text).contains(one.as_str()), text.contains(one.as_str()));
             }

@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use gradus_github_agent::agent::{RunEnd, RunStep};
-use gradus_github_sim::{Exchange, Fault};
+use gradus_github_agent::agent::{AgentRunEnd, RunStep};
+use gradus_github_sim::{RecordedExchange, SimulatedFault};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct RunRecord {
+pub struct TrialRecord {
     pub task: String,
     /// From 0.
     pub trial: u32,
@@ -15,22 +15,22 @@ pub struct RunRecord {
     pub steps: Vec<RunStep>,
     /// The final message.
     pub answer: Option<String>,
-    pub end: RunEnd,
+    pub end: AgentRunEnd,
     /// All requests to the simulator, in order.
-    pub exchanges: Vec<Exchange>,
+    pub exchanges: Vec<RecordedExchange>,
     /// Who it was: a policy, a model, or a command.
     #[serde(default)]
     pub agent: String,
     /// What went wrong on purpose beside what the task's world has of that.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub faults: Vec<Fault>,
+    pub faults: Vec<SimulatedFault>,
     /// Whether it was a program of others: its tools are not ours, whatever they are called, and which of them made which
     /// request is not known.
     #[serde(default)]
     pub is_foreign: bool,
 }
 
-impl RunRecord {
+impl TrialRecord {
     /// How many calls it made. What a program says of its steps is not taken for less than the requests it made.
     pub fn calls(&self) -> usize {
         let requests = if self.is_foreign { self.exchanges.len() } else { 0 };
@@ -38,14 +38,14 @@ impl RunRecord {
     }
 
     /// The same run with a step for each request.
-    pub fn by_requests(&self) -> RunRecord {
+    pub fn by_requests(&self) -> TrialRecord {
         let steps = self.exchanges.iter().enumerate().map(|(at, exchange)| request_step(at, exchange));
-        RunRecord { steps: steps.collect(), ..self.clone() }
+        TrialRecord { steps: steps.collect(), ..self.clone() }
     }
 }
 
 /// A request as a step; `at` is its position among the run's exchanges.
-pub fn request_step(at: usize, exchange: &Exchange) -> RunStep {
+pub fn request_step(at: usize, exchange: &RecordedExchange) -> RunStep {
     let mut arguments = Map::new();
     match exchange.names() {
         // What an address has in every request of its kind is nothing that anybody chose.

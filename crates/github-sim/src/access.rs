@@ -2,20 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use super::error::ApiError;
-use super::state::{AccountId, AccountKind, Permission, Reach, Repository, State};
+use super::error::OperationError;
+use super::state::{AccountId, AccountKind, Repository, RepositoryPermission, TokenAccess, WorldState};
 
 /// Who asks, by which token.
 #[derive(Clone, Debug)]
-pub(super) struct Actor {
+pub(super) struct AuthenticatedActor {
     pub(super) account: AccountId,
-    pub(super) reach: Reach,
+    pub(super) reach: TokenAccess,
     pub(super) token: String,
 }
 
 /// What an operation needs of a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Need {
+pub(super) enum RequiredAccess {
     /// To see it.
     Read,
     /// To take part: anyone who can see it, by a token that may write.
@@ -28,97 +28,108 @@ pub(super) enum Need {
 
 /// The right that an account has, whatever its token.
 pub(super) fn permission_of(
-    state: &State,
+    state: &WorldState,
     account: AccountId,
     repository: &Repository,
-) -> Option<Permission> {
+) -> Option<RepositoryPermission> {
     if repository.owner == account {
-        return Some(Permission::Admin);
+        return Some(RepositoryPermission::Admin);
     }
     let of_member = state.account(repository.owner).and_then(|owner| owner.members.get(&account)).copied();
     let own = repository.collaborators.get(&account).copied();
-    let public = (!repository.private).then_some(Permission::Pull);
+    let public = (!repository.private).then_some(RepositoryPermission::Pull);
     of_member.max(own).max(public)
 }
 
 /// The right that an account has by this token.
 pub(super) fn permission(
-    state: &State,
-    actor: Option<&Actor>,
+    state: &WorldState,
+    actor: Option<&AuthenticatedActor>,
     repository: &Repository,
-) -> Option<Permission> {
-    let public = (!repository.private).then_some(Permission::Pull);
+) -> Option<RepositoryPermission> {
+    let public = (!repository.private).then_some(RepositoryPermission::Pull);
     let Some(actor) = actor else { return public };
     let own = permission_of(state, actor.account, repository)?;
     let by_token = match &actor.reach {
-        Reach::Scopes(scopes) if scopes.contains("repo") => Some(Permission::Admin),
-        Reach::Scopes(scopes) if scopes.contains("public_repo") && !repository.private => {
-            Some(Permission::Admin)
+        TokenAccess::Scopes(scopes) if scopes.contains("repo") => Some(RepositoryPermission::Admin),
+        TokenAccess::Scopes(scopes) if scopes.contains("public_repo") && !repository.private => {
+            Some(RepositoryPermission::Admin)
         }
-        Reach::Scopes(_) => None,
-        Reach::Repositories(rights) => rights.get(&repository.id).copied(),
+        TokenAccess::Scopes(_) => None,
+        TokenAccess::Repositories(rights) => rights.get(&repository.id).copied(),
     };
     by_token.map(|most| most.min(own)).max(public)
 }
 
-pub(super) fn can_see(state: &State, actor: Option<&Actor>, repository: &Repository) -> bool {
+pub(super) fn can_see(
+    state: &WorldState,
+    actor: Option<&AuthenticatedActor>,
+    repository: &Repository,
+) -> bool {
     permission(state, actor, repository).is_some()
 }
 
 /// Whether the token may write to this repository at all.
-fn token_writes(actor: &Actor, repository: &Repository) -> bool {
+fn token_writes(actor: &AuthenticatedActor, repository: &Repository) -> bool {
     match &actor.reach {
-        Reach::Scopes(scopes) => {
+        TokenAccess::Scopes(scopes) => {
             scopes.contains("repo") || (scopes.contains("public_repo") && !repository.private)
         }
-        Reach::Repositories(rights) => {
-            rights.get(&repository.id).is_some_and(|right| *right > Permission::Pull)
+        TokenAccess::Repositories(rights) => {
+            rights.get(&repository.id).is_some_and(|right| *right > RepositoryPermission::Pull)
         }
     }
 }
 
 pub(super) fn check(
-    state: &State,
-    actor: Option<&Actor>,
+    state: &WorldState,
+    actor: Option<&AuthenticatedActor>,
     repository: &Repository,
-    need: Need,
-) -> Result<(), ApiError> {
-    let Some(has) = permission(state, actor, repository) else { return Err(ApiError::not_found()) };
-    if need == Need::Read {
+    need: RequiredAccess,
+) -> Result<(), OperationError> {
+    let Some(has) = permission(state, actor, repository) else { return Err(OperationError::not_found()) };
+    if need == RequiredAccess::Read {
         return Ok(());
     }
-    let Some(actor) = actor else { return Err(ApiError::requires_authentication()) };
-    if need == Need::TakePart {
+    let Some(actor) = actor else { return Err(OperationError::requires_authentication()) };
+    if need == RequiredAccess::TakePart {
         return if token_writes(actor, repository) {
             writable(repository)
         } else {
-            Err(ApiError::out_of_reach())
+            Err(OperationError::out_of_reach())
         };
     }
     let needed = match need {
-        Need::Read | Need::TakePart => Permission::Pull,
-        Need::Triage => Permission::Triage,
-        Need::Push => Permission::Push,
-        Need::Maintain => Permission::Maintain,
-        Need::Admin => Permission::Admin,
+        RequiredAccess::Read | RequiredAccess::TakePart => RepositoryPermission::Pull,
+        RequiredAccess::Triage => RepositoryPermission::Triage,
+        RequiredAccess::Push => RepositoryPermission::Push,
+        RequiredAccess::Maintain => RepositoryPermission::Maintain,
+        RequiredAccess::Admin => RepositoryPermission::Admin,
     };
     if has >= needed {
         // Settings of an archived repository can be changed, else it could not be brought back.
-        return if need == Need::Admin { Ok(()) } else { writable(repository) };
+        return if need == RequiredAccess::Admin { Ok(()) } else { writable(repository) };
     }
     let owner_may = permission_of(state, actor.account, repository) >= Some(needed);
-    Err(if need >= Need::Maintain && !owner_may { ApiError::needs_admin() } else { ApiError::out_of_reach() })
+    Err(if need >= RequiredAccess::Maintain && !owner_may {
+        OperationError::needs_admin()
+    } else {
+        OperationError::out_of_reach()
+    })
 }
 
-pub(super) fn writable(repository: &Repository) -> Result<(), ApiError> {
+pub(super) fn writable(repository: &Repository) -> Result<(), OperationError> {
     if repository.archived {
-        return Err(ApiError::new(403, "Repository was archived so is read-only."));
+        return Err(OperationError::new(403, "Repository was archived so is read-only."));
     }
     Ok(())
 }
 
 /// Everyone with a right of their own, and which.
-pub(super) fn collaborators(state: &State, repository: &Repository) -> BTreeMap<AccountId, Permission> {
+pub(super) fn collaborators(
+    state: &WorldState,
+    repository: &Repository,
+) -> BTreeMap<AccountId, RepositoryPermission> {
     let mut found = repository.collaborators.clone();
     match state.account(repository.owner) {
         Some(owner) if owner.kind == AccountKind::Organization => {
@@ -127,13 +138,13 @@ pub(super) fn collaborators(state: &State, repository: &Repository) -> BTreeMap<
                 found.insert(*member, known.map_or(*right, |known| known.max(*right)));
             }
         }
-        Some(owner) => drop(found.insert(owner.id, Permission::Admin)),
+        Some(owner) => drop(found.insert(owner.id, RepositoryPermission::Admin)),
         None => {}
     }
     found
 }
 
 /// Who can be given an issue: those with a right of their own.
-pub(super) fn can_be_assigned(state: &State, repository: &Repository, account: AccountId) -> bool {
+pub(super) fn can_be_assigned(state: &WorldState, repository: &Repository, account: AccountId) -> bool {
     collaborators(state, repository).contains_key(&account)
 }

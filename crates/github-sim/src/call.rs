@@ -3,88 +3,93 @@
 
 use serde_json::{Map, Value};
 
-use super::access::{self, Actor, Need};
-use super::error::ApiError;
-use super::git::Objects;
-use super::http::{Media, Query, Request};
-use super::page::Page;
-use super::state::{AccountId, Repository, RepositoryId, State};
-use super::time::Time;
-use super::view::View;
+use super::access::{self, AuthenticatedActor, RequiredAccess};
+use super::error::OperationError;
+use super::git::GitObjectStore;
+use super::http::{AcceptedMediaType, RequestQuery, SimulatedRequest};
+use super::page::RequestedPage;
+use super::state::{AccountId, Repository, RepositoryId, WorldState};
+use super::time::SimulatedTime;
+use super::view::ApiView;
 
-pub(super) type Answer = Result<Reply, ApiError>;
+pub(super) type OperationResult = Result<OperationReply, OperationError>;
 
 /// What an operation answers, before headers that all answers share.
 #[derive(Clone, Debug)]
-pub(super) struct Reply {
+pub(super) struct OperationReply {
     pub(super) status: u16,
-    pub(super) body: Body,
+    pub(super) body: OperationBody,
     pub(super) headers: Vec<(&'static str, String)>,
-    pub(super) modified: Option<Time>,
+    pub(super) modified: Option<SimulatedTime>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Body {
+pub(super) enum OperationBody {
     None,
     Json(Value),
     Bytes(&'static str, Vec<u8>),
 }
 
-impl Reply {
-    pub(super) fn new(status: u16, body: Value) -> Reply {
-        Reply { status, body: Body::Json(body), headers: Vec::new(), modified: None }
+impl OperationReply {
+    pub(super) fn new(status: u16, body: Value) -> OperationReply {
+        OperationReply { status, body: OperationBody::Json(body), headers: Vec::new(), modified: None }
     }
 
-    pub(super) fn ok(body: Value) -> Reply {
-        Reply::new(200, body)
+    pub(super) fn ok(body: Value) -> OperationReply {
+        OperationReply::new(200, body)
     }
 
     /// 201, with the address of what was made.
-    pub(super) fn created(body: Value) -> Reply {
+    pub(super) fn created(body: Value) -> OperationReply {
         let location = body.get("url").and_then(Value::as_str).map(str::to_owned);
-        let mut reply = Reply::new(201, body);
+        let mut reply = OperationReply::new(201, body);
         reply.headers.extend(location.map(|location| ("location", location)));
         reply
     }
 
-    pub(super) fn nothing() -> Reply {
-        Reply { status: 204, body: Body::None, headers: Vec::new(), modified: None }
+    pub(super) fn nothing() -> OperationReply {
+        OperationReply { status: 204, body: OperationBody::None, headers: Vec::new(), modified: None }
     }
 
-    pub(super) fn bytes(content_type: &'static str, bytes: Vec<u8>) -> Reply {
-        Reply { status: 200, body: Body::Bytes(content_type, bytes), headers: Vec::new(), modified: None }
+    pub(super) fn bytes(content_type: &'static str, bytes: Vec<u8>) -> OperationReply {
+        OperationReply {
+            status: 200,
+            body: OperationBody::Bytes(content_type, bytes),
+            headers: Vec::new(),
+            modified: None,
+        }
     }
 
-    pub(super) fn modified(mut self, at: Time) -> Reply {
+    pub(super) fn modified(mut self, at: SimulatedTime) -> OperationReply {
         self.modified = Some(at);
         self
     }
 }
 
 #[derive(Debug)]
-pub(super) struct Call<'w> {
-    pub(super) state: &'w mut State,
-    pub(super) request: &'w Request,
-    pub(super) arguments: Arguments,
-    pub(super) query: Query,
-    pub(super) actor: Option<Actor>,
+pub(super) struct OperationCall<'w> {
+    pub(super) state: &'w mut WorldState,
+    pub(super) request: &'w SimulatedRequest,
+    pub(super) arguments: PathArguments,
+    pub(super) query: RequestQuery,
+    pub(super) actor: Option<AuthenticatedActor>,
     /// Scheme, host and prefix that answers' addresses begin with.
     pub(super) base: String,
-    pub(super) media: Media,
+    pub(super) media: AcceptedMediaType,
 }
 
-impl Call<'_> {
-    pub(super) fn view(&self) -> View<'_> {
-        View { state: self.state, base: &self.base, actor: self.actor.as_ref(), media: self.media }
+impl OperationCall<'_> {
+    pub(super) fn view(&self) -> ApiView<'_> {
+        ApiView { state: self.state, base: &self.base, actor: self.actor.as_ref(), media: self.media }
     }
 
-    pub(super) fn now(&self) -> Time {
+    pub(super) fn now(&self) -> SimulatedTime {
         self.state.now
     }
 
     /// Who asks; 401 for nobody.
-    pub(super) fn account(&self) -> Result<AccountId, ApiError> {
-        self.actor.as_ref().map(|actor| actor.account).ok_or_else(ApiError::requires_authentication)
+    pub(super) fn account(&self) -> Result<AccountId, OperationError> {
+        self.actor.as_ref().map(|actor| actor.account).ok_or_else(OperationError::requires_authentication)
     }
 
     pub(super) fn argument(&self, name: &str) -> &str {
@@ -92,18 +97,18 @@ impl Call<'_> {
     }
 
     /// A number in the path; anything else names nothing.
-    pub(super) fn number(&self, name: &str) -> Result<u64, ApiError> {
-        self.argument(name).parse().map_err(|_| ApiError::not_found())
+    pub(super) fn number(&self, name: &str) -> Result<u64, OperationError> {
+        self.argument(name).parse().map_err(|_| OperationError::not_found())
     }
 
     /// The repository that the path names, if it can be seen and the need is met.
-    pub(super) fn repository(&self, need: Need) -> Result<RepositoryId, ApiError> {
+    pub(super) fn repository(&self, need: RequiredAccess) -> Result<RepositoryId, OperationError> {
         let id = self.visible()?;
         access::check(self.state, self.actor.as_ref(), self.repo(id)?, need)?;
         Ok(id)
     }
 
-    fn visible(&self) -> Result<RepositoryId, ApiError> {
+    fn visible(&self) -> Result<RepositoryId, OperationError> {
         let (owner, name) = (self.argument("owner"), self.argument("repo"));
         let seen = |id: &RepositoryId| {
             self.state
@@ -115,12 +120,12 @@ impl Call<'_> {
         }
         match self.state.renamed(owner, name).filter(seen) {
             Some(id) => Err(self.moved(id)),
-            None => Err(ApiError::not_found()),
+            None => Err(OperationError::not_found()),
         }
     }
 
     /// Where a renamed repository is now.
-    fn moved(&self, id: RepositoryId) -> ApiError {
+    fn moved(&self, id: RepositoryId) -> OperationError {
         let path = self.request.path.strip_prefix("/api/v3").unwrap_or(&self.request.path);
         let rest: Vec<&str> = path.trim_matches('/').split('/').skip(3).collect();
         let mut location = format!("{}/repositories/{}", self.base, id.0);
@@ -133,63 +138,69 @@ impl Call<'_> {
         let is_read = self.request.method.is_read();
         let (status, message) =
             if is_read { (301, "Moved Permanently") } else { (307, "Temporary Redirect") };
-        let mut error = ApiError::new(status, message);
+        let mut error = OperationError::new(status, message);
         error.extra.push(("url", location.clone()));
         error.headers.push(("location", location));
         error
     }
 
-    pub(super) fn repo(&self, id: RepositoryId) -> Result<&Repository, ApiError> {
-        self.state.repository(id).ok_or_else(ApiError::not_found)
+    pub(super) fn repo(&self, id: RepositoryId) -> Result<&Repository, OperationError> {
+        self.state.repository(id).ok_or_else(OperationError::not_found)
     }
 
-    pub(super) fn repo_mut(&mut self, id: RepositoryId) -> Result<&mut Repository, ApiError> {
-        self.state.repositories.get_mut(&id).ok_or_else(ApiError::not_found)
+    pub(super) fn repo_mut(&mut self, id: RepositoryId) -> Result<&mut Repository, OperationError> {
+        self.state.repositories.get_mut(&id).ok_or_else(OperationError::not_found)
     }
 
-    pub(super) fn objects(&self, id: RepositoryId) -> Result<&Objects, ApiError> {
+    pub(super) fn objects(&self, id: RepositoryId) -> Result<&GitObjectStore, OperationError> {
         Ok(self.state.objects(self.repo(id)?))
     }
 
-    pub(super) fn objects_mut(&mut self, id: RepositoryId) -> Result<&mut Objects, ApiError> {
+    pub(super) fn objects_mut(&mut self, id: RepositoryId) -> Result<&mut GitObjectStore, OperationError> {
         let network = self.repo(id)?.network;
         Ok(self.state.networks.entry(network).or_default())
     }
 
     /// Any JSON; an absent body is an empty object.
-    pub(super) fn json(&self) -> Result<Value, ApiError> {
+    pub(super) fn json(&self) -> Result<Value, OperationError> {
         if self.request.body.iter().all(u8::is_ascii_whitespace) {
             return Ok(Value::Object(Map::new()));
         }
-        serde_json::from_slice(&self.request.body).map_err(|_| ApiError::new(400, "Problems parsing JSON"))
+        serde_json::from_slice(&self.request.body)
+            .map_err(|_| OperationError::new(400, "Problems parsing JSON"))
     }
 
-    pub(super) fn fields(&self) -> Result<Fields, ApiError> {
+    pub(super) fn fields(&self) -> Result<BodyFields, OperationError> {
         match self.json()? {
-            Value::Object(fields) => Ok(Fields(fields)),
-            _ => Err(ApiError::new(400, "Body should be a JSON object")),
+            Value::Object(fields) => Ok(BodyFields(fields)),
+            _ => Err(OperationError::new(400, "Body should be a JSON object")),
         }
     }
 
     /// A page of a list.
-    pub(super) fn list<T>(&self, items: &[T], view: impl Fn(&View<'_>, &T) -> Value) -> Reply {
+    pub(super) fn list<T>(&self, items: &[T], view: impl Fn(&ApiView<'_>, &T) -> Value) -> OperationReply {
         let (reply, shown) = self.page(items, view);
-        Reply { body: Body::Json(Value::Array(shown)), ..reply }
+        OperationReply { body: OperationBody::Json(Value::Array(shown)), ..reply }
     }
 
     /// A page of a list inside an object: `{"total_count": n, key: [...]}`.
-    pub(super) fn counted<T>(&self, key: &str, items: &[T], view: impl Fn(&View<'_>, &T) -> Value) -> Reply {
+    pub(super) fn counted<T>(
+        &self,
+        key: &str,
+        items: &[T],
+        view: impl Fn(&ApiView<'_>, &T) -> Value,
+    ) -> OperationReply {
         let (reply, shown) = self.page(items, view);
         let mut body = Map::new();
         body.insert("total_count".to_owned(), Value::from(items.len()));
         body.insert(key.to_owned(), Value::Array(shown));
-        Reply { body: Body::Json(Value::Object(body)), ..reply }
+        OperationReply { body: OperationBody::Json(Value::Object(body)), ..reply }
     }
 
-    fn page<T>(&self, items: &[T], view: impl Fn(&View<'_>, &T) -> Value) -> (Reply, Vec<Value>) {
-        let page = Page::of(&self.query);
+    fn page<T>(&self, items: &[T], view: impl Fn(&ApiView<'_>, &T) -> Value) -> (OperationReply, Vec<Value>) {
+        let page = RequestedPage::from_query(&self.query);
         let shown = page.of_items(items).iter().map(|item| view(&self.view(), item)).collect();
-        let mut reply = Reply::ok(Value::Null);
+        let mut reply = OperationReply::ok(Value::Null);
         reply.headers.extend(page.link(&self.base, self.request, items.len()).map(|link| ("link", link)));
         (reply, shown)
     }
@@ -206,11 +217,11 @@ impl Call<'_> {
 
 /// The fields of a body. Unknown ones are ignored, as GitHub does.
 #[derive(Debug)]
-pub(super) struct Fields(Map<String, Value>);
+pub(super) struct BodyFields(Map<String, Value>);
 
-impl Fields {
-    pub(super) fn of(value: &Value) -> Fields {
-        Fields(value.as_object().cloned().unwrap_or_default())
+impl BodyFields {
+    pub(super) fn from_value(value: &Value) -> BodyFields {
+        BodyFields(value.as_object().cloned().unwrap_or_default())
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Value> {
@@ -230,79 +241,87 @@ impl Fields {
         self.0.get(name).is_some_and(Value::is_null)
     }
 
-    pub(super) fn text(&self, name: &str) -> Result<Option<&str>, ApiError> {
+    pub(super) fn text(&self, name: &str) -> Result<Option<&str>, OperationError> {
         match self.given(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
-            Some(other) => Err(ApiError::wrong_type(name, other, "a string")),
+            Some(other) => Err(OperationError::wrong_type(name, other, "a string")),
         }
     }
 
-    pub(super) fn required_text(&self, name: &str) -> Result<&str, ApiError> {
+    pub(super) fn required_text(&self, name: &str) -> Result<&str, OperationError> {
         match self.get(name) {
-            None => Err(ApiError::missing(name)),
+            None => Err(OperationError::missing(name)),
             Some(Value::String(text)) => Ok(text),
-            Some(other) => Err(ApiError::wrong_type(name, other, "a string")),
+            Some(other) => Err(OperationError::wrong_type(name, other, "a string")),
         }
     }
 
     /// A text that null or the empty text takes away: `None` is not given, `Some(None)` taken away.
-    pub(super) fn clearable(&self, name: &str) -> Result<Option<Option<String>>, ApiError> {
+    pub(super) fn clearable(&self, name: &str) -> Result<Option<Option<String>>, OperationError> {
         if self.is_null(name) {
             return Ok(Some(None));
         }
         Ok(self.text(name)?.map(|text| (!text.is_empty()).then(|| text.to_owned())))
     }
 
-    pub(super) fn flag(&self, name: &str) -> Result<Option<bool>, ApiError> {
+    pub(super) fn flag(&self, name: &str) -> Result<Option<bool>, OperationError> {
         match self.given(name) {
             None => Ok(None),
             Some(Value::Bool(flag)) => Ok(Some(*flag)),
-            Some(other) => Err(ApiError::wrong_type(name, other, "a boolean")),
+            Some(other) => Err(OperationError::wrong_type(name, other, "a boolean")),
         }
     }
 
-    pub(super) fn number(&self, name: &str) -> Result<Option<u64>, ApiError> {
+    pub(super) fn number(&self, name: &str) -> Result<Option<u64>, OperationError> {
         match self.given(name) {
             None => Ok(None),
             // Some clients send numbers as texts.
             Some(value) => match value.as_u64().or_else(|| value.as_str()?.parse().ok()) {
                 Some(number) => Ok(Some(number)),
-                None => Err(ApiError::wrong_type(name, value, "an integer")),
+                None => Err(OperationError::wrong_type(name, value, "an integer")),
             },
         }
     }
 
-    pub(super) fn time(&self, name: &str) -> Result<Option<Time>, ApiError> {
+    pub(super) fn time(&self, name: &str) -> Result<Option<SimulatedTime>, OperationError> {
         let Some(text) = self.text(name)? else { return Ok(None) };
-        match Time::parse(text) {
+        match SimulatedTime::parse(text) {
             Some(time) => Ok(Some(time)),
-            None => Err(ApiError::wrong_type(name, &Value::from(text), "a date-time")),
+            None => Err(OperationError::wrong_type(name, &Value::from(text), "a date-time")),
         }
     }
 
-    pub(super) fn list(&self, name: &str) -> Result<Option<&[Value]>, ApiError> {
+    pub(super) fn list(&self, name: &str) -> Result<Option<&[Value]>, OperationError> {
         match self.given(name) {
             None => Ok(None),
             Some(Value::Array(items)) => Ok(Some(items)),
-            Some(other) => Err(ApiError::wrong_type(name, other, "an array")),
+            Some(other) => Err(OperationError::wrong_type(name, other, "an array")),
         }
     }
 
-    pub(super) fn texts(&self, name: &str) -> Result<Option<Vec<String>>, ApiError> {
+    pub(super) fn texts(&self, name: &str) -> Result<Option<Vec<String>>, OperationError> {
         let Some(items) = self.list(name)? else { return Ok(None) };
         let text = |item: &Value| match item {
             Value::String(text) => Ok(text.clone()),
-            other => Err(ApiError::wrong_type(name, other, "a string")),
+            other => Err(OperationError::wrong_type(name, other, "a string")),
         };
         items.iter().map(text).collect::<Result<_, _>>().map(Some)
     }
 
-    pub(super) fn choice<'f>(&'f self, name: &str, allowed: &[&str]) -> Result<Option<&'f str>, ApiError> {
+    pub(super) fn choice<'f>(
+        &'f self,
+        name: &str,
+        allowed: &[&str],
+    ) -> Result<Option<&'f str>, OperationError> {
         let Some(text) = self.text(name)? else { return Ok(None) };
-        if allowed.contains(&text) { Ok(Some(text)) } else { Err(ApiError::not_one_of(name, text, allowed)) }
+        if allowed.contains(&text) {
+            Ok(Some(text))
+        } else {
+            Err(OperationError::not_one_of(name, text, allowed))
+        }
     }
 }
 
 /// What stands in a path where the pattern has a name.
-pub(super) type Arguments = Vec<(&'static str, String)>;
+pub(super) type PathArguments = Vec<(&'static str, String)>;

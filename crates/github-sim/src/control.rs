@@ -4,11 +4,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::difference::difference;
-use super::fault::Fault;
-use super::http::{Method, Query, Request, Response, unescape};
-use super::inventory::{Inventory, inventory};
-use super::seed::{Format, Seed};
-use super::state::State;
+use super::fault::SimulatedFault;
+use super::http::{RequestMethod, RequestQuery, SimulatedRequest, SimulatedResponse, unescape};
+use super::inventory::{WorldInventory, inventory};
+use super::seed::{SeedFile, SeedFormat};
+use super::state::WorldState;
 use super::world::World;
 
 /// More named snapshots than this are refused.
@@ -34,7 +34,7 @@ const HELP: [(&str, &str); 17] = [
     ("POST /_gradus/limits", "whether rate limits refuse: {\"enforced\": true}"),
 ];
 
-pub(super) fn handle(world: &mut World, request: &Request) -> Response {
+pub(super) fn handle(world: &mut World, request: &SimulatedRequest) -> SimulatedResponse {
     let path = request.path.trim_start_matches("/_gradus").trim_matches('/');
     let segments: Vec<String> = path.split('/').map(unescape).collect();
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
@@ -44,47 +44,51 @@ pub(super) fn handle(world: &mut World, request: &Request) -> Response {
     }
 }
 
-fn answer(status: u16, body: &Value) -> Response {
+fn answer(status: u16, body: &Value) -> SimulatedResponse {
     let headers = vec![("content-type", "application/json; charset=utf-8".to_owned())];
-    Response { status, headers, body: body.to_string().into_bytes(), delay_ms: 0 }
+    SimulatedResponse { status, headers, body: body.to_string().into_bytes(), delay_ms: 0 }
 }
 
-type Refusal = (u16, String);
+type ControlRefusal = (u16, String);
 
-fn read<T: DeserializeOwned>(request: &Request) -> Result<T, Refusal> {
+fn read<T: DeserializeOwned>(request: &SimulatedRequest) -> Result<T, ControlRefusal> {
     serde_json::from_slice(&request.body)
         .map_err(|error| (400, format!("the body is not as it should be: {error}")))
 }
 
-fn route(world: &mut World, request: &Request, segments: &[&str]) -> Result<Value, Refusal> {
+fn route(world: &mut World, request: &SimulatedRequest, segments: &[&str]) -> Result<Value, ControlRefusal> {
     match (request.method, segments) {
-        (Method::Get, [""]) => Ok(json!(HELP.into_iter().collect::<std::collections::BTreeMap<_, _>>())),
-        (Method::Get, ["health"]) => Ok(json!({"status": "ok", "now": world.state.now})),
-        (Method::Get, ["tokens"]) => Ok(json!(world.tokens().collect::<std::collections::BTreeMap<_, _>>())),
-        (Method::Get, ["counters"]) => Ok(json!(world.journal.counters)),
-        (Method::Get, ["requests"]) => Ok(json!(world.journal.entries().collect::<Vec<_>>())),
-        (Method::Delete, ["requests"]) => {
+        (RequestMethod::Get, [""]) => {
+            Ok(json!(HELP.into_iter().collect::<std::collections::BTreeMap<_, _>>()))
+        }
+        (RequestMethod::Get, ["health"]) => Ok(json!({"status": "ok", "now": world.state.now})),
+        (RequestMethod::Get, ["tokens"]) => {
+            Ok(json!(world.tokens().collect::<std::collections::BTreeMap<_, _>>()))
+        }
+        (RequestMethod::Get, ["counters"]) => Ok(json!(world.journal.counters)),
+        (RequestMethod::Get, ["requests"]) => Ok(json!(world.journal.entries().collect::<Vec<_>>())),
+        (RequestMethod::Delete, ["requests"]) => {
             world.journal = Default::default();
             Ok(json!({}))
         }
-        (Method::Get, ["inventory"]) => Ok(json!(inventory(&world.state))),
-        (Method::Get, ["diff"]) => {
-            let query = Query::parse(&request.query);
+        (RequestMethod::Get, ["inventory"]) => Ok(json!(inventory(&world.state))),
+        (RequestMethod::Get, ["diff"]) => {
+            let query = RequestQuery::parse(&request.query);
             let before = named(world, query.get("from").unwrap_or("seed"))?;
             let after = named(world, query.get("to").unwrap_or("now"))?;
             Ok(json!(difference(&before, &after)))
         }
-        (Method::Get, ["state"]) => {
+        (RequestMethod::Get, ["state"]) => {
             serde_json::to_value(&world.state).map_err(|error| (500, error.to_string()))
         }
-        (Method::Put, ["state"]) => {
-            let mut state: State = read(request)?;
+        (RequestMethod::Put, ["state"]) => {
+            let mut state: WorldState = read(request)?;
             state.index();
             world.state = state;
             Ok(json!({}))
         }
-        (Method::Get, ["snapshots"]) => Ok(json!(world.snapshots.keys().collect::<Vec<_>>())),
-        (Method::Put, ["snapshots", name]) => {
+        (RequestMethod::Get, ["snapshots"]) => Ok(json!(world.snapshots.keys().collect::<Vec<_>>())),
+        (RequestMethod::Put, ["snapshots", name]) => {
             if ["seed", "now", ""].contains(name) {
                 return Err((422, format!("a snapshot cannot be called {name:?}")));
             }
@@ -94,39 +98,39 @@ fn route(world: &mut World, request: &Request, segments: &[&str]) -> Result<Valu
             world.snapshots.insert((*name).to_owned(), world.snapshot());
             Ok(json!({"name": name}))
         }
-        (Method::Delete, ["snapshots", name]) => match world.snapshots.remove(*name) {
+        (RequestMethod::Delete, ["snapshots", name]) => match world.snapshots.remove(*name) {
             Some(_) => Ok(json!({})),
             None => Err(no_snapshot(name)),
         },
-        (Method::Post, ["snapshots", name, "restore"]) => {
+        (RequestMethod::Post, ["snapshots", name, "restore"]) => {
             let snapshot =
                 if *name == "seed" { Some(world.seed.clone()) } else { world.snapshots.get(*name).cloned() };
             world.restore(&snapshot.ok_or_else(|| no_snapshot(name))?);
             Ok(json!({"name": name}))
         }
-        (Method::Post, ["reset"]) => {
+        (RequestMethod::Post, ["reset"]) => {
             world.reset();
             Ok(json!({}))
         }
-        (Method::Post, ["seed"]) => {
+        (RequestMethod::Post, ["seed"]) => {
             let text = String::from_utf8_lossy(&request.body);
-            let seed =
-                Seed::parse(&text, Format::Json, "the body").map_err(|error| (422, error.to_string()))?;
+            let seed = SeedFile::parse(&text, SeedFormat::Json, "the body")
+                .map_err(|error| (422, error.to_string()))?;
             *world = seed.world_without_files().map_err(|error| (422, error.to_string()))?;
             Ok(json!({}))
         }
-        (Method::Get, ["faults"]) => Ok(json!(world.faults)),
-        (Method::Post, ["faults"]) => {
-            let fault: Fault = read(request)?;
+        (RequestMethod::Get, ["faults"]) => Ok(json!(world.faults)),
+        (RequestMethod::Post, ["faults"]) => {
+            let fault: SimulatedFault = read(request)?;
             fault.check(&world.state).map_err(|reason| (422, reason))?;
             world.add_fault(fault);
             Ok(json!({}))
         }
-        (Method::Delete, ["faults"]) => {
+        (RequestMethod::Delete, ["faults"]) => {
             world.faults.clear();
             Ok(json!({}))
         }
-        (Method::Post, ["clock"]) => {
+        (RequestMethod::Post, ["clock"]) => {
             let body: Value = read(request)?;
             let seconds = body["advance_s"].as_i64().filter(|seconds| (0..=10_000_000_000).contains(seconds));
             world.pass(
@@ -135,7 +139,7 @@ fn route(world: &mut World, request: &Request, segments: &[&str]) -> Result<Valu
             );
             Ok(json!({"now": world.state.now}))
         }
-        (Method::Post, ["limits"]) => {
+        (RequestMethod::Post, ["limits"]) => {
             world.limits = read(request)?;
             Ok(json!(world.limits))
         }
@@ -150,11 +154,11 @@ fn route(world: &mut World, request: &Request, segments: &[&str]) -> Result<Valu
     }
 }
 
-fn no_snapshot(name: &str) -> Refusal {
+fn no_snapshot(name: &str) -> ControlRefusal {
     (404, format!("there is no snapshot {name:?}"))
 }
 
-fn named(world: &World, name: &str) -> Result<Inventory, Refusal> {
+fn named(world: &World, name: &str) -> Result<WorldInventory, ControlRefusal> {
     match name {
         "now" => Ok(inventory(&world.state)),
         "seed" => Ok(inventory(&world.seed.state)),

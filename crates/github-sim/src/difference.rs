@@ -3,20 +3,20 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::inventory::Inventory;
+use super::inventory::WorldInventory;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum What {
+pub enum DifferenceKind {
     Added,
     Removed,
     Changed,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Difference {
+pub struct WorldDifference {
     pub path: String,
-    pub what: What,
+    pub what: DifferenceKind,
     /// Of what changed: which of its fields.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,
@@ -27,26 +27,27 @@ pub struct Difference {
 }
 
 /// In the order of the paths.
-pub fn difference(before: &Inventory, after: &Inventory) -> Vec<Difference> {
-    let gone = before.iter().filter(|(path, _)| !after.contains_key(*path)).map(|(path, value)| Difference {
-        path: path.clone(),
-        what: What::Removed,
-        fields: Vec::new(),
-        before: Some(value.clone()),
-        after: None,
-    });
+pub fn difference(before: &WorldInventory, after: &WorldInventory) -> Vec<WorldDifference> {
+    let gone =
+        before.iter().filter(|(path, _)| !after.contains_key(*path)).map(|(path, value)| WorldDifference {
+            path: path.clone(),
+            what: DifferenceKind::Removed,
+            fields: Vec::new(),
+            before: Some(value.clone()),
+            after: None,
+        });
     let come = after.iter().filter_map(|(path, value)| match before.get(path) {
         Some(old) if old == value => None,
-        Some(old) => Some(Difference {
+        Some(old) => Some(WorldDifference {
             path: path.clone(),
-            what: What::Changed,
+            what: DifferenceKind::Changed,
             fields: changed_fields(old, value),
             before: Some(old.clone()),
             after: Some(value.clone()),
         }),
-        None => Some(Difference {
+        None => Some(WorldDifference {
             path: path.clone(),
-            what: What::Added,
+            what: DifferenceKind::Added,
             fields: Vec::new(),
             before: None,
             after: Some(value.clone()),

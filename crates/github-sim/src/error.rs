@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 pub(super) const DOCS: &str = "https://docs.github.com/rest";
 
 #[derive(Clone, Debug)]
-pub(super) struct ApiError {
+pub(super) struct OperationError {
     pub(super) status: u16,
     pub(super) message: String,
     /// Details; left out of the body where there are none.
@@ -17,9 +17,9 @@ pub(super) struct ApiError {
     pub(super) extra: Vec<(&'static str, String)>,
 }
 
-impl ApiError {
-    pub(super) fn new(status: u16, message: impl Into<String>) -> ApiError {
-        ApiError {
+impl OperationError {
+    pub(super) fn new(status: u16, message: impl Into<String>) -> OperationError {
+        OperationError {
             status,
             message: message.into(),
             errors: Vec::new(),
@@ -29,74 +29,77 @@ impl ApiError {
         }
     }
 
-    pub(super) fn general(mut self) -> ApiError {
+    pub(super) fn general(mut self) -> OperationError {
         self.names_operation = false;
         self
     }
 
-    pub(super) fn not_found() -> ApiError {
-        ApiError::new(404, "Not Found")
+    pub(super) fn not_found() -> OperationError {
+        OperationError::new(404, "Not Found")
     }
 
-    pub(super) fn requires_authentication() -> ApiError {
-        ApiError::new(401, "Requires authentication").general()
+    pub(super) fn requires_authentication() -> OperationError {
+        OperationError::new(401, "Requires authentication").general()
     }
 
     /// The token is good, but not for this.
-    pub(super) fn out_of_reach() -> ApiError {
-        ApiError::new(403, "Resource not accessible by personal access token")
+    pub(super) fn out_of_reach() -> OperationError {
+        OperationError::new(403, "Resource not accessible by personal access token")
     }
 
-    pub(super) fn needs_admin() -> ApiError {
-        ApiError::new(403, "Must have admin rights to Repository.")
+    pub(super) fn needs_admin() -> OperationError {
+        OperationError::new(403, "Must have admin rights to Repository.")
     }
 
-    pub(super) fn empty_repository() -> ApiError {
-        ApiError::new(409, "Git Repository is empty.")
+    pub(super) fn empty_repository() -> OperationError {
+        OperationError::new(409, "Git Repository is empty.")
     }
 
     /// A field that must be there is not.
-    pub(super) fn missing(field: &str) -> ApiError {
-        ApiError::new(422, format!("Invalid request.\n\n\"{field}\" wasn't supplied."))
+    pub(super) fn missing(field: &str) -> OperationError {
+        OperationError::new(422, format!("Invalid request.\n\n\"{field}\" wasn't supplied."))
     }
 
-    pub(super) fn wrong_type(field: &str, value: &Value, wanted: &str) -> ApiError {
+    pub(super) fn wrong_type(field: &str, value: &Value, wanted: &str) -> OperationError {
         let shown = if value.is_null() { "nil".to_owned() } else { shortened(&value.to_string()) };
-        ApiError::new(422, format!("Invalid request.\n\nFor 'properties/{field}', {shown} is not {wanted}."))
+        OperationError::new(
+            422,
+            format!("Invalid request.\n\nFor 'properties/{field}', {shown} is not {wanted}."),
+        )
     }
 
-    pub(super) fn not_one_of(field: &str, value: &str, allowed: &[&str]) -> ApiError {
+    pub(super) fn not_one_of(field: &str, value: &str, allowed: &[&str]) -> OperationError {
         let allowed = allowed.join(", ");
         let value = shortened(value);
-        ApiError::new(
+        OperationError::new(
             422,
             format!("Invalid request.\n\nFor 'properties/{field}', {value} is not a member of [{allowed}]."),
         )
     }
 
     /// A rule of the domain is broken: `code` is one of GitHub's few.
-    pub(super) fn validation(resource: &str, field: &str, code: &str) -> ApiError {
-        ApiError::validation_of(json!({"resource": resource, "field": field, "code": code}))
+    pub(super) fn validation(resource: &str, field: &str, code: &str) -> OperationError {
+        OperationError::validation_of(json!({"resource": resource, "field": field, "code": code}))
     }
 
-    pub(super) fn validation_of(error: Value) -> ApiError {
-        let mut made = ApiError::new(422, "Validation Failed");
+    pub(super) fn validation_of(error: Value) -> OperationError {
+        let mut made = OperationError::new(422, "Validation Failed");
         made.errors.push(error);
         made
     }
 
     /// A rule without a code, told in words.
-    pub(super) fn custom(resource: &str, field: Option<&str>, message: impl Into<String>) -> ApiError {
+    pub(super) fn custom(resource: &str, field: Option<&str>, message: impl Into<String>) -> OperationError {
         let mut error = json!({"resource": resource, "code": "custom", "message": message.into()});
         if let Some(field) = field {
             error["field"] = json!(field);
         }
-        ApiError::validation_of(error)
+        OperationError::validation_of(error)
     }
 
     /// Reviews are refused in a form of their own.
-    pub(super) fn unprocessable(reason: &str) -> ApiError {
-        let mut made = ApiError::new(422, "Unprocessable Entity");
+    pub(super) fn unprocessable(reason: &str) -> OperationError {
+        let mut made = OperationError::new(422, "Unprocessable Entity");
         made.errors.push(json!(reason));
         made
     }

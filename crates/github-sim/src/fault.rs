@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::git::{Commit, EMPTY_TREE, Leaf, Mode, Object, edit, is_valid_path, lookup};
-use super::http::Request;
+use super::git::{EMPTY_TREE, GitCommit, GitFileMode, GitObject, TreeLeaf, edit, is_valid_path, lookup};
+use super::http::SimulatedRequest;
 use super::operations::{self, writing};
-use super::state::State;
+use super::state::WorldState;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Fault {
+pub struct SimulatedFault {
     /// `GET`, `POST`, ...; any if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
@@ -27,7 +27,7 @@ pub struct Fault {
     /// So many requests then do not.
     #[serde(default = "once")]
     pub times: u32,
-    pub effect: Effect,
+    pub effect: FaultEffect,
 }
 
 fn once() -> u32 {
@@ -36,7 +36,7 @@ fn once() -> u32 {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Effect {
+pub enum FaultEffect {
     /// Is not carried out, but answered so.
     Answer {
         status: u16,
@@ -78,14 +78,14 @@ fn bad_gateway() -> u16 {
 
 /// What the faults that fit make of a request.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Trouble {
+pub(super) struct FaultImpact {
     pub(super) delay_ms: u64,
-    pub(super) before: Option<Effect>,
-    pub(super) commits: Vec<Effect>,
+    pub(super) before: Option<FaultEffect>,
+    pub(super) commits: Vec<FaultEffect>,
     pub(super) lost: Option<u16>,
 }
 
-impl Trouble {
+impl FaultImpact {
     pub(super) fn is_some(&self) -> bool {
         self.delay_ms > 0 || self.before.is_some() || !self.commits.is_empty() || self.lost.is_some()
     }
@@ -93,12 +93,12 @@ impl Trouble {
 
 /// Counts the request for every fault that fits, and says what is to happen.
 pub(super) fn strike(
-    faults: &mut Vec<Fault>,
-    request: &Request,
+    faults: &mut Vec<SimulatedFault>,
+    request: &SimulatedRequest,
     path: &str,
     operation: Option<&str>,
-) -> Trouble {
-    let mut trouble = Trouble::default();
+) -> FaultImpact {
+    let mut trouble = FaultImpact::default();
     for fault in faults.iter_mut().filter(|fault| fault.fits(request, path, operation)) {
         if fault.after > 0 {
             fault.after -= 1;
@@ -106,9 +106,9 @@ pub(super) fn strike(
         }
         fault.times = fault.times.saturating_sub(1);
         match &fault.effect {
-            Effect::Latency { ms } => trouble.delay_ms += ms,
-            Effect::LostAnswer { status } => trouble.lost = Some(*status),
-            effect @ Effect::Commit { .. } => trouble.commits.push(effect.clone()),
+            FaultEffect::Latency { ms } => trouble.delay_ms += ms,
+            FaultEffect::LostAnswer { status } => trouble.lost = Some(*status),
+            effect @ FaultEffect::Commit { .. } => trouble.commits.push(effect.clone()),
             effect => trouble.before = trouble.before.or_else(|| Some(effect.clone())),
         }
     }
@@ -116,9 +116,9 @@ pub(super) fn strike(
     trouble
 }
 
-impl Fault {
+impl SimulatedFault {
     /// What is wrong with it in this world, if anything is: a fault that never strikes helps nobody.
-    pub(super) fn check(&self, state: &State) -> Result<(), String> {
+    pub(super) fn check(&self, state: &WorldState) -> Result<(), String> {
         if let Some(operation) = &self.operation
             && !operations::routes().any(|route| route.operation == operation)
         {
@@ -126,7 +126,7 @@ impl Fault {
                 "there is no operation {operation:?}; they are called as in GitHub's description"
             ));
         }
-        let Effect::Commit { repository, author, files, .. } = &self.effect else { return Ok(()) };
+        let FaultEffect::Commit { repository, author, files, .. } = &self.effect else { return Ok(()) };
         let found =
             repository.split_once('/').and_then(|(owner, name)| state.repository_by_name(owner, name));
         if found.is_none() {
@@ -141,7 +141,7 @@ impl Fault {
         }
     }
 
-    fn fits(&self, request: &Request, path: &str, operation: Option<&str>) -> bool {
+    fn fits(&self, request: &SimulatedRequest, path: &str, operation: Option<&str>) -> bool {
         self.times > 0
             && self.method.as_ref().is_none_or(|method| method.eq_ignore_ascii_case(request.method.name()))
             && self.path.as_ref().is_none_or(|pattern| like(pattern, path))
@@ -163,8 +163,8 @@ pub fn like(pattern: &str, text: &str) -> bool {
 }
 
 /// A commit by someone else.
-pub(super) fn commit(state: &mut State, effect: &Effect) {
-    let Effect::Commit { repository, branch, author, message, files } = effect else { return };
+pub(super) fn commit(state: &mut WorldState, effect: &FaultEffect) {
+    let FaultEffect::Commit { repository, branch, author, message, files } = effect else { return };
     let found = repository.split_once('/').and_then(|(owner, name)| state.repository_by_name(owner, name));
     let Some(id) = found else { return };
     let author = state.account_by_login(author).map(|account| account.id).unwrap_or_default();
@@ -176,13 +176,13 @@ pub(super) fn commit(state: &mut State, effect: &Effect) {
     let tree = head.and_then(|head| objects.commit(head)).map_or(EMPTY_TREE, |commit| commit.tree);
     let mut changes = BTreeMap::new();
     for (path, text) in files.iter().filter(|(path, _)| is_valid_path(path)) {
-        let mode = lookup(objects, tree, path).map_or(Mode::File, |entry| entry.mode);
-        let id = objects.insert(Object::Blob(text.clone().into_bytes()));
-        changes.insert(path.clone(), Some(Leaf { mode, id }));
+        let mode = lookup(objects, tree, path).map_or(GitFileMode::File, |entry| entry.mode);
+        let id = objects.insert(GitObject::Blob(text.clone().into_bytes()));
+        changes.insert(path.clone(), Some(TreeLeaf { mode, id }));
     }
     let tree = edit(objects, tree, &changes);
     let parents = head.into_iter().collect();
-    let made = objects.insert(Object::Commit(Commit {
+    let made = objects.insert(GitObject::Commit(GitCommit {
         tree,
         parents,
         author: who.clone(),

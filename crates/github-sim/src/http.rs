@@ -3,7 +3,7 @@
 use percent_encoding::percent_decode_str;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Method {
+pub enum RequestMethod {
     Get,
     Head,
     Post,
@@ -13,32 +13,41 @@ pub enum Method {
     Other,
 }
 
-impl Method {
-    pub fn from_name(name: &str) -> Method {
-        let all = [Method::Get, Method::Head, Method::Post, Method::Put, Method::Patch, Method::Delete];
-        all.into_iter().find(|method| method.name().eq_ignore_ascii_case(name)).unwrap_or(Method::Other)
+impl RequestMethod {
+    pub fn from_name(name: &str) -> RequestMethod {
+        let all = [
+            RequestMethod::Get,
+            RequestMethod::Head,
+            RequestMethod::Post,
+            RequestMethod::Put,
+            RequestMethod::Patch,
+            RequestMethod::Delete,
+        ];
+        all.into_iter()
+            .find(|method| method.name().eq_ignore_ascii_case(name))
+            .unwrap_or(RequestMethod::Other)
     }
 
     pub fn name(self) -> &'static str {
         match self {
-            Method::Get => "GET",
-            Method::Head => "HEAD",
-            Method::Post => "POST",
-            Method::Put => "PUT",
-            Method::Patch => "PATCH",
-            Method::Delete => "DELETE",
-            Method::Other => "OTHER",
+            RequestMethod::Get => "GET",
+            RequestMethod::Head => "HEAD",
+            RequestMethod::Post => "POST",
+            RequestMethod::Put => "PUT",
+            RequestMethod::Patch => "PATCH",
+            RequestMethod::Delete => "DELETE",
+            RequestMethod::Other => "OTHER",
         }
     }
 
     pub fn is_read(self) -> bool {
-        matches!(self, Method::Get | Method::Head)
+        matches!(self, RequestMethod::Get | RequestMethod::Head)
     }
 }
 
 #[derive(Clone, Debug)]
-pub struct Request {
-    pub method: Method,
+pub struct SimulatedRequest {
+    pub method: RequestMethod,
     /// As it came, with escapes.
     pub path: String,
     /// What stands behind the question mark.
@@ -48,27 +57,27 @@ pub struct Request {
     pub body: Vec<u8>,
 }
 
-impl Request {
+impl SimulatedRequest {
     /// `target` is a path, with a query if there is one.
-    pub fn new(method: Method, target: &str) -> Request {
+    pub fn new(method: RequestMethod, target: &str) -> SimulatedRequest {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let (path, query) = (path.to_owned(), query.to_owned());
-        Request { method, path, query, headers: Vec::new(), body: Vec::new() }
+        SimulatedRequest { method, path, query, headers: Vec::new(), body: Vec::new() }
     }
 
     #[must_use]
-    pub fn with_header(mut self, name: &str, value: &str) -> Request {
+    pub fn with_header(mut self, name: &str, value: &str) -> SimulatedRequest {
         self.headers.push((name.to_ascii_lowercase(), value.to_owned()));
         self
     }
 
     #[must_use]
-    pub fn with_token(self, token: &str) -> Request {
+    pub fn with_token(self, token: &str) -> SimulatedRequest {
         self.with_header("authorization", &format!("Bearer {token}"))
     }
 
     #[must_use]
-    pub fn with_json(mut self, body: &serde_json::Value) -> Request {
+    pub fn with_json(mut self, body: &serde_json::Value) -> SimulatedRequest {
         self.body = body.to_string().into_bytes();
         self.with_header("content-type", "application/json")
     }
@@ -79,7 +88,7 @@ impl Request {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Response {
+pub struct SimulatedResponse {
     pub status: u16,
     pub headers: Vec<(&'static str, String)>,
     pub body: Vec<u8>,
@@ -87,7 +96,7 @@ pub struct Response {
     pub delay_ms: u64,
 }
 
-impl Response {
+impl SimulatedResponse {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| *key == name).map(|(_, value)| value.as_str())
     }
@@ -105,15 +114,15 @@ pub(super) fn unescape(text: &str) -> String {
 
 /// Names and values of a query.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Query(Vec<(String, String)>);
+pub(super) struct RequestQuery(Vec<(String, String)>);
 
-impl Query {
-    pub(super) fn parse(text: &str) -> Query {
+impl RequestQuery {
+    pub(super) fn parse(text: &str) -> RequestQuery {
         let pairs = text.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             (unescape(&name.replace('+', " ")), unescape(&value.replace('+', " ")))
         });
-        Query(pairs.collect())
+        RequestQuery(pairs.collect())
     }
 
     /// None also for an empty value, which says nothing.
@@ -129,7 +138,7 @@ impl Query {
 
 /// The form in which a client wants an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Media {
+pub(super) enum AcceptedMediaType {
     Json,
     Raw,
     Text,
@@ -139,22 +148,22 @@ pub(super) enum Media {
     Patch,
 }
 
-impl Media {
-    pub(super) fn of(accept: Option<&str>) -> Media {
-        let Some(accept) = accept else { return Media::Json };
+impl AcceptedMediaType {
+    pub(super) fn from_accept(accept: Option<&str>) -> AcceptedMediaType {
+        let Some(accept) = accept else { return AcceptedMediaType::Json };
         let kind = accept.split([',', ';']).find_map(|one| {
             let one = one.trim().strip_prefix("application/vnd.github")?;
             let one = one.trim_start_matches(".v3").trim_start_matches('.');
             Some(one.split('+').next().unwrap_or_default())
         });
         match kind {
-            Some("raw") => Media::Raw,
-            Some("text") => Media::Text,
-            Some("html") => Media::Html,
-            Some("full") => Media::Full,
-            Some("diff") => Media::Diff,
-            Some("patch") => Media::Patch,
-            _ => Media::Json,
+            Some("raw") => AcceptedMediaType::Raw,
+            Some("text") => AcceptedMediaType::Text,
+            Some("html") => AcceptedMediaType::Html,
+            Some("full") => AcceptedMediaType::Full,
+            Some("diff") => AcceptedMediaType::Diff,
+            Some("patch") => AcceptedMediaType::Patch,
+            _ => AcceptedMediaType::Json,
         }
     }
 }
@@ -165,17 +174,32 @@ mod tests {
 
     #[test]
     fn media_types() {
-        assert_eq!(Media::of(Some("application/vnd.github+json")), Media::Json);
-        assert_eq!(Media::of(Some("application/vnd.github.raw+json")), Media::Raw);
-        assert_eq!(Media::of(Some("application/vnd.github.v3.diff")), Media::Diff);
-        assert_eq!(Media::of(Some("application/vnd.github.v3.full+json")), Media::Full);
-        assert_eq!(Media::of(Some("text/plain, application/vnd.github.v3.raw; q=0.5")), Media::Raw);
-        assert_eq!(Media::of(Some("*/*")), Media::Json);
+        assert_eq!(
+            AcceptedMediaType::from_accept(Some("application/vnd.github+json")),
+            AcceptedMediaType::Json
+        );
+        assert_eq!(
+            AcceptedMediaType::from_accept(Some("application/vnd.github.raw+json")),
+            AcceptedMediaType::Raw
+        );
+        assert_eq!(
+            AcceptedMediaType::from_accept(Some("application/vnd.github.v3.diff")),
+            AcceptedMediaType::Diff
+        );
+        assert_eq!(
+            AcceptedMediaType::from_accept(Some("application/vnd.github.v3.full+json")),
+            AcceptedMediaType::Full
+        );
+        assert_eq!(
+            AcceptedMediaType::from_accept(Some("text/plain, application/vnd.github.v3.raw; q=0.5")),
+            AcceptedMediaType::Raw
+        );
+        assert_eq!(AcceptedMediaType::from_accept(Some("*/*")), AcceptedMediaType::Json);
     }
 
     #[test]
     fn queries() {
-        let query = Query::parse("q=is%3Aopen+label:a%20b&state=&page=2&page=3");
+        let query = RequestQuery::parse("q=is%3Aopen+label:a%20b&state=&page=2&page=3");
         assert_eq!(query.get("q"), Some("is:open label:a b"));
         assert_eq!(query.get("state"), None);
         assert_eq!(query.get("page"), Some("3"));

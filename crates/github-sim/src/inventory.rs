@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::git::{Objects, ancestors, files};
-use super::state::{AccountId, Issue, LabelId, Repository, State};
+use super::git::{GitObjectStore, ancestors, files};
+use super::state::{AccountId, Issue, LabelId, Repository, WorldState};
 
 /// Things by path: `repos/octo/demo/issues/5`.
-pub type Inventory = BTreeMap<String, Value>;
+pub type WorldInventory = BTreeMap<String, Value>;
 
-pub fn inventory(state: &State) -> Inventory {
-    let mut found = Inventory::new();
+pub fn inventory(state: &WorldState) -> WorldInventory {
+    let mut found = WorldInventory::new();
     for account in state.accounts.values() {
         let members: BTreeMap<&str, _> =
             account.members.iter().map(|(id, right)| (state.login(*id), right)).collect();
@@ -36,7 +36,7 @@ pub fn inventory(state: &State) -> Inventory {
     found
 }
 
-fn add_repository(state: &State, repository: &Repository, found: &mut Inventory) {
+fn add_repository(state: &WorldState, repository: &Repository, found: &mut WorldInventory) {
     let path = format!("repos/{}", state.full_name(repository));
     let parent = repository.fork_of.and_then(|id| state.repository(id)).map(|one| state.full_name(one));
     found.insert(
@@ -97,7 +97,13 @@ fn add_repository(state: &State, repository: &Repository, found: &mut Inventory)
     add_git(state.objects(repository), repository, &path, found);
 }
 
-fn add_issue(state: &State, repository: &Repository, issue: &Issue, path: &str, found: &mut Inventory) {
+fn add_issue(
+    state: &WorldState,
+    repository: &Repository,
+    issue: &Issue,
+    path: &str,
+    found: &mut WorldInventory,
+) {
     let logins = |ids: &[AccountId]| ids.iter().map(|id| state.login(*id)).collect::<Vec<_>>();
     let names = |ids: &[LabelId]| {
         ids.iter().filter_map(|id| Some(repository.labels.get(id)?.name.as_str())).collect::<Vec<_>>()
@@ -145,7 +151,7 @@ fn add_issue(state: &State, repository: &Repository, issue: &Issue, path: &str, 
 }
 
 /// References, the commits that can be reached from them, and the files of each branch.
-fn add_git(objects: &Objects, repository: &Repository, path: &str, found: &mut Inventory) {
+fn add_git(objects: &GitObjectStore, repository: &Repository, path: &str, found: &mut WorldInventory) {
     let mut reachable = BTreeSet::new();
     for (name, id) in &repository.refs {
         reachable.extend(ancestors(objects, *id));

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use super::http::Method;
-use super::time::Time;
+use super::http::RequestMethod;
+use super::time::SimulatedTime;
 
 /// So many requests are kept; older ones are counted only.
 const MAX_ENTRIES: usize = 10_000;
@@ -15,7 +15,7 @@ const MAX_EXCHANGED: usize = 256 << 20;
 const MAX_UNROUTED: usize = 1_000;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Entry {
+pub struct RequestJournalEntry {
     /// From 1.
     pub number: u64,
     pub method: &'static str,
@@ -26,14 +26,14 @@ pub struct Entry {
     pub account: Option<String>,
     pub status: u16,
     /// Of the simulated clock, after the request.
-    pub at: Time,
+    pub at: SimulatedTime,
     /// Whether a fault had a hand in it.
     pub fault: bool,
 }
 
 /// A request with its answer, whole; kept only where asked for (`World::keep_exchanges`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Exchange {
+pub struct RecordedExchange {
     /// From 1, as in `Entry`.
     pub number: u64,
     pub method: String,
@@ -43,8 +43,8 @@ pub struct Exchange {
     pub account: Option<String>,
     pub status: u16,
     /// Of the simulated clock, before the request and after it.
-    pub from: Time,
-    pub to: Time,
+    pub from: SimulatedTime,
+    pub to: SimulatedTime,
     /// Whether a fault had a hand in it.
     pub fault: bool,
     pub body: String,
@@ -54,15 +54,15 @@ pub struct Exchange {
     pub answer: String,
 }
 
-impl Exchange {
+impl RecordedExchange {
     /// What its path names: an owner, a repository, a number. None for paths that are not simulated.
     pub fn names(&self) -> Option<Vec<(&'static str, String)>> {
-        crate::route_table::find(Method::from_name(&self.method), &self.path).map(|(_, names)| names)
+        crate::route_table::find(RequestMethod::from_name(&self.method), &self.path).map(|(_, names)| names)
     }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Counters {
+pub struct SimulatorCounters {
     pub requests: u64,
     /// Requests that changed something.
     pub writes: u64,
@@ -74,19 +74,19 @@ pub struct Counters {
 }
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct Journal {
-    pub(super) counters: Counters,
-    entries: VecDeque<Entry>,
-    exchanges: Option<Vec<Exchange>>,
+pub(super) struct RequestJournal {
+    pub(super) counters: SimulatorCounters,
+    entries: VecDeque<RequestJournalEntry>,
+    exchanges: Option<Vec<RecordedExchange>>,
     exchanged_bytes: usize,
 }
 
-impl Journal {
+impl RequestJournal {
     pub(super) fn next_number(&self) -> u64 {
         self.counters.requests + 1
     }
 
-    pub(super) fn add(&mut self, entry: Entry) {
+    pub(super) fn add(&mut self, entry: RequestJournalEntry) {
         let counters = &mut self.counters;
         counters.requests += 1;
         counters.faults += u64::from(entry.fault);
@@ -121,24 +121,24 @@ impl Journal {
         self.exchanges.is_some() && self.exchanged_bytes >= MAX_EXCHANGED
     }
 
-    pub(super) fn exchange(&mut self, exchange: Exchange) {
+    pub(super) fn exchange(&mut self, exchange: RecordedExchange) {
         self.exchanged_bytes += exchange.body.len() + exchange.answer.len();
         self.exchanges.get_or_insert_default().push(exchange);
     }
 
-    pub(super) fn exchanges(&self) -> &[Exchange] {
+    pub(super) fn exchanges(&self) -> &[RecordedExchange] {
         self.exchanges.as_deref().unwrap_or_default()
     }
 
     pub(super) fn clear(&mut self) {
         let keeps = self.exchanges.is_some();
-        *self = Journal::default();
+        *self = RequestJournal::default();
         if keeps {
             self.keep_exchanges();
         }
     }
 
-    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub(super) fn entries(&self) -> impl Iterator<Item = &RequestJournalEntry> {
         self.entries.iter()
     }
 }

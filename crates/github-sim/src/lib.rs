@@ -29,18 +29,18 @@ mod view;
 mod world;
 
 pub use crate::route_table::is_simulated;
-pub use difference::{Difference, What, difference};
+pub use difference::{DifferenceKind, WorldDifference, difference};
 pub use fault::like;
-pub use fault::{Effect, Fault};
-pub use http::{Method, Request, Response};
-pub use inventory::{Inventory, inventory};
-pub use journal::{Counters, Entry, Exchange};
+pub use fault::{FaultEffect, SimulatedFault};
+pub use http::{RequestMethod, SimulatedRequest, SimulatedResponse};
+pub use inventory::{WorldInventory, inventory};
+pub use journal::{RecordedExchange, RequestJournalEntry, SimulatorCounters};
 pub use page::span_of_page;
-pub use rate::Limits;
-pub use seed::{BUILT_IN, Seed, SeedError};
-pub use serve::{ServeError, Server, listen, run};
-pub use time::Time;
-pub use world::{Snapshot, World};
+pub use rate::ApiRateLimits;
+pub use seed::{BUILT_IN, SeedError, SeedFile};
+pub use serve::{ServeError, SimulatorServer, listen, run};
+pub use time::SimulatedTime;
+pub use world::{World, WorldSnapshot};
 
 /// Paths below are not GitHub's but the simulator's own.
 pub const CONTROL: &str = "/_gradus";

@@ -1,13 +1,19 @@
 //! Whether and how branches come together; for merges of branches and of pull requests.
 
 use crate::git::{
-    Commit, EMPTY_TREE, MergePlan, Object, ObjectId, Objects, Signature, ancestors, log, merge_base,
-    merge_trees,
+    CommitSignature, EMPTY_TREE, GitCommit, GitObject, GitObjectStore, MergePlan, ObjectId, ancestors, log,
+    merge_base, merge_trees,
 };
-use crate::state::{CheckState, Issue, Permission, Pull, Repository, ReviewState, State};
+use crate::state::{
+    CheckState, Issue, PullRequest, Repository, RepositoryPermission, ReviewState, WorldState,
+};
 
 /// The tree of a merge, or the paths that are in conflict.
-pub(crate) fn plan(objects: &Objects, base: ObjectId, head: ObjectId) -> Result<MergePlan, Vec<String>> {
+pub(crate) fn plan(
+    objects: &GitObjectStore,
+    base: ObjectId,
+    head: ObjectId,
+) -> Result<MergePlan, Vec<String>> {
     let tree =
         |id: Option<ObjectId>| id.and_then(|id| objects.commit(id)).map_or(EMPTY_TREE, |commit| commit.tree);
     merge_trees(objects, tree(merge_base(objects, base, head)), tree(Some(base)), tree(Some(head)))
@@ -15,10 +21,10 @@ pub(crate) fn plan(objects: &Objects, base: ObjectId, head: ObjectId) -> Result<
 
 /// Whether a pull request can be merged, and what stands in its way.
 pub(crate) fn mergeability(
-    state: &State,
+    state: &WorldState,
     repository: &Repository,
     issue: &Issue,
-    pull: &Pull,
+    pull: &PullRequest,
 ) -> (Option<bool>, &'static str) {
     if !issue.is_open() {
         return (None, "unknown");
@@ -38,10 +44,16 @@ pub(crate) fn mergeability(
 }
 
 /// What the rules of the base branch still ask for.
-pub(super) fn blocked(state: &State, repository: &Repository, issue: &Issue, pull: &Pull) -> Option<String> {
+pub(super) fn blocked(
+    state: &WorldState,
+    repository: &Repository,
+    issue: &Issue,
+    pull: &PullRequest,
+) -> Option<String> {
     let rule = repository.protection.get(&pull.base)?;
-    let can_push =
-        |account| crate::access::permission_of(state, account, repository) >= Some(Permission::Push);
+    let can_push = |account| {
+        crate::access::permission_of(state, account, repository) >= Some(RepositoryPermission::Push)
+    };
     let opinions = pull.opinions();
     if rule.require_pull_request {
         if opinions.iter().any(|(who, opinion)| *opinion == ReviewState::ChangesRequested && can_push(*who)) {
@@ -68,22 +80,28 @@ pub(super) fn blocked(state: &State, repository: &Repository, issue: &Issue, pul
 
 /// A commit with two parents.
 pub(crate) fn merge_commit(
-    objects: &mut Objects,
+    objects: &mut GitObjectStore,
     plan: MergePlan,
     (base, head): (ObjectId, ObjectId),
-    (author, committer): (Signature, Signature),
+    (author, committer): (CommitSignature, CommitSignature),
     message: String,
 ) -> ObjectId {
     let tree = plan.write(objects);
-    objects.insert(Object::Commit(Commit { tree, parents: vec![base, head], author, committer, message }))
+    objects.insert(GitObject::Commit(GitCommit {
+        tree,
+        parents: vec![base, head],
+        author,
+        committer,
+        message,
+    }))
 }
 
 /// The head's commits put one by one upon the base; the paths in conflict if that does not work.
 pub(super) fn rebase(
-    objects: &mut Objects,
+    objects: &mut GitObjectStore,
     base: ObjectId,
     head: ObjectId,
-    committer: &Signature,
+    committer: &CommitSignature,
 ) -> Result<ObjectId, Vec<String>> {
     let mut commits = log(objects, head, &ancestors(objects, base));
     commits.reverse();
@@ -101,7 +119,7 @@ pub(super) fn rebase(
         };
         let plan = merge_trees(&made, tree(commit.parents.first()), tree(Some(&at)), commit.tree)?;
         let tree = plan.write(&mut made);
-        at = made.insert(Object::Commit(Commit {
+        at = made.insert(GitObject::Commit(GitCommit {
             tree,
             parents: vec![at],
             committer: committer.clone(),

@@ -1,22 +1,22 @@
 //! Pages of lists, and the `Link` header that leads through them.
 
-use super::http::{Query, Request};
+use super::http::{RequestQuery, SimulatedRequest};
 
 const DEFAULT: usize = 30;
 const MAX_PER_PAGE: usize = 100;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Page {
+pub(super) struct RequestedPage {
     pub(super) per_page: usize,
     /// From 1.
     pub(super) number: usize,
 }
 
-impl Page {
-    pub(super) fn of(query: &Query) -> Page {
+impl RequestedPage {
+    pub(super) fn from_query(query: &RequestQuery) -> RequestedPage {
         let number = |name: &str| query.get(name).and_then(|text| text.parse::<usize>().ok());
         let per_page = number("per_page").filter(|count| *count > 0).unwrap_or(DEFAULT).min(MAX_PER_PAGE);
-        Page { per_page, number: number("page").unwrap_or(1).max(1) }
+        RequestedPage { per_page, number: number("page").unwrap_or(1).max(1) }
     }
 
     pub(super) fn start(self) -> usize {
@@ -30,7 +30,7 @@ impl Page {
     }
 
     /// None when all is on one page.
-    pub(super) fn link(self, base: &str, request: &Request, total: usize) -> Option<String> {
+    pub(super) fn link(self, base: &str, request: &SimulatedRequest, total: usize) -> Option<String> {
         let last = total.div_ceil(self.per_page).max(1);
         if last == 1 && self.number == 1 {
             return None;
@@ -60,18 +60,18 @@ impl Page {
 
 /// Which items of a list a query asks for: the first, and the one behind the last.
 pub fn span_of_page(query: &str) -> (usize, usize) {
-    let page = Page::of(&Query::parse(query));
+    let page = RequestedPage::from_query(&RequestQuery::parse(query));
     (page.start(), page.start().saturating_add(page.per_page))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::http::Method;
+    use super::super::http::RequestMethod;
     use super::*;
 
     fn link(target: &str, total: usize) -> Option<String> {
-        let request = Request::new(Method::Get, target);
-        Page::of(&Query::parse(&request.query)).link("http://h", &request, total)
+        let request = SimulatedRequest::new(RequestMethod::Get, target);
+        RequestedPage::from_query(&RequestQuery::parse(&request.query)).link("http://h", &request, total)
     }
 
     #[test]
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn pages_that_make_no_sense_are_the_first() {
-        let page = |query: &str| Page::of(&Query::parse(query));
+        let page = |query: &str| RequestedPage::from_query(&RequestQuery::parse(query));
         assert_eq!(page("per_page=1000").per_page, 100);
         assert_eq!(page("per_page=0&page=0").per_page, 30);
         assert_eq!(page("page=-1").number, 1);

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::error::ApiError;
-use super::time::Time;
+use super::error::OperationError;
+use super::time::SimulatedTime;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Limits {
+pub struct ApiRateLimits {
     /// Refuse what is over the limit. Else a new window begins, as if the client had waited.
     pub enforced: bool,
     /// An hour.
@@ -24,71 +24,71 @@ pub struct Limits {
     pub code_search: u64,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { enforced: false, core: 5000, anonymous: 60, search: 30, code_search: 10 }
+impl Default for ApiRateLimits {
+    fn default() -> ApiRateLimits {
+        ApiRateLimits { enforced: false, core: 5000, anonymous: 60, search: 30, code_search: 10 }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Resource {
+pub(super) enum ApiRateResource {
     Core,
     Search,
     CodeSearch,
 }
 
-impl Resource {
-    pub(super) fn of(operation: &str) -> Resource {
+impl ApiRateResource {
+    pub(super) fn for_operation(operation: &str) -> ApiRateResource {
         match operation {
-            "search/code" => Resource::CodeSearch,
-            _ if operation.starts_with("search/") => Resource::Search,
-            _ => Resource::Core,
+            "search/code" => ApiRateResource::CodeSearch,
+            _ if operation.starts_with("search/") => ApiRateResource::Search,
+            _ => ApiRateResource::Core,
         }
     }
 
     fn name(self) -> &'static str {
         match self {
-            Resource::Core => "core",
-            Resource::Search => "search",
-            Resource::CodeSearch => "code_search",
+            ApiRateResource::Core => "core",
+            ApiRateResource::Search => "search",
+            ApiRateResource::CodeSearch => "code_search",
         }
     }
 
     fn window_s(self) -> i64 {
-        if self == Resource::Core { 3600 } else { 60 }
+        if self == ApiRateResource::Core { 3600 } else { 60 }
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Window {
+struct ApiRateWindow {
     used: u64,
-    reset: Time,
+    reset: SimulatedTime,
 }
 
 /// What each token used.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Meter {
-    windows: BTreeMap<(String, Resource), Window>,
+pub(super) struct ApiRateMeter {
+    windows: BTreeMap<(String, ApiRateResource), ApiRateWindow>,
 }
 
 /// Beyond this many callers the oldest names are forgotten: tokens are checked before, so only tests come near.
 const MAX_WINDOWS: usize = 10_000;
 
-impl Meter {
-    fn limit(limits: Limits, caller: &str, resource: Resource) -> u64 {
+impl ApiRateMeter {
+    fn limit(limits: ApiRateLimits, caller: &str, resource: ApiRateResource) -> u64 {
         match resource {
-            Resource::Core if caller.is_empty() => limits.anonymous,
-            Resource::Core => limits.core,
-            Resource::Search => limits.search,
-            Resource::CodeSearch => limits.code_search,
+            ApiRateResource::Core if caller.is_empty() => limits.anonymous,
+            ApiRateResource::Core => limits.core,
+            ApiRateResource::Search => limits.search,
+            ApiRateResource::CodeSearch => limits.code_search,
         }
     }
 
-    fn window(&mut self, caller: &str, resource: Resource, now: Time) -> &mut Window {
+    fn window(&mut self, caller: &str, resource: ApiRateResource, now: SimulatedTime) -> &mut ApiRateWindow {
         if self.windows.len() > MAX_WINDOWS {
             self.windows.pop_first();
         }
-        let fresh = Window { used: 0, reset: now.after(resource.window_s()) };
+        let fresh = ApiRateWindow { used: 0, reset: now.after(resource.window_s()) };
         let window = self.windows.entry((caller.to_owned(), resource)).or_insert(fresh);
         if window.reset <= now {
             *window = fresh;
@@ -99,43 +99,43 @@ impl Meter {
     /// Counts one request; an error if that is one too many.
     pub(super) fn spend(
         &mut self,
-        limits: Limits,
+        limits: ApiRateLimits,
         caller: &str,
         account: u64,
-        resource: Resource,
-        now: Time,
-    ) -> Result<(), ApiError> {
-        let limit = Meter::limit(limits, caller, resource);
+        resource: ApiRateResource,
+        now: SimulatedTime,
+    ) -> Result<(), OperationError> {
+        let limit = ApiRateMeter::limit(limits, caller, resource);
         let window = self.window(caller, resource, now);
         if window.used < limit {
             window.used += 1;
             return Ok(());
         }
         if !limits.enforced {
-            *window = Window { used: 1, reset: now.after(resource.window_s()) };
+            *window = ApiRateWindow { used: 1, reset: now.after(resource.window_s()) };
             return Ok(());
         }
         let whose = if caller.is_empty() { "127.0.0.1".to_owned() } else { format!("user ID {account}") };
         let message = format!(
             "API rate limit exceeded for {whose}. If you reach out to GitHub Support for help, please include the request ID."
         );
-        Err(ApiError::new(403, message).general())
+        Err(OperationError::new(403, message).general())
     }
 
     /// Takes one back: an answer that nothing has changed is free.
-    pub(super) fn give_back(&mut self, caller: &str, resource: Resource, now: Time) {
+    pub(super) fn give_back(&mut self, caller: &str, resource: ApiRateResource, now: SimulatedTime) {
         let window = self.window(caller, resource, now);
         window.used = window.used.saturating_sub(1);
     }
 
     pub(super) fn headers(
         &mut self,
-        limits: Limits,
+        limits: ApiRateLimits,
         caller: &str,
-        resource: Resource,
-        now: Time,
+        resource: ApiRateResource,
+        now: SimulatedTime,
     ) -> [(&'static str, String); 5] {
-        let limit = Meter::limit(limits, caller, resource);
+        let limit = ApiRateMeter::limit(limits, caller, resource);
         let window = *self.window(caller, resource, now);
         [
             ("x-ratelimit-limit", limit.to_string()),
@@ -147,9 +147,9 @@ impl Meter {
     }
 
     /// The body of `GET /rate_limit`.
-    pub(super) fn overview(&mut self, limits: Limits, caller: &str, now: Time) -> Value {
-        let mut told = |resource: Resource| {
-            let limit = Meter::limit(limits, caller, resource);
+    pub(super) fn overview(&mut self, limits: ApiRateLimits, caller: &str, now: SimulatedTime) -> Value {
+        let mut told = |resource: ApiRateResource| {
+            let limit = ApiRateMeter::limit(limits, caller, resource);
             let window = *self.window(caller, resource, now);
             json!({
                 "limit": limit,
@@ -158,13 +158,13 @@ impl Meter {
                 "reset": window.reset.0,
             })
         };
-        let core = told(Resource::Core);
+        let core = told(ApiRateResource::Core);
         let unused = |limit: u64, window_s: i64| json!({"limit": limit, "used": 0, "remaining": limit, "reset": now.after(window_s).0});
         json!({
             "resources": {
                 "core": core,
-                "search": told(Resource::Search),
-                "code_search": told(Resource::CodeSearch),
+                "search": told(ApiRateResource::Search),
+                "code_search": told(ApiRateResource::CodeSearch),
                 "graphql": unused(5000, 3600),
                 "integration_manifest": unused(5000, 3600),
             },

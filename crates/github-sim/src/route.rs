@@ -1,29 +1,29 @@
 //! Which operation a request means. Each family of operations lists its own routes; here they are put together.
 
-use super::call::{Answer, Call};
-use super::http::Method;
+use super::call::{OperationCall, OperationResult};
+use super::http::RequestMethod;
 
-pub(super) type Handler = fn(&mut Call<'_>) -> Answer;
+pub(super) type OperationHandler = fn(&mut OperationCall<'_>) -> OperationResult;
 
 /// One operation of GitHub's description.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Route {
-    pub(super) method: Method,
+pub(super) struct OperationRoute {
+    pub(super) method: RequestMethod,
     /// `{name}` is one segment, `{name*}` as many as there are.
     pub(super) pattern: &'static str,
     /// GitHub's own name for it.
     pub(super) operation: &'static str,
     /// Where it is documented, below `DOCS`.
     pub(super) docs: &'static str,
-    pub(super) handler: Handler,
+    pub(super) handler: OperationHandler,
 }
 
 pub(super) const fn route(
-    method: Method,
+    method: RequestMethod,
     pattern: &'static str,
     operation: &'static str,
     docs: &'static str,
-    handler: Handler,
-) -> Route {
-    Route { method, pattern, operation, docs, handler }
+    handler: OperationHandler,
+) -> OperationRoute {
+    OperationRoute { method, pattern, operation, docs, handler }
 }

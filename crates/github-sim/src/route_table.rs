@@ -1,47 +1,47 @@
 //! Which operation a request means: the routes of all families, put together.
 
-use crate::route::Route;
+use crate::route::OperationRoute;
 use std::sync::OnceLock;
 
-use super::http::{Method, unescape};
+use super::http::{RequestMethod, unescape};
 use super::{operations, unsimulated};
-use crate::call::Arguments;
+use crate::call::PathArguments;
 
 #[derive(Debug)]
-pub(super) struct Compiled {
-    pub(super) route: &'static Route,
-    pub(super) shape: Shape,
+pub(super) struct CompiledRoute {
+    pub(super) route: &'static OperationRoute,
+    pub(super) shape: RoutePattern,
 }
 
 /// A pattern, taken apart.
 #[derive(Debug)]
-pub(super) struct Shape {
-    pub(super) segments: Vec<Segment>,
+pub(super) struct RoutePattern {
+    pub(super) segments: Vec<RouteSegment>,
     pub(super) tail: Option<usize>,
 }
 
 #[derive(Debug)]
-pub(super) enum Segment {
+pub(super) enum RouteSegment {
     Literal(&'static str),
     Name(&'static str),
 }
 
 /// The first route that fits; literal routes are listed before those with names in the same place.
-pub(super) fn find(method: Method, path: &str) -> Option<(&'static Route, Arguments)> {
+pub(super) fn find(method: RequestMethod, path: &str) -> Option<(&'static OperationRoute, PathArguments)> {
     let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
-    let method = if method == Method::Head { Method::Get } else { method };
+    let method = if method == RequestMethod::Head { RequestMethod::Get } else { method };
     let (route, arguments) = table().iter().filter(|one| one.route.method == method).find_map(|one| {
         let arguments = one.shape.fit(&segments)?;
         Some((one.route, arguments))
     })?;
     // Only a name at the end can have taken what is something else on GitHub.
-    let may_be_another = method == Method::Get && route.pattern.ends_with('}');
+    let may_be_another = method == RequestMethod::Get && route.pattern.ends_with('}');
     let is_another = may_be_another && not_simulated().iter().any(|shape| shape.fit(&segments).is_some());
     (!is_another).then_some((route, arguments))
 }
 
 /// Whether there is such an operation; its path as clients write it, without the query.
-pub fn is_simulated(method: Method, path: &str) -> bool {
+pub fn is_simulated(method: RequestMethod, path: &str) -> bool {
     let path = path.strip_prefix("/api/v3").unwrap_or(path);
     // A repository may be called by its number.
     let by_number = path.strip_prefix("/repositories/").map(|rest| match rest.split_once('/') {
@@ -51,34 +51,36 @@ pub fn is_simulated(method: Method, path: &str) -> bool {
     find(method, by_number.as_deref().unwrap_or(path)).is_some()
 }
 
-pub(super) fn table() -> &'static [Compiled] {
-    static TABLE: OnceLock<Vec<Compiled>> = OnceLock::new();
+pub(super) fn table() -> &'static [CompiledRoute] {
+    static TABLE: OnceLock<Vec<CompiledRoute>> = OnceLock::new();
     TABLE.get_or_init(|| {
-        operations::routes().map(|route| Compiled { route, shape: Shape::new(route.pattern) }).collect()
+        operations::routes()
+            .map(|route| CompiledRoute { route, shape: RoutePattern::new(route.pattern) })
+            .collect()
     })
 }
 
-pub(super) fn not_simulated() -> &'static [Shape] {
-    static SHAPES: OnceLock<Vec<Shape>> = OnceLock::new();
-    SHAPES.get_or_init(|| unsimulated::PATHS.into_iter().map(Shape::new).collect())
+pub(super) fn not_simulated() -> &'static [RoutePattern] {
+    static SHAPES: OnceLock<Vec<RoutePattern>> = OnceLock::new();
+    SHAPES.get_or_init(|| unsimulated::PATHS.into_iter().map(RoutePattern::new).collect())
 }
 
-impl Shape {
-    pub(super) fn new(pattern: &'static str) -> Shape {
+impl RoutePattern {
+    pub(super) fn new(pattern: &'static str) -> RoutePattern {
         let mut tail = None;
         let segments = pattern.trim_matches('/').split('/').enumerate().map(|(index, segment)| {
             let Some(name) = segment.strip_prefix('{').and_then(|name| name.strip_suffix('}')) else {
-                return Segment::Literal(segment);
+                return RouteSegment::Literal(segment);
             };
             if name.ends_with('*') {
                 tail = Some(index);
             }
-            Segment::Name(name.trim_end_matches('*'))
+            RouteSegment::Name(name.trim_end_matches('*'))
         });
-        Shape { segments: segments.collect(), tail }
+        RoutePattern { segments: segments.collect(), tail }
     }
 
-    pub(super) fn fit(&self, path: &[&str]) -> Option<Arguments> {
+    pub(super) fn fit(&self, path: &[&str]) -> Option<PathArguments> {
         let Some(tail) = self.tail else {
             return (path.len() == self.segments.len()).then(|| fit_all(&self.segments, path))?;
         };
@@ -91,23 +93,23 @@ impl Shape {
         let (middle, end) = path[tail..].split_at(path.len() - tail - behind.len());
         let mut arguments = fit_all(&self.segments[..tail], &path[..tail])?;
         arguments.extend(fit_all(behind, end)?);
-        let Segment::Name(name) = self.segments[tail] else { return None };
+        let RouteSegment::Name(name) = self.segments[tail] else { return None };
         arguments.push((name, unescape(&middle.join("/"))));
         Some(arguments)
     }
 }
 
-pub(super) fn fit_all(segments: &[Segment], path: &[&str]) -> Option<Arguments> {
+pub(super) fn fit_all(segments: &[RouteSegment], path: &[&str]) -> Option<PathArguments> {
     let literals_fit = segments.iter().zip(path).all(|(segment, text)| match segment {
-        Segment::Literal(literal) => literal == text,
-        Segment::Name(_) => !text.is_empty(),
+        RouteSegment::Literal(literal) => literal == text,
+        RouteSegment::Name(_) => !text.is_empty(),
     });
     if !literals_fit {
         return None;
     }
     let named = segments.iter().zip(path).filter_map(|(segment, text)| match segment {
-        Segment::Literal(_) => None,
-        Segment::Name(name) => Some((*name, unescape(text))),
+        RouteSegment::Literal(_) => None,
+        RouteSegment::Name(name) => Some((*name, unescape(text))),
     });
     Some(named.collect())
 }
@@ -116,23 +118,23 @@ pub(super) fn fit_all(segments: &[Segment], path: &[&str]) -> Option<Arguments> 
 mod tests {
     use super::*;
 
-    fn operation(method: Method, path: &str) -> Option<&'static str> {
+    fn operation(method: RequestMethod, path: &str) -> Option<&'static str> {
         find(method, path).map(|(route, _)| route.operation)
     }
 
     #[test]
     fn paths_find_their_operation() {
-        assert_eq!(operation(Method::Get, "/user"), Some("users/get-authenticated"));
-        assert_eq!(operation(Method::Get, "/repos/a/b/issues/3"), Some("issues/get"));
-        assert_eq!(operation(Method::Get, "/repos/a/b/contents"), Some("repos/get-content"));
-        assert_eq!(operation(Method::Get, "/repos/a/b/contents/"), Some("repos/get-content"));
+        assert_eq!(operation(RequestMethod::Get, "/user"), Some("users/get-authenticated"));
+        assert_eq!(operation(RequestMethod::Get, "/repos/a/b/issues/3"), Some("issues/get"));
+        assert_eq!(operation(RequestMethod::Get, "/repos/a/b/contents"), Some("repos/get-content"));
+        assert_eq!(operation(RequestMethod::Get, "/repos/a/b/contents/"), Some("repos/get-content"));
         assert_eq!(
-            operation(Method::Get, "/repos/a/b/commits/feature/x/status"),
+            operation(RequestMethod::Get, "/repos/a/b/commits/feature/x/status"),
             Some("repos/get-combined-status-for-ref")
         );
-        assert_eq!(operation(Method::Get, "/repos/a/b/branches/feature/x"), Some("repos/get-branch"));
-        assert_eq!(operation(Method::Get, "/repos/a/b/nothing"), None);
-        assert_eq!(operation(Method::Put, "/user"), None);
+        assert_eq!(operation(RequestMethod::Get, "/repos/a/b/branches/feature/x"), Some("repos/get-branch"));
+        assert_eq!(operation(RequestMethod::Get, "/repos/a/b/nothing"), None);
+        assert_eq!(operation(RequestMethod::Put, "/user"), None);
     }
 
     #[test]
@@ -141,12 +143,12 @@ mod tests {
             for branch in ["main", "feature/x"] {
                 let path = path.replace("{branch*}", branch).replace("{ref*}", branch);
                 let path = path.replace(['{', '}'], "");
-                for method in [Method::Get, Method::Head] {
+                for method in [RequestMethod::Get, RequestMethod::Head] {
                     assert_eq!(operation(method, &path), None, "{path}");
                 }
             }
             // Each of them is needed here.
-            let shape = Shape::new(path);
+            let shape = RoutePattern::new(path);
             let path = path.replace(['{', '}', '*'], "");
             let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
             assert!(shape.fit(&segments).is_some());
@@ -166,17 +168,17 @@ mod tests {
             ("/repos/a/b/contents/commits/x/comments", "repos/get-content"),
             ("/gists/publication", "gists/get"),
         ] {
-            assert_eq!(operation(Method::Get, path), Some(wanted), "{path}");
+            assert_eq!(operation(RequestMethod::Get, path), Some(wanted), "{path}");
         }
     }
 
     #[test]
     fn paths_are_known_as_clients_write_them() {
         for path in ["/user", "/api/v3/user", "/repositories/5/issues/7", "/repositories/5"] {
-            assert!(is_simulated(Method::Get, path), "{path}");
+            assert!(is_simulated(RequestMethod::Get, path), "{path}");
         }
         for path in ["/repos/octo/demo/isues/28", "/repositories/5/isues", "/gists/public", "user/x"] {
-            assert!(!is_simulated(Method::Get, path), "{path}");
+            assert!(!is_simulated(RequestMethod::Get, path), "{path}");
         }
     }
 
@@ -275,9 +277,9 @@ mod tests {
 
     #[test]
     fn tails_keep_their_slashes() {
-        let (_, arguments) = find(Method::Get, "/repos/a/b/contents/src/a%20b.py").unwrap();
+        let (_, arguments) = find(RequestMethod::Get, "/repos/a/b/contents/src/a%20b.py").unwrap();
         assert!(arguments.contains(&("path", "src/a b.py".to_owned())));
-        let (_, arguments) = find(Method::Get, "/repos/a/b/branches/feature%2Fx").unwrap();
+        let (_, arguments) = find(RequestMethod::Get, "/repos/a/b/branches/feature%2Fx").unwrap();
         assert!(arguments.contains(&("branch", "feature/x".to_owned())));
     }
 

@@ -2,23 +2,23 @@
 
 /// A search, taken apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Search {
+pub(super) struct SearchTerms {
     /// All of them must be found.
     pub(super) words: Vec<String>,
     pub(super) not_words: Vec<String>,
-    pub(super) qualifiers: Vec<Qualifier>,
+    pub(super) qualifiers: Vec<SearchQualifier>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Qualifier {
+pub(super) struct SearchQualifier {
     pub(super) name: String,
     pub(super) value: String,
     pub(super) negated: bool,
 }
 
-impl Search {
-    pub(super) fn parse(text: &str) -> Search {
-        let mut search = Search::default();
+impl SearchTerms {
+    pub(super) fn parse(text: &str) -> SearchTerms {
+        let mut search = SearchTerms::default();
         for part in parts(text) {
             let (negated, part) = match part.strip_prefix('-') {
                 Some(rest) if !rest.is_empty() => (true, rest),
@@ -30,7 +30,7 @@ impl Search {
                     && name.chars().all(|c| c.is_ascii_alphabetic() || c == '-')
             });
             match qualifier {
-                Some((name, value)) => search.qualifiers.push(Qualifier {
+                Some((name, value)) => search.qualifiers.push(SearchQualifier {
                     name: name.to_lowercase(),
                     value: value.replace('"', ""),
                     negated,
@@ -45,7 +45,7 @@ impl Search {
         search
     }
 
-    pub(super) fn all<'s>(&'s self, name: &'s str) -> impl Iterator<Item = &'s Qualifier> {
+    pub(super) fn all<'s>(&'s self, name: &'s str) -> impl Iterator<Item = &'s SearchQualifier> {
         self.qualifiers.iter().filter(move |one| one.name == name)
     }
 
@@ -116,8 +116,9 @@ mod tests {
 
     #[test]
     fn searches_are_taken_apart() {
-        let search =
-            Search::parse("crash \"empty input\" repo:octo/demo -label:\"good first issue\" is:open -old");
+        let search = SearchTerms::parse(
+            "crash \"empty input\" repo:octo/demo -label:\"good first issue\" is:open -old",
+        );
         assert_eq!(search.words, ["crash", "empty", "input"]);
         assert_eq!(search.not_words, ["old"]);
         let shown: Vec<_> = search
@@ -133,7 +134,7 @@ mod tests {
 
     #[test]
     fn words_are_whole() {
-        let fits = |words: &str, text: &str| Search::parse(words).words_fit([text].into_iter());
+        let fits = |words: &str, text: &str| SearchTerms::parse(words).words_fit([text].into_iter());
         assert!(fits("page 3", "page 3"));
         assert!(!fits("pag", "page 3"));
         assert!(fits("legacy_auth(", "x = legacy_auth(user)"));

@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::CONTROL;
-use super::http::{Method, Request, Response};
+use super::http::{RequestMethod, SimulatedRequest, SimulatedResponse};
 use super::world::World;
 use gradus_host::cross_site;
 
@@ -95,15 +95,15 @@ async fn serve_one(request: hyper::Request<Incoming>, world: &Mutex<World>) -> h
                 "{{\"message\":\"The body is over {MAX_BODY} bytes, or broke off\",\"status\":\"413\"}}"
             );
             let response =
-                Response { status: 413, headers: Vec::new(), body: body.into_bytes(), delay_ms: 0 };
+                SimulatedResponse { status: 413, headers: Vec::new(), body: body.into_bytes(), delay_ms: 0 };
             return sent(response);
         }
     };
     let header = |(name, value): (&HeaderName, &HeaderValue)| {
         (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
     };
-    let request = Request {
-        method: Method::from_name(head.method.as_str()),
+    let request = SimulatedRequest {
+        method: RequestMethod::from_name(head.method.as_str()),
         path: head.uri.path().to_owned(),
         query: head.uri.query().unwrap_or_default().to_owned(),
         headers: head.headers.iter().map(header).collect(),
@@ -118,10 +118,15 @@ async fn serve_one(request: hyper::Request<Incoming>, world: &Mutex<World>) -> h
 
 /// Refuses what a web page in a browser on this machine can cause: requests under another host's name, writes from other
 /// sites, and bodies for the control API that a page can send without asking.
-fn refuse_browser(head: &hyper::http::request::Parts, body: &Incoming) -> Option<Response> {
+fn refuse_browser(head: &hyper::http::request::Parts, body: &Incoming) -> Option<SimulatedResponse> {
     let refuse = |status: u16, message: &str| {
         let body = serde_json::json!({"message": message, "status": status.to_string()});
-        Some(Response { status, headers: Vec::new(), body: body.to_string().into_bytes(), delay_ms: 0 })
+        Some(SimulatedResponse {
+            status,
+            headers: Vec::new(),
+            body: body.to_string().into_bytes(),
+            delay_ms: 0,
+        })
     };
     if !cross_site::is_addressed_to_loopback(&head.headers, &head.uri) {
         return refuse(403, "wrong host: the simulator answers to localhost only");
@@ -143,7 +148,7 @@ fn refuse_browser(head: &hyper::http::request::Parts, body: &Incoming) -> Option
     None
 }
 
-fn sent(response: Response) -> hyper::Response<Full<Bytes>> {
+fn sent(response: SimulatedResponse) -> hyper::Response<Full<Bytes>> {
     let mut made = hyper::Response::new(Full::new(Bytes::from(response.body)));
     *made.status_mut() =
         hyper::StatusCode::from_u16(response.status).unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
@@ -160,16 +165,16 @@ fn sent(response: Response) -> hyper::Response<Full<Bytes>> {
 
 /// A simulator in a thread of its own, until it is dropped.
 #[derive(Debug)]
-pub struct Server {
+pub struct SimulatorServer {
     port: u16,
     world: Arc<Mutex<World>>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-impl Server {
+impl SimulatorServer {
     /// On a port of the loopback; 0 is any free one. Nothing is awaited, so it can be called from anywhere.
-    pub fn start(world: World, port: u16) -> Result<Server, ServeError> {
+    pub fn start(world: World, port: u16) -> Result<SimulatorServer, ServeError> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let listener =
             std::net::TcpListener::bind(address).map_err(|reason| ServeError::Bind { address, reason })?;
@@ -192,7 +197,7 @@ impl Server {
                 }
             });
         });
-        Ok(Server { port, world, stop: Some(stop), thread: Some(thread) })
+        Ok(SimulatorServer { port, world, stop: Some(stop), thread: Some(thread) })
     }
 
     /// What clients take for the API's address.
@@ -205,7 +210,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for SimulatorServer {
     fn drop(&mut self) {
         if let Some(stop) = self.stop.take() {
             let _ = stop.send(());

@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 /// What is wrong in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
+pub struct SourceFileProblem {
     /// From 1.
     pub line: usize,
     /// `checks[0].count`; empty where it is the whole file.
@@ -16,7 +16,7 @@ pub struct Mistake {
     pub reason: String,
 }
 
-impl Mistake {
+impl SourceFileProblem {
     /// `checks[0].count: it must be ...`.
     pub fn told(&self) -> String {
         if self.field.is_empty() { self.reason.clone() } else { format!("{}: {}", self.field, self.reason) }
@@ -27,7 +27,7 @@ impl Mistake {
 #[derive(Debug)]
 pub enum NoText {
     Unreadable(std::io::Error),
-    Mistake(Mistake),
+    Mistake(SourceFileProblem),
 }
 
 pub fn read_text(path: &Path) -> Result<String, NoText> {
@@ -36,24 +36,24 @@ pub fn read_text(path: &Path) -> Result<String, NoText> {
         let valid = error.utf8_error().valid_up_to();
         let line = error.as_bytes()[..valid].iter().filter(|byte| **byte == b'\n').count() + 1;
         let reason = "there are bytes here that are no text; save the file as UTF-8".to_owned();
-        NoText::Mistake(Mistake { line, field: String::new(), reason })
+        NoText::Mistake(SourceFileProblem { line, field: String::new(), reason })
     })
 }
 
-pub fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, Mistake> {
+pub fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, SourceFileProblem> {
     let line = |error: &toml::de::Error| error.span().map_or(1, |span| line_at(text, span.start));
-    let reader = toml::Deserializer::parse(text).map_err(|error| Mistake {
+    let reader = toml::Deserializer::parse(text).map_err(|error| SourceFileProblem {
         line: line(&error),
         field: String::new(),
         reason: plain(error.message()),
     })?;
     serde_path_to_error::deserialize(reader).map_err(|error| {
         let field = field(error.path());
-        Mistake { line: line(error.inner()), field, reason: plain(error.inner().message()) }
+        SourceFileProblem { line: line(error.inner()), field, reason: plain(error.inner().message()) }
     })
 }
 
-pub fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, Mistake> {
+pub fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, SourceFileProblem> {
     let mut reader = serde_json::Deserializer::from_str(text);
     let read = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let field = field(error.path());
@@ -63,7 +63,7 @@ pub fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, Mistake> {
     read.map_err(|(field, error)| {
         let message = error.to_string();
         let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
-        Mistake { line: error.line().max(1), field, reason: plain(message) }
+        SourceFileProblem { line: error.line().max(1), field, reason: plain(message) }
     })
 }
 

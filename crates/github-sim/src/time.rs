@@ -6,17 +6,17 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Seconds since 1970, UTC; written as GitHub writes times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Time(pub i64);
+pub struct SimulatedTime(pub i64);
 
-impl Time {
+impl SimulatedTime {
     /// RFC 3339, or a date alone.
-    pub fn parse(text: &str) -> Option<Time> {
+    pub fn parse(text: &str) -> Option<SimulatedTime> {
         let whole = text.parse::<jiff::Timestamp>().map(jiff::Timestamp::as_second).ok();
         whole
             .or_else(|| {
                 format!("{text}T00:00:00Z").parse::<jiff::Timestamp>().map(jiff::Timestamp::as_second).ok()
             })
-            .map(Time)
+            .map(SimulatedTime)
     }
 
     /// As HTTP headers say it.
@@ -25,32 +25,32 @@ impl Time {
         text.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
     }
 
-    pub fn parse_http(text: &str) -> Option<Time> {
-        jiff::fmt::rfc2822::parse(text).ok().map(|zoned| Time(zoned.timestamp().as_second()))
+    pub fn parse_http(text: &str) -> Option<SimulatedTime> {
+        jiff::fmt::rfc2822::parse(text).ok().map(|zoned| SimulatedTime(zoned.timestamp().as_second()))
     }
 
     #[must_use]
-    pub fn after(self, seconds: i64) -> Time {
-        Time(self.0.saturating_add(seconds))
+    pub fn after(self, seconds: i64) -> SimulatedTime {
+        SimulatedTime(self.0.saturating_add(seconds))
     }
 }
 
-impl fmt::Display for Time {
+impl fmt::Display for SimulatedTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         jiff::Timestamp::from_second(self.0).unwrap_or_default().fmt(f)
     }
 }
 
-impl Serialize for Time {
+impl Serialize for SimulatedTime {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl<'de> Deserialize<'de> for Time {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
+impl<'de> Deserialize<'de> for SimulatedTime {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<SimulatedTime, D::Error> {
         let text = String::deserialize(deserializer)?;
-        Time::parse(&text).ok_or_else(|| {
+        SimulatedTime::parse(&text).ok_or_else(|| {
             serde::de::Error::custom(format!("{text:?} is no time; write it like 2026-01-31T09:00:00Z"))
         })
     }
@@ -62,12 +62,12 @@ mod tests {
 
     #[test]
     fn written_as_github_does() {
-        let time = Time::parse("2026-01-31T09:00:00Z").unwrap();
+        let time = SimulatedTime::parse("2026-01-31T09:00:00Z").unwrap();
         assert_eq!(time.to_string(), "2026-01-31T09:00:00Z");
-        assert_eq!(Time::parse("2026-01-31T10:00:00+01:00"), Some(time));
-        assert_eq!(Time::parse("2026-01-31"), Some(time.after(-9 * 3600)));
+        assert_eq!(SimulatedTime::parse("2026-01-31T10:00:00+01:00"), Some(time));
+        assert_eq!(SimulatedTime::parse("2026-01-31"), Some(time.after(-9 * 3600)));
         assert_eq!(time.http(), "Sat, 31 Jan 2026 09:00:00 GMT");
-        assert_eq!(Time::parse_http(&time.http()), Some(time));
-        assert_eq!(Time::parse("yesterday"), None);
+        assert_eq!(SimulatedTime::parse_http(&time.http()), Some(time));
+        assert_eq!(SimulatedTime::parse("yesterday"), None);
     }
 }

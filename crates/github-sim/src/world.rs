@@ -6,18 +6,18 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
-use super::access::Actor;
-use super::call::{Body, Call, Reply};
-use super::difference::{Difference, difference};
-use super::error::{ApiError, DOCS};
-use super::fault::{self, Effect, Fault, Trouble};
-use super::http::{Media, Method, Query, Request, Response};
+use super::access::AuthenticatedActor;
+use super::call::{OperationBody, OperationCall, OperationReply};
+use super::difference::{WorldDifference, difference};
+use super::error::{DOCS, OperationError};
+use super::fault::{self, FaultEffect, FaultImpact, SimulatedFault};
+use super::http::{AcceptedMediaType, RequestMethod, RequestQuery, SimulatedRequest, SimulatedResponse};
 use super::inventory::inventory;
-use super::journal::{Counters, Entry, Exchange, Journal};
-use super::rate::{Limits, Meter, Resource};
-use super::route::Route;
-use super::state::{Reach, State};
-use crate::call::Arguments;
+use super::journal::{RecordedExchange, RequestJournal, RequestJournalEntry, SimulatorCounters};
+use super::rate::{ApiRateLimits, ApiRateMeter, ApiRateResource};
+use super::route::OperationRoute;
+use super::state::{TokenAccess, WorldState};
+use crate::call::PathArguments;
 
 /// Versions of the API that clients may ask for.
 const VERSIONS: [&str; 2] = ["2022-11-28", "2026-03-10"];
@@ -29,59 +29,59 @@ const WRITE_BYTES: usize = 1 << 10;
 
 /// A state that can be gone back to.
 #[derive(Clone, Debug)]
-pub struct Snapshot {
-    pub(super) state: State,
-    pub(super) faults: Vec<Fault>,
+pub struct WorldSnapshot {
+    pub(super) state: WorldState,
+    pub(super) faults: Vec<SimulatedFault>,
 }
 
-impl Snapshot {
-    pub fn state(&self) -> &State {
+impl WorldSnapshot {
+    pub fn state(&self) -> &WorldState {
         &self.state
     }
 }
 
 #[derive(Clone, Debug)]
 pub struct World {
-    pub(super) state: State,
-    pub(super) limits: Limits,
-    pub(super) faults: Vec<Fault>,
-    pub(super) journal: Journal,
-    pub(super) snapshots: BTreeMap<String, Snapshot>,
+    pub(super) state: WorldState,
+    pub(super) limits: ApiRateLimits,
+    pub(super) faults: Vec<SimulatedFault>,
+    pub(super) journal: RequestJournal,
+    pub(super) snapshots: BTreeMap<String, WorldSnapshot>,
     /// As it began.
-    pub(super) seed: Snapshot,
-    meter: Meter,
+    pub(super) seed: WorldSnapshot,
+    meter: ApiRateMeter,
     taken_in: usize,
     /// Whether `/_gradus` is answered.
     has_control: bool,
 }
 
 impl World {
-    pub fn new(mut state: State, limits: Limits, faults: Vec<Fault>) -> World {
+    pub fn new(mut state: WorldState, limits: ApiRateLimits, faults: Vec<SimulatedFault>) -> World {
         state.index();
-        let seed = Snapshot { state: state.clone(), faults: faults.clone() };
+        let seed = WorldSnapshot { state: state.clone(), faults: faults.clone() };
         World {
             state,
             limits,
             faults,
-            journal: Journal::default(),
+            journal: RequestJournal::default(),
             snapshots: BTreeMap::new(),
             seed,
-            meter: Meter::default(),
+            meter: ApiRateMeter::default(),
             taken_in: 0,
             has_control: true,
         }
     }
 
-    pub fn state(&self) -> &State {
+    pub fn state(&self) -> &WorldState {
         &self.state
     }
 
-    pub fn counters(&self) -> &Counters {
+    pub fn counters(&self) -> &SimulatorCounters {
         &self.journal.counters
     }
 
     /// The last requests, oldest first.
-    pub fn requests(&self) -> impl Iterator<Item = &Entry> {
+    pub fn requests(&self) -> impl Iterator<Item = &RequestJournalEntry> {
         self.journal.entries()
     }
 
@@ -97,16 +97,16 @@ impl World {
     }
 
     /// What was kept, oldest first.
-    pub fn exchanges(&self) -> &[Exchange] {
+    pub fn exchanges(&self) -> &[RecordedExchange] {
         self.journal.exchanges()
     }
 
     /// What is still to go wrong.
-    pub fn faults(&self) -> &[Fault] {
+    pub fn faults(&self) -> &[SimulatedFault] {
         &self.faults
     }
 
-    pub fn add_fault(&mut self, fault: Fault) {
+    pub fn add_fault(&mut self, fault: SimulatedFault) {
         self.faults.push(fault);
     }
 
@@ -119,14 +119,14 @@ impl World {
         self.state.now = self.state.now.after(seconds.max(0));
     }
 
-    pub fn snapshot(&self) -> Snapshot {
-        Snapshot { state: self.state.clone(), faults: self.faults.clone() }
+    pub fn snapshot(&self) -> WorldSnapshot {
+        WorldSnapshot { state: self.state.clone(), faults: self.faults.clone() }
     }
 
-    pub fn restore(&mut self, snapshot: &Snapshot) {
+    pub fn restore(&mut self, snapshot: &WorldSnapshot) {
         self.state = snapshot.state.clone();
         self.faults.clone_from(&snapshot.faults);
-        self.meter = Meter::default();
+        self.meter = ApiRateMeter::default();
     }
 
     /// As it was in the beginning, with no requests.
@@ -138,7 +138,7 @@ impl World {
     }
 
     /// What changed since the beginning.
-    pub fn changes(&self) -> Vec<Difference> {
+    pub fn changes(&self) -> Vec<WorldDifference> {
         difference(&inventory(&self.seed.state), &inventory(&self.state))
     }
 
@@ -152,11 +152,11 @@ impl World {
     }
 
     /// What GitHub's API answers.
-    pub(crate) fn handle_api(&mut self, request: &Request) -> Response {
+    pub(crate) fn handle_api(&mut self, request: &SimulatedRequest) -> SimulatedResponse {
         // What would not be in the log must not happen.
         if self.journal.is_full() {
             let error =
-                ApiError::new(507, "The log of this run is full; nothing more is answered.").general();
+                OperationError::new(507, "The log of this run is full; nothing more is answered.").general();
             return refuse(&error, DOCS);
         }
         let from = self.state.now;
@@ -173,7 +173,7 @@ impl World {
         let account = actor.ok().flatten().map(|actor| self.state.login(actor.account).to_owned());
         let number = self.journal.next_number();
         if self.journal.keeps_exchanges() {
-            self.journal.exchange(Exchange {
+            self.journal.exchange(RecordedExchange {
                 number,
                 method: request.method.name().to_owned(),
                 path: path.clone(),
@@ -192,7 +192,7 @@ impl World {
                 answer: String::from_utf8_lossy(&response.body).into_owned(),
             });
         }
-        self.journal.add(Entry {
+        self.journal.add(RequestJournalEntry {
             number,
             method: request.method.name(),
             path,
@@ -203,14 +203,14 @@ impl World {
             at: self.state.now,
             fault: trouble.is_some(),
         });
-        if request.method == Method::Head {
+        if request.method == RequestMethod::Head {
             response.body.clear();
         }
         response
     }
 
     /// What addresses begin with, and the path below that; numbers of repositories become names.
-    fn locate(&self, request: &Request) -> (String, String) {
+    fn locate(&self, request: &SimulatedRequest) -> (String, String) {
         let host = request.header("host").unwrap_or("localhost");
         let is_host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | ':' | '-' | '_' | '[' | ']');
         let host = if !host.is_empty() && host.chars().all(is_host) { host } else { "localhost" };
@@ -228,9 +228,9 @@ impl World {
         (base, by_number.unwrap_or_else(|| path.to_owned()))
     }
 
-    fn authenticate(&self, request: &Request) -> Result<Option<Actor>, ApiError> {
+    fn authenticate(&self, request: &SimulatedRequest) -> Result<Option<AuthenticatedActor>, OperationError> {
         let Some(header) = request.header("authorization") else { return Ok(None) };
-        let bad = || ApiError::new(401, "Bad credentials").general();
+        let bad = || OperationError::new(401, "Bad credentials").general();
         let (scheme, value) = header.trim().split_once(' ').ok_or_else(bad)?;
         let token = match scheme.to_ascii_lowercase().as_str() {
             "bearer" | "token" => value.trim().to_owned(),
@@ -243,19 +243,20 @@ impl World {
             _ => return Err(bad()),
         };
         let known = self.state.tokens.get(&token).ok_or_else(bad)?;
-        Ok(Some(Actor { account: known.account, reach: known.reach.clone(), token }))
+        Ok(Some(AuthenticatedActor { account: known.account, reach: known.reach.clone(), token }))
     }
 
     fn answer(
         &mut self,
-        request: &Request,
+        request: &SimulatedRequest,
         base: &str,
         path: &str,
-        found: Option<(&'static Route, Arguments)>,
-        actor: &Result<Option<Actor>, ApiError>,
-        trouble: &Trouble,
-    ) -> Response {
-        let resource = Resource::of(found.as_ref().map_or("", |(route, _)| route.operation));
+        found: Option<(&'static OperationRoute, PathArguments)>,
+        actor: &Result<Option<AuthenticatedActor>, OperationError>,
+        trouble: &FaultImpact,
+    ) -> SimulatedResponse {
+        let resource =
+            ApiRateResource::for_operation(found.as_ref().map_or("", |(route, _)| route.operation));
         let caller = actor.as_ref().ok().and_then(Option::as_ref);
         let name = caller.map_or("", |actor| actor.token.as_str()).to_owned();
         let docs =
@@ -279,7 +280,7 @@ impl World {
         if response.status == 304 && !free {
             self.meter.give_back(&name, resource, self.state.now);
         }
-        if let Some(Effect::SecondaryLimit { .. }) = trouble.before {
+        if let Some(FaultEffect::SecondaryLimit { .. }) = trouble.before {
             self.meter.give_back(&name, resource, self.state.now);
         }
         response.headers.extend(self.meter.headers(self.limits, &name, resource, self.state.now));
@@ -287,7 +288,7 @@ impl World {
         response.headers.push(("x-github-media-type", "github.v3; format=json".to_owned()));
         response.headers.push(("x-github-api-version-selected", VERSIONS[0].to_owned()));
         response.headers.push(("x-github-request-id", format!("{:08X}", self.journal.next_number())));
-        if let Some(Actor { reach: Reach::Scopes(scopes), .. }) = caller {
+        if let Some(AuthenticatedActor { reach: TokenAccess::Scopes(scopes), .. }) = caller {
             let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
             response.headers.push(("x-oauth-scopes", scopes.join(", ")));
         }
@@ -296,25 +297,27 @@ impl World {
 
     fn carry_out(
         &mut self,
-        request: &Request,
+        request: &SimulatedRequest,
         base: &str,
         path: &str,
-        found: Option<(&'static Route, Arguments)>,
-        actor: Option<Actor>,
-        trouble: &Trouble,
-    ) -> Result<Reply, ApiError> {
+        found: Option<(&'static OperationRoute, PathArguments)>,
+        actor: Option<AuthenticatedActor>,
+        trouble: &FaultImpact,
+    ) -> Result<OperationReply, OperationError> {
         if let Some(version) = request.header("x-github-api-version").filter(|one| !VERSIONS.contains(one)) {
             let message = format!(
                 "\"{}\" is not a valid API version. Supported: {}.",
                 version.escape_default(),
                 VERSIONS.join(", ")
             );
-            return Err(ApiError::new(400, message).general());
+            return Err(OperationError::new(400, message).general());
         }
         match &trouble.before {
-            Some(Effect::SecondaryLimit { retry_after_s }) => return Err(secondary_limit(*retry_after_s)),
-            Some(Effect::Answer { status, message, retry_after_s }) => {
-                let mut error = ApiError::new(*status, message.clone());
+            Some(FaultEffect::SecondaryLimit { retry_after_s }) => {
+                return Err(secondary_limit(*retry_after_s));
+            }
+            Some(FaultEffect::Answer { status, message, retry_after_s }) => {
+                let mut error = OperationError::new(*status, message.clone());
                 error.headers.extend(retry_after_s.map(|seconds| ("retry-after", seconds.to_string())));
                 return Err(error);
             }
@@ -327,11 +330,11 @@ impl World {
         }
         if route.operation == "rate-limit/get" {
             let name = actor.as_ref().map_or("", |actor| actor.token.as_str());
-            return Ok(Reply::ok(self.meter.overview(self.limits, name, self.state.now)));
+            return Ok(OperationReply::ok(self.meter.overview(self.limits, name, self.state.now)));
         }
         let is_write = !request.method.is_read();
         if is_write && self.taken_in > MAX_BYTES {
-            return Err(ApiError::new(
+            return Err(OperationError::new(
                 507,
                 "This simulator holds all it will; reset it with POST /_gradus/reset.",
             )
@@ -341,14 +344,14 @@ impl World {
         if is_write {
             self.state.now = before.after(1);
         }
-        let mut call = Call {
+        let mut call = OperationCall {
             state: &mut self.state,
             request,
             arguments,
-            query: Query::parse(&request.query),
+            query: RequestQuery::parse(&request.query),
             actor,
             base: base.to_owned(),
-            media: Media::of(request.header("accept")),
+            media: AcceptedMediaType::from_accept(request.header("accept")),
         };
         let result = (route.handler)(&mut call);
         match &result {
@@ -361,15 +364,17 @@ impl World {
     }
 
     /// Bytes, tags and dates.
-    fn finish(&self, request: &Request, reply: Reply) -> Response {
+    fn finish(&self, request: &SimulatedRequest, reply: OperationReply) -> SimulatedResponse {
         let mut headers = reply.headers;
         let (content_type, body) = match reply.body {
-            Body::None => (None, Vec::new()),
-            Body::Json(value) => (Some("application/json; charset=utf-8"), value.to_string().into_bytes()),
-            Body::Bytes(kind, bytes) => (Some(kind), bytes),
+            OperationBody::None => (None, Vec::new()),
+            OperationBody::Json(value) => {
+                (Some("application/json; charset=utf-8"), value.to_string().into_bytes())
+            }
+            OperationBody::Bytes(kind, bytes) => (Some(kind), bytes),
         };
         headers.extend(content_type.map(|kind| ("content-type", kind.to_owned())));
-        let mut response = Response { status: reply.status, headers, body, delay_ms: 0 };
+        let mut response = SimulatedResponse { status: reply.status, headers, body, delay_ms: 0 };
         if !request.method.is_read() || reply.status != 200 {
             return response;
         }
@@ -378,7 +383,7 @@ impl World {
             wanted.split(',').any(|one| one.trim().trim_start_matches("W/") == &tag[2..] || one.trim() == "*")
         };
         let not_newer = |since: &str| {
-            let since = super::time::Time::parse_http(since);
+            let since = super::time::SimulatedTime::parse_http(since);
             reply.modified.zip(since).is_some_and(|(modified, since)| modified <= since)
         };
         let unchanged = match request.header("if-none-match") {
@@ -402,16 +407,21 @@ impl World {
     }
 }
 
-fn refuse(error: &ApiError, docs: &str) -> Response {
+fn refuse(error: &OperationError, docs: &str) -> SimulatedResponse {
     let mut headers = error.headers.clone();
     headers.push(("content-type", "application/json; charset=utf-8".to_owned()));
-    Response { status: error.status, headers, body: error.body(docs).to_string().into_bytes(), delay_ms: 0 }
+    SimulatedResponse {
+        status: error.status,
+        headers,
+        body: error.body(docs).to_string().into_bytes(),
+        delay_ms: 0,
+    }
 }
 
 /// What a proxy says that lost what was behind it.
-fn gateway(status: u16) -> Response {
+fn gateway(status: u16) -> SimulatedResponse {
     let body = json!({"message": "Server Error"}).to_string().into_bytes();
-    Response {
+    SimulatedResponse {
         status,
         headers: vec![("content-type", "application/json; charset=utf-8".to_owned())],
         body,
@@ -419,17 +429,17 @@ fn gateway(status: u16) -> Response {
     }
 }
 
-fn secondary_limit(retry_after_s: u64) -> ApiError {
+fn secondary_limit(retry_after_s: u64) -> OperationError {
     let message = "You have exceeded a secondary rate limit. Please wait a few minutes before you try again.";
-    let mut error = ApiError::new(403, message).general();
+    let mut error = OperationError::new(403, message).general();
     error.headers.push(("retry-after", retry_after_s.to_string()));
     error
 }
 
 /// Real GitHub would know this; pretending to would make results wrong without a sign.
-fn unrouted(method: Method, path: &str) -> ApiError {
+fn unrouted(method: RequestMethod, path: &str) -> OperationError {
     let path: String = path.chars().take(200).collect();
-    let mut error = ApiError::new(501, format!("Not simulated: {} {path}", method.name())).general();
+    let mut error = OperationError::new(501, format!("Not simulated: {} {path}", method.name())).general();
     error.extra.push(("simulator", "unrouted".to_owned()));
     error
 }

@@ -4,13 +4,15 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use gradus_core::span::{Attributes, Event, Span, SpanId, Status, StatusCode, TraceId, Value};
+use gradus_core::span::{
+    AttributeList, AttributeValue, Span, SpanEvent, SpanId, SpanStatus, StatusCode, TraceId,
+};
 use gradus_otlp::{LogEvent, encode_export, encode_link, encode_log, encode_span, partial_success};
 use reqwest::Url;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 
-use crate::config::Environment;
-use gradus_eval::annotation::{Annotation, Target};
+use crate::config::EnvironmentVariables;
+use gradus_eval::annotation::{OutcomeAnnotation, OutcomeTarget};
 use gradus_http::{HttpFailure, HttpResponse, RetryBudget, response_message};
 
 /// Why a backend did not take what was sent. Each message is one line: what, where, and what to do.
@@ -28,7 +30,7 @@ pub(crate) enum CarrierError {
 
 /// What came of one batch.
 #[derive(Debug, Default)]
-pub(crate) struct Sent {
+pub(crate) struct OtlpBatchResult {
     pub(crate) taken: usize,
     /// Outcomes of which the backend did not keep the span or the event.
     pub(crate) rejected: usize,
@@ -40,7 +42,7 @@ pub(crate) struct Sent {
 
 /// Collects verdicts of one project and sends them when there are enough.
 #[derive(Debug)]
-pub(crate) struct Sender {
+pub(crate) struct VerdictExporter {
     http: reqwest::Client,
     base: String,
     headers: HeaderMap,
@@ -48,13 +50,13 @@ pub(crate) struct Sender {
     run_id: String,
     time_ns: u64,
     project: Option<String>,
-    waiting: Vec<Annotation>,
-    logs: Logs,
+    waiting: Vec<OutcomeAnnotation>,
+    logs: LogSupport,
 }
 
 /// Whether a backend takes log records at all; many take spans only.
 #[derive(Debug, PartialEq, Eq)]
-enum Logs {
+enum LogSupport {
     Untried,
     Taken,
     /// With what it said.
@@ -67,22 +69,22 @@ const GIVE_UP_AFTER: Duration = Duration::from_secs(60);
 const MAX_ANSWER: usize = 1 << 20;
 const SCOPE: &str = "gradus";
 
-impl Sender {
+impl VerdictExporter {
     /// `time` is that of the verdicts: the same whenever they are sent.
     pub(crate) fn new(
         url: &str,
-        environment: &Environment,
+        environment: &EnvironmentVariables,
         retry_s: Option<f64>,
         run_id: &str,
         time: &str,
-    ) -> Result<Sender, String> {
+    ) -> Result<VerdictExporter, String> {
         let base = base_of(url)?;
         let headers = gradus_http::parse_header_list(environment.otlp_headers.as_ref())
             .map_err(|error| format!("OTEL_EXPORTER_OTLP_HEADERS: {error}"))?;
         let http = gradus_http::http_client().connect_timeout(TIMEOUT).read_timeout(TIMEOUT).build();
         let time: Option<jiff::Timestamp> = time.parse().ok();
         let give_up_after = retry_s.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        Ok(Sender {
+        Ok(VerdictExporter {
             http: http.map_err(|error| error.to_string())?,
             base,
             headers,
@@ -91,15 +93,15 @@ impl Sender {
             time_ns: time.and_then(|time| u64::try_from(time.as_nanosecond()).ok()).unwrap_or_default(),
             project: None,
             waiting: Vec::new(),
-            logs: Logs::Untried,
+            logs: LogSupport::Untried,
         })
     }
 
     /// Why no log records are sent, if only spans are taken.
     pub(crate) fn no_logs(&self) -> Option<&str> {
         match &self.logs {
-            Logs::Refused(why) => Some(why),
-            Logs::Untried | Logs::Taken => None,
+            LogSupport::Refused(why) => Some(why),
+            LogSupport::Untried | LogSupport::Taken => None,
         }
     }
 
@@ -109,7 +111,7 @@ impl Sender {
     }
 
     /// What was added and not sent yet.
-    pub(crate) fn waiting(&self) -> Vec<Annotation> {
+    pub(crate) fn waiting(&self) -> Vec<OutcomeAnnotation> {
         self.waiting.clone()
     }
 
@@ -117,7 +119,7 @@ impl Sender {
         self.waiting.clear();
     }
 
-    pub(crate) fn add(&mut self, project: Option<&str>, annotation: Annotation) {
+    pub(crate) fn add(&mut self, project: Option<&str>, annotation: OutcomeAnnotation) {
         self.project = project.map(str::to_owned);
         self.waiting.push(annotation);
     }
@@ -132,10 +134,10 @@ impl Sender {
     }
 
     /// Sends all that was added. After an error there is no use in going on; what was not sent comes with it.
-    pub(crate) async fn send(&mut self) -> Result<Sent, (CarrierError, Vec<Annotation>)> {
+    pub(crate) async fn send(&mut self) -> Result<OtlpBatchResult, (CarrierError, Vec<OutcomeAnnotation>)> {
         let waiting = std::mem::take(&mut self.waiting);
         if waiting.is_empty() {
-            return Ok(Sent::default());
+            return Ok(OtlpBatchResult::default());
         }
         let records: Vec<(Vec<u8>, Vec<u8>)> =
             waiting.iter().filter_map(|one| records(one, &self.run_id, self.time_ns)).collect();
@@ -143,8 +145,8 @@ impl Sender {
         if let Some(project) = &self.project {
             resource.push(attribute("openinference.project.name", project));
         }
-        let resource = Attributes(resource);
-        let mut sent = Sent::default();
+        let resource = AttributeList(resource);
+        let mut sent = OtlpBatchResult::default();
         let spans = encode_export(&resource, SCOPE, records.iter().map(|(span, _)| span.as_slice()));
         match self.post("/v1/traces", spans, self.retry_budget).await {
             Ok(answer) => sent.note(&answer, "spans", waiting.len()),
@@ -154,12 +156,14 @@ impl Sender {
             let logs = encode_export(&resource, SCOPE, records.iter().map(|(_, log)| log.as_slice()));
             match (self.post("/v1/logs", logs, self.retry_budget).await, &self.logs) {
                 (Ok(answer), _) => {
-                    self.logs = Logs::Taken;
+                    self.logs = LogSupport::Taken;
                     sent.note(&answer, "events", waiting.len());
                 }
                 (Err(error), _) if error.may_pass() => return Err((error, waiting)),
                 // It took the spans, which say the same.
-                (Err(error), Logs::Untried) => self.logs = Logs::Refused(error.status_and_words()),
+                (Err(error), LogSupport::Untried) => {
+                    self.logs = LogSupport::Refused(error.status_and_words())
+                }
                 // It takes log records, and not these.
                 (Err(error), _) => {
                     sent.rejected = waiting.len();
@@ -213,7 +217,7 @@ pub(crate) fn base_of(url: &str) -> Result<String, String> {
     Ok(format!("{}{path}", read.origin().ascii_serialization()))
 }
 
-impl Sent {
+impl OtlpBatchResult {
     /// Adds what an answer to so many spans or events says. An outcome is both, so what was rejected is not added up.
     fn note(&mut self, answer: &HttpResponse, what: &str, of: usize) {
         let Some(partial) = partial_success(&answer.body) else { return };
@@ -249,14 +253,14 @@ impl CarrierError {
     }
 }
 
-fn attribute<'a>(key: &'static str, text: &'a str) -> (Cow<'a, str>, Value<'a>) {
-    (Cow::Borrowed(key), Value::Str(Cow::Borrowed(text)))
+fn attribute<'a>(key: &'static str, text: &'a str) -> (Cow<'a, str>, AttributeValue<'a>) {
+    (Cow::Borrowed(key), AttributeValue::Str(Cow::Borrowed(text)))
 }
 
 /// A verdict as a span and as an event, both in protobuf. Their ids come from what they are about, so that sending them
 /// twice makes no more of them.
-fn records(annotation: &Annotation, run_id: &str, time_ns: u64) -> Option<(Vec<u8>, Vec<u8>)> {
-    let Target::Span { trace_id, span_id } = &annotation.target else { return None };
+fn records(annotation: &OutcomeAnnotation, run_id: &str, time_ns: u64) -> Option<(Vec<u8>, Vec<u8>)> {
+    let OutcomeTarget::Span { trace_id, span_id } = &annotation.target else { return None };
     let (trace, span) = (TraceId::parse(trace_id), SpanId::parse(span_id));
     let own = |parts: &[&str]| gradus_core::digest(parts.join("\0").as_bytes());
     let carrier_trace = TraceId(own(&["gradus carrier", run_id, &annotation.subject.trajectory_id]).max(1));
@@ -270,7 +274,7 @@ fn records(annotation: &Annotation, run_id: &str, time_ns: u64) -> Option<(Vec<u
         name: Cow::Owned(format!("evaluate {}", annotation.name)),
         start_ns: time_ns,
         end_ns: time_ns,
-        status: Status {
+        status: SpanStatus {
             code: if has_failed { StatusCode::Error } else { StatusCode::Unset },
             message: Cow::Borrowed(
                 annotation.explanation.as_deref().filter(|_| has_failed).unwrap_or_default(),
@@ -283,7 +287,7 @@ fn records(annotation: &Annotation, run_id: &str, time_ns: u64) -> Option<(Vec<u
     encode_span(&body, &mut encoded_span);
     encode_link(trace, span, &mut encoded_span);
     let uid = format!("{id:032x}");
-    let event = Event {
+    let event = SpanEvent {
         name: Cow::Borrowed("gen_ai.evaluation.result"),
         time_ns,
         attributes: told(annotation, kind, &uid),
@@ -293,7 +297,7 @@ fn records(annotation: &Annotation, run_id: &str, time_ns: u64) -> Option<(Vec<u
     Some((encoded_span, encoded_log))
 }
 
-fn carried<'a>(annotation: &'a Annotation, metadata: &'a str) -> Attributes<'a> {
+fn carried<'a>(annotation: &'a OutcomeAnnotation, metadata: &'a str) -> AttributeList<'a> {
     let mut attributes = vec![
         attribute("openinference.span.kind", "EVALUATOR"),
         attribute("evaluations.0.evaluation.name", &annotation.name),
@@ -305,15 +309,15 @@ fn carried<'a>(annotation: &'a Annotation, metadata: &'a str) -> Attributes<'a> 
         attributes.push(attribute("evaluations.0.evaluation.label", label));
     }
     if let Some(score) = annotation.score {
-        attributes.push((Cow::Borrowed("evaluations.0.evaluation.score"), Value::Double(score)));
+        attributes.push((Cow::Borrowed("evaluations.0.evaluation.score"), AttributeValue::Double(score)));
     }
     if let Some(explanation) = &annotation.explanation {
         attributes.push(attribute("evaluations.0.evaluation.explanation", explanation));
     }
-    Attributes(attributes)
+    AttributeList(attributes)
 }
 
-fn told<'a>(annotation: &'a Annotation, outcome: &'a str, uid: &'a str) -> Attributes<'a> {
+fn told<'a>(annotation: &'a OutcomeAnnotation, outcome: &'a str, uid: &'a str) -> AttributeList<'a> {
     let mut attributes = vec![
         attribute("gen_ai.evaluation.name", &annotation.name),
         attribute("gradus.outcome", outcome),
@@ -323,7 +327,7 @@ fn told<'a>(annotation: &'a Annotation, outcome: &'a str, uid: &'a str) -> Attri
         attributes.push(attribute("gen_ai.evaluation.score.label", label));
     }
     if let Some(score) = annotation.score {
-        attributes.push((Cow::Borrowed("gen_ai.evaluation.score.value"), Value::Double(score)));
+        attributes.push((Cow::Borrowed("gen_ai.evaluation.score.value"), AttributeValue::Double(score)));
     }
     if let Some(explanation) = &annotation.explanation {
         attributes.push(attribute("gen_ai.evaluation.explanation", explanation));
@@ -331,5 +335,5 @@ fn told<'a>(annotation: &'a Annotation, outcome: &'a str, uid: &'a str) -> Attri
     if outcome == "failed" {
         attributes.push(attribute("error.type", "evaluation_failed"));
     }
-    Attributes(attributes)
+    AttributeList(attributes)
 }

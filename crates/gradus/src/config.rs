@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use gradus_eval::annotation::{AnnotationSettings, TrajectoryTarget};
 use gradus_eval::judge_selection::{JudgeConfig, JudgeCredentials};
-use gradus_http::Secret;
+use gradus_http::SecretString;
 use gradus_phoenix::client::PhoenixClientSettings;
 use gradus_server::alert::AlertSection;
 use gradus_server::{RuleSection, ServeSection};
@@ -22,7 +22,7 @@ pub(crate) use trust::{TrustError, TrustStore, canonical_name, digest_bytes};
 /// The file, if there is one.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct File {
+pub(crate) struct ConfigFile {
     /// Where it was read from; `None` when there is no file.
     #[serde(skip)]
     pub(crate) path: Option<PathBuf>,
@@ -86,7 +86,7 @@ pub(crate) struct PhoenixSection {
 }
 
 impl PhoenixSection {
-    pub(crate) fn client_settings(&self, environment: &Environment) -> PhoenixClientSettings {
+    pub(crate) fn client_settings(&self, environment: &EnvironmentVariables) -> PhoenixClientSettings {
         PhoenixClientSettings {
             timeout_s: self.timeout_s,
             retry_s: self.retry_s,
@@ -102,23 +102,23 @@ impl PhoenixSection {
 
 /// What the environment says.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Environment {
-    pub(crate) openai_key: Option<Secret>,
+pub(crate) struct EnvironmentVariables {
+    pub(crate) openai_key: Option<SecretString>,
     pub(crate) openai_base_url: Option<String>,
     pub(crate) openai_model: Option<String>,
-    pub(crate) anthropic_key: Option<Secret>,
+    pub(crate) anthropic_key: Option<SecretString>,
     pub(crate) anthropic_base_url: Option<String>,
     pub(crate) state_dir: Option<PathBuf>,
     pub(crate) config: Option<PathBuf>,
     /// For servers that are read from.
-    pub(crate) gradus_key: Option<Secret>,
+    pub(crate) gradus_key: Option<SecretString>,
     /// As Phoenix's own clients are told where it is.
     pub(crate) phoenix_url: Option<String>,
-    pub(crate) phoenix_key: Option<Secret>,
-    pub(crate) phoenix_headers: Option<Secret>,
+    pub(crate) phoenix_key: Option<SecretString>,
+    pub(crate) phoenix_headers: Option<SecretString>,
     pub(crate) phoenix_project: Option<String>,
     /// As OpenTelemetry's exporters are told what to send along.
-    pub(crate) otlp_headers: Option<Secret>,
+    pub(crate) otlp_headers: Option<SecretString>,
     pub(crate) otlp_endpoint: Option<String>,
     /// As GitHub's own runners are told where its API is.
     pub(crate) github_url: Option<String>,
@@ -128,24 +128,24 @@ pub(crate) struct Environment {
     home: Option<PathBuf>,
 }
 
-impl Environment {
-    pub(crate) fn read() -> Environment {
+impl EnvironmentVariables {
+    pub(crate) fn read() -> EnvironmentVariables {
         // Empty is as good as not set: CI systems set variables of missing secrets to nothing.
         let text = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
-        Environment {
-            openai_key: text("OPENAI_API_KEY").map(Secret::new),
+        EnvironmentVariables {
+            openai_key: text("OPENAI_API_KEY").map(SecretString::new),
             openai_base_url: text("OPENAI_BASE_URL"),
             openai_model: text("OPENAI_MODEL"),
-            anthropic_key: text("ANTHROPIC_API_KEY").map(Secret::new),
+            anthropic_key: text("ANTHROPIC_API_KEY").map(SecretString::new),
             anthropic_base_url: text("ANTHROPIC_BASE_URL"),
             state_dir: text("GRADUS_STATE_DIR").map(PathBuf::from),
             config: text("GRADUS_CONFIG").map(PathBuf::from),
-            gradus_key: text("GRADUS_API_KEY").map(Secret::new),
+            gradus_key: text("GRADUS_API_KEY").map(SecretString::new),
             phoenix_url: text("PHOENIX_COLLECTOR_ENDPOINT"),
-            phoenix_key: text("PHOENIX_API_KEY").map(Secret::new),
-            phoenix_headers: text("PHOENIX_CLIENT_HEADERS").map(Secret::new),
+            phoenix_key: text("PHOENIX_API_KEY").map(SecretString::new),
+            phoenix_headers: text("PHOENIX_CLIENT_HEADERS").map(SecretString::new),
             phoenix_project: text("PHOENIX_PROJECT_NAME"),
-            otlp_headers: text("OTEL_EXPORTER_OTLP_HEADERS").map(Secret::new),
+            otlp_headers: text("OTEL_EXPORTER_OTLP_HEADERS").map(SecretString::new),
             otlp_endpoint: text("OTEL_EXPORTER_OTLP_ENDPOINT"),
             github_url: text("GITHUB_API_URL"),
             trusts_found_config: text("GRADUS_TRUST_CONFIG")
@@ -171,8 +171,8 @@ impl Environment {
     }
 
     /// A key or token in a variable that the user named.
-    pub(crate) fn secret(name: &str) -> Option<Secret> {
-        std::env::var(name).ok().map(Secret::new).filter(|secret| !secret.is_empty())
+    pub(crate) fn secret(name: &str) -> Option<SecretString> {
+        std::env::var(name).ok().map(SecretString::new).filter(|secret| !secret.is_empty())
     }
 }
 
@@ -181,8 +181,8 @@ pub(crate) fn data_folder(given: Option<&Path>) -> Result<PathBuf, String> {
     if let Some(folder) = given {
         return Ok(folder.to_owned());
     }
-    let environment = Environment::read();
-    let file = File::read(environment.config.as_deref())?;
+    let environment = EnvironmentVariables::read();
+    let file = ConfigFile::read(environment.config.as_deref())?;
     Ok(environment.state_dir.or(file.state_dir).unwrap_or_else(|| PathBuf::from(".gradus")))
 }
 
@@ -191,18 +191,18 @@ pub(crate) const FILE_NAME: &str = "gradus.toml";
 /// So many refused keys are named at most; `gradus trust` shows all.
 const MAX_NAMED_KEYS: usize = 20;
 
-impl File {
+impl ConfigFile {
     /// Reads a file that was named, or `gradus.toml` here if there is one. What was only found must be trusted if it asks
     /// for anything that needs it.
-    pub(crate) fn read(named: Option<&Path>) -> Result<File, String> {
+    pub(crate) fn read(named: Option<&Path>) -> Result<ConfigFile, String> {
         let (path, is_found) = match named {
             Some(path) => (path, false),
             None if Path::new(FILE_NAME).is_file() => (Path::new(FILE_NAME), true),
-            None => return Ok(File::default()),
+            None => return Ok(ConfigFile::default()),
         };
         let unchecked = UncheckedFile::read(path)?;
         if is_found {
-            unchecked.check_trust(&Environment::read())?;
+            unchecked.check_trust(&EnvironmentVariables::read())?;
         }
         Ok(unchecked.into_settings())
     }
@@ -241,14 +241,14 @@ pub(crate) struct UncheckedFile {
     path: PathBuf,
     pub(crate) digest: String,
     pub(crate) requests: Vec<ConsentRequest>,
-    file: File,
+    file: ConfigFile,
 }
 
 impl UncheckedFile {
     pub(crate) fn read(path: &Path) -> Result<UncheckedFile, String> {
         let bytes = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let text = std::str::from_utf8(&bytes).map_err(|error| format!("{}: {error}", path.display()))?;
-        let file: File = toml::from_str(text).map_err(|error| {
+        let file: ConfigFile = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
             format!("{}, line {line}: {}", path.display(), error.message().replace('\n', " "))
         })?;
@@ -257,7 +257,7 @@ impl UncheckedFile {
         Ok(UncheckedFile { path: path.to_owned(), digest: digest_bytes(&bytes), requests, file })
     }
 
-    fn check_trust(&self, environment: &Environment) -> Result<(), String> {
+    fn check_trust(&self, environment: &EnvironmentVariables) -> Result<(), String> {
         if self.requests.is_empty() || environment.trusts_found_config {
             return Ok(());
         }
@@ -282,7 +282,7 @@ impl UncheckedFile {
         ))
     }
 
-    fn into_settings(mut self) -> File {
+    fn into_settings(mut self) -> ConfigFile {
         if let Some(folder) = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             self.file.join_paths(folder);
         }
@@ -300,7 +300,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("gradus.toml");
         std::fs::write(&path, "[judge]\nname = \"m\"\nconcurency = 3\n").expect("written");
-        let error = File::read(Some(&path)).expect_err("a wrong key");
+        let error = ConfigFile::read(Some(&path)).expect_err("a wrong key");
         assert!(error.contains("line 3") && error.contains("concurency") && !error.contains('\n'), "{error}");
     }
 
@@ -309,7 +309,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("gradus.toml");
         std::fs::write(&path, "[eval]\nrubrics = [\"mine\"]\nprices = \"/p.toml\"\n").expect("written");
-        let file = File::read(Some(&path)).expect("a file");
+        let file = ConfigFile::read(Some(&path)).expect("a file");
         assert_eq!(file.eval.rubrics, [folder.path().join("mine")]);
         assert_eq!(file.eval.prices.as_deref(), Some(Path::new("/p.toml")));
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gradus_http::Secret;
+use gradus_http::SecretString;
 use gradus_ingest::{SourceError, SourceResolver, TraceSource};
 use gradus_server::{ServerSource, StoreSource};
 
@@ -16,7 +16,7 @@ pub(crate) struct KnownSources {
     /// Where the local store is.
     pub(crate) state_dir: PathBuf,
     /// For a server that wants one.
-    pub(crate) server_key: Option<Secret>,
+    pub(crate) server_key: Option<SecretString>,
 }
 
 impl SourceResolver for KnownSources {

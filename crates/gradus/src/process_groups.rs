@@ -7,21 +7,21 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 /// Process groups that are at work.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Programs(Arc<Mutex<BTreeSet<i32>>>);
+pub(crate) struct ProcessGroupRegistry(Arc<Mutex<BTreeSet<i32>>>);
 
 /// A group that is ended when this is dropped, however that comes about.
 #[derive(Debug)]
-pub(crate) struct Group {
+pub(crate) struct AgentProcessGroup {
     id: Option<Pid>,
-    programs: Programs,
+    programs: ProcessGroupRegistry,
 }
 
-impl Programs {
+impl ProcessGroupRegistry {
     /// `id` is that of the process that leads the group.
-    pub(crate) fn group(&self, id: Option<u32>) -> Group {
+    pub(crate) fn group(&self, id: Option<u32>) -> AgentProcessGroup {
         let id = id.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         self.lock().extend(id.map(|id| id.as_raw_nonzero().get()));
-        Group { id, programs: self.clone() }
+        AgentProcessGroup { id, programs: self.clone() }
     }
 
     /// Ends all of them at once.
@@ -36,7 +36,7 @@ impl Programs {
     }
 }
 
-impl Group {
+impl AgentProcessGroup {
     pub(crate) fn signal(&self, signal: Signal) {
         if let Some(id) = self.id {
             // None is left, mostly.
@@ -45,7 +45,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for AgentProcessGroup {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
         if let Some(id) = self.id {

@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gradus_core::trajectory::Trajectory;
-use gradus_github_agent::agent::{RunEnd, RunStep};
+use gradus_github_agent::agent::{AgentRunEnd, RunStep};
 use gradus_github_agent::tools::BoxFuture;
-use gradus_github_bench::record::RunRecord;
-use gradus_github_bench::rules::Spent;
+use gradus_github_bench::record::TrialRecord;
+use gradus_github_bench::rules::BudgetUsage;
 use gradus_github_bench::trial::{
-    Arena, BenchError, Finished, Job, Player, Spending, TrialLine, assess, replayed,
+    BenchError, FinishedTrial, TrialEnvironment, TrialJob, TrialLine, TrialRunner, TrialUsage, assess,
+    replayed,
 };
 use gradus_host::child_environment::child_variables;
 use gradus_otlp::change_trace_ids;
@@ -23,8 +24,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::process_groups::Programs;
-use gradus_ingest::{Intake, Limits};
+use crate::process_groups::ProcessGroupRegistry;
+use gradus_ingest::{RecordIntake, SourceLimits};
 use gradus_server::RunningServer;
 
 /// A command line, as a shell takes it.
@@ -39,7 +40,7 @@ pub(crate) struct ForeignAgent {
     /// Which bench it is.
     pub(crate) bench: String,
     /// Those that are at work.
-    pub(crate) programs: Programs,
+    pub(crate) programs: ProcessGroupRegistry,
     /// Whether a trial of this bench has ever asked GitHub for something: then the program is there.
     pub(crate) has_worked: AtomicBool,
 }
@@ -54,30 +55,34 @@ const AFTERWARDS: Duration = Duration::from_secs(1);
 /// What a shell says of a program that is not there, or that it may not run.
 const NOT_FOUND: [i32; 2] = [126, 127];
 
-impl Player for ForeignAgent {
+impl TrialRunner for ForeignAgent {
     fn is_program(&self) -> bool {
         true
     }
 
     fn play<'p>(
         &'p self,
-        arena: &'p mut Arena,
-        job: &'p Job<'_>,
-    ) -> BoxFuture<'p, Result<Finished, BenchError>> {
+        arena: &'p mut TrialEnvironment,
+        job: &'p TrialJob<'_>,
+    ) -> BoxFuture<'p, Result<FinishedTrial, BenchError>> {
         Box::pin(self.trial(arena, job))
     }
 }
 
 /// How a program ended, and what it said.
-struct Ended {
-    end: RunEnd,
+struct ProgramExit {
+    end: AgentRunEnd,
     answer: Option<String>,
     /// As its shell gives it.
     code: Option<i32>,
 }
 
 impl ForeignAgent {
-    async fn trial(&self, arena: &mut Arena, job: &Job<'_>) -> Result<Finished, BenchError> {
+    async fn trial(
+        &self,
+        arena: &mut TrialEnvironment,
+        job: &TrialJob<'_>,
+    ) -> Result<FinishedTrial, BenchError> {
         let failed =
             |what: &str, error: &dyn std::fmt::Display| BenchError::Agent(format!("{what}: {error}"));
         let task = job.task;
@@ -98,7 +103,7 @@ impl ForeignAgent {
             self.has_worked.store(true, Ordering::Relaxed);
         }
         // Once it has worked, something in it was not found, which is its own failure.
-        if let (RunEnd::Failed(reason), false) = (&ended.end, self.has_worked.load(Ordering::Relaxed))
+        if let (AgentRunEnd::Failed(reason), false) = (&ended.end, self.has_worked.load(Ordering::Relaxed))
             && ended.code.is_some_and(|code| NOT_FOUND.contains(&code))
         {
             return Err(BenchError::Program(reason.clone()));
@@ -108,7 +113,7 @@ impl ForeignAgent {
             received(folder.path(), &own_id).map_err(|error| failed("the spans it sent", &error))?;
         // A program may work in several conversations; what it was asked for is the one that did most.
         let trajectory = trajectories.into_iter().max_by_key(|one| one.steps.len());
-        let record = RunRecord {
+        let record = TrialRecord {
             task: task.id.clone(),
             trial: job.trial,
             request: task.request.clone(),
@@ -124,15 +129,18 @@ impl ForeignAgent {
         let record = if record.steps.is_empty() { record.by_requests() } else { record };
         let tokens = trajectory.as_ref().map(|one| one.tokens).unwrap_or_default();
         let cost_usd = trajectory.as_ref().and_then(|one| one.cost_usd);
-        let spending = Spending {
+        let spending = TrialUsage {
             prompt_tokens: tokens.prompt,
             completion_tokens: tokens.completion,
             cached_prompt_tokens: 0,
             cost_usd,
             seconds,
         };
-        let spent =
-            Spent { tokens: Some(tokens.total()).filter(|sum| *sum > 0), seconds: Some(seconds), cost_usd };
+        let spent = BudgetUsage {
+            tokens: Some(tokens.total()).filter(|sum| *sum > 0),
+            seconds: Some(seconds),
+            cost_usd,
+        };
         // Its tools are its own: rules that hold calls against schemas have nothing to say.
         let (verification, rules) = assess(task, &record, &before, &after, &[], spent);
         let (trajectory, session) = trajectory.map(|one| (one.trajectory_id, one.session_id)).unzip();
@@ -146,11 +154,11 @@ impl ForeignAgent {
             arena.tools(&task.token)?;
             line.replay = replayed(arena, task, &seed, &record).await;
         }
-        Ok(Finished { line, record, otlp })
+        Ok(FinishedTrial { line, record, otlp })
     }
 
     /// Runs the program to its end, or to the end of its time. Its answer is what it prints.
-    async fn run(&self, url: &str, receiver: &RunningServer, job: &Job<'_>) -> Ended {
+    async fn run(&self, url: &str, receiver: &RunningServer, job: &TrialJob<'_>) -> ProgramExit {
         let otlp = format!("http://{}", receiver.http);
         let mut command = tokio::process::Command::new("sh");
         command
@@ -182,8 +190,8 @@ impl ForeignAgent {
         let mut child = match command.spawn() {
             Ok(child) => child,
             Err(error) => {
-                let end = RunEnd::Failed(format!("it does not start: {error}"));
-                return Ended { end, answer: None, code: None };
+                let end = AgentRunEnd::Failed(format!("it does not start: {error}"));
+                return ProgramExit { end, answer: None, code: None };
             }
         };
         // When this is dropped, whatever it has started and left behind is ended.
@@ -196,8 +204,10 @@ impl ForeignAgent {
                 let _ = stdin.write_all(request.as_bytes()).await;
             }
         };
-        let mut answer = Kept { text: Vec::new(), limit: MAX_ANSWER, keeps_end: false, is_cut: false };
-        let mut complaint = Kept { text: Vec::new(), limit: MAX_COMPLAINT, keeps_end: true, is_cut: false };
+        let mut answer =
+            OutputCapture { text: Vec::new(), limit: MAX_ANSWER, keeps_end: false, is_cut: false };
+        let mut complaint =
+            OutputCapture { text: Vec::new(), limit: MAX_COMPLAINT, keeps_end: true, is_cut: false };
         let ended = {
             let talk = async {
                 tokio::join!(tell, answer.take_in(stdout), complaint.take_in(stderr));
@@ -230,18 +240,20 @@ impl ForeignAgent {
             // What is not read is not judged either, by no check and by no rule.
             Ok(Ok(_)) if answer.is_cut => {
                 let reason = format!("its answer is longer than {} KiB", MAX_ANSWER >> 10);
-                (RunEnd::Failed(reason), Some(answer.text()))
+                (AgentRunEnd::Failed(reason), Some(answer.text()))
             }
-            Ok(Ok(status)) if status.success() => (RunEnd::Answered, Some(answer.text())),
+            Ok(Ok(status)) if status.success() => (AgentRunEnd::Answered, Some(answer.text())),
             Ok(Ok(status)) => {
                 let complaint = gradus_core::visible::printable_line(&complaint.text());
                 let said = if complaint.is_empty() { complaint } else { format!(": {complaint}") };
-                (RunEnd::Failed(format!("it ended with {status}{said}")), Some(answer.text()))
+                (AgentRunEnd::Failed(format!("it ended with {status}{said}")), Some(answer.text()))
             }
-            Ok(Err(error)) => (RunEnd::Failed(error.to_string()), None),
-            Err(_) => (RunEnd::Failed(format!("it took longer than {} s", self.timeout.as_secs_f64())), None),
+            Ok(Err(error)) => (AgentRunEnd::Failed(error.to_string()), None),
+            Err(_) => {
+                (AgentRunEnd::Failed(format!("it took longer than {} s", self.timeout.as_secs_f64())), None)
+            }
         };
-        Ended { end, answer, code }
+        ProgramExit { end, answer, code }
     }
 }
 
@@ -256,14 +268,14 @@ fn without_proxy(given: Option<OsString>) -> OsString {
 }
 
 /// The beginning, or the end, of a text, up to a limit.
-struct Kept {
+struct OutputCapture {
     text: Vec<u8>,
     limit: usize,
     keeps_end: bool,
     is_cut: bool,
 }
 
-impl Kept {
+impl OutputCapture {
     /// Reads to the end.
     async fn take_in(&mut self, source: Option<impl tokio::io::AsyncRead + Unpin>) {
         let Some(mut source) = source else { return };
@@ -326,7 +338,7 @@ pub(crate) fn trajectories(otlp: &[u8]) -> io::Result<Vec<Trajectory>> {
         found.push(trajectory);
         Ok(())
     };
-    let mut intake = Intake::new(Limits::default(), &mut take);
+    let mut intake = RecordIntake::new(SourceLimits::default(), &mut take);
     intake.export(otlp);
     intake.finish()?;
     Ok(found)

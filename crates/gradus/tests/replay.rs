@@ -6,26 +6,26 @@
 mod place;
 
 use gradus_github_agent::agent::RunStep;
-use gradus_github_agent::tools::{GitHubTools, Limits, ToolBox as _};
-use gradus_github_bench::record::RunRecord;
-use gradus_github_bench::suite::{Suite, Task};
-use gradus_github_sim::Server;
+use gradus_github_agent::tools::{GitHubTools, ToolBox as _, ToolRestrictions};
+use gradus_github_bench::record::TrialRecord;
+use gradus_github_bench::suite::{BenchTask, TaskSuite};
+use gradus_github_sim::SimulatorServer;
 use place::Place;
 use serde_json::{Value, json};
 
 /// A file is read, with a look around before and one more after.
-fn recorded(task: &Task) -> RunRecord {
+fn recorded(task: &BenchTask) -> TrialRecord {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mut world = task.world().unwrap();
         world.keep_exchanges();
-        let server = Server::start(world, 0).unwrap();
-        let tools = GitHubTools::new(&server.url(), Some(&task.token), Limits::default()).unwrap();
-        let mut record = RunRecord {
+        let server = SimulatorServer::start(world, 0).unwrap();
+        let tools = GitHubTools::new(&server.url(), Some(&task.token), ToolRestrictions::default()).unwrap();
+        let mut record = TrialRecord {
             task: task.id.clone(),
             request: task.request.clone(),
             answer: Some(task.oracle.answer.clone()),
-            ..RunRecord::default()
+            ..TrialRecord::default()
         };
         let file = Value::Object(task.oracle.steps[0].arguments.clone());
         let place = json!({"owner": "octo", "repo": "demo"});
@@ -48,7 +48,7 @@ fn recorded(task: &Task) -> RunRecord {
 
 #[test]
 fn says_which_steps_were_needed() {
-    let suite = Suite::built_in().unwrap();
+    let suite = TaskSuite::built_in().unwrap();
     let record = recorded(suite.task("read-a-file").unwrap());
     let place = Place::new();
     std::fs::create_dir(place.path("records")).unwrap();
@@ -90,7 +90,7 @@ fn bad_input_is_one_line() {
     );
     let broken = place.write("records/x-0.json", "{\"task\": 5}");
     one_line(&place.run(&["replay", &folder]).exits_with(2).err, "this is no record of a run");
-    let unknown = RunRecord { task: "x".to_owned(), ..RunRecord::default() };
+    let unknown = TrialRecord { task: "x".to_owned(), ..TrialRecord::default() };
     std::fs::write(&broken, serde_json::to_string(&unknown).unwrap()).unwrap();
     one_line(&place.run(&["replay", &folder]).exits_with(2).err, "its task \"x\" is not in the suite");
     one_line(&place.run(&["replay", &folder, "--task", "nothing"]).exits_with(2).err, "chooses no task");

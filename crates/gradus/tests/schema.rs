@@ -7,7 +7,7 @@ use std::path::Path;
 
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::outcome::OutcomeLine;
-use gradus_eval::report::Summary;
+use gradus_eval::report::EvaluationSummary;
 use serde_json::Value as Json;
 
 #[test]
@@ -15,7 +15,7 @@ fn the_formats_are_described_by_their_schemas() {
     let schemas = [
         ("trajectory", schemars::schema_for!(Trajectory)),
         ("outcome", schemars::schema_for!(OutcomeLine)),
-        ("summary", schemars::schema_for!(Summary)),
+        ("summary", schemars::schema_for!(EvaluationSummary)),
     ];
     for (name, schema) in schemas {
         let path =

@@ -8,7 +8,7 @@ use reqwest::{RequestBuilder, StatusCode};
 use crate::percent_code::percent_decode;
 use crate::proxy::with_environment_proxies;
 use crate::retry_after::retry_after;
-use crate::secret::{Secret, mask_secrets, register_secret};
+use crate::secret::{SecretString, mask_secrets, register_secret};
 
 /// The beginnings of a client: our name, one provider of cryptography, no following to other places,
 /// and no proxy on the way to this machine.
@@ -167,10 +167,10 @@ pub fn response_message(body: &[u8]) -> String {
 }
 
 /// `name=value,name=value`, with values as they stand in URLs: what Phoenix's clients and OpenTelemetry's exporters read.
-pub fn parse_header_list(given: Option<&Secret>) -> Result<HeaderMap, String> {
+pub fn parse_header_list(given: Option<&SecretString>) -> Result<HeaderMap, String> {
     let mut map = HeaderMap::new();
     let pairs =
-        given.map(Secret::expose).unwrap_or_default().split(',').filter(|pair| !pair.trim().is_empty());
+        given.map(SecretString::expose).unwrap_or_default().split(',').filter(|pair| !pair.trim().is_empty());
     for pair in pairs {
         let (name, value) = pair.split_once('=').ok_or("a header is written as name=value")?;
         let name = HeaderName::from_bytes(name.trim().as_bytes())
@@ -210,13 +210,13 @@ mod tests {
 
     #[test]
     fn headers_are_read_and_never_shown() {
-        let map = parse_header_list(Some(&Secret::new("x-team=a%20b, authorization=Bearer%20k=1,")))
+        let map = parse_header_list(Some(&SecretString::new("x-team=a%20b, authorization=Bearer%20k=1,")))
             .expect("headers");
         assert_eq!(map.get("x-team").and_then(|value| value.to_str().ok()), Some("a b"));
         assert_eq!(map.get("authorization").and_then(|value| value.to_str().ok()), Some("Bearer k=1"));
         assert!(!format!("{map:?}").contains("k=1"));
-        assert!(parse_header_list(Some(&Secret::new("novalue"))).is_err());
-        let wrong = parse_header_list(Some(&Secret::new("x=line%0abreak"))).expect_err("a line break");
+        assert!(parse_header_list(Some(&SecretString::new("novalue"))).is_err());
+        let wrong = parse_header_list(Some(&SecretString::new("x=line%0abreak"))).expect_err("a line break");
         assert!(!wrong.contains("break"), "{wrong}");
         assert!(parse_header_list(None).expect("none").is_empty());
     }

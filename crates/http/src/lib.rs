@@ -14,4 +14,4 @@ pub use client::{
 };
 pub use percent_code::{percent_decode, percent_encode};
 pub use retry_after::{duration_from_seconds, duration_until, retry_after};
-pub use secret::{Secret, holds_secret, mask_secrets, register_secret, register_url_secrets};
+pub use secret::{SecretString, holds_secret, mask_secrets, register_secret, register_url_secrets};

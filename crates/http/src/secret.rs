@@ -8,13 +8,13 @@ use crate::percent_code::percent_decode;
 
 /// A key that no message, log or report can show.
 #[derive(Clone, Default)]
-pub struct Secret(String);
+pub struct SecretString(String);
 
-impl Secret {
+impl SecretString {
     pub fn new(key: impl Into<String>) -> Self {
         let key = key.into().trim().to_owned();
         register_secret(&key);
-        Secret(key)
+        SecretString(key)
     }
 
     /// For whoever sends it, and for nobody else.
@@ -27,7 +27,7 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for SecretString {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_empty() { "(no key)" } else { "(a key)" })
     }
@@ -139,12 +139,12 @@ mod tests {
 
     #[test]
     fn a_key_is_never_shown() {
-        assert_eq!(format!("{:?}", Secret::new(" sk-123 ")), "(a key)");
+        assert_eq!(format!("{:?}", SecretString::new(" sk-123 ")), "(a key)");
     }
 
     #[test]
     fn echoes_are_masked_also_where_they_are_cut() {
-        drop(Secret::new("sk-proj-Aa1Bb2Cc3Dd4Ee5Ff6Gg7"));
+        drop(SecretString::new("sk-proj-Aa1Bb2Cc3Dd4Ee5Ff6Gg7"));
         let masked = |text: &str| mask_secrets(text);
         assert_eq!(masked("bad key: sk-proj-Aa1Bb2Cc3Dd4Ee5Ff6Gg7."), "bad key: [redacted].");
         assert_eq!(masked("bad key: sk-proj-Aa1Bb2C..."), "bad key: [redacted]...");

@@ -1,24 +1,24 @@
 //! Tells a source's format from its first bytes. Names and extensions say nothing.
 
-use gradus_otlp::{Framing, looks_like_export};
+use gradus_otlp::{MessageFraming, looks_like_export};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
-    Protobuf(Framing),
+pub(crate) enum SourceFormat {
+    Protobuf(MessageFraming),
     Json,
     Transcript,
 }
 
 /// `whole` says that `head` is all there is.
-pub(crate) fn detect(head: &[u8], whole: bool) -> Option<Format> {
+pub(crate) fn detect(head: &[u8], whole: bool) -> Option<SourceFormat> {
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
     // DSPy's fields begin like JSON.
     if matches!(text.first(), Some(b'{' | b'[')) && !text.starts_with(b"[[ ##") {
-        return Some(Format::Json);
+        return Some(SourceFormat::Json);
     }
     // A file that was cut looks like the beginning of a longer one; its reader will say where it ends.
     if let Some(framing) = looks_like_export(head, whole).or_else(|| looks_like_export(head, false)) {
-        return Some(Format::Protobuf(framing));
+        return Some(SourceFormat::Protobuf(framing));
     }
     let text = match std::str::from_utf8(head) {
         Ok(text) => text,
@@ -28,5 +28,5 @@ pub(crate) fn detect(head: &[u8], whole: bool) -> Option<Format> {
         }
         Err(_) => return None,
     };
-    gradus_core::react::read(text).is_react.then_some(Format::Transcript)
+    gradus_core::react::read(text).is_react.then_some(SourceFormat::Transcript)
 }

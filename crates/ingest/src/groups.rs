@@ -4,33 +4,33 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 
-use gradus_core::assemble::Assembler;
+use gradus_core::assemble::TrajectoryAssembler;
 use gradus_core::span::{Span, TraceId};
-use gradus_core::trajectory::{Defect, DefectKind, Trajectory};
-use gradus_otlp::{Scope, Signal, decode_log, decode_span};
+use gradus_core::trajectory::{DefectKind, ExtractionDefect, Trajectory};
+use gradus_otlp::{RecordScope, TelemetrySignal, decode_log, decode_span};
 
-use crate::limits::Limits;
-use crate::records::{Entry, MAX_DEFECTS, Sink, Summary, Trace};
+use crate::limits::SourceLimits;
+use crate::records::{MAX_DEFECTS, ReadSummary, SpooledRecord, SpooledTrace, TrajectorySink};
 use crate::selection::SpanCondition;
-use crate::spool::{Place, SpoolReader};
+use crate::spool::{SpoolRange, SpoolReader};
 
 /// All that was read, as the threads share it.
 pub(crate) struct GroupReader<'r> {
     pub(crate) spool: &'r SpoolReader,
-    pub(crate) entries: &'r [Entry],
+    pub(crate) entries: &'r [SpooledRecord],
     /// The entries of each trace.
     pub(crate) by_trace: &'r [Vec<usize>],
-    pub(crate) scopes: &'r [Scope],
-    pub(crate) traces: &'r [Trace],
+    pub(crate) scopes: &'r [RecordScope],
+    pub(crate) traces: &'r [SpooledTrace],
     pub(crate) projects: &'r HashMap<TraceId, Arc<str>>,
-    pub(crate) limits: &'r Limits,
+    pub(crate) limits: &'r SourceLimits,
     pub(crate) condition: Option<&'r dyn SpanCondition>,
 }
 
 /// What one group came to.
 pub(crate) struct GroupRead {
     source: usize,
-    defects: Vec<Defect>,
+    defects: Vec<ExtractionDefect>,
     trajectories: Vec<Trajectory>,
     /// Trajectories that are not among those that were asked for.
     passed_over: u64,
@@ -45,7 +45,7 @@ impl GroupReader<'_> {
 
     /// What one thread does; it keeps its buffers and the tool lists that it has read.
     pub(crate) fn worker(&self) -> impl FnMut(Vec<Vec<usize>>) -> io::Result<Vec<GroupRead>> {
-        let mut assembler = Assembler::with_max_trajectories(self.limits.group.trajectories);
+        let mut assembler = TrajectoryAssembler::with_max_trajectories(self.limits.group.trajectories);
         let mut buffer = Vec::new();
         move |groups| {
             let read = |group: &Vec<usize>| self.read_group(group, &mut assembler, &mut buffer);
@@ -56,15 +56,15 @@ impl GroupReader<'_> {
     fn read_group(
         &self,
         group: &[usize],
-        assembler: &mut Assembler,
+        assembler: &mut TrajectoryAssembler,
         buffer: &mut Vec<u8>,
     ) -> io::Result<GroupRead> {
-        let entries: Vec<&Entry> = group
+        let entries: Vec<&SpooledRecord> = group
             .iter()
             .flat_map(|trace| &self.by_trace[*trace])
             .map(|index| &self.entries[*index])
             .collect();
-        let places: Vec<Place> = entries.iter().map(|entry| entry.place).collect();
+        let places: Vec<SpoolRange> = entries.iter().map(|entry| entry.place).collect();
         let bodies = self.spool.fetch(&places, buffer)?;
         let (spans, mut defects) = decode_group(&entries, &bodies, self.scopes, self.limits);
         let assembled = assembler.assemble(&spans);
@@ -97,7 +97,7 @@ impl GroupReader<'_> {
 
 impl GroupRead {
     /// Counts what was found, and hands the trajectories to the sink.
-    pub(crate) fn hand_out(self, summary: &mut Summary, sink: &mut Sink<'_>) -> io::Result<()> {
+    pub(crate) fn hand_out(self, summary: &mut ReadSummary, sink: &mut TrajectorySink<'_>) -> io::Result<()> {
         for mut defect in self.defects {
             if let Some(source) = summary.sources.get_mut(self.source) {
                 if defect.kind == DefectKind::UnreadableRecord {
@@ -117,38 +117,38 @@ impl GroupRead {
 
 /// Decodes a group's spans and hangs its log records below them as events.
 pub(crate) fn decode_group<'b>(
-    entries: &[&Entry],
+    entries: &[&SpooledRecord],
     bodies: &[&'b [u8]],
-    scopes: &'b [Scope],
-    limits: &Limits,
-) -> (Vec<Span<'b>>, Vec<Defect>) {
+    scopes: &'b [RecordScope],
+    limits: &SourceLimits,
+) -> (Vec<Span<'b>>, Vec<ExtractionDefect>) {
     let mut spans = Vec::with_capacity(entries.len().min(limits.group.spans));
     let mut logs = Vec::new();
     let mut defects = Vec::new();
     // Exporters send a request again when its answer is lost. Spans are known by their ids; log records have none, and
     // must not make two copies of a span differ.
-    let has_logs = entries.iter().any(|entry| entry.signal == Signal::Log);
+    let has_logs = entries.iter().any(|entry| entry.signal == TelemetrySignal::Log);
     let mut seen: HashSet<u128> = HashSet::new();
     let mut values_left = limits.group.values;
     for (entry, body) in entries.iter().zip(bodies) {
         if spans.len() + logs.len() >= limits.group.spans || values_left == 0 {
             let (read, all) = (spans.len() + logs.len(), entries.len());
             let detail = format!("more than is assembled together: {read} of {all} records were read");
-            defects.push(Defect::new(DefectKind::TooLarge, detail, None));
+            defects.push(ExtractionDefect::new(DefectKind::TooLarge, detail, None));
             break;
         }
         if has_logs && !seen.insert(gradus_core::digest(body)) {
             continue;
         }
         match entry.signal {
-            Signal::Span => {
+            TelemetrySignal::Span => {
                 let scope = &scopes[entry.scope as usize];
                 match decode_span(body, &scope.resource, &scope.name, &limits.record) {
                     Ok(span) => {
                         values_left = values_left.saturating_sub(span.value_count());
                         spans.push(span);
                     }
-                    Err(reason) => defects.push(Defect::new(
+                    Err(reason) => defects.push(ExtractionDefect::new(
                         DefectKind::UnreadableRecord,
                         format!("a span: {reason}"),
                         None,
@@ -156,7 +156,7 @@ pub(crate) fn decode_group<'b>(
                 }
             }
             // It was decoded once already when it came in.
-            Signal::Log => {
+            TelemetrySignal::Log => {
                 let log = decode_log(body, &limits.record).ok();
                 values_left =
                     values_left.saturating_sub(log.as_ref().map_or(0, |log| log.event.value_count()));
@@ -179,7 +179,7 @@ pub(crate) fn decode_group<'b>(
             Some(&at) => spans[at].events.push(log.event),
             None => {
                 let detail = format!("log record {:?} names a span that is not there", log.event.name);
-                defects.push(Defect::new(DefectKind::OrphanLog, detail, Some(log.span_id)));
+                defects.push(ExtractionDefect::new(DefectKind::OrphanLog, detail, Some(log.span_id)));
             }
         }
     }

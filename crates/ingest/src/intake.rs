@@ -1,40 +1,42 @@
 //! Takes in what the formats' readers find, and hands out trajectories when all of it is there.
 
-use crate::records::{EncodedRecord, Entry, MAX_DEFECTS, Sink, Summary, Trace};
+use crate::records::{EncodedRecord, MAX_DEFECTS, ReadSummary, SpooledRecord, SpooledTrace, TrajectorySink};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 
-use gradus_core::assemble::{self, Linker, TraceLink};
-use gradus_core::coverage::Coverage;
-use gradus_core::message::Message;
+use gradus_core::assemble::{self, TraceLink, TraceLinker};
+use gradus_core::coverage::SourceCoverage;
+use gradus_core::message::ChatMessage;
 use gradus_core::span::TraceId;
-use gradus_core::trajectory::{Defect, DefectKind, ToolDefinition, Trajectory};
-use gradus_otlp::{Record, Scope, Signal, SpanHead, decode_log, decode_span, decode_span_head};
+use gradus_core::trajectory::{DefectKind, ExtractionDefect, ToolDefinition, Trajectory};
+use gradus_otlp::{
+    ExportRecord, RecordScope, SpanHead, TelemetrySignal, decode_log, decode_span, decode_span_head,
+};
 
 use crate::groups::{GroupRead, GroupReader, decode_group};
-use crate::limits::Limits;
+use crate::limits::SourceLimits;
 use crate::parallel::with_workers;
 use crate::records::FoundRecord;
-use crate::selection::Selection;
-use crate::spool::{Place, Spool, SpoolReader};
+use crate::selection::TraceSelection;
+use crate::spool::{RecordSpool, SpoolRange, SpoolReader};
 
 /// Collects records; trajectories go to the sink.
 #[allow(missing_debug_implementations, reason = "holds the caller's closure")]
-pub struct Intake<'k> {
-    limits: Limits,
-    selection: Selection,
-    spool: Spool,
-    entries: Vec<Entry>,
-    scopes: Vec<Scope>,
-    traces: Vec<Trace>,
+pub struct RecordIntake<'k> {
+    limits: SourceLimits,
+    selection: TraceSelection,
+    spool: RecordSpool,
+    entries: Vec<SpooledRecord>,
+    scopes: Vec<RecordScope>,
+    traces: Vec<SpooledTrace>,
     trace_numbers: HashMap<TraceId, u32>,
-    linker: Linker,
+    linker: TraceLinker,
     /// Links of traces that may turn out not to be wanted: those must not tie others together.
     held_links: Vec<(usize, TraceLink)>,
     resource_values_left: usize,
-    summary: Summary,
-    sink: &'k mut Sink<'k>,
+    summary: ReadSummary,
+    sink: &'k mut TrajectorySink<'k>,
     /// The file that is being read, for messages.
     input: String,
     failed: Option<io::Error>,
@@ -55,9 +57,9 @@ pub(crate) struct DocumentIds {
 }
 
 /// A place to go back to if an input turns out to hold nothing.
-pub(crate) struct Mark {
+pub(crate) struct IntakeCheckpoint {
     defects: usize,
-    source: Coverage,
+    source: SourceCoverage,
 }
 
 /// A collector reads what ties a trace to others from its root span when that arrives, unless the span is larger than
@@ -67,20 +69,20 @@ pub const MAX_LINKED_ON_ARRIVAL: usize = 64 << 10;
 /// What a thread is given at once, in bytes of records: enough that handing it over costs nothing beside it.
 const JOB_BYTES: usize = 256 << 10;
 
-impl<'k> Intake<'k> {
-    pub fn new(limits: Limits, sink: &'k mut Sink<'k>) -> Self {
-        Intake {
+impl<'k> RecordIntake<'k> {
+    pub fn new(limits: SourceLimits, sink: &'k mut TrajectorySink<'k>) -> Self {
+        RecordIntake {
             limits,
-            selection: Selection::default(),
-            spool: Spool::new(limits.spool_memory),
+            selection: TraceSelection::default(),
+            spool: RecordSpool::new(limits.spool_memory),
             entries: Vec::new(),
             scopes: Vec::new(),
             traces: Vec::new(),
             trace_numbers: HashMap::new(),
-            linker: Linker::default(),
+            linker: TraceLinker::default(),
             held_links: Vec::new(),
             resource_values_left: limits.group.values,
-            summary: Summary::default(),
+            summary: ReadSummary::default(),
             sink,
             input: String::new(),
             failed: None,
@@ -92,11 +94,11 @@ impl<'k> Intake<'k> {
     }
 
     /// Only these traces become trajectories. To be said before anything is read.
-    pub fn select(&mut self, selection: Selection) {
+    pub fn select(&mut self, selection: TraceSelection) {
         self.selection = selection;
     }
 
-    pub fn selection(&self) -> &Selection {
+    pub fn selection(&self) -> &TraceSelection {
         &self.selection
     }
 
@@ -105,13 +107,13 @@ impl<'k> Intake<'k> {
         self.project = Some(name.into());
     }
 
-    pub(crate) fn limits(&self) -> &Limits {
+    pub(crate) fn limits(&self) -> &SourceLimits {
         &self.limits
     }
 
     /// Everything that follows is counted under this source.
     pub fn begin_source(&mut self, name: &str) {
-        self.summary.sources.push(Coverage::new(name));
+        self.summary.sources.push(SourceCoverage::new(name));
         self.project = None;
     }
 
@@ -124,7 +126,7 @@ impl<'k> Intake<'k> {
 
     /// A file that could not be read at all.
     pub fn broken_file(&mut self, reason: &str) {
-        let defect = Defect::new(DefectKind::UnreadableRecord, format!("a file: {reason}"), None);
+        let defect = ExtractionDefect::new(DefectKind::UnreadableRecord, format!("a file: {reason}"), None);
         let source = self.source();
         source.unreadable_records += 1;
         source.add_defect(&defect);
@@ -135,7 +137,7 @@ impl<'k> Intake<'k> {
         self.source().skipped_files += 1;
     }
 
-    fn source(&mut self) -> &mut Coverage {
+    fn source(&mut self) -> &mut SourceCoverage {
         if self.summary.sources.is_empty() {
             self.begin_source("");
         }
@@ -148,12 +150,12 @@ impl<'k> Intake<'k> {
         self.summary.sources.iter().map(|source| source.spans + source.log_records + source.documents).sum()
     }
 
-    pub(crate) fn mark(&mut self) -> Mark {
-        Mark { defects: self.summary.defects.len(), source: self.source().clone() }
+    pub(crate) fn mark(&mut self) -> IntakeCheckpoint {
+        IntakeCheckpoint { defects: self.summary.defects.len(), source: self.source().clone() }
     }
 
     /// Takes back the bad records that were reported since a mark.
-    pub(crate) fn forget_bad_records(&mut self, mark: &Mark) {
+    pub(crate) fn forget_bad_records(&mut self, mark: &IntakeCheckpoint) {
         self.summary.defects.truncate(mark.defects);
         let source = self.source();
         source.unreadable_records = mark.source.unreadable_records;
@@ -165,7 +167,7 @@ impl<'k> Intake<'k> {
         let detail = format!("{}: {reason}", self.input);
         let source = self.source();
         source.unreadable_records += 1;
-        let defect = Defect::new(DefectKind::UnreadableRecord, detail, None);
+        let defect = ExtractionDefect::new(DefectKind::UnreadableRecord, detail, None);
         source.add_defect(&defect);
         if self.summary.defects.len() < MAX_DEFECTS {
             self.summary.defects.push(defect);
@@ -186,16 +188,16 @@ impl<'k> Intake<'k> {
     }
 
     /// Takes in a record in its protobuf form.
-    pub fn record(&mut self, record: &Record<'_>) -> io::Result<()> {
+    pub fn record(&mut self, record: &ExportRecord<'_>) -> io::Result<()> {
         match record.signal {
-            Signal::Span => match decode_span_head(record.body) {
+            TelemetrySignal::Span => match decode_span_head(record.body) {
                 Ok(head) => self.spooled_span(head, record.body, record.scope),
                 Err(reason) => {
                     self.bad_record(&format!("a span: {reason}"));
                     Ok(())
                 }
             },
-            Signal::Log => match decode_log(record.body, &self.limits.record) {
+            TelemetrySignal::Log => match decode_log(record.body, &self.limits.record) {
                 Ok(log) => self.spooled_log(log.trace_id, record.body),
                 Err(reason) => {
                     self.bad_record(&format!("a log record: {reason}"));
@@ -226,7 +228,7 @@ impl<'k> Intake<'k> {
     /// Takes in a message list.
     pub(crate) fn messages(
         &mut self,
-        messages: &[Message<'_>],
+        messages: &[ChatMessage<'_>],
         ids: &DocumentIds,
         source: &[u8],
         tools: &[ToolDefinition],
@@ -300,7 +302,7 @@ impl<'k> Intake<'k> {
         }
     }
 
-    fn spooled_span(&mut self, head: SpanHead, body: &[u8], scope: &Scope) -> io::Result<()> {
+    fn spooled_span(&mut self, head: SpanHead, body: &[u8], scope: &RecordScope) -> io::Result<()> {
         self.source().spans += 1;
         let trace = self.trace_number(head.trace_id);
         let known = &mut self.traces[trace as usize].start_ns;
@@ -310,7 +312,7 @@ impl<'k> Intake<'k> {
             && let Ok(span) = decode_span(body, &scope.resource, &scope.name, &self.limits.record)
         {
             self.traces[trace as usize].has_root |= self.selection.holds_root(&span.name);
-            if let Some(link) = TraceLink::of(&span) {
+            if let Some(link) = TraceLink::from_root_span(&span) {
                 if body.len() > MAX_LINKED_ON_ARRIVAL {
                     let id = self.traces[trace as usize].id;
                     self.summary.links.extend(link.keys().into_iter().map(|key| (id, key)));
@@ -320,7 +322,7 @@ impl<'k> Intake<'k> {
         }
         let scope = self.scope_number(scope);
         let place = self.spool.put(body)?;
-        self.entries.push(Entry { place, trace, scope, signal: Signal::Span });
+        self.entries.push(SpooledRecord { place, trace, scope, signal: TelemetrySignal::Span });
         Ok(())
     }
 
@@ -334,7 +336,7 @@ impl<'k> Intake<'k> {
 
     /// Whether a trace is one of those that were asked for, now that all of it is here.
     fn is_wanted(&self, trace: usize) -> bool {
-        let Trace { start_ns, has_root, .. } = self.traces[trace];
+        let SpooledTrace { start_ns, has_root, .. } = self.traces[trace];
         self.selection.is_everything()
             || (self.selection.holds_time(start_ns) && (has_root || self.selection.root_names.is_empty()))
     }
@@ -347,14 +349,14 @@ impl<'k> Intake<'k> {
         }
         let trace = self.trace_number(trace_id);
         let place = self.spool.put(body)?;
-        self.entries.push(Entry { place, trace, scope: 0, signal: Signal::Log });
+        self.entries.push(SpooledRecord { place, trace, scope: 0, signal: TelemetrySignal::Log });
         Ok(())
     }
 
     fn trace_number(&mut self, id: TraceId) -> u32 {
         let source = self.summary.sources.len().saturating_sub(1);
         *self.trace_numbers.entry(id).or_insert_with(|| {
-            self.traces.push(Trace { id, start_ns: u64::MAX, source, has_root: false });
+            self.traces.push(SpooledTrace { id, start_ns: u64::MAX, source, has_root: false });
             if let Some(project) = &self.project {
                 self.projects.insert(id, Arc::clone(project));
             }
@@ -365,7 +367,7 @@ impl<'k> Intake<'k> {
         })
     }
 
-    fn scope_number(&mut self, scope: &Scope) -> u32 {
+    fn scope_number(&mut self, scope: &RecordScope) -> u32 {
         // Requests repeat the same few scopes, mostly the last one.
         const LOOKED_AT: usize = 64;
         let from = self.scopes.len().saturating_sub(LOOKED_AT);
@@ -381,7 +383,7 @@ impl<'k> Intake<'k> {
     }
 
     /// The scope without its resource, when the resources of all scopes have more values than are kept.
-    fn within_limit(&mut self, scope: &Scope) -> Scope {
+    fn within_limit(&mut self, scope: &RecordScope) -> RecordScope {
         if self.scopes.last().is_some_and(|last| Arc::ptr_eq(&last.resource, &scope.resource)) {
             return scope.clone();
         }
@@ -393,11 +395,11 @@ impl<'k> Intake<'k> {
         // Told once: the limit has then done its work.
         if std::mem::take(&mut self.resource_values_left) > 0 {
             let detail = "resources have more values than are kept: those of later records were left out";
-            let defect = Defect::new(DefectKind::TooLarge, detail, None);
+            let defect = ExtractionDefect::new(DefectKind::TooLarge, detail, None);
             self.source().add_defect(&defect);
             self.summary.defects.push(defect);
         }
-        Scope { resource: Arc::default(), name: Arc::clone(&scope.name) }
+        RecordScope { resource: Arc::default(), name: Arc::clone(&scope.name) }
     }
 
     /// Spans whose content travels as log records can be linked only when those are there.
@@ -405,14 +407,14 @@ impl<'k> Intake<'k> {
         let mut buffer = Vec::new();
         let mut found = Vec::new();
         for (trace, indices) in by_trace.iter().enumerate() {
-            let entries: Vec<&Entry> = indices.iter().map(|index| &self.entries[*index]).collect();
-            if entries.iter().all(|entry| entry.signal == Signal::Span) {
+            let entries: Vec<&SpooledRecord> = indices.iter().map(|index| &self.entries[*index]).collect();
+            if entries.iter().all(|entry| entry.signal == TelemetrySignal::Span) {
                 continue;
             }
-            let places: Vec<Place> = entries.iter().map(|entry| entry.place).collect();
+            let places: Vec<SpoolRange> = entries.iter().map(|entry| entry.place).collect();
             let bodies = spool.fetch(&places, &mut buffer)?;
             let (spans, _) = decode_group(&entries, &bodies, &self.scopes, &self.limits);
-            for link in spans.iter().filter_map(TraceLink::of) {
+            for link in spans.iter().filter_map(TraceLink::from_root_span) {
                 let id = self.traces[trace].id;
                 self.summary.links.extend(link.keys().into_iter().map(|key| (id, key)));
                 found.push((trace, link));
@@ -423,7 +425,7 @@ impl<'k> Intake<'k> {
     }
 
     /// Assembles what was read; trajectories go to the sink in order of time.
-    pub fn finish(mut self) -> io::Result<Summary> {
+    pub fn finish(mut self) -> io::Result<ReadSummary> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
@@ -431,7 +433,7 @@ impl<'k> Intake<'k> {
         for (index, entry) in self.entries.iter().enumerate() {
             by_trace[entry.trace as usize].push(index);
         }
-        let spool = std::mem::replace(&mut self.spool, Spool::new(0)).into_reader()?;
+        let spool = std::mem::replace(&mut self.spool, RecordSpool::new(0)).into_reader()?;
         self.link_by_logs(&by_trace, &spool)?;
         for (trace, link) in std::mem::take(&mut self.held_links) {
             if self.is_wanted(trace) {
@@ -448,7 +450,8 @@ impl<'k> Intake<'k> {
                 group.iter().map(|trace| (self.traces[*trace].start_ns, self.traces[*trace].id)).min();
             first.unwrap_or_default()
         });
-        let Intake { limits, selection, entries, scopes, traces, mut summary, sink, projects, .. } = self;
+        let RecordIntake { limits, selection, entries, scopes, traces, mut summary, sink, projects, .. } =
+            self;
         let reader = GroupReader {
             spool: &spool,
             entries: &entries,

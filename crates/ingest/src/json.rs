@@ -11,19 +11,19 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::{Map, Value as Json};
 
 use crate::error::ReadError;
-use crate::intake::Intake;
-use crate::shapes::{self, Conversation, Failure};
+use crate::intake::RecordIntake;
+use crate::shapes::{self, DocumentError, MessageBuffer};
 
 mod span_lines;
 
 /// Threads cost more than a small file takes.
 const MIN_BYTES_IN_PARALLEL: usize = 256 << 10;
 
-pub(crate) fn read(input: &mut dyn BufRead, intake: &mut Intake<'_>) -> Result<(), ReadError> {
+pub(crate) fn read(input: &mut dyn BufRead, intake: &mut RecordIntake<'_>) -> Result<(), ReadError> {
     skip_byte_order_mark(input)?;
     let limit = intake.limits().record.record_bytes;
-    let mut lines = Lines { input, number: 0, line: Vec::new(), limit, read_bytes: 0 };
-    let mut conversation = Conversation::default();
+    let mut lines = BoundedLines { input, number: 0, line: Vec::new(), limit, read_bytes: 0 };
+    let mut conversation = MessageBuffer::default();
     let before = intake.taken();
     let mut first_failure: FirstFailure = None;
     let mut first_line: Option<Vec<u8>> = None;
@@ -43,11 +43,11 @@ pub(crate) fn read(input: &mut dyn BufRead, intake: &mut Intake<'_>) -> Result<(
         let nothing_yet = intake.taken() == before && conversation.is_empty() && first_failure.is_none();
         let read = match complete {
             true => shapes::document(text, intake, &mut conversation),
-            false => Err(Failure::Incomplete),
+            false => Err(DocumentError::Incomplete),
         };
         if let Some(begun) = first_line.take() {
             // The first line was cut. If this one is whole, the file has one document a line after all.
-            if matches!(read, Err(Failure::Incomplete | Failure::Malformed(_))) {
+            if matches!(read, Err(DocumentError::Incomplete | DocumentError::Malformed(_))) {
                 let head: Vec<u8> = [begun, std::mem::take(&mut lines.line)].concat();
                 return whole(head.chain(lines.input), intake);
             }
@@ -57,11 +57,11 @@ pub(crate) fn read(input: &mut dyn BufRead, intake: &mut Intake<'_>) -> Result<(
         }
         match read {
             Ok(()) => {}
-            Err(Failure::Incomplete) if nothing_yet && !complete => {
+            Err(DocumentError::Incomplete) if nothing_yet && !complete => {
                 let head = std::mem::take(&mut lines.line);
                 return whole(head.chain(lines.input), intake);
             }
-            Err(Failure::Incomplete) if nothing_yet => first_line = Some(lines.line.clone()),
+            Err(DocumentError::Incomplete) if nothing_yet => first_line = Some(lines.line.clone()),
             Err(failure) => {
                 let failure = if complete { failure } else { lines.skip_rest()? };
                 report(&failure, lines.number, intake, &mut first_failure);
@@ -82,9 +82,9 @@ pub(crate) fn read(input: &mut dyn BufRead, intake: &mut Intake<'_>) -> Result<(
 /// The first line that could not be read: whether it is broken rather than unknown, and why.
 type FirstFailure = Option<(bool, String)>;
 
-fn report(failure: &Failure, line: u64, intake: &mut Intake<'_>, first: &mut FirstFailure) {
+fn report(failure: &DocumentError, line: u64, intake: &mut RecordIntake<'_>, first: &mut FirstFailure) {
     let reason = failure.in_line(line);
-    first.get_or_insert((!matches!(failure, Failure::Unrecognised), reason.clone()));
+    first.get_or_insert((!matches!(failure, DocumentError::Unrecognised), reason.clone()));
     intake.bad_record(&reason);
 }
 
@@ -96,15 +96,15 @@ fn skip_byte_order_mark(input: &mut dyn BufRead) -> io::Result<()> {
 }
 
 /// Documents that are spread over lines.
-fn whole(input: impl Read, intake: &mut Intake<'_>) -> Result<(), ReadError> {
+fn whole(input: impl Read, intake: &mut RecordIntake<'_>) -> Result<(), ReadError> {
     let limit = intake.limits().record.record_bytes;
-    let meter = Meter { used: Rc::new(Cell::new(0)), limit };
-    let input = BufReader::new(Metered { inner: input, meter: meter.clone() });
+    let meter = RecordMeter { used: Rc::new(Cell::new(0)), limit };
+    let input = BufReader::new(MeteredReader { inner: input, meter: meter.clone() });
     let mut deserializer = serde_json::Deserializer::from_reader(input);
-    let mut conversation = Conversation::default();
+    let mut conversation = MessageBuffer::default();
     let before = intake.taken();
     while deserializer.end().is_err() {
-        let document = Document { intake, conversation: &mut conversation, meter: &meter };
+        let document = JsonDocumentVisitor { intake, conversation: &mut conversation, meter: &meter };
         if let Err(error) = document.deserialize(&mut deserializer) {
             let reason = shapes::describe(&error, true);
             if intake.taken() == before && conversation.is_empty() {
@@ -116,13 +116,13 @@ fn whole(input: impl Read, intake: &mut Intake<'_>) -> Result<(), ReadError> {
     }
     conversation.flush(intake);
     if intake.taken() == before {
-        return Err(ReadError::Unrecognised(Failure::Unrecognised.to_string()));
+        return Err(ReadError::Unrecognised(DocumentError::Unrecognised.to_string()));
     }
     Ok(())
 }
 
 /// The file's lines, with a bound on their length.
-struct Lines<'r> {
+struct BoundedLines<'r> {
     input: &'r mut dyn BufRead,
     number: u64,
     line: Vec<u8>,
@@ -130,7 +130,7 @@ struct Lines<'r> {
     read_bytes: usize,
 }
 
-impl Lines<'_> {
+impl BoundedLines<'_> {
     /// Reads the next line; false when it is longer than the limit, so that only its beginning is there.
     fn next(&mut self) -> io::Result<Option<bool>> {
         self.line.clear();
@@ -141,7 +141,7 @@ impl Lines<'_> {
     }
 
     /// Passes over what is left of a line that is too long.
-    fn skip_rest(&mut self) -> io::Result<Failure> {
+    fn skip_rest(&mut self) -> io::Result<DocumentError> {
         loop {
             let buffer = self.input.fill_buf()?;
             let (length, ends) = match buffer.iter().position(|byte| *byte == b'\n') {
@@ -150,7 +150,10 @@ impl Lines<'_> {
             };
             self.input.consume(length);
             if ends {
-                return Ok(Failure::Malformed(format!("longer than the limit of {} bytes", self.limit)));
+                return Ok(DocumentError::Malformed(format!(
+                    "longer than the limit of {} bytes",
+                    self.limit
+                )));
             }
         }
     }
@@ -158,12 +161,12 @@ impl Lines<'_> {
 
 /// Counts what one record has cost so far.
 #[derive(Clone)]
-struct Meter {
+struct RecordMeter {
     used: Rc<Cell<usize>>,
     limit: usize,
 }
 
-impl Meter {
+impl RecordMeter {
     /// A new record begins.
     fn reset(&self) {
         self.used.set(0);
@@ -171,14 +174,14 @@ impl Meter {
 }
 
 /// Refuses to read more of a record than its limit.
-struct Metered<R> {
+struct MeteredReader<R> {
     inner: R,
-    meter: Meter,
+    meter: RecordMeter,
 }
 
-impl<R: Read> Read for Metered<R> {
+impl<R: Read> Read for MeteredReader<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let Meter { used, limit } = &self.meter;
+        let RecordMeter { used, limit } = &self.meter;
         if used.get() > *limit {
             return Err(io::Error::other(format!("a record is over the limit of {limit} bytes")));
         }
@@ -189,13 +192,13 @@ impl<R: Read> Read for Metered<R> {
 }
 
 /// A document read while it is parsed: the elements of its lists are handed on one by one.
-struct Document<'d, 'k> {
-    intake: &'d mut Intake<'k>,
-    conversation: &'d mut Conversation,
-    meter: &'d Meter,
+struct JsonDocumentVisitor<'d, 'k> {
+    intake: &'d mut RecordIntake<'k>,
+    conversation: &'d mut MessageBuffer,
+    meter: &'d RecordMeter,
 }
 
-impl<'de> DeserializeSeed<'de> for Document<'_, '_> {
+impl<'de> DeserializeSeed<'de> for JsonDocumentVisitor<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -203,7 +206,7 @@ impl<'de> DeserializeSeed<'de> for Document<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for Document<'_, '_> {
+impl<'de> Visitor<'de> for JsonDocumentVisitor<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -211,7 +214,7 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<(), A::Error> {
-        Elements { document: self }.visit_seq(list).map(drop)
+        JsonListVisitor { document: self }.visit_seq(list).map(drop)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
@@ -228,9 +231,12 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
                     streamed = true;
                 }
                 "data" | "spans" | "traces" if rest.is_empty() || !shapes::is_message(&rest) => {
-                    let document =
-                        Document { intake: self.intake, conversation: self.conversation, meter: self.meter };
-                    streamed |= map.next_value_seed(Elements { document })?;
+                    let document = JsonDocumentVisitor {
+                        intake: self.intake,
+                        conversation: self.conversation,
+                        meter: self.meter,
+                    };
+                    streamed |= map.next_value_seed(JsonListVisitor { document })?;
                 }
                 // What stands beside a list of records is not kept; it may be long.
                 _ if streamed => drop(map.next_value::<IgnoredAny>()?),
@@ -250,11 +256,11 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
 }
 
 /// The elements of a list, one by one. Messages are one conversation; false when the list is empty or no list.
-struct Elements<'d, 'k> {
-    document: Document<'d, 'k>,
+struct JsonListVisitor<'d, 'k> {
+    document: JsonDocumentVisitor<'d, 'k>,
 }
 
-impl<'de> DeserializeSeed<'de> for Elements<'_, '_> {
+impl<'de> DeserializeSeed<'de> for JsonListVisitor<'_, '_> {
     type Value = bool;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<bool, D::Error> {
@@ -262,7 +268,7 @@ impl<'de> DeserializeSeed<'de> for Elements<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for Elements<'_, '_> {
+impl<'de> Visitor<'de> for JsonListVisitor<'_, '_> {
     type Value = bool;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -274,7 +280,7 @@ impl<'de> Visitor<'de> for Elements<'_, '_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<bool, A::Error> {
-        let Document { intake, conversation, meter } = self.document;
+        let JsonDocumentVisitor { intake, conversation, meter } = self.document;
         let mut messages = Vec::new();
         let mut any = false;
         while let Some(item) = list.next_element::<Json>()? {

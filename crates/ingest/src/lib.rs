@@ -25,12 +25,12 @@ mod spool;
 mod text;
 mod trace_source;
 
-pub use crate::records::{Sink, Summary};
+pub use crate::records::{ReadSummary, TrajectorySink};
 pub use error::{ReadError, SourceError};
-pub use intake::{Intake, MAX_LINKED_ON_ARRIVAL};
-pub use limits::{GroupLimits, Limits};
-pub use open::{Input, expand};
+pub use intake::{MAX_LINKED_ON_ARRIVAL, RecordIntake};
+pub use limits::{GroupLimits, SourceLimits};
+pub use open::{InputSource, expand};
 pub use protobuf::read as read_export;
-pub use selection::{Selection, SpanCondition};
+pub use selection::{SpanCondition, TraceSelection};
 pub use source_reader::{read, read_files};
 pub use trace_source::{FilesOnly, SourceResolver, TraceSource};

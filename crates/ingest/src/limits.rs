@@ -4,8 +4,8 @@ use crate::parallel;
 
 /// Bounds on what a source may cost.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    pub record: gradus_otlp::Limits,
+pub struct SourceLimits {
+    pub record: gradus_otlp::RecordLimits,
     /// How many times its compressed size a source may grow to, once it is larger than `expansion_floor`.
     pub expansion: u64,
     pub expansion_floor: u64,
@@ -33,10 +33,10 @@ impl Default for GroupLimits {
     }
 }
 
-impl Default for Limits {
+impl Default for SourceLimits {
     fn default() -> Self {
-        Limits {
-            record: gradus_otlp::Limits::default(),
+        SourceLimits {
+            record: gradus_otlp::RecordLimits::default(),
             expansion: 200,
             expansion_floor: 256 << 20,
             spool_memory: 32 << 20,
@@ -46,9 +46,9 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl SourceLimits {
     /// For a command that has the machine to itself: every core reads.
-    pub fn for_command() -> Limits {
-        Limits { threads: parallel::available_threads(), ..Limits::default() }
+    pub fn for_command() -> SourceLimits {
+        SourceLimits { threads: parallel::available_threads(), ..SourceLimits::default() }
     }
 }

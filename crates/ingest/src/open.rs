@@ -7,35 +7,35 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::SourceError;
-use crate::limits::Limits;
+use crate::limits::SourceLimits;
 use crate::read_ahead::ReadAhead;
 use crate::trace_source::{SourceResolver, TraceSource};
 
 /// One thing to read.
 #[derive(Clone, Debug)]
-pub enum Input {
+pub enum InputSource {
     File { path: PathBuf, name: String },
     StandardInput,
     Source(Arc<dyn TraceSource>),
 }
 
-impl Input {
+impl InputSource {
     pub fn name(&self) -> &str {
         match self {
-            Input::File { name, .. } => name,
-            Input::StandardInput => "standard input",
-            Input::Source(source) => source.name(),
+            InputSource::File { name, .. } => name,
+            InputSource::StandardInput => "standard input",
+            InputSource::Source(source) => source.name(),
         }
     }
 }
 
 /// The inputs that a SOURCE stands for: `-`, what the resolver knows, a file, or all files below a folder.
-pub fn expand(source: &str, resolver: &dyn SourceResolver) -> Result<Vec<Input>, SourceError> {
+pub fn expand(source: &str, resolver: &dyn SourceResolver) -> Result<Vec<InputSource>, SourceError> {
     if source == "-" {
-        return Ok(vec![Input::StandardInput]);
+        return Ok(vec![InputSource::StandardInput]);
     }
     if let Some(found) = resolver.resolve(source) {
-        return Ok(vec![Input::Source(found?)]);
+        return Ok(vec![InputSource::Source(found?)]);
     }
     let path = Path::new(source);
     let kind = fs::metadata(path).map_err(|error| match source.split_once("://") {
@@ -48,7 +48,7 @@ pub fn expand(source: &str, resolver: &dyn SourceResolver) -> Result<Vec<Input>,
         None => SourceError::io(source, &error),
     })?;
     if !kind.is_dir() {
-        return Ok(vec![Input::File { path: path.to_owned(), name: source.to_owned() }]);
+        return Ok(vec![InputSource::File { path: path.to_owned(), name: source.to_owned() }]);
     }
     let mut files = Vec::new();
     collect(path, &mut files).map_err(|error| SourceError::io(source, &error))?;
@@ -62,7 +62,7 @@ pub fn expand(source: &str, resolver: &dyn SourceResolver) -> Result<Vec<Input>,
 }
 
 /// Files in the order of their names; hidden ones are left out, links to folders are not followed.
-fn collect(folder: &Path, files: &mut Vec<Input>) -> io::Result<()> {
+fn collect(folder: &Path, files: &mut Vec<InputSource>) -> io::Result<()> {
     let mut entries: Vec<_> = fs::read_dir(folder)?.collect::<io::Result<_>>()?;
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
@@ -74,7 +74,7 @@ fn collect(folder: &Path, files: &mut Vec<Input>) -> io::Result<()> {
             collect(&path, files)?;
         } else if path.is_file() {
             let name = path.display().to_string();
-            files.push(Input::File { path, name });
+            files.push(InputSource::File { path, name });
         }
     }
     Ok(())
@@ -86,77 +86,77 @@ const HEAD: usize = 64 << 10;
 const MIN_BYTES_READ_AHEAD: u64 = 256 << 10;
 
 /// An opened, decompressed input whose first bytes can be looked at.
-pub(crate) enum Opened {
-    Direct(BufReader<Filled>),
+pub(crate) enum InputReader {
+    Direct(BufReader<FullBufferReader>),
     Ahead(ReadAhead),
 }
 
 /// The first bytes of a source.
-pub(crate) struct Head<'a> {
+pub(crate) struct SourceHead<'a> {
     pub bytes: &'a [u8],
     /// The source has no more than these.
     pub whole: bool,
 }
 
-impl Opened {
+impl InputReader {
     /// To be called before anything is read.
-    pub(crate) fn fill_head(&mut self) -> io::Result<Head<'_>> {
+    pub(crate) fn fill_head(&mut self) -> io::Result<SourceHead<'_>> {
         let bytes = self.fill_buf()?;
         let bytes = &bytes[..bytes.len().min(HEAD)];
-        Ok(Head { bytes, whole: bytes.len() < HEAD })
+        Ok(SourceHead { bytes, whole: bytes.len() < HEAD })
     }
 }
 
-impl Read for Opened {
+impl Read for InputReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         match self {
-            Opened::Direct(reader) => reader.read(out),
-            Opened::Ahead(reader) => reader.read(out),
+            InputReader::Direct(reader) => reader.read(out),
+            InputReader::Ahead(reader) => reader.read(out),
         }
     }
 }
 
-impl BufRead for Opened {
+impl BufRead for InputReader {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         match self {
-            Opened::Direct(reader) => reader.fill_buf(),
-            Opened::Ahead(reader) => reader.fill_buf(),
+            InputReader::Direct(reader) => reader.fill_buf(),
+            InputReader::Ahead(reader) => reader.fill_buf(),
         }
     }
 
     fn consume(&mut self, amount: usize) {
         match self {
-            Opened::Direct(reader) => reader.consume(amount),
-            Opened::Ahead(reader) => reader.consume(amount),
+            InputReader::Direct(reader) => reader.consume(amount),
+            InputReader::Ahead(reader) => reader.consume(amount),
         }
     }
 }
 
-pub(crate) fn open(input: &Input, limits: &Limits) -> Result<Opened, SourceError> {
+pub(crate) fn open(input: &InputSource, limits: &SourceLimits) -> Result<InputReader, SourceError> {
     let failed = |error: io::Error| SourceError::io(input.name(), &error);
     let mut is_large = false;
     let raw: Box<dyn Read + Send> = match input {
-        Input::StandardInput => {
+        InputSource::StandardInput => {
             is_large = true;
             Box::new(io::stdin())
         }
-        Input::File { path, .. } => {
+        InputSource::File { path, .. } => {
             let file = File::open(path).map_err(failed)?;
             is_large = file.metadata().is_ok_and(|data| data.len() >= MIN_BYTES_READ_AHEAD);
             Box::new(file)
         }
-        Input::Source(_) => Box::new(io::empty()),
+        InputSource::Source(_) => Box::new(io::empty()),
     };
-    let opened = Filled(decompress(raw, limits).map_err(failed)?);
+    let opened = FullBufferReader(decompress(raw, limits).map_err(failed)?);
     if is_large && limits.threads > 1 {
-        return Ok(Opened::Ahead(ReadAhead::start(opened).map_err(failed)?));
+        return Ok(InputReader::Ahead(ReadAhead::start(opened).map_err(failed)?));
     }
-    Ok(Opened::Direct(BufReader::with_capacity(HEAD, opened)))
+    Ok(InputReader::Direct(BufReader::with_capacity(HEAD, opened)))
 }
 
-fn decompress(raw: Box<dyn Read + Send>, limits: &Limits) -> io::Result<Box<dyn Read + Send>> {
+fn decompress(raw: Box<dyn Read + Send>, limits: &SourceLimits) -> io::Result<Box<dyn Read + Send>> {
     let taken = Arc::new(AtomicU64::new(0));
-    let mut raw = BufReader::with_capacity(HEAD, Counted { inner: raw, count: Arc::clone(&taken) });
+    let mut raw = BufReader::with_capacity(HEAD, CountingReader { inner: raw, count: Arc::clone(&taken) });
     let head = raw.fill_buf()?;
     let inner: Box<dyn Read + Send> = if head.starts_with(&[0x1f, 0x8b]) {
         Box::new(flate2::bufread::MultiGzDecoder::new(raw))
@@ -165,16 +165,16 @@ fn decompress(raw: Box<dyn Read + Send>, limits: &Limits) -> io::Result<Box<dyn 
     } else {
         return Ok(Box::new(raw));
     };
-    Ok(Box::new(Guarded { inner, taken, given: 0, limits: *limits }))
+    Ok(Box::new(ExpansionGuard { inner, taken, given: 0, limits: *limits }))
 }
 
 /// Counts what was taken from the compressed source.
-struct Counted {
+struct CountingReader {
     inner: Box<dyn Read + Send>,
     count: Arc<AtomicU64>,
 }
 
-impl Read for Counted {
+impl Read for CountingReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(out)?;
         self.count.fetch_add(read as u64, Ordering::Relaxed);
@@ -183,20 +183,20 @@ impl Read for Counted {
 }
 
 /// Refuses sources that grow out of all proportion.
-struct Guarded {
+struct ExpansionGuard {
     inner: Box<dyn Read + Send>,
     taken: Arc<AtomicU64>,
     given: u64,
-    limits: Limits,
+    limits: SourceLimits,
 }
 
-impl Read for Guarded {
+impl Read for ExpansionGuard {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(out).map_err(|error| {
             io::Error::other(format!("damaged compression after {} bytes: {error}", self.given))
         })?;
         self.given += read as u64;
-        let Limits { expansion, expansion_floor, .. } = self.limits;
+        let SourceLimits { expansion, expansion_floor, .. } = self.limits;
         if self.given > expansion_floor && self.given > expansion * self.taken.load(Ordering::Relaxed) {
             return Err(io::Error::other(format!(
                 "grows to more than {expansion} times its compressed size (limit {expansion}, beyond {} MiB): a decompression bomb? Decompress it first if you trust it",
@@ -208,9 +208,9 @@ impl Read for Guarded {
 }
 
 /// Fills the caller's buffer as far as the source goes, so that the first look at a pipe is as good as at a file.
-pub(crate) struct Filled(Box<dyn Read + Send>);
+pub(crate) struct FullBufferReader(Box<dyn Read + Send>);
 
-impl Read for Filled {
+impl Read for FullBufferReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
         while filled < out.len() {
@@ -221,7 +221,7 @@ impl Read for Filled {
                 Err(error) if filled == 0 => return Err(error),
                 // Hand out what came before the error; the error comes again at the next read.
                 Err(error) => {
-                    self.0 = Box::new(Failing(Some(error)));
+                    self.0 = Box::new(FailingReader(Some(error)));
                     break;
                 }
             }
@@ -230,9 +230,9 @@ impl Read for Filled {
     }
 }
 
-struct Failing(Option<io::Error>);
+struct FailingReader(Option<io::Error>);
 
-impl Read for Failing {
+impl Read for FailingReader {
     fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
         Err(self.0.take().unwrap_or_else(|| io::Error::other("the source failed")))
     }

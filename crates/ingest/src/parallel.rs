@@ -19,15 +19,15 @@ pub(crate) fn available_threads() -> usize {
 }
 
 /// A job's number, and what it came to or the panic that it ended in.
-type Finished<R> = (usize, Result<R, Box<dyn Any + Send>>);
+type WorkerResult<R> = (usize, Result<R, Box<dyn Any + Send>>);
 
 /// Takes results, in order.
-pub(crate) type Take<'t, R> = dyn FnMut(R) -> io::Result<()> + 't;
+pub(crate) type ResultSink<'t, R> = dyn FnMut(R) -> io::Result<()> + 't;
 
 /// Jobs on their way through the workers.
 pub(crate) struct OrderedJobs<J, R> {
     jobs: Sender<(usize, J)>,
-    results: Receiver<Finished<R>>,
+    results: Receiver<WorkerResult<R>>,
     /// Results that came before it was their turn.
     early: BTreeMap<usize, R>,
     /// The bytes of each job that is handed in and not taken, oldest first.
@@ -74,7 +74,7 @@ where
 fn run_worker<J, R, W: FnMut(J) -> R>(
     queue: &Mutex<Receiver<(usize, J)>>,
     new_worker: &impl Fn() -> W,
-    results: &Sender<Finished<R>>,
+    results: &Sender<WorkerResult<R>>,
 ) {
     let mut worker = new_worker();
     loop {
@@ -91,7 +91,7 @@ fn run_worker<J, R, W: FnMut(J) -> R>(
 
 impl<J, R> OrderedJobs<J, R> {
     /// Hands in a job that holds so many bytes. Results that must be taken first go to `take`.
-    pub(crate) fn submit(&mut self, bytes: usize, job: J, take: &mut Take<'_, R>) -> io::Result<()> {
+    pub(crate) fn submit(&mut self, bytes: usize, job: J, take: &mut ResultSink<'_, R>) -> io::Result<()> {
         while !self.pending.is_empty() && self.pending_bytes + bytes > MAX_BYTES_AHEAD {
             self.take_next(take)?;
         }
@@ -103,14 +103,14 @@ impl<J, R> OrderedJobs<J, R> {
     }
 
     /// Waits for all that was handed in.
-    pub(crate) fn finish(&mut self, take: &mut Take<'_, R>) -> io::Result<()> {
+    pub(crate) fn finish(&mut self, take: &mut ResultSink<'_, R>) -> io::Result<()> {
         while !self.pending.is_empty() {
             self.take_next(take)?;
         }
         Ok(())
     }
 
-    fn take_next(&mut self, take: &mut Take<'_, R>) -> io::Result<()> {
+    fn take_next(&mut self, take: &mut ResultSink<'_, R>) -> io::Result<()> {
         let result = loop {
             if let Some(result) = self.early.remove(&self.taken) {
                 break result;

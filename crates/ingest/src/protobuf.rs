@@ -2,12 +2,16 @@
 
 use std::io::BufRead;
 
-use gradus_otlp::{Framing, StreamError, stream_export};
+use gradus_otlp::{MessageFraming, StreamError, stream_export};
 
 use crate::error::ReadError;
-use crate::intake::Intake;
+use crate::intake::RecordIntake;
 
-pub fn read(input: &mut dyn BufRead, framing: Framing, intake: &mut Intake<'_>) -> Result<(), ReadError> {
+pub fn read(
+    input: &mut dyn BufRead,
+    framing: MessageFraming,
+    intake: &mut RecordIntake<'_>,
+) -> Result<(), ReadError> {
     let limits = intake.limits().record;
     let before = intake.taken();
     let read = stream_export(input, framing, &limits, &mut |record| match record {

@@ -4,19 +4,19 @@ use std::io;
 use std::sync::Arc;
 
 use gradus_core::assemble::LinkKey;
-use gradus_core::coverage::Coverage;
+use gradus_core::coverage::SourceCoverage;
 use gradus_core::span::{Span, TraceId};
-use gradus_core::trajectory::{Defect, Trajectory};
-use gradus_otlp::{LogEvent, Scope, Signal, SpanHead, encode_log, encode_span};
+use gradus_core::trajectory::{ExtractionDefect, Trajectory};
+use gradus_otlp::{LogEvent, RecordScope, SpanHead, TelemetrySignal, encode_log, encode_span};
 
-use crate::spool::Place;
+use crate::spool::SpoolRange;
 
 /// What was read in all, source by source; filled up with trajectories by whoever takes them.
 #[derive(Clone, Debug, Default)]
-pub struct Summary {
-    pub sources: Vec<Coverage>,
+pub struct ReadSummary {
+    pub sources: Vec<SourceCoverage>,
     /// Records that could not be read, and defects of spans that are in no trajectory.
-    pub defects: Vec<Defect>,
+    pub defects: Vec<ExtractionDefect>,
     /// What ties traces whose content travels as log records.
     pub links: Vec<(TraceId, LinkKey)>,
     /// Traces and documents that were read and are not among those that were asked for.
@@ -24,17 +24,17 @@ pub struct Summary {
 }
 
 /// Takes trajectories, each with the number of the source it came from.
-pub type Sink<'k> = dyn FnMut(usize, Trajectory) -> io::Result<()> + 'k;
+pub type TrajectorySink<'k> = dyn FnMut(usize, Trajectory) -> io::Result<()> + 'k;
 
 /// One span or log record in the spool.
-pub(crate) struct Entry {
-    pub(crate) place: Place,
+pub(crate) struct SpooledRecord {
+    pub(crate) place: SpoolRange,
     pub(super) trace: u32,
     pub(crate) scope: u32,
-    pub(crate) signal: Signal,
+    pub(crate) signal: TelemetrySignal,
 }
 
-pub(crate) struct Trace {
+pub(crate) struct SpooledTrace {
     pub(super) id: TraceId,
     pub(super) start_ns: u64,
     /// The source it was first seen in.
@@ -45,7 +45,7 @@ pub(crate) struct Trace {
 
 /// A record that came in another form, as protobuf.
 pub(crate) enum EncodedRecord {
-    Span { head: SpanHead, body: Vec<u8>, scope: Scope },
+    Span { head: SpanHead, body: Vec<u8>, scope: RecordScope },
     Log { trace_id: TraceId, body: Vec<u8> },
     Bad(String),
 }
@@ -56,8 +56,10 @@ impl EncodedRecord {
         match found {
             FoundRecord::Span(span) => {
                 encode_span(span, &mut body);
-                let scope =
-                    Scope { resource: Arc::clone(&span.resource), name: Arc::from(span.scope.as_ref()) };
+                let scope = RecordScope {
+                    resource: Arc::clone(&span.resource),
+                    name: Arc::from(span.scope.as_ref()),
+                };
                 let head = SpanHead {
                     trace_id: span.trace_id,
                     span_id: span.span_id,

@@ -26,7 +26,7 @@ impl Eq for dyn SpanCondition {}
 
 /// What is wanted; everything by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Selection {
+pub struct TraceSelection {
     /// Begun at this time or later.
     pub from_ns: Option<u64>,
     /// Begun before this time.
@@ -39,7 +39,7 @@ pub struct Selection {
     pub as_written: String,
 }
 
-impl Selection {
+impl TraceSelection {
     /// Reads what a user wrote. `now` is what lengths of time are counted back from.
     pub fn read(
         from: Option<&str>,
@@ -47,7 +47,7 @@ impl Selection {
         root_names: &[String],
         condition: Option<Arc<dyn SpanCondition>>,
         now: Timestamp,
-    ) -> Result<Selection, String> {
+    ) -> Result<TraceSelection, String> {
         let moment = |name: &str, text: Option<&str>| {
             match text {
             None => Ok(None),
@@ -65,15 +65,15 @@ impl Selection {
             return Err("--from is not before --to: no trace can begin between them".to_owned());
         }
         if from.is_none() && to.is_none() && root_names.is_empty() && condition.is_none() {
-            return Ok(Selection::default());
+            return Ok(TraceSelection::default());
         }
         let text = condition.as_ref().map(|condition| condition.text());
         let as_written = format!("{from:?} {to:?} {root_names:?} {text:?}");
-        Ok(Selection { from_ns, to_ns, root_names: root_names.to_vec(), condition, as_written })
+        Ok(TraceSelection { from_ns, to_ns, root_names: root_names.to_vec(), condition, as_written })
     }
 
     pub fn is_everything(&self) -> bool {
-        *self == Selection::default()
+        *self == TraceSelection::default()
     }
 
     /// The options that say it, for messages.
@@ -129,8 +129,8 @@ fn nanoseconds(time: Timestamp) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn read(from: Option<&str>, to: Option<&str>) -> Result<Selection, String> {
-        Selection::read(from, to, &[], None, "2026-11-15T12:00:00Z".parse().expect("a time"))
+    fn read(from: Option<&str>, to: Option<&str>) -> Result<TraceSelection, String> {
+        TraceSelection::read(from, to, &[], None, "2026-11-15T12:00:00Z".parse().expect("a time"))
     }
 
     fn ns(text: &str) -> u64 {
@@ -158,6 +158,6 @@ mod tests {
         assert!(!selection.holds_time(ns("2026-11-16T00:00:00Z")));
         assert!(selection.holds_document(Some("2026-11-15T10:00:00Z")));
         assert!(!selection.holds_document(Some("2026-11-17T10:00:00Z")) && !selection.holds_document(None));
-        assert!(Selection::default().holds_document(None));
+        assert!(TraceSelection::default().holds_document(None));
     }
 }

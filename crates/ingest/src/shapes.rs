@@ -3,23 +3,23 @@
 use crate::records::FoundRecord;
 use std::fmt;
 
-use gradus_core::message::{Message, messages_from_json};
+use gradus_core::message::{ChatMessage, messages_from_json};
 use gradus_core::span_json::{is_nested_span, is_phoenix_span, nested_spans, phoenix_span};
 use gradus_core::trajectory::Trajectory;
 use gradus_otlp::{ExportJson, is_export_key, read_export_json, span_from_json};
 use serde_json::{Map, Value as Json};
 
-use crate::intake::{DocumentIds, Intake};
+use crate::intake::{DocumentIds, RecordIntake};
 
 /// Why a document is not read.
-pub(crate) enum Failure {
+pub(crate) enum DocumentError {
     /// It goes on behind the end of the text.
     Incomplete,
     Malformed(String),
     Unrecognised,
 }
 
-impl Failure {
+impl DocumentError {
     /// With the line in front: "line 3, column 7: ...".
     pub(crate) fn in_line(&self, line: u64) -> String {
         let text = self.to_string();
@@ -28,19 +28,23 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for DocumentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Incomplete => f.write_str("the JSON ends too early"),
-            Failure::Malformed(reason) => f.write_str(reason),
-            Failure::Unrecognised => f.write_str("JSON that is neither spans nor messages"),
+            DocumentError::Incomplete => f.write_str("the JSON ends too early"),
+            DocumentError::Malformed(reason) => f.write_str(reason),
+            DocumentError::Unrecognised => f.write_str("JSON that is neither spans nor messages"),
         }
     }
 }
 
-impl From<serde_json::Error> for Failure {
+impl From<serde_json::Error> for DocumentError {
     fn from(error: serde_json::Error) -> Self {
-        if error.is_eof() { Failure::Incomplete } else { Failure::Malformed(describe(&error, false)) }
+        if error.is_eof() {
+            DocumentError::Incomplete
+        } else {
+            DocumentError::Malformed(describe(&error, false))
+        }
     }
 }
 
@@ -59,17 +63,17 @@ pub(crate) fn describe(error: &serde_json::Error, with_line: bool) -> String {
 
 /// Messages that stand alone, one a line, until something else comes.
 #[derive(Default)]
-pub(crate) struct Conversation {
-    messages: Vec<Message<'static>>,
+pub(crate) struct MessageBuffer {
+    messages: Vec<ChatMessage<'static>>,
     digest_of: Vec<u8>,
 }
 
-impl Conversation {
+impl MessageBuffer {
     pub(crate) fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
 
-    pub(crate) fn flush(&mut self, intake: &mut Intake<'_>) {
+    pub(crate) fn flush(&mut self, intake: &mut RecordIntake<'_>) {
         if !self.messages.is_empty() {
             let (messages, source) =
                 (std::mem::take(&mut self.messages), std::mem::take(&mut self.digest_of));
@@ -84,9 +88,9 @@ const OWN_LINE: &[u8] = b"{\"trajectory_id\":";
 /// Takes in one complete document.
 pub(crate) fn document(
     text: &[u8],
-    intake: &mut Intake<'_>,
-    conversation: &mut Conversation,
-) -> Result<(), Failure> {
+    intake: &mut RecordIntake<'_>,
+    conversation: &mut MessageBuffer,
+) -> Result<(), DocumentError> {
     if begins_like_export(text) {
         return export_document(text, &mut |found| intake.found(found));
     }
@@ -108,7 +112,7 @@ fn begins_like_export(text: &[u8]) -> bool {
     key.and_then(|key| std::str::from_utf8(key).ok()).is_some_and(is_export_key)
 }
 
-pub(crate) fn take_export(record: ExportJson, intake: &mut Intake<'_>) {
+pub(crate) fn take_export(record: ExportJson, intake: &mut RecordIntake<'_>) {
     hand_on(record, &mut |found| intake.found(found));
 }
 
@@ -124,7 +128,7 @@ fn hand_on(record: ExportJson, take: &mut dyn FnMut(FoundRecord<'_>)) {
 pub(crate) fn span_document(
     text: &[u8],
     take: &mut dyn FnMut(FoundRecord<'_>),
-) -> Option<Result<(), Failure>> {
+) -> Option<Result<(), DocumentError>> {
     if begins_like_export(text) {
         return Some(export_document(text, take));
     }
@@ -138,7 +142,7 @@ pub(crate) fn span_document(
     }
 }
 
-fn export_document(text: &[u8], take: &mut dyn FnMut(FoundRecord<'_>)) -> Result<(), Failure> {
+fn export_document(text: &[u8], take: &mut dyn FnMut(FoundRecord<'_>)) -> Result<(), DocumentError> {
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     read_export_json(&mut deserializer, &mut |record| hand_on(record, take))?;
     Ok(deserializer.end()?)
@@ -148,11 +152,11 @@ fn export_document(text: &[u8], take: &mut dyn FnMut(FoundRecord<'_>)) -> Result
 fn take_spans(
     object: Map<String, Json>,
     take: &mut dyn FnMut(FoundRecord<'_>),
-) -> Result<Result<(), Failure>, Map<String, Json>> {
+) -> Result<Result<(), DocumentError>, Map<String, Json>> {
     let has = |keys: &[&str]| keys.iter().any(|key| object.contains_key(*key));
     if object.keys().any(|key| is_export_key(key)) {
         let read = read_export_json(Json::Object(object), &mut |record| hand_on(record, take));
-        return Ok(read.map_err(Failure::from));
+        return Ok(read.map_err(DocumentError::from));
     }
     if has(&["resourceMetrics", "resource_metrics"]) {
         return Ok(Ok(()));
@@ -168,7 +172,7 @@ fn take_spans(
     if is_trajectory(&object) || !has(&["spanId", "span_id"]) || !has(&["traceId", "trace_id"]) {
         return Err(object);
     }
-    let span = span_from_json(Json::Object(object)).map_err(Failure::from);
+    let span = span_from_json(Json::Object(object)).map_err(DocumentError::from);
     Ok(span.map(|span| take(FoundRecord::Span(&span))))
 }
 
@@ -180,17 +184,21 @@ fn is_trajectory(object: &Map<String, Json>) -> bool {
 pub(crate) fn value(
     json: Json,
     source: &[u8],
-    intake: &mut Intake<'_>,
-    conversation: &mut Conversation,
-) -> Result<(), Failure> {
+    intake: &mut RecordIntake<'_>,
+    conversation: &mut MessageBuffer,
+) -> Result<(), DocumentError> {
     match json {
         Json::Array(items) => list(items, intake, conversation),
         Json::Object(object) => self::object(object, source, intake, conversation),
-        _ => Err(Failure::Unrecognised),
+        _ => Err(DocumentError::Unrecognised),
     }
 }
 
-fn list(items: Vec<Json>, intake: &mut Intake<'_>, alone: &mut Conversation) -> Result<(), Failure> {
+fn list(
+    items: Vec<Json>,
+    intake: &mut RecordIntake<'_>,
+    alone: &mut MessageBuffer,
+) -> Result<(), DocumentError> {
     if items.is_empty() {
         return Ok(());
     }
@@ -203,7 +211,7 @@ fn list(items: Vec<Json>, intake: &mut Intake<'_>, alone: &mut Conversation) -> 
         unknown += usize::from(value(item, bytes.as_bytes(), intake, alone).is_err());
     }
     if messages.is_empty() && unknown == all {
-        return Err(Failure::Unrecognised);
+        return Err(DocumentError::Unrecognised);
     }
     if unknown > 0 {
         intake.bad_record(&format!("{unknown} elements of a list are neither spans nor messages"));
@@ -215,7 +223,7 @@ fn list(items: Vec<Json>, intake: &mut Intake<'_>, alone: &mut Conversation) -> 
 }
 
 /// Takes in a bare list of messages.
-pub(crate) fn conversation(messages: Vec<Json>, intake: &mut Intake<'_>) {
+pub(crate) fn conversation(messages: Vec<Json>, intake: &mut RecordIntake<'_>) {
     let list = Json::Array(messages);
     let source = list.to_string();
     intake.messages(&messages_from_json(list), &DocumentIds::default(), source.as_bytes(), &[]);
@@ -233,9 +241,9 @@ pub(crate) fn is_message(object: &Map<String, Json>) -> bool {
 fn object(
     object: Map<String, Json>,
     source: &[u8],
-    intake: &mut Intake<'_>,
-    conversation: &mut Conversation,
-) -> Result<(), Failure> {
+    intake: &mut RecordIntake<'_>,
+    conversation: &mut MessageBuffer,
+) -> Result<(), DocumentError> {
     let mut object = match take_spans(object, &mut |found| intake.found(found)) {
         Ok(done) => return done,
         Err(object) => object,
@@ -263,11 +271,16 @@ fn object(
             return list(items, intake, conversation);
         }
     }
-    Err(Failure::Unrecognised)
+    Err(DocumentError::Unrecognised)
 }
 
 /// An object around a message list, with what stands beside it.
-fn conversation_document(key: &str, mut object: Map<String, Json>, source: &[u8], intake: &mut Intake<'_>) {
+fn conversation_document(
+    key: &str,
+    mut object: Map<String, Json>,
+    source: &[u8],
+    intake: &mut RecordIntake<'_>,
+) {
     let text = |keys: &[&str]| keys.iter().find_map(|key| object.get(*key)?.as_str().map(str::to_owned));
     let ids = DocumentIds {
         id: text(&["id", "trajectory_id", "session_id", "conversation_id", "task_id"]),

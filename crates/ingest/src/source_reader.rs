@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::io::BufRead;
 
-use crate::detect::Format;
+use crate::detect::SourceFormat;
 use crate::error::SourceError;
-use crate::intake::Intake;
-use crate::open::{Input, Opened, open};
+use crate::intake::RecordIntake;
+use crate::open::{InputReader, InputSource, open};
 use crate::trace_source::SourceResolver;
 use crate::{detect, json, protobuf, text};
 
@@ -15,13 +15,13 @@ const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
 
 /// Reads one input into the intake.
 pub fn read(
-    input: &Input,
+    input: &InputSource,
     resolver: &dyn SourceResolver,
-    intake: &mut Intake<'_>,
+    intake: &mut RecordIntake<'_>,
 ) -> Result<(), SourceError> {
     match input {
-        Input::Source(source) => source.read(intake),
-        Input::File { .. } | Input::StandardInput => {
+        InputSource::Source(source) => source.read(intake),
+        InputSource::File { .. } | InputSource::StandardInput => {
             let reader = open(input, intake.limits())?;
             read_opened(input, resolver, reader, intake)
         }
@@ -31,10 +31,10 @@ pub fn read(
 /// Reads files one behind the other and says of each how that went. The next ones are opened meanwhile, so that they are
 /// decompressed on other threads.
 pub fn read_files(
-    files: &[Input],
+    files: &[InputSource],
     resolver: &dyn SourceResolver,
-    intake: &mut Intake<'_>,
-    told: &mut dyn FnMut(&mut Intake<'_>, Result<(), SourceError>),
+    intake: &mut RecordIntake<'_>,
+    told: &mut dyn FnMut(&mut RecordIntake<'_>, Result<(), SourceError>),
 ) {
     let limits = *intake.limits();
     let ahead = if limits.threads > 1 { limits.threads } else { 0 };
@@ -50,14 +50,14 @@ pub fn read_files(
 }
 
 fn read_opened(
-    input: &Input,
+    input: &InputSource,
     resolver: &dyn SourceResolver,
-    mut reader: Opened,
-    intake: &mut Intake<'_>,
+    mut reader: InputReader,
+    intake: &mut RecordIntake<'_>,
 ) -> Result<(), SourceError> {
     intake.begin_input(input.name());
     let head = reader.fill_head().map_err(|error| SourceError::io(input.name(), &error))?;
-    if let Input::File { path, .. } = input
+    if let InputSource::File { path, .. } = input
         && head.bytes.starts_with(SQLITE_MAGIC)
         && let Some(database) = resolver.open_database(path)
     {
@@ -68,9 +68,9 @@ fn read_opened(
     let reader: &mut dyn BufRead = &mut reader;
     let mark = intake.mark();
     let read = match format {
-        Format::Protobuf(framing) => protobuf::read(reader, framing, intake),
-        Format::Json => json::read(reader, intake),
-        Format::Transcript => text::read(reader, intake),
+        SourceFormat::Protobuf(framing) => protobuf::read(reader, framing, intake),
+        SourceFormat::Json => json::read(reader, intake),
+        SourceFormat::Transcript => text::read(reader, intake),
     };
     read.map_err(|error| {
         // The source as a whole is reported; its records need not be, too.

@@ -5,33 +5,33 @@ use std::io::{self, BufWriter, Write};
 
 /// Where a record is kept.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct SpoolRange {
     offset: u64,
     length: u32,
 }
 
-impl Place {
+impl SpoolRange {
     pub(crate) fn bytes(self) -> usize {
         self.length as usize
     }
 }
 
-pub(crate) struct Spool {
-    memory: Chunks,
+pub(crate) struct RecordSpool {
+    memory: ChunkedBuffer,
     memory_limit: usize,
     /// Everything, once memory is full.
     file: Option<BufWriter<File>>,
     length: u64,
 }
 
-impl Spool {
+impl RecordSpool {
     pub(crate) fn new(memory_limit: usize) -> Self {
-        Spool { memory: Chunks::default(), memory_limit, file: None, length: 0 }
+        RecordSpool { memory: ChunkedBuffer::default(), memory_limit, file: None, length: 0 }
     }
 
-    pub(crate) fn put(&mut self, bytes: &[u8]) -> io::Result<Place> {
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> io::Result<SpoolRange> {
         let place =
-            Place { offset: self.length, length: u32::try_from(bytes.len()).map_err(io::Error::other)? };
+            SpoolRange { offset: self.length, length: u32::try_from(bytes.len()).map_err(io::Error::other)? };
         if self.file.is_none() && self.length as usize + bytes.len() > self.memory_limit {
             // Unlinked at once: the space is given back however this process ends.
             let mut file = BufWriter::with_capacity(1 << 20, tempfile::tempfile()?);
@@ -60,7 +60,7 @@ impl Spool {
 
 /// A spool that is written.
 pub(crate) enum SpoolReader {
-    Memory(Chunks),
+    Memory(ChunkedBuffer),
     File(SharedFile),
 }
 
@@ -68,7 +68,7 @@ impl SpoolReader {
     /// Fetches records: borrowed from memory, or read from the file into `buffer`.
     pub(crate) fn fetch<'b>(
         &'b self,
-        places: &[Place],
+        places: &[SpoolRange],
         buffer: &'b mut Vec<u8>,
     ) -> io::Result<Vec<&'b [u8]>> {
         let file = match self {
@@ -133,14 +133,14 @@ impl SharedFile {
 
 /// Bytes in pieces, so that growing moves nothing. A record is never split.
 #[derive(Default)]
-pub(crate) struct Chunks {
+pub(crate) struct ChunkedBuffer {
     /// Each with the offset of its first byte.
     chunks: Vec<(u64, Vec<u8>)>,
 }
 
 const CHUNK: usize = 64 << 10;
 
-impl Chunks {
+impl ChunkedBuffer {
     fn put(&mut self, offset: u64, bytes: &[u8]) {
         match self.chunks.last_mut() {
             Some((_, chunk)) if chunk.len() + bytes.len() <= chunk.capacity() => {
@@ -154,7 +154,7 @@ impl Chunks {
         }
     }
 
-    fn get(&self, place: Place) -> &[u8] {
+    fn get(&self, place: SpoolRange) -> &[u8] {
         let at = self.chunks.partition_point(|(start, _)| *start <= place.offset).saturating_sub(1);
         let Some((start, chunk)) = self.chunks.get(at) else { return &[] };
         let begin = (place.offset - start) as usize;

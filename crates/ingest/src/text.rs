@@ -3,9 +3,9 @@
 use std::io::{BufRead, Read};
 
 use crate::error::ReadError;
-use crate::intake::Intake;
+use crate::intake::RecordIntake;
 
-pub(crate) fn read(input: &mut dyn BufRead, intake: &mut Intake<'_>) -> Result<(), ReadError> {
+pub(crate) fn read(input: &mut dyn BufRead, intake: &mut RecordIntake<'_>) -> Result<(), ReadError> {
     let limit = intake.limits().record.record_bytes;
     let mut bytes = Vec::new();
     input.take(limit as u64 + 1).read_to_end(&mut bytes)?;

@@ -5,14 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::SourceError;
-use crate::intake::Intake;
+use crate::intake::RecordIntake;
 
 /// Something to read traces from that is no file: a store, a server, a Phoenix.
 pub trait TraceSource: fmt::Debug + Send + Sync {
     /// As the user wrote it.
     fn name(&self) -> &str;
     /// Hands all its records to the intake.
-    fn read(&self, intake: &mut Intake<'_>) -> Result<(), SourceError>;
+    fn read(&self, intake: &mut RecordIntake<'_>) -> Result<(), SourceError>;
 }
 
 /// Finds the sources that are no files.

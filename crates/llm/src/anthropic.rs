@@ -5,18 +5,18 @@ pub(crate) mod chat;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::request::{AnswerForm, Reply, Request, Stop, Usage};
+use crate::request::{AnswerForm, CompletionUsage, FinishReason, ModelReply, ModelRequest};
 
 pub(crate) const VERSION: &str = "2023-06-01";
 
 #[derive(Serialize)]
-struct Body<'b> {
+struct AnthropicRequest<'b> {
     model: &'b str,
     max_tokens: u32,
     system: [SystemBlock<'b>; 1],
-    messages: [MessageOut<'b>; 1],
+    messages: [AnthropicTextMessage<'b>; 1],
     #[serde(skip_serializing_if = "Option::is_none")]
-    tools: Option<[Tool<'b>; 1]>,
+    tools: Option<[AnthropicAnswerTool<'b>; 1]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_choice: Option<ToolChoice<'b>>,
 }
@@ -39,13 +39,13 @@ struct CacheControl {
 const KEPT: CacheControl = CacheControl { kind: "ephemeral" };
 
 #[derive(Serialize)]
-struct MessageOut<'b> {
+struct AnthropicTextMessage<'b> {
     role: &'static str,
     content: &'b str,
 }
 
 #[derive(Serialize)]
-struct Tool<'b> {
+struct AnthropicAnswerTool<'b> {
     name: &'b str,
     description: &'static str,
     input_schema: &'b RawValue,
@@ -58,19 +58,19 @@ struct ToolChoice<'b> {
     name: &'b str,
 }
 
-pub(crate) fn body(model: &str, request: &Request<'_>) -> Vec<u8> {
+pub(crate) fn body(model: &str, request: &ModelRequest<'_>) -> Vec<u8> {
     let (tools, tool_choice) = match &request.answer {
         AnswerForm::Text => (None, None),
         AnswerForm::Json { name, schema } => (
-            Some([Tool { name, description: "Hands in the answer.", input_schema: schema }]),
+            Some([AnthropicAnswerTool { name, description: "Hands in the answer.", input_schema: schema }]),
             Some(ToolChoice { kind: "tool", name }),
         ),
     };
-    let body = Body {
+    let body = AnthropicRequest {
         model,
         max_tokens: request.max_tokens,
         system: [SystemBlock { kind: "text", text: request.system, cache_control: KEPT }],
-        messages: [MessageOut { role: "user", content: request.user }],
+        messages: [AnthropicTextMessage { role: "user", content: request.user }],
         tools,
         tool_choice,
     };
@@ -81,15 +81,15 @@ pub(crate) fn body(model: &str, request: &Request<'_>) -> Vec<u8> {
 }
 
 #[derive(Deserialize)]
-struct MessageIn {
-    content: Vec<BlockIn>,
+struct AnthropicReply {
+    content: Vec<AnthropicReplyBlock>,
     stop_reason: Option<String>,
-    usage: Option<UsageIn>,
+    usage: Option<AnthropicUsage>,
 }
 
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum BlockIn {
+enum AnthropicReplyBlock {
     Text {
         text: String,
     },
@@ -101,7 +101,7 @@ enum BlockIn {
 }
 
 #[derive(Deserialize)]
-struct UsageIn {
+struct AnthropicUsage {
     #[serde(default)]
     input_tokens: u64,
     #[serde(default)]
@@ -110,38 +110,38 @@ struct UsageIn {
     cache_creation_input_tokens: Option<u64>,
 }
 
-impl From<UsageIn> for Usage {
-    fn from(usage: UsageIn) -> Usage {
+impl From<AnthropicUsage> for CompletionUsage {
+    fn from(usage: AnthropicUsage) -> CompletionUsage {
         let cached_prompt = usage.cache_read_input_tokens.unwrap_or(0);
         // Anthropic counts what was read from or written to its cache apart.
         let prompt = usage.input_tokens + cached_prompt + usage.cache_creation_input_tokens.unwrap_or(0);
-        Usage { prompt, completion: usage.output_tokens, cached_prompt }
+        CompletionUsage { prompt, completion: usage.output_tokens, cached_prompt }
     }
 }
 
-fn stop(reason: Option<&str>) -> Stop {
+fn stop(reason: Option<&str>) -> FinishReason {
     match reason {
-        Some("max_tokens" | "model_context_window_exceeded") => Stop::Length,
-        Some("refusal") => Stop::Refused,
-        _ => Stop::Done,
+        Some("max_tokens" | "model_context_window_exceeded") => FinishReason::Length,
+        Some("refusal") => FinishReason::Refused,
+        _ => FinishReason::Done,
     }
 }
 
-pub(crate) fn read(bytes: &[u8]) -> Result<Reply, String> {
-    let message: MessageIn = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+pub(crate) fn read(bytes: &[u8]) -> Result<ModelReply, String> {
+    let message: AnthropicReply = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     let stop = stop(message.stop_reason.as_deref());
     let mut text = String::new();
     for block in &message.content {
         match block {
-            BlockIn::ToolUse { input } => {
+            AnthropicReplyBlock::ToolUse { input } => {
                 text = input.to_string();
                 break;
             }
-            BlockIn::Text { text: more } => text.push_str(more),
-            BlockIn::Other => {}
+            AnthropicReplyBlock::Text { text: more } => text.push_str(more),
+            AnthropicReplyBlock::Other => {}
         }
     }
-    Ok(Reply { text, usage: message.usage.map(Usage::from), stop })
+    Ok(ModelReply { text, usage: message.usage.map(CompletionUsage::from), stop })
 }
 
 #[cfg(test)]
@@ -156,7 +156,7 @@ mod tests {
         )
         .expect("an answer");
         assert_eq!(text.text, "ab");
-        assert_eq!(text.usage, Some(Usage { prompt: 10, completion: 2, cached_prompt: 7 }));
+        assert_eq!(text.usage, Some(CompletionUsage { prompt: 10, completion: 2, cached_prompt: 7 }));
         let tool = read(
             br#"{"content":[{"type":"text","text":"here"},{"type":"tool_use","id":"x","name":"v","input":{"label":"correct"}}]}"#,
         );

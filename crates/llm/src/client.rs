@@ -8,13 +8,13 @@ use gradus_http::{holds_secret, http_client, mask_secrets, register_url_secrets,
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{StatusCode, Url};
 
-use crate::chat::{Chat, ChatReply};
-use crate::endpoint::{Endpoint, Provider};
-use crate::error::{CallError, Failure};
-use crate::limiter::{Limiter, Permit, Signal, Turn};
+use crate::chat::{ChatReply, ChatRequest};
+use crate::endpoint::{ModelEndpoint, ModelProvider};
+use crate::error::{CallError, ModelCallFailure};
+use crate::limiter::{CallPermit, CallPriority, ConcurrencyLimiter, LoadSignal};
 use crate::loading::{LoadWait, is_loading_message};
-use crate::openai::{Dialect, Wishes};
-use crate::request::{Reply, Request};
+use crate::openai::{EndpointQuirks, RequestedFeatures};
+use crate::request::{ModelReply, ModelRequest};
 use crate::retry::RetryPolicy;
 use crate::{anthropic, headers, openai};
 
@@ -32,22 +32,22 @@ const LOAD_NOTICE_EVERY: Duration = Duration::from_secs(30);
 pub type LoadNotice = Arc<dyn Fn(Duration) + Send + Sync>;
 
 /// What is sent in the endpoint's wire form, and how its answer is read.
-struct Question<'q, T> {
-    body: &'q (dyn Fn(Dialect) -> Vec<u8> + Sync),
+struct RequestCodec<'q, T> {
+    body: &'q (dyn Fn(EndpointQuirks) -> Vec<u8> + Sync),
     read: fn(&[u8]) -> Result<T, String>,
-    wishes: Wishes,
+    wishes: RequestedFeatures,
 }
 
 /// One endpoint with its connections and its limits.
-pub struct Client {
-    endpoint: Endpoint,
+pub struct ModelClient {
+    endpoint: ModelEndpoint,
     url: Url,
     shown_url: String,
     http: reqwest::Client,
     headers: HeaderMap,
-    limiter: Limiter,
+    limiter: ConcurrencyLimiter,
     retry: RetryPolicy,
-    dialect: Mutex<Dialect>,
+    dialect: Mutex<EndpointQuirks>,
     has_answered: AtomicBool,
     calls: AtomicU64,
     max_calls: u64,
@@ -57,15 +57,19 @@ pub struct Client {
     load_noticed_s: AtomicU64,
 }
 
-impl std::fmt::Debug for Client {
+impl std::fmt::Debug for ModelClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Client").field("endpoint", &self.endpoint).finish_non_exhaustive()
+        f.debug_struct("ModelClient").field("endpoint", &self.endpoint).finish_non_exhaustive()
     }
 }
 
-impl Client {
+impl ModelClient {
     /// Fails with a line to show when the endpoint's address or key cannot be used.
-    pub fn new(endpoint: Endpoint, concurrency: usize, retry: RetryPolicy) -> Result<Client, String> {
+    pub fn new(
+        endpoint: ModelEndpoint,
+        concurrency: usize,
+        retry: RetryPolicy,
+    ) -> Result<ModelClient, String> {
         let url = endpoint.url()?;
         register_url_secrets(&endpoint.base_url);
         let http = http_client()
@@ -76,8 +80,8 @@ impl Client {
             .map_err(|error| format!("no HTTPS here: {}", root_cause(&error)))?;
         let headers = headers_of(&endpoint)?;
         let shown_url = endpoint.shown_url();
-        let limiter = Limiter::new(concurrency);
-        Ok(Client {
+        let limiter = ConcurrencyLimiter::new(concurrency);
+        Ok(ModelClient {
             url,
             shown_url,
             http,
@@ -97,7 +101,7 @@ impl Client {
 
     /// Tells this when the endpoint's server loads its model: at first, and every 30 seconds.
     #[must_use]
-    pub fn with_load_notice(mut self, notice: LoadNotice) -> Client {
+    pub fn with_load_notice(mut self, notice: LoadNotice) -> ModelClient {
         self.load_notice = Some(notice);
         self
     }
@@ -109,12 +113,12 @@ impl Client {
 
     /// Lets the client send no more requests than this, retries included.
     #[must_use]
-    pub fn with_max_calls(mut self, max_calls: Option<u64>) -> Client {
+    pub fn with_max_calls(mut self, max_calls: Option<u64>) -> ModelClient {
         self.max_calls = max_calls.unwrap_or(u64::MAX);
         self
     }
 
-    pub fn endpoint(&self) -> &Endpoint {
+    pub fn endpoint(&self) -> &ModelEndpoint {
         &self.endpoint
     }
 
@@ -123,7 +127,7 @@ impl Client {
         &self.shown_url
     }
 
-    pub fn limiter(&self) -> &Limiter {
+    pub fn limiter(&self) -> &ConcurrencyLimiter {
         &self.limiter
     }
 
@@ -137,18 +141,18 @@ impl Client {
     }
 
     /// Asks until there is an answer or no hope of one; says how many requests that took.
-    pub async fn ask(&self, request: &Request<'_>) -> (u32, Result<Reply, Failure>) {
+    pub async fn ask(&self, request: &ModelRequest<'_>) -> (u32, Result<ModelReply, ModelCallFailure>) {
         let model = &self.endpoint.model;
         let question = match self.endpoint.provider {
-            Provider::OpenAi => Question {
+            ModelProvider::OpenAi => RequestCodec {
                 body: &|dialect| openai::body(model, request, dialect),
                 read: openai::read,
-                wishes: Wishes::of(request),
+                wishes: RequestedFeatures::for_request(request),
             },
-            Provider::Anthropic => Question {
+            ModelProvider::Anthropic => RequestCodec {
                 body: &|_| anthropic::body(model, request),
                 read: anthropic::read,
-                wishes: Wishes::default(),
+                wishes: RequestedFeatures::default(),
             },
         };
         let (attempts, mut answered) = self.until_answered(&question).await;
@@ -162,25 +166,25 @@ impl Client {
     }
 
     /// Goes on with a conversation, as `ask` asks a question.
-    pub async fn chat(&self, chat: &Chat<'_>) -> (u32, Result<ChatReply, Failure>) {
+    pub async fn chat(&self, chat: &ChatRequest<'_>) -> (u32, Result<ChatReply, ModelCallFailure>) {
         let model = &self.endpoint.model;
         let question = match self.endpoint.provider {
-            Provider::OpenAi => Question {
+            ModelProvider::OpenAi => RequestCodec {
                 body: &|dialect| openai::chat::body(model, chat, dialect),
                 read: openai::chat::read,
-                wishes: Wishes::of_chat(chat),
+                wishes: RequestedFeatures::of_chat(chat),
             },
-            Provider::Anthropic => Question {
+            ModelProvider::Anthropic => RequestCodec {
                 body: &|_| anthropic::chat::body(model, chat),
                 read: anthropic::chat::read,
-                wishes: Wishes::default(),
+                wishes: RequestedFeatures::default(),
             },
         };
         self.until_answered(&question).await
     }
 
-    async fn until_answered<T>(&self, question: &Question<'_, T>) -> (u32, Result<T, Failure>) {
-        let mut turn = Turn::New;
+    async fn until_answered<T>(&self, question: &RequestCodec<'_, T>) -> (u32, Result<T, ModelCallFailure>) {
+        let mut turn = CallPriority::New;
         let (mut others, mut rate_limited, mut attempts) = (0, 0, 0);
         loop {
             let load_turn = self.load_wait.wait_turn(LOAD_POLL.min(self.retry.max_load_wait)).await;
@@ -189,7 +193,7 @@ impl Client {
             let dialect = self.dialect();
             if self.calls.fetch_add(1, Ordering::Relaxed) >= self.max_calls {
                 self.calls.fetch_sub(1, Ordering::Relaxed);
-                return (attempts, Err(Failure { error: CallError::CallLimit, attempts }));
+                return (attempts, Err(ModelCallFailure { error: CallError::CallLimit, attempts }));
             }
             attempts += 1;
             let error = match self.attempt(question, dialect, &mut permit).await {
@@ -198,13 +202,13 @@ impl Client {
             };
             drop(permit);
             drop(load_turn);
-            turn = Turn::Again;
+            turn = CallPriority::Again;
             if let CallError::Loading { waited, .. } = &error {
                 // Nobody worked on it: it is no call, whatever may be sent in all.
                 self.calls.fetch_sub(1, Ordering::Relaxed);
                 attempts -= 1;
                 if *waited >= self.retry.max_load_wait {
-                    return (attempts, Err(Failure { error, attempts }));
+                    return (attempts, Err(ModelCallFailure { error, attempts }));
                 }
                 self.tell_of_loading(*waited);
                 continue;
@@ -226,7 +230,7 @@ impl Client {
                 };
             match self.retry.pause(&error, others, rate_limited) {
                 Some(pause) if !given_up => tokio::time::sleep(pause).await,
-                _ => return (attempts, Err(Failure { error, attempts })),
+                _ => return (attempts, Err(ModelCallFailure { error, attempts })),
             }
         }
     }
@@ -243,13 +247,13 @@ impl Client {
         }
     }
 
-    fn dialect(&self) -> Dialect {
+    fn dialect(&self) -> EndpointQuirks {
         *self.dialect.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Whether a refusal taught us how to ask. Another call may have learned it first.
-    fn learned(&self, wishes: Wishes, used: Dialect, message: &str) -> bool {
-        if self.endpoint.provider != Provider::OpenAi {
+    fn learned(&self, wishes: RequestedFeatures, used: EndpointQuirks, message: &str) -> bool {
+        if self.endpoint.provider != ModelProvider::OpenAi {
             return false;
         }
         let mut known = self.dialect.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -267,9 +271,9 @@ impl Client {
 
     async fn attempt<T>(
         &self,
-        question: &Question<'_, T>,
-        dialect: Dialect,
-        permit: &mut Permit<'_>,
+        question: &RequestCodec<'_, T>,
+        dialect: EndpointQuirks,
+        permit: &mut CallPermit<'_>,
     ) -> Result<T, CallError> {
         let body = (question.body)(dialect);
         let limit = self.endpoint.timeout;
@@ -282,7 +286,7 @@ impl Client {
             }
             Err(_) => {
                 self.load_wait.end();
-                permit.tell(Signal::Overloaded { retry_after: None });
+                permit.tell(LoadSignal::Overloaded { retry_after: None });
                 return Err(CallError::Timeout(limit));
             }
         };
@@ -291,7 +295,7 @@ impl Client {
         }
         if status.is_success() {
             self.has_answered.store(true, Ordering::Relaxed);
-            permit.tell(Signal::Answered);
+            permit.tell(LoadSignal::Answered);
             self.load_wait.end();
             return (question.read)(&bytes).map_err(|reason| {
                 CallError::BadReply(mask_secrets(&format!("{reason}: {}", excerpt(&bytes))))
@@ -305,7 +309,7 @@ impl Client {
             self.load_wait.end();
         }
         if matches!(error, CallError::RateLimited { .. }) || error.retry_after().is_some() {
-            permit.tell(Signal::Overloaded { retry_after: error.retry_after() });
+            permit.tell(LoadSignal::Overloaded { retry_after: error.retry_after() });
         }
         Err(error)
     }
@@ -334,18 +338,20 @@ impl Client {
     }
 }
 
-fn headers_of(endpoint: &Endpoint) -> Result<HeaderMap, String> {
+fn headers_of(endpoint: &ModelEndpoint) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    if endpoint.provider == Provider::Anthropic {
+    if endpoint.provider == ModelProvider::Anthropic {
         headers.insert("anthropic-version", HeaderValue::from_static(anthropic::VERSION));
     }
     if !endpoint.key.is_empty() {
         let key = endpoint.key.expose();
         let (name, value) = match endpoint.provider {
-            Provider::Anthropic => (HeaderName::from_static("x-api-key"), key.to_owned()),
-            Provider::OpenAi if endpoint.is_azure() => (HeaderName::from_static("api-key"), key.to_owned()),
-            Provider::OpenAi => (AUTHORIZATION, format!("Bearer {key}")),
+            ModelProvider::Anthropic => (HeaderName::from_static("x-api-key"), key.to_owned()),
+            ModelProvider::OpenAi if endpoint.is_azure() => {
+                (HeaderName::from_static("api-key"), key.to_owned())
+            }
+            ModelProvider::OpenAi => (AUTHORIZATION, format!("Bearer {key}")),
         };
         let mut value = HeaderValue::from_str(&value)
             .map_err(|_| "the API key holds characters that no key has (a line break?)".to_owned())?;

@@ -2,53 +2,53 @@
 
 use std::time::Duration;
 
-use gradus_http::Secret;
+use gradus_http::SecretString;
 
 /// The wire form of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Provider {
+pub enum ModelProvider {
     /// `POST {base}/chat/completions`: OpenAI, Azure, vLLM, llama.cpp, Ollama, OpenRouter and many more.
     OpenAi,
     /// `POST {base}/v1/messages`.
     Anthropic,
 }
 
-impl Provider {
+impl ModelProvider {
     pub fn name(self) -> &'static str {
         match self {
-            Provider::OpenAi => "openai",
-            Provider::Anthropic => "anthropic",
+            ModelProvider::OpenAi => "openai",
+            ModelProvider::Anthropic => "anthropic",
         }
     }
 
     pub fn default_base_url(self) -> &'static str {
         match self {
-            Provider::OpenAi => "https://api.openai.com/v1",
-            Provider::Anthropic => "https://api.anthropic.com",
+            ModelProvider::OpenAi => "https://api.openai.com/v1",
+            ModelProvider::Anthropic => "https://api.anthropic.com",
         }
     }
 
     pub fn default_model(self) -> &'static str {
         match self {
-            Provider::OpenAi => "gpt-4o",
-            Provider::Anthropic => "claude-sonnet-5-5",
+            ModelProvider::OpenAi => "gpt-4o",
+            ModelProvider::Anthropic => "claude-sonnet-5-5",
         }
     }
 }
 
 /// One model at one endpoint.
 #[derive(Clone, Debug)]
-pub struct Endpoint {
-    pub provider: Provider,
+pub struct ModelEndpoint {
+    pub provider: ModelProvider,
     /// May carry a query, as Azure's `?api-version=`.
     pub base_url: String,
-    pub key: Secret,
+    pub key: SecretString,
     pub model: String,
     /// How long one call may take, from the first byte sent to the last one received.
     pub timeout: Duration,
 }
 
-impl Endpoint {
+impl ModelEndpoint {
     /// The address that is called.
     pub(crate) fn url(&self) -> Result<reqwest::Url, String> {
         let mut url = reqwest::Url::parse(&self.base_url)
@@ -59,10 +59,10 @@ impl Endpoint {
         let path = url.path().trim_end_matches('/').to_owned();
         let path = match self.provider {
             // People paste the address with and without its last part.
-            Provider::OpenAi if path.ends_with("/chat/completions") => path,
-            Provider::OpenAi => format!("{path}/chat/completions"),
-            Provider::Anthropic if path.ends_with("/v1/messages") => path,
-            Provider::Anthropic => format!("{}/v1/messages", path.trim_end_matches("/v1")),
+            ModelProvider::OpenAi if path.ends_with("/chat/completions") => path,
+            ModelProvider::OpenAi => format!("{path}/chat/completions"),
+            ModelProvider::Anthropic if path.ends_with("/v1/messages") => path,
+            ModelProvider::Anthropic => format!("{}/v1/messages", path.trim_end_matches("/v1")),
         };
         url.set_path(&path);
         Ok(url)
@@ -94,11 +94,11 @@ impl Endpoint {
 mod tests {
     use super::*;
 
-    fn url(provider: Provider, base_url: &str) -> Result<String, String> {
-        let endpoint = Endpoint {
+    fn url(provider: ModelProvider, base_url: &str) -> Result<String, String> {
+        let endpoint = ModelEndpoint {
             provider,
             base_url: base_url.to_owned(),
-            key: Secret::default(),
+            key: SecretString::default(),
             model: String::new(),
             timeout: Duration::from_secs(1),
         };
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn completes_addresses_as_people_write_them() {
-        let openai = |base| url(Provider::OpenAi, base).expect("an address");
+        let openai = |base| url(ModelProvider::OpenAi, base).expect("an address");
         assert_eq!(openai("http://127.0.0.1:8000/v1"), "http://127.0.0.1:8000/v1/chat/completions");
         assert_eq!(openai("http://127.0.0.1:8000/v1/"), "http://127.0.0.1:8000/v1/chat/completions");
         assert_eq!(openai("http://h/v1/chat/completions"), "http://h/v1/chat/completions");
@@ -115,24 +115,24 @@ mod tests {
             openai("https://x.openai.azure.com/openai/deployments/d?api-version=2024-10-21"),
             "https://x.openai.azure.com/openai/deployments/d/chat/completions?api-version=2024-10-21"
         );
-        let anthropic = |base| url(Provider::Anthropic, base).expect("an address");
+        let anthropic = |base| url(ModelProvider::Anthropic, base).expect("an address");
         assert_eq!(anthropic("https://api.anthropic.com"), "https://api.anthropic.com/v1/messages");
         assert_eq!(anthropic("https://api.anthropic.com/v1/"), "https://api.anthropic.com/v1/messages");
     }
 
     #[test]
     fn refuses_what_is_no_address() {
-        assert!(url(Provider::OpenAi, "localhost:8000").is_err());
-        assert!(url(Provider::OpenAi, "ftp://h/v1").is_err());
-        assert!(url(Provider::OpenAi, "").is_err());
+        assert!(url(ModelProvider::OpenAi, "localhost:8000").is_err());
+        assert!(url(ModelProvider::OpenAi, "ftp://h/v1").is_err());
+        assert!(url(ModelProvider::OpenAi, "").is_err());
     }
 
     #[test]
     fn secrets_in_an_address_are_not_shown() {
-        let endpoint = Endpoint {
-            provider: Provider::OpenAi,
+        let endpoint = ModelEndpoint {
+            provider: ModelProvider::OpenAi,
             base_url: "https://me:pw@proxy.example/v1/?api-key=k".to_owned(),
-            key: Secret::default(),
+            key: SecretString::default(),
             model: String::new(),
             timeout: Duration::from_secs(1),
         };

@@ -78,7 +78,7 @@ impl CallError {
 /// A call that was given up, and how often it was tried.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{error}{}", attempts_text(*attempts))]
-pub struct Failure {
+pub struct ModelCallFailure {
     pub error: CallError,
     pub attempts: u32,
 }

@@ -10,17 +10,17 @@ pub(crate) const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
 
 /// What is left before an endpoint's limit, and when it is filled up again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Allowance {
+pub(crate) struct RemainingQuota {
     pub requests_left: u64,
     pub reset_in: Duration,
 }
 
 /// OpenAI's `x-ratelimit-*` and Anthropic's `anthropic-ratelimit-*` headers.
-pub(crate) fn allowance(headers: &HeaderMap) -> Option<Allowance> {
+pub(crate) fn allowance(headers: &HeaderMap) -> Option<RemainingQuota> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let both = |left: &str, reset: &str| {
         let requests_left = text(left)?.parse().ok()?;
-        Some(Allowance { requests_left, reset_in: reset_in(text(reset)?)?.min(MAX_RETRY_AFTER) })
+        Some(RemainingQuota { requests_left, reset_in: reset_in(text(reset)?)?.min(MAX_RETRY_AFTER) })
     };
     both("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests")
         .or_else(|| both("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset"))
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn reads_the_allowance_of_both_providers() {
         let openai = [("x-ratelimit-remaining-requests", "3"), ("x-ratelimit-reset-requests", "6m0.5s")];
-        let expected = Allowance { requests_left: 3, reset_in: Duration::from_millis(360_500) };
+        let expected = RemainingQuota { requests_left: 3, reset_in: Duration::from_millis(360_500) };
         assert_eq!(allowance(&map(&openai)), Some(expected));
         let soon = [("x-ratelimit-remaining-requests", "0"), ("x-ratelimit-reset-requests", "12ms")];
         assert_eq!(allowance(&map(&soon)).map(|found| found.reset_in), Some(Duration::from_millis(12)));
@@ -78,7 +78,7 @@ mod tests {
             ("anthropic-ratelimit-requests-remaining", "0"),
             ("anthropic-ratelimit-requests-reset", "2020-01-01T00:00:00Z"),
         ];
-        let expected = Allowance { requests_left: 0, reset_in: Duration::ZERO };
+        let expected = RemainingQuota { requests_left: 0, reset_in: Duration::ZERO };
         assert_eq!(allowance(&map(&anthropic)), Some(expected));
         assert_eq!(allowance(&map(&[("x-ratelimit-remaining-requests", "3")])), None);
     }

@@ -15,9 +15,9 @@ pub mod price;
 mod request;
 mod retry;
 
-pub use chat::{Chat, ChatReply, Message, ToolCall, ToolDefinition};
-pub use client::{Client, LoadNotice};
-pub use endpoint::{Endpoint, Provider};
-pub use error::{CallError, Failure};
-pub use request::{AnswerForm, Reply, Request, Stop, Usage};
+pub use chat::{ChatReply, ChatRequest, ChatToolCall, ChatToolDefinition, PromptMessage};
+pub use client::{LoadNotice, ModelClient};
+pub use endpoint::{ModelEndpoint, ModelProvider};
+pub use error::{CallError, ModelCallFailure};
+pub use request::{AnswerForm, CompletionUsage, FinishReason, ModelReply, ModelRequest};
 pub use retry::RetryPolicy;

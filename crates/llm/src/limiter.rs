@@ -2,7 +2,7 @@
 //! (slow start), is cut once for each episode of rate limiting, and from then on grows by one a round trip. It does not
 //! grow while it is not used. What the endpoint says of its own limits is obeyed.
 //!
-//! [`Window`] is the rule, without a clock or a runtime of its own; [`Limiter`] lets tasks wait on it.
+//! [`ConcurrencyWindow`] is the rule, without a clock or a runtime of its own; [`ConcurrencyLimiter`] lets tasks wait on it.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::headers::Allowance;
+use crate::headers::RemainingQuota;
 
 const FIRST_LIMIT: f64 = 16.0;
 const CUT: f64 = 0.5;
 
 /// What a call's end tells about the endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signal {
+pub enum LoadSignal {
     Answered,
     /// Rate limited, or too slow to answer: too much was asked at once.
     Overloaded {
@@ -29,14 +29,14 @@ pub enum Signal {
 
 /// Who waits: a call that is tried again goes before a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum CallPriority {
     New,
     Again,
 }
 
 /// The rule.
 #[derive(Debug)]
-pub struct Window {
+pub struct ConcurrencyWindow {
     limit: f64,
     max: f64,
     slow_start: bool,
@@ -55,7 +55,7 @@ pub struct Window {
 
 /// What a call that wants to start is told.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Admission {
+pub enum CallAdmission {
     /// Go, under this serial number.
     Go(u64),
     /// Wait for another call to end.
@@ -63,10 +63,10 @@ pub enum Admission {
     Until(Instant),
 }
 
-impl Window {
+impl ConcurrencyWindow {
     pub fn new(max: usize) -> Self {
         let max = max.max(1) as f64;
-        Window {
+        ConcurrencyWindow {
             limit: FIRST_LIMIT.min(max),
             max,
             slow_start: true,
@@ -84,10 +84,10 @@ impl Window {
         self.limit as usize
     }
 
-    pub fn admit(&mut self, turn: Turn, now: Instant) -> Admission {
+    pub fn admit(&mut self, turn: CallPriority, now: Instant) -> CallAdmission {
         if let Some(until) = self.paused_until {
             if now < until {
-                return Admission::Until(until);
+                return CallAdmission::Until(until);
             }
             self.paused_until = None;
         }
@@ -95,15 +95,15 @@ impl Window {
             if now >= reset {
                 self.allowance = None;
             } else if left == 0 {
-                return Admission::Until(reset);
+                return CallAdmission::Until(reset);
             }
         }
         if self.in_flight >= self.limit() {
             self.full_at = self.next;
-            return Admission::Full;
+            return CallAdmission::Full;
         }
-        if turn == Turn::New && self.again_waiting > 0 {
-            return Admission::Full;
+        if turn == CallPriority::New && self.again_waiting > 0 {
+            return CallAdmission::Full;
         }
         if let Some((left, _)) = &mut self.allowance {
             *left -= 1;
@@ -113,18 +113,18 @@ impl Window {
         if self.in_flight >= self.limit() {
             self.full_at = self.next;
         }
-        Admission::Go(self.next - 1)
+        CallAdmission::Go(self.next - 1)
     }
 
-    pub fn end(&mut self, serial: u64, signal: Signal, now: Instant) {
+    pub fn end(&mut self, serial: u64, signal: LoadSignal, now: Instant) {
         self.in_flight = self.in_flight.saturating_sub(1);
         match signal {
-            Signal::Answered if serial < self.full_at => {
+            LoadSignal::Answered if serial < self.full_at => {
                 let growth = if self.slow_start { 1.0 } else { 1.0 / self.limit };
                 self.limit = (self.limit + growth).min(self.max);
             }
-            Signal::Answered | Signal::Neutral => {}
-            Signal::Overloaded { retry_after } => {
+            LoadSignal::Answered | LoadSignal::Neutral => {}
+            LoadSignal::Overloaded { retry_after } => {
                 if let Some(pause) = retry_after {
                     let until = now + pause;
                     self.paused_until = Some(self.paused_until.map_or(until, |known| known.max(until)));
@@ -138,22 +138,26 @@ impl Window {
         }
     }
 
-    pub(crate) fn allow(&mut self, allowance: Allowance, now: Instant) {
+    pub(crate) fn allow(&mut self, allowance: RemainingQuota, now: Instant) {
         self.allowance = Some((allowance.requests_left, now + allowance.reset_in));
     }
 }
 
 /// Lets calls wait for their turn.
 #[derive(Debug)]
-pub struct Limiter {
-    window: Mutex<Window>,
+pub struct ConcurrencyLimiter {
+    window: Mutex<ConcurrencyWindow>,
     new_turn: Notify,
     again_turn: Notify,
 }
 
-impl Limiter {
+impl ConcurrencyLimiter {
     pub fn new(max: usize) -> Self {
-        Limiter { window: Mutex::new(Window::new(max)), new_turn: Notify::new(), again_turn: Notify::new() }
+        ConcurrencyLimiter {
+            window: Mutex::new(ConcurrencyWindow::new(max)),
+            new_turn: Notify::new(),
+            again_turn: Notify::new(),
+        }
     }
 
     /// Calls that may be in flight at once, as of now.
@@ -166,21 +170,21 @@ impl Limiter {
     }
 
     /// Waits until a call may start.
-    pub async fn acquire(&self, turn: Turn) -> Permit<'_> {
+    pub async fn acquire(&self, turn: CallPriority) -> CallPermit<'_> {
         let queue = self.queue(turn);
-        let _waiting = (turn == Turn::Again).then(|| Waiting::new(self));
+        let _waiting = (turn == CallPriority::Again).then(|| RetryWaitGuard::new(self));
         loop {
             let notified = queue.notified();
             let admission = self.lock().admit(turn, Instant::now());
             match admission {
-                Admission::Go(serial) => {
+                CallAdmission::Go(serial) => {
                     // There may be room for more than one.
                     self.wake();
-                    return Permit { limiter: self, serial, signal: Signal::Neutral };
+                    return CallPermit { limiter: self, serial, signal: LoadSignal::Neutral };
                 }
-                Admission::Full => notified.await,
+                CallAdmission::Full => notified.await,
                 // What is waited for may come earlier: another answer may say that there is room again.
-                Admission::Until(instant) => tokio::select! {
+                CallAdmission::Until(instant) => tokio::select! {
                     () = tokio::time::sleep_until(instant) => {}
                     () = notified => {}
                 },
@@ -188,15 +192,15 @@ impl Limiter {
         }
     }
 
-    pub(crate) fn allow(&self, allowance: Allowance) {
+    pub(crate) fn allow(&self, allowance: RemainingQuota) {
         self.lock().allow(allowance, Instant::now());
         self.wake();
     }
 
-    fn queue(&self, turn: Turn) -> &Notify {
+    fn queue(&self, turn: CallPriority) -> &Notify {
         match turn {
-            Turn::New => &self.new_turn,
-            Turn::Again => &self.again_turn,
+            CallPriority::New => &self.new_turn,
+            CallPriority::Again => &self.again_turn,
         }
     }
 
@@ -204,32 +208,32 @@ impl Limiter {
     fn wake(&self) {
         let window = self.lock();
         if window.in_flight < window.limit() {
-            let turn = if window.again_waiting > 0 { Turn::Again } else { Turn::New };
+            let turn = if window.again_waiting > 0 { CallPriority::Again } else { CallPriority::New };
             drop(window);
             self.queue(turn).notify_one();
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Window> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, ConcurrencyWindow> {
         self.window.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
 /// A call in flight; what it came to is told before it is dropped.
 #[derive(Debug)]
-pub struct Permit<'l> {
-    limiter: &'l Limiter,
+pub struct CallPermit<'l> {
+    limiter: &'l ConcurrencyLimiter,
     serial: u64,
-    signal: Signal,
+    signal: LoadSignal,
 }
 
-impl Permit<'_> {
-    pub fn tell(&mut self, signal: Signal) {
+impl CallPermit<'_> {
+    pub fn tell(&mut self, signal: LoadSignal) {
         self.signal = signal;
     }
 }
 
-impl Drop for Permit<'_> {
+impl Drop for CallPermit<'_> {
     fn drop(&mut self) {
         self.limiter.lock().end(self.serial, self.signal, Instant::now());
         self.limiter.wake();
@@ -237,16 +241,16 @@ impl Drop for Permit<'_> {
 }
 
 /// Counts a call that waits to be tried again, also when its task is dropped meanwhile.
-struct Waiting<'l>(&'l Limiter);
+struct RetryWaitGuard<'l>(&'l ConcurrencyLimiter);
 
-impl<'l> Waiting<'l> {
-    fn new(limiter: &'l Limiter) -> Self {
+impl<'l> RetryWaitGuard<'l> {
+    fn new(limiter: &'l ConcurrencyLimiter) -> Self {
         limiter.lock().again_waiting += 1;
-        Waiting(limiter)
+        RetryWaitGuard(limiter)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for RetryWaitGuard<'_> {
     fn drop(&mut self) {
         self.0.lock().again_waiting -= 1;
         self.0.wake();
@@ -257,25 +261,25 @@ impl Drop for Waiting<'_> {
 mod tests {
     use super::*;
 
-    fn fill(window: &mut Window, now: Instant) -> Vec<u64> {
-        std::iter::from_fn(|| match window.admit(Turn::New, now) {
-            Admission::Go(serial) => Some(serial),
+    fn fill(window: &mut ConcurrencyWindow, now: Instant) -> Vec<u64> {
+        std::iter::from_fn(|| match window.admit(CallPriority::New, now) {
+            CallAdmission::Go(serial) => Some(serial),
             _ => None,
         })
         .collect()
     }
 
     /// Starts as many calls as allowed and ends them all the same way.
-    fn round(window: &mut Window, signal: Signal, now: Instant) -> usize {
+    fn round(window: &mut ConcurrencyWindow, signal: LoadSignal, now: Instant) -> usize {
         let serials = fill(window, now);
         serials.iter().for_each(|serial| window.end(*serial, signal, now));
         serials.len()
     }
 
     /// One round trip: every call in flight is answered, oldest first, and its place taken at once.
-    fn round_trip(window: &mut Window, calls: &mut Vec<u64>, now: Instant) {
+    fn round_trip(window: &mut ConcurrencyWindow, calls: &mut Vec<u64>, now: Instant) {
         for serial in std::mem::take(calls) {
-            window.end(serial, Signal::Answered, now);
+            window.end(serial, LoadSignal::Answered, now);
             calls.extend(fill(window, now));
         }
     }
@@ -283,7 +287,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn doubles_until_the_ceiling() {
         let now = Instant::now();
-        let mut window = Window::new(100);
+        let mut window = ConcurrencyWindow::new(100);
         let mut calls = fill(&mut window, now);
         let mut limits = vec![window.limit()];
         for _ in 0..4 {
@@ -297,41 +301,43 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn doubles_when_answers_come_in_bursts() {
         let now = Instant::now();
-        let mut window = Window::new(100);
-        let sizes: Vec<usize> = (0..5).map(|_| round(&mut window, Signal::Answered, now)).collect();
+        let mut window = ConcurrencyWindow::new(100);
+        let sizes: Vec<usize> = (0..5).map(|_| round(&mut window, LoadSignal::Answered, now)).collect();
         assert_eq!(sizes, [16, 32, 64, 100, 100]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_cut_for_each_episode_and_then_one_more_a_round() {
         let now = Instant::now();
-        let mut window = Window::new(64);
+        let mut window = ConcurrencyWindow::new(64);
         let mut calls = fill(&mut window, now);
         while window.limit() < 64 {
             round_trip(&mut window, &mut calls, now);
         }
-        calls.iter().for_each(|serial| window.end(*serial, Signal::Overloaded { retry_after: None }, now));
+        calls
+            .iter()
+            .for_each(|serial| window.end(*serial, LoadSignal::Overloaded { retry_after: None }, now));
         assert_eq!((calls.len(), window.limit()), (64, 32), "64 refusals are one episode");
         calls = fill(&mut window, now);
         round_trip(&mut window, &mut calls, now);
         round_trip(&mut window, &mut calls, now);
         assert!((33..=34).contains(&window.limit()), "one more a round trip after the first cut");
-        calls.iter().for_each(|serial| window.end(*serial, Signal::Neutral, now));
-        round(&mut window, Signal::Overloaded { retry_after: None }, now);
+        calls.iter().for_each(|serial| window.end(*serial, LoadSignal::Neutral, now));
+        round(&mut window, LoadSignal::Overloaded { retry_after: None }, now);
         assert!(window.limit() <= 17, "a new episode cuts again");
     }
 
     #[tokio::test(start_paused = true)]
     async fn does_not_grow_unused_and_never_reaches_zero() {
         let now = Instant::now();
-        let mut window = Window::new(64);
+        let mut window = ConcurrencyWindow::new(64);
         for _ in 0..100 {
-            let Admission::Go(serial) = window.admit(Turn::New, now) else { panic!("refused") };
-            window.end(serial, Signal::Answered, now);
+            let CallAdmission::Go(serial) = window.admit(CallPriority::New, now) else { panic!("refused") };
+            window.end(serial, LoadSignal::Answered, now);
         }
         assert_eq!(window.limit(), 16);
         for _ in 0..20 {
-            round(&mut window, Signal::Overloaded { retry_after: None }, now);
+            round(&mut window, LoadSignal::Overloaded { retry_after: None }, now);
         }
         assert_eq!(window.limit(), 1);
     }
@@ -339,21 +345,27 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn obeys_retry_after_and_allowances() {
         let now = Instant::now();
-        let mut window = Window::new(8);
-        let Admission::Go(serial) = window.admit(Turn::New, now) else { panic!("refused") };
-        window.end(serial, Signal::Overloaded { retry_after: Some(Duration::from_secs(3)) }, now);
-        assert_eq!(window.admit(Turn::New, now), Admission::Until(now + Duration::from_secs(3)));
+        let mut window = ConcurrencyWindow::new(8);
+        let CallAdmission::Go(serial) = window.admit(CallPriority::New, now) else { panic!("refused") };
+        window.end(serial, LoadSignal::Overloaded { retry_after: Some(Duration::from_secs(3)) }, now);
+        assert_eq!(window.admit(CallPriority::New, now), CallAdmission::Until(now + Duration::from_secs(3)));
         let later = now + Duration::from_secs(3);
-        window.allow(Allowance { requests_left: 1, reset_in: Duration::from_secs(9) }, later);
-        assert!(matches!(window.admit(Turn::New, later), Admission::Go(_)));
-        assert_eq!(window.admit(Turn::New, later), Admission::Until(later + Duration::from_secs(9)));
-        assert!(matches!(window.admit(Turn::New, later + Duration::from_secs(9)), Admission::Go(_)));
+        window.allow(RemainingQuota { requests_left: 1, reset_in: Duration::from_secs(9) }, later);
+        assert!(matches!(window.admit(CallPriority::New, later), CallAdmission::Go(_)));
+        assert_eq!(
+            window.admit(CallPriority::New, later),
+            CallAdmission::Until(later + Duration::from_secs(9))
+        );
+        assert!(matches!(
+            window.admit(CallPriority::New, later + Duration::from_secs(9)),
+            CallAdmission::Go(_)
+        ));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_retry_goes_before_a_new_call_and_none_is_forgotten() {
-        let limiter = Limiter::new(1);
-        let first = limiter.acquire(Turn::New).await;
+        let limiter = ConcurrencyLimiter::new(1);
+        let first = limiter.acquire(CallPriority::New).await;
         let order = Mutex::new(Vec::new());
         let enter = async |name, turn| {
             let _permit = limiter.acquire(turn).await;
@@ -364,21 +376,26 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(5)).await;
             drop(first);
         };
-        tokio::join!(enter("new", Turn::New), enter("again", Turn::Again), enter("new", Turn::New), release);
+        tokio::join!(
+            enter("new", CallPriority::New),
+            enter("again", CallPriority::Again),
+            enter("new", CallPriority::New),
+            release
+        );
         assert_eq!(*order.lock().expect("one thread"), ["again", "new", "new"]);
     }
 
     /// An endpoint that took back its pause is asked at once.
     #[tokio::test(start_paused = true)]
     async fn a_pause_that_is_over_early_is_not_slept_through() {
-        let limiter = Limiter::new(8);
-        let first = limiter.acquire(Turn::New).await;
-        limiter.allow(Allowance { requests_left: 0, reset_in: Duration::from_secs(360) });
+        let limiter = ConcurrencyLimiter::new(8);
+        let first = limiter.acquire(CallPriority::New).await;
+        limiter.allow(RemainingQuota { requests_left: 0, reset_in: Duration::from_secs(360) });
         let started = Instant::now();
-        let waits = async { drop(limiter.acquire(Turn::Again).await) };
+        let waits = async { drop(limiter.acquire(CallPriority::Again).await) };
         let relents = async {
             tokio::time::sleep(Duration::from_millis(5)).await;
-            limiter.allow(Allowance { requests_left: 50, reset_in: Duration::from_secs(360) });
+            limiter.allow(RemainingQuota { requests_left: 50, reset_in: Duration::from_secs(360) });
             drop(first);
         };
         tokio::join!(waits, relents);
@@ -387,16 +404,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn never_lets_in_more_than_the_limit() {
-        let limiter = Limiter::new(40);
+        let limiter = ConcurrencyLimiter::new(40);
         let most = std::cell::Cell::new(0);
         let call = async |number: u64| {
-            let mut permit = limiter.acquire(Turn::New).await;
+            let mut permit = limiter.acquire(CallPriority::New).await;
             let at_once = limiter.in_flight();
             // It never shrinks here, so what is in flight is within what the limit is now.
             assert!(at_once <= limiter.limit(), "{at_once} of {}", limiter.limit());
             most.set(at_once.max(most.get()));
             tokio::time::sleep(Duration::from_millis(number % 7)).await;
-            permit.tell(Signal::Answered);
+            permit.tell(LoadSignal::Answered);
         };
         let mut calls: Vec<_> = (0..2_000).map(|number| Box::pin(call(number))).collect();
         std::future::poll_fn(|context| {

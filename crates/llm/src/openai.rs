@@ -5,12 +5,12 @@ pub(crate) mod chat;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::chat::Chat;
-use crate::request::{AnswerForm, Reply, Request, Stop, Usage};
+use crate::chat::ChatRequest;
+use crate::request::{AnswerForm, CompletionUsage, FinishReason, ModelReply, ModelRequest};
 
 /// What an endpoint turned out not to know; learned from its refusals, so that no list of models is needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Dialect {
+pub(crate) struct EndpointQuirks {
     pub no_json_schema: bool,
     pub no_temperature: bool,
     /// Newer models call the limit of an answer `max_completion_tokens`.
@@ -21,53 +21,61 @@ pub(crate) struct Dialect {
 
 /// What a question has in it that an endpoint may not know.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wishes {
+pub(crate) struct RequestedFeatures {
     pub temperature: bool,
     pub json: bool,
     pub stop: bool,
 }
 
-impl Wishes {
-    pub(crate) fn of(request: &Request<'_>) -> Wishes {
-        Wishes { temperature: request.temperature.is_some(), json: request.answer.is_json(), stop: false }
+impl RequestedFeatures {
+    pub(crate) fn for_request(request: &ModelRequest<'_>) -> RequestedFeatures {
+        RequestedFeatures {
+            temperature: request.temperature.is_some(),
+            json: request.answer.is_json(),
+            stop: false,
+        }
     }
 
-    pub(crate) fn of_chat(chat: &Chat<'_>) -> Wishes {
-        Wishes { temperature: chat.temperature.is_some(), json: false, stop: !chat.stop.is_empty() }
+    pub(crate) fn of_chat(chat: &ChatRequest<'_>) -> RequestedFeatures {
+        RequestedFeatures {
+            temperature: chat.temperature.is_some(),
+            json: false,
+            stop: !chat.stop.is_empty(),
+        }
     }
 }
 
-impl Dialect {
+impl EndpointQuirks {
     /// What a refusal teaches; `None` when it teaches nothing new.
-    pub(crate) fn learn(self, wishes: Wishes, message: &str) -> Option<Dialect> {
+    pub(crate) fn learn(self, wishes: RequestedFeatures, message: &str) -> Option<EndpointQuirks> {
         let message = message.to_ascii_lowercase();
         let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
         if !self.completion_tokens && says(&["max_completion_tokens"]) {
-            return Some(Dialect { completion_tokens: true, ..self });
+            return Some(EndpointQuirks { completion_tokens: true, ..self });
         }
         if !self.no_temperature && wishes.temperature && says(&["temperature"]) {
-            return Some(Dialect { no_temperature: true, ..self });
+            return Some(EndpointQuirks { no_temperature: true, ..self });
         }
         // 'stop' quoted: the word alone is in many a message.
         if !self.no_stop
             && wishes.stop
             && says(&["'stop'", "\"stop\"", "`stop`", "stop sequence", "parameter: stop"])
         {
-            return Some(Dialect { no_stop: true, ..self });
+            return Some(EndpointQuirks { no_stop: true, ..self });
         }
         let about_form =
             says(&["response_format", "json_schema", "structured output", "guided", "grammar", "schema"]);
         if !self.no_json_schema && wishes.json && about_form {
-            return Some(Dialect { no_json_schema: true, ..self });
+            return Some(EndpointQuirks { no_json_schema: true, ..self });
         }
         None
     }
 }
 
 #[derive(Serialize)]
-struct Body<'b> {
+struct OpenAiRequest<'b> {
     model: &'b str,
-    messages: [MessageOut<'b>; 2],
+    messages: [OpenAiTextMessage<'b>; 2],
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,7 +87,7 @@ struct Body<'b> {
 }
 
 #[derive(Serialize)]
-struct MessageOut<'b> {
+struct OpenAiTextMessage<'b> {
     role: &'static str,
     content: &'b str,
 }
@@ -98,13 +106,13 @@ struct JsonSchema<'b> {
     schema: &'b RawValue,
 }
 
-pub(crate) fn body(model: &str, request: &Request<'_>, dialect: Dialect) -> Vec<u8> {
+pub(crate) fn body(model: &str, request: &ModelRequest<'_>, dialect: EndpointQuirks) -> Vec<u8> {
     let limit = Some(request.max_tokens);
-    let body = Body {
+    let body = OpenAiRequest {
         model,
         messages: [
-            MessageOut { role: "system", content: request.system },
-            MessageOut { role: "user", content: request.user },
+            OpenAiTextMessage { role: "system", content: request.system },
+            OpenAiTextMessage { role: "user", content: request.user },
         ],
         temperature: request.temperature.filter(|_| !dialect.no_temperature),
         max_tokens: limit.filter(|_| !dialect.completion_tokens),
@@ -124,25 +132,25 @@ pub(crate) fn body(model: &str, request: &Request<'_>, dialect: Dialect) -> Vec<
 }
 
 #[derive(Deserialize)]
-struct Completion {
-    choices: Vec<Choice>,
-    usage: Option<UsageIn>,
+struct OpenAiCompletion {
+    choices: Vec<OpenAiChoice>,
+    usage: Option<OpenAiUsage>,
 }
 
 #[derive(Deserialize)]
-struct Choice {
-    message: MessageIn,
+struct OpenAiChoice {
+    message: OpenAiReply,
     finish_reason: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct MessageIn {
+struct OpenAiReply {
     content: Option<String>,
     refusal: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct UsageIn {
+struct OpenAiUsage {
     #[serde(default)]
     prompt_tokens: i64,
     #[serde(default)]
@@ -150,9 +158,9 @@ struct UsageIn {
     prompt_tokens_details: Option<PromptDetails>,
 }
 
-impl From<UsageIn> for Usage {
-    fn from(usage: UsageIn) -> Usage {
-        Usage {
+impl From<OpenAiUsage> for CompletionUsage {
+    fn from(usage: OpenAiUsage) -> CompletionUsage {
+        CompletionUsage {
             prompt: usage.prompt_tokens.max(0) as u64,
             completion: usage.completion_tokens.max(0) as u64,
             cached_prompt: usage.prompt_tokens_details.and_then(|details| details.cached_tokens).unwrap_or(0),
@@ -174,22 +182,22 @@ fn parse<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Result<T, String> {
     })
 }
 
-fn stop(refused: bool, finish_reason: Option<&str>) -> Stop {
+fn stop(refused: bool, finish_reason: Option<&str>) -> FinishReason {
     match finish_reason {
-        _ if refused => Stop::Refused,
-        Some("content_filter") => Stop::Refused,
-        Some("length") => Stop::Length,
-        _ => Stop::Done,
+        _ if refused => FinishReason::Refused,
+        Some("content_filter") => FinishReason::Refused,
+        Some("length") => FinishReason::Length,
+        _ => FinishReason::Done,
     }
 }
 
-pub(crate) fn read(bytes: &[u8]) -> Result<Reply, String> {
-    let completion: Completion = parse(bytes)?;
+pub(crate) fn read(bytes: &[u8]) -> Result<ModelReply, String> {
+    let completion: OpenAiCompletion = parse(bytes)?;
     let choice = completion.choices.into_iter().next().ok_or("it has no choices")?;
     let refused = choice.message.refusal.is_some_and(|text| !text.is_empty());
     let stop = stop(refused, choice.finish_reason.as_deref());
-    let usage = completion.usage.map(Usage::from);
-    Ok(Reply { text: choice.message.content.unwrap_or_default(), usage, stop })
+    let usage = completion.usage.map(CompletionUsage::from);
+    Ok(ModelReply { text: choice.message.content.unwrap_or_default(), usage, stop })
 }
 
 #[cfg(test)]
@@ -198,8 +206,8 @@ mod tests {
 
     use super::*;
 
-    fn request(answer: AnswerForm) -> Request<'static> {
-        Request { system: "s", user: "u", answer, max_tokens: 9, temperature: Some(0.0) }
+    fn request(answer: AnswerForm) -> ModelRequest<'static> {
+        ModelRequest { system: "s", user: "u", answer, max_tokens: 9, temperature: Some(0.0) }
     }
 
     fn json_form() -> AnswerForm {
@@ -213,10 +221,10 @@ mod tests {
             let bytes = super::body("m", &request(json_form()), dialect);
             serde_json::from_slice::<serde_json::Value>(&bytes).expect("JSON")
         };
-        let plain = body(Dialect::default());
+        let plain = body(EndpointQuirks::default());
         assert_eq!(plain["max_tokens"], 9);
         assert_eq!(plain["response_format"]["json_schema"]["strict"], true);
-        let learned = body(Dialect {
+        let learned = body(EndpointQuirks {
             no_json_schema: true,
             no_temperature: true,
             completion_tokens: true,
@@ -230,8 +238,9 @@ mod tests {
 
     #[test]
     fn learns_from_refusals() {
-        let known = Dialect::default();
-        let learn = |message: &str| known.learn(Wishes::of(&request(json_form())), message);
+        let known = EndpointQuirks::default();
+        let learn =
+            |message: &str| known.learn(RequestedFeatures::for_request(&request(json_form())), message);
         assert!(
             learn("Unsupported parameter: 'max_tokens'; use 'max_completion_tokens' instead.")
                 .is_some_and(|dialect| dialect.completion_tokens)
@@ -246,7 +255,10 @@ mod tests {
         );
         assert_eq!(learn("Invalid request"), None);
         let text = request(AnswerForm::Text);
-        assert_eq!(known.learn(Wishes::of(&text), "response_format is not supported"), None);
+        assert_eq!(
+            known.learn(RequestedFeatures::for_request(&text), "response_format is not supported"),
+            None
+        );
     }
 
     #[test]
@@ -256,12 +268,12 @@ mod tests {
             "usage":{"prompt_tokens":5,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":4}}}"#,
         )
         .expect("an answer");
-        assert_eq!((reply.text.as_str(), reply.stop), ("hi", Stop::Done));
-        assert_eq!(reply.usage, Some(Usage { prompt: 5, completion: 2, cached_prompt: 4 }));
+        assert_eq!((reply.text.as_str(), reply.stop), ("hi", FinishReason::Done));
+        assert_eq!(reply.usage, Some(CompletionUsage { prompt: 5, completion: 2, cached_prompt: 4 }));
         let cut = read(br#"{"choices":[{"message":{"content":"h"},"finish_reason":"length"}]}"#);
-        assert_eq!(cut.map(|reply| reply.stop), Ok(Stop::Length));
+        assert_eq!(cut.map(|reply| reply.stop), Ok(FinishReason::Length));
         let refused = read(br#"{"choices":[{"message":{"content":null,"refusal":"no"}}]}"#);
-        assert_eq!(refused.map(|reply| reply.stop), Ok(Stop::Refused));
+        assert_eq!(refused.map(|reply| reply.stop), Ok(FinishReason::Refused));
         assert!(read(br#"{"choices":[]}"#).is_err());
         assert!(read(br#"{"choices":[{"mess"#).is_err());
         assert!(read(b"<html>").is_err());

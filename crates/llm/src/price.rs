@@ -4,22 +4,22 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::request::Usage;
+use crate::request::CompletionUsage;
 
 const BUILT_IN: &str = include_str!("prices.toml");
 
 /// Dollars for a million tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Price {
+pub struct TokenPrice {
     pub input: f64,
     pub output: f64,
     /// Input that the provider had cached; the same as `input` where nothing else is said.
     pub cached_input: Option<f64>,
 }
 
-impl Price {
-    pub fn of(&self, usage: Usage) -> f64 {
+impl TokenPrice {
+    pub fn cost_of_usage(&self, usage: CompletionUsage) -> f64 {
         let cached = usage.cached_prompt.min(usage.prompt);
         let fresh = usage.prompt - cached;
         let dollars = fresh as f64 * self.input
@@ -32,7 +32,7 @@ impl Price {
 /// Prices by the beginning of a model's name: providers append dates and versions.
 #[derive(Clone, Debug)]
 pub struct PriceTable {
-    prices: BTreeMap<String, Price>,
+    prices: BTreeMap<String, TokenPrice>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -40,12 +40,12 @@ pub struct PriceTable {
 pub struct PriceError(String);
 
 #[derive(Deserialize)]
-struct File {
+struct PriceFile {
     #[serde(default)]
     #[allow(dead_code, reason = "says of when the table is; for readers")]
     as_of: Option<String>,
     #[serde(flatten)]
-    prices: BTreeMap<String, Price>,
+    prices: BTreeMap<String, TokenPrice>,
 }
 
 impl Default for PriceTable {
@@ -61,7 +61,7 @@ impl Default for PriceTable {
 impl PriceTable {
     /// Adds a table in TOML; its entries win over those that are there.
     pub fn add(&mut self, toml: &str) -> Result<(), PriceError> {
-        let file: File = toml::from_str(toml).map_err(|error| PriceError(error.to_string()))?;
+        let file: PriceFile = toml::from_str(toml).map_err(|error| PriceError(error.to_string()))?;
         for (model, price) in &file.prices {
             let all = [Some(price.input), Some(price.output), price.cached_input];
             if all.iter().flatten().any(|value| !value.is_finite() || *value < 0.0) {
@@ -73,7 +73,7 @@ impl PriceTable {
     }
 
     /// The price of a model: the longest entry that its name begins with. `None` when nothing is known.
-    pub fn find(&self, model: &str) -> Option<Price> {
+    pub fn find(&self, model: &str) -> Option<TokenPrice> {
         // Routers put the maker before the name.
         let short = model.rsplit('/').next().unwrap_or(model);
         [model, short].iter().find_map(|name| {
@@ -114,9 +114,9 @@ mod tests {
 
     #[test]
     fn cached_input_costs_less() {
-        let price = Price { input: 2.0, output: 10.0, cached_input: Some(1.0) };
-        let usage = Usage { prompt: 1_000_000, completion: 100_000, cached_prompt: 500_000 };
-        assert!((price.of(usage) - 2.5).abs() < 1e-9);
+        let price = TokenPrice { input: 2.0, output: 10.0, cached_input: Some(1.0) };
+        let usage = CompletionUsage { prompt: 1_000_000, completion: 100_000, cached_prompt: 500_000 };
+        assert!((price.cost_of_usage(usage) - 2.5).abs() < 1e-9);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// One question. What is the same in every question comes first, so that a provider's prompt cache can keep it.
 #[derive(Clone, Debug)]
-pub struct Request<'r> {
+pub struct ModelRequest<'r> {
     /// The constant part.
     pub system: &'r str,
     pub user: &'r str,
@@ -34,23 +34,23 @@ impl AnswerForm {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reply {
+pub struct ModelReply {
     /// The text, or the JSON that was asked for, as text.
     pub text: String,
-    pub usage: Option<Usage>,
-    pub stop: Stop,
+    pub usage: Option<CompletionUsage>,
+    pub stop: FinishReason,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Usage {
+pub struct CompletionUsage {
     pub prompt: u64,
     pub completion: u64,
     /// Of the prompt's tokens, those that the provider had cached.
     pub cached_prompt: u64,
 }
 
-impl std::ops::AddAssign for Usage {
-    fn add_assign(&mut self, other: Usage) {
+impl std::ops::AddAssign for CompletionUsage {
+    fn add_assign(&mut self, other: CompletionUsage) {
         self.prompt += other.prompt;
         self.completion += other.completion;
         self.cached_prompt += other.cached_prompt;
@@ -59,7 +59,7 @@ impl std::ops::AddAssign for Usage {
 
 /// Why a model stopped writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
+pub enum FinishReason {
     Done,
     /// The answer was cut at `max_tokens`.
     Length,

@@ -3,35 +3,37 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use gradus_core::span::{Attributes, Event, Resource, Span, SpanId, Status, StatusCode, TraceId, Value};
+use gradus_core::span::{
+    AttributeList, AttributeValue, Span, SpanEvent, SpanId, SpanResource, SpanStatus, StatusCode, TraceId,
+};
 
-use crate::limits::Limits;
+use crate::limits::RecordLimits;
 use crate::log_event::LogEvent;
-use crate::wire::{Field, Fields, WireError};
+use crate::wire::{WireError, WireFields, WireValue};
 
 /// Decodes the body of one `Span` message.
 pub fn decode_span<'a>(
     bytes: &'a [u8],
-    resource: &Arc<Resource>,
+    resource: &Arc<SpanResource>,
     scope: &'a str,
-    limits: &Limits,
+    limits: &RecordLimits,
 ) -> Result<Span<'a>, WireError> {
     let mut span = Span { scope: Cow::Borrowed(scope), resource: Arc::clone(resource), ..Span::default() };
     // Most spans have about this many.
     span.attributes.0.reserve(16);
     let mut reader = ValueReader::new(limits);
-    let mut fields = Fields::new(bytes);
+    let mut fields = WireFields::new(bytes);
     while let Some((number, field)) = fields.next()? {
         match (number, field) {
-            (1, Field::Bytes(id)) => span.trace_id = trace_id(id)?,
-            (2, Field::Bytes(id)) => span.span_id = span_id(id)?,
-            (4, Field::Bytes(id)) => span.parent_id = span_id(id)?.non_zero(),
-            (5, Field::Bytes(name)) => span.name = text(name),
-            (7, Field::Fixed64(time)) => span.start_ns = time,
-            (8, Field::Fixed64(time)) => span.end_ns = time,
-            (9, Field::Bytes(pair)) => span.attributes.0.push(reader.key_value(pair)?),
-            (11, Field::Bytes(event)) => span.events.push(reader.event(event)?),
-            (15, Field::Bytes(status)) => span.status = self::status(status)?,
+            (1, WireValue::Bytes(id)) => span.trace_id = trace_id(id)?,
+            (2, WireValue::Bytes(id)) => span.span_id = span_id(id)?,
+            (4, WireValue::Bytes(id)) => span.parent_id = span_id(id)?.non_zero(),
+            (5, WireValue::Bytes(name)) => span.name = text(name),
+            (7, WireValue::Fixed64(time)) => span.start_ns = time,
+            (8, WireValue::Fixed64(time)) => span.end_ns = time,
+            (9, WireValue::Bytes(pair)) => span.attributes.0.push(reader.key_value(pair)?),
+            (11, WireValue::Bytes(event)) => span.events.push(reader.event(event)?),
+            (15, WireValue::Bytes(status)) => span.status = self::status(status)?,
             _ => {}
         }
     }
@@ -50,13 +52,13 @@ pub struct SpanHead {
 /// Reads the head of one `Span` message.
 pub fn decode_span_head(bytes: &[u8]) -> Result<SpanHead, WireError> {
     let mut head = SpanHead::default();
-    let mut fields = Fields::new(bytes);
+    let mut fields = WireFields::new(bytes);
     while let Some((number, field)) = fields.next()? {
         match (number, field) {
-            (1, Field::Bytes(id)) => head.trace_id = trace_id(id)?,
-            (2, Field::Bytes(id)) => head.span_id = span_id(id)?,
-            (4, Field::Bytes(id)) => head.parent_id = span_id(id)?.non_zero(),
-            (7, Field::Fixed64(time)) => head.start_ns = time,
+            (1, WireValue::Bytes(id)) => head.trace_id = trace_id(id)?,
+            (2, WireValue::Bytes(id)) => head.span_id = span_id(id)?,
+            (4, WireValue::Bytes(id)) => head.parent_id = span_id(id)?.non_zero(),
+            (7, WireValue::Fixed64(time)) => head.start_ns = time,
             _ => {}
         }
     }
@@ -64,19 +66,19 @@ pub fn decode_span_head(bytes: &[u8]) -> Result<SpanHead, WireError> {
 }
 
 /// Decodes the body of one `LogRecord` message.
-pub fn decode_log<'a>(bytes: &'a [u8], limits: &Limits) -> Result<LogEvent<'a>, WireError> {
+pub fn decode_log<'a>(bytes: &'a [u8], limits: &RecordLimits) -> Result<LogEvent<'a>, WireError> {
     let mut log = LogEvent::default();
     let mut reader = ValueReader::new(limits);
-    let mut fields = Fields::new(bytes);
+    let mut fields = WireFields::new(bytes);
     while let Some((number, field)) = fields.next()? {
         match (number, field) {
-            (1, Field::Fixed64(time)) => log.event.time_ns = time,
-            (11, Field::Fixed64(time)) if log.event.time_ns == 0 => log.event.time_ns = time,
-            (5, Field::Bytes(body)) => log.event.body = Some(reader.any_value(body, 0)?),
-            (6, Field::Bytes(pair)) => log.event.attributes.0.push(reader.key_value(pair)?),
-            (9, Field::Bytes(id)) => log.trace_id = trace_id(id)?,
-            (10, Field::Bytes(id)) => log.span_id = span_id(id)?,
-            (12, Field::Bytes(name)) => log.event.name = text(name),
+            (1, WireValue::Fixed64(time)) => log.event.time_ns = time,
+            (11, WireValue::Fixed64(time)) if log.event.time_ns == 0 => log.event.time_ns = time,
+            (5, WireValue::Bytes(body)) => log.event.body = Some(reader.any_value(body, 0)?),
+            (6, WireValue::Bytes(pair)) => log.event.attributes.0.push(reader.key_value(pair)?),
+            (9, WireValue::Bytes(id)) => log.trace_id = trace_id(id)?,
+            (10, WireValue::Bytes(id)) => log.span_id = span_id(id)?,
+            (12, WireValue::Bytes(name)) => log.event.name = text(name),
             _ => {}
         }
     }
@@ -85,16 +87,16 @@ pub fn decode_log<'a>(bytes: &'a [u8], limits: &Limits) -> Result<LogEvent<'a>, 
 }
 
 /// Decodes the body of one `Resource` message. It is shared by many spans, so it is owned.
-pub fn decode_resource(bytes: &[u8], limits: &Limits) -> Result<Resource, WireError> {
-    let mut attributes = Attributes::default();
+pub fn decode_resource(bytes: &[u8], limits: &RecordLimits) -> Result<SpanResource, WireError> {
+    let mut attributes = AttributeList::default();
     let mut reader = ValueReader::new(limits);
-    let mut fields = Fields::new(bytes);
+    let mut fields = WireFields::new(bytes);
     while let Some((number, field)) = fields.next()? {
-        if let (1, Field::Bytes(pair)) = (number, field) {
+        if let (1, WireValue::Bytes(pair)) = (number, field) {
             attributes.0.push(reader.key_value(pair)?);
         }
     }
-    Ok(Resource { attributes: attributes.into_owned() })
+    Ok(SpanResource { attributes: attributes.into_owned() })
 }
 
 pub(crate) fn trace_id(bytes: &[u8]) -> Result<TraceId, WireError> {
@@ -121,14 +123,14 @@ pub(crate) fn text(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-fn status(bytes: &[u8]) -> Result<Status<'_>, WireError> {
-    let mut status = Status::default();
-    let mut fields = Fields::new(bytes);
+fn status(bytes: &[u8]) -> Result<SpanStatus<'_>, WireError> {
+    let mut status = SpanStatus::default();
+    let mut fields = WireFields::new(bytes);
     while let Some((number, field)) = fields.next()? {
         match (number, field) {
-            (2, Field::Bytes(message)) => status.message = text(message),
-            (3, Field::Varint(1)) => status.code = StatusCode::Ok,
-            (3, Field::Varint(2)) => status.code = StatusCode::Error,
+            (2, WireValue::Bytes(message)) => status.message = text(message),
+            (3, WireValue::Varint(1)) => status.code = StatusCode::Ok,
+            (3, WireValue::Varint(2)) => status.code = StatusCode::Error,
             _ => {}
         }
     }
@@ -138,31 +140,31 @@ fn status(bytes: &[u8]) -> Result<Status<'_>, WireError> {
 /// Reads attribute values and counts them, so that one record cannot ask for unbounded memory.
 struct ValueReader {
     attributes_left: usize,
-    limits: Limits,
+    limits: RecordLimits,
 }
 
 impl ValueReader {
-    fn new(limits: &Limits) -> Self {
+    fn new(limits: &RecordLimits) -> Self {
         ValueReader { attributes_left: limits.attributes, limits: *limits }
     }
 
-    fn event<'a>(&mut self, bytes: &'a [u8]) -> Result<Event<'a>, WireError> {
+    fn event<'a>(&mut self, bytes: &'a [u8]) -> Result<SpanEvent<'a>, WireError> {
         // An empty event takes two bytes on the wire and a hundred in memory.
         self.count()?;
-        let mut event = Event::default();
-        let mut fields = Fields::new(bytes);
+        let mut event = SpanEvent::default();
+        let mut fields = WireFields::new(bytes);
         while let Some((number, field)) = fields.next()? {
             match (number, field) {
-                (1, Field::Fixed64(time)) => event.time_ns = time,
-                (2, Field::Bytes(name)) => event.name = text(name),
-                (3, Field::Bytes(pair)) => event.attributes.0.push(self.key_value(pair)?),
+                (1, WireValue::Fixed64(time)) => event.time_ns = time,
+                (2, WireValue::Bytes(name)) => event.name = text(name),
+                (3, WireValue::Bytes(pair)) => event.attributes.0.push(self.key_value(pair)?),
                 _ => {}
             }
         }
         Ok(event)
     }
 
-    fn key_value<'a>(&mut self, bytes: &'a [u8]) -> Result<(Cow<'a, str>, Value<'a>), WireError> {
+    fn key_value<'a>(&mut self, bytes: &'a [u8]) -> Result<(Cow<'a, str>, AttributeValue<'a>), WireError> {
         self.key_value_at(bytes, 0)
     }
 
@@ -170,62 +172,62 @@ impl ValueReader {
         &mut self,
         bytes: &'a [u8],
         depth: usize,
-    ) -> Result<(Cow<'a, str>, Value<'a>), WireError> {
+    ) -> Result<(Cow<'a, str>, AttributeValue<'a>), WireError> {
         self.count()?;
-        let (mut key, mut value) = (Cow::Borrowed(""), Value::Null);
-        let mut fields = Fields::new(bytes);
+        let (mut key, mut value) = (Cow::Borrowed(""), AttributeValue::Null);
+        let mut fields = WireFields::new(bytes);
         while let Some((number, field)) = fields.next()? {
             match (number, field) {
-                (1, Field::Bytes(name)) => key = text(name),
-                (2, Field::Bytes(any)) => value = self.any_value(any, depth)?,
+                (1, WireValue::Bytes(name)) => key = text(name),
+                (2, WireValue::Bytes(any)) => value = self.any_value(any, depth)?,
                 _ => {}
             }
         }
         Ok((key, value))
     }
 
-    fn any_value<'a>(&mut self, bytes: &'a [u8], depth: usize) -> Result<Value<'a>, WireError> {
+    fn any_value<'a>(&mut self, bytes: &'a [u8], depth: usize) -> Result<AttributeValue<'a>, WireError> {
         if depth > self.limits.nesting {
             return Err(WireError::TooDeep { limit: self.limits.nesting });
         }
-        let mut value = Value::Null;
-        let mut fields = Fields::new(bytes);
+        let mut value = AttributeValue::Null;
+        let mut fields = WireFields::new(bytes);
         while let Some((number, field)) = fields.next()? {
             value = match (number, field) {
-                (1, Field::Bytes(string)) => Value::Str(text(string)),
-                (2, Field::Varint(flag)) => Value::Bool(flag != 0),
-                (3, Field::Varint(integer)) => Value::Int(integer as i64),
-                (4, Field::Fixed64(bits)) => Value::Double(f64::from_bits(bits)),
-                (5, Field::Bytes(array)) => self.array(array, depth + 1)?,
-                (6, Field::Bytes(map)) => self.map(map, depth + 1)?,
-                (7, Field::Bytes(bytes)) => Value::Bytes(Cow::Borrowed(bytes)),
+                (1, WireValue::Bytes(string)) => AttributeValue::Str(text(string)),
+                (2, WireValue::Varint(flag)) => AttributeValue::Bool(flag != 0),
+                (3, WireValue::Varint(integer)) => AttributeValue::Int(integer as i64),
+                (4, WireValue::Fixed64(bits)) => AttributeValue::Double(f64::from_bits(bits)),
+                (5, WireValue::Bytes(array)) => self.array(array, depth + 1)?,
+                (6, WireValue::Bytes(map)) => self.map(map, depth + 1)?,
+                (7, WireValue::Bytes(bytes)) => AttributeValue::Bytes(Cow::Borrowed(bytes)),
                 _ => value,
             };
         }
         Ok(value)
     }
 
-    fn array<'a>(&mut self, bytes: &'a [u8], depth: usize) -> Result<Value<'a>, WireError> {
+    fn array<'a>(&mut self, bytes: &'a [u8], depth: usize) -> Result<AttributeValue<'a>, WireError> {
         let mut items = Vec::new();
-        let mut fields = Fields::new(bytes);
+        let mut fields = WireFields::new(bytes);
         while let Some((number, field)) = fields.next()? {
-            if let (1, Field::Bytes(item)) = (number, field) {
+            if let (1, WireValue::Bytes(item)) = (number, field) {
                 self.count()?;
                 items.push(self.any_value(item, depth)?);
             }
         }
-        Ok(Value::Array(items))
+        Ok(AttributeValue::Array(items))
     }
 
-    fn map<'a>(&mut self, bytes: &'a [u8], depth: usize) -> Result<Value<'a>, WireError> {
+    fn map<'a>(&mut self, bytes: &'a [u8], depth: usize) -> Result<AttributeValue<'a>, WireError> {
         let mut entries = Vec::new();
-        let mut fields = Fields::new(bytes);
+        let mut fields = WireFields::new(bytes);
         while let Some((number, field)) = fields.next()? {
-            if let (1, Field::Bytes(pair)) = (number, field) {
+            if let (1, WireValue::Bytes(pair)) = (number, field) {
                 entries.push(self.key_value_at(pair, depth)?);
             }
         }
-        Ok(Value::Map(entries))
+        Ok(AttributeValue::Map(entries))
     }
 
     fn count(&mut self) -> Result<(), WireError> {

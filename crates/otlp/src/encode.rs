@@ -1,7 +1,7 @@
 //! Spans and log records written as protobuf, so that every source ends in one form: what came in as JSON is kept,
 //! spilled and stored just like what came in as protobuf.
 
-use gradus_core::span::{Attributes, Event, Span, StatusCode, Value};
+use gradus_core::span::{AttributeList, AttributeValue, Span, SpanEvent, StatusCode};
 
 use crate::log_event::LogEvent;
 use crate::wire::{write_bytes, write_fixed64, write_number};
@@ -43,37 +43,37 @@ pub fn encode_log(log: &LogEvent<'_>, out: &mut Vec<u8>) {
     write_bytes(out, 12, log.event.name.as_bytes());
 }
 
-fn encode_event(event: &Event<'_>, out: &mut Vec<u8>) {
+fn encode_event(event: &SpanEvent<'_>, out: &mut Vec<u8>) {
     write_fixed64(out, 1, event.time_ns);
     write_bytes(out, 2, event.name.as_bytes());
     encode_attributes(&event.attributes, 3, out);
 }
 
-pub(crate) fn encode_attributes(attributes: &Attributes<'_>, field: u32, out: &mut Vec<u8>) {
+pub(crate) fn encode_attributes(attributes: &AttributeList<'_>, field: u32, out: &mut Vec<u8>) {
     for (key, value) in attributes.iter() {
         write_message(out, field, |out| encode_key_value(key, value, out));
     }
 }
 
-fn encode_key_value(key: &str, value: &Value<'_>, out: &mut Vec<u8>) {
+fn encode_key_value(key: &str, value: &AttributeValue<'_>, out: &mut Vec<u8>) {
     write_bytes(out, 1, key.as_bytes());
     write_message(out, 2, |out| encode_value(value, out));
 }
 
-fn encode_value(value: &Value<'_>, out: &mut Vec<u8>) {
+fn encode_value(value: &AttributeValue<'_>, out: &mut Vec<u8>) {
     match value {
-        Value::Null => {}
-        Value::Str(text) => write_bytes(out, 1, text.as_bytes()),
-        Value::Bool(flag) => write_number(out, 2, u64::from(*flag)),
-        Value::Int(integer) => write_number(out, 3, *integer as u64),
-        Value::Double(double) => write_fixed64(out, 4, double.to_bits()),
-        Value::Bytes(bytes) => write_bytes(out, 7, bytes),
-        Value::Array(items) => write_message(out, 5, |out| {
+        AttributeValue::Null => {}
+        AttributeValue::Str(text) => write_bytes(out, 1, text.as_bytes()),
+        AttributeValue::Bool(flag) => write_number(out, 2, u64::from(*flag)),
+        AttributeValue::Int(integer) => write_number(out, 3, *integer as u64),
+        AttributeValue::Double(double) => write_fixed64(out, 4, double.to_bits()),
+        AttributeValue::Bytes(bytes) => write_bytes(out, 7, bytes),
+        AttributeValue::Array(items) => write_message(out, 5, |out| {
             for item in items {
                 write_message(out, 1, |out| encode_value(item, out));
             }
         }),
-        Value::Map(entries) => write_message(out, 6, |out| {
+        AttributeValue::Map(entries) => write_message(out, 6, |out| {
             for (key, value) in entries {
                 write_message(out, 1, |out| encode_key_value(key, value, out));
             }

@@ -1,10 +1,10 @@
 //! Export requests as a sender writes them, and what a receiver's answer says of them.
 
-use gradus_core::span::{Attributes, SpanId, TraceId};
+use gradus_core::span::{AttributeList, SpanId, TraceId};
 
 use crate::encode::encode_attributes;
-use crate::regroup::Rejected;
-use crate::wire::{Field, Fields, write_bytes};
+use crate::regroup::RejectedRecords;
+use crate::wire::{WireFields, WireValue, write_bytes};
 
 /// Appends a link to the body of a `Span` message.
 pub fn encode_link(trace_id: TraceId, span_id: SpanId, span: &mut Vec<u8>) {
@@ -17,7 +17,7 @@ pub fn encode_link(trace_id: TraceId, span_id: SpanId, span: &mut Vec<u8>) {
 /// An `ExportTraceServiceRequest` or `ExportLogsServiceRequest` with records of one resource and one scope: both have the
 /// same shape.
 pub fn encode_export<'r>(
-    resource: &Attributes<'_>,
+    resource: &AttributeList<'_>,
     scope: &str,
     records: impl IntoIterator<Item = &'r [u8]>,
 ) -> Vec<u8> {
@@ -36,14 +36,14 @@ pub fn encode_export<'r>(
 }
 
 /// What a receiver's answer says it did not take. A body that is no such answer says nothing.
-pub fn partial_success(body: &[u8]) -> Option<Rejected> {
+pub fn partial_success(body: &[u8]) -> Option<RejectedRecords> {
     let partial = bytes_of(body, 1)?;
-    let mut rejected = Rejected::default();
-    let mut fields = Fields::new(partial);
+    let mut rejected = RejectedRecords::default();
+    let mut fields = WireFields::new(partial);
     while let Ok(Some((number, field))) = fields.next() {
         match (number, field) {
-            (1, Field::Varint(count)) => rejected.count = count,
-            (2, Field::Bytes(text)) => rejected.reason = Some(String::from_utf8_lossy(text).into_owned()),
+            (1, WireValue::Varint(count)) => rejected.count = count,
+            (2, WireValue::Bytes(text)) => rejected.reason = Some(String::from_utf8_lossy(text).into_owned()),
             _ => {}
         }
     }
@@ -51,9 +51,9 @@ pub fn partial_success(body: &[u8]) -> Option<Rejected> {
 }
 
 fn bytes_of(body: &[u8], wanted: u32) -> Option<&[u8]> {
-    let mut fields = Fields::new(body);
+    let mut fields = WireFields::new(body);
     while let Ok(Some((number, field))) = fields.next() {
-        if let (Field::Bytes(bytes), true) = (field, number == wanted) {
+        if let (WireValue::Bytes(bytes), true) = (field, number == wanted) {
             return Some(bytes);
         }
     }
@@ -69,7 +69,7 @@ mod tests {
     fn reads_what_receivers_answer() {
         assert!(partial_success(b"").is_none());
         assert!(partial_success(b"not protobuf at all").is_none());
-        let mut rejected = Rejected::default();
+        let mut rejected = RejectedRecords::default();
         rejected.add(3, || "too old".to_owned());
         let read = partial_success(&export_response(&rejected)).expect("a partial success");
         assert_eq!((read.count, read.reason.as_deref()), (3, Some("too old")));

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use gradus_core::span::{Resource, Span};
+use gradus_core::span::{Span, SpanResource};
 use serde::Deserialize as _;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
@@ -21,16 +21,16 @@ use crate::log_event::LogEvent;
 /// What an export document yields.
 #[derive(Debug)]
 pub enum ExportJson {
-    Span(Box<Span<'static>>, Beside),
+    Span(Box<Span<'static>>, RecordExtras),
     /// A log record, with the resource and the name of the scope it came under.
-    Log(Box<LogEvent<'static>>, Arc<Resource>, String, Beside),
+    Log(Box<LogEvent<'static>>, Arc<SpanResource>, String, RecordExtras),
     /// A record that is none, with the reason.
     Bad(String),
 }
 
 /// What a record's JSON says beside the record.
 #[derive(Debug, Default)]
-pub struct Beside {
+pub struct RecordExtras {
     /// What the neutral span has no place for, as fields of a protobuf span.
     pub fields: Vec<u8>,
     /// Its ids are not as OTLP asks. Files from everywhere have such ids; a sender is told.
@@ -42,7 +42,7 @@ pub fn read_export_json<'de, D: Deserializer<'de>>(
     deserializer: D,
     sink: &mut dyn FnMut(ExportJson),
 ) -> Result<(), D::Error> {
-    deserializer.deserialize_map(Document { sink })
+    deserializer.deserialize_map(ExportVisitor { sink })
 }
 
 /// Reads one span in OTLP's JSON form that stands alone, as Phoenix's `otlpv1` listing has them.
@@ -50,11 +50,11 @@ pub fn span_from_json(json: serde_json::Value) -> Result<Span<'static>, serde_js
     Ok(SpanJson::deserialize(json)?.into_span(&Arc::default(), ""))
 }
 
-struct Document<'s> {
+struct ExportVisitor<'s> {
     sink: &'s mut dyn FnMut(ExportJson),
 }
 
-impl<'de> Visitor<'de> for Document<'_> {
+impl<'de> Visitor<'de> for ExportVisitor<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -165,7 +165,7 @@ impl<'de> Visitor<'de> for ResourceRecords<'_> {
 }
 
 struct ScopeList<'s> {
-    resource: &'s Arc<Resource>,
+    resource: &'s Arc<SpanResource>,
     sink: &'s mut dyn FnMut(ExportJson),
 }
 
@@ -191,7 +191,7 @@ impl<'de> Visitor<'de> for ScopeList<'_> {
 }
 
 struct OneScope<'s> {
-    resource: &'s Arc<Resource>,
+    resource: &'s Arc<SpanResource>,
     sink: &'s mut dyn FnMut(ExportJson),
 }
 
@@ -220,25 +220,27 @@ impl<'de> Visitor<'de> for OneScope<'_> {
                         .and_then(|scope| scope.name)
                         .unwrap_or_default();
                 }
-                "spans" => map.next_value_seed(Records(|raw: &RawValue| {
+                "spans" => map.next_value_seed(RecordListVisitor(|raw: &RawValue| {
                     (self.sink)(match read_record::<SpanJson>(raw) {
                         Ok(span) => {
-                            let beside = Beside { fields: span.encode_rest(), odd_id: span.odd_id() };
+                            let beside = RecordExtras { fields: span.encode_rest(), odd_id: span.odd_id() };
                             ExportJson::Span(Box::new(span.into_span(self.resource, &scope)), beside)
                         }
                         Err(error) => ExportJson::Bad(format!("a span: {error}")),
                     });
                 }))?,
-                "logRecords" | "log_records" => map.next_value_seed(Records(|raw: &RawValue| {
-                    (self.sink)(match read_record::<LogJson>(raw) {
-                        Ok(log) => {
-                            let resource = Arc::clone(self.resource);
-                            let beside = Beside { fields: Vec::new(), odd_id: log.odd_id() };
-                            ExportJson::Log(Box::new(log.into_event()), resource, scope.clone(), beside)
-                        }
-                        Err(error) => ExportJson::Bad(format!("a log record: {error}")),
-                    });
-                }))?,
+                "logRecords" | "log_records" => {
+                    map.next_value_seed(RecordListVisitor(|raw: &RawValue| {
+                        (self.sink)(match read_record::<LogJson>(raw) {
+                            Ok(log) => {
+                                let resource = Arc::clone(self.resource);
+                                let beside = RecordExtras { fields: Vec::new(), odd_id: log.odd_id() };
+                                ExportJson::Log(Box::new(log.into_event()), resource, scope.clone(), beside)
+                            }
+                            Err(error) => ExportJson::Bad(format!("a log record: {error}")),
+                        });
+                    }))?
+                }
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }
@@ -253,9 +255,9 @@ fn read_record<T: serde::de::DeserializeOwned>(raw: &RawValue) -> Result<T, Stri
 }
 
 /// Takes a list apart into records, each still as text: one that is bad spoils no other.
-struct Records<F: FnMut(&RawValue)>(F);
+struct RecordListVisitor<F: FnMut(&RawValue)>(F);
 
-impl<'de, F: FnMut(&RawValue)> DeserializeSeed<'de> for Records<F> {
+impl<'de, F: FnMut(&RawValue)> DeserializeSeed<'de> for RecordListVisitor<F> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -263,7 +265,7 @@ impl<'de, F: FnMut(&RawValue)> DeserializeSeed<'de> for Records<F> {
     }
 }
 
-impl<'de, F: FnMut(&RawValue)> Visitor<'de> for Records<F> {
+impl<'de, F: FnMut(&RawValue)> Visitor<'de> for RecordListVisitor<F> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

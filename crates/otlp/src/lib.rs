@@ -1,6 +1,6 @@
 //! OTLP on the wire. Owns the protobuf and JSON forms of traces and logs; leaves files, sockets and meaning to others.
 //!
-//! A [`Record`] is one span or one log record, still in its protobuf form: cheap to keep, to spill and to store. It is
+//! A [`ExportRecord`] is one span or one log record, still in its protobuf form: cheap to keep, to spill and to store. It is
 //! decoded into a [`gradus_core::span::Span`] only when its trace is assembled. The protobuf reader is our own because
 //! it borrows (no copy per attribute) and because it can walk a message larger than memory; it is checked against
 //! `prost` on random messages.
@@ -24,15 +24,16 @@ pub use crate::log_event::LogEvent;
 pub use decode::{SpanHead, decode_log, decode_resource, decode_span, decode_span_head};
 pub use encode::{encode_log, encode_span};
 pub use export::{encode_export, encode_link, partial_success};
-pub use json::{Beside, ExportJson, ExportList, is_export_key, read_export_json, span_from_json};
-pub use limits::Limits;
-pub use record::{Record, Scope, Signal, read_export, signal_of_record};
+pub use json::{ExportJson, ExportList, RecordExtras, is_export_key, read_export_json, span_from_json};
+pub use limits::RecordLimits;
+pub use record::{ExportRecord, RecordScope, TelemetrySignal, read_export, signal_of_record};
 pub use regroup::{
-    Mark, Regrouped, Rejected, TracePart, WireRecord, WireResource, WireScope, regroup, regroup_within,
+    RecordOutline, RegroupedExport, RejectedRecords, TracePart, WireRecord, WireResource, WireScope, regroup,
+    regroup_within,
 };
 pub use reply::{export_response, export_response_json, retry_status, status, status_json};
 pub use rewrite::{TextChange, TextKind, rewrite_resource_texts, rewrite_scope_texts, rewrite_texts};
-pub use stream::{Framing, StreamError, looks_like_export, stream_export};
+pub use stream::{MessageFraming, StreamError, looks_like_export, stream_export};
 pub use trace_ids::change_trace_ids;
 pub use transcode::{export_from_json, export_of_spans};
 pub use wire::WireError;

@@ -3,7 +3,7 @@
 
 /// Bounds on one record. The defaults are far above what instrumentations emit.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct RecordLimits {
     /// Bytes of one span, log record or JSON document that has to be held at once.
     pub record_bytes: usize,
     /// Attributes of one span with its events and links, which count themselves, too, and all values inside of values.
@@ -12,8 +12,8 @@ pub struct Limits {
     pub nesting: usize,
 }
 
-impl Default for Limits {
+impl Default for RecordLimits {
     fn default() -> Self {
-        Limits { record_bytes: 64 << 20, attributes: 65_536, nesting: 64 }
+        RecordLimits { record_bytes: 64 << 20, attributes: 65_536, nesting: 64 }
     }
 }

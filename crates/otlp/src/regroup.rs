@@ -5,33 +5,33 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use gradus_core::span::{Resource, SpanId, TraceId, Value};
+use gradus_core::span::{AttributeValue, SpanId, SpanResource, TraceId};
 
 use crate::decode::{decode_resource, span_id, text, trace_id};
-use crate::limits::Limits;
-use crate::record::{Signal, scope_name};
+use crate::limits::RecordLimits;
+use crate::record::{TelemetrySignal, scope_name};
 use crate::rewrite::check_record;
-use crate::wire::{Field, Fields, WireError, write_bytes, write_head};
+use crate::wire::{WireError, WireFields, WireValue, write_bytes, write_head};
 
 /// An export request by trace, in order of first appearance.
 #[derive(Debug)]
-pub struct Regrouped<'a> {
-    signal: Signal,
+pub struct RegroupedExport<'a> {
+    signal: TelemetrySignal,
     resources: Vec<WireResource<'a>>,
     scopes: Vec<WireScope<'a>>,
     pub parts: Vec<TracePart<'a>>,
     /// Records that were left out.
-    pub rejected: Rejected,
+    pub rejected: RejectedRecords,
 }
 
 /// How many records cannot be kept, and why the first of them cannot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rejected {
+pub struct RejectedRecords {
     pub count: u64,
     pub reason: Option<String>,
 }
 
-impl Rejected {
+impl RejectedRecords {
     pub fn add(&mut self, count: u64, reason: impl FnOnce() -> String) {
         if count > 0 && self.reason.is_none() {
             self.reason = Some(reason());
@@ -52,12 +52,12 @@ pub struct TracePart<'a> {
 pub struct WireRecord<'a> {
     pub body: Cow<'a, [u8]>,
     pub scope: u32,
-    pub mark: Mark<'a>,
+    pub mark: RecordOutline<'a>,
 }
 
 /// The little of a record that is read before it is stored.
 #[derive(Clone, Debug, Default)]
-pub struct Mark<'a> {
+pub struct RecordOutline<'a> {
     pub span_id: SpanId,
     pub parent_id: Option<SpanId>,
     pub name: Cow<'a, str>,
@@ -70,7 +70,7 @@ pub struct Mark<'a> {
 #[derive(Debug, Default)]
 pub struct WireResource<'a> {
     pub body: Option<Cow<'a, [u8]>>,
-    pub resource: Arc<Resource>,
+    pub resource: Arc<SpanResource>,
     pub schema: Option<Cow<'a, [u8]>>,
 }
 
@@ -84,7 +84,11 @@ pub struct WireScope<'a> {
 }
 
 /// Takes a request apart. Records that cannot be kept are counted; a body that is no request at all is an error.
-pub fn regroup<'a>(bytes: &'a [u8], signal: Signal, limits: &Limits) -> Result<Regrouped<'a>, WireError> {
+pub fn regroup<'a>(
+    bytes: &'a [u8],
+    signal: TelemetrySignal,
+    limits: &RecordLimits,
+) -> Result<RegroupedExport<'a>, WireError> {
     regroup_within(bytes, signal, limits, &mut |_| true)
 }
 
@@ -92,21 +96,21 @@ pub fn regroup<'a>(bytes: &'a [u8], signal: Signal, limits: &Limits) -> Result<R
 /// have. When it says no, that is [`WireError::NoRoom`].
 pub fn regroup_within<'a>(
     bytes: &'a [u8],
-    signal: Signal,
-    limits: &Limits,
+    signal: TelemetrySignal,
+    limits: &RecordLimits,
     take: &mut dyn FnMut(usize) -> bool,
-) -> Result<Regrouped<'a>, WireError> {
-    let request = Regrouped {
+) -> Result<RegroupedExport<'a>, WireError> {
+    let request = RegroupedExport {
         signal,
         resources: Vec::new(),
         scopes: Vec::new(),
         parts: Vec::new(),
-        rejected: Rejected::default(),
+        rejected: RejectedRecords::default(),
     };
-    let mut reading = Reading { request, index: HashMap::new(), limits, take, untaken: 0 };
-    let mut fields = Fields::new(bytes);
+    let mut reading = ExportRegrouper { request, index: HashMap::new(), limits, take, untaken: 0 };
+    let mut fields = WireFields::new(bytes);
     while let Some((number, field)) = fields.next()? {
-        if let (1, Field::Bytes(body)) = (number, field) {
+        if let (1, WireValue::Bytes(body)) = (number, field) {
             reading.add_resource(body)?;
         }
     }
@@ -114,43 +118,43 @@ pub fn regroup_within<'a>(
 }
 
 /// What becomes of records costs memory, in lists that double when they are full and where they are stored.
-const OF_A_RESOURCE: usize = 2 * size_of::<WireResource<'_>>() + size_of::<Resource>();
+const OF_A_RESOURCE: usize = 2 * size_of::<WireResource<'_>>() + size_of::<SpanResource>();
 const OF_A_SCOPE: usize = 2 * size_of::<WireScope<'_>>();
 const OF_A_RECORD: usize = 3 * size_of::<WireRecord<'_>>();
 const OF_A_TRACE: usize = 1024;
-const OF_AN_ATTRIBUTE: usize = 2 * size_of::<(Cow<'_, str>, Value<'_>)>();
+const OF_AN_ATTRIBUTE: usize = 2 * size_of::<(Cow<'_, str>, AttributeValue<'_>)>();
 /// Memory is asked for in steps of this size.
 const STEP: usize = 64 << 10;
 
-struct Reading<'a, 'r> {
-    request: Regrouped<'a>,
+struct ExportRegrouper<'a, 'r> {
+    request: RegroupedExport<'a>,
     index: HashMap<TraceId, usize>,
-    limits: &'r Limits,
+    limits: &'r RecordLimits,
     take: &'r mut dyn FnMut(usize) -> bool,
     untaken: usize,
 }
 
-impl<'a> Reading<'a, '_> {
+impl<'a> ExportRegrouper<'a, '_> {
     fn add_resource(&mut self, bytes: &'a [u8]) -> Result<(), WireError> {
         let mut resource = WireResource::default();
         // Field order is free in protobuf: what is said of all spans is looked up before they are read.
-        let mut fields = Fields::new(bytes);
+        let mut fields = WireFields::new(bytes);
         while let Some((number, field)) = fields.next()? {
             match (number, field) {
-                (1, Field::Bytes(body)) => {
+                (1, WireValue::Bytes(body)) => {
                     let decoded = decode_resource(body, self.limits)?;
                     self.take(decoded.attributes.value_count() * OF_AN_ATTRIBUTE)?;
                     resource.resource = Arc::new(decoded);
                     resource.body = Some(Cow::Borrowed(body));
                 }
-                (3, Field::Bytes(url)) => resource.schema = Some(Cow::Borrowed(url)),
+                (3, WireValue::Bytes(url)) => resource.schema = Some(Cow::Borrowed(url)),
                 _ => {}
             }
         }
         let scopes_before = self.request.scopes.len();
-        let mut fields = Fields::new(bytes);
+        let mut fields = WireFields::new(bytes);
         while let Some((number, field)) = fields.next()? {
-            if let (2, Field::Bytes(body)) = (number, field) {
+            if let (2, WireValue::Bytes(body)) = (number, field) {
                 self.add_scope(body)?;
             }
         }
@@ -165,11 +169,11 @@ impl<'a> Reading<'a, '_> {
     /// Adds a scope of the resource that is being read.
     fn add_scope(&mut self, bytes: &'a [u8]) -> Result<(), WireError> {
         let (mut scope_body, mut schema) = (None, None);
-        let mut fields = Fields::new(bytes);
+        let mut fields = WireFields::new(bytes);
         while let Some((number, field)) = fields.next()? {
             match (number, field) {
-                (1, Field::Bytes(body)) => scope_body = Some(body),
-                (3, Field::Bytes(url)) => schema = Some(Cow::Borrowed(url)),
+                (1, WireValue::Bytes(body)) => scope_body = Some(body),
+                (3, WireValue::Bytes(url)) => schema = Some(Cow::Borrowed(url)),
                 _ => {}
             }
         }
@@ -177,9 +181,9 @@ impl<'a> Reading<'a, '_> {
         let resource = self.request.resources.len() as u32;
         let mut scope = Some(WireScope { name, body: scope_body.map(Cow::Borrowed), schema, resource });
         let mut last: Option<(TraceId, usize)> = None;
-        let mut fields = Fields::new(bytes);
+        let mut fields = WireFields::new(bytes);
         while let Some((field_number, field)) = fields.next()? {
-            let (2, Field::Bytes(body)) = (field_number, field) else { continue };
+            let (2, WireValue::Bytes(body)) = (field_number, field) else { continue };
             let (trace_id, mark) = match mark(body, self.request.signal, self.limits) {
                 Ok(read) => read,
                 Err(reason) => {
@@ -225,12 +229,12 @@ impl<'a> Reading<'a, '_> {
     }
 }
 
-impl<'a> Regrouped<'a> {
+impl<'a> RegroupedExport<'a> {
     pub fn scope(&self, record: &WireRecord<'_>) -> &WireScope<'a> {
         &self.scopes[record.scope as usize]
     }
 
-    pub fn resource(&self, record: &WireRecord<'_>) -> &Arc<Resource> {
+    pub fn resource(&self, record: &WireRecord<'_>) -> &Arc<SpanResource> {
         &self.resources[self.resource_index(record)].resource
     }
 
@@ -296,40 +300,48 @@ fn scope_runs<'p, 'a>(records: &'p [WireRecord<'a>]) -> impl Iterator<Item = &'p
 }
 
 /// Reads what has to be known of a record before it is stored; the reason when it cannot be kept.
-fn mark<'a>(body: &'a [u8], signal: Signal, limits: &Limits) -> Result<(TraceId, Mark<'a>), String> {
-    let mut mark = Mark::default();
+fn mark<'a>(
+    body: &'a [u8],
+    signal: TelemetrySignal,
+    limits: &RecordLimits,
+) -> Result<(TraceId, RecordOutline<'a>), String> {
+    let mut mark = RecordOutline::default();
     let read = match signal {
-        Signal::Span => span_mark(body, limits, &mut mark),
-        Signal::Log => log_mark(body, limits, &mut mark),
+        TelemetrySignal::Span => span_mark(body, limits, &mut mark),
+        TelemetrySignal::Log => log_mark(body, limits, &mut mark),
     };
     let what = match signal {
-        Signal::Span => "a span",
-        Signal::Log => "a log record",
+        TelemetrySignal::Span => "a span",
+        TelemetrySignal::Log => "a log record",
     };
     match read {
         Err(reason) => Err(format!("{what}: {reason}")),
-        Ok(TraceId(0)) if signal == Signal::Log => {
+        Ok(TraceId(0)) if signal == TelemetrySignal::Log => {
             Err("a log record without a trace id is not kept".to_owned())
         }
         Ok(TraceId(0)) => Err("a span without a trace id".to_owned()),
-        Ok(_) if signal == Signal::Span && mark.span_id == SpanId(0) => {
+        Ok(_) if signal == TelemetrySignal::Span && mark.span_id == SpanId(0) => {
             Err("a span without an id".to_owned())
         }
         Ok(trace_id) => Ok((trace_id, mark)),
     }
 }
 
-fn span_mark<'a>(body: &'a [u8], limits: &Limits, mark: &mut Mark<'a>) -> Result<TraceId, WireError> {
+fn span_mark<'a>(
+    body: &'a [u8],
+    limits: &RecordLimits,
+    mark: &mut RecordOutline<'a>,
+) -> Result<TraceId, WireError> {
     let mut trace = TraceId::default();
-    check_record(body, Signal::Span, limits, |number, field| {
+    check_record(body, TelemetrySignal::Span, limits, |number, field| {
         match (number, field) {
-            (1, Field::Bytes(id)) => trace = trace_id(id)?,
-            (2, Field::Bytes(id)) => mark.span_id = span_id(id)?,
-            (4, Field::Bytes(id)) => mark.parent_id = span_id(id)?.non_zero(),
-            (5, Field::Bytes(name)) => mark.name = text(name),
-            (7, Field::Fixed64(time)) => mark.start_ns = time,
-            (8, Field::Fixed64(time)) => mark.end_ns = time,
-            (15, Field::Bytes(status)) => mark.is_error = is_error(status)?,
+            (1, WireValue::Bytes(id)) => trace = trace_id(id)?,
+            (2, WireValue::Bytes(id)) => mark.span_id = span_id(id)?,
+            (4, WireValue::Bytes(id)) => mark.parent_id = span_id(id)?.non_zero(),
+            (5, WireValue::Bytes(name)) => mark.name = text(name),
+            (7, WireValue::Fixed64(time)) => mark.start_ns = time,
+            (8, WireValue::Fixed64(time)) => mark.end_ns = time,
+            (15, WireValue::Bytes(status)) => mark.is_error = is_error(status)?,
             _ => {}
         }
         Ok(())
@@ -337,14 +349,18 @@ fn span_mark<'a>(body: &'a [u8], limits: &Limits, mark: &mut Mark<'a>) -> Result
     Ok(trace)
 }
 
-fn log_mark<'a>(body: &'a [u8], limits: &Limits, mark: &mut Mark<'a>) -> Result<TraceId, WireError> {
+fn log_mark<'a>(
+    body: &'a [u8],
+    limits: &RecordLimits,
+    mark: &mut RecordOutline<'a>,
+) -> Result<TraceId, WireError> {
     let mut trace = TraceId::default();
-    check_record(body, Signal::Log, limits, |number, field| {
+    check_record(body, TelemetrySignal::Log, limits, |number, field| {
         match (number, field) {
-            (1, Field::Fixed64(time)) => mark.start_ns = time,
-            (11, Field::Fixed64(time)) if mark.start_ns == 0 => mark.start_ns = time,
-            (9, Field::Bytes(id)) => trace = trace_id(id)?,
-            (10, Field::Bytes(id)) => mark.span_id = span_id(id)?,
+            (1, WireValue::Fixed64(time)) => mark.start_ns = time,
+            (11, WireValue::Fixed64(time)) if mark.start_ns == 0 => mark.start_ns = time,
+            (9, WireValue::Bytes(id)) => trace = trace_id(id)?,
+            (10, WireValue::Bytes(id)) => mark.span_id = span_id(id)?,
             _ => {}
         }
         Ok(())
@@ -354,9 +370,9 @@ fn log_mark<'a>(body: &'a [u8], limits: &Limits, mark: &mut Mark<'a>) -> Result<
 }
 
 fn is_error(status: &[u8]) -> Result<bool, WireError> {
-    let mut fields = Fields::new(status);
+    let mut fields = WireFields::new(status);
     while let Some((number, field)) = fields.next()? {
-        if let (3, Field::Varint(2)) = (number, field) {
+        if let (3, WireValue::Varint(2)) = (number, field) {
             return Ok(true);
         }
     }
@@ -402,7 +418,7 @@ mod tests {
         let mut taken = 0;
         let mut run = |bytes: &[u8], most: usize| {
             taken = 0;
-            let read = regroup_within(bytes, Signal::Span, &Limits::default(), &mut |bytes| {
+            let read = regroup_within(bytes, TelemetrySignal::Span, &RecordLimits::default(), &mut |bytes| {
                 taken += bytes;
                 taken <= most
             });
@@ -430,7 +446,7 @@ mod tests {
         let broken = field(9, &[0x0a, 0x7f]);
         let spans = [span(1, &[]), span(2, &nested), span(3, &broken), span(4, &[])].concat();
         let request = field(1, &field(2, &spans));
-        let request = regroup(&request, Signal::Span, &Limits::default()).expect("a request");
+        let request = regroup(&request, TelemetrySignal::Span, &RecordLimits::default()).expect("a request");
         assert_eq!(request.parts.iter().map(|part| part.trace_id.0 as u8).collect::<Vec<_>>(), [1, 4]);
         assert_eq!(request.rejected.count, 2);
         assert!(request.rejected.reason.is_some_and(|reason| reason.contains("64 levels")));

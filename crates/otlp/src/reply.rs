@@ -1,12 +1,12 @@
 //! What a receiver answers: export responses with `partial_success`, and `google.rpc.Status` for errors, as protobuf and
 //! as JSON.
 
-use crate::record::Signal;
-use crate::regroup::Rejected;
+use crate::record::TelemetrySignal;
+use crate::regroup::RejectedRecords;
 use crate::wire::{write_bytes, write_number};
 
 /// The body of an `ExportTraceServiceResponse` or `ExportLogsServiceResponse`: empty when all was kept.
-pub fn export_response(rejected: &Rejected) -> Vec<u8> {
+pub fn export_response(rejected: &RejectedRecords) -> Vec<u8> {
     let mut body = Vec::new();
     if let Some(reason) = &rejected.reason {
         let mut partial = Vec::new();
@@ -18,11 +18,11 @@ pub fn export_response(rejected: &Rejected) -> Vec<u8> {
 }
 
 /// The same as JSON; 64-bit numbers are texts there.
-pub fn export_response_json(rejected: &Rejected, signal: Signal) -> String {
+pub fn export_response_json(rejected: &RejectedRecords, signal: TelemetrySignal) -> String {
     let Some(reason) = &rejected.reason else { return "{}".to_owned() };
     let count = match signal {
-        Signal::Span => "rejectedSpans",
-        Signal::Log => "rejectedLogRecords",
+        TelemetrySignal::Span => "rejectedSpans",
+        TelemetrySignal::Log => "rejectedLogRecords",
     };
     serde_json::json!({"partialSuccess": {count: rejected.count.to_string(), "errorMessage": reason}})
         .to_string()

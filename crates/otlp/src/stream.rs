@@ -4,11 +4,13 @@
 use std::io::{self, BufRead, Read};
 use std::sync::Arc;
 
-use gradus_core::span::Resource;
+use gradus_core::span::SpanResource;
 
 use crate::decode::decode_resource;
-use crate::limits::Limits;
-use crate::record::{Record, Scope, read_resource_records, read_scope_records, scope_name, signal_of_record};
+use crate::limits::RecordLimits;
+use crate::record::{
+    ExportRecord, RecordScope, read_resource_records, read_scope_records, scope_name, signal_of_record,
+};
 use crate::wire::{WireError, read_varint, split_tag};
 
 /// Why a stream of export messages ended early.
@@ -23,23 +25,23 @@ pub enum StreamError {
 }
 
 /// What a stream yields: records, and places that could not be read although the stream goes on behind them.
-type Sink<'s> = dyn FnMut(Result<Record<'_>, (u64, WireError)>) -> io::Result<()> + 's;
+type RecordSink<'s> = dyn FnMut(Result<ExportRecord<'_>, (u64, WireError)>) -> io::Result<()> + 's;
 
 /// Whether the first bytes of a file can be an export message, and if so, how its messages are framed.
 /// `whole` says that `head` is the entire file.
-pub fn looks_like_export(head: &[u8], whole: bool) -> Option<Framing> {
+pub fn looks_like_export(head: &[u8], whole: bool) -> Option<MessageFraming> {
     if looks_like_message(head, whole) {
-        return Some(Framing::Single);
+        return Some(MessageFraming::Single);
     }
     let mut rest = head;
     if let Some(length) = read_varint(&mut rest).ok().and_then(|length| usize::try_from(length).ok())
         && looks_like_framed(length, rest, whole)
     {
-        return Some(Framing::Delimited);
+        return Some(MessageFraming::Delimited);
     }
     let (length, rest) = head.split_first_chunk::<4>()?;
     let length = u32::from_be_bytes(*length) as usize;
-    looks_like_framed(length, rest, whole).then_some(Framing::Prefixed)
+    looks_like_framed(length, rest, whole).then_some(MessageFraming::Prefixed)
 }
 
 /// An empty message proves nothing, so a stream that begins with one is not taken for OTLP.
@@ -50,7 +52,7 @@ fn looks_like_framed(length: usize, rest: &[u8], whole: bool) -> bool {
 
 /// How messages follow each other in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Framing {
+pub enum MessageFraming {
     Single,
     /// Each with its length in front, as a varint: protobuf's own way.
     Delimited,
@@ -61,20 +63,20 @@ pub enum Framing {
 /// Reads every record of a stream.
 pub fn stream_export(
     input: &mut dyn BufRead,
-    framing: Framing,
-    limits: &Limits,
-    sink: &mut Sink<'_>,
+    framing: MessageFraming,
+    limits: &RecordLimits,
+    sink: &mut RecordSink<'_>,
 ) -> Result<(), StreamError> {
-    let mut walk = Walk { input, offset: 0, limits, buffer: Vec::new(), sink };
+    let mut walk = ExportStreamReader { input, offset: 0, limits, buffer: Vec::new(), sink };
     match framing {
-        Framing::Single => walk.message(u64::MAX),
-        Framing::Delimited => {
+        MessageFraming::Single => walk.message(u64::MAX),
+        MessageFraming::Delimited => {
             while let Some(length) = walk.varint_or_end()? {
                 walk.frame(length)?;
             }
             Ok(())
         }
-        Framing::Prefixed => {
+        MessageFraming::Prefixed => {
             while let Some(length) = walk.prefix_or_end()? {
                 walk.frame(length)?;
             }
@@ -86,15 +88,15 @@ pub fn stream_export(
 /// Tags of the messages a level may hold: `ResourceSpans`, `ScopeSpans` and a span or log record.
 const RECORDS: u32 = 2;
 
-struct Walk<'r, 's> {
+struct ExportStreamReader<'r, 's> {
     input: &'r mut dyn BufRead,
     offset: u64,
-    limits: &'r Limits,
+    limits: &'r RecordLimits,
     buffer: Vec<u8>,
-    sink: &'r mut Sink<'s>,
+    sink: &'r mut RecordSink<'s>,
 }
 
-impl Walk<'_, '_> {
+impl ExportStreamReader<'_, '_> {
     /// One message of known length: if it is malformed, the next one is still found.
     fn frame(&mut self, length: u64) -> Result<(), StreamError> {
         let end = self.offset.saturating_add(length);
@@ -143,7 +145,7 @@ impl Walk<'_, '_> {
     }
 
     fn large_resource(&mut self, end: u64) -> Result<(), StreamError> {
-        let mut resource = Arc::new(Resource::default());
+        let mut resource = Arc::new(SpanResource::default());
         while self.offset < end {
             let Some((number, length)) = self.field(end)? else { break };
             let start = self.offset;
@@ -175,8 +177,8 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    fn large_scope(&mut self, end: u64, resource: &Arc<Resource>) -> Result<(), StreamError> {
-        let mut scope = Scope { resource: Arc::clone(resource), name: Arc::from("") };
+    fn large_scope(&mut self, end: u64, resource: &Arc<SpanResource>) -> Result<(), StreamError> {
+        let mut scope = RecordScope { resource: Arc::clone(resource), name: Arc::from("") };
         while self.offset < end {
             let Some((number, length)) = self.field(end)? else { break };
             let start = self.offset;
@@ -196,7 +198,7 @@ impl Walk<'_, '_> {
                 RECORDS => {
                     self.fill(length)?;
                     let signal = signal_of_record(&self.buffer);
-                    (self.sink)(Ok(Record { signal, scope: &scope, body: &self.buffer }))?;
+                    (self.sink)(Ok(ExportRecord { signal, scope: &scope, body: &self.buffer }))?;
                 }
                 _ => self.skip(length)?,
             }

@@ -1,13 +1,13 @@
 //! Gives the traces of an export request other ids. Nothing else changes, and nothing moves: an id has one length.
 
-use crate::record::{Signal, signal_of_record};
-use crate::wire::{Field, Fields, WireError};
+use crate::record::{TelemetrySignal, signal_of_record};
+use crate::wire::{WireError, WireFields, WireValue};
 
 /// Hands every trace id of an export request of spans or logs (or of both, one behind the other) to `change`: those of
 /// records and those of links. What is no id, by its length, stays.
 pub fn change_trace_ids(export: &mut [u8], change: &dyn Fn([u8; 16]) -> [u8; 16]) -> Result<(), WireError> {
     let mut places = Vec::new();
-    find(Message::Export, export, 0, &mut places)?;
+    find(IdBearingMessage::Export, export, 0, &mut places)?;
     for place in places {
         if let Some(id) = export.get_mut(place..).and_then(|rest| rest.first_chunk_mut::<16>()) {
             *id = change(*id);
@@ -17,7 +17,7 @@ pub fn change_trace_ids(export: &mut [u8], change: &dyn Fn([u8; 16]) -> [u8; 16]
 }
 
 #[derive(Clone, Copy)]
-enum Message {
+enum IdBearingMessage {
     Export,
     /// All of one resource.
     Resource,
@@ -29,21 +29,26 @@ enum Message {
 }
 
 /// Where ids begin in a message that begins at `start`.
-fn find(message: Message, bytes: &[u8], start: usize, places: &mut Vec<usize>) -> Result<(), WireError> {
-    let mut fields = Fields::new(bytes);
+fn find(
+    message: IdBearingMessage,
+    bytes: &[u8],
+    start: usize,
+    places: &mut Vec<usize>,
+) -> Result<(), WireError> {
+    let mut fields = WireFields::new(bytes);
     while let Some((number, field)) = fields.next()? {
-        let Field::Bytes(content) = field else { continue };
+        let WireValue::Bytes(content) = field else { continue };
         // A field ends with its content.
         let begin = start + bytes.len() - fields.bytes_left() - content.len();
         let inner = match (message, number) {
-            (Message::Export, 1) => Message::Resource,
-            (Message::Resource, 2) => Message::Scope,
-            (Message::Scope, 2) => match signal_of_record(content) {
-                Signal::Span => Message::Span,
-                Signal::Log => Message::Log,
+            (IdBearingMessage::Export, 1) => IdBearingMessage::Resource,
+            (IdBearingMessage::Resource, 2) => IdBearingMessage::Scope,
+            (IdBearingMessage::Scope, 2) => match signal_of_record(content) {
+                TelemetrySignal::Span => IdBearingMessage::Span,
+                TelemetrySignal::Log => IdBearingMessage::Log,
             },
-            (Message::Span, 13) => Message::Link,
-            (Message::Span | Message::Link, 1) | (Message::Log, 9) => {
+            (IdBearingMessage::Span, 13) => IdBearingMessage::Link,
+            (IdBearingMessage::Span | IdBearingMessage::Link, 1) | (IdBearingMessage::Log, 9) => {
                 places.extend((content.len() == 16).then_some(begin));
                 continue;
             }

@@ -2,32 +2,35 @@
 
 use std::sync::Arc;
 
-use gradus_core::span::{Resource, Span};
+use gradus_core::span::{Span, SpanResource};
 
 use crate::encode::{encode_attributes, encode_log, encode_span};
-use crate::json::{Beside, ExportJson, read_export_json};
-use crate::record::Signal;
-use crate::regroup::Rejected;
+use crate::json::{ExportJson, RecordExtras, read_export_json};
+use crate::record::TelemetrySignal;
+use crate::regroup::RejectedRecords;
 use crate::wire::{write_bytes, write_head};
 
 /// Reads a JSON request; records of the other signal and those that cannot be read are left out and counted.
-pub fn export_from_json(json: &[u8], signal: Signal) -> Result<(Vec<u8>, Rejected), serde_json::Error> {
+pub fn export_from_json(
+    json: &[u8],
+    signal: TelemetrySignal,
+) -> Result<(Vec<u8>, RejectedRecords), serde_json::Error> {
     let mut out = Vec::new();
-    let mut rejected = Rejected::default();
+    let mut rejected = RejectedRecords::default();
     let mut open = OpenScope::default();
     let mut deserializer = serde_json::Deserializer::from_slice(json);
     read_export_json(&mut deserializer, &mut |record| match record {
-        ExportJson::Span(_, Beside { odd_id: Some(reason), .. })
-        | ExportJson::Log(_, _, _, Beside { odd_id: Some(reason), .. }) => {
+        ExportJson::Span(_, RecordExtras { odd_id: Some(reason), .. })
+        | ExportJson::Log(_, _, _, RecordExtras { odd_id: Some(reason), .. }) => {
             rejected.add(1, || reason.to_owned())
         }
-        ExportJson::Span(span, beside) if signal == Signal::Span => {
+        ExportJson::Span(span, beside) if signal == TelemetrySignal::Span => {
             let mut body = Vec::new();
             encode_span(&span, &mut body);
             body.extend(beside.fields);
             open.add(&span.resource, &span.scope, &body, &mut out);
         }
-        ExportJson::Log(log, resource, scope, _) if signal == Signal::Log => {
+        ExportJson::Log(log, resource, scope, _) if signal == TelemetrySignal::Log => {
             let mut body = Vec::new();
             encode_log(&log, &mut body);
             open.add(&resource, &scope, &body, &mut out);
@@ -57,14 +60,14 @@ pub fn export_of_spans(spans: &[Span<'_>]) -> Vec<u8> {
 /// The scopes of one resource, and the records of the last of them, until others come.
 #[derive(Default)]
 struct OpenScope {
-    resource: Arc<Resource>,
+    resource: Arc<SpanResource>,
     scopes: Vec<u8>,
     name: String,
     records: Vec<u8>,
 }
 
 impl OpenScope {
-    fn add(&mut self, resource: &Arc<Resource>, name: &str, body: &[u8], out: &mut Vec<u8>) {
+    fn add(&mut self, resource: &Arc<SpanResource>, name: &str, body: &[u8], out: &mut Vec<u8>) {
         if !Arc::ptr_eq(&self.resource, resource) && self.resource != *resource {
             self.close(out);
             self.resource = Arc::clone(resource);
@@ -119,15 +122,15 @@ mod tests {
             "scopeSpans":[{"scope":{"name":"x"},"spans":[{"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060708",
             "name":"n","kind":"SPAN_KIND_CLIENT","startTimeUnixNano":"1","endTimeUnixNano":"2","flags":257,"traceState":"a=b",
             "links":[{"traceId":"0102030405060708090a0b0c0d0e0f10","spanId":"0102030405060709","attributes":[]}]},{"traceId":7}]}]}]}"#;
-        let (bytes, rejected) = export_from_json(json, Signal::Span).expect("a request");
+        let (bytes, rejected) = export_from_json(json, TelemetrySignal::Span).expect("a request");
         assert_eq!(rejected.count, 1);
         let message: opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest =
             prost::Message::decode(bytes.as_slice()).expect("a request");
         let span = &message.resource_spans[0].scope_spans[0].spans[0];
         assert_eq!((span.kind, span.flags, span.trace_state.as_str(), span.links.len()), (3, 257, "a=b", 1));
         assert_eq!(span.links[0].span_id, [1, 2, 3, 4, 5, 6, 7, 9]);
-        assert!(export_from_json(b"{\"resourceSpans\": [}", Signal::Span).is_err());
-        assert!(export_from_json(b"[]", Signal::Span).is_err());
+        assert!(export_from_json(b"{\"resourceSpans\": [}", TelemetrySignal::Span).is_err());
+        assert!(export_from_json(b"[]", TelemetrySignal::Span).is_err());
     }
 
     #[test]
@@ -135,7 +138,7 @@ mod tests {
         let json = br#"{"resourceLogs":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"s"}}]},
             "scopeLogs":[{"scope":{"name":"x"},"logRecords":[{"traceId":"0102030405060708090a0b0c0d0e0f10",
             "spanId":"0102030405060708","timeUnixNano":"1","body":{"stringValue":"b"}}]}]}]}"#;
-        let (bytes, rejected) = export_from_json(json, Signal::Log).expect("a request");
+        let (bytes, rejected) = export_from_json(json, TelemetrySignal::Log).expect("a request");
         assert_eq!(rejected.count, 0);
         let message: opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest =
             prost::Message::decode(bytes.as_slice()).expect("a request");

@@ -25,7 +25,7 @@ pub enum WireError {
 
 /// One field's value.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Field<'a> {
+pub(crate) enum WireValue<'a> {
     Varint(u64),
     Fixed64(u64),
     Fixed32(u32),
@@ -34,13 +34,13 @@ pub(crate) enum Field<'a> {
 
 /// Walks the fields of one message.
 #[derive(Clone, Debug)]
-pub(crate) struct Fields<'a> {
+pub(crate) struct WireFields<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Fields<'a> {
+impl<'a> WireFields<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
-        Fields { rest: bytes }
+        WireFields { rest: bytes }
     }
 
     pub(crate) fn bytes_left(&self) -> usize {
@@ -49,20 +49,20 @@ impl<'a> Fields<'a> {
 
     /// The next field's number and value; `None` at the end of the message.
     #[inline]
-    pub(crate) fn next(&mut self) -> Result<Option<(u32, Field<'a>)>, WireError> {
+    pub(crate) fn next(&mut self) -> Result<Option<(u32, WireValue<'a>)>, WireError> {
         if self.rest.is_empty() {
             return Ok(None);
         }
         let (number, wire_type) = split_tag(read_varint(&mut self.rest)?);
         let field = match wire_type {
-            0 => Field::Varint(read_varint(&mut self.rest)?),
-            1 => Field::Fixed64(u64::from_le_bytes(self.array()?)),
+            0 => WireValue::Varint(read_varint(&mut self.rest)?),
+            1 => WireValue::Fixed64(u64::from_le_bytes(self.array()?)),
             2 => {
                 let length =
                     usize::try_from(read_varint(&mut self.rest)?).map_err(|_| WireError::Truncated)?;
-                Field::Bytes(self.take(length)?)
+                WireValue::Bytes(self.take(length)?)
             }
-            5 => Field::Fixed32(u32::from_le_bytes(self.array()?)),
+            5 => WireValue::Fixed32(u32::from_le_bytes(self.array()?)),
             _ => return Err(WireError::WireType { field: number, wire_type }),
         };
         Ok(Some((number, field)))
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_length_past_the_end_is_refused() {
-        let mut fields = Fields::new(&[0x0a, 0x05, b'a']);
+        let mut fields = WireFields::new(&[0x0a, 0x05, b'a']);
         assert_eq!(fields.next(), Err(WireError::Truncated));
     }
 }

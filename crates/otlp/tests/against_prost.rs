@@ -6,10 +6,10 @@ mod messages;
 
 use std::sync::Arc;
 
-use gradus_core::span::{Resource, Span, StatusCode, Value};
+use gradus_core::span::{AttributeValue, Span, SpanResource, StatusCode};
 use gradus_otlp::{
-    Framing, Limits, Signal, decode_log, decode_span, encode_span, looks_like_export, read_export,
-    stream_export,
+    MessageFraming, RecordLimits, TelemetrySignal, decode_log, decode_span, encode_span, looks_like_export,
+    read_export, stream_export,
 };
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1 as common;
@@ -34,19 +34,19 @@ fn request(spans: Vec<trace::Span>) -> ExportTraceServiceRequest {
     }
 }
 
-fn assert_same_value(ours: &Value<'_>, theirs: &common::AnyValue) {
+fn assert_same_value(ours: &AttributeValue<'_>, theirs: &common::AnyValue) {
     match (ours, &theirs.value) {
-        (Value::Null, None) => {}
-        (Value::Str(a), Some(Any::StringValue(b))) => assert_eq!(a, b),
-        (Value::Bool(a), Some(Any::BoolValue(b))) => assert_eq!(a, b),
-        (Value::Int(a), Some(Any::IntValue(b))) => assert_eq!(a, b),
-        (Value::Double(a), Some(Any::DoubleValue(b))) => assert_eq!(a, b),
-        (Value::Bytes(a), Some(Any::BytesValue(b))) => assert_eq!(a.as_ref(), b.as_slice()),
-        (Value::Array(a), Some(Any::ArrayValue(b))) => {
+        (AttributeValue::Null, None) => {}
+        (AttributeValue::Str(a), Some(Any::StringValue(b))) => assert_eq!(a, b),
+        (AttributeValue::Bool(a), Some(Any::BoolValue(b))) => assert_eq!(a, b),
+        (AttributeValue::Int(a), Some(Any::IntValue(b))) => assert_eq!(a, b),
+        (AttributeValue::Double(a), Some(Any::DoubleValue(b))) => assert_eq!(a, b),
+        (AttributeValue::Bytes(a), Some(Any::BytesValue(b))) => assert_eq!(a.as_ref(), b.as_slice()),
+        (AttributeValue::Array(a), Some(Any::ArrayValue(b))) => {
             assert_eq!(a.len(), b.values.len());
             a.iter().zip(&b.values).for_each(|(a, b)| assert_same_value(a, b));
         }
-        (Value::Map(a), Some(Any::KvlistValue(b))) => {
+        (AttributeValue::Map(a), Some(Any::KvlistValue(b))) => {
             assert_eq!(a.len(), b.values.len());
             for ((key, a), b) in a.iter().zip(&b.values) {
                 assert_eq!(*key, b.key);
@@ -83,10 +83,10 @@ proptest! {
     #[test]
     fn spans_are_read_as_prost_reads_them(spans in prop::collection::vec(span(), 0..4)) {
         let bytes = request(spans.clone()).encode_to_vec();
-        let limits = Limits::default();
+        let limits = RecordLimits::default();
         let mut at = 0;
         read_export(&bytes, &limits, &mut |record| {
-            assert_eq!(record.signal, Signal::Span);
+            assert_eq!(record.signal, TelemetrySignal::Span);
             let span = decode_span(record.body, &record.scope.resource, &record.scope.name, &limits)?;
             assert_eq!(span.scope, "scope");
             assert_same_span(&span, &spans[at]);
@@ -99,7 +99,7 @@ proptest! {
     #[test]
     fn what_we_write_prost_reads(span in span()) {
         let bytes = span.encode_to_vec();
-        let (resource, limits) = (Arc::new(Resource::default()), Limits::default());
+        let (resource, limits) = (Arc::new(SpanResource::default()), RecordLimits::default());
         let ours = decode_span(&bytes, &resource, "", &limits).unwrap();
         let mut written = Vec::new();
         encode_span(&ours, &mut written);
@@ -114,8 +114,8 @@ proptest! {
         let delimited: Vec<u8> = requests.iter().flat_map(Message::encode_length_delimited_to_vec).collect();
         let wanted: usize = sizes.iter().sum();
         // A low limit makes the reader walk messages level by level; records above it are refused, not lost silently.
-        for limits in [Limits::default(), Limits { record_bytes: limit, ..Limits::default() }] {
-            for (framing, bytes) in [(Framing::Single, &single), (Framing::Delimited, &delimited)] {
+        for limits in [RecordLimits::default(), RecordLimits { record_bytes: limit, ..RecordLimits::default() }] {
+            for (framing, bytes) in [(MessageFraming::Single, &single), (MessageFraming::Delimited, &delimited)] {
                 let (mut found, mut refused) = (0, 0);
                 let read = stream_export(&mut bytes.as_slice(), framing, &limits, &mut |record| {
                     match record {
@@ -136,13 +136,13 @@ proptest! {
 
     #[test]
     fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        let limits = Limits::default();
+        let limits = RecordLimits::default();
         let _ = read_export(&bytes, &limits, &mut |_| Ok(()));
         let _ = decode_span(&bytes, &Arc::default(), "", &limits);
         let _ = decode_log(&bytes, &limits);
         let _ = looks_like_export(&bytes, true);
-        let _ = stream_export(&mut bytes.as_slice(), Framing::Single, &limits, &mut |_| Ok(()));
-        let _ = stream_export(&mut bytes.as_slice(), Framing::Delimited, &limits, &mut |_| Ok(()));
+        let _ = stream_export(&mut bytes.as_slice(), MessageFraming::Single, &limits, &mut |_| Ok(()));
+        let _ = stream_export(&mut bytes.as_slice(), MessageFraming::Delimited, &limits, &mut |_| Ok(()));
     }
 }
 
@@ -155,10 +155,10 @@ fn messages_are_recognised_by_their_structure() {
         ..Default::default()
     };
     let bytes = request(vec![span]).encode_to_vec();
-    assert_eq!(looks_like_export(&bytes, true), Some(Framing::Single));
-    assert_eq!(looks_like_export(&bytes[..40], false), Some(Framing::Single));
+    assert_eq!(looks_like_export(&bytes, true), Some(MessageFraming::Single));
+    assert_eq!(looks_like_export(&bytes[..40], false), Some(MessageFraming::Single));
     let delimited = request(vec![]).encode_length_delimited_to_vec();
-    assert_eq!(looks_like_export(&delimited, true), Some(Framing::Delimited));
+    assert_eq!(looks_like_export(&delimited, true), Some(MessageFraming::Delimited));
     for other in [b"\nThought: text".as_slice(), b"", b"\x0a\x03abc", b"{}", b"\x08\x01"] {
         assert_eq!(looks_like_export(other, true), None, "{other:?}");
     }
@@ -174,21 +174,21 @@ fn log_records_are_told_from_spans() {
         ..Default::default()
     };
     let bytes = log.encode_to_vec();
-    assert_eq!(gradus_otlp::signal_of_record(&bytes), Signal::Log);
-    let read = decode_log(&bytes, &Limits::default()).unwrap();
+    assert_eq!(gradus_otlp::signal_of_record(&bytes), TelemetrySignal::Log);
+    let read = decode_log(&bytes, &RecordLimits::default()).unwrap();
     assert_eq!((read.event.name.as_ref(), read.event.time_ns), ("gen_ai.choice", 5));
 }
 
 #[test]
 fn limits_are_named() {
-    let limits = Limits { attributes: 3, nesting: 2, ..Limits::default() };
+    let limits = RecordLimits { attributes: 3, nesting: 2, ..RecordLimits::default() };
     let many = trace::Span {
         attributes: vec![key_value("k".to_owned(), common::AnyValue::default()); 4],
         ..Default::default()
     };
     let error = decode_span(&many.encode_to_vec(), &Arc::default(), "", &limits).unwrap_err();
     assert!(error.to_string().contains("limit 3"), "{error}");
-    let limits = Limits { attributes: 30, ..limits };
+    let limits = RecordLimits { attributes: 30, ..limits };
     let mut deep = common::AnyValue { value: Some(Any::IntValue(1)) };
     for _ in 0..4 {
         deep = common::AnyValue { value: Some(Any::ArrayValue(common::ArrayValue { values: vec![deep] })) };

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-use gradus_core::span::{Span, StatusCode, Value};
+use gradus_core::span::{AttributeValue, Span, StatusCode};
 use gradus_otlp::{ExportJson, LogEvent, read_export_json};
 use serde_json::{Value as Json, json};
 
@@ -25,9 +25,12 @@ fn assert_the_span(document: &Json) {
     assert_eq!(span.trace_id.to_string(), "0102030405060708090a0b0c0d0e0f10");
     assert_eq!(span.span_id.to_string(), "1112131415161718");
     assert_eq!((span.start_ns, span.end_ns), (1_700_000_000_000_000_001, 1_700_000_000_000_000_002));
-    assert_eq!(span.attributes.get("n"), Some(&Value::Int(42)));
+    assert_eq!(span.attributes.get("n"), Some(&AttributeValue::Int(42)));
     assert_eq!(span.attributes.text("s"), Some("text"));
-    assert_eq!(span.attributes.get("list"), Some(&Value::Array(vec![Value::Bool(true), Value::Null])));
+    assert_eq!(
+        span.attributes.get("list"),
+        Some(&AttributeValue::Array(vec![AttributeValue::Bool(true), AttributeValue::Null]))
+    );
     assert_eq!(span.status.code, StatusCode::Error);
     assert_eq!(span.scope, "the-scope");
     assert_eq!(span.resource.project(), Some("the-service"));

@@ -1,6 +1,6 @@
 //! A request that was taken apart by trace holds what it held before.
 
-use gradus_otlp::{Limits, Signal, regroup};
+use gradus_otlp::{RecordLimits, TelemetrySignal, regroup};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
 use opentelemetry_proto::tonic::resource::v1::Resource;
@@ -49,7 +49,7 @@ fn request() -> ExportTraceServiceRequest {
 fn every_record_is_in_the_part_of_its_trace_with_all_that_is_said_of_it() {
     let request = request();
     let bytes = request.encode_to_vec();
-    let regrouped = regroup(&bytes, Signal::Span, &Limits::default()).expect("a request");
+    let regrouped = regroup(&bytes, TelemetrySignal::Span, &RecordLimits::default()).expect("a request");
     assert_eq!(regrouped.rejected.count, 2);
     assert_eq!(regrouped.rejected.reason.as_deref(), Some("a span without a trace id"));
     let mut found = Vec::new();
@@ -88,7 +88,8 @@ fn every_record_is_in_the_part_of_its_trace_with_all_that_is_said_of_it() {
 
 #[test]
 fn rubbish_is_refused() {
-    assert!(regroup(b"\x0a\xffrubbish", Signal::Span, &Limits::default()).is_err());
-    let nothing = regroup(b"", Signal::Span, &Limits::default()).expect("an empty request is a request");
+    assert!(regroup(b"\x0a\xffrubbish", TelemetrySignal::Span, &RecordLimits::default()).is_err());
+    let nothing =
+        regroup(b"", TelemetrySignal::Span, &RecordLimits::default()).expect("an empty request is a request");
     assert!(nothing.parts.is_empty());
 }

@@ -4,7 +4,9 @@
 
 mod messages;
 
-use gradus_otlp::{Limits, Signal, TextKind, WireError, rewrite_resource_texts, rewrite_texts};
+use gradus_otlp::{
+    RecordLimits, TelemetrySignal, TextKind, WireError, rewrite_resource_texts, rewrite_texts,
+};
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, KeyValue};
 use opentelemetry_proto::tonic::logs::v1::LogRecord;
@@ -80,12 +82,12 @@ fn edit(text: &str) -> Option<String> {
 }
 
 /// Changes only what is a text.
-fn rewrite(bytes: &[u8], signal: Signal, change: Change<'_>) -> Result<Option<Vec<u8>>, WireError> {
+fn rewrite(bytes: &[u8], signal: TelemetrySignal, change: Change<'_>) -> Result<Option<Vec<u8>>, WireError> {
     let mut change = |kind, text: &str| if kind == TextKind::Text { change(text) } else { None };
-    rewrite_texts(bytes, signal, &Limits::default(), &mut change)
+    rewrite_texts(bytes, signal, &RecordLimits::default(), &mut change)
 }
 
-fn rewritten(bytes: &[u8], signal: Signal, change: Change<'_>) -> Vec<u8> {
+fn rewritten(bytes: &[u8], signal: TelemetrySignal, change: Change<'_>) -> Vec<u8> {
     rewrite(bytes, signal, change).unwrap().unwrap_or_else(|| bytes.to_vec())
 }
 
@@ -104,7 +106,7 @@ proptest! {
         let bytes = span.encode_to_vec();
         let mut wanted = span;
         change_span(&mut wanted, &mut edit);
-        prop_assert_eq!(Span::decode(rewritten(&bytes, Signal::Span, &mut edit).as_slice()).unwrap(), wanted);
+        prop_assert_eq!(Span::decode(rewritten(&bytes, TelemetrySignal::Span, &mut edit).as_slice()).unwrap(), wanted);
     }
 
     #[test]
@@ -112,7 +114,7 @@ proptest! {
         let bytes = log.encode_to_vec();
         let mut wanted = log;
         change_log(&mut wanted, &mut edit);
-        prop_assert_eq!(LogRecord::decode(rewritten(&bytes, Signal::Log, &mut edit).as_slice()).unwrap(), wanted);
+        prop_assert_eq!(LogRecord::decode(rewritten(&bytes, TelemetrySignal::Log, &mut edit).as_slice()).unwrap(), wanted);
     }
 
     #[test]
@@ -121,14 +123,14 @@ proptest! {
         let bytes = resource.encode_to_vec();
         change_pairs(&mut resource.attributes, &mut edit);
         let mut change = |kind, text: &str| if kind == TextKind::Text { edit(text) } else { None };
-        let found = rewrite_resource_texts(&bytes, &Limits::default(), &mut change).unwrap().unwrap_or(bytes);
+        let found = rewrite_resource_texts(&bytes, &RecordLimits::default(), &mut change).unwrap().unwrap_or(bytes);
         prop_assert_eq!(Resource::decode(found.as_slice()).unwrap(), resource);
     }
 
     #[test]
     fn without_a_change_there_is_no_copy(span in span(), log in log()) {
-        let limits = Limits::default();
-        for (bytes, signal) in [(span.encode_to_vec(), Signal::Span), (log.encode_to_vec(), Signal::Log)] {
+        let limits = RecordLimits::default();
+        for (bytes, signal) in [(span.encode_to_vec(), TelemetrySignal::Span), (log.encode_to_vec(), TelemetrySignal::Log)] {
             prop_assert_eq!(rewrite_texts(&bytes, signal, &limits, &mut |_, _| None), Ok(None));
             prop_assert_eq!(rewrite_texts(&bytes, signal, &limits, &mut |_, text| Some(text.to_owned())), Ok(None));
         }
@@ -143,18 +145,18 @@ proptest! {
         prost::encoding::bytes::encode(9, &pair, &mut bytes);
         bytes.extend(span.encode_to_vec());
         bytes.extend(unknown_field());
-        let there = rewritten(&bytes, Signal::Span, &mut |text| (text == "ab").then(|| "x".repeat(200)));
-        let back = rewritten(&there, Signal::Span, &mut |text| (text.len() == 200).then(|| "ab".to_owned()));
+        let there = rewritten(&bytes, TelemetrySignal::Span, &mut |text| (text == "ab").then(|| "x".repeat(200)));
+        let back = rewritten(&there, TelemetrySignal::Span, &mut |text| (text.len() == 200).then(|| "ab".to_owned()));
         prop_assert_ne!(&there, &bytes);
         prop_assert_eq!(back, bytes);
     }
 
     #[test]
     fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        for signal in [Signal::Span, Signal::Log] {
-            let _ = rewrite_texts(&bytes, signal, &Limits::default(), &mut |_, text| edit(text));
+        for signal in [TelemetrySignal::Span, TelemetrySignal::Log] {
+            let _ = rewrite_texts(&bytes, signal, &RecordLimits::default(), &mut |_, text| edit(text));
         }
-        let _ = rewrite_resource_texts(&bytes, &Limits::default(), &mut |_, text| edit(text));
+        let _ = rewrite_resource_texts(&bytes, &RecordLimits::default(), &mut |_, text| edit(text));
     }
 }
 
@@ -163,12 +165,12 @@ fn text_that_is_not_utf_8_is_seen_as_decoded() {
     // A span whose name is "key=<0xff>".
     let bytes = [0x2a, 0x05, b'k', b'e', b'y', b'=', 0xff];
     let mut seen = Vec::new();
-    let kept = rewrite_texts(&bytes, Signal::Span, &Limits::default(), &mut |_, text| {
+    let kept = rewrite_texts(&bytes, TelemetrySignal::Span, &RecordLimits::default(), &mut |_, text| {
         seen.push(text.to_owned());
         None
     });
     assert_eq!((kept, seen), (Ok(None), vec!["key=\u{fffd}".to_owned()]));
-    assert_eq!(rewritten(&bytes, Signal::Span, &mut |_| Some("x".to_owned())), [0x2a, 0x01, b'x']);
+    assert_eq!(rewritten(&bytes, TelemetrySignal::Span, &mut |_| Some("x".to_owned())), [0x2a, 0x01, b'x']);
 }
 
 #[test]
@@ -187,10 +189,11 @@ fn keys_numbers_and_unknown_fields_are_told_apart() {
     bytes.extend(unknown_field());
     prost::encoding::uint64::encode(902, &5_555, &mut bytes);
     let mut seen = Vec::new();
-    let changed = rewrite_texts(&bytes, Signal::Span, &Limits::default(), &mut |kind, text| {
-        seen.push((kind, text.to_owned()));
-        (kind != TextKind::Key).then(|| "x".to_owned())
-    });
+    let changed =
+        rewrite_texts(&bytes, TelemetrySignal::Span, &RecordLimits::default(), &mut |kind, text| {
+            seen.push((kind, text.to_owned()));
+            (kind != TextKind::Key).then(|| "x".to_owned())
+        });
     let expected = [
         (TextKind::Key, "k"),
         (TextKind::Number, "123456"),
@@ -216,10 +219,12 @@ fn keys_numbers_and_unknown_fields_are_told_apart() {
 #[test]
 fn limits_are_named() {
     let value = |value| AnyValue { value: Some(value) };
-    let limits = Limits { attributes: 3, nesting: 2, ..Limits::default() };
-    let refused = |attributes: Vec<KeyValue>, limits: &Limits| {
+    let limits = RecordLimits { attributes: 3, nesting: 2, ..RecordLimits::default() };
+    let refused = |attributes: Vec<KeyValue>, limits: &RecordLimits| {
         let span = Span { attributes, ..Default::default() };
-        rewrite_texts(&span.encode_to_vec(), Signal::Span, limits, &mut |_, _| None).unwrap_err().to_string()
+        rewrite_texts(&span.encode_to_vec(), TelemetrySignal::Span, limits, &mut |_, _| None)
+            .unwrap_err()
+            .to_string()
     };
     let many = vec![key_value("k".to_owned(), AnyValue::default()); 4];
     assert!(refused(many, &limits).contains("limit 3"));
@@ -227,6 +232,6 @@ fn limits_are_named() {
     for _ in 0..3 {
         deep = value(Any::ArrayValue(ArrayValue { values: vec![deep] }));
     }
-    let limits = Limits { attributes: 30, ..limits };
+    let limits = RecordLimits { attributes: 30, ..limits };
     assert!(refused(vec![key_value("k".to_owned(), deep)], &limits).contains("limit 2"));
 }

@@ -13,8 +13,11 @@ use std::error::Error;
 use std::io::{self, BufWriter, Write};
 
 use gradus_core::span::{Span, SpanId, TraceId};
-use gradus_otlp::{Limits, Signal, decode_span, export_from_json, read_export};
-use gradus_phoenix::filter::{AnnotationScope, Cost, CostDetail, Filter, Note, Surroundings, TokenSums};
+use gradus_otlp::{RecordLimits, TelemetrySignal, decode_span, export_from_json, read_export};
+use gradus_phoenix::filter::{
+    AnnotationScope, CostDetail, FilterExpression, FilterableAnnotation, SpanCostTotals, SpanFilterContext,
+    TokenSums,
+};
 use gradus_phoenix::span_view::PhoenixSpan;
 use serde::Deserialize;
 use serde_json::json;
@@ -69,14 +72,15 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn to_protobuf(request: &str, out: &str) -> Result<(), Box<dyn Error>> {
     let bytes = std::fs::read(request)?;
-    let bytes = if bytes.starts_with(b"{") { export_from_json(&bytes, Signal::Span)?.0 } else { bytes };
+    let bytes =
+        if bytes.starts_with(b"{") { export_from_json(&bytes, TelemetrySignal::Span)?.0 } else { bytes };
     Ok(std::fs::write(out, bytes)?)
 }
 
 fn list(requests: &[&str]) -> Result<(), Box<dyn Error>> {
     let mut out = BufWriter::new(io::stdout().lock());
     for span in &read(requests)? {
-        let view = PhoenixSpan::of(span);
+        let view = PhoenixSpan::new(span);
         let line =
             json!({"listed": view.listed(), "kind": view.kind().as_str(), "nested": view.attributes()});
         writeln!(out, "{line}")?;
@@ -87,11 +91,11 @@ fn list(requests: &[&str]) -> Result<(), Box<dyn Error>> {
 fn filter(cases: &str, requests: &[&str]) -> Result<(), Box<dyn Error>> {
     let cases: Cases = serde_json::from_slice(&std::fs::read(cases)?)?;
     let spans = read(requests)?;
-    let views: Vec<PhoenixSpan<'_>> = spans.iter().map(PhoenixSpan::of).collect();
+    let views: Vec<PhoenixSpan<'_>> = spans.iter().map(PhoenixSpan::new).collect();
     let project = Project::of(&views, cases.annotations, cases.costs);
     let mut out = BufWriter::new(io::stdout().lock());
     for text in cases.filters {
-        let line = match Filter::parse(&text) {
+        let line = match FilterExpression::parse(&text) {
             Err(error) => json!({"filter": text, "error": error.to_string()}),
             Ok(filter) => {
                 let matched =
@@ -106,14 +110,14 @@ fn filter(cases: &str, requests: &[&str]) -> Result<(), Box<dyn Error>> {
 
 /// Spans of all requests; of those with the same id the first one stays, as in Phoenix.
 fn read(requests: &[&str]) -> Result<Vec<Span<'static>>, Box<dyn Error>> {
-    let limits = Limits::default();
+    let limits = RecordLimits::default();
     let (mut spans, mut seen) = (Vec::new(), HashSet::new());
     for path in requests {
         // Spans borrow from their request, and there is nothing to free before the end.
         let request: &'static [u8] = Box::leak(std::fs::read(path)?.into_boxed_slice());
         let mut bodies = Vec::new();
         read_export(request, &limits, &mut |record| {
-            if record.signal == Signal::Span {
+            if record.signal == TelemetrySignal::Span {
                 let body: &'static [u8] = Box::leak(record.body.to_vec().into_boxed_slice());
                 bodies.push((body, record.scope.resource.clone()));
             }
@@ -165,7 +169,7 @@ struct Around<'p> {
     project: &'p Project,
 }
 
-impl Surroundings for Around<'_> {
+impl SpanFilterContext for Around<'_> {
     fn has_parent(&self) -> bool {
         self.span.span().parent_id.is_some_and(|parent| self.project.ids.contains(&parent))
     }
@@ -175,9 +179,9 @@ impl Surroundings for Around<'_> {
         self.project.tokens.get(&(span.trace_id, span.span_id)).copied().unwrap_or_default()
     }
 
-    fn cost(&self) -> Cost {
+    fn cost(&self) -> SpanCostTotals {
         let cost = self.project.costs.get(&self.span.span().span_id.to_string());
-        cost.map_or(Cost::default(), |cost| Cost {
+        cost.map_or(SpanCostTotals::default(), |cost| SpanCostTotals {
             total: cost.total,
             prompt: cost.prompt,
             completion: cost.completion,
@@ -196,7 +200,7 @@ impl Surroundings for Around<'_> {
         details.collect()
     }
 
-    fn annotations(&self, scope: AnnotationScope, name: &str) -> Vec<Note> {
+    fn annotations(&self, scope: AnnotationScope, name: &str) -> Vec<FilterableAnnotation> {
         let (scope, id) = match scope {
             AnnotationScope::Span => ("span", self.span.span().span_id.to_string()),
             AnnotationScope::Trace => ("trace", self.span.span().trace_id.to_string()),
@@ -204,7 +208,7 @@ impl Surroundings for Around<'_> {
         let found = self.project.annotations.iter();
         let found = found.filter(|note| note.scope == scope && note.id == id && note.name == name);
         found
-            .map(|note| Note {
+            .map(|note| FilterableAnnotation {
                 label: note.label.clone(),
                 score: note.score,
                 explanation: note.explanation.clone(),

@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 
-use crate::filter::{AnnotationScope, Cost, Filter, Note, Surroundings, TokenSums};
+use crate::filter::{
+    AnnotationScope, FilterExpression, FilterableAnnotation, SpanCostTotals, SpanFilterContext, TokenSums,
+};
 use crate::span_view::{PhoenixSpan, cumulative_tokens};
 use gradus_core::span::{Span, SpanId, TraceId};
 use gradus_ingest::SpanCondition;
@@ -11,13 +13,13 @@ use gradus_ingest::SpanCondition;
 #[derive(Clone, Debug)]
 pub struct FilterCondition {
     text: String,
-    filter: Filter,
+    filter: FilterExpression,
 }
 
 impl FilterCondition {
     /// Reads a filter; the error says what is wrong with it.
     pub fn read(text: &str) -> Result<FilterCondition, String> {
-        let filter = Filter::parse(text).map_err(|error| format!("--where: {error}"))?;
+        let filter = FilterExpression::parse(text).map_err(|error| format!("--where: {error}"))?;
         let needs = filter.needs();
         if !needs.annotations.is_empty() || needs.cost || needs.cost_details {
             return Err(
@@ -44,11 +46,11 @@ impl SpanCondition for FilterCondition {
             if found.contains(&span.trace_id) {
                 continue;
             }
-            let around = Around {
+            let around = GroupFilterContext {
                 has_parent: span.parent_id.is_some_and(|parent| ids.contains(&(span.trace_id, parent))),
                 sums: sums.get(at).copied().unwrap_or_default(),
             };
-            if self.filter.matches(&PhoenixSpan::of(span), &around) {
+            if self.filter.matches(&PhoenixSpan::new(span), &around) {
                 found.insert(span.trace_id);
             }
         }
@@ -57,12 +59,12 @@ impl SpanCondition for FilterCondition {
 }
 
 /// What the other spans of a group say of one.
-struct Around {
+struct GroupFilterContext {
     has_parent: bool,
     sums: (i64, i64),
 }
 
-impl Surroundings for Around {
+impl SpanFilterContext for GroupFilterContext {
     fn has_parent(&self) -> bool {
         self.has_parent
     }
@@ -71,11 +73,11 @@ impl Surroundings for Around {
         TokenSums { prompt: self.sums.0, completion: self.sums.1 }
     }
 
-    fn cost(&self) -> Cost {
-        Cost::default()
+    fn cost(&self) -> SpanCostTotals {
+        SpanCostTotals::default()
     }
 
-    fn annotations(&self, _: AnnotationScope, _: &str) -> Vec<Note> {
+    fn annotations(&self, _: AnnotationScope, _: &str) -> Vec<FilterableAnnotation> {
         Vec::new()
     }
 }

@@ -6,9 +6,11 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use gradus_core::assemble::Assembler;
-use gradus_core::dialect::{self, Kind};
-use gradus_core::span::{Attributes, Event, Span, SpanId, Status, StatusCode, TraceId, Value};
+use gradus_core::assemble::TrajectoryAssembler;
+use gradus_core::dialect::{self, OperationKind};
+use gradus_core::span::{
+    AttributeList, AttributeValue, Span, SpanEvent, SpanId, SpanStatus, StatusCode, TraceId,
+};
 use gradus_phoenix::span_view::{PhoenixSpan, SpanKind, lookup};
 use proptest::prelude::*;
 
@@ -94,32 +96,34 @@ const TEXTS: [&str; 30] = [
     "18446744073709551615",
 ];
 
-fn value() -> impl Strategy<Value = Value<'static>> {
+fn value() -> impl Strategy<Value = AttributeValue<'static>> {
     let text = prop_oneof![
         8 => prop::sample::select(TEXTS.to_vec()).prop_map(str::to_owned),
         1 => ".{0,30}",
     ];
     let leaf = prop_oneof![
-        8 => text.prop_map(|text| Value::Str(Cow::Owned(text))),
-        1 => any::<i64>().prop_map(Value::Int),
-        1 => any::<f64>().prop_map(Value::Double),
-        1 => any::<bool>().prop_map(Value::Bool),
-        1 => Just(Value::Null),
+        8 => text.prop_map(|text| AttributeValue::Str(Cow::Owned(text))),
+        1 => any::<i64>().prop_map(AttributeValue::Int),
+        1 => any::<f64>().prop_map(AttributeValue::Double),
+        1 => any::<bool>().prop_map(AttributeValue::Bool),
+        1 => Just(AttributeValue::Null),
     ];
     leaf.prop_recursive(3, 12, 4, |inner| {
         prop_oneof![
-            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::Array),
+            prop::collection::vec(inner.clone(), 0..4).prop_map(AttributeValue::Array),
             prop::collection::vec((prop::sample::select(KEYS.to_vec()), inner), 0..4).prop_map(|pairs| {
-                Value::Map(pairs.into_iter().map(|(key, value)| (Cow::Borrowed(key), value)).collect())
+                AttributeValue::Map(
+                    pairs.into_iter().map(|(key, value)| (Cow::Borrowed(key), value)).collect(),
+                )
             }),
         ]
     })
 }
 
-fn attributes(most: usize) -> impl Strategy<Value = Attributes<'static>> {
+fn attributes(most: usize) -> impl Strategy<Value = AttributeList<'static>> {
     let pair =
         (prop::sample::select(KEYS.to_vec()), value()).prop_map(|(key, value)| (Cow::Borrowed(key), value));
-    prop::collection::vec(pair, 0..most).prop_map(Attributes)
+    prop::collection::vec(pair, 0..most).prop_map(AttributeList)
 }
 
 fn span() -> impl Strategy<Value = Span<'static>> {
@@ -133,7 +137,7 @@ fn span() -> impl Strategy<Value = Span<'static>> {
         attributes(4),
         prop::option::of(value()),
     )
-        .prop_map(|(name, attributes, body)| Event {
+        .prop_map(|(name, attributes, body)| SpanEvent {
             name: Cow::Borrowed(name),
             time_ns: 1,
             attributes,
@@ -149,7 +153,7 @@ fn span() -> impl Strategy<Value = Span<'static>> {
             name: Cow::Borrowed("span"),
             start_ns,
             end_ns: start_ns + length,
-            status: Status {
+            status: SpanStatus {
                 code: if failed { StatusCode::Error } else { StatusCode::Ok },
                 message: Cow::Borrowed(""),
             },
@@ -165,7 +169,7 @@ proptest! {
 
     #[test]
     fn any_attributes_are_survived_and_accounted_for(spans in prop::collection::vec(span(), 0..14)) {
-        let assembled = Assembler::default().assemble(&spans);
+        let assembled = TrajectoryAssembler::default().assemble(&spans);
         let mut told: HashSet<String> = assembled.defects.iter().filter_map(|defect| defect.span_id.clone()).collect();
         for trajectory in &assembled.trajectories {
             // What comes out must be a line of JSON again.
@@ -179,7 +183,7 @@ proptest! {
         for span in &spans {
             let alone = spans.iter().filter(|other| other.span_id == span.span_id).count() == 1 && span.span_id.0 != 0;
             let kind = dialect::read(span).kind;
-            if alone && matches!(kind, Kind::Model | Kind::Tool) {
+            if alone && matches!(kind, OperationKind::Model | OperationKind::Tool) {
                 prop_assert!(told.contains(&span.span_id.to_string()), "{kind:?} {} of {spans:#?}", span.span_id);
             }
         }
@@ -187,7 +191,7 @@ proptest! {
 
     #[test]
     fn any_span_can_be_listed_as_phoenix_does(span in span()) {
-        let view = PhoenixSpan::of(&span);
+        let view = PhoenixSpan::new(&span);
         let kind = view.kind();
         let recorded = lookup(view.attributes(), "openinference.span.kind").and_then(serde_json::Value::as_str);
         prop_assert_eq!(kind, SpanKind::parse(recorded.unwrap_or_default()), "a glance and the tree agree");
@@ -200,14 +204,14 @@ proptest! {
 
     #[test]
     fn the_order_of_spans_changes_nothing(spans in prop::collection::vec(span(), 0..10), seed in any::<u64>()) {
-        let wanted = Assembler::default().assemble(&spans).trajectories;
+        let wanted = TrajectoryAssembler::default().assemble(&spans).trajectories;
         let mut shuffled = spans.clone();
         let mut state = seed | 1;
         for at in (1..shuffled.len()).rev() {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             shuffled.swap(at, (state >> 33) as usize % (at + 1));
         }
-        let got = Assembler::default().assemble(&shuffled).trajectories;
+        let got = TrajectoryAssembler::default().assemble(&shuffled).trajectories;
         prop_assert_eq!(format!("{:?}", got), format!("{:?}", wanted));
     }
 }

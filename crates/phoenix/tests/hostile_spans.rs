@@ -4,13 +4,13 @@
 
 use std::borrow::Cow;
 
-use gradus_core::span::{Attributes, Span, SpanId, TraceId, Value};
+use gradus_core::span::{AttributeList, AttributeValue, Span, SpanId, TraceId};
 use gradus_phoenix::span_view::PhoenixSpan;
 use serde_json::json;
 
-fn text_attributes(pairs: &[(&str, &str)]) -> Attributes<'static> {
+fn text_attributes(pairs: &[(&str, &str)]) -> AttributeList<'static> {
     let text = |text: &str| Cow::<'static, str>::Owned(text.to_owned());
-    Attributes(pairs.iter().map(|(key, value)| (text(key), Value::Str(text(value)))).collect())
+    AttributeList(pairs.iter().map(|(key, value)| (text(key), AttributeValue::Str(text(value)))).collect())
 }
 
 fn span(id: u64, parent: Option<u64>, attributes: &[(&str, &str)]) -> Span<'static> {
@@ -37,7 +37,7 @@ fn paths_of_listed_attributes_are_bounded() {
     // A text that Phoenix reads as JSON, under a name that is none of the convention's.
     let text = deep_attributes().to_string();
     let span = self::span(1, None, &[("my.tool.parameters", &text)]);
-    let view = PhoenixSpan::of(&span);
+    let view = PhoenixSpan::new(&span);
     let flat = view.flat_attributes();
     let bytes: usize = flat.keys().map(String::len).sum();
     assert!(bytes < 1 << 20, "{bytes}");
@@ -54,7 +54,7 @@ fn many_messages_beside_many_attributes() {
         .collect();
     let mut call = span(1, None, &[("gen_ai.input.messages", &json!(list).to_string())]);
     let key = |number: usize| format!("llm.xnput_messages.{number}.message.content");
-    call.attributes.0.extend((0..60_000).map(|number| (key(number).into(), Value::Int(1))));
-    let view = PhoenixSpan::of(&call);
+    call.attributes.0.extend((0..60_000).map(|number| (key(number).into(), AttributeValue::Int(1))));
+    let view = PhoenixSpan::new(&call);
     assert_eq!(view.attributes()["llm"]["input_messages"].as_array().unwrap().len(), 15_000);
 }

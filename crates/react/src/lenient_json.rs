@@ -31,19 +31,19 @@ pub fn parse_prefix(text: &str) -> Option<(Json, &str)> {
         Err(BoundedJsonError::TooManyNodes) => return None,
         Err(BoundedJsonError::Malformed) => {}
     }
-    let mut reader = Reader { text, at: 0, nodes_left: MAX_JSON_NODES };
+    let mut reader = LenientJsonReader { text, at: 0, nodes_left: MAX_JSON_NODES };
     let value = reader.value(0)?;
     Some((value, &text[reader.at..]))
 }
 
-struct Reader<'a> {
+struct LenientJsonReader<'a> {
     text: &'a str,
     at: usize,
     /// Values that may still be built.
     nodes_left: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> LenientJsonReader<'a> {
     fn value(&mut self, depth: usize) -> Option<Json> {
         if depth > MAX_DEPTH {
             return None;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use gradus_core::coverage::Coverage;
+use gradus_core::coverage::SourceCoverage;
 
 use super::{BOLD, DIM};
 use gradus_core::visible::printable_line;
@@ -10,7 +10,7 @@ use gradus_core::visible::printable_line;
 /// More sources than this are summed up in one line.
 const MAX_SOURCES: usize = 20;
 
-pub fn print(sources: &[Coverage], total: &Coverage, out: &mut dyn Write) -> io::Result<()> {
+pub fn print(sources: &[SourceCoverage], total: &SourceCoverage, out: &mut dyn Write) -> io::Result<()> {
     if sources.len() > 1 {
         for source in sources.iter().take(MAX_SOURCES) {
             print_one(source, out)?;
@@ -27,7 +27,7 @@ pub fn print(sources: &[Coverage], total: &Coverage, out: &mut dyn Write) -> io:
     print_one(if let [one] = sources { one } else { total }, out)
 }
 
-fn print_one(coverage: &Coverage, out: &mut dyn Write) -> io::Result<()> {
+fn print_one(coverage: &SourceCoverage, out: &mut dyn Write) -> io::Result<()> {
     let c = coverage;
     writeln!(out, "{BOLD}{}{BOLD:#}", printable_line(&c.source))?;
     let mut read = format!("{} spans in {} traces", c.spans, c.traces);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 
-use gradus_core::trajectory::{Step, Trajectory};
+use gradus_core::trajectory::{Trajectory, TrajectoryStep};
 use gradus_core::visible::reveal_invisible;
 use gradus_eval::evaluator::{QUERY_TO_THOUGHT, THOUGHT_TO_TOOL};
 use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
@@ -88,7 +88,7 @@ pub fn write(reader: &mut RunReader, folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn step_row(trajectory: &Trajectory, step: &Step) -> [String; 11] {
+fn step_row(trajectory: &Trajectory, step: &TrajectoryStep) -> [String; 11] {
     let text = |value: &Option<String>| value.clone().unwrap_or_default();
     [
         trajectory.trajectory_id.clone(),
@@ -137,7 +137,7 @@ fn evaluation_row(trajectory: &Trajectory, line: &OutcomeLine) -> [String; 16] {
 /// A step with what every evaluation said: those of the whole trajectory stand in each of its rows.
 fn combined_row(
     trajectory: &Trajectory,
-    step: &Step,
+    step: &TrajectoryStep,
     of_step: &[OutcomeLine],
     all: &[OutcomeLine],
     evaluators: &[EvaluatorRecord],
@@ -163,7 +163,7 @@ fn combined_row(
     row
 }
 
-fn arguments(step: &Step) -> String {
+fn arguments(step: &TrajectoryStep) -> String {
     step.arguments_text().unwrap_or_default().into_owned()
 }
 

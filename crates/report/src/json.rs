@@ -8,16 +8,16 @@ use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter, Serializer};
 
 /// Writes a value on one line.
 pub fn write_line(value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
-    value.serialize(&mut Serializer::with_formatter(&mut *out, Safe(CompactFormatter)))?;
+    value.serialize(&mut Serializer::with_formatter(&mut *out, EscapingFormatter(CompactFormatter)))?;
     out.write_all(b"\n")
 }
 
 /// Writes a value over lines.
 pub fn write_pretty(value: &impl Serialize, out: &mut dyn Write) -> io::Result<()> {
-    Ok(value.serialize(&mut Serializer::with_formatter(out, Safe(PrettyFormatter::new())))?)
+    Ok(value.serialize(&mut Serializer::with_formatter(out, EscapingFormatter(PrettyFormatter::new())))?)
 }
 
-struct Safe<F>(F);
+struct EscapingFormatter<F>(F);
 
 macro_rules! pass_on {
     ($($name:ident $(($($argument:ident: $kind:ty),*))?;)*) => {
@@ -27,7 +27,7 @@ macro_rules! pass_on {
     };
 }
 
-impl<F: Formatter> Formatter for Safe<F> {
+impl<F: Formatter> Formatter for EscapingFormatter<F> {
     pass_on! {
         begin_array; end_array; begin_array_value(first: bool); end_array_value;
         begin_object; end_object; begin_object_key(first: bool); end_object_key; begin_object_value; end_object_value;

@@ -20,10 +20,10 @@ pub use report_table::{ReportTable, TableColumn};
 pub use run_supplement::{RunSupplement, SupplementLoader, TrialMeasurement, TrialResult};
 
 use gradus_eval::evaluator::SIMULATOR;
-use gradus_eval::report::Metric;
+use gradus_eval::report::MetricResult;
 
 /// What a number is about that nobody judged and that is no share: a median over tasks, or a price.
-pub fn measured_of(metric: &Metric) -> Option<String> {
+pub fn measured_of(metric: &MetricResult) -> Option<String> {
     let (one, many) = match metric.name.as_str() {
         _ if metric.is_share || metric.judge != SIMULATOR => return None,
         "calls_ratio" => ("task with a trial that passed", "tasks with a trial that passed"),

@@ -3,14 +3,14 @@
 use std::io::{self, Write};
 
 use gradus_eval::evaluator::OFFLINE;
-use gradus_eval::report::{GateResult, GateVerdict, Metric, Summary};
+use gradus_eval::report::{EvaluationSummary, GateResult, GateVerdict, MetricResult};
 
 use super::{count, counted};
 use gradus_core::visible::printable_line;
 
 const MAX_LISTED_FINDINGS: usize = 15;
 
-pub fn write(summary: &Summary, gates: &[GateResult], out: &mut dyn Write) -> io::Result<()> {
+pub fn write(summary: &EvaluationSummary, gates: &[GateResult], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "## Gradus: how the agent did\n")?;
     let rules = if summary.judge == OFFLINE { " (rules, not a model)" } else { "" };
     writeln!(
@@ -91,7 +91,7 @@ pub fn write(summary: &Summary, gates: &[GateResult], out: &mut dyn Write) -> io
     Ok(())
 }
 
-fn write_metric(metric: &Metric, out: &mut dyn Write) -> io::Result<()> {
+fn write_metric(metric: &MetricResult, out: &mut dyn Write) -> io::Result<()> {
     let (scale, unit) = if metric.is_share { (100.0, " %") } else { (1.0, "") };
     let value =
         metric.value.map_or_else(|| "not judged".to_owned(), |value| format!("{:.2}{unit}", value * scale));

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use gradus_eval::report::{GateResult, Metric, RunReader};
+use gradus_eval::report::{GateResult, MetricResult, RunReader};
 use gradus_eval::run::RunFileError;
 
 use crate::report_table::ReportTable;
@@ -14,7 +14,7 @@ pub trait RunSupplement: fmt::Debug + Send {
     fn score(&mut self, reader: &mut RunReader) -> Result<(), RunFileError>;
     /// Names of [`RunSupplement::metrics`], for gates.
     fn metric_names(&self) -> Vec<String>;
-    fn metrics(&self) -> Vec<Metric>;
+    fn metrics(&self) -> Vec<MetricResult>;
     /// May say better why a gate cannot pass.
     fn explain_gate(&self, gate: &mut GateResult);
     fn tables(&self) -> Vec<ReportTable>;

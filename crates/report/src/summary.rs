@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use gradus_eval::evaluator::{OFFLINE, SIMULATOR};
 use gradus_eval::outcome::OutcomeKind;
-use gradus_eval::report::{GateResult, GateVerdict, Metric, Summary};
+use gradus_eval::report::{EvaluationSummary, GateResult, GateVerdict, MetricResult};
 
 use super::{BOLD, DIM, GREEN, RED, YELLOW, count, counted};
 use gradus_core::visible::printable_line;
@@ -12,7 +12,7 @@ use gradus_core::visible::printable_line;
 /// Tools and reasons that are shown; the other outputs have all.
 const MAX_LISTED_ROWS: usize = 12;
 
-pub fn print(summary: &Summary, gates: &[GateResult], out: &mut dyn Write) -> io::Result<()> {
+pub fn print(summary: &EvaluationSummary, gates: &[GateResult], out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
         "{}, {}; judge {BOLD}{}{BOLD:#}{}; run {}",
@@ -44,7 +44,7 @@ pub fn print(summary: &Summary, gates: &[GateResult], out: &mut dyn Write) -> io
     print_gates(gates, out)
 }
 
-fn print_metric(metric: &Metric, suffix: &str, out: &mut dyn Write) -> io::Result<()> {
+fn print_metric(metric: &MetricResult, suffix: &str, out: &mut dyn Write) -> io::Result<()> {
     let title = format!("{}{suffix}:", printable_line(&metric.title));
     let Some(value) = metric.value else {
         return writeln!(out, "{title:<32} not judged{}", unjudged(metric));
@@ -68,7 +68,7 @@ fn print_metric(metric: &Metric, suffix: &str, out: &mut dyn Write) -> io::Resul
     )
 }
 
-fn unjudged(metric: &Metric) -> String {
+fn unjudged(metric: &MetricResult) -> String {
     let mut text = String::new();
     for (count, what) in [(metric.failed, "could not be judged"), (metric.not_applicable, "not applicable")] {
         if count > 0 {
@@ -78,7 +78,7 @@ fn unjudged(metric: &Metric) -> String {
     text
 }
 
-fn print_tools(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+fn print_tools(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Result<()> {
     if summary.tools.is_empty() {
         return Ok(());
     }
@@ -98,7 +98,7 @@ fn print_tools(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
     more(summary.tools.len(), "more tool", "more tools", out)
 }
 
-fn print_unjudged(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+fn print_unjudged(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Result<()> {
     let failed: Vec<_> =
         summary.reasons.iter().filter(|reason| reason.outcome == OutcomeKind::Failed).collect();
     if failed.is_empty() {
@@ -111,7 +111,7 @@ fn print_unjudged(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
     more(failed.len(), "more reason", "more reasons", out)
 }
 
-fn print_findings(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+fn print_findings(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Result<()> {
     const SHOWN: usize = 5;
     if summary.findings.is_empty() {
         return Ok(());
@@ -140,7 +140,7 @@ fn print_findings(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn print_cost(summary: &Summary, out: &mut dyn Write) -> io::Result<()> {
+fn print_cost(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Result<()> {
     let cost = &summary.cost;
     if cost.calls == 0 && cost.from_cache == 0 {
         return Ok(());

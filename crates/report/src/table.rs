@@ -10,12 +10,12 @@ use gradus_core::visible::printable_line;
 
 /// Rows wait until all are known, so that columns fit and ids are cut where they are still unique.
 #[derive(Debug, Default)]
-pub struct Table {
-    rows: Vec<Row>,
+pub struct TrajectoryTable {
+    rows: Vec<TrajectoryTableRow>,
 }
 
 #[derive(Debug)]
-struct Row {
+struct TrajectoryTableRow {
     id: String,
     start: String,
     steps: String,
@@ -33,7 +33,7 @@ const GAP: &str = "  ";
 /// Rows wait for the last one, so they must not keep more than can be shown.
 const WIDEST: usize = 200;
 
-impl Table {
+impl TrajectoryTable {
     pub fn add(&mut self, trajectory: &Trajectory) {
         let mut tools: Vec<String> = Vec::new();
         for step in &trajectory.steps {
@@ -45,7 +45,7 @@ impl Table {
         let start = trajectory.start.as_deref().map(|time| time.get(..19).unwrap_or(time).replace('T', " "));
         let errors = trajectory.steps.iter().filter(|step| step.is_error).count();
         let steps = trajectory.steps.len();
-        self.rows.push(Row {
+        self.rows.push(TrajectoryTableRow {
             id: printable_line(&trajectory.trajectory_id),
             start: start.unwrap_or_default(),
             steps: if errors > 0 { format!("{steps} ({errors} failed)") } else { steps.to_string() },
@@ -61,7 +61,7 @@ impl Table {
 
     pub fn print(&self, width: usize, out: &mut dyn Write) -> io::Result<()> {
         let id = self.unique_prefix();
-        let widest = |title: &str, of: fn(&Row) -> &str| {
+        let widest = |title: &str, of: fn(&TrajectoryTableRow) -> &str| {
             self.rows.iter().map(|row| of(row).width()).max().unwrap_or(0).max(title.width())
         };
         let (steps, defects) = (widest("STEPS", |row| &row.steps), widest("DEFECTS", |row| &row.defects));

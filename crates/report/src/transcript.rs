@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use gradus_core::trajectory::{Step, Trajectory};
+use gradus_core::trajectory::{Trajectory, TrajectoryStep};
 
 use super::{BOLD, DIM, RED};
 use gradus_core::visible::{printable, printable_line};
@@ -63,7 +63,7 @@ fn head(trajectory: &Trajectory) -> Vec<(&'static str, String)> {
     lines
 }
 
-fn print_step(step: &Step, full: bool, out: &mut dyn Write) -> io::Result<()> {
+fn print_step(step: &TrajectoryStep, full: bool, out: &mut dyn Write) -> io::Result<()> {
     let with = if step.parallel_with_previous { " (in the same reply as the step before)" } else { "" };
     writeln!(out, "\n{BOLD}Step {}{BOLD:#}{DIM}{with}{DIM:#}", step.index)?;
     if let Some(thought) = &step.thought {

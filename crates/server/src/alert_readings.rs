@@ -3,29 +3,29 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::alert::{AlertRule, Measured};
+use crate::alert::{AlertMeasurement, AlertRule};
 
 /// By the rule's name. Not kept over a restart: the first look comes within seconds.
 #[derive(Debug, Default)]
-pub(crate) struct Readings(Mutex<HashMap<String, Reading>>);
+pub(crate) struct AlertMeasurementCache(Mutex<HashMap<String, LatestAlertMeasurement>>);
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Reading {
+pub(crate) struct LatestAlertMeasurement {
     /// A rule of the same name may have been another before the settings were read again.
     condition: String,
     project: Option<String>,
     /// None where there was no data at all.
-    pub(crate) measured: Option<Measured>,
+    pub(crate) measured: Option<AlertMeasurement>,
     pub(crate) at_ns: i64,
 }
 
-impl Readings {
-    pub(super) fn put(&self, rule: &AlertRule, measured: Option<Measured>, at_ns: i64) {
+impl AlertMeasurementCache {
+    pub(super) fn put(&self, rule: &AlertRule, measured: Option<AlertMeasurement>, at_ns: i64) {
         let (condition, project) = (rule.condition.to_string(), rule.project.clone());
-        self.lock().insert(rule.name.clone(), Reading { condition, project, measured, at_ns });
+        self.lock().insert(rule.name.clone(), LatestAlertMeasurement { condition, project, measured, at_ns });
     }
 
-    pub(crate) fn of(&self, rule: &AlertRule) -> Option<Reading> {
+    pub(crate) fn find_for_rule(&self, rule: &AlertRule) -> Option<LatestAlertMeasurement> {
         let known = self.lock().get(&rule.name).cloned();
         known.filter(|known| known.condition == rule.condition.to_string() && known.project == rule.project)
     }
@@ -35,7 +35,7 @@ impl Readings {
         self.lock().remove(&rule.name);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Reading>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, LatestAlertMeasurement>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -43,7 +43,7 @@ impl Readings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::alert::{AlertSection, Watchable};
+    use crate::alert::{AlertSection, AlertableEvaluator};
 
     fn rule(project: Option<&str>, when: &str) -> AlertRule {
         let section = AlertSection {
@@ -52,19 +52,20 @@ mod tests {
             when: when.to_owned(),
             ..AlertSection::default()
         };
-        AlertRule::from_section(section, &[Watchable { name: "fit", worst: 0.0, best: 1.0 }]).unwrap()
+        AlertRule::from_section(section, &[AlertableEvaluator { name: "fit", worst: 0.0, best: 1.0 }])
+            .unwrap()
     }
 
     #[test]
     fn a_reading_is_of_the_rule_as_it_is_now() {
-        let readings = Readings::default();
+        let readings = AlertMeasurementCache::default();
         let first = rule(None, "fit < 0.5 over 1h");
-        assert_eq!(readings.of(&first), None);
+        assert_eq!(readings.find_for_rule(&first), None);
         readings.put(&first, None, 7);
-        assert_eq!(readings.of(&first).map(|known| known.at_ns), Some(7));
-        assert_eq!(readings.of(&rule(Some("shop"), "fit < 0.5 over 1h")), None);
-        assert_eq!(readings.of(&rule(None, "fit < 0.6 over 1h")), None);
+        assert_eq!(readings.find_for_rule(&first).map(|known| known.at_ns), Some(7));
+        assert_eq!(readings.find_for_rule(&rule(Some("shop"), "fit < 0.5 over 1h")), None);
+        assert_eq!(readings.find_for_rule(&rule(None, "fit < 0.6 over 1h")), None);
         readings.forget(&first);
-        assert_eq!(readings.of(&first), None);
+        assert_eq!(readings.find_for_rule(&first), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Who may do what: keys and their scopes, rates, hosts, pages of other sites, and the headers that every answer carries.
 
-use crate::caller::{Caller, RequiredScope};
+use crate::caller::{RequestCaller, RequiredScope};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use http_body::Body as _;
 
 use super::client_address::ClientAddress;
 use super::connection::ConnectionState;
-use super::state::Server;
+use super::state::ServerState;
 use super::{page, phoenix, queries, receive};
 use crate::clock::now_ns;
 use crate::http_error::ApiError;
@@ -53,7 +53,7 @@ fn is_health_check(path: &str) -> bool {
 }
 
 /// Stands before everything else.
-pub(super) async fn guard(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+pub(super) async fn guard(State(guard): State<Arc<AuthGuard>>, request: Request, next: Next) -> Response {
     let is_grpc = is_grpc(request.headers());
     let origin = request.headers().get(header::ORIGIN).cloned();
     let (mut parts, body) = request.into_parts();
@@ -119,20 +119,20 @@ pub(super) fn is_grpc(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
 }
 
-pub(super) struct Guard {
-    server: Arc<Server>,
-    rates: Rates,
+pub(super) struct AuthGuard {
+    server: Arc<ServerState>,
+    rates: ClientRateLimiter,
 }
 
 /// What somebody shows to be let in.
 #[derive(Clone, Copy)]
-enum Proof<'p> {
+enum RequestCredential<'p> {
     Key(&'p str),
     /// Of somebody who signed in on the page.
     Session(&'p str),
 }
 
-struct Refused {
+struct AccessRefusal {
     status: StatusCode,
     grpc_code: u16,
     message: String,
@@ -141,9 +141,9 @@ struct Refused {
     lacks_scope: bool,
 }
 
-impl Refused {
-    fn new(status: StatusCode, grpc_code: u16, message: impl Into<String>) -> Refused {
-        Refused { status, grpc_code, message: message.into(), retry_after_s: None, lacks_scope: false }
+impl AccessRefusal {
+    fn new(status: StatusCode, grpc_code: u16, message: impl Into<String>) -> AccessRefusal {
+        AccessRefusal { status, grpc_code, message: message.into(), retry_after_s: None, lacks_scope: false }
     }
 
     fn http(self) -> Response {
@@ -172,9 +172,9 @@ impl Refused {
     }
 }
 
-impl Guard {
-    pub(super) fn new(server: Arc<Server>) -> Guard {
-        Guard { rates: Rates::new(server.settings.requests_per_second), server }
+impl AuthGuard {
+    pub(super) fn new(server: Arc<ServerState>) -> AuthGuard {
+        AuthGuard { rates: ClientRateLimiter::new(server.settings.requests_per_second), server }
     }
 
     /// Whether a browser asks if a page may ask. That carries no key, and needs none: it tells nothing.
@@ -190,7 +190,7 @@ impl Guard {
 
     /// Refuses what a web page of another site can have a browser send: anything that changes state and that such a page
     /// caused, and bodies that it can send without asking first (CORS preflight). `GET` changes no state on any route.
-    fn refuse_other_sites(&self, request: &Parts, has_body: bool) -> Result<(), Refused> {
+    fn refuse_other_sites(&self, request: &Parts, has_body: bool) -> Result<(), AccessRefusal> {
         if !cross_site::is_state_changing(&request.method) {
             return Ok(());
         }
@@ -200,7 +200,7 @@ impl Guard {
         let page = cross_site::find_cross_site_page(&request.headers, &request.uri, &trusted);
         let refused = if page.is_some() {
             let message = "cross-site request: a web page of another site sent it; hint: add its origin to serve.cors_origins if it may";
-            Refused::new(StatusCode::FORBIDDEN, 7, message)
+            AccessRefusal::new(StatusCode::FORBIDDEN, 7, message)
         } else if has_body
             && !page::is_form(request.uri.path())
             && let Some(kind) = cross_site::find_simple_content_type(&request.headers)
@@ -208,7 +208,7 @@ impl Guard {
             let message = format!(
                 "content type {kind:?} is not accepted here; hint: send application/json, or application/x-protobuf for OTLP"
             );
-            Refused::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, 3, message)
+            AccessRefusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, 3, message)
         } else if !settings.needs_key {
             return check_host(request);
         } else {
@@ -218,14 +218,14 @@ impl Guard {
         Err(refused)
     }
 
-    fn admit(&self, request: &Parts) -> Result<Caller, Refused> {
+    fn admit(&self, request: &Parts) -> Result<RequestCaller, AccessRefusal> {
         let required = required_scope(&request.method, request.uri.path());
         let is_own = matches!(request.method, Method::GET | Method::HEAD)
             || page::is_own(&request.uri, &request.headers);
         if page::is_form(request.uri.path()) && !is_own {
             // Whoever is here has a browser, which goes wherever another page sends it.
             let message = "forms are taken from this server's own pages only";
-            return Err(Refused::new(StatusCode::FORBIDDEN, 7, message));
+            return Err(AccessRefusal::new(StatusCode::FORBIDDEN, 7, message));
         }
         let connection = request.extensions.get::<Arc<ConnectionState>>();
         if required == RequiredScope::NoKey {
@@ -236,17 +236,17 @@ impl Guard {
             if page::is_form(request.uri.path()) && request.method == Method::POST {
                 self.rates.take(|| client_name(request))?;
             }
-            return Ok(Caller::default());
+            return Ok(RequestCaller::default());
         }
         if !self.server.settings.needs_key {
             self.check_restriction(connection)?;
             check_host(request)?;
             self.rates.take(|| client_name(request))?;
-            return Ok(Caller::default());
+            return Ok(RequestCaller::default());
         }
         // A browser shows its session with whatever it asks: that is believed for looking, and for what our own pages send.
-        let shown = page::session(&request.headers).filter(|_| is_own).map(Proof::Session);
-        match self.caller_of(given_key(&request.headers).map(Proof::Key).or(shown), required) {
+        let shown = page::session(&request.headers).filter(|_| is_own).map(RequestCredential::Session);
+        match self.caller_of(given_key(&request.headers).map(RequestCredential::Key).or(shown), required) {
             Ok(caller) => {
                 if let Some(connection) = connection {
                     connection.mark_keyed();
@@ -264,19 +264,23 @@ impl Guard {
     }
 
     /// On a restricted connection only health checks and requests with a key are answered.
-    fn check_restriction(&self, connection: Option<&Arc<ConnectionState>>) -> Result<(), Refused> {
+    fn check_restriction(&self, connection: Option<&Arc<ConnectionState>>) -> Result<(), AccessRefusal> {
         let Some(connection) = connection.filter(|connection| connection.restriction().is_some()) else {
             return Ok(());
         };
         self.server.connections.report_restricted(connection);
         let message = "too many connections are open; try again later";
-        let refused = Refused::new(StatusCode::SERVICE_UNAVAILABLE, 14, message);
-        Err(Refused { retry_after_s: Some(1), ..refused })
+        let refused = AccessRefusal::new(StatusCode::SERVICE_UNAVAILABLE, 14, message);
+        Err(AccessRefusal { retry_after_s: Some(1), ..refused })
     }
 
-    fn caller_of(&self, proof: Option<Proof<'_>>, required: RequiredScope) -> Result<Caller, Refused> {
+    fn caller_of(
+        &self,
+        proof: Option<RequestCredential<'_>>,
+        required: RequiredScope,
+    ) -> Result<RequestCaller, AccessRefusal> {
         let Some(proof) = proof else {
-            return Err(Refused::new(
+            return Err(AccessRefusal::new(
                 StatusCode::UNAUTHORIZED,
                 16,
                 "an API key is needed here: send it as `Authorization: Bearer KEY`; `gradus keys add` makes one",
@@ -285,29 +289,34 @@ impl Guard {
         let (caller, scopes) = self.look_up(proof)?;
         if !required.is_met(scopes) {
             let message = format!("this key may not do that: it needs the scope {}", required.name());
-            return Err(Refused { lacks_scope: true, ..Refused::new(StatusCode::FORBIDDEN, 7, message) });
+            return Err(AccessRefusal {
+                lacks_scope: true,
+                ..AccessRefusal::new(StatusCode::FORBIDDEN, 7, message)
+            });
         }
         Ok(caller)
     }
 
     /// Through a connection that nothing else uses, each time: so a key that was revoked is refused at once, and nobody's
     /// query keeps a sender waiting.
-    fn look_up(&self, proof: Proof<'_>) -> Result<(Caller, KeyScopes), Refused> {
+    fn look_up(&self, proof: RequestCredential<'_>) -> Result<(RequestCaller, KeyScopes), AccessRefusal> {
         let store = &self.server.store;
         let (found, unknown) = match proof {
-            Proof::Key(key) => (store.scopes_of(key), "this API key is not known, or it was revoked"),
-            Proof::Session(session) => (
+            RequestCredential::Key(key) => {
+                (store.scopes_of(key), "this API key is not known, or it was revoked")
+            }
+            RequestCredential::Session(session) => (
                 store.scopes_of_session(session, now_ns()),
                 "you are signed in no more: it was too long ago, or the key was revoked",
             ),
         };
         match found {
-            Ok(Some((name, scopes))) => Ok((Caller { name, scopes: Some(scopes) }, scopes)),
-            Ok(None) => Err(Refused::new(StatusCode::UNAUTHORIZED, 16, unknown)),
+            Ok(Some((name, scopes))) => Ok((RequestCaller { name, scopes: Some(scopes) }, scopes)),
+            Ok(None) => Err(AccessRefusal::new(StatusCode::UNAUTHORIZED, 16, unknown)),
             Err(error) => {
                 self.server.tell_of_store(&error);
                 let message = "keys cannot be looked up at the moment";
-                Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, 14, message))
+                Err(AccessRefusal::new(StatusCode::SERVICE_UNAVAILABLE, 14, message))
             }
         }
     }
@@ -345,11 +354,11 @@ fn given_key(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// Without keys, only this machine may ask: a page from elsewhere that has its name point here may not.
-fn check_host(request: &Parts) -> Result<(), Refused> {
+fn check_host(request: &Parts) -> Result<(), AccessRefusal> {
     if cross_site::is_addressed_to_loopback(&request.headers, &request.uri) {
         return Ok(());
     }
-    Err(Refused::new(
+    Err(AccessRefusal::new(
         StatusCode::FORBIDDEN,
         7,
         "without keys this server answers to localhost only; bind it wider with --http and make keys with `gradus keys add`",
@@ -357,19 +366,19 @@ fn check_host(request: &Parts) -> Result<(), Refused> {
 }
 
 /// So many requests a second for each client, with twice that at once.
-struct Rates {
+struct ClientRateLimiter {
     per_second: Option<f64>,
     clients: Mutex<HashMap<String, (Instant, f64)>>,
 }
 
 const MAX_CLIENTS: usize = 10_000;
 
-impl Rates {
-    fn new(per_second: Option<f64>) -> Rates {
-        Rates { per_second, clients: Mutex::default() }
+impl ClientRateLimiter {
+    fn new(per_second: Option<f64>) -> ClientRateLimiter {
+        ClientRateLimiter { per_second, clients: Mutex::default() }
     }
 
-    fn take(&self, client: impl FnOnce() -> String) -> Result<(), Refused> {
+    fn take(&self, client: impl FnOnce() -> String) -> Result<(), AccessRefusal> {
         let Some(per_second) = self.per_second else { return Ok(()) };
         let most = (per_second * 2.0).max(1.0);
         let now = Instant::now();
@@ -383,7 +392,7 @@ impl Rates {
         *at = now;
         if *left < 1.0 {
             let mut refused =
-                Refused::new(StatusCode::TOO_MANY_REQUESTS, 8, "too many requests; try again later");
+                AccessRefusal::new(StatusCode::TOO_MANY_REQUESTS, 8, "too many requests; try again later");
             refused.retry_after_s = Some(((1.0 - *left) / per_second).ceil().max(1.0) as u32);
             return Err(refused);
         }

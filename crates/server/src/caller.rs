@@ -4,13 +4,13 @@ use gradus_store::KeyScopes;
 
 /// Who asks: the name of the key, or nobody in particular.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Caller {
+pub(super) struct RequestCaller {
     pub(super) name: String,
     /// What the key may do; none where no key is needed, so everything may be done.
     pub(super) scopes: Option<KeyScopes>,
 }
 
-impl Caller {
+impl RequestCaller {
     /// Whether this would be taken: what would not be is not offered.
     pub(super) fn may(&self, required: RequiredScope) -> bool {
         self.scopes.is_none_or(|scopes| required.is_met(scopes))

@@ -13,7 +13,7 @@ use super::client_address::ClientAddress;
 
 /// Why the server closes a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum CloseReason {
+pub(super) enum ConnectionCloseReason {
     /// It sent no request in the time for that.
     NoRequest,
     /// Nothing was asked for too long.
@@ -30,33 +30,33 @@ pub(super) enum CloseReason {
     Flood,
 }
 
-impl CloseReason {
-    pub(super) const ALL: [CloseReason; 7] = [
-        CloseReason::NoRequest,
-        CloseReason::Idle,
-        CloseReason::Stalled,
-        CloseReason::Evicted,
-        CloseReason::EvictedBusy,
-        CloseReason::Memory,
-        CloseReason::Flood,
+impl ConnectionCloseReason {
+    pub(super) const ALL: [ConnectionCloseReason; 7] = [
+        ConnectionCloseReason::NoRequest,
+        ConnectionCloseReason::Idle,
+        ConnectionCloseReason::Stalled,
+        ConnectionCloseReason::Evicted,
+        ConnectionCloseReason::EvictedBusy,
+        ConnectionCloseReason::Memory,
+        ConnectionCloseReason::Flood,
     ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
-            CloseReason::NoRequest => "no_request",
-            CloseReason::Idle => "idle",
-            CloseReason::Stalled => "stalled",
-            CloseReason::Evicted => "evicted",
-            CloseReason::EvictedBusy => "evicted_busy",
-            CloseReason::Memory => "memory",
-            CloseReason::Flood => "flood",
+            ConnectionCloseReason::NoRequest => "no_request",
+            ConnectionCloseReason::Idle => "idle",
+            ConnectionCloseReason::Stalled => "stalled",
+            ConnectionCloseReason::Evicted => "evicted",
+            ConnectionCloseReason::EvictedBusy => "evicted_busy",
+            ConnectionCloseReason::Memory => "memory",
+            ConnectionCloseReason::Flood => "flood",
         }
     }
 }
 
 /// Why a connection is for health checks and for requests with a key only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Restriction {
+pub(super) enum ConnectionRestriction {
     /// Its address has as many connections as one may have.
     Address,
     /// The server has as many as it may have without a key.
@@ -119,9 +119,9 @@ pub(super) struct ConnectionState {
     /// What its requests and responses account for.
     expected_bytes: AtomicU64,
     /// It was opened when its address, or all addresses together, had no slot left.
-    restriction: Option<Restriction>,
+    restriction: Option<ConnectionRestriction>,
     pending: Mutex<PendingChunks>,
-    close_reason: Mutex<Option<CloseReason>>,
+    close_reason: Mutex<Option<ConnectionCloseReason>>,
     closing: Notify,
 }
 
@@ -133,7 +133,7 @@ struct PendingChunks {
 }
 
 impl ConnectionState {
-    pub(super) fn new(peer: SocketAddr, restriction: Option<Restriction>) -> ConnectionState {
+    pub(super) fn new(peer: SocketAddr, restriction: Option<ConnectionRestriction>) -> ConnectionState {
         ConnectionState {
             peer,
             address: ClientAddress::from_ip(peer.ip()),
@@ -204,7 +204,7 @@ impl ConnectionState {
     }
 
     /// Why requests without a key are refused on it, if they are.
-    pub(super) fn restriction(&self) -> Option<Restriction> {
+    pub(super) fn restriction(&self) -> Option<ConnectionRestriction> {
         self.restriction.filter(|_| !self.is_keyed())
     }
 
@@ -234,22 +234,26 @@ impl ConnectionState {
     }
 
     /// Why this connection has to go now, if it has.
-    pub(super) fn overdue(&self, now: Instant, timeouts: &ConnectionTimeouts) -> Option<CloseReason> {
+    pub(super) fn overdue(
+        &self,
+        now: Instant,
+        timeouts: &ConnectionTimeouts,
+    ) -> Option<ConnectionCloseReason> {
         let since = |at: Instant| now.saturating_duration_since(at);
         if self.next_chunk_due_at().is_some_and(|due_at| now > due_at) {
-            return Some(CloseReason::Stalled);
+            return Some(ConnectionCloseReason::Stalled);
         }
         if !self.is_idle() {
             return None;
         }
         if !self.has_asked.load(Ordering::Relaxed) {
-            return (since(self.opened_at) > timeouts.header).then_some(CloseReason::NoRequest);
+            return (since(self.opened_at) > timeouts.header).then_some(ConnectionCloseReason::NoRequest);
         }
-        (since(self.last_progress()) > timeouts.idle).then_some(CloseReason::Idle)
+        (since(self.last_progress()) > timeouts.idle).then_some(ConnectionCloseReason::Idle)
     }
 
     /// Asks the connection's task to close it; false if that was done before.
-    pub(super) fn close(&self, reason: CloseReason) -> bool {
+    pub(super) fn close(&self, reason: ConnectionCloseReason) -> bool {
         let mut known = self.close_reason.lock().unwrap_or_else(PoisonError::into_inner);
         if known.is_some() {
             return false;
@@ -260,12 +264,12 @@ impl ConnectionState {
     }
 
     /// Why it is being closed, if it is.
-    pub(super) fn close_reason(&self) -> Option<CloseReason> {
+    pub(super) fn close_reason(&self) -> Option<ConnectionCloseReason> {
         *self.close_reason.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until the connection has to be closed.
-    pub(super) async fn close_requested(&self) -> CloseReason {
+    pub(super) async fn close_requested(&self) -> ConnectionCloseReason {
         loop {
             if let Some(reason) = self.close_reason() {
                 return reason;
@@ -317,18 +321,18 @@ mod tests {
         let connection = Arc::new(ConnectionState::new(([127, 0, 0, 1], 1).into(), None));
         let after =
             |seconds: u64| connection.overdue(Instant::now() + Duration::from_secs(seconds), &timeouts());
-        assert_eq!((after(9), after(11)), (None, Some(CloseReason::NoRequest)));
+        assert_eq!((after(9), after(11)), (None, Some(ConnectionCloseReason::NoRequest)));
         let request = connection.begin_request();
         assert_eq!(after(1000), None);
         let chunk = connection.hand_out_chunk(Duration::from_secs(60));
-        assert_eq!((after(59), after(61)), (None, Some(CloseReason::Stalled)));
+        assert_eq!((after(59), after(61)), (None, Some(ConnectionCloseReason::Stalled)));
         // The shortest time counts, whichever was handed out first.
         let short = connection.hand_out_chunk(2 * timeouts().keyless().stall);
-        assert_eq!((after(9), after(11)), (None, Some(CloseReason::Stalled)));
+        assert_eq!((after(9), after(11)), (None, Some(ConnectionCloseReason::Stalled)));
         drop((chunk, short));
         assert_eq!(after(1000), None);
         drop(request);
-        assert_eq!((after(59), after(61)), (None, Some(CloseReason::Idle)));
+        assert_eq!((after(59), after(61)), (None, Some(ConnectionCloseReason::Idle)));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::client_address::{ClientAddress, ProxyNetwork};
-use super::connection::{CloseReason, ConnectionState, ConnectionTimeouts, Restriction};
+use super::connection::{ConnectionCloseReason, ConnectionRestriction, ConnectionState, ConnectionTimeouts};
 use super::memory::OVERLOAD_REPORT;
 use crate::throttled_log::ThrottledLog;
 
@@ -41,7 +41,7 @@ pub(super) struct ConnectionRegistry {
     limits: ConnectionLimits,
     open: Mutex<OpenConnections>,
     refused: AtomicU64,
-    closed: [AtomicU64; CloseReason::ALL.len()],
+    closed: [AtomicU64; ConnectionCloseReason::ALL.len()],
     refusals: ThrottledLog,
     evictions: ThrottledLog,
 }
@@ -104,7 +104,7 @@ impl Drop for ConnectionSlot {
 /// A connection that was closed for another one.
 struct EvictedConnection {
     state: Arc<ConnectionState>,
-    reason: CloseReason,
+    reason: ConnectionCloseReason,
 }
 
 impl OpenConnections {
@@ -256,7 +256,8 @@ impl OpenConnections {
 
     fn evict(&mut self, number: u64) -> Option<EvictedConnection> {
         let state = self.remove(number)?;
-        let reason = if state.is_idle() { CloseReason::Evicted } else { CloseReason::EvictedBusy };
+        let reason =
+            if state.is_idle() { ConnectionCloseReason::Evicted } else { ConnectionCloseReason::EvictedBusy };
         Some(EvictedConnection { state, reason })
     }
 }
@@ -266,8 +267,8 @@ fn is_without_progress(state: &ConnectionState, now: Instant) -> bool {
 }
 
 /// What becomes of a new connection.
-struct Admission {
-    restriction: Option<Restriction>,
+struct ConnectionAdmission {
+    restriction: Option<ConnectionRestriction>,
     victim: Option<u64>,
 }
 
@@ -308,7 +309,7 @@ impl ConnectionRegistry {
         if let Some(EvictedConnection { state: victim, reason }) = evicted {
             self.close(&victim, reason);
             if let Some(times) = self.evictions.count() {
-                let (address, was_busy) = (victim.address, reason == CloseReason::EvictedBusy);
+                let (address, was_busy) = (victim.address, reason == ConnectionCloseReason::EvictedBusy);
                 tracing::warn!(%address, was_busy, times, "connections were closed for new ones: too many are open");
             }
         }
@@ -316,26 +317,31 @@ impl ConnectionRegistry {
     }
 
     /// `None` if the connection is refused.
-    fn decide(&self, open: &mut OpenConnections, peer: SocketAddr, now: Instant) -> Option<Admission> {
+    fn decide(
+        &self,
+        open: &mut OpenConnections,
+        peer: SocketAddr,
+        now: Instant,
+    ) -> Option<ConnectionAdmission> {
         let address = ClientAddress::from_ip(peer.ip());
         let is_proxy = self.limits.trusted_proxies.iter().any(|network| network.contains(peer.ip()));
         let per_address = self.limits.per_address.filter(|_| !is_proxy).unwrap_or(usize::MAX);
         let total = self.limits.total;
         let of_address = open.count(address);
-        let mut admission = Admission { restriction: None, victim: None };
+        let mut admission = ConnectionAdmission { restriction: None, victim: None };
         if of_address >= per_address {
             let own = Some(address);
             admission.victim =
                 open.find_idle(own, false, address, now).or_else(|| open.find_idle(own, true, address, now));
             if admission.victim.is_none() {
-                admission.restriction = Some(Restriction::Address);
+                admission.restriction = Some(ConnectionRestriction::Address);
                 if of_address >= per_address.saturating_add(ADDRESS_RESERVE) {
                     admission.victim = Some(open.find_busy(address, address, now)?);
                 }
             }
         } else if open.all.len() >= total - total / RESERVE_PART {
             admission.victim = open.find_idle_keyless(address, now);
-            admission.restriction = admission.victim.is_none().then_some(Restriction::Total);
+            admission.restriction = admission.victim.is_none().then_some(ConnectionRestriction::Total);
         }
         if admission.victim.is_none() && open.all.len() >= total {
             let crowded = open.find_crowded(address);
@@ -355,7 +361,7 @@ impl ConnectionRegistry {
     pub(super) fn report_restricted(&self, state: &ConnectionState) {
         let count = {
             let mut open = self.lock();
-            if state.restriction() == Some(Restriction::Total) {
+            if state.restriction() == Some(ConnectionRestriction::Total) {
                 open.refused_at = Some(Instant::now());
             }
             open.count(state.address)
@@ -370,7 +376,7 @@ impl ConnectionRegistry {
         }
     }
 
-    pub(super) fn close(&self, state: &ConnectionState, reason: CloseReason) {
+    pub(super) fn close(&self, state: &ConnectionState, reason: ConnectionCloseReason) {
         if state.close(reason) {
             self.closed[reason as usize].fetch_add(1, Ordering::Relaxed);
         }
@@ -379,7 +385,7 @@ impl ConnectionRegistry {
     /// Closes connections that are silent, idle or not read.
     pub(super) fn close_overdue(&self, timeouts: &ConnectionTimeouts) {
         let now = Instant::now();
-        let overdue: Vec<(Arc<ConnectionState>, CloseReason)> = {
+        let overdue: Vec<(Arc<ConnectionState>, ConnectionCloseReason)> = {
             let open = self.lock();
             let states = open.all.values().map(|connection| &connection.state);
             let open = states.filter(|state| state.close_reason().is_none());
@@ -400,7 +406,7 @@ impl ConnectionRegistry {
         self.refused.load(Ordering::Relaxed)
     }
 
-    pub(super) fn closed_count(&self, reason: CloseReason) -> u64 {
+    pub(super) fn closed_count(&self, reason: ConnectionCloseReason) -> u64 {
         self.closed[reason as usize].load(Ordering::Relaxed)
     }
 
@@ -444,7 +450,7 @@ mod tests {
         let registry = registry(100, Some(50));
         let silent: Vec<_> = (0..300).map(|_| registry.admit(peer(1)).expect("a slot")).collect();
         assert_eq!(registry.open_count().0, 50);
-        assert_eq!(registry.closed_count(CloseReason::Evicted), 250);
+        assert_eq!(registry.closed_count(ConnectionCloseReason::Evicted), 250);
         // The newest stay.
         assert!(is_closing(&silent[0]) && !is_closing(&silent[299]));
         let other = registry.admit(peer(2)).expect("a slot");
@@ -461,12 +467,12 @@ mod tests {
         let busy: Vec<_> = (0..8).map(|_| busy(&registry, 1)).collect();
         assert!(busy.iter().all(|(slot, _)| slot.state.restriction().is_none()));
         let first = registry.admit(peer(2)).expect("a restricted slot");
-        assert_eq!(first.state.restriction(), Some(Restriction::Total));
+        assert_eq!(first.state.restriction(), Some(ConnectionRestriction::Total));
         first.state.mark_keyed();
         assert_eq!(first.state.restriction(), None);
         let second = registry.admit(peer(3)).expect("a restricted slot");
         assert!(second.state.restriction().is_some() && !registry.is_overloaded());
-        assert_eq!(registry.closed_count(CloseReason::EvictedBusy), 0);
+        assert_eq!(registry.closed_count(ConnectionCloseReason::EvictedBusy), 0);
     }
 
     /// All slots are taken by requests that nobody needs a key for, from two addresses, as many as one may have.
@@ -487,7 +493,7 @@ mod tests {
                 (slot, request)
             })
             .collect();
-        assert_eq!(registry.closed_count(CloseReason::EvictedBusy), 300);
+        assert_eq!(registry.closed_count(ConnectionCloseReason::EvictedBusy), 300);
         // All of the address that has most, and those that were without progress for longest.
         assert!(attack[..300].iter().all(|(slot, _)| is_closing(slot)));
         assert!(attack[300..].iter().all(|(slot, _)| !is_closing(slot)));
@@ -512,7 +518,7 @@ mod tests {
         assert!(registry.is_overloaded() && registry.refused_count() == 1 && !is_closing(&new));
         // For one that has fewer, the address that has most makes room.
         let other = registry.admit_at(peer(3), now).expect("a slot");
-        assert_eq!((is_closing(&new), registry.closed_count(CloseReason::EvictedBusy)), (false, 1));
+        assert_eq!((is_closing(&new), registry.closed_count(ConnectionCloseReason::EvictedBusy)), (false, 1));
         // A while later it is idle like any other.
         let _last = registry.admit_at(peer(4), now + 2 * RECENT_PROGRESS).expect("a slot");
         assert!(is_closing(&new) && !is_closing(&other));
@@ -538,7 +544,7 @@ mod tests {
         let now = Instant::now();
         assert!(registry.admit_at(peer(1), now).is_none(), "all make progress");
         let health_check = registry.admit_at(peer(1), now + 2 * RECENT_PROGRESS).expect("a slot");
-        assert_eq!(health_check.state.restriction(), Some(Restriction::Address));
+        assert_eq!(health_check.state.restriction(), Some(ConnectionRestriction::Address));
         assert!(is_closing(&busy[0].0));
         busy[1..].iter().for_each(|(slot, _)| slot.state.mark_keyed());
         health_check.state.mark_keyed();

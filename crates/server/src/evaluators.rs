@@ -1,15 +1,15 @@
 //! What is known of an evaluator by its name: its title, its labels, the scale of its scores, and intervals on it.
 
 use gradus_eval::evaluator::CALL_VALIDITY;
-use gradus_eval::interval::{Interval, Sums, of_sums};
-use gradus_eval::scale::Scale;
-use gradus_store::Moments;
+use gradus_eval::interval::{ClusterSums, ConfidenceInterval, of_sums};
+use gradus_eval::scale::ScoreScale;
+use gradus_store::ScoreMoments;
 
-use crate::settings::Reloadable;
+use crate::settings::ReloadableSettings;
 use gradus_report::html::text;
 
 /// An evaluator as people call it.
-pub(crate) fn title(settings: &Reloadable, evaluator: &str) -> String {
+pub(crate) fn title(settings: &ReloadableSettings, evaluator: &str) -> String {
     let rubric = settings.library.find(evaluator).map(|rubric| rubric.title.clone());
     let live = || {
         let mut all = settings.rules.iter().flat_map(|rule| &rule.evaluators);
@@ -21,13 +21,13 @@ pub(crate) fn title(settings: &Reloadable, evaluator: &str) -> String {
 }
 
 /// What a verdict is about: the evaluator, and the step if it is about one.
-pub(crate) fn about_step(settings: &Reloadable, evaluator: &str, step: Option<u32>) -> String {
+pub(crate) fn about_step(settings: &ReloadableSettings, evaluator: &str, step: Option<u32>) -> String {
     let title = title(settings, evaluator);
     step.map_or(title.clone(), |step| format!("{title}, step {step}"))
 }
 
 /// The labels that an evaluator gives, best first, with what they are worth.
-pub(crate) fn labels(settings: &Reloadable, evaluator: &str) -> Vec<(String, f64)> {
+pub(crate) fn labels(settings: &ReloadableSettings, evaluator: &str) -> Vec<(String, f64)> {
     let rubric = settings.library.find(evaluator).map(|rubric| &rubric.labels);
     let live = || {
         let mut all = settings.rules.iter().flat_map(|rule| &rule.evaluators);
@@ -43,19 +43,23 @@ pub(crate) fn labels(settings: &Reloadable, evaluator: &str) -> Vec<(String, f64
 }
 
 /// None where an evaluator is in no rubric and no rule any more.
-pub(crate) fn scale(settings: &Reloadable, evaluator: &str) -> Option<Scale> {
-    Scale::of(labels(settings, evaluator).into_iter().map(|(_, score)| score))
+pub(crate) fn scale(settings: &ReloadableSettings, evaluator: &str) -> Option<ScoreScale> {
+    ScoreScale::from_scores(labels(settings, evaluator).into_iter().map(|(_, score)| score))
 }
 
 /// Whether a score is below the best that its evaluator gives.
-pub(crate) fn is_wrong(settings: &Reloadable, evaluator: &str, score: f64) -> bool {
-    scale(settings, evaluator).unwrap_or(Scale::SHARE).is_wrong(score)
+pub(crate) fn is_wrong(settings: &ReloadableSettings, evaluator: &str, score: f64) -> bool {
+    scale(settings, evaluator).unwrap_or(ScoreScale::SHARE).is_wrong(score)
 }
 
 /// The interval of a mean, by the same method as that of a run's report.
-pub(crate) fn interval(settings: &Reloadable, evaluator: &str, moments: &Moments) -> Option<Interval> {
-    let Scale { worst, best } = scale(settings, evaluator)?;
-    let sums = Sums {
+pub(crate) fn interval(
+    settings: &ReloadableSettings,
+    evaluator: &str,
+    moments: &ScoreMoments,
+) -> Option<ConfidenceInterval> {
+    let ScoreScale { worst, best } = scale(settings, evaluator)?;
+    let sums = ClusterSums {
         count: moments.scored as f64,
         sum: moments.sum,
         sum_sum: moments.sum_sum,

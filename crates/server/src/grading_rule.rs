@@ -8,7 +8,7 @@ use gradus_eval::evaluator::Evaluator;
 use gradus_eval::judge::ModelJudge;
 use gradus_eval::judge_selection::{JudgeChoice, JudgeConfig, evaluators};
 use gradus_eval::prompt::ToolTexts;
-use gradus_eval::rubric::Library;
+use gradus_eval::rubric::RubricLibrary;
 use gradus_eval::tool_file;
 
 use crate::project_pattern;
@@ -30,7 +30,7 @@ pub(crate) struct GradingRule {
 }
 
 /// The rules of the file; without any, everything is judged by rules that cost nothing.
-pub(crate) fn rules(config: &ServerConfig, library: &Library) -> Result<Vec<GradingRule>, String> {
+pub(crate) fn rules(config: &ServerConfig, library: &RubricLibrary) -> Result<Vec<GradingRule>, String> {
     let default = [RuleSection { evaluators: config.evaluators.clone(), ..RuleSection::default() }];
     let sections = if config.rules.is_empty() { &default[..] } else { &config.rules };
     let mut rules: Vec<GradingRule> = Vec::new();
@@ -51,7 +51,7 @@ impl GradingRule {
     fn from_section(
         section: &RuleSection,
         config: &ServerConfig,
-        library: &Library,
+        library: &RubricLibrary,
     ) -> Result<GradingRule, String> {
         let project = section.project.clone().filter(|project| project != "*");
         // What waits for a rule and what it spent are kept under its name, which must not depend on where it stands.

@@ -17,7 +17,7 @@ use crate::client_address::ClientAddress;
 use crate::logging::report_store_failure;
 use crate::queries::{QueryKind, QueryRefusal};
 use crate::spilled_body::spill_failure;
-use crate::state::Server;
+use crate::state::ServerState;
 
 #[derive(Debug)]
 pub(crate) struct ApiError {
@@ -86,34 +86,34 @@ impl IntoResponse for ApiError {
 
 /// Answers from what the store holds: a query, within its budget and in its turn.
 pub(crate) async fn blocking<T: Send + 'static>(
-    server: &Arc<Server>,
-    read: impl FnOnce(&Server) -> Result<T, ApiError> + Send + 'static,
+    server: &Arc<ServerState>,
+    read: impl FnOnce(&ServerState) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
     run_query(server, QueryKind::Rows, read).await
 }
 
 /// The same for what reads whole traces or runs: fewer at once.
 pub(crate) async fn blocking_large<T: Send + 'static>(
-    server: &Arc<Server>,
-    read: impl FnOnce(&Server) -> Result<T, ApiError> + Send + 'static,
+    server: &Arc<ServerState>,
+    read: impl FnOnce(&ServerState) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
     run_query(server, QueryKind::Large, read).await
 }
 
 /// The same for an answer that is written out here, too, and not where all others are answered.
 pub(crate) async fn respond<T: IntoResponse>(
-    server: &Arc<Server>,
+    server: &Arc<ServerState>,
     kind: QueryKind,
-    read: impl FnOnce(&Server) -> Result<T, ApiError> + Send + 'static,
+    read: impl FnOnce(&ServerState) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<Response, ApiError> {
     run_query(server, kind, move |server| Ok(read(server)?.into_response())).await
 }
 
 /// As [`respond`], for JSON that may be large: it is never held in memory as a whole.
 pub(crate) async fn respond_json<T: Serialize>(
-    server: &Arc<Server>,
+    server: &Arc<ServerState>,
     kind: QueryKind,
-    read: impl FnOnce(&Server) -> Result<T, ApiError> + Send + 'static,
+    read: impl FnOnce(&ServerState) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<Response, ApiError> {
     let client = ClientAddress::current();
     run_query(server, kind, move |server| {
@@ -127,9 +127,9 @@ pub(crate) async fn respond_json<T: Serialize>(
 }
 
 async fn run_query<T: Send + 'static>(
-    server: &Arc<Server>,
+    server: &Arc<ServerState>,
     kind: QueryKind,
-    read: impl FnOnce(&Server) -> Result<T, ApiError> + Send + 'static,
+    read: impl FnOnce(&ServerState) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
     let reading = Arc::clone(server);
     server.queries.run(kind, move || read(&reading)).await?
@@ -137,8 +137,8 @@ async fn run_query<T: Send + 'static>(
 
 /// What a sender's request looks up before it is stored: it waits for no query.
 pub(crate) async fn blocking_sender<T: Send + 'static>(
-    server: &Arc<Server>,
-    read: impl FnOnce(&Server) -> Result<T, ApiError> + Send + 'static,
+    server: &Arc<ServerState>,
+    read: impl FnOnce(&ServerState) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
     let server = Arc::clone(server);
     let done = tokio::task::spawn_blocking(move || read(&server)).await;
@@ -148,14 +148,14 @@ pub(crate) async fn blocking_sender<T: Send + 'static>(
 }
 
 /// Query parameters; those that are not known are an error, not something to pass over.
-pub(crate) struct Params<T>(pub(crate) T);
+pub(crate) struct ApiQuery<T>(pub(crate) T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for ApiQuery<T> {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Params<T>, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<ApiQuery<T>, ApiError> {
         let query = Query::<T>::try_from_uri(&parts.uri);
-        query.map(|Query(value)| Params(value)).map_err(|rejection| {
+        query.map(|Query(value)| ApiQuery(value)).map_err(|rejection| {
             let text = rejection.body_text();
             let reason = text.rsplit_once("query string: ").map_or(text.as_str(), |(_, reason)| reason);
             ApiError::bad(format!("the parameters cannot be read: {reason}"))

@@ -5,29 +5,29 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// By the rule's name.
 #[derive(Debug, Default)]
-pub(crate) struct Standstills(Mutex<HashMap<String, Standstill>>);
+pub(crate) struct JudgePauseRegistry(Mutex<HashMap<String, JudgePause>>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Standstill {
-    pub(crate) why: Why,
+pub(crate) struct JudgePause {
+    pub(crate) why: JudgePauseReason,
     /// May repeat what an endpoint said.
     pub(crate) reason: String,
     pub(crate) since_ns: i64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum JudgePauseReason {
     /// What is left of the budget is not enough.
     Budget,
     /// The judge cannot be asked, or gives no answer.
     Judge,
 }
 
-impl Standstills {
-    pub(super) fn begin(&self, rule: &str, why: Why, reason: String, now_ns: i64) {
+impl JudgePauseRegistry {
+    pub(super) fn begin(&self, rule: &str, why: JudgePauseReason, reason: String, now_ns: i64) {
         let mut all = self.lock();
         let since_ns = all.get(rule).filter(|known| known.why == why).map_or(now_ns, |known| known.since_ns);
-        all.insert(rule.to_owned(), Standstill { why, reason, since_ns });
+        all.insert(rule.to_owned(), JudgePause { why, reason, since_ns });
     }
 
     /// The judge answers.
@@ -35,11 +35,11 @@ impl Standstills {
         self.lock().remove(rule);
     }
 
-    pub(crate) fn of(&self, rule: &str) -> Option<Standstill> {
+    pub(crate) fn find_for_rule(&self, rule: &str) -> Option<JudgePause> {
         self.lock().get(rule).cloned()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Standstill>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, JudgePause>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -50,14 +50,14 @@ mod tests {
 
     #[test]
     fn a_standstill_is_as_old_as_its_cause() {
-        let all = Standstills::default();
-        all.begin("r", Why::Judge, "refused".to_owned(), 1);
-        all.begin("r", Why::Judge, "timed out".to_owned(), 9);
-        let known = all.of("r").unwrap();
+        let all = JudgePauseRegistry::default();
+        all.begin("r", JudgePauseReason::Judge, "refused".to_owned(), 1);
+        all.begin("r", JudgePauseReason::Judge, "timed out".to_owned(), 9);
+        let known = all.find_for_rule("r").unwrap();
         assert_eq!((known.since_ns, known.reason.as_str()), (1, "timed out"));
-        all.begin("r", Why::Budget, "spent".to_owned(), 12);
-        assert_eq!(all.of("r").map(|known| known.since_ns), Some(12));
+        all.begin("r", JudgePauseReason::Budget, "spent".to_owned(), 12);
+        assert_eq!(all.find_for_rule("r").map(|known| known.since_ns), Some(12));
         all.end("r");
-        assert_eq!(all.of("r"), None);
+        assert_eq!(all.find_for_rule("r"), None);
     }
 }

@@ -11,16 +11,16 @@ const KEPT_FOR: Duration = Duration::from_secs(10);
 const MAX_CACHED_PAGES: usize = 64;
 
 /// What whoever waits for a page gets.
-type Turn = Arc<tokio::sync::Mutex<Option<String>>>;
+type PendingPage = Arc<tokio::sync::Mutex<Option<String>>>;
 
 /// By what was asked for.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct PageCache {
     pages: Mutex<HashMap<String, (Instant, String)>>,
-    being_made: Mutex<HashMap<String, Turn>>,
+    being_made: Mutex<HashMap<String, PendingPage>>,
 }
 
-impl Kept {
+impl PageCache {
     /// The page that is asked for: the kept one, the one that somebody is making, or a new one.
     pub(super) async fn page<E>(
         &self,
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn only_what_was_slow_is_kept_and_however_slow_it_was() {
-        let kept = Kept::default();
+        let kept = PageCache::default();
         kept.put("fast".to_owned(), "x", Duration::ZERO);
         kept.put("slow".to_owned(), "y", 2 * SLOW);
         kept.put("very slow".to_owned(), "z", 10 * KEPT_FOR);
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn many_addresses_do_not_fill_the_memory() {
-        let kept = Kept::default();
+        let kept = PageCache::default();
         for number in 0..10 * MAX_CACHED_PAGES {
             kept.put(number.to_string(), "page", SLOW);
         }
@@ -94,7 +94,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_asks_for_the_same_at_once_gets_the_same_and_it_is_made_once() {
-        let kept = Kept::default();
+        let kept = PageCache::default();
         let times = AtomicUsize::new(0);
         let go = tokio::sync::Semaphore::new(0);
         let make = || async {

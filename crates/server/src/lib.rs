@@ -78,9 +78,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use live::Live;
-use settings::{Reloadable, Settings};
-use state::Server;
+use live::LiveWorkers;
+use settings::{ReloadableSettings, ServerSettings};
+use state::ServerState;
 
 /// Reads a server's settings, at its start and whenever it is told to read them again.
 pub type ConfigReader<'r> = &'r dyn Fn() -> Result<ServerConfig, String>;
@@ -114,8 +114,8 @@ pub fn run(read_config: ConfigReader<'_>, format: LogFormat) -> Result<(), Strin
 
 async fn serve(
     read_config: ConfigReader<'_>,
-    settings: Settings,
-    reloadable: Reloadable,
+    settings: ServerSettings,
+    reloadable: ReloadableSettings,
     store: Store,
 ) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("the server cannot start: {error}");
@@ -142,8 +142,8 @@ const QUERY_GRACE: Duration = Duration::from_secs(3);
 pub struct RunningServer {
     /// Where HTTP is answered.
     pub http: SocketAddr,
-    server: Arc<Server>,
-    live: Live,
+    server: Arc<ServerState>,
+    live: LiveWorkers,
     stop: watch::Sender<bool>,
     listening: Vec<JoinHandle<()>>,
     closing: JoinHandle<()>,
@@ -152,8 +152,8 @@ pub struct RunningServer {
 
 impl RunningServer {
     async fn start(
-        mut settings: Settings,
-        reloadable: Reloadable,
+        mut settings: ServerSettings,
+        reloadable: ReloadableSettings,
         store: Store,
     ) -> Result<RunningServer, String> {
         let http = listen::bind(settings.http, "--http")?;
@@ -172,12 +172,13 @@ impl RunningServer {
             Some(address) => Some(listen::bind(address, "--phoenix-port")?),
             None => None,
         };
-        let server = Server::new(store, settings, reloadable);
+        let server = ServerState::new(store, settings, reloadable);
         let server = Arc::new(server.map_err(|error| format!("the server cannot start: {error}"))?);
-        let guard = Arc::new(auth::Guard::new(Arc::clone(&server)));
+        let guard = Arc::new(auth::AuthGuard::new(Arc::clone(&server)));
         let router = router::router(Arc::clone(&server))
             .layer(axum::middleware::from_fn_with_state(guard, auth::guard));
-        let live = Live::start(&server).await.map_err(|error| format!("the server cannot start: {error}"))?;
+        let live =
+            LiveWorkers::start(&server).await.map_err(|error| format!("the server cannot start: {error}"))?;
         let (stop, stopped) = watch::channel(false);
         let mut listening = Vec::new();
         let address = |listener: &tokio::net::TcpListener| {
@@ -236,7 +237,7 @@ impl RunningServer {
     }
 }
 
-fn reload(read_config: ConfigReader<'_>, server: &Arc<Server>, live: &mut Live) {
+fn reload(read_config: ConfigReader<'_>, server: &Arc<ServerState>, live: &mut LiveWorkers) {
     match read_config().and_then(|config| config.settings()) {
         Ok((settings, reloadable)) => {
             let fixed = &server.settings;
@@ -260,7 +261,7 @@ fn reload(read_config: ConfigReader<'_>, server: &Arc<Server>, live: &mut Live) 
 }
 
 /// Lets go of what is not to be kept, a little at a time.
-async fn retain(server: Arc<Server>) {
+async fn retain(server: Arc<ServerState>) {
     const EVERY: Duration = Duration::from_secs(30);
     const BETWEEN_STEPS: Duration = Duration::from_millis(50);
     let mut removed_in_all = (0, 0);
@@ -295,7 +296,7 @@ async fn retain(server: Arc<Server>) {
 }
 
 /// Brings annotations that came before their spans together with them.
-async fn settle_annotations(server: &Arc<Server>) {
+async fn settle_annotations(server: &Arc<ServerState>) {
     let forget_before_ns = server.reloadable().retention.max_age_ns.map(|age| now_ns().saturating_sub(age));
     let mut after = Some(0);
     while let Some(from) = after {

@@ -22,14 +22,14 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tower::ServiceExt as _;
 
 use super::client_address::ClientAddress;
-use super::connection::{CloseReason, ConnectionState};
+use super::connection::{ConnectionCloseReason, ConnectionState};
 use super::connections::ConnectionSlot;
 use super::memory::{MemoryRefusal, MemoryUse};
 use super::metered_stream::MeteredStream;
 use super::request_body::RequestBody;
 use super::response_body::{AnsweredRequest, StreamMemory, StreamProgress, TrackedBody};
 use super::spilled_body::spill;
-use super::state::Server;
+use super::state::ServerState;
 use super::{auth, logging, phoenix};
 use crate::throttled_log::ThrottledLog;
 
@@ -85,7 +85,7 @@ pub(super) fn bind(address: SocketAddr, option: &str) -> Result<TcpListener, Str
 pub(super) async fn serve(
     listener: TcpListener,
     router: Router,
-    server: Arc<Server>,
+    server: Arc<ServerState>,
     stop: watch::Receiver<bool>,
 ) {
     // Each connection holds a sender: when all are gone, so are the connections.
@@ -158,7 +158,7 @@ fn accept(
 }
 
 /// Closes connections that are silent, idle or not read, for as long as the server runs.
-pub(super) async fn close_overdue(server: Arc<Server>) {
+pub(super) async fn close_overdue(server: Arc<ServerState>) {
     let timeouts = server.settings.timeouts;
     let shortest = timeouts.header.min(timeouts.idle).min(timeouts.stall);
     let pause = (shortest / 4).clamp(Duration::from_millis(25), Duration::from_secs(1));
@@ -172,7 +172,7 @@ async fn serve_connection(
     stream: TcpStream,
     slot: ConnectionSlot,
     router: Router,
-    server: Arc<Server>,
+    server: Arc<ServerState>,
     mut stop: watch::Receiver<bool>,
 ) {
     let timeouts = server.settings.timeouts;
@@ -208,7 +208,10 @@ async fn serve_connection(
             }
         }
     };
-    if matches!(reason, CloseReason::Idle | CloseReason::NoRequest | CloseReason::Memory) {
+    if matches!(
+        reason,
+        ConnectionCloseReason::Idle | ConnectionCloseReason::NoRequest | ConnectionCloseReason::Memory
+    ) {
         connection.as_mut().graceful_shutdown();
         let _ = tokio::time::timeout(GOODBYE, connection).await;
     }
@@ -252,12 +255,12 @@ struct ConnectionClosing;
 /// Answers one request: within the memory budget, with a body that the connection knows of.
 async fn answer(
     router: Router,
-    server: Arc<Server>,
+    server: Arc<ServerState>,
     connection: Arc<ConnectionState>,
     request: Request<Incoming>,
 ) -> Result<Response<TrackedBody>, ConnectionClosing> {
     let is_http2 = request.version() == Version::HTTP_2;
-    if is_http2 && connection.close_reason() == Some(CloseReason::Memory) {
+    if is_http2 && connection.close_reason() == Some(ConnectionCloseReason::Memory) {
         return Err(ConnectionClosing);
     }
     let active = connection.begin_request();
@@ -287,7 +290,7 @@ async fn answer(
         answered.memory.request.grow_anyway(STREAM_BYTES);
         answered.stall_timeout = timeouts.keyless().stall;
         if is_http2 && refused_streams >= MAX_REFUSED_STREAMS {
-            server.connections.close(&connection, CloseReason::Memory);
+            server.connections.close(&connection, ConnectionCloseReason::Memory);
         }
         return Ok(track(&server, answered, client, refuse(refusal)).await);
     }
@@ -351,7 +354,7 @@ fn refuse(refusal: MemoryRefusal) -> Response {
 
 /// Counts what waits to be read of a response; a large one waits in a file.
 async fn track(
-    server: &Arc<Server>,
+    server: &Arc<ServerState>,
     mut answered: AnsweredRequest,
     client: ClientAddress,
     response: Response,
@@ -388,7 +391,7 @@ async fn track(
 /// Runs the streams of HTTP/2, and ends those whose client takes nothing.
 #[derive(Clone)]
 struct StreamExecutor {
-    server: Arc<Server>,
+    server: Arc<ServerState>,
 }
 
 impl<F> hyper::rt::Executor<F> for StreamExecutor

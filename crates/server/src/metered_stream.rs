@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::connection::{CloseReason, ConnectionState};
-use super::state::Server;
+use super::connection::{ConnectionCloseReason, ConnectionState};
+use super::state::ServerState;
 
 /// Read in one go; then other connections of the thread are served.
 const MAX_BURST: usize = 64 << 10;
@@ -17,7 +17,7 @@ const MAX_BURST: usize = 64 << 10;
 pub(super) struct MeteredStream {
     inner: TcpStream,
     connection: Arc<ConnectionState>,
-    server: Arc<Server>,
+    server: Arc<ServerState>,
     burst: usize,
 }
 
@@ -25,7 +25,7 @@ impl MeteredStream {
     pub(super) fn new(
         inner: TcpStream,
         connection: Arc<ConnectionState>,
-        server: Arc<Server>,
+        server: Arc<ServerState>,
     ) -> MeteredStream {
         MeteredStream { inner, connection, server, burst: 0 }
     }
@@ -50,7 +50,7 @@ impl AsyncRead for MeteredStream {
                 let count = buffer.filled().len() - before;
                 self.burst += count;
                 if self.connection.count_received(count) {
-                    self.server.connections.close(&self.connection, CloseReason::Flood);
+                    self.server.connections.close(&self.connection, ConnectionCloseReason::Flood);
                 }
             }
         }

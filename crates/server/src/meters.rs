@@ -4,45 +4,45 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
-use gradus_otlp::{Rejected, Signal};
-use gradus_store::Ingested;
+use gradus_otlp::{RejectedRecords, TelemetrySignal};
+use gradus_store::IngestCounts;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 
-use crate::alert::Counts;
+use crate::alert::DeliveryCounts;
 
-pub(super) type Labels = Vec<(&'static str, String)>;
-pub(super) type Counters = Family<Labels, Counter>;
+pub(super) type MetricLabels = Vec<(&'static str, String)>;
+pub(super) type CounterFamily = Family<MetricLabels, Counter>;
 
 #[derive(Debug, Default)]
-pub(super) struct Meters {
-    pub(super) requests: Counters,
+pub(super) struct PrometheusMetrics {
+    pub(super) requests: CounterFamily,
     /// Requests with records that were not taken.
     pub(super) refused: AtomicU64,
-    pub(super) records: Counters,
-    pub(super) bytes: Counters,
-    pub(super) outcomes: Counters,
+    pub(super) records: CounterFamily,
+    pub(super) bytes: CounterFamily,
+    pub(super) outcomes: CounterFamily,
     pub(super) judge_calls: Counter,
     pub(super) unpriced_calls: Counter,
     pub(super) cost: Counter<f64, AtomicU64>,
     pub(super) assembled: Counter,
-    pub(super) setbacks: Counters,
-    pub(super) alerts: Counters,
+    pub(super) setbacks: CounterFamily,
+    pub(super) alerts: CounterFamily,
     /// Streams of HTTP/2 that were reset because the client did not read.
     pub(super) stalled_streams: Counter,
     /// Deliveries of notices so far, as the dispatcher counts them.
-    pub(super) deliveries: Mutex<Counts>,
+    pub(super) deliveries: Mutex<DeliveryCounts>,
 }
 
-fn name(signal: Signal) -> &'static str {
+fn name(signal: TelemetrySignal) -> &'static str {
     match signal {
-        Signal::Span => "span",
-        Signal::Log => "log",
+        TelemetrySignal::Span => "span",
+        TelemetrySignal::Log => "log",
     }
 }
 
-impl Meters {
-    pub(super) fn answered(&self, signal: Signal, transport: &'static str, status: u16) {
+impl PrometheusMetrics {
+    pub(super) fn answered(&self, signal: TelemetrySignal, transport: &'static str, status: u16) {
         let labels = vec![
             ("signal", name(signal).to_owned()),
             ("transport", transport.to_owned()),
@@ -56,18 +56,18 @@ impl Meters {
         self.refused.load(Ordering::Relaxed)
     }
 
-    pub(super) fn received(&self, signal: Signal, bytes: usize, rejected: &Rejected) {
+    pub(super) fn received(&self, signal: TelemetrySignal, bytes: usize, rejected: &RejectedRecords) {
         self.bytes.get_or_create(&vec![("signal", name(signal).to_owned())]).inc_by(bytes as u64);
         self.count_records(signal, "rejected", rejected.count);
     }
 
-    pub(super) fn ingested(&self, signal: Signal, ingested: &Ingested) {
+    pub(super) fn ingested(&self, signal: TelemetrySignal, ingested: &IngestCounts) {
         self.count_records(signal, "new", ingested.new);
         self.count_records(signal, "repeated", ingested.repeated);
         self.count_records(signal, "replaced", ingested.replaced);
     }
 
-    fn count_records(&self, signal: Signal, result: &str, count: u64) {
+    fn count_records(&self, signal: TelemetrySignal, result: &str, count: u64) {
         if count > 0 {
             let labels = vec![("signal", name(signal).to_owned()), ("result", result.to_owned())];
             self.records.get_or_create(&labels).inc_by(count);
@@ -109,8 +109,8 @@ impl Meters {
     }
 }
 
-impl Meters {
-    pub(super) fn delivered(&self, counts: &Counts) {
+impl PrometheusMetrics {
+    pub(super) fn delivered(&self, counts: &DeliveryCounts) {
         *self.deliveries.lock().unwrap_or_else(PoisonError::into_inner) = *counts;
     }
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use gradus_core::span::TraceId;
 
 use crate::http_error::ApiError;
-use crate::state::Server;
+use crate::state::ServerState;
 
 /// The same for one trace or for all, for the page.
-pub(crate) async fn retry(server: &Arc<Server>, trace_id: Option<&str>) -> Result<usize, ApiError> {
+pub(crate) async fn retry(server: &Arc<ServerState>, trace_id: Option<&str>) -> Result<usize, ApiError> {
     let trace_id = trace_id.map(|id| {
         let number = u128::from_str_radix(id, 16).ok().filter(|_| id.len() == 32);
         number.map(TraceId).ok_or_else(|| ApiError::bad("a trace id has 32 hexadecimal digits"))

@@ -14,7 +14,7 @@ use gradus_otlp::TextKind;
 use regex::{Regex, RegexBuilder, RegexSet, RegexSetBuilder};
 use serde::Deserialize;
 
-use built_in::{BUILT_IN, Check};
+use built_in::{BUILT_IN, RedactionMatchCheck};
 
 /// One `[[serve.redact]]` table: a pattern with its name, or names of built-in patterns.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -64,14 +64,14 @@ const CACHE_BYTES: usize = 4 << 20;
 pub struct Redaction {
     /// All patterns, to tell quickly whether and which of them hit. In the order of `patterns`.
     all: RegexSet,
-    patterns: Vec<Pattern>,
+    patterns: Vec<RedactionPattern>,
 }
 
 #[derive(Debug)]
-struct Pattern {
+struct RedactionPattern {
     regex: Regex,
     has_secret_group: bool,
-    check: Check,
+    check: RedactionMatchCheck,
     replacement: String,
 }
 
@@ -199,14 +199,19 @@ fn is_conventional_key(key: &str) -> bool {
     CONVENTIONS.contains(&first) && key.len() <= 100 && key.bytes().all(is_name) && !has_long_number
 }
 
-fn add_section(section: &RedactSection, patterns: &mut Vec<Pattern>) -> Result<(), RedactionError> {
+fn add_section(section: &RedactSection, patterns: &mut Vec<RedactionPattern>) -> Result<(), RedactionError> {
     let RedactSection { name, pattern, replacement, builtin } = section;
     match (name, pattern) {
         (Some(name), Some(pattern)) if builtin.is_empty() => {
             if !is_name(name) {
                 return Err(RedactionError::Name(name.chars().take(60).collect()));
             }
-            patterns.push(Pattern::new(name, pattern, replacement.as_deref(), Check::None)?);
+            patterns.push(RedactionPattern::new(
+                name,
+                pattern,
+                replacement.as_deref(),
+                RedactionMatchCheck::None,
+            )?);
             Ok(())
         }
         (None, None) if !builtin.is_empty() => {
@@ -220,7 +225,12 @@ fn add_section(section: &RedactSection, patterns: &mut Vec<Pattern>) -> Result<(
                     // It may be there under another of its names.
                     if patterns.iter().all(|known| known.regex.as_str() != built_in.pattern) {
                         let replacement = replacement.as_deref();
-                        patterns.push(Pattern::new(name, built_in.pattern, replacement, built_in.check)?);
+                        patterns.push(RedactionPattern::new(
+                            name,
+                            built_in.pattern,
+                            replacement,
+                            built_in.check,
+                        )?);
                     }
                 }
             }
@@ -236,13 +246,13 @@ fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.bytes().all(is_plain)
 }
 
-impl Pattern {
+impl RedactionPattern {
     fn new(
         name: &str,
         pattern: &str,
         replacement: Option<&str>,
-        check: Check,
-    ) -> Result<Pattern, RedactionError> {
+        check: RedactionMatchCheck,
+    ) -> Result<RedactionPattern, RedactionError> {
         let built = RegexBuilder::new(pattern).size_limit(PATTERN_BYTES).build();
         let regex = built.map_err(|error| match error {
             regex::Error::CompiledTooBig(_) => RedactionError::TooLarge { name: name.to_owned() },
@@ -260,16 +270,20 @@ impl Pattern {
             None => format!("[redacted:{name}]"),
         };
         let has_secret_group = regex.capture_names().any(|group| group == Some("secret"));
-        Ok(Pattern { regex, has_secret_group, check, replacement })
+        Ok(RedactionPattern { regex, has_secret_group, check, replacement })
     }
 
     fn find(&self, text: &str, sink: &mut dyn FnMut(Range<usize>)) {
         let mut checked = |range: Range<usize>| match self.check {
-            Check::None => sink(range),
-            Check::Digit if text[range.clone()].bytes().any(|byte| byte.is_ascii_digit()) => sink(range),
-            Check::BasicCredentials if built_in::is_basic_credentials(&text[range.clone()]) => sink(range),
-            Check::Digit | Check::BasicCredentials => {}
-            Check::Card => cards::find(text, range, sink),
+            RedactionMatchCheck::None => sink(range),
+            RedactionMatchCheck::Digit if text[range.clone()].bytes().any(|byte| byte.is_ascii_digit()) => {
+                sink(range)
+            }
+            RedactionMatchCheck::BasicCredentials if built_in::is_basic_credentials(&text[range.clone()]) => {
+                sink(range)
+            }
+            RedactionMatchCheck::Digit | RedactionMatchCheck::BasicCredentials => {}
+            RedactionMatchCheck::Card => cards::find(text, range, sink),
         };
         if self.has_secret_group {
             let secrets = self.regex.captures_iter(text).filter_map(|groups| groups.name("secret"));

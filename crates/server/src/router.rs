@@ -9,10 +9,10 @@ use axum::response::{IntoResponse, Response};
 use crate::auth::is_grpc;
 use crate::http_error::ApiError;
 use crate::receive::grpc_error;
-use crate::state::Server;
+use crate::state::ServerState;
 use crate::{api, page, phoenix, receive};
 
-pub(super) fn router(server: Arc<Server>) -> Router {
+pub(super) fn router(server: Arc<ServerState>) -> Router {
     api::routes()
         .merge(receive::routes())
         .merge(phoenix::routes())

@@ -3,10 +3,10 @@
 use gradus_eval::run::{RunFileError, RunFolder, StateFolder};
 
 use crate::http_error::ApiError;
-use crate::state::Server;
+use crate::state::ServerState;
 
 /// A run that is in the list: an id is a name, not a path.
-pub(super) fn find(server: &Server, id: &str) -> Result<RunFolder, ApiError> {
+pub(super) fn find(server: &ServerState, id: &str) -> Result<RunFolder, ApiError> {
     let missing = || ApiError::missing("There is no run with this id in the server's folder.");
     let folder = StateFolder::at(&server.settings.data);
     let known = folder.runs().into_iter().find(|known| known == id).ok_or_else(missing)?;

@@ -3,9 +3,9 @@
 use std::io::{self, BufReader, Read};
 use std::time::Duration;
 
-use gradus_http::Secret;
-use gradus_ingest::{Intake, SourceError, TraceSource};
-use gradus_otlp::Framing;
+use gradus_http::SecretString;
+use gradus_ingest::{RecordIntake, SourceError, TraceSource};
+use gradus_otlp::MessageFraming;
 use reqwest::StatusCode;
 use serde::Deserialize;
 use tokio::runtime::Runtime;
@@ -17,7 +17,7 @@ pub struct ServerSource {
     base: String,
     /// All projects without it.
     project: Option<String>,
-    key: Option<Secret>,
+    key: Option<SecretString>,
 }
 
 const PORT: u16 = 4318;
@@ -28,7 +28,7 @@ const SILENCE: Duration = Duration::from_secs(60);
 impl ServerSource {
     /// Reads `gradus://HOST:PORT/PROJECT`, or `gradus+https://` where there is a proxy with a certificate. `None` when it is
     /// no such address.
-    pub fn parse(source: &str, key: Option<Secret>) -> Option<Result<ServerSource, SourceError>> {
+    pub fn parse(source: &str, key: Option<SecretString>) -> Option<Result<ServerSource, SourceError>> {
         let (scheme, rest) = match source.split_once("://")? {
             ("gradus", rest) => ("http", rest),
             ("gradus+https", rest) => ("https", rest),
@@ -60,8 +60,8 @@ impl TraceSource for ServerSource {
     }
 
     /// Reads the project's records as they come over the wire.
-    fn read(&self, intake: &mut Intake<'_>) -> Result<(), SourceError> {
-        let asking = Asking::new(self)?;
+    fn read(&self, intake: &mut RecordIntake<'_>) -> Result<(), SourceError> {
+        let asking = RemoteServerClient::new(self)?;
         let projects = asking.projects()?;
         let wanted: Vec<&String> =
             projects.iter().filter(|known| self.project.as_ref().is_none_or(|name| name == *known)).collect();
@@ -76,7 +76,7 @@ impl TraceSource for ServerSource {
             intake.begin_project(project);
             let mut body = BufReader::with_capacity(1 << 16, asking.records(project)?);
             // Export requests one behind the other are one.
-            gradus_ingest::read_export(&mut body, Framing::Single, intake)
+            gradus_ingest::read_export(&mut body, MessageFraming::Single, intake)
                 .map_err(|error| error.in_source(&self.name))?;
         }
         Ok(())
@@ -84,23 +84,23 @@ impl TraceSource for ServerSource {
 }
 
 #[derive(Deserialize)]
-struct Projects {
-    items: Vec<Project>,
+struct SourceProjectList {
+    items: Vec<SourceProject>,
 }
 
 #[derive(Deserialize)]
-struct Project {
+struct SourceProject {
     name: String,
 }
 
-struct Asking<'s> {
+struct RemoteServerClient<'s> {
     source: &'s ServerSource,
     runtime: Runtime,
     client: reqwest::Client,
 }
 
-impl<'s> Asking<'s> {
-    fn new(source: &'s ServerSource) -> Result<Asking<'s>, SourceError> {
+impl<'s> RemoteServerClient<'s> {
+    fn new(source: &'s ServerSource) -> Result<RemoteServerClient<'s>, SourceError> {
         let failed = |reason: String| SourceError::Unreadable { name: source.name.clone(), reason };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -111,22 +111,22 @@ impl<'s> Asking<'s> {
             .read_timeout(SILENCE)
             .build()
             .map_err(|error| failed(error.to_string()))?;
-        Ok(Asking { source, runtime, client })
+        Ok(RemoteServerClient { source, runtime, client })
     }
 
     fn projects(&self) -> Result<Vec<String>, SourceError> {
         let response = self.get("/api/v1/projects")?;
         let body = self.runtime.block_on(response.bytes()).map_err(|error| self.failed(&error))?;
-        let projects: Projects = serde_json::from_slice(&body).map_err(|_| {
+        let projects: SourceProjectList = serde_json::from_slice(&body).map_err(|_| {
             self.refused("it answers, but not as a Gradus server does; is this the HTTP port?".to_owned())
         })?;
         Ok(projects.items.into_iter().map(|project| project.name).collect())
     }
 
-    fn records(&self, project: &str) -> Result<Download<'_>, SourceError> {
+    fn records(&self, project: &str) -> Result<DownloadReader<'_>, SourceError> {
         let encoded = gradus_http::percent_encode(project);
         let response = self.get(&format!("/api/v1/projects/{encoded}/otlp"))?;
-        Ok(Download { runtime: &self.runtime, response, piece: Vec::new(), at: 0 })
+        Ok(DownloadReader { runtime: &self.runtime, response, piece: Vec::new(), at: 0 })
     }
 
     fn get(&self, path: &str) -> Result<reqwest::Response, SourceError> {
@@ -168,14 +168,14 @@ impl<'s> Asking<'s> {
 }
 
 /// A body as something to read from.
-struct Download<'a> {
+struct DownloadReader<'a> {
     runtime: &'a Runtime,
     response: reqwest::Response,
     piece: Vec<u8>,
     at: usize,
 }
 
-impl Read for Download<'_> {
+impl Read for DownloadReader<'_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         while self.at == self.piece.len() {
             match self.runtime.block_on(self.response.chunk()).map_err(io::Error::other)? {

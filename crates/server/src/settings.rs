@@ -11,10 +11,10 @@ use gradus_eval::annotation::AnnotationSettings;
 use gradus_eval::evaluator::CALL_VALIDITY;
 use gradus_eval::judge::ModelJudge;
 use gradus_eval::judge_selection::{rubric_library, seconds};
-use gradus_eval::rubric::{Library, Subject as RubricSubject};
-use gradus_eval::scale::Scale;
+use gradus_eval::rubric::{RubricLibrary, RubricSubject};
+use gradus_eval::scale::ScoreScale;
 use gradus_report::SupplementLoader;
-use gradus_store::Retention;
+use gradus_store::RetentionPolicy;
 
 use super::client_address::ProxyNetwork;
 use super::connection::ConnectionTimeouts;
@@ -27,7 +27,7 @@ use crate::serve_section::ServeSection;
 
 /// What a server is told at its start.
 #[derive(Debug)]
-pub(crate) struct Settings {
+pub(crate) struct ServerSettings {
     /// The file that was read, if there was one.
     pub(super) config_file: Option<PathBuf>,
     pub(super) http: SocketAddr,
@@ -49,7 +49,7 @@ pub(crate) struct Settings {
     pub(super) timeouts: ConnectionTimeouts,
     pub(super) requests_per_second: Option<f64>,
     pub(super) cors_origins: Vec<String>,
-    pub(super) limits: gradus_otlp::Limits,
+    pub(super) limits: gradus_otlp::RecordLimits,
     pub(super) queries: QueryLimits,
     /// Whether callers have to show a key.
     pub(super) needs_key: bool,
@@ -58,12 +58,12 @@ pub(crate) struct Settings {
 
 /// What can change while it runs.
 #[derive(Debug)]
-pub(crate) struct Reloadable {
+pub(crate) struct ReloadableSettings {
     pub(super) rules: Vec<GradingRule>,
     pub(super) alerts: Vec<alert::AlertRule>,
     pub(super) redaction: Redaction,
-    pub(super) retention: Retention,
-    pub(super) library: Library,
+    pub(super) retention: RetentionPolicy,
+    pub(super) library: RubricLibrary,
     /// What verdicts are called, and what they are about.
     pub(super) annotations: AnnotationSettings,
 }
@@ -74,8 +74,8 @@ const GRPC: &str = "127.0.0.1:4317";
 
 impl ServerConfig {
     /// Checks all of it.
-    pub(crate) fn settings(&self) -> Result<(Settings, Reloadable), String> {
-        let reloadable = Reloadable::from_config(self)?;
+    pub(crate) fn settings(&self) -> Result<(ServerSettings, ReloadableSettings), String> {
+        let reloadable = ReloadableSettings::from_config(self)?;
         let serve = &self.serve;
         let http = address(serve.http.as_deref().unwrap_or(HTTP), "--http")?;
         let grpc = address(serve.grpc.as_deref().unwrap_or(GRPC), "--grpc")?;
@@ -114,7 +114,7 @@ impl ServerConfig {
             ));
         }
         Ok((
-            Settings {
+            ServerSettings {
                 config_file: self.file.clone(),
                 http,
                 grpc,
@@ -140,9 +140,9 @@ impl ServerConfig {
                     span(serve.query_timeout_s, 10.0, "query_timeout_s")?,
                     span(serve.download_timeout_s, 300.0, "download_timeout_s")?,
                 ),
-                limits: gradus_otlp::Limits {
+                limits: gradus_otlp::RecordLimits {
                     record_bytes: max_request_bytes,
-                    ..gradus_otlp::Limits::default()
+                    ..gradus_otlp::RecordLimits::default()
                 },
                 needs_key: !http.ip().is_loopback() || !grpc.ip().is_loopback() || serve.require_key,
                 supplements: self.supplements,
@@ -213,8 +213,8 @@ pub struct ServerSummary {
     pub judges: Vec<(String, Arc<ModelJudge>)>,
 }
 
-impl Reloadable {
-    fn from_config(config: &ServerConfig) -> Result<Reloadable, String> {
+impl ReloadableSettings {
+    fn from_config(config: &ServerConfig) -> Result<ReloadableSettings, String> {
         let library = rubric_library(&config.rubrics)?;
         let known = watchable(&library);
         let mut alerts: Vec<alert::AlertRule> = Vec::new();
@@ -232,7 +232,7 @@ impl Reloadable {
             }
             alerts.push(rule);
         }
-        Ok(Reloadable {
+        Ok(ReloadableSettings {
             rules: rules(config, &library)?,
             alerts,
             redaction: Redaction::from_sections(&config.serve.redact).map_err(|error| error.to_string())?,
@@ -244,33 +244,33 @@ impl Reloadable {
 }
 
 #[cfg(test)]
-impl Reloadable {
+impl ReloadableSettings {
     /// Without a rule or an alert.
-    pub(super) fn plain() -> Reloadable {
-        Reloadable {
+    pub(super) fn plain() -> ReloadableSettings {
+        ReloadableSettings {
             rules: Vec::new(),
             alerts: Vec::new(),
             redaction: Redaction::from_sections(&[]).unwrap(),
-            retention: Retention::default(),
-            library: Library::built_in(),
+            retention: RetentionPolicy::default(),
+            library: RubricLibrary::built_in(),
             annotations: AnnotationSettings::default(),
         }
     }
 }
 
 /// The evaluators that alerts can be about, each with its scale.
-fn watchable(library: &Library) -> Vec<alert::Watchable<'_>> {
+fn watchable(library: &RubricLibrary) -> Vec<alert::AlertableEvaluator<'_>> {
     let rubrics = library.iter().map(|rubric| {
-        let Scale { worst, best } = rubric.labels.scale();
-        alert::Watchable { name: &rubric.name, worst, best }
+        let ScoreScale { worst, best } = rubric.labels.scale();
+        alert::AlertableEvaluator { name: &rubric.name, worst, best }
     });
-    rubrics.chain([alert::Watchable { name: CALL_VALIDITY, worst: 0.0, best: 1.0 }]).collect()
+    rubrics.chain([alert::AlertableEvaluator { name: CALL_VALIDITY, worst: 0.0, best: 1.0 }]).collect()
 }
 
 /// The evaluator that a condition counts steps of, if it judges none.
-fn judges_trajectories<'l>(condition: &alert::Condition, library: &'l Library) -> Option<&'l str> {
-    let alert::Subject::Evaluator { name, .. } = &condition.subject else { return None };
-    let counts_steps = condition.floor.is_some_and(|floor| floor.unit == Some(alert::Unit::Steps));
+fn judges_trajectories<'l>(condition: &alert::AlertCondition, library: &'l RubricLibrary) -> Option<&'l str> {
+    let alert::AlertMetric::Evaluator { name, .. } = &condition.subject else { return None };
+    let counts_steps = condition.floor.is_some_and(|floor| floor.unit == Some(alert::SampleUnit::Steps));
     let rubric = library.iter().find(|rubric| rubric.name == *name)?;
     (counts_steps && rubric.subject == RubricSubject::Trajectory).then_some(rubric.name.as_str())
 }
@@ -279,8 +279,8 @@ fn is_web_address(text: &str) -> bool {
     reqwest::Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
 }
 
-fn retention(section: &ServeSection) -> Result<Retention, String> {
-    let Some(retention) = &section.retention else { return Ok(Retention::default()) };
+fn retention(section: &ServeSection) -> Result<RetentionPolicy, String> {
+    let Some(retention) = &section.retention else { return Ok(RetentionPolicy::default()) };
     let max_age_ns = match &retention.max_age {
         Some(text) => {
             let age = parse_duration_up_to(text, MAX_AGE).ok_or_else(|| {
@@ -298,7 +298,7 @@ fn retention(section: &ServeSection) -> Result<Retention, String> {
         })?),
         None => None,
     };
-    Ok(Retention { max_age_ns, max_bytes })
+    Ok(RetentionPolicy { max_age_ns, max_bytes })
 }
 
 fn size(text: &str) -> Option<u64> {

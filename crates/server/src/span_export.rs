@@ -2,15 +2,19 @@
 
 use gradus_core::dialect;
 use gradus_core::span::Span;
-use gradus_otlp::{Limits, Signal, decode_span, read_export};
-use gradus_store::{BlockSignal, Story};
+use gradus_otlp::{RecordLimits, TelemetrySignal, decode_span, read_export};
+use gradus_store::{BlockSignal, StoredTraceGroup};
 
 /// Hands out the spans of records, each with its kind.
-pub(crate) fn visit_spans(story: &Story, kind: Option<&str>, visit: &mut dyn FnMut(&Span<'_>, Option<&str>)) {
-    let limits = Limits::default();
+pub(crate) fn visit_spans(
+    story: &StoredTraceGroup,
+    kind: Option<&str>,
+    visit: &mut dyn FnMut(&Span<'_>, Option<&str>),
+) {
+    let limits = RecordLimits::default();
     for block in story.blocks.iter().filter(|block| block.signal == BlockSignal::Spans) {
         let _ = read_export(&block.export, &limits, &mut |record| {
-            if record.signal != Signal::Span {
+            if record.signal != TelemetrySignal::Span {
                 return Ok(());
             }
             let Ok(span) = decode_span(record.body, &record.scope.resource, &record.scope.name, &limits)
@@ -33,9 +37,9 @@ pub(crate) fn visit_spans(story: &Story, kind: Option<&str>, visit: &mut dyn FnM
 /// The kind that the span says it has, else the one it comes to.
 pub(super) fn span_kind<'s>(span: &'s Span<'_>) -> Option<&'s str> {
     span.text("openinference.span.kind").or_else(|| match dialect::read(span).kind {
-        dialect::Kind::Model => Some("LLM"),
-        dialect::Kind::Tool => Some("TOOL"),
-        dialect::Kind::Agent => Some("AGENT"),
+        dialect::OperationKind::Model => Some("LLM"),
+        dialect::OperationKind::Tool => Some("TOOL"),
+        dialect::OperationKind::Agent => Some("AGENT"),
         _ => None,
     })
 }

@@ -12,22 +12,22 @@ use gradus_core::visible::is_hidden;
 use gradus_store::{NewAnnotation, Store, StoreError, WriteLane};
 use tokio::sync::Semaphore;
 
-use super::alert_readings::Readings;
+use super::alert_readings::AlertMeasurementCache;
 use super::client_address::ClientAddress;
 use super::connections::ConnectionRegistry;
 use super::identity_key::IdentityKey;
-use super::judge_standstill::Standstills;
-use super::kept_pages::Kept;
+use super::judge_standstill::JudgePauseRegistry;
+use super::kept_pages::PageCache;
 use super::memory::{MemoryBudget, MemoryUse};
-use super::meters::Meters;
+use super::meters::PrometheusMetrics;
 use super::queries::QueryPool;
-use super::rubric_trials::Trials;
-use super::settings::{Reloadable, Settings};
+use super::rubric_trials::RubricTrialCache;
+use super::settings::{ReloadableSettings, ServerSettings};
 use super::signature;
 use super::spilled_body::SpillWriter;
-use super::summaries::Summaries;
+use super::summaries::RunReportCache;
 use super::work_pool::WorkPool;
-use crate::caller::Caller;
+use crate::caller::RequestCaller;
 use crate::thread_priority::ThreadPriority;
 
 /// Large responses that wait on disk, all together.
@@ -35,18 +35,18 @@ const MAX_SPILLED_BYTES: usize = 1 << 30;
 /// Few: each thread holds tools for compression, and there are only so many cores.
 const WORK_THREADS: usize = 2;
 
-pub(super) struct Server {
+pub(super) struct ServerState {
     /// Made when a name is redacted for the first time.
     identity_key: OnceLock<Option<IdentityKey>>,
     pub(super) store: Arc<Store>,
-    pub(super) settings: Settings,
-    reloadable: RwLock<Arc<Reloadable>>,
+    pub(super) settings: ServerSettings,
+    reloadable: RwLock<Arc<ReloadableSettings>>,
     /// What clients may make the server hold.
     pub(super) memory: MemoryBudget,
     /// The same for large responses, which wait on disk.
     pub(super) spilled: MemoryBudget,
     pub(super) connections: Arc<ConnectionRegistry>,
-    pub(super) meters: Meters,
+    pub(super) meters: PrometheusMetrics,
     /// Threads that read small requests, and those for large ones.
     pub(super) small_work: WorkPool,
     pub(super) large_work: WorkPool,
@@ -55,15 +55,15 @@ pub(super) struct Server {
     /// A turn for putting `/metrics` together, which counts rows.
     pub(super) metrics_turn: Semaphore,
     /// Pages that took long to make.
-    pub(super) kept_pages: Kept,
+    pub(super) kept_pages: PageCache,
     /// What finished runs come to.
-    pub(super) summaries: Summaries,
+    pub(super) summaries: RunReportCache,
     /// What alert rules found last.
-    pub(super) readings: Readings,
+    pub(super) readings: AlertMeasurementCache,
     /// Rules whose model is not asked at the moment.
-    pub(super) standstills: Standstills,
+    pub(super) standstills: JudgePauseRegistry,
     /// Trials of rubrics that somebody looks at.
-    pub(super) trials: Trials,
+    pub(super) trials: RubricTrialCache,
     /// The server is going down: it takes nothing new.
     pub(super) is_stopping: AtomicBool,
     pub(super) started: Instant,
@@ -82,24 +82,28 @@ pub(super) fn write_lane() -> WriteLane {
     WriteLane::of_client(hasher.finish())
 }
 
-impl Server {
-    pub(super) fn new(store: Store, settings: Settings, reloadable: Reloadable) -> std::io::Result<Server> {
-        Ok(Server {
+impl ServerState {
+    pub(super) fn new(
+        store: Store,
+        settings: ServerSettings,
+        reloadable: ReloadableSettings,
+    ) -> std::io::Result<ServerState> {
+        Ok(ServerState {
             memory: MemoryBudget::new(settings.memory_bytes, settings.client_memory_bytes),
             spilled: MemoryBudget::new(MAX_SPILLED_BYTES, MAX_SPILLED_BYTES / 4),
             connections: Arc::new(ConnectionRegistry::new(settings.connections.clone())),
             store: Arc::new(store),
             reloadable: RwLock::new(Arc::new(reloadable)),
-            meters: Meters::default(),
+            meters: PrometheusMetrics::default(),
             small_work: WorkPool::start("small requests", WORK_THREADS, None)?,
             large_work: WorkPool::start("large requests", WORK_THREADS, Some(ThreadPriority::Low))?,
             queries: Arc::new(QueryPool::new(settings.queries.clone())),
             metrics_turn: Semaphore::new(1),
-            kept_pages: Kept::default(),
-            summaries: Summaries::new(settings.supplements),
-            readings: Readings::default(),
-            standstills: Standstills::default(),
-            trials: Trials::default(),
+            kept_pages: PageCache::default(),
+            summaries: RunReportCache::new(settings.supplements),
+            readings: AlertMeasurementCache::default(),
+            standstills: JudgePauseRegistry::default(),
+            trials: RubricTrialCache::default(),
             identity_key: OnceLock::new(),
             is_stopping: AtomicBool::new(false),
             started: Instant::now(),
@@ -128,7 +132,7 @@ impl Server {
     /// that person says. Names that look the same count as the same.
     pub(super) fn find_borrowed_name<'n>(
         &self,
-        caller: &Caller,
+        caller: &RequestCaller,
         new: impl IntoIterator<Item = &'n NewAnnotation>,
     ) -> Result<Option<String>, StoreError> {
         if caller.name.is_empty() {
@@ -151,7 +155,7 @@ impl Server {
     pub(super) fn sign_annotations(
         &self,
         mut new: Vec<NewAnnotation>,
-        caller: &Caller,
+        caller: &RequestCaller,
     ) -> Vec<NewAnnotation> {
         let redaction = &self.reloadable().redaction;
         for one in &mut new {
@@ -202,11 +206,11 @@ impl Server {
     }
 
     /// The settings that can change while the server runs.
-    pub(super) fn reloadable(&self) -> Arc<Reloadable> {
+    pub(super) fn reloadable(&self) -> Arc<ReloadableSettings> {
         Arc::clone(&self.reloadable.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(super) fn reload(&self, reloadable: Reloadable) {
+    pub(super) fn reload(&self, reloadable: ReloadableSettings) {
         *self.reloadable.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(reloadable);
     }
 }

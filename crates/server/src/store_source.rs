@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use gradus_ingest::{Intake, SourceError, TraceSource};
+use gradus_ingest::{RecordIntake, SourceError, TraceSource};
 use gradus_store::{Store, StoreError};
 
 /// One project of a store, or all of them; also while a server uses it.
@@ -17,7 +17,7 @@ impl TraceSource for StoreSource {
         self.project.as_deref().unwrap_or("store")
     }
 
-    fn read(&self, intake: &mut Intake<'_>) -> Result<(), SourceError> {
+    fn read(&self, intake: &mut RecordIntake<'_>) -> Result<(), SourceError> {
         let (path, project) = (&self.path, self.project.as_deref());
         let name = path.display().to_string();
         let failed = |error: StoreError| match error {

@@ -1,16 +1,17 @@
 //! What a store keeps, as the OTLP it came as.
 
 use gradus_core::span::SpanId;
-use gradus_otlp::{Limits, Signal, regroup};
-use gradus_store::{Block, BlockSignal, Story};
+use gradus_otlp::{RecordLimits, TelemetrySignal, regroup};
+use gradus_store::{BlockSignal, StoredBlock, StoredTraceGroup};
 
 /// The ids of the spans in a block, for checking a store.
-pub fn span_ids(block: &Block) -> Result<Vec<SpanId>, String> {
+pub fn span_ids(block: &StoredBlock) -> Result<Vec<SpanId>, String> {
     let signal = match block.signal {
-        BlockSignal::Spans => Signal::Span,
-        BlockSignal::Logs => Signal::Log,
+        BlockSignal::Spans => TelemetrySignal::Span,
+        BlockSignal::Logs => TelemetrySignal::Log,
     };
-    let request = regroup(&block.export, signal, &Limits::default()).map_err(|error| error.to_string())?;
+    let request =
+        regroup(&block.export, signal, &RecordLimits::default()).map_err(|error| error.to_string())?;
     if let Some(reason) = request.rejected.reason {
         return Err(reason);
     }
@@ -18,22 +19,22 @@ pub fn span_ids(block: &Block) -> Result<Vec<SpanId>, String> {
 }
 
 /// The records of a story as OTLP export requests: of spans in several versions, the one that counts.
-pub fn write_otlp(story: &Story, out: &mut dyn FnMut(&[u8])) {
+pub fn write_otlp(story: &StoredTraceGroup, out: &mut dyn FnMut(&[u8])) {
     story.blocks.iter().for_each(|block| write_block(story, block, out));
 }
 
 /// The same, of a story that nobody needs any more: each block is let go when it was written.
-pub fn take_otlp(mut story: Story, out: &mut dyn FnMut(&[u8])) {
+pub fn take_otlp(mut story: StoredTraceGroup, out: &mut dyn FnMut(&[u8])) {
     for block in std::mem::take(&mut story.blocks) {
         write_block(&story, &block, out);
     }
 }
 
-fn write_block(story: &Story, block: &Block, out: &mut dyn FnMut(&[u8])) {
+fn write_block(story: &StoredTraceGroup, block: &StoredBlock, out: &mut dyn FnMut(&[u8])) {
     if story.versions.is_empty() || block.signal == BlockSignal::Logs {
         return out(&block.export);
     }
-    if let Ok(mut request) = regroup(&block.export, Signal::Span, &Limits::default()) {
+    if let Ok(mut request) = regroup(&block.export, TelemetrySignal::Span, &RecordLimits::default()) {
         let mut parts = std::mem::take(&mut request.parts);
         for part in &mut parts {
             part.records.retain(|record| story.counts(block, record.mark.span_id));

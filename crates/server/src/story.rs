@@ -3,11 +3,11 @@
 
 use gradus_core::assemble::LinkKey;
 use gradus_core::span::TraceId;
-use gradus_core::trajectory::{Defect, DefectKind, Trajectory};
-use gradus_store::{LinkKind, Store, StoreError, Story, StoryLimits};
+use gradus_core::trajectory::{DefectKind, ExtractionDefect, Trajectory};
+use gradus_store::{LinkKind, Store, StoreError, StoredTraceGroup, StoryLimits};
 
-use crate::settings::Settings;
-use gradus_ingest::{GroupLimits, Intake, Limits};
+use crate::settings::ServerSettings;
+use gradus_ingest::{GroupLimits, RecordIntake, SourceLimits};
 
 /// Spans of one story that are assembled.
 const MAX_STORY_SPANS: usize = 30_000;
@@ -32,7 +32,7 @@ impl StorySize {
     const MAX_SMALL_BYTES: usize = 4 << 20;
     const MAX_SMALL_SPANS: i64 = 3_000;
 
-    pub(super) fn limits(self, settings: &Settings) -> StoryLimits {
+    pub(super) fn limits(self, settings: &ServerSettings) -> StoryLimits {
         match self {
             StorySize::Small => StoryLimits { bytes: Self::MAX_SMALL_BYTES, spans: Self::MAX_SMALL_SPANS },
             StorySize::Large => StoryLimits { bytes: settings.max_trace_bytes, spans: i64::MAX },
@@ -64,10 +64,12 @@ impl StoryView {
     }
 }
 
-pub(super) type Links = Vec<(TraceId, LinkKind, u64)>;
+pub(super) type TraceGroupLinks = Vec<(TraceId, LinkKind, u64)>;
 
 /// The trajectories of a story, and what ties its traces to others beyond what spans alone say.
-pub(super) fn read_story(mut story: Story) -> Result<(Vec<Trajectory>, Links), StoreError> {
+pub(super) fn read_story(
+    mut story: StoredTraceGroup,
+) -> Result<(Vec<Trajectory>, TraceGroupLinks), StoreError> {
     let mut trajectories = Vec::new();
     let mut left_out = LeftOut { records: story.is_cut, ..LeftOut::default() };
     let group = GroupLimits {
@@ -77,7 +79,7 @@ pub(super) fn read_story(mut story: Story) -> Result<(Vec<Trajectory>, Links), S
         trajectories: MAX_STORY_TRAJECTORIES + 1,
     };
     // Kept in memory whatever its size: what was read from the store is bounded already.
-    let limits = Limits { group, spool_memory: usize::MAX, ..Limits::default() };
+    let limits = SourceLimits { group, spool_memory: usize::MAX, ..SourceLimits::default() };
     let projects = std::mem::take(&mut story.projects);
     let mut sink = |_: usize, mut trajectory: Trajectory| {
         if trajectories.len() == MAX_STORY_TRAJECTORIES {
@@ -89,7 +91,7 @@ pub(super) fn read_story(mut story: Story) -> Result<(Vec<Trajectory>, Links), S
                 format!("{} steps; the first {MAX_TRAJECTORY_STEPS} are kept", trajectory.steps.len());
             trajectory.steps.truncate(MAX_TRAJECTORY_STEPS);
             trajectory.defects.truncate(MAX_TRAJECTORY_STEPS);
-            trajectory.defects.push(Defect::new(DefectKind::TooLarge, detail, None));
+            trajectory.defects.push(ExtractionDefect::new(DefectKind::TooLarge, detail, None));
         }
         shorten_texts(&mut trajectory);
         // Senders name the project in a header, too, which no span knows of.
@@ -101,7 +103,7 @@ pub(super) fn read_story(mut story: Story) -> Result<(Vec<Trajectory>, Links), S
         Ok(())
     };
     let number = story.no;
-    let mut intake = Intake::new(limits, &mut sink);
+    let mut intake = RecordIntake::new(limits, &mut sink);
     intake.begin_source("store");
     crate::stored_records::take_otlp(story, &mut |export| intake.export(export));
     let summary = intake
@@ -109,7 +111,7 @@ pub(super) fn read_story(mut story: Story) -> Result<(Vec<Trajectory>, Links), S
         .map_err(|error| StoreError::BadRow { what: format!("story {number}"), reason: error.to_string() })?;
     left_out.records |= summary.defects.iter().any(|defect| defect.kind == DefectKind::TooLarge);
     if let (Some(detail), Some(first)) = (left_out.detail(), trajectories.first_mut()) {
-        first.defects.push(Defect::new(DefectKind::TooLarge, detail, None));
+        first.defects.push(ExtractionDefect::new(DefectKind::TooLarge, detail, None));
     }
     let links = summary.links.into_iter().map(|(trace, key)| {
         let (kind, key) = stored_link(key);
@@ -141,7 +143,7 @@ fn shorten_texts(trajectory: &mut Trajectory) {
     if longest > 0 {
         let detail =
             format!("a text of {longest} bytes is longer than a server keeps; its beginning is kept");
-        trajectory.defects.push(Defect::new(DefectKind::TooLarge, detail, None));
+        trajectory.defects.push(ExtractionDefect::new(DefectKind::TooLarge, detail, None));
     }
 }
 
@@ -177,13 +179,16 @@ pub(crate) fn stored_link(key: LinkKey) -> (LinkKind, u64) {
 
 #[cfg(test)]
 mod tests {
-    use gradus_core::trajectory::Step;
+    use gradus_core::trajectory::TrajectoryStep;
 
     use super::*;
 
     #[test]
     fn long_texts_are_kept_as_far_as_they_fit() {
-        let observed = |bytes: usize| Step { observation: Some("é".repeat(bytes / 2)), ..Step::default() };
+        let observed = |bytes: usize| TrajectoryStep {
+            observation: Some("é".repeat(bytes / 2)),
+            ..TrajectoryStep::default()
+        };
         let mut short = Trajectory { steps: vec![observed(1_000)], ..Trajectory::default() };
         shorten_texts(&mut short);
         assert_eq!(
@@ -193,7 +198,7 @@ mod tests {
         let mut long = Trajectory { query: Some("x".repeat(MAX_TEXT_BYTES - 1)), ..Trajectory::default() };
         long.steps = (0..10).map(|_| observed(3 * MAX_TEXT_BYTES)).collect();
         shorten_texts(&mut long);
-        let kept = |step: &Step| step.observation.as_ref().map_or(0, String::len);
+        let kept = |step: &TrajectoryStep| step.observation.as_ref().map_or(0, String::len);
         let sum: usize = long.steps.iter().map(kept).sum();
         assert_eq!(kept(&long.steps[0]), MAX_TEXT_BYTES);
         assert_eq!(sum + MAX_TEXT_BYTES, MAX_TRAJECTORY_TEXT_BYTES, "characters are not cut in two");

@@ -22,11 +22,11 @@ const PIECE_BYTES: usize = 64 << 10;
 const CROWDED: Duration = Duration::from_secs(5);
 const STALL_CHECK: Duration = Duration::from_secs(1);
 
-type Piece = Result<http_body::Frame<Bytes>, std::io::Error>;
+type ResponseFrame = Result<http_body::Frame<Bytes>, std::io::Error>;
 
 /// Where an answer is written to, as fast as it is taken.
-pub(super) struct Sink {
-    sender: mpsc::Sender<Piece>,
+pub(super) struct ResponseSink {
+    sender: mpsc::Sender<ResponseFrame>,
     piece: Vec<u8>,
     is_gone: bool,
     /// The answer ends before its end.
@@ -36,7 +36,7 @@ pub(super) struct Sink {
     runtime: Handle,
 }
 
-impl Sink {
+impl ResponseSink {
     pub(super) fn write(&mut self, mut bytes: &[u8]) {
         // In pieces, however much comes at once: what waits to be sent stays small.
         while self.piece.len() + bytes.len() >= PIECE_BYTES && !self.is_gone {
@@ -85,12 +85,12 @@ pub(super) fn body(
     queries: &QueryPool,
     permit: QueryPermit,
     stall_timeout: Duration,
-    write: impl FnOnce(&mut Sink) -> Result<(), StoreError> + Send + 'static,
+    write: impl FnOnce(&mut ResponseSink) -> Result<(), StoreError> + Send + 'static,
 ) -> Body {
-    let (sender, mut receiver) = mpsc::channel::<Piece>(PIECES);
+    let (sender, mut receiver) = mpsc::channel::<ResponseFrame>(PIECES);
     // Until it is complete: it may be stopped at any point, or never begin.
     let is_cut = Arc::new(AtomicBool::new(true));
-    let mut sink = Sink {
+    let mut sink = ResponseSink {
         sender,
         piece: Vec::new(),
         is_gone: false,
@@ -128,11 +128,11 @@ struct PollStream<F> {
 
 impl<F> futures_core::Stream for PollStream<F>
 where
-    F: FnMut(&mut Context<'_>) -> Poll<Option<Piece>> + Unpin,
+    F: FnMut(&mut Context<'_>) -> Poll<Option<ResponseFrame>> + Unpin,
 {
-    type Item = Piece;
+    type Item = ResponseFrame;
 
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Piece>> {
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<ResponseFrame>> {
         (self.poll)(context)
     }
 }

@@ -5,23 +5,23 @@ use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gradus_eval::report::{Gate, GateResult, GateVerdict, Metric, RunReader, Summary};
-use gradus_eval::run::{RunFileError, RunFolder, RunRecord, RunState};
+use gradus_eval::report::{EvaluationSummary, GateResult, GateVerdict, MetricResult, QualityGate, RunReader};
+use gradus_eval::run::{RunFileError, RunFolder, RunManifest, RunState};
 use gradus_report::html::{number, text};
 use gradus_report::{ReportTable, RunSupplement, SupplementLoader};
 
 #[derive(Debug)]
-pub(super) struct Summaries {
+pub(super) struct RunReportCache {
     supplements: SupplementLoader,
-    whole: Mutex<VecDeque<Arc<Whole>>>,
+    whole: Mutex<VecDeque<Arc<RunReportParts>>>,
     /// By the run's id.
-    briefs: Mutex<HashMap<String, Brief>>,
+    briefs: Mutex<HashMap<String, RunListSummary>>,
 }
 
 /// All that a run's report is made of.
 #[derive(Debug)]
-pub(super) struct Whole {
-    pub(super) summary: Summary,
+pub(super) struct RunReportParts {
+    pub(super) summary: EvaluationSummary,
     pub(super) gates: Vec<GateResult>,
     /// Of what the run is about beside verdicts, such as a bench.
     pub(super) tables: Vec<ReportTable>,
@@ -29,10 +29,10 @@ pub(super) struct Whole {
     is_partial: bool,
 }
 
-impl Whole {
-    fn of(run: &RunFolder, supplements: SupplementLoader) -> Result<Whole, RunFileError> {
+impl RunReportParts {
+    fn load_run(run: &RunFolder, supplements: SupplementLoader) -> Result<RunReportParts, RunFileError> {
         let mut reader = RunReader::open(run)?;
-        let mut summary = Summary::of(&mut reader)?;
+        let mut summary = EvaluationSummary::from_run(&mut reader)?;
         let (mut supplement, is_partial) = match supplements(run.path()) {
             Ok(supplement) => (supplement, false),
             Err(error) => {
@@ -46,16 +46,20 @@ impl Whole {
         }
         let gates = gates(&reader.record, supplement.as_deref(), &summary);
         let tables = supplement.map(|supplement| supplement.tables()).unwrap_or_default();
-        Ok(Whole { summary, gates, tables, is_partial })
+        Ok(RunReportParts { summary, gates, tables, is_partial })
     }
 }
 
 /// What the run had to meet, and whether it did. What cannot be checked here has not passed.
-fn gates(record: &RunRecord, supplement: Option<&dyn RunSupplement>, summary: &Summary) -> Vec<GateResult> {
+fn gates(
+    record: &RunManifest,
+    supplement: Option<&dyn RunSupplement>,
+    summary: &EvaluationSummary,
+) -> Vec<GateResult> {
     let measured = supplement.map(RunSupplement::metric_names).unwrap_or_default();
     let names = record.evaluators.iter().map(|known| known.name.as_str());
     let names: Vec<&str> = names.chain(measured.iter().map(String::as_str)).collect();
-    let check = |text: &String| match Gate::parse(text, &names) {
+    let check = |text: &String| match QualityGate::parse(text, &names) {
         Ok(gate) => {
             let mut result = gate.check(summary, false);
             if let Some(supplement) = supplement {
@@ -79,41 +83,41 @@ fn gates(record: &RunRecord, supplement: Option<&dyn RunSupplement>, summary: &S
 
 /// What tells a run from others in the list.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Brief {
+pub(super) struct RunListSummary {
     ended: Option<String>,
     pub(super) trajectories: String,
     /// Dimensions with their mean scores.
     pub(super) scores: String,
-    pub(super) gates: Option<Gates>,
+    pub(super) gates: Option<RunGateStatus>,
 }
 
-impl Brief {
-    fn of(record: &RunRecord, whole: &Whole) -> Brief {
-        let score = |metric: &Metric| {
+impl RunListSummary {
+    fn from_report(record: &RunManifest, whole: &RunReportParts) -> RunListSummary {
+        let score = |metric: &MetricResult| {
             Some(format!(
                 "{}\u{a0}{}",
                 text::line(&metric.title),
                 number::mean(metric.value?, metric.is_share)
             ))
         };
-        Brief {
+        RunListSummary {
             ended: record.ended.clone(),
             trajectories: number::count(whole.summary.trajectories),
             scores: whole.summary.metrics.iter().filter_map(score).collect::<Vec<_>>().join(", "),
-            gates: Gates::of(&whole.gates),
+            gates: RunGateStatus::from_results(&whole.gates),
         }
     }
 }
 
 /// Whether a run met its gates, in a word.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Gates {
+pub(super) struct RunGateStatus {
     pub(super) class: &'static str,
     pub(super) text: String,
 }
 
-impl Gates {
-    fn of(results: &[GateResult]) -> Option<Gates> {
+impl RunGateStatus {
+    fn from_results(results: &[GateResult]) -> Option<RunGateStatus> {
         let count = |verdict| results.iter().filter(|one| one.verdict == verdict).count();
         let (failed, unsure) = (count(GateVerdict::Fail), count(GateVerdict::Inconclusive));
         let all = results.len();
@@ -123,16 +127,16 @@ impl Gates {
         };
         Some(match (all, failed, unsure) {
             (0, ..) => return None,
-            (_, 0, 0) => Gates { class: "pass", text: of(all, "pass") },
-            (_, 0, _) => Gates { class: "unsure", text: of(unsure, "inconclusive") },
-            _ => Gates { class: "fail", text: of(failed, "fail") },
+            (_, 0, 0) => RunGateStatus { class: "pass", text: of(all, "pass") },
+            (_, 0, _) => RunGateStatus { class: "unsure", text: of(unsure, "inconclusive") },
+            _ => RunGateStatus { class: "fail", text: of(failed, "fail") },
         })
     }
 }
 
-impl Summaries {
-    pub(super) fn new(supplements: SupplementLoader) -> Summaries {
-        Summaries { supplements, whole: Mutex::default(), briefs: Mutex::default() }
+impl RunReportCache {
+    pub(super) fn new(supplements: SupplementLoader) -> RunReportCache {
+        RunReportCache { supplements, whole: Mutex::default(), briefs: Mutex::default() }
     }
 
     const MAX_SUMMARIES: usize = 16;
@@ -141,7 +145,7 @@ impl Summaries {
     const MAX_BYTES: u64 = 16 << 20;
 
     /// None for runs that go on, for those that would take long to sum up, and for those that cannot be read.
-    pub(super) fn brief(&self, run: &RunFolder, may_read: bool) -> Option<Brief> {
+    pub(super) fn brief(&self, run: &RunFolder, may_read: bool) -> Option<RunListSummary> {
         let record = &run.record;
         if record.state == RunState::Running {
             return None;
@@ -155,10 +159,11 @@ impl Summaries {
             return None;
         }
         // What cannot be read is known, too: nobody tries it again for every list.
-        let brief =
-            Whole::of(run, self.supplements).map(|whole| Brief::of(record, &whole)).unwrap_or_else(|error| {
+        let brief = RunReportParts::load_run(run, self.supplements)
+            .map(|whole| RunListSummary::from_report(record, &whole))
+            .unwrap_or_else(|error| {
                 tracing::error!(%error, "a run cannot be read");
-                Brief { ended: record.ended.clone(), ..Brief::default() }
+                RunListSummary { ended: record.ended.clone(), ..RunListSummary::default() }
             });
         let mut kept = lock();
         if kept.len() >= Self::MAX_BRIEFS {
@@ -168,17 +173,17 @@ impl Summaries {
         Some(brief)
     }
 
-    pub(super) fn of(&self, run: &RunFolder) -> Result<Arc<Whole>, RunFileError> {
+    pub(super) fn load_report(&self, run: &RunFolder) -> Result<Arc<RunReportParts>, RunFileError> {
         let record = &run.record;
         let is_finished = record.state == RunState::Finished;
         let lock = || self.whole.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_same = |known: &&Arc<Whole>| {
+        let is_same = |known: &&Arc<RunReportParts>| {
             known.summary.run_id == record.run_id && known.summary.ended == record.ended
         };
         if let Some(known) = lock().iter().find(is_same).filter(|_| is_finished) {
             return Ok(Arc::clone(known));
         }
-        let whole = Arc::new(Whole::of(run, self.supplements)?);
+        let whole = Arc::new(RunReportParts::load_run(run, self.supplements)?);
         if is_finished && !whole.is_partial {
             let mut kept = lock();
             kept.truncate(Self::MAX_SUMMARIES - 1);
@@ -207,7 +212,8 @@ mod tests {
                 interval: None,
                 explanation: String::new(),
             };
-            Gates::of(&verdicts.iter().map(result).collect::<Vec<_>>()).map(|gates| (gates.class, gates.text))
+            RunGateStatus::from_results(&verdicts.iter().map(result).collect::<Vec<_>>())
+                .map(|gates| (gates.class, gates.text))
         };
         use GateVerdict::{Fail, Inconclusive, Pass};
         assert_eq!(said(&[]), None);
@@ -228,14 +234,16 @@ mod tests {
         std::fs::create_dir_all(&path).unwrap();
         std::fs::write(path.join("run.json"), record.to_string()).unwrap();
         let run = StateFolder::at(folder.path()).read_run("r").unwrap();
-        let summaries = Summaries::new(|_| Ok(None));
-        let whole = summaries.of(&run).unwrap();
+        let summaries = RunReportCache::new(|_| Ok(None));
+        let whole = summaries.load_report(&run).unwrap();
         assert_eq!(whole.gates[0].verdict, GateVerdict::Inconclusive);
         assert!(whole.gates[0].explanation.contains("cannot be checked here"), "{:?}", whole.gates[0]);
         assert_eq!(summaries.brief(&run, true).unwrap().gates.unwrap().class, "unsure");
         assert!(!whole.is_partial && summaries.whole.lock().unwrap().len() == 1);
         // A supplement that is being written, or broken, is looked for again the next time.
-        let summaries = Summaries::new(|_| Err("broken".to_owned()));
-        assert!(summaries.of(&run).unwrap().is_partial && summaries.whole.lock().unwrap().is_empty());
+        let summaries = RunReportCache::new(|_| Err("broken".to_owned()));
+        assert!(
+            summaries.load_report(&run).unwrap().is_partial && summaries.whole.lock().unwrap().is_empty()
+        );
     }
 }

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::client_address::ClientAddress;
 use crate::thread_priority::ThreadPriority;
 
-type Job = Box<dyn FnOnce() + Send>;
+type WorkPoolJob = Box<dyn FnOnce() + Send>;
 
 /// The work was lost: it panicked, or the server stops.
 #[derive(Debug, thiserror::Error)]
@@ -24,7 +24,7 @@ pub(super) struct WorkPool {
 
 #[derive(Default)]
 struct FairQueue {
-    state: Mutex<QueueState>,
+    state: Mutex<FairQueueState>,
     has_work: Condvar,
 }
 
@@ -36,14 +36,14 @@ impl std::fmt::Debug for FairQueue {
 
 /// Jobs by client; each client in `turns` has at least one.
 #[derive(Default)]
-struct QueueState {
-    jobs: HashMap<ClientAddress, VecDeque<Job>>,
+struct FairQueueState {
+    jobs: HashMap<ClientAddress, VecDeque<WorkPoolJob>>,
     turns: VecDeque<ClientAddress>,
     is_closed: bool,
 }
 
-impl QueueState {
-    fn push(&mut self, client: ClientAddress, job: Job) {
+impl FairQueueState {
+    fn push(&mut self, client: ClientAddress, job: WorkPoolJob) {
         let jobs = self.jobs.entry(client).or_default();
         if jobs.is_empty() {
             self.turns.push_back(client);
@@ -51,7 +51,7 @@ impl QueueState {
         jobs.push_back(job);
     }
 
-    fn pop(&mut self) -> Option<Job> {
+    fn pop(&mut self) -> Option<WorkPoolJob> {
         let client = self.turns.pop_front()?;
         let jobs = self.jobs.get_mut(&client)?;
         let job = jobs.pop_front();
@@ -106,7 +106,7 @@ impl WorkPool {
 }
 
 impl FairQueue {
-    fn next(&self) -> Option<Job> {
+    fn next(&self) -> Option<WorkPoolJob> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if let Some(job) = state.pop() {
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn clients_take_turns() {
         let order = Arc::new(Mutex::new(Vec::new()));
-        let mut queue = QueueState::default();
+        let mut queue = FairQueueState::default();
         for (name, from) in [("a1", 1), ("a2", 1), ("a3", 1), ("b1", 2), ("c1", 3), ("b2", 2)] {
             let order = Arc::clone(&order);
             queue.push(client(from), Box::new(move || order.lock().unwrap().push(name)));

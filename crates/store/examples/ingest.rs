@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use gradus_core::span::{SpanId, TraceId};
-use gradus_store::{BlockSignal, Chunk, Root, SpanKey, Store, StoreOptions};
+use gradus_store::{BlockSignal, RootSpan, SpanKey, Store, StoreOptions, TraceChunk};
 
 const SPAN_BYTES: usize = 4_000;
 const SPANS_A_TRACE: usize = 10;
@@ -92,8 +92,8 @@ fn export(random: &mut fastrand::Rng, words: &[String]) -> Vec<u8> {
     export.into_bytes()
 }
 
-fn chunk(random: &mut fastrand::Rng, request: usize, export: &[u8]) -> Chunk {
-    let mut chunk = Chunk::new(TraceId(random.u128(..)), "shop".into(), BlockSignal::Spans, export);
+fn chunk(random: &mut fastrand::Rng, request: usize, export: &[u8]) -> TraceChunk {
+    let mut chunk = TraceChunk::new(TraceId(random.u128(..)), "shop".into(), BlockSignal::Spans, export);
     chunk.start_ns = now_ns(request) as u64;
     chunk.end_ns = chunk.start_ns + 1_000_000;
     for part in export.chunks(SPAN_BYTES).take(SPANS_A_TRACE) {
@@ -104,7 +104,7 @@ fn chunk(random: &mut fastrand::Rng, request: usize, export: &[u8]) -> Chunk {
             is_error: false,
         });
     }
-    chunk.root = Some(Root { name: "answer".to_owned(), has_ended: true });
+    chunk.root = Some(RootSpan { name: "answer".to_owned(), has_ended: true });
     chunk
 }
 

@@ -6,7 +6,7 @@ use rusqlite::{OptionalExtension, Row, params, params_from_iter};
 use crate::Store;
 use crate::error::StoreError;
 use crate::write_queue::WriteLane;
-use crate::writer::Written;
+use crate::writer::WriteHandle;
 
 /// What is to be said. It replaces what the target has under the same name and identifier, whoever said that.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +39,7 @@ impl NewAnnotation {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Annotation {
+pub struct AnnotationRecord {
     pub no: i64,
     pub target: String,
     pub name: String,
@@ -72,7 +72,11 @@ pub(crate) const COLUMNS: &str = "annotation.no, target, annotation.name, identi
 
 impl Store {
     /// Stores annotations; returns their numbers.
-    pub fn annotate(&self, new: Vec<NewAnnotation>, now_ns: i64) -> Result<Written<Vec<i64>>, StoreError> {
+    pub fn annotate(
+        &self,
+        new: Vec<NewAnnotation>,
+        now_ns: i64,
+    ) -> Result<WriteHandle<Vec<i64>>, StoreError> {
         self.annotate_in_lane(WriteLane::INTERNAL, new, now_ns)
     }
 
@@ -82,7 +86,7 @@ impl Store {
         lane: WriteLane,
         new: Vec<NewAnnotation>,
         now_ns: i64,
-    ) -> Result<Written<Vec<i64>>, StoreError> {
+    ) -> Result<WriteHandle<Vec<i64>>, StoreError> {
         let bytes = new.iter().map(NewAnnotation::bytes).sum();
         self.writer()?.submit_in_lane(lane, bytes, move |writing| {
             let mut numbers = Vec::with_capacity(new.len());
@@ -129,13 +133,13 @@ impl Store {
     }
 
     /// True when there was one.
-    pub fn remove_annotation(&self, no: i64) -> Result<Written<bool>, StoreError> {
+    pub fn remove_annotation(&self, no: i64) -> Result<WriteHandle<bool>, StoreError> {
         self.writer()?.submit(100, move |writing| {
             Ok(writing.sql.prepare_cached("DELETE FROM annotation WHERE no = ?")?.execute([no])? > 0)
         })
     }
 
-    pub fn annotations(&self, filter: &AnnotationFilter) -> Result<Vec<Annotation>, StoreError> {
+    pub fn annotations(&self, filter: &AnnotationFilter) -> Result<Vec<AnnotationRecord>, StoreError> {
         let reader = self.readers.take()?;
         let mut terms = vec!["annotation.no > ?"];
         let mut values = vec![Value::Integer(filter.after)];
@@ -167,8 +171,8 @@ impl Store {
     }
 }
 
-pub(crate) fn annotation(row: &Row<'_>) -> Result<Annotation, rusqlite::Error> {
-    Ok(Annotation {
+pub(crate) fn annotation(row: &Row<'_>) -> Result<AnnotationRecord, rusqlite::Error> {
+    Ok(AnnotationRecord {
         no: row.get(0)?,
         target: row.get(1)?,
         name: row.get(2)?,

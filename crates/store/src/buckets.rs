@@ -5,7 +5,7 @@ pub const BUCKET_NS: i64 = 300 * 1_000_000_000;
 
 /// Sums over trajectories: of the scores in each (`sum`), of how many there are (`scored`), and of their products.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Moments {
+pub struct ScoreMoments {
     pub trajectories: i64,
     /// Those with at least one score.
     pub scored_trajectories: i64,
@@ -18,8 +18,8 @@ pub struct Moments {
     pub not_applicable: i64,
 }
 
-impl std::ops::AddAssign for Moments {
-    fn add_assign(&mut self, other: Moments) {
+impl std::ops::AddAssign for ScoreMoments {
+    fn add_assign(&mut self, other: ScoreMoments) {
         self.trajectories += other.trajectories;
         self.scored_trajectories += other.scored_trajectories;
         self.scored += other.scored;
@@ -34,7 +34,7 @@ impl std::ops::AddAssign for Moments {
 
 /// What trajectories took and cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Usage {
+pub struct TrajectoryUsage {
     pub trajectories: i64,
     pub errors: i64,
     pub steps: i64,
@@ -45,8 +45,8 @@ pub struct Usage {
     pub cost_usd: f64,
 }
 
-impl std::ops::AddAssign for Usage {
-    fn add_assign(&mut self, other: Usage) {
+impl std::ops::AddAssign for TrajectoryUsage {
+    fn add_assign(&mut self, other: TrajectoryUsage) {
         self.trajectories += other.trajectories;
         self.errors += other.errors;
         self.steps += other.steps;

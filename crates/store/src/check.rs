@@ -9,7 +9,7 @@ use crate::Store;
 use crate::compress::decompress;
 use crate::connection::schema_difference;
 use crate::error::StoreError;
-use crate::query::Block;
+use crate::query::StoredBlock;
 use crate::records::BlockSignal;
 
 /// What was looked at, and what is wrong with it.
@@ -39,7 +39,7 @@ impl Store {
     /// block.
     pub fn check(
         &self,
-        span_ids: &mut dyn FnMut(&Block) -> Result<Vec<SpanId>, String>,
+        span_ids: &mut dyn FnMut(&StoredBlock) -> Result<Vec<SpanId>, String>,
     ) -> Result<CheckReport, StoreError> {
         let reader = self.readers.take()?;
         let sql: &Connection = &reader;
@@ -78,7 +78,7 @@ fn check_structure(sql: &Connection, report: &mut CheckReport) -> Result<(), Sto
 fn check_traces(
     sql: &Connection,
     report: &mut CheckReport,
-    span_ids: &mut dyn FnMut(&Block) -> Result<Vec<SpanId>, String>,
+    span_ids: &mut dyn FnMut(&StoredBlock) -> Result<Vec<SpanId>, String>,
 ) -> Result<(), StoreError> {
     let mut traces = sql.prepare("SELECT no, hex(trace_id), spans FROM trace ORDER BY no")?;
     let mut blocks = sql.prepare("SELECT no, signal, arrived_ns, body FROM block WHERE trace = ?")?;
@@ -95,7 +95,13 @@ fn check_traces(
             let signal = if row.get::<_, i64>(1)? == 1 { BlockSignal::Logs } else { BlockSignal::Spans };
             let body: Vec<u8> = row.get(3)?;
             let read = decompress(&body).map_err(|error| error.to_string()).and_then(|export| {
-                span_ids(&Block { no, trace, signal, arrived_ns: row.get(2).unwrap_or_default(), export })
+                span_ids(&StoredBlock {
+                    no,
+                    trace,
+                    signal,
+                    arrived_ns: row.get(2).unwrap_or_default(),
+                    export,
+                })
             });
             match read {
                 Ok(ids) => held.extend(ids.into_iter().map(|id| (no, id))),

@@ -97,7 +97,7 @@ fn facets(
     has_errors: bool,
     records: &KnownRecords<'_>,
 ) -> Result<BTreeSet<(i64, String)>, StoreError> {
-    let mut found = Facets::default();
+    let mut found = TraceFacets::default();
     if has_errors {
         found.put(FacetKind::Error, "");
     }
@@ -113,9 +113,9 @@ fn facets(
 }
 
 #[derive(Default)]
-struct Facets(BTreeSet<(i64, String)>);
+struct TraceFacets(BTreeSet<(i64, String)>);
 
-impl Facets {
+impl TraceFacets {
     fn put(&mut self, kind: FacetKind, value: &str) {
         self.0.insert((kind as i64, value.to_owned()));
     }

@@ -10,10 +10,10 @@ use crate::Store;
 use crate::compress::compress;
 use crate::error::StoreError;
 use crate::facets::{KnownRecords, NewFacets, gather_facets};
-use crate::rollup::{self, Sums};
+use crate::rollup::{self, ScoreSums};
 use crate::usage::{self, UsageSums};
 use crate::words;
-use crate::writer::{Writing, Written};
+use crate::writer::{WriteContext, WriteHandle};
 
 /// A story and what was made of it.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ impl AssembledStory {
 struct PackedStory {
     story: i64,
     due_ns: Option<i64>,
-    records: Vec<Packed>,
+    records: Vec<CompressedTrajectory>,
     extent: StoryExtent,
 }
 
@@ -50,9 +50,9 @@ enum StoryExtent {
     },
 }
 
-struct Packed {
+struct CompressedTrajectory {
     record: TrajectoryRecord,
-    digest: Digest,
+    digest: TrajectoryDigest,
     body: Vec<u8>,
 }
 
@@ -66,18 +66,22 @@ const MAX_PART_ROWS: usize = 2_000;
 
 /// Which version of a trajectory a verdict is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Digest(pub(crate) [u8; 16]);
+pub struct TrajectoryDigest(pub(crate) [u8; 16]);
 
-impl Digest {
-    fn of(json: &[u8]) -> Digest {
-        Digest(gradus_core::digest(json).to_be_bytes())
+impl TrajectoryDigest {
+    fn from_json(json: &[u8]) -> TrajectoryDigest {
+        TrajectoryDigest(gradus_core::digest(json).to_be_bytes())
     }
 }
 
 impl Store {
     /// Stores the trajectories of stories in the place of those they had. What did not change keeps its verdicts. All
     /// stories are stored or none, for much less than one by one. Returns how many trajectories are new or changed.
-    pub fn assembled(&self, stories: Vec<AssembledStory>, now_ns: i64) -> Result<Written<usize>, StoreError> {
+    pub fn assembled(
+        &self,
+        stories: Vec<AssembledStory>,
+        now_ns: i64,
+    ) -> Result<WriteHandle<usize>, StoreError> {
         let stories = stories.into_iter().map(|story| (story, StoryExtent::Whole)).collect();
         self.write_stories(stories, now_ns)
     }
@@ -107,15 +111,15 @@ impl Store {
         &self,
         stories: Vec<(AssembledStory, StoryExtent)>,
         now_ns: i64,
-    ) -> Result<Written<usize>, StoreError> {
+    ) -> Result<WriteHandle<usize>, StoreError> {
         let bytes = stories.iter().map(|(story, _)| story.bytes()).sum();
         let pack = |mut record: TrajectoryRecord| {
-            let (digest, body) = (Digest::of(&record.json), compress(&record.json));
+            let (digest, body) = (TrajectoryDigest::from_json(&record.json), compress(&record.json));
             record.json = Vec::new();
             record.words = words::distinct(&record.words);
             record.tokens = record.tokens.min(MAX_TOKENS);
             record.cost_usd = record.cost_usd.filter(|usd| (0.0..=MAX_USD).contains(usd));
-            Packed { record, digest, body }
+            CompressedTrajectory { record, digest, body }
         };
         let pack = |(story, extent): (AssembledStory, StoryExtent)| PackedStory {
             story: story.story,
@@ -126,7 +130,7 @@ impl Store {
         let stories: Vec<PackedStory> = stories.into_iter().map(pack).collect();
         self.writer()?.submit(bytes, move |writing| {
             let mut changed = 0;
-            let mut pending = Pending::default();
+            let mut pending = PendingWrites::default();
             for story in &stories {
                 changed += assembled(writing, story, now_ns, &mut pending)?;
             }
@@ -139,14 +143,14 @@ impl Store {
 /// What is written for many trajectories at once, and before anything is taken out again: the index of words writes
 /// whatever it has whenever another statement comes between, and sums are the same few rows time and again.
 #[derive(Default)]
-struct Pending<'r> {
+struct PendingWrites<'r> {
     words: Vec<(i64, &'r str)>,
-    sums: Sums<'r>,
+    sums: ScoreSums<'r>,
     usage: UsageSums<'r>,
     facets: NewFacets,
 }
 
-impl Pending<'_> {
+impl PendingWrites<'_> {
     fn write(&mut self, sql: &Connection) -> Result<(), StoreError> {
         self.sums.write(sql)?;
         self.usage.write(sql)?;
@@ -160,10 +164,10 @@ impl Pending<'_> {
 }
 
 fn assembled<'r>(
-    writing: &mut Writing<'_>,
+    writing: &mut WriteContext<'_>,
     &PackedStory { story, due_ns, ref records, ref extent }: &'r PackedStory,
     now_ns: i64,
-    pending: &mut Pending<'r>,
+    pending: &mut PendingWrites<'r>,
 ) -> Result<usize, StoreError> {
     let sql = writing.sql;
     let due: Option<i64> = sql
@@ -195,7 +199,7 @@ fn assembled<'r>(
             Some(known) => Some(known),
             None => elsewhere(sql, &record.trajectory_id)?,
         };
-        let place = Place { story, trace, project };
+        let place = TrajectoryForeignKeys { story, trace, project };
         match known {
             Some((no, known)) if known == packed.digest.0 => {
                 move_trajectory(sql, no, place, record, pending)?
@@ -241,7 +245,7 @@ fn assembled<'r>(
 
 /// Where a trajectory belongs.
 #[derive(Clone, Copy)]
-struct Place {
+struct TrajectoryForeignKeys {
     story: i64,
     trace: i64,
     project: i64,
@@ -259,9 +263,9 @@ fn elsewhere(sql: &Connection, id: &str) -> Result<Option<(i64, [u8; 16])>, Stor
 fn move_trajectory(
     sql: &Connection,
     no: i64,
-    place: Place,
+    place: TrajectoryForeignKeys,
     record: &TrajectoryRecord,
-    pending: &mut Pending<'_>,
+    pending: &mut PendingWrites<'_>,
 ) -> Result<(), StoreError> {
     let tools = record.tools.join("\n");
     let is_as_it_was: bool = sql
@@ -317,11 +321,11 @@ fn move_trajectory(
 
 fn insert_trajectory<'r>(
     sql: &Connection,
-    place: Place,
+    place: TrajectoryForeignKeys,
     number: Option<i64>,
-    Packed { record, digest, body }: &'r Packed,
+    CompressedTrajectory { record, digest, body }: &'r CompressedTrajectory,
     now_ns: i64,
-    pending: &mut Pending<'r>,
+    pending: &mut PendingWrites<'r>,
 ) -> Result<i64, StoreError> {
     // As in `insert_trace`: with a trigger and without FAIL, each page would be copied first.
     sql.prepare_cached(
@@ -363,7 +367,7 @@ fn insert_trajectory<'r>(
 }
 
 /// Takes a trajectory out, and out of the metrics.
-fn remove_trajectory(sql: &Connection, no: i64, pending: &mut Pending<'_>) -> Result<(), StoreError> {
+fn remove_trajectory(sql: &Connection, no: i64, pending: &mut PendingWrites<'_>) -> Result<(), StoreError> {
     pending.write(sql)?;
     rollup::subtract(sql, no, None)?;
     usage::subtract(sql, no)?;

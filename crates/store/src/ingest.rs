@@ -9,11 +9,11 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::compress::compress;
 use crate::error::StoreError;
 use crate::records::FacetKind;
-use crate::writer::Writing;
+use crate::writer::WriteContext;
 
 /// Records of one trace that came together.
 #[derive(Clone, Debug)]
-pub struct Chunk {
+pub struct TraceChunk {
     pub trace_id: TraceId,
     pub project: Arc<str>,
     pub signal: BlockSignal,
@@ -24,7 +24,7 @@ pub struct Chunk {
     pub end_ns: u64,
     /// The name of the first span, for traces whose root is not there yet.
     pub name: String,
-    pub root: Option<Root>,
+    pub root: Option<RootSpan>,
     pub links: Vec<(LinkKind, u64)>,
     digest: u64,
     body: Vec<u8>,
@@ -41,7 +41,7 @@ pub struct SpanKey {
 
 /// A span without a parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Root {
+pub struct RootSpan {
     pub name: String,
     pub has_ended: bool,
 }
@@ -55,10 +55,10 @@ pub enum LinkKind {
     Continues = 2,
 }
 
-impl Chunk {
+impl TraceChunk {
     /// A chunk of these records; `export` is an OTLP export request with just them.
-    pub fn new(trace_id: TraceId, project: Arc<str>, signal: BlockSignal, export: &[u8]) -> Chunk {
-        Chunk {
+    pub fn new(trace_id: TraceId, project: Arc<str>, signal: BlockSignal, export: &[u8]) -> TraceChunk {
+        TraceChunk {
             trace_id,
             project,
             signal,
@@ -89,7 +89,7 @@ impl Chunk {
 
 /// What became of a request's records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ingested {
+pub struct IngestCounts {
     pub new: u64,
     /// Were there already.
     pub repeated: u64,
@@ -104,7 +104,7 @@ fn time(ns: u64) -> i64 {
 }
 
 /// When a chunk's records began and ended, if they say.
-fn times(chunk: &Chunk) -> Option<(i64, i64)> {
+fn times(chunk: &TraceChunk) -> Option<(i64, i64)> {
     let start_ns = time(Some(chunk.start_ns).filter(|ns| !matches!(ns, 0 | &u64::MAX))?);
     Some((start_ns, time(chunk.end_ns).max(start_ns)))
 }
@@ -116,11 +116,11 @@ const MAX_TRACES_IN_A_STORY: i64 = 200;
 const MAX_STORIES_TIED: usize = 8;
 
 pub(crate) fn ingest(
-    writing: &mut Writing<'_>,
-    chunks: &[Chunk],
+    writing: &mut WriteContext<'_>,
+    chunks: &[TraceChunk],
     now_ns: i64,
-) -> Result<Ingested, StoreError> {
-    let mut ingested = Ingested::default();
+) -> Result<IngestCounts, StoreError> {
+    let mut ingested = IngestCounts::default();
     let mut numbers = TraceNumbers::default();
     for chunk in chunks {
         ingest_chunk(writing, chunk, now_ns, &mut numbers, &mut ingested)?;
@@ -149,7 +149,7 @@ impl TraceNumbers {
     }
 }
 
-struct Known {
+struct KnownTrace {
     no: i64,
     /// 2 when it has ended.
     root: i64,
@@ -160,11 +160,11 @@ struct Known {
 }
 
 fn ingest_chunk(
-    writing: &mut Writing<'_>,
-    chunk: &Chunk,
+    writing: &mut WriteContext<'_>,
+    chunk: &TraceChunk,
     now_ns: i64,
     numbers: &mut TraceNumbers,
-    ingested: &mut Ingested,
+    ingested: &mut IngestCounts,
 ) -> Result<(), StoreError> {
     let sql = writing.sql;
     let project = writing.projects.number(&chunk.project, sql, now_ns)?;
@@ -172,7 +172,7 @@ fn ingest_chunk(
         Some(known) => known,
         None => {
             let no = numbers.next(sql)?;
-            Known { no, root: 0, is_new: true, story: no, project, start_ns: i64::MAX }
+            KnownTrace { no, root: 0, is_new: true, story: no, project, start_ns: i64::MAX }
         }
     };
     let records = chunk.spans.len().max(1) as u64;
@@ -184,7 +184,7 @@ fn ingest_chunk(
     let block = insert_block(sql, trace.no, chunk, now_ns)?;
     let (found, errors) = match chunk.signal {
         BlockSignal::Spans => insert_spans(sql, &trace, block, &chunk.spans)?,
-        BlockSignal::Logs => (Ingested { new: 1, ..Ingested::default() }, 0),
+        BlockSignal::Logs => (IngestCounts { new: 1, ..IngestCounts::default() }, 0),
     };
     ingested.new += found.new;
     ingested.repeated += found.repeated;
@@ -193,12 +193,14 @@ fn ingest_chunk(
         sql.prepare_cached("DELETE FROM block WHERE no = ?")?.execute([block])?;
         // A trace of no records at all is there all the same.
         return match trace.is_new {
-            true => insert_trace(sql, chunk, trace.no, &Added { project, ..Added::default() }, now_ns),
+            true => {
+                insert_trace(sql, chunk, trace.no, &TraceDelta { project, ..TraceDelta::default() }, now_ns)
+            }
             false => Ok(()),
         };
     }
     let root_state = trace.root.max(chunk.root.as_ref().map_or(0, |root| 1 + i64::from(root.has_ended)));
-    let added = Added {
+    let added = TraceDelta {
         project,
         root_state,
         spans: if chunk.signal == BlockSignal::Spans { found.new } else { 0 },
@@ -230,7 +232,7 @@ fn ingest_chunk(
 
 /// What a chunk adds to its trace.
 #[derive(Default)]
-struct Added {
+struct TraceDelta {
     project: i64,
     root_state: i64,
     spans: u64,
@@ -241,9 +243,9 @@ struct Added {
 
 fn insert_trace(
     sql: &Connection,
-    chunk: &Chunk,
+    chunk: &TraceChunk,
     no: i64,
-    added: &Added,
+    added: &TraceDelta,
     now_ns: i64,
 ) -> Result<(), StoreError> {
     // Records without a time are listed from when they came.
@@ -274,9 +276,9 @@ fn insert_trace(
 
 fn update_trace(
     sql: &Connection,
-    chunk: &Chunk,
-    trace: &Known,
-    added: &Added,
+    chunk: &TraceChunk,
+    trace: &KnownTrace,
+    added: &TraceDelta,
     now_ns: i64,
 ) -> Result<(), StoreError> {
     let (start_ns, end_ns) = times(chunk).unwrap_or((i64::MAX, 0));
@@ -320,12 +322,12 @@ fn find_by_error(sql: &Connection, trace: i64) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn known_trace(sql: &Connection, trace_id: TraceId) -> Result<Option<Known>, StoreError> {
+fn known_trace(sql: &Connection, trace_id: TraceId) -> Result<Option<KnownTrace>, StoreError> {
     let id = trace_id.0.to_be_bytes();
     let known = sql
         .prepare_cached("SELECT no, has_root, story, project, start_ns FROM trace WHERE trace_id = ?")?
         .query_row([&id[..]], |row| {
-            Ok(Known {
+            Ok(KnownTrace {
                 no: row.get(0)?,
                 root: row.get(1)?,
                 is_new: false,
@@ -338,13 +340,13 @@ fn known_trace(sql: &Connection, trace_id: TraceId) -> Result<Option<Known>, Sto
     Ok(known)
 }
 
-fn is_known_block(sql: &Connection, trace: i64, chunk: &Chunk) -> Result<bool, StoreError> {
+fn is_known_block(sql: &Connection, trace: i64, chunk: &TraceChunk) -> Result<bool, StoreError> {
     let mut statement =
         sql.prepare_cached("SELECT 1 FROM block WHERE trace = ? AND digest = ? AND signal = ?")?;
     Ok(statement.exists(params![trace, chunk.digest as i64, chunk.signal as i64])?)
 }
 
-fn insert_block(sql: &Connection, trace: i64, chunk: &Chunk, now_ns: i64) -> Result<i64, StoreError> {
+fn insert_block(sql: &Connection, trace: i64, chunk: &TraceChunk, now_ns: i64) -> Result<i64, StoreError> {
     sql.prepare_cached("INSERT INTO block (trace, signal, arrived_ns, digest, body) VALUES (?, ?, ?, ?, ?)")?
         .execute(params![trace, chunk.signal as i64, now_ns, chunk.digest as i64, chunk.body])?;
     Ok(sql.last_insert_rowid())
@@ -353,15 +355,15 @@ fn insert_block(sql: &Connection, trace: i64, chunk: &Chunk, now_ns: i64) -> Res
 /// Returns what became of them, and how many more of the trace's spans ended in an error than did before.
 fn insert_spans(
     sql: &Connection,
-    trace: &Known,
+    trace: &KnownTrace,
     block: i64,
     spans: &[SpanKey],
-) -> Result<(Ingested, i64), StoreError> {
+) -> Result<(IngestCounts, i64), StoreError> {
     let mut insert = sql.prepare_cached(
         "INSERT INTO span (trace, span_id, block, digest, ended, error) VALUES (?, ?, ?, ?, ?, ?) \
          ON CONFLICT DO NOTHING",
     )?;
-    let (mut found, mut errors) = (Ingested::default(), 0);
+    let (mut found, mut errors) = (IngestCounts::default(), 0);
     for span in spans {
         let (id, digest) = (span.span_id.0 as i64, span.digest as i64);
         let values = params![trace.no, id, block, digest, span.has_ended, span.is_error];
@@ -392,15 +394,20 @@ fn insert_spans(
 }
 
 /// What came of tying a trace.
-struct Tied {
+struct TraceLinkResult {
     story: i64,
     /// Stories became one.
     has_united: bool,
 }
 
 /// Ties a trace to those it belongs with.
-fn tie(sql: &Connection, trace: i64, story: i64, links: &[(LinkKind, u64)]) -> Result<Tied, StoreError> {
-    let mut tied = Tied { story, has_united: false };
+fn tie(
+    sql: &Connection,
+    trace: i64,
+    story: i64,
+    links: &[(LinkKind, u64)],
+) -> Result<TraceLinkResult, StoreError> {
+    let mut tied = TraceLinkResult { story, has_united: false };
     for (kind, key) in links {
         let key = *key as i64;
         sql.prepare_cached("INSERT OR IGNORE INTO link (key, kind, trace) VALUES (?, ?, ?)")?
@@ -428,7 +435,7 @@ fn tie(sql: &Connection, trace: i64, story: i64, links: &[(LinkKind, u64)]) -> R
         }
         for other in others {
             if let Some(one) = unite(sql, tied.story, other)? {
-                tied = Tied { story: one, has_united: true };
+                tied = TraceLinkResult { story: one, has_united: true };
             }
         }
     }

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::Store;
 use crate::error::StoreError;
-use crate::writer::Written;
+use crate::writer::WriteHandle;
 
 /// What a key may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -174,7 +174,7 @@ impl Store {
         key: &str,
         now_ns: i64,
         until_ns: i64,
-    ) -> Result<Written<Option<String>>, StoreError> {
+    ) -> Result<WriteHandle<Option<String>>, StoreError> {
         let (key, session) = (hash(key), random_digits()?);
         self.writer()?.submit(200, move |writing| {
             // Those that are over go with the next that begins.
@@ -210,7 +210,7 @@ impl Store {
         Ok(found.map(|(name, scopes)| (name, KeyScopes::parse(&scopes).unwrap_or_default())))
     }
 
-    pub fn end_session(&self, session: &str) -> Result<Written<()>, StoreError> {
+    pub fn end_session(&self, session: &str) -> Result<WriteHandle<()>, StoreError> {
         let hash = session_hash(session);
         self.writer()?.submit(100, move |writing| {
             writing.sql.prepare_cached("DELETE FROM page_session WHERE hash = ?")?.execute([&hash[..]])?;

@@ -1,7 +1,7 @@
 //! Keeps what was received and what was found out about it: one SQLite file, made at first use.
 //!
 //! Nothing of SQL shows on the outside, so that another engine can take this crate's place. Writes go through one thread
-//! ([`Written`] says when they are durable), reads go beside it and never wait for it. What a span means is not known
+//! ([`WriteHandle`] says when they are durable), reads go beside it and never wait for it. What a span means is not known
 //! here: bodies are OTLP export requests, packed.
 
 mod annotations;
@@ -36,30 +36,31 @@ mod writer;
 
 pub use crate::records::BlockSignal;
 pub use crate::records::{OutcomeRecord, RecordedKind, TrajectoryRecord};
-pub use annotations::{Annotation, AnnotationFilter, NewAnnotation};
+pub use annotations::{AnnotationFilter, AnnotationRecord, NewAnnotation};
 pub use check::CheckReport;
 pub use error::StoreError;
-pub use grading::{AssembledStory, Digest};
-pub use ingest::{Chunk, Ingested, LinkKind, Root, SpanKey};
+pub use grading::{AssembledStory, TrajectoryDigest};
+pub use ingest::{IngestCounts, LinkKind, RootSpan, SpanKey, TraceChunk};
 pub use keys::{KeyRow, KeyScopes, new_key};
 pub use long::NameKind;
 pub use monitor::{QueryInterrupt, QueryMonitor, QueryStop, check_query, run_monitored};
 pub use notes::AlertEvent;
 pub use projects::ProjectInfo;
 pub use query::{
-    AnnotationQuery, BUCKET_NS, Block, Cursor, ExampleRow, LabelRow, Latest, MetricFilter, MetricGroup,
-    MetricPeriod, MetricPeriods, MetricRow, Moments, Page, PagePosition, ProjectPosition, ProjectRow,
-    ReviewFilter, ReviewItem, ReviewPlace, ScoreBound, ScoreRow, SessionRow, SessionTrace, Story,
-    StoryLimits, TaskRow, ToolSums, Totals, TraceFilter, TraceRecords, TraceRow, TrajectoryRow, Usage,
-    UsagePeriods, VerdictLine, VersionRow, Walk, Window,
+    AnnotationQuery, BUCKET_NS, ExampleRow, LabelRow, LatestOverview, MetricFilter, MetricGroup,
+    MetricPeriod, MetricPeriods, MetricRow, OverviewTotals, PagePosition, ProjectPosition, ProjectRow,
+    ReviewFilter, ReviewItem, ReviewPlace, ScoreBound, ScoreMoments, ScoreRow, SessionRow, SessionTrace,
+    StoredBlock, StoredTraceGroup, StoryLimits, TaskRow, ToolSums, TraceFilter, TraceListCursor,
+    TraceRecords, TraceRow, TraceRowPage, TraceWalk, TrajectoryRow, TrajectoryUsage, TrajectoryWindow,
+    UsagePeriods, VerdictLine, VersionRow,
 };
 pub use ready_queue::{MAX_ATTEMPTS, QuarantinedTrace, ReadyQuery, ReadyStory};
-pub use retention::{Removed, Retention};
-pub use spend::{Spend, Spent};
-pub use transfer::Transferred;
-pub use ungraded::{Left, Ungraded, Waiting};
+pub use retention::{RemovalCounts, RetentionPolicy};
+pub use spend::{JudgeSpend, SpendTotal};
+pub use transfer::TransferCounts;
+pub use ungraded::{GradingBacklog, RemainingGrading, UngradedTrajectory};
 pub use write_queue::WriteLane;
-pub use writer::{WriterStatus, Written};
+pub use writer::{WriteHandle, WriterStatus};
 
 use std::fmt;
 use std::fs::File;
@@ -67,8 +68,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gradus_core::span::TraceId;
-use readers::Readers;
-use writer::Writer;
+use readers::ReaderPool;
+use writer::StoreWriter;
 
 /// The file's name inside of its folder.
 pub const FILE_NAME: &str = "gradus.db";
@@ -76,11 +77,11 @@ pub const FILE_NAME: &str = "gradus.db";
 /// An open store.
 pub struct Store {
     path: PathBuf,
-    readers: Arc<Readers>,
+    readers: Arc<ReaderPool>,
     /// Where keys are looked up, and nothing else: whoever sends something waits for no query.
     key_reader: keys::KeyReader,
     /// `None` when it was opened for reading only.
-    writer: Option<Writer>,
+    writer: Option<StoreWriter>,
     /// Kept open: the lock ends with the process, however it ends.
     _lock: Option<File>,
 }
@@ -109,9 +110,9 @@ impl Store {
         }
         let lock = lock(folder)?;
         let path = folder.join(FILE_NAME);
-        let readers = Arc::new(Readers::new(path.clone()));
+        let readers = Arc::new(ReaderPool::new(path.clone()));
         let connection = connection::open_writer(&path)?;
-        let writer = Writer::start(connection, Arc::clone(&readers), options.most_queued_bytes)?;
+        let writer = StoreWriter::start(connection, Arc::clone(&readers), options.most_queued_bytes)?;
         let key_reader = keys::KeyReader::new(path.clone());
         Ok(Store { readers, key_reader, path, writer: Some(writer), _lock: Some(lock) })
     }
@@ -122,14 +123,14 @@ impl Store {
             return Err(StoreError::Missing { path: path.to_owned() });
         }
         files::check_database_file(path)?;
-        let readers = Arc::new(Readers::new(path.to_owned()));
+        let readers = Arc::new(ReaderPool::new(path.to_owned()));
         drop(readers.take()?);
         let key_reader = keys::KeyReader::new(path.to_owned());
         Ok(Store { path: path.to_owned(), readers, key_reader, writer: None, _lock: None })
     }
 
     /// Writes about as much as a small request does, to find out whether that can be done.
-    pub fn try_to_write(&self) -> Result<Written<()>, StoreError> {
+    pub fn try_to_write(&self) -> Result<WriteHandle<()>, StoreError> {
         self.writer()?.submit(0, |writing| {
             // The name that no rule can have. The row stays, and is another each time: what is taken away in the same
             // transaction, or does not change, need not be written.
@@ -145,7 +146,11 @@ impl Store {
     }
 
     /// Keeps the records of one request: all of them or none.
-    pub fn ingest(&self, chunks: Vec<Chunk>, now_ns: i64) -> Result<Written<Ingested>, StoreError> {
+    pub fn ingest(
+        &self,
+        chunks: Vec<TraceChunk>,
+        now_ns: i64,
+    ) -> Result<WriteHandle<IngestCounts>, StoreError> {
         self.ingest_in_lane(WriteLane::INTERNAL, chunks, now_ns)
     }
 
@@ -153,10 +158,10 @@ impl Store {
     pub fn ingest_in_lane(
         &self,
         lane: WriteLane,
-        chunks: Vec<Chunk>,
+        chunks: Vec<TraceChunk>,
         now_ns: i64,
-    ) -> Result<Written<Ingested>, StoreError> {
-        let bytes = chunks.iter().map(Chunk::bytes).sum();
+    ) -> Result<WriteHandle<IngestCounts>, StoreError> {
+        let bytes = chunks.iter().map(TraceChunk::bytes).sum();
         let writer = self.writer()?;
         writer.submit_in_lane(lane, bytes, move |writing| ingest::ingest(writing, &chunks, now_ns))
     }
@@ -166,7 +171,7 @@ impl Store {
         &self,
         links: Vec<(TraceId, LinkKind, u64)>,
         now_ns: i64,
-    ) -> Result<Written<bool>, StoreError> {
+    ) -> Result<WriteHandle<bool>, StoreError> {
         self.writer()?.submit(links.len() * 32, move |writing| {
             let mut has_united = false;
             for (trace, kind, key) in &links {
@@ -193,7 +198,7 @@ impl Store {
         Ok((pages.saturating_sub(free) * bytes, free * bytes))
     }
 
-    fn writer(&self) -> Result<&Writer, StoreError> {
+    fn writer(&self) -> Result<&StoreWriter, StoreError> {
         self.writer.as_ref().ok_or(StoreError::Closed)
     }
 }

@@ -25,10 +25,10 @@ pub enum NameKind {
 }
 
 /// An agent's, a version's and a model's; empty where there is none.
-pub(crate) type Names<'r> = [&'r str; 3];
+pub(crate) type DimensionNames<'r> = [&'r str; 3];
 
 /// The names of [`NameKind::Together`] as one text, which begins with what the texts of the same agent begin with.
-pub(crate) fn together(names: Names<'_>) -> String {
+pub(crate) fn together(names: DimensionNames<'_>) -> String {
     serde_json::json!(names).to_string()
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn apart(text: &str) -> Option<[String; 3]> {
 
 /// What trajectories are told apart by, and when they began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Of<'r> {
+pub(crate) struct RollupDimensions<'r> {
     pub(crate) project: i64,
     /// Of five minutes.
     pub(crate) bucket: i64,
@@ -50,16 +50,16 @@ pub(crate) struct Of<'r> {
 
 /// A row that a trajectory is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Place<'r> {
+pub(crate) struct CoarseRollupKey<'r> {
     pub(crate) size: i64,
     pub(crate) project: i64,
     pub(crate) kind: NameKind,
     /// Those that the row is about; the others are empty.
-    pub(crate) names: Names<'r>,
+    pub(crate) names: DimensionNames<'r>,
     pub(crate) bucket: i64,
 }
 
-impl<'r> Place<'r> {
+impl<'r> CoarseRollupKey<'r> {
     /// The name as it is stored.
     pub(crate) fn name(&self) -> Cow<'r, str> {
         let [agent, version, model] = self.names;
@@ -73,16 +73,16 @@ impl<'r> Place<'r> {
     }
 }
 
-impl<'r> Of<'r> {
+impl<'r> RollupDimensions<'r> {
     /// The same for the first bucket of its hour: all of an hour are counted in the same rows.
-    pub(crate) fn hour(self) -> Of<'r> {
+    pub(crate) fn hour(self) -> RollupDimensions<'r> {
         const BUCKETS: i64 = HOUR_NS / BUCKET_NS;
-        Of { bucket: self.bucket.div_euclid(BUCKETS) * BUCKETS, ..self }
+        RollupDimensions { bucket: self.bucket.div_euclid(BUCKETS) * BUCKETS, ..self }
     }
 
     /// All rows that these trajectories are counted in.
-    pub(crate) fn places(self) -> impl Iterator<Item = Place<'r>> {
-        let Of { agent, version, model, .. } = self;
+    pub(crate) fn places(self) -> impl Iterator<Item = CoarseRollupKey<'r>> {
+        let RollupDimensions { agent, version, model, .. } = self;
         let all = [agent, version, model];
         // With one name it is found by that.
         let is_several = all.iter().filter(|name| !name.is_empty()).count() > 1;
@@ -97,7 +97,7 @@ impl<'r> Of<'r> {
         named.flat_map(move |(kind, names, _)| {
             SIZES.into_iter().flat_map(move |size| {
                 let bucket = self.bucket.div_euclid(size * HOUR_NS / BUCKET_NS);
-                [ALL_PROJECTS, self.project].into_iter().map(move |project| Place {
+                [ALL_PROJECTS, self.project].into_iter().map(move |project| CoarseRollupKey {
                     size,
                     project,
                     kind,

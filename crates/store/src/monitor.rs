@@ -69,14 +69,14 @@ thread_local! {
 /// Runs `query` on this thread under a monitor: it reads through connections that only such queries use.
 pub fn run_monitored<T>(monitor: Arc<dyn QueryMonitor>, query: impl FnOnce() -> T) -> T {
     /// Puts back what was there before, also when the query panics.
-    struct Restore(Option<Arc<dyn QueryMonitor>>);
-    impl Drop for Restore {
+    struct MonitorGuard(Option<Arc<dyn QueryMonitor>>);
+    impl Drop for MonitorGuard {
         fn drop(&mut self) {
             let before = self.0.take();
             MONITOR.with(|current| *current.borrow_mut() = before);
         }
     }
-    let _restore = Restore(MONITOR.with(|current| current.borrow_mut().replace(monitor)));
+    let _restore = MonitorGuard(MONITOR.with(|current| current.borrow_mut().replace(monitor)));
     query()
 }
 

@@ -4,7 +4,7 @@ use rusqlite::{OptionalExtension, params};
 
 use crate::Store;
 use crate::error::StoreError;
-use crate::writer::Written;
+use crate::writer::WriteHandle;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlertEvent {
@@ -32,7 +32,7 @@ impl Store {
         state: String,
         event: Option<(String, String)>,
         now_ns: i64,
-    ) -> Result<Written<()>, StoreError> {
+    ) -> Result<WriteHandle<()>, StoreError> {
         self.writer()?.submit(state.len(), move |writing| {
             writing
                 .sql

@@ -7,18 +7,18 @@ use std::sync::Arc;
 
 /// The numbers of projects that are known already; the table has them all.
 #[derive(Debug, Default)]
-pub(crate) struct Projects(HashMap<Arc<str>, i64>);
+pub(crate) struct ProjectNumberCache(HashMap<Arc<str>, i64>);
 
-impl Projects {
+impl ProjectNumberCache {
     /// Takes a project out that was removed.
     pub(crate) fn forget(&mut self, number: i64) {
         self.0.retain(|_, known| *known != number);
     }
 
-    pub(crate) fn read(connection: &Connection) -> Result<Projects, StoreError> {
+    pub(crate) fn read(connection: &Connection) -> Result<ProjectNumberCache, StoreError> {
         let mut statement = connection.prepare("SELECT name, no FROM project")?;
         let rows = statement.query_map([], |row| Ok((row.get::<_, String>(0)?.into(), row.get(1)?)))?;
-        Ok(Projects(rows.collect::<Result<_, _>>()?))
+        Ok(ProjectNumberCache(rows.collect::<Result<_, _>>()?))
     }
 
     pub(crate) fn number(

@@ -8,10 +8,10 @@ use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
 use crate::Store;
 use crate::error::StoreError;
-use crate::retention::{Removed, remove_trace};
+use crate::retention::{RemovalCounts, remove_trace};
 use crate::rollup;
 use crate::usage;
-use crate::writer::Written;
+use crate::writer::WriteHandle;
 
 /// A project by its number, which stays the same as long as the project is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl Store {
         name: String,
         description: Option<String>,
         now_ns: i64,
-    ) -> Result<Written<Option<ProjectInfo>>, StoreError> {
+    ) -> Result<WriteHandle<Option<ProjectInfo>>, StoreError> {
         self.writer()?.submit(name.len(), move |writing| {
             let name: Arc<str> = name.as_str().into();
             let known = "SELECT no, name, description FROM project WHERE name = ?";
@@ -87,7 +87,7 @@ impl Store {
     }
 
     /// Says what a project is about; false when there is none of this number.
-    pub fn describe_project(&self, no: i64, description: String) -> Result<Written<bool>, StoreError> {
+    pub fn describe_project(&self, no: i64, description: String) -> Result<WriteHandle<bool>, StoreError> {
         self.writer()?.submit(description.len(), move |writing| {
             let mut statement =
                 writing.sql.prepare_cached("UPDATE project SET description = ?2 WHERE no = ?1")?;
@@ -96,7 +96,7 @@ impl Store {
     }
 
     /// Removes a trace with all that is known of it; false when it is not there.
-    pub fn remove_trace(&self, id: TraceId) -> Result<Written<bool>, StoreError> {
+    pub fn remove_trace(&self, id: TraceId) -> Result<WriteHandle<bool>, StoreError> {
         self.writer()?.submit(0, move |writing| {
             let known: Option<i64> = writing
                 .sql
@@ -111,7 +111,7 @@ impl Store {
     }
 
     /// Removes some of a project's traces, and the project itself with the last of them: nobody waits long for it.
-    pub fn remove_project_step(&self, no: i64) -> Result<Written<Removed>, StoreError> {
+    pub fn remove_project_step(&self, no: i64) -> Result<WriteHandle<RemovalCounts>, StoreError> {
         self.writer()?.submit(0, move |writing| {
             let sql = writing.sql;
             let traces: Vec<(i64, u64)> = sql
@@ -121,7 +121,7 @@ impl Store {
                 )?
                 .query_map([no, TRACES_A_STEP], |row| Ok((row.get(0)?, row.get(1)?)))?
                 .collect::<Result<_, _>>()?;
-            let mut removed = Removed { has_more: !traces.is_empty(), ..Removed::default() };
+            let mut removed = RemovalCounts { has_more: !traces.is_empty(), ..RemovalCounts::default() };
             for (trace, spans) in traces {
                 remove_trace(sql, trace)?;
                 removed.traces += 1;

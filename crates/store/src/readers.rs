@@ -12,7 +12,7 @@ use crate::connection::open_reader;
 use crate::error::StoreError;
 use crate::monitor::{OPERATIONS_PER_CHECK, QueryInterrupt, QueryMonitor, check_query, current_monitor};
 
-pub(crate) struct Readers {
+pub(crate) struct ReaderPool {
     path: PathBuf,
     state: Mutex<ReaderState>,
     returned: Condvar,
@@ -33,32 +33,34 @@ const MAX_IDLE_QUERY_READERS: usize = 8;
 /// How long a query waits at most for the write-ahead log to be reset.
 const MAX_HOLD: Duration = Duration::from_secs(5);
 
-impl Readers {
-    pub(crate) fn new(path: PathBuf) -> Readers {
+impl ReaderPool {
+    pub(crate) fn new(path: PathBuf) -> ReaderPool {
         let state =
             ReaderState { idle: Vec::new(), left: MAX_READERS, idle_for_queries: Vec::new(), is_held: false };
-        Readers { path, state: Mutex::new(state), returned: Condvar::new() }
+        ReaderPool { path, state: Mutex::new(state), returned: Condvar::new() }
     }
 
     /// Takes a connection; without a monitor, waits if all are in use.
-    pub(crate) fn take(&self) -> Result<Reader<'_>, StoreError> {
+    pub(crate) fn take(&self) -> Result<PooledReader<'_>, StoreError> {
         match current_monitor() {
             Some(monitor) => self.take_for_query(monitor),
             None => self.take_unmonitored(),
         }
     }
 
-    fn take_unmonitored(&self) -> Result<Reader<'_>, StoreError> {
+    fn take_unmonitored(&self) -> Result<PooledReader<'_>, StoreError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if let Some(connection) = state.idle.pop() {
-                return Ok(Reader { readers: self, connection: Some(connection), query: None });
+                return Ok(PooledReader { readers: self, connection: Some(connection), query: None });
             }
             if state.left > 0 {
                 state.left -= 1;
                 drop(state);
                 return match open_reader(&self.path) {
-                    Ok(connection) => Ok(Reader { readers: self, connection: Some(connection), query: None }),
+                    Ok(connection) => {
+                        Ok(PooledReader { readers: self, connection: Some(connection), query: None })
+                    }
                     Err(error) => {
                         self.state.lock().unwrap_or_else(PoisonError::into_inner).left += 1;
                         self.returned.notify_one();
@@ -70,7 +72,7 @@ impl Readers {
         }
     }
 
-    fn take_for_query(&self, monitor: Arc<dyn QueryMonitor>) -> Result<Reader<'_>, StoreError> {
+    fn take_for_query(&self, monitor: Arc<dyn QueryMonitor>) -> Result<PooledReader<'_>, StoreError> {
         monitor.check()?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let is_held = |state: &mut ReaderState| state.is_held;
@@ -92,7 +94,7 @@ impl Readers {
         connection.progress_handler(OPERATIONS_PER_CHECK, Some(move || checked.check().is_err()))?;
         let interrupt = Arc::new(QueryInterrupt::new(connection.get_interrupt_handle()));
         monitor.attach(&interrupt);
-        Ok(Reader { readers: self, connection: Some(connection), query: Some((monitor, interrupt)) })
+        Ok(PooledReader { readers: self, connection: Some(connection), query: Some((monitor, interrupt)) })
     }
 
     /// Holds new queries back, or lets them go on.
@@ -123,14 +125,14 @@ impl Readers {
 }
 
 /// A connection that goes back when it is dropped.
-pub(crate) struct Reader<'r> {
-    readers: &'r Readers,
+pub(crate) struct PooledReader<'r> {
+    readers: &'r ReaderPool,
     connection: Option<Connection>,
     /// Who watches over it, if it was taken for a query.
     query: Option<(Arc<dyn QueryMonitor>, Arc<QueryInterrupt>)>,
 }
 
-impl Deref for Reader<'_> {
+impl Deref for PooledReader<'_> {
     type Target = Connection;
 
     fn deref(&self) -> &Connection {
@@ -141,7 +143,7 @@ impl Deref for Reader<'_> {
     }
 }
 
-impl Drop for Reader<'_> {
+impl Drop for PooledReader<'_> {
     fn drop(&mut self) {
         if let Some((monitor, interrupt)) = &self.query {
             monitor.detach(interrupt);

@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::Store;
 use crate::error::StoreError;
-use crate::writer::Written;
+use crate::writer::WriteHandle;
 
 /// Failed attempts after which a story is quarantined.
 pub const MAX_ATTEMPTS: i64 = 2;
@@ -92,18 +92,18 @@ impl Store {
     }
 
     /// Records that these stories are about to be assembled. To be waited for before that begins.
-    pub fn begin_attempts(&self, stories: Vec<i64>) -> Result<Written<()>, StoreError> {
+    pub fn begin_attempts(&self, stories: Vec<i64>) -> Result<WriteHandle<()>, StoreError> {
         // Of one alone it is known who is to blame should the process end.
         let state = if stories.len() == 1 { ALONE } else { TOGETHER };
         self.set_started(stories, state)
     }
 
     /// Takes attempts back that did not come to anything through no fault of their stories.
-    pub fn cancel_attempts(&self, stories: Vec<i64>) -> Result<Written<()>, StoreError> {
+    pub fn cancel_attempts(&self, stories: Vec<i64>) -> Result<WriteHandle<()>, StoreError> {
         self.set_started(stories, 0)
     }
 
-    fn set_started(&self, stories: Vec<i64>, state: i64) -> Result<Written<()>, StoreError> {
+    fn set_started(&self, stories: Vec<i64>, state: i64) -> Result<WriteHandle<()>, StoreError> {
         self.writer()?.submit(0, move |writing| {
             let mut update = writing.sql.prepare_cached("UPDATE due SET is_started = ?2 WHERE story = ?1")?;
             for story in &stories {
@@ -114,14 +114,19 @@ impl Store {
     }
 
     /// Records that an attempt failed. The story is tried again a second later, or quarantined. Returns whether it was.
-    pub fn fail_attempt(&self, story: i64, reason: &str, now_ns: i64) -> Result<Written<bool>, StoreError> {
+    pub fn fail_attempt(
+        &self,
+        story: i64,
+        reason: &str,
+        now_ns: i64,
+    ) -> Result<WriteHandle<bool>, StoreError> {
         let reason = reason[..reason.floor_char_boundary(MAX_REASON_BYTES)].to_owned();
         self.writer()?.submit(reason.len(), move |writing| fail(writing.sql, story, &reason, now_ns))
     }
 
     /// Counts attempts that the last process did not live to end as failed; stories that were assembled together are only
     /// suspected, and taken alone from now on. Returns how many there were, and how many stories were quarantined for it. To be called before anything is assembled.
-    pub fn fail_unfinished_attempts(&self, now_ns: i64) -> Result<Written<(usize, usize)>, StoreError> {
+    pub fn fail_unfinished_attempts(&self, now_ns: i64) -> Result<WriteHandle<(usize, usize)>, StoreError> {
         self.writer()?.submit(0, move |writing| {
             let started: Vec<(i64, i64)> = writing
                 .sql
@@ -146,7 +151,7 @@ impl Store {
     }
 
     /// Puts quarantined stories back into the queue: that of one trace, or all of them. Returns how many.
-    pub fn retry_quarantined(&self, trace: Option<TraceId>) -> Result<Written<usize>, StoreError> {
+    pub fn retry_quarantined(&self, trace: Option<TraceId>) -> Result<WriteHandle<usize>, StoreError> {
         self.writer()?.submit(0, move |writing| {
             const RETRY: &str = "UPDATE due SET attempts = 0, is_started = 0, is_suspect = 0, not_before_ns = 0, quarantined_ns = NULL, \
                                  reason = NULL WHERE quarantined_ns IS NOT NULL";

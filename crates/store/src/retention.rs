@@ -8,18 +8,18 @@ use crate::Store;
 use crate::error::StoreError;
 use crate::grading::forget_trajectory;
 use crate::spend::bucket;
-use crate::writer::Written;
+use crate::writer::WriteHandle;
 
 /// What is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Retention {
+pub struct RetentionPolicy {
     pub max_age_ns: Option<i64>,
     pub max_bytes: Option<u64>,
 }
 
 /// What one step removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Removed {
+pub struct RemovalCounts {
     pub traces: u64,
     pub spans: u64,
     /// There may be more to remove.
@@ -62,7 +62,11 @@ impl Store {
     /// Removes traces that are not to be kept, those that arrived first before all others: a few of them. When a trace
     /// arrived is when its first record did, by this server's clock; what its spans say about time counts for nothing, and
     /// records that come later do not make it younger.
-    pub fn retain_step(&self, retention: Retention, now_ns: i64) -> Result<Written<Removed>, StoreError> {
+    pub fn retain_step(
+        &self,
+        retention: RetentionPolicy,
+        now_ns: i64,
+    ) -> Result<WriteHandle<RemovalCounts>, StoreError> {
         let (used, _) = self.size()?;
         let is_too_large = retention.max_bytes.is_some_and(|most| used > most);
         self.writer()?.submit(0, move |writing| {
@@ -78,7 +82,7 @@ impl Store {
                 traces = first_traces(sql)?;
             }
             let mut removed =
-                Removed { has_more: traces.len() as i64 == TRACES_A_STEP, ..Removed::default() };
+                RemovalCounts { has_more: traces.len() as i64 == TRACES_A_STEP, ..RemovalCounts::default() };
             let mut left_bytes = BYTES_A_STEP;
             for (trace, spans, bytes) in traces {
                 if left_bytes == 0 {

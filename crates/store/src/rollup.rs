@@ -6,8 +6,8 @@ use foldhash::fast::RandomState;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::StoreError;
-use crate::long::{ALL_PROJECTS, Of, Place};
-use crate::query::{BUCKET_NS, Moments};
+use crate::long::{ALL_PROJECTS, CoarseRollupKey, RollupDimensions};
+use crate::query::{BUCKET_NS, ScoreMoments};
 use crate::records::{OutcomeRecord, RecordedKind, TrajectoryRecord};
 
 /// What a row sums up.
@@ -55,28 +55,28 @@ fn apply(sql: &Connection, trajectory: i64, evaluator: Option<&str>, sign: i64) 
         .query_row([trajectory], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)))
         .optional()?;
     let Some((project, start_ns, agent, version, model)) = known else { return Ok(()) };
-    let of = Of {
+    let of = RollupDimensions {
         project,
         bucket: start_ns.div_euclid(BUCKET_NS),
         agent: &agent,
         version: &version,
         model: &model,
     };
-    let verdicts = verdicts.iter().map(|(evaluator, tool, kind, score)| Verdict {
+    let verdicts = verdicts.iter().map(|(evaluator, tool, kind, score)| RollupVerdict {
         evaluator,
         tool,
         kind: *kind,
         score: *score,
     });
-    let mut sums = Sums::default();
+    let mut sums = ScoreSums::default();
     sums.count(of, verdicts, sign);
     sums.write(sql)
 }
 
 /// Which sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Row<'r> {
-    of: Of<'r>,
+struct RollupKey<'r> {
+    of: RollupDimensions<'r>,
     evaluator: &'r str,
     /// Empty for all tools together.
     tool: &'r str,
@@ -85,13 +85,13 @@ struct Row<'r> {
 /// Which sums over hours and days.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct LongRow<'r> {
-    place: Place<'r>,
+    place: CoarseRollupKey<'r>,
     evaluator: &'r str,
     tool: &'r str,
 }
 
 /// What a sum needs to know of a verdict.
-struct Verdict<'r> {
+struct RollupVerdict<'r> {
     evaluator: &'r str,
     tool: &'r str,
     kind: i64,
@@ -100,11 +100,11 @@ struct Verdict<'r> {
 
 /// What trajectories add, gathered before it is written.
 #[derive(Debug, Default)]
-pub(crate) struct Sums<'r> {
-    rows: HashMap<Row<'r>, Moments, RandomState>,
+pub(crate) struct ScoreSums<'r> {
+    rows: HashMap<RollupKey<'r>, ScoreMoments, RandomState>,
 }
 
-impl<'r> Sums<'r> {
+impl<'r> ScoreSums<'r> {
     /// Counts in a trajectory that has no verdicts but those of its record.
     pub(crate) fn add(&mut self, project: i64, record: &'r TrajectoryRecord) {
         // The last one to a question counts.
@@ -112,14 +112,14 @@ impl<'r> Sums<'r> {
         for outcome in &record.outcomes {
             latest.insert((&outcome.evaluator, outcome.step.unwrap_or(0)), outcome);
         }
-        let of = Of {
+        let of = RollupDimensions {
             project,
             bucket: record.start_ns.div_euclid(BUCKET_NS),
             agent: &record.agent,
             version: &record.version,
             model: &record.model,
         };
-        let verdicts = latest.into_values().map(|outcome| Verdict {
+        let verdicts = latest.into_values().map(|outcome| RollupVerdict {
             evaluator: &outcome.evaluator,
             tool: &outcome.tool,
             kind: outcome.kind as i64,
@@ -129,8 +129,13 @@ impl<'r> Sums<'r> {
     }
 
     /// Counts one trajectory in, or out with a negative sign: for each evaluator over all tools, and for each tool.
-    fn count(&mut self, of: Of<'r>, verdicts: impl Iterator<Item = Verdict<'r>>, sign: i64) {
-        let mut parts: HashMap<(&'r str, &'r str), Part, RandomState> = HashMap::default();
+    fn count(
+        &mut self,
+        of: RollupDimensions<'r>,
+        verdicts: impl Iterator<Item = RollupVerdict<'r>>,
+        sign: i64,
+    ) {
+        let mut parts: HashMap<(&'r str, &'r str), TrajectoryRollup, RandomState> = HashMap::default();
         for verdict in verdicts {
             parts.entry((verdict.evaluator, "")).or_default().count(&verdict);
             if !verdict.tool.is_empty() {
@@ -138,17 +143,17 @@ impl<'r> Sums<'r> {
             }
         }
         for ((evaluator, tool), part) in parts {
-            *self.rows.entry(Row { of, evaluator, tool }).or_default() += part.moments(sign);
+            *self.rows.entry(RollupKey { of, evaluator, tool }).or_default() += part.moments(sign);
         }
     }
 
     pub(crate) fn write(&mut self, sql: &Connection) -> Result<(), StoreError> {
-        let mut hours: HashMap<Row<'_>, Moments, RandomState> = HashMap::default();
+        let mut hours: HashMap<RollupKey<'_>, ScoreMoments, RandomState> = HashMap::default();
         for (row, moments) in self.rows.drain() {
             change(sql, &row, &moments)?;
-            *hours.entry(Row { of: row.of.hour(), ..row }).or_default() += moments;
+            *hours.entry(RollupKey { of: row.of.hour(), ..row }).or_default() += moments;
         }
-        let mut long: HashMap<LongRow<'_>, Moments, RandomState> = HashMap::default();
+        let mut long: HashMap<LongRow<'_>, ScoreMoments, RandomState> = HashMap::default();
         for (row, moments) in hours {
             for place in row.of.places() {
                 let of_place = LongRow { place, evaluator: row.evaluator, tool: row.tool };
@@ -161,15 +166,15 @@ impl<'r> Sums<'r> {
 
 /// What one trajectory has to say.
 #[derive(Default)]
-struct Part {
+struct TrajectoryRollup {
     scored: i64,
     sum: f64,
     failed: i64,
     not_applicable: i64,
 }
 
-impl Part {
-    fn count(&mut self, verdict: &Verdict<'_>) {
+impl TrajectoryRollup {
+    fn count(&mut self, verdict: &RollupVerdict<'_>) {
         const SCORED: i64 = RecordedKind::Scored as i64;
         const NOT_APPLICABLE: i64 = RecordedKind::NotApplicable as i64;
         match (verdict.kind, verdict.score) {
@@ -183,9 +188,9 @@ impl Part {
     }
 
     /// What it comes to in the sums.
-    fn moments(&self, sign: i64) -> Moments {
+    fn moments(&self, sign: i64) -> ScoreMoments {
         let (n, factor) = (self.scored as f64, sign as f64);
-        Moments {
+        ScoreMoments {
             trajectories: sign,
             scored_trajectories: sign * i64::from(self.scored > 0),
             scored: sign * self.scored,
@@ -199,7 +204,11 @@ impl Part {
     }
 }
 
-fn change(sql: &Connection, Row { of, evaluator, tool }: &Row<'_>, by: &Moments) -> Result<(), StoreError> {
+fn change(
+    sql: &Connection,
+    RollupKey { of, evaluator, tool }: &RollupKey<'_>,
+    by: &ScoreMoments,
+) -> Result<(), StoreError> {
     sql.prepare_cached(concat!(
         "INSERT INTO rollup (project, evaluator, tool, bucket, agent, version, model, ",
         sums!(),
@@ -236,9 +245,9 @@ fn change(sql: &Connection, Row { of, evaluator, tool }: &Row<'_>, by: &Moments)
     Ok(())
 }
 
-fn change_long(sql: &Connection, row: &LongRow<'_>, by: &Moments) -> Result<(), StoreError> {
+fn change_long(sql: &Connection, row: &LongRow<'_>, by: &ScoreMoments) -> Result<(), StoreError> {
     let LongRow { place, evaluator, tool } = *row;
-    let Place { size, project, kind, bucket, .. } = place;
+    let CoarseRollupKey { size, project, kind, bucket, .. } = place;
     let name = place.name();
     sql.prepare_cached(concat!(
         "INSERT INTO rollup_long (size, project, evaluator, tool, kind, name, bucket, ",

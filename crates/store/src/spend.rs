@@ -5,11 +5,11 @@ use rusqlite::{Connection, params};
 use crate::Store;
 use crate::error::StoreError;
 use crate::query::{BUCKET_NS, project_number};
-use crate::writer::Written;
+use crate::writer::WriteHandle;
 
 /// What judging cost.
 #[derive(Clone, Debug, Default)]
-pub struct Spend {
+pub struct JudgeSpend {
     pub rule: String,
     pub calls: u64,
     /// Of the calls, those whose price nobody knows.
@@ -19,7 +19,7 @@ pub struct Spend {
 
 /// What was spent in some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Spent {
+pub struct SpendTotal {
     pub cost_usd: f64,
     /// Calls that may have cost something besides: nobody knows their price.
     pub unpriced: u64,
@@ -33,7 +33,7 @@ impl Store {
         since_ns: i64,
         rule: Option<&str>,
         project: Option<&str>,
-    ) -> Result<Spent, StoreError> {
+    ) -> Result<SpendTotal, StoreError> {
         let reader = self.readers.take()?;
         Ok(reader
             .prepare_cached(
@@ -41,12 +41,17 @@ impl Store {
                  WHERE bucket >= ?1 AND (?2 IS NULL OR rule = ?2) AND (?3 IS NULL OR project.name = ?3)",
             )?
             .query_row(params![bucket(since_ns), rule, project], |row| {
-                Ok(Spent { cost_usd: row.get(0)?, unpriced: row.get(1)? })
+                Ok(SpendTotal { cost_usd: row.get(0)?, unpriced: row.get(1)? })
             })?)
     }
 
     /// Counts what a single question cost.
-    pub fn spend(&self, spend: Spend, project: String, now_ns: i64) -> Result<Written<()>, StoreError> {
+    pub fn spend(
+        &self,
+        spend: JudgeSpend,
+        project: String,
+        now_ns: i64,
+    ) -> Result<WriteHandle<()>, StoreError> {
         self.writer()?.submit(100, move |writing| {
             let project = project_number(writing.sql, &project)?;
             add_spend(writing.sql, &spend, project, now_ns)
@@ -60,7 +65,7 @@ pub(crate) fn bucket(ns: i64) -> i64 {
 
 pub(crate) fn add_spend(
     sql: &Connection,
-    spend: &Spend,
+    spend: &JudgeSpend,
     project: Option<i64>,
     now_ns: i64,
 ) -> Result<(), StoreError> {

@@ -15,7 +15,7 @@ use serde_json::{Map, Value as Json};
 use crate::Store;
 use crate::compress::{compress, decompress};
 use crate::error::StoreError;
-use crate::project_numbers::Projects;
+use crate::project_numbers::ProjectNumberCache;
 use crate::words::distinct;
 
 /// What is moved, in an order in which it can be put back.
@@ -41,18 +41,18 @@ const TABLES: &[&str] = &[
 const FORMAT: i64 = 1;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Transferred {
+pub struct TransferCounts {
     pub rows: u64,
     pub traces: u64,
 }
 
 impl Store {
     /// Writes everything as lines of JSON, as it is at this moment.
-    pub fn export(&self, out: &mut dyn Write) -> Result<Transferred, StoreError> {
+    pub fn export(&self, out: &mut dyn Write) -> Result<TransferCounts, StoreError> {
         let reader = self.readers.take()?;
         let view = reader.unchecked_transaction()?;
         let schema: i64 = view.pragma_query_value(None, "user_version", |row| row.get(0))?;
-        let mut done = Transferred::default();
+        let mut done = TransferCounts::default();
         write_line(out, &serde_json::json!({"gradus_export": FORMAT, "schema": schema}))?;
         for table in TABLES {
             let mut statement = view.prepare(&format!("SELECT * FROM {table}"))?;
@@ -79,7 +79,7 @@ impl Store {
         &self,
         mut input: impl BufRead + Send + 'static,
         words: impl Fn(&[u8]) -> String + Send + 'static,
-    ) -> Result<Transferred, StoreError> {
+    ) -> Result<TransferCounts, StoreError> {
         let written = self.writer()?.submit(0, move |writing| {
             let sql = writing.sql;
             for table in TABLES {
@@ -88,7 +88,7 @@ impl Store {
                     return Err(bad_line(0, "the store is not empty; import into a new folder"));
                 }
             }
-            let mut done = Transferred::default();
+            let mut done = TransferCounts::default();
             let mut line = String::new();
             let (mut number, mut has_ended) = (0, false);
             loop {
@@ -127,7 +127,7 @@ impl Store {
                  spans = (SELECT coalesce(sum(spans), 0) FROM trace WHERE project = project.no), \
                  trajectories = (SELECT count(*) FROM trajectory WHERE project = project.no)",
             )?;
-            *writing.projects = Projects::read(sql)?;
+            *writing.projects = ProjectNumberCache::read(sql)?;
             Ok(done)
         })?;
         written.wait()

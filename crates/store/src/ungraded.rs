@@ -7,21 +7,21 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::Store;
 use crate::error::StoreError;
 use crate::facets::write_facets;
-use crate::grading::{Digest, insert_outcomes};
+use crate::grading::{TrajectoryDigest, insert_outcomes};
 use crate::records::OutcomeRecord;
 use crate::rollup;
-use crate::spend::{Spend, add_spend};
-use crate::writer::Written;
+use crate::spend::{JudgeSpend, add_spend};
+use crate::writer::WriteHandle;
 
 /// A trajectory that waits for a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ungraded {
+pub struct UngradedTrajectory {
     pub no: i64,
     pub trajectory_id: String,
     pub story: i64,
     pub project: String,
     pub rule: String,
-    pub digest: Digest,
+    pub digest: TrajectoryDigest,
     /// How often it was asked about in vain.
     pub attempts: u32,
     /// How often it was put off through no fault of its own.
@@ -30,7 +30,7 @@ pub struct Ungraded {
 
 /// What is left to do about a trajectory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
+pub enum RemainingGrading {
     /// More answers come.
     More,
     Nothing,
@@ -46,7 +46,7 @@ pub enum Left {
 
 /// What waits for a model, as far as it was looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waiting {
+pub struct GradingBacklog {
     pub count: u64,
     /// There may be more.
     pub is_cut: bool,
@@ -57,12 +57,12 @@ impl Store {
     /// not there any more are dropped: that trajectory is due again.
     pub fn judged(
         &self,
-        trajectory: &Ungraded,
+        trajectory: &UngradedTrajectory,
         outcomes: Vec<OutcomeRecord>,
-        spend: Spend,
-        left: Left,
+        spend: JudgeSpend,
+        left: RemainingGrading,
         now_ns: i64,
-    ) -> Result<Written<()>, StoreError> {
+    ) -> Result<WriteHandle<()>, StoreError> {
         let bytes = outcomes.iter().map(|outcome| outcome.line.len() + 200).sum();
         let (no, digest) = (trajectory.no, trajectory.digest);
         self.writer()?.submit(bytes, move |writing| {
@@ -76,17 +76,17 @@ impl Store {
             let Some((trace, _, _)) = known.filter(|(_, known, _)| *known == digest.0) else { return Ok(()) };
             put_outcomes(sql, no, &outcomes, now_ns)?;
             match left {
-                Left::More => {}
-                Left::Nothing => {
+                RemainingGrading::More => {}
+                RemainingGrading::Nothing => {
                     sql.prepare_cached("DELETE FROM ungraded WHERE trajectory = ?")?.execute([no])?;
                 }
-                Left::AgainAt { ns } => {
+                RemainingGrading::AgainAt { ns } => {
                     sql.prepare_cached(
                         "UPDATE ungraded SET attempts = attempts + 1, not_before_ns = ? WHERE trajectory = ?",
                     )?
                     .execute([ns, no])?;
                 }
-                Left::PutOff { ns } => {
+                RemainingGrading::PutOff { ns } => {
                     sql.prepare_cached(
                         "UPDATE ungraded SET delays = delays + 1, not_before_ns = ? WHERE trajectory = ?",
                     )?
@@ -105,7 +105,7 @@ impl Store {
         now_ns: i64,
         after: i64,
         limit: usize,
-    ) -> Result<Vec<Ungraded>, StoreError> {
+    ) -> Result<Vec<UngradedTrajectory>, StoreError> {
         let reader = self.readers.take()?;
         let mut statement = reader.prepare_cached(
             "SELECT trajectory.no, trajectory_id, story, project.name, ungraded.rule, digest, attempts, delays \
@@ -115,13 +115,13 @@ impl Store {
              WHERE ungraded.rule = ? AND ungraded.trajectory > ? AND not_before_ns <= ? ORDER BY ungraded.trajectory LIMIT ?",
         )?;
         let rows = statement.query_map(params![rule, after, now_ns, limit as i64], |row| {
-            Ok(Ungraded {
+            Ok(UngradedTrajectory {
                 no: row.get(0)?,
                 trajectory_id: row.get(1)?,
                 story: row.get(2)?,
                 project: row.get(3)?,
                 rule: row.get(4)?,
-                digest: Digest(row.get(5)?),
+                digest: TrajectoryDigest(row.get(5)?),
                 attempts: row.get(6)?,
                 delays: row.get(7)?,
             })
@@ -170,7 +170,7 @@ impl Store {
         rule: String,
         project: String,
         to: Option<String>,
-    ) -> Result<Written<usize>, StoreError> {
+    ) -> Result<WriteHandle<usize>, StoreError> {
         const AT_ONCE: i64 = 2_000;
         self.writer()?.submit(0, move |writing| {
             let some: Vec<i64> = writing
@@ -200,7 +200,7 @@ impl Store {
     }
 
     /// How many trajectories of a project, or of all, wait for a model; among the first `most` that wait.
-    pub fn waiting(&self, project: Option<&str>, most: usize) -> Result<Waiting, StoreError> {
+    pub fn waiting(&self, project: Option<&str>, most: usize) -> Result<GradingBacklog, StoreError> {
         let reader = self.readers.take()?;
         let (count, looked_at): (u64, i64) = reader
             .prepare_cached(
@@ -209,7 +209,7 @@ impl Store {
                  CROSS JOIN trajectory ON trajectory.no = some.no",
             )?
             .query_row(params![project, most as i64], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        Ok(Waiting { count, is_cut: looked_at >= most as i64 })
+        Ok(GradingBacklog { count, is_cut: looked_at >= most as i64 })
     }
 
     /// Whether a trajectory waits for a model.
@@ -228,12 +228,12 @@ impl Store {
     }
 
     /// How many trajectories wait for the model of a rule; not more than `most` are counted.
-    pub fn waiting_for(&self, rule: &str, most: usize) -> Result<Waiting, StoreError> {
+    pub fn waiting_for(&self, rule: &str, most: usize) -> Result<GradingBacklog, StoreError> {
         let reader = self.readers.take()?;
         let count: u64 = reader
             .prepare_cached("SELECT count(*) FROM (SELECT 1 FROM ungraded WHERE rule = ?1 LIMIT ?2)")?
             .query_row(params![rule, most as i64], |row| row.get(0))?;
-        Ok(Waiting { count, is_cut: count >= most as u64 })
+        Ok(GradingBacklog { count, is_cut: count >= most as u64 })
     }
 }
 

@@ -6,8 +6,8 @@ use foldhash::fast::RandomState;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::StoreError;
-use crate::long::{ALL_PROJECTS, Of, Place};
-use crate::query::{BUCKET_NS, Usage};
+use crate::long::{ALL_PROJECTS, CoarseRollupKey, RollupDimensions};
+use crate::query::{BUCKET_NS, TrajectoryUsage};
 use crate::records::TrajectoryRecord;
 
 /// Adds to a row that is there.
@@ -23,19 +23,19 @@ macro_rules! added {
 #[derive(Debug, Default)]
 pub(crate) struct UsageSums<'r> {
     /// By the hour.
-    hours: HashMap<Of<'r>, Usage, RandomState>,
+    hours: HashMap<RollupDimensions<'r>, TrajectoryUsage, RandomState>,
 }
 
 impl<'r> UsageSums<'r> {
     pub(crate) fn add(&mut self, project: i64, record: &'r TrajectoryRecord) {
-        let of = Of {
+        let of = RollupDimensions {
             project,
             bucket: record.start_ns.div_euclid(BUCKET_NS),
             agent: &record.agent,
             version: &record.version,
             model: &record.model,
         };
-        let usage = Usage {
+        let usage = TrajectoryUsage {
             trajectories: 1,
             errors: i64::from(record.is_error),
             steps: i64::from(record.steps),
@@ -47,12 +47,12 @@ impl<'r> UsageSums<'r> {
         self.count(of, &usage);
     }
 
-    fn count(&mut self, of: Of<'r>, usage: &Usage) {
+    fn count(&mut self, of: RollupDimensions<'r>, usage: &TrajectoryUsage) {
         *self.hours.entry(of.hour()).or_default() += *usage;
     }
 
     pub(crate) fn write(&mut self, sql: &Connection) -> Result<(), StoreError> {
-        let mut rows: HashMap<Place<'_>, Usage, RandomState> = HashMap::default();
+        let mut rows: HashMap<CoarseRollupKey<'_>, TrajectoryUsage, RandomState> = HashMap::default();
         for (of, usage) in self.hours.drain() {
             for place in of.places() {
                 *rows.entry(place).or_default() += usage;
@@ -77,7 +77,7 @@ pub(crate) fn subtract(sql: &Connection, trajectory: i64) -> Result<(), StoreErr
 /// Counts a stored trajectory in or out.
 fn apply(sql: &Connection, trajectory: i64, sign: i64) -> Result<(), StoreError> {
     let factor = sign as f64;
-    let known: Option<(i64, i64, [String; 3], Usage)> = sql
+    let known: Option<(i64, i64, [String; 3], TrajectoryUsage)> = sql
         .prepare_cached(
             "SELECT project, start_ns, agent, version, model, is_error, steps, tokens, end_ns, cost_usd \
              FROM trajectory WHERE no = ?",
@@ -85,7 +85,7 @@ fn apply(sql: &Connection, trajectory: i64, sign: i64) -> Result<(), StoreError>
         .query_row([trajectory], |row| {
             let start_ns = row.get(1)?;
             let cost: Option<f64> = row.get(9)?;
-            let usage = Usage {
+            let usage = TrajectoryUsage {
                 trajectories: sign,
                 errors: sign * row.get::<_, i64>(5)?,
                 steps: sign * row.get::<_, i64>(6)?,
@@ -100,12 +100,12 @@ fn apply(sql: &Connection, trajectory: i64, sign: i64) -> Result<(), StoreError>
     let Some((project, start_ns, [agent, version, model], usage)) = known else { return Ok(()) };
     let bucket = start_ns.div_euclid(BUCKET_NS);
     let mut sums = UsageSums::default();
-    sums.count(Of { project, bucket, agent: &agent, version: &version, model: &model }, &usage);
+    sums.count(RollupDimensions { project, bucket, agent: &agent, version: &version, model: &model }, &usage);
     sums.write(sql)
 }
 
-fn change(sql: &Connection, place: &Place<'_>, by: &Usage) -> Result<(), StoreError> {
-    let Place { size, project, kind, bucket, .. } = *place;
+fn change(sql: &Connection, place: &CoarseRollupKey<'_>, by: &TrajectoryUsage) -> Result<(), StoreError> {
+    let CoarseRollupKey { size, project, kind, bucket, .. } = *place;
     let name = place.name();
     sql.prepare_cached(concat!(
         "INSERT INTO usage_long (size, project, kind, name, bucket, trajectories, errors, steps, tokens, took_ns, costed, \

@@ -29,12 +29,12 @@ pub(crate) enum QueueRefusal {
 }
 
 pub(crate) struct WriteQueue<T> {
-    state: Mutex<QueueState<T>>,
+    state: Mutex<WriteQueueState<T>>,
     changed: Condvar,
     max_bytes: usize,
 }
 
-struct QueueState<T> {
+struct WriteQueueState<T> {
     lanes: HashMap<WriteLane, LaneTasks<T>>,
     /// Lanes with tasks, in the order of their turns.
     turns: VecDeque<WriteLane>,
@@ -51,11 +51,12 @@ struct LaneTasks<T> {
 impl<T> WriteQueue<T> {
     /// A queue for about `max_bytes`.
     pub(crate) fn new(max_bytes: usize) -> WriteQueue<T> {
-        let state = QueueState { lanes: HashMap::new(), turns: VecDeque::new(), bytes: 0, ends_at: None };
+        let state =
+            WriteQueueState { lanes: HashMap::new(), turns: VecDeque::new(), bytes: 0, ends_at: None };
         WriteQueue { state: Mutex::new(state), changed: Condvar::new(), max_bytes }
     }
 
-    fn lock(&self) -> MutexGuard<'_, QueueState<T>> {
+    fn lock(&self) -> MutexGuard<'_, WriteQueueState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -74,7 +75,7 @@ impl<T> WriteQueue<T> {
         if is_lane_full || is_full || state.bytes > 2 * self.max_bytes {
             return Err(QueueRefusal::Full);
         }
-        let QueueState { lanes, turns, .. } = &mut *state;
+        let WriteQueueState { lanes, turns, .. } = &mut *state;
         let waiting = lanes.entry(lane).or_insert_with(|| {
             turns.push_back(lane);
             LaneTasks { tasks: VecDeque::new(), bytes: 0 }
@@ -117,7 +118,7 @@ impl<T> WriteQueue<T> {
     }
 }
 
-impl<T> QueueState<T> {
+impl<T> WriteQueueState<T> {
     fn pop(&mut self) -> Option<(usize, T)> {
         if self.ends_at.is_some_and(|at| Instant::now() > at) {
             return None;

@@ -13,37 +13,37 @@ use tokio::sync::oneshot;
 use crate::connection::BUSY_TIMEOUT;
 use crate::error::StoreError;
 use crate::files::StoreFiles;
-use crate::project_numbers::Projects;
-use crate::readers::Readers;
+use crate::project_numbers::ProjectNumberCache;
+use crate::readers::ReaderPool;
 use crate::write_queue::{QueueRefusal, WriteLane, WriteQueue};
 
 /// What a task works with.
-pub(crate) struct Writing<'w> {
+pub(crate) struct WriteContext<'w> {
     pub(crate) sql: &'w Connection,
-    pub(crate) projects: &'w mut Projects,
+    pub(crate) projects: &'w mut ProjectNumberCache,
 }
 
 /// A task: what it does, and whom it tells about it.
-trait Work: Send {
+trait WriteTask: Send {
     /// Does the work, in a transaction that is open. It is done again when the transaction had to be taken back.
-    fn run(&mut self, writing: &mut Writing<'_>) -> Result<(), StoreError>;
+    fn run(&mut self, writing: &mut WriteContext<'_>) -> Result<(), StoreError>;
 
     /// Tells whoever asked how the commit went, or why there was none.
     fn finish(self: Box<Self>, failure: Option<&StoreError>);
 }
 
-struct Job<T, F> {
+struct WriteJob<T, F> {
     work: F,
     result: Option<Result<T, StoreError>>,
     asker: oneshot::Sender<Result<T, StoreError>>,
 }
 
-impl<T, F> Work for Job<T, F>
+impl<T, F> WriteTask for WriteJob<T, F>
 where
     T: Send,
-    F: FnMut(&mut Writing<'_>) -> Result<T, StoreError> + Send,
+    F: FnMut(&mut WriteContext<'_>) -> Result<T, StoreError> + Send,
 {
-    fn run(&mut self, writing: &mut Writing<'_>) -> Result<(), StoreError> {
+    fn run(&mut self, writing: &mut WriteContext<'_>) -> Result<(), StoreError> {
         // Others wait for this thread: it outlives a task that panics.
         let result = catch_unwind(AssertUnwindSafe(|| (self.work)(writing)))
             .unwrap_or_else(|_| Err(StoreError::Sql("a write panicked; it was taken back".to_owned())));
@@ -61,13 +61,13 @@ where
     }
 }
 
-type TaskQueue = WriteQueue<Box<dyn Work>>;
+type TaskQueue = WriteQueue<Box<dyn WriteTask>>;
 
 /// A write that is under way: await it, or wait for it.
 #[derive(Debug)]
-pub struct Written<T>(oneshot::Receiver<Result<T, StoreError>>);
+pub struct WriteHandle<T>(oneshot::Receiver<Result<T, StoreError>>);
 
-impl<T> Written<T> {
+impl<T> WriteHandle<T> {
     pub fn wait(self) -> Result<T, StoreError> {
         self.0.blocking_recv().unwrap_or(Err(StoreError::Closed))
     }
@@ -89,7 +89,7 @@ pub struct WriterStatus {
     pub is_failing: AtomicBool,
 }
 
-pub(crate) struct Writer {
+pub(crate) struct StoreWriter {
     tasks: Arc<TaskQueue>,
     thread: Option<JoinHandle<()>>,
     pub(crate) status: Arc<WriterStatus>,
@@ -105,13 +105,13 @@ const MAX_TRANSACTION: Duration = Duration::from_millis(50);
 /// How long what is waiting is written at the end.
 const MAX_CLOSE_WAIT: Duration = Duration::from_secs(2);
 
-impl Writer {
+impl StoreWriter {
     pub(crate) fn start(
         connection: Connection,
-        readers: Arc<Readers>,
+        readers: Arc<ReaderPool>,
         most_queued_bytes: usize,
-    ) -> Result<Writer, StoreError> {
-        let projects = Projects::read(&connection)?;
+    ) -> Result<StoreWriter, StoreError> {
+        let projects = ProjectNumberCache::read(&connection)?;
         // Known before anybody can be told that something was stored.
         let files = Arc::new(StoreFiles::new(&connection));
         let tasks = Arc::new(TaskQueue::new(most_queued_bytes));
@@ -125,15 +125,15 @@ impl Writer {
                 move || write_until_closed(&connection, projects, &received, &shared, &files, readers)
             })
             .map_err(|error| StoreError::Sql(error.to_string()))?;
-        Ok(Writer { tasks, thread: Some(thread), status, files })
+        Ok(StoreWriter { tasks, thread: Some(thread), status, files })
     }
 
     /// Queues a task of the program itself; `bytes` is what it holds in memory while it waits.
     pub(crate) fn submit<T: Send + 'static>(
         &self,
         bytes: usize,
-        work: impl FnMut(&mut Writing<'_>) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<Written<T>, StoreError> {
+        work: impl FnMut(&mut WriteContext<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<WriteHandle<T>, StoreError> {
         self.submit_in_lane(WriteLane::INTERNAL, bytes, work)
     }
 
@@ -141,10 +141,10 @@ impl Writer {
         &self,
         lane: WriteLane,
         bytes: usize,
-        work: impl FnMut(&mut Writing<'_>) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<Written<T>, StoreError> {
+        work: impl FnMut(&mut WriteContext<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<WriteHandle<T>, StoreError> {
         let (asker, receiver) = oneshot::channel();
-        let work = Box::new(Job { work, result: None, asker });
+        let work = Box::new(WriteJob { work, result: None, asker });
         // Counted before the writer can be done with it.
         self.status.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.status.queued_tasks.fetch_add(1, Ordering::Relaxed);
@@ -156,11 +156,11 @@ impl Writer {
                 QueueRefusal::Closed => StoreError::Closed,
             }
         })?;
-        Ok(Written(receiver))
+        Ok(WriteHandle(receiver))
     }
 }
 
-impl Drop for Writer {
+impl Drop for StoreWriter {
     /// Writes what is waiting, for as long as that may take, and moves the write-ahead log into the file. What is not
     /// written by then was not acknowledged, and whoever asked is told.
     fn drop(&mut self) {
@@ -176,11 +176,11 @@ const IDLE_CHECK: Duration = Duration::from_millis(500);
 
 fn write_until_closed(
     connection: &Connection,
-    mut projects: Projects,
+    mut projects: ProjectNumberCache,
     tasks: &TaskQueue,
     status: &WriterStatus,
     files: &StoreFiles,
-    readers: Arc<Readers>,
+    readers: Arc<ReaderPool>,
 ) {
     let mut log_limit = LogLimit::new(readers);
     let mut is_rescued = false;
@@ -214,7 +214,7 @@ fn write_until_closed(
         while let Some((task_bytes, mut work)) = next {
             bytes += task_bytes;
             if begun.is_ok() {
-                let mut writing = Writing { sql: connection, projects: &mut projects };
+                let mut writing = WriteContext { sql: connection, projects: &mut projects };
                 failed = work.run(&mut writing).err();
             }
             batch.push(work);
@@ -238,7 +238,7 @@ fn write_until_closed(
         let committed = checked.map(drop);
         if committed.is_err() {
             // Numbers that were given in the transaction are gone with it.
-            projects = Projects::read(connection).unwrap_or_default();
+            projects = ProjectNumberCache::read(connection).unwrap_or_default();
         }
         let counter = if committed.is_ok() { &status.commits } else { &status.failed_commits };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -270,7 +270,7 @@ fn write_until_closed(
 /// Keeps the write-ahead log within bounds. It can be reset only while nobody reads from it, which may never be when
 /// queries overlap: so new queries wait for a moment when it has grown too large.
 struct LogLimit {
-    readers: Arc<Readers>,
+    readers: Arc<ReaderPool>,
     is_over: bool,
     next_try: Instant,
 }
@@ -282,7 +282,7 @@ impl LogLimit {
     /// Between two tries, each of which moves what it can.
     const PAUSE: Duration = Duration::from_millis(200);
 
-    fn new(readers: Arc<Readers>) -> LogLimit {
+    fn new(readers: Arc<ReaderPool>) -> LogLimit {
         LogLimit { readers, is_over: false, next_try: Instant::now() }
     }
 
@@ -316,8 +316,8 @@ fn begin(connection: &Connection) -> Result<(), StoreError> {
 /// of every page for that, so it is not done for batches in which nothing fails.
 fn write_apart(
     connection: &Connection,
-    projects: &mut Projects,
-    batch: &mut [Box<dyn Work>],
+    projects: &mut ProjectNumberCache,
+    batch: &mut [Box<dyn WriteTask>],
     error: StoreError,
 ) -> Result<(), StoreError> {
     // Errors like a full disk have ended the transaction already.
@@ -325,20 +325,20 @@ fn write_apart(
     if !has_ended {
         connection.execute_batch("ROLLBACK").map_err(|error| StoreError::from_sql(&error))?;
     }
-    *projects = Projects::read(connection)?;
+    *projects = ProjectNumberCache::read(connection)?;
     if let [_] = batch {
         // Nobody else's work went with it, and it knows its error.
         return if has_ended { Err(error) } else { Ok(()) };
     }
     begin(connection)?;
     for work in batch {
-        in_savepoint(&mut Writing { sql: connection, projects }, work.as_mut())?;
+        in_savepoint(&mut WriteContext { sql: connection, projects }, work.as_mut())?;
     }
     commit(connection)
 }
 
 /// A task that fails takes back its own work, and nobody else's. An error means that all of it is taken back.
-fn in_savepoint(writing: &mut Writing<'_>, work: &mut dyn Work) -> Result<(), StoreError> {
+fn in_savepoint(writing: &mut WriteContext<'_>, work: &mut dyn WriteTask) -> Result<(), StoreError> {
     writing.sql.prepare_cached("SAVEPOINT task")?.execute([])?;
     let result = work.run(writing);
     let closed = match &result {
@@ -355,7 +355,7 @@ fn in_savepoint(writing: &mut Writing<'_>, work: &mut dyn Work) -> Result<(), St
         return Err(StoreError::from_sql(&error));
     }
     if result.is_err() {
-        *writing.projects = Projects::read(writing.sql).unwrap_or_default();
+        *writing.projects = ProjectNumberCache::read(writing.sql).unwrap_or_default();
     }
     Ok(())
 }
@@ -384,15 +384,15 @@ mod tests {
     use super::*;
     use crate::connection::open_writer;
 
-    fn writer(folder: &tempfile::TempDir) -> Writer {
+    fn writer(folder: &tempfile::TempDir) -> StoreWriter {
         let path = folder.path().join("store.db");
-        let readers = Arc::new(Readers::new(path.clone()));
-        Writer::start(open_writer(&path).unwrap(), readers, 1 << 20).unwrap()
+        let readers = Arc::new(ReaderPool::new(path.clone()));
+        StoreWriter::start(open_writer(&path).unwrap(), readers, 1 << 20).unwrap()
     }
 
     /// Lets the file grow by so many pages and no further; a full disk, as far as the database can tell.
-    fn limit(writer: &Writer, more: Option<i64>) {
-        let set = move |writing: &mut Writing<'_>| {
+    fn limit(writer: &StoreWriter, more: Option<i64>) {
+        let set = move |writing: &mut WriteContext<'_>| {
             let pages: i64 = writing.sql.query_row("PRAGMA page_count", [], |row| row.get(0))?;
             let most = more.map_or(i64::from(u32::MAX - 1), |more| pages + more);
             writing.sql.query_row(&format!("PRAGMA max_page_count = {most}"), [], |_| Ok(()))?;
@@ -401,9 +401,9 @@ mod tests {
         writer.submit(0, set).unwrap().wait().unwrap();
     }
 
-    fn put(writer: &Writer, project: &str, bytes: usize) -> Written<i64> {
+    fn put(writer: &StoreWriter, project: &str, bytes: usize) -> WriteHandle<i64> {
         let project: Arc<str> = project.into();
-        let put = move |writing: &mut Writing<'_>| {
+        let put = move |writing: &mut WriteContext<'_>| {
             let number = writing.projects.number(&project, writing.sql, 1)?;
             writing.sql.execute(
                 "INSERT INTO alert_state (rule, state) VALUES (?, ?)",
@@ -415,10 +415,10 @@ mod tests {
     }
 
     /// Holds the writer up, so that what is submitted meanwhile shares a transaction.
-    fn hold(writer: &Writer) -> mpsc::Sender<()> {
+    fn hold(writer: &StoreWriter) -> mpsc::Sender<()> {
         let (release, held) = mpsc::channel();
         let mut is_free = false;
-        let wait = move |_: &mut Writing<'_>| {
+        let wait = move |_: &mut WriteContext<'_>| {
             if !std::mem::replace(&mut is_free, true) {
                 held.recv().map_err(|_| StoreError::Closed)?;
             }
@@ -428,8 +428,8 @@ mod tests {
         release
     }
 
-    fn names(writer: &Writer) -> Vec<String> {
-        let read = |writing: &mut Writing<'_>| {
+    fn names(writer: &StoreWriter) -> Vec<String> {
+        let read = |writing: &mut WriteContext<'_>| {
             let mut statement = writing.sql.prepare("SELECT name FROM project ORDER BY no")?;
             let names = statement.query_map([], |row| row.get(0))?;
             Ok(names.collect::<Result<_, _>>()?)
@@ -482,7 +482,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store.db");
         let connection = open_writer(&path).unwrap();
-        let readers = Arc::new(Readers::new(path));
+        let readers = Arc::new(ReaderPool::new(path));
         let mut limit = LogLimit::new(Arc::clone(&readers));
         let put = |rule: &str| {
             let put = "INSERT INTO alert_state (rule, state) VALUES (?, ?)";
@@ -543,8 +543,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let writer = writer(&folder);
         put(&writer, "a", 1).wait().unwrap();
-        let forget = |writing: &mut Writing<'_>| {
-            *writing.projects = Projects::default();
+        let forget = |writing: &mut WriteContext<'_>| {
+            *writing.projects = ProjectNumberCache::default();
             writing.projects.number(&"a".into(), writing.sql, 2)
         };
         assert_eq!(writer.submit(0, forget).unwrap().wait().unwrap(), 1);

@@ -18,11 +18,11 @@ fn file(lab: &Lab, ending: &str) -> PathBuf {
     lab.folder.path().join(format!("{FILE_NAME}{ending}"))
 }
 
-fn is_gone(result: &Result<Ingested, StoreError>) -> bool {
+fn is_gone(result: &Result<IngestCounts, StoreError>) -> bool {
     matches!(result, Err(StoreError::Gone { .. }))
 }
 
-fn try_ingest(lab: &Lab, id: u128) -> Result<Ingested, StoreError> {
+fn try_ingest(lab: &Lab, id: u128) -> Result<IngestCounts, StoreError> {
     lab.store.ingest(vec![chunk(id, "shop", 1, &[span(id as u64)])], 1).unwrap().wait()
 }
 

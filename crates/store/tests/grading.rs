@@ -21,11 +21,17 @@ fn waiting(id: &str, version: u32) -> TrajectoryRecord {
     record
 }
 
-fn judge(lab: &Lab, who: &Ungraded, label: &str, is_done: bool) {
-    let spend = Spend { rule: "nightly".to_owned(), calls: 1, unpriced: 0, cost_usd: 0.25 };
+fn judge(lab: &Lab, who: &UngradedTrajectory, label: &str, is_done: bool) {
+    let spend = JudgeSpend { rule: "nightly".to_owned(), calls: 1, unpriced: 0, cost_usd: 0.25 };
     let outcomes = vec![scored("fit", None, label, 1.0, "")];
     lab.store
-        .judged(who, outcomes, spend, if is_done { Left::Nothing } else { Left::More }, 50)
+        .judged(
+            who,
+            outcomes,
+            spend,
+            if is_done { RemainingGrading::Nothing } else { RemainingGrading::More },
+            50,
+        )
         .unwrap()
         .wait()
         .unwrap();
@@ -56,8 +62,12 @@ fn spending_is_known_to_five_minutes() {
     lab.assemble(story, vec![waiting("a", 1)], 2);
     let who = lab.store.ungraded("nightly", i64::MAX, 0, 1).unwrap().remove(0);
     for minute in [2, 17, 58] {
-        let spend = Spend { rule: "nightly".to_owned(), calls: 1, unpriced: 1, cost_usd: 1.0 };
-        lab.store.judged(&who, vec![], spend, Left::More, minute * MINUTE_NS).unwrap().wait().unwrap();
+        let spend = JudgeSpend { rule: "nightly".to_owned(), calls: 1, unpriced: 1, cost_usd: 1.0 };
+        lab.store
+            .judged(&who, vec![], spend, RemainingGrading::More, minute * MINUTE_NS)
+            .unwrap()
+            .wait()
+            .unwrap();
     }
     let since = |minute: i64| lab.store.spent_since(minute * MINUTE_NS, None, None).unwrap().cost_usd;
     assert_eq!([0, 4, 5, 19, 20, 59, 60].map(since), [3.0, 3.0, 2.0, 2.0, 1.0, 1.0, 0.0]);
@@ -189,7 +199,7 @@ fn annotations_are_replaced_filtered_and_go_with_their_trace() {
     assert_eq!(lab.store.annotations(&of_one).unwrap().len(), 1);
     let after = AnnotationFilter { after: found[0].no, limit: 1, ..all.clone() };
     assert_eq!(lab.store.annotations(&after).unwrap(), found[1..2]);
-    let retention = Retention { max_age_ns: Some(1), max_bytes: None };
+    let retention = RetentionPolicy { max_age_ns: Some(1), max_bytes: None };
     lab.store.retain_step(retention, 1_000).unwrap().wait().unwrap();
     assert_eq!(lab.store.annotations(&all).unwrap(), found[1..2]);
     assert!(lab.store.remove_annotation(found[1].no).unwrap().wait().unwrap());
@@ -202,17 +212,21 @@ fn what_got_no_answer_waits_and_is_taken_up_again() {
     lab.assemble(story, vec![waiting("a", 1)], 2);
     let who = lab.store.ungraded("nightly", 100, 0, 10).unwrap().remove(0);
     assert_eq!(who.attempts, 0);
-    let later = Left::AgainAt { ns: 500 };
-    lab.store.judged(&who, vec![], Spend::default(), later, 50).unwrap().wait().unwrap();
+    let later = RemainingGrading::AgainAt { ns: 500 };
+    lab.store.judged(&who, vec![], JudgeSpend::default(), later, 50).unwrap().wait().unwrap();
     let waits = |now_ns| {
         lab.store
             .ungraded("nightly", now_ns, 0, 10)
             .unwrap()
-            .contains(&Ungraded { attempts: 1, ..who.clone() })
+            .contains(&UngradedTrajectory { attempts: 1, ..who.clone() })
     };
     assert!(!waits(499) && waits(500));
     // Who is put off loses none of his attempts.
-    lab.store.judged(&who, vec![], Spend::default(), Left::PutOff { ns: 900 }, 60).unwrap().wait().unwrap();
+    lab.store
+        .judged(&who, vec![], JudgeSpend::default(), RemainingGrading::PutOff { ns: 900 }, 60)
+        .unwrap()
+        .wait()
+        .unwrap();
     assert_eq!(lab.store.ungraded("nightly", 899, 0, 10).unwrap(), []);
     let again = lab.store.ungraded("nightly", 900, 0, 10).unwrap().remove(0);
     assert_eq!((again.attempts, again.delays), (1, 1));
@@ -236,7 +250,7 @@ fn what_waits_for_a_rule_that_is_gone_goes_to_another_or_nowhere() {
     assert_eq!(lab.store.ungraded_by_others(&["nightly"]).unwrap(), []);
     assert_eq!(lab.store.ungraded("nightly", i64::MAX, 0, 10).unwrap().len(), 3);
     assert_eq!(lab.store.ungraded_count().unwrap(), 3);
-    let known = |waiting: Waiting| (waiting.count, waiting.is_cut);
+    let known = |waiting: GradingBacklog| (waiting.count, waiting.is_cut);
     let waiting = |project: Option<&str>, most| known(lab.store.waiting(project, most).unwrap());
     assert_eq!(
         (waiting(None, 9), waiting(Some("shop"), 9), waiting(Some("shop"), 2), waiting(Some("none"), 9)),
@@ -278,7 +292,7 @@ fn what_was_told_and_paid_goes_with_time() {
         put.unwrap().wait().unwrap();
     }
     let step = |now_ns| {
-        let retention = Retention { max_age_ns: Some(7 * DAY_NS), max_bytes: None };
+        let retention = RetentionPolicy { max_age_ns: Some(7 * DAY_NS), max_bytes: None };
         lab.store.retain_step(retention, now_ns).unwrap().wait().unwrap();
     };
     let days =

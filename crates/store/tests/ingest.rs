@@ -35,8 +35,8 @@ fn is(ids: &[(u64, &str)]) -> Vec<(u64, String)> {
 fn a_request_that_comes_twice_is_stored_once() {
     let lab = Lab::new();
     let chunks = || vec![rooted(chunk(1, "shop", 10, &[span(1), span(2).error()]), "root", true)];
-    assert_eq!(lab.ingest(chunks(), 100), Ingested { new: 2, repeated: 0, replaced: 0 });
-    assert_eq!(lab.ingest(chunks(), 200), Ingested { new: 0, repeated: 2, replaced: 0 });
+    assert_eq!(lab.ingest(chunks(), 100), IngestCounts { new: 2, repeated: 0, replaced: 0 });
+    assert_eq!(lab.ingest(chunks(), 200), IngestCounts { new: 0, repeated: 2, replaced: 0 });
     let row = lab.trace(1);
     assert_eq!((row.spans, row.errors, row.arrived_ns), (2, 1, 100));
     assert_eq!(lab.assert_clean().blocks, 1);
@@ -47,7 +47,7 @@ fn spans_that_come_again_among_new_ones_count_once() {
     let lab = Lab::new();
     lab.ingest(vec![chunk(1, "shop", 10, &[span(1).error(), span(2)])], 100);
     let again = chunk(1, "shop", 10, &[span(1).error(), span(3).error()]);
-    assert_eq!(lab.ingest(vec![again], 200), Ingested { new: 1, repeated: 1, replaced: 0 });
+    assert_eq!(lab.ingest(vec![again], 200), IngestCounts { new: 1, repeated: 1, replaced: 0 });
     assert_eq!(spans(&lab, 1), is(&[(1, "a step"), (2, "a step"), (3, "a step")]));
     let row = lab.trace(1);
     assert_eq!((row.spans, row.errors), (3, 2));
@@ -82,7 +82,7 @@ fn a_running_version_behind_a_new_span_does_not_count() {
     let lab = Lab::new();
     lab.ingest(vec![chunk(1, "shop", 10, &[span(1).text("done")])], 1);
     let late = chunk(1, "shop", 10, &[span(1).text("begun").running(), span(2)]);
-    assert_eq!(lab.ingest(vec![late], 2), Ingested { new: 1, repeated: 1, replaced: 0 });
+    assert_eq!(lab.ingest(vec![late], 2), IngestCounts { new: 1, repeated: 1, replaced: 0 });
     assert_eq!(spans(&lab, 1), is(&[(1, "done"), (2, "a step")]));
 }
 
@@ -129,13 +129,13 @@ fn times_that_are_missing_or_beyond_belief_are_still_listed() {
     lab.ingest(vec![chunk(4, "shop", 500, &[span(4)])], 1_002);
     assert_eq!(lab.list(&TraceFilter::default(), 1), [1, 3, 2, 4]);
     assert_eq!(lab.trace(2).start_ns, 1_000);
-    let old = Retention { max_age_ns: Some(5_000), max_bytes: None };
+    let old = RetentionPolicy { max_age_ns: Some(5_000), max_bytes: None };
     assert_eq!(
         lab.store.retain_step(old, 6_000).unwrap().wait().unwrap().traces,
         0,
         "all of it arrived just now, whatever it says"
     );
-    let much = Retention { max_age_ns: None, max_bytes: Some(0) };
+    let much = RetentionPolicy { max_age_ns: None, max_bytes: Some(0) };
     assert_eq!(lab.store.retain_step(much, 6_000).unwrap().wait().unwrap().traces, 4);
     assert_eq!(lab.list(&TraceFilter::default(), 1), Vec::<u128>::new());
 }
@@ -144,7 +144,7 @@ fn times_that_are_missing_or_beyond_belief_are_still_listed() {
 fn log_records_that_come_twice_are_stored_once() {
     let lab = Lab::new();
     let logs = || {
-        let mut chunk = Chunk::new(TraceId(1), "shop".into(), BlockSignal::Logs, b"1 a record\n");
+        let mut chunk = TraceChunk::new(TraceId(1), "shop".into(), BlockSignal::Logs, b"1 a record\n");
         (chunk.start_ns, chunk.end_ns) = (50, 60);
         chunk
     };

@@ -78,12 +78,12 @@ fn key(outcome: &OutcomeRecord) -> (String, Option<u32>) {
 }
 
 /// By project, evaluator, agent and tool.
-type Sums = BTreeMap<(String, String, String, String), Moments>;
+type Sums = BTreeMap<(String, String, String, String), ScoreMoments>;
 
 fn expected(plain: &BTreeMap<String, Plain>) -> Sums {
     let mut sums = Sums::new();
     for one in plain.values() {
-        let mut own: BTreeMap<(String, String), Moments> = BTreeMap::new();
+        let mut own: BTreeMap<(String, String), ScoreMoments> = BTreeMap::new();
         for outcome in one.outcomes.values() {
             for tool in
                 [Some(""), Some(outcome.tool.as_str()).filter(|tool| !tool.is_empty())].into_iter().flatten()
@@ -139,7 +139,7 @@ fn assert_same(stored: &Sums, expected: &Sums) {
     assert_eq!(stored.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
     for (key, a) in stored {
         let b = &expected[key];
-        let whole = |m: &Moments| (m.trajectories, m.scored, m.failed, m.not_applicable);
+        let whole = |m: &ScoreMoments| (m.trajectories, m.scored, m.failed, m.not_applicable);
         assert_eq!(whole(a), whole(b), "{key:?}");
         for (a, b) in [(a.sum, b.sum), (a.sum_sum, b.sum_sum), (a.sum_n, b.sum_n), (a.n_n, b.n_n)] {
             assert!((a - b).abs() < 1e-9, "{key:?}: {a} and {b}");
@@ -174,16 +174,16 @@ fn assert_long(lab: &Lab, expected: &Sums, trajectories: usize) {
                             && agent.is_none_or(|agent| agent == of_agent)
                             && tool == of_tool
                     };
-                let mut sum = Moments::default();
+                let mut sum = ScoreMoments::default();
                 expected.iter().filter(|(key, _)| fits(key)).for_each(|(_, moments)| sum += *moments);
                 sum
             };
-            let same = |a: &Moments, b: &Moments| {
+            let same = |a: &ScoreMoments, b: &ScoreMoments| {
                 assert_eq!((a.trajectories, a.scored, a.failed), (b.trajectories, b.scored, b.failed));
                 assert!((a.sum - b.sum).abs() < 1e-9 && (a.sum_n - b.sum_n).abs() < 1e-9);
             };
             for evaluator in ["e0", "e1", "e2"] {
-                let mut sum = Moments::default();
+                let mut sum = ScoreMoments::default();
                 let filter = MetricFilter { evaluator: Some(evaluator.to_owned()), ..filter.clone() };
                 let periods = lab.store.metric_periods(&filter, DAY_NS).unwrap();
                 periods.rows.iter().for_each(|row| sum += row.moments);
@@ -207,7 +207,7 @@ fn play(acts: &[Act]) {
         projects.insert(trace, "p0".to_owned());
     }
     let mut plain: BTreeMap<String, Plain> = BTreeMap::new();
-    let mut seen: Vec<Ungraded> = Vec::new();
+    let mut seen: Vec<UngradedTrajectory> = Vec::new();
     let mut spans = 1;
     for act in acts {
         match act {
@@ -245,7 +245,7 @@ fn play(acts: &[Act]) {
                 let outcomes: Vec<OutcomeRecord> = verdicts.iter().map(outcome).collect();
                 let now = lab.store.ungraded("rule", i64::MAX, 0, 100).unwrap();
                 lab.store
-                    .judged(who, outcomes.clone(), Spend::default(), Left::More, 3)
+                    .judged(who, outcomes.clone(), JudgeSpend::default(), RemainingGrading::More, 3)
                     .unwrap()
                     .wait()
                     .unwrap();
@@ -393,7 +393,7 @@ fn metrics_outlive_what_they_were_made_of() {
     let mut record = trajectory("t", 1, 10);
     record.outcomes = vec![scored("fit", None, "good", 1.0, "")];
     lab.assemble(lab.trace(1).story, vec![record], 2);
-    let retention = Retention { max_age_ns: Some(1), max_bytes: None };
+    let retention = RetentionPolicy { max_age_ns: Some(1), max_bytes: None };
     lab.store.retain_step(retention, 1_000).unwrap().wait().unwrap();
     assert_eq!(lab.store.trajectory_json("t").unwrap(), None);
     assert_eq!(lab.store.metrics(&MetricFilter::default(), MetricGroup::All).unwrap().len(), 1);

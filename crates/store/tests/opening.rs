@@ -127,7 +127,7 @@ fn a_store_of_the_first_version_is_migrated_and_its_traces_go_by_arrival() {
     assert_told(&Store::open_to_read(&path).unwrap_err(), "older than this version");
     let store = open(folder.path()).unwrap();
     assert_eq!(store.projects().unwrap()[0].name, "shop");
-    let retention = Retention { max_age_ns: Some(1_000), max_bytes: None };
+    let retention = RetentionPolicy { max_age_ns: Some(1_000), max_bytes: None };
     assert_eq!(store.retain_step(retention, 2_000).unwrap().wait().unwrap().traces, 1);
     let left = store.traces(&TraceFilter::default(), None, 10).unwrap().traces;
     assert_eq!(left.iter().map(|trace| trace.trace_id.0).collect::<Vec<_>>(), [2]);

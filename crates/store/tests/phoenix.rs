@@ -22,7 +22,7 @@ fn send(lab: &Lab, trace: u128, start_s: i64) {
     lab.ingest(vec![chunk], start_ns);
 }
 
-fn walked(lab: &Lab, mut walk: Walk) -> Vec<u128> {
+fn walked(lab: &Lab, mut walk: TraceWalk) -> Vec<u128> {
     let number = project(lab, "p");
     let mut found = Vec::new();
     loop {
@@ -41,17 +41,18 @@ fn traces_are_walked_from_either_end() {
         // Some begin together.
         send(&lab, trace, 100 + trace as i64 / 3);
     }
-    let up = walked(&lab, Walk { newest_first: false, ..Walk::default() });
-    let mut down = walked(&lab, Walk::default());
+    let up = walked(&lab, TraceWalk { newest_first: false, ..TraceWalk::default() });
+    let mut down = walked(&lab, TraceWalk::default());
     assert_eq!(up.len(), 150);
     assert_eq!(up, (1..=150).collect::<Vec<u128>>());
     down.reverse();
     assert_eq!(up, down);
-    let narrow = Walk { before_ns: 120 * SECOND_NS, ended_from_ns: 111 * SECOND_NS, ..Walk::default() };
+    let narrow =
+        TraceWalk { before_ns: 120 * SECOND_NS, ended_from_ns: 111 * SECOND_NS, ..TraceWalk::default() };
     let mut some = walked(&lab, narrow);
     some.sort_unstable();
     assert_eq!(some, (30..60).collect::<Vec<u128>>());
-    assert_eq!(walked(&lab, Walk { newest_first: false, ..narrow }), some);
+    assert_eq!(walked(&lab, TraceWalk { newest_first: false, ..narrow }), some);
     let number = project(&lab, "p");
     assert_eq!(lab.store.trace_records(number, TraceId(7)).unwrap().unwrap().blocks.len(), 1);
     assert!(lab.store.trace_records(number + 1, TraceId(7)).unwrap().is_none(), "another project's");
@@ -66,9 +67,9 @@ fn a_trace_that_is_too_large_says_so() {
     }
     send(&lab, 2, 50);
     let number = project(&lab, "p");
-    let page = lab.store.walk(number, &Walk::default()).unwrap();
+    let page = lab.store.walk(number, &TraceWalk::default()).unwrap();
     assert_eq!((page.len(), page[0].is_cut), (1, false), "the large one gets a page of its own");
-    let page = lab.store.walk(number, &Walk::default().behind(page[0].position)).unwrap();
+    let page = lab.store.walk(number, &TraceWalk::default().behind(page[0].position)).unwrap();
     let large = &page[0];
     assert_eq!((large.is_cut, large.blocks.len()), (true, 2));
     let all = [1, 2].map(|id| lab.store.trace_records(number, TraceId(id)).unwrap().unwrap());
@@ -110,7 +111,7 @@ fn projects_are_made_described_and_removed_with_all_they_hold() {
     lab.assert_clean();
     // The name is free again, and what comes under it finds its place.
     send(&lab, 1, 100);
-    assert_eq!(walked(&lab, Walk::default()), [1]);
+    assert_eq!(walked(&lab, TraceWalk::default()), [1]);
     assert!(lab.store.remove_trace(TraceId(1)).unwrap().wait().unwrap());
     assert!(!lab.store.remove_trace(TraceId(1)).unwrap().wait().unwrap());
     lab.assert_clean();

@@ -20,7 +20,7 @@ fn send(lab: &Lab, id: u128, claim: u64, now_ns: i64) {
 }
 
 /// Removes until nothing more is to be removed.
-fn retain(lab: &Lab, retention: Retention, now_ns: i64) -> u64 {
+fn retain(lab: &Lab, retention: RetentionPolicy, now_ns: i64) -> u64 {
     let mut removed = 0;
     for _ in 0..1_000 {
         let step = lab.store.retain_step(retention, now_ns).unwrap().wait().unwrap();
@@ -48,7 +48,7 @@ fn under_a_size_the_first_to_arrive_go_first_whatever_they_claim() {
             send(&lab, id, if is_real { 1_763_000_000_000_000_000 } else { claim }, 1_000 + id as i64);
         }
         let (used, _) = lab.store.size().unwrap();
-        retain(&lab, Retention { max_age_ns: None, max_bytes: Some(used / 2) }, 10_000);
+        retain(&lab, RetentionPolicy { max_age_ns: None, max_bytes: Some(used / 2) }, 10_000);
         let left = left(&lab);
         // The last of those that arrived, without a gap: nobody's claim made him stay or go.
         let expected: Vec<u128> = (151 - left.len() as u128..=150).collect();
@@ -64,7 +64,7 @@ fn age_counts_from_the_arrival_of_the_first_record() {
         send(&lab, 1 + at as u128, claim, 1_000);
         send(&lab, 101 + at as u128, claim, 5_000);
     }
-    let age = Retention { max_age_ns: Some(2_000), max_bytes: None };
+    let age = RetentionPolicy { max_age_ns: Some(2_000), max_bytes: None };
     assert_eq!(retain(&lab, age, 3_000), 0);
     // A record that comes later does not make a trace younger: its sender could keep it for ever.
     lab.ingest(vec![chunk(1, "shop", 2_999, &[span(900)])], 2_999);
@@ -77,7 +77,7 @@ fn age_counts_from_the_arrival_of_the_first_record() {
 #[test]
 fn a_clock_that_was_ahead_keeps_nothing_for_longer_than_the_age() {
     const DAY_NS: i64 = 86_400_000_000_000;
-    let (now, age) = (100 * DAY_NS, Retention { max_age_ns: Some(10 * DAY_NS), max_bytes: None });
+    let (now, age) = (100 * DAY_NS, RetentionPolicy { max_age_ns: Some(10 * DAY_NS), max_bytes: None });
     let lab = Lab::new();
     send(&lab, 1, 1, now + 365 * DAY_NS);
     // Set right: what comes now is not older than what came before.
@@ -95,7 +95,7 @@ fn a_clock_that_was_set_back_changes_no_order() {
         send(&lab, id, 1_000, 10_000_000 - id as i64 * 10_000);
     }
     let (used, _) = lab.store.size().unwrap();
-    retain(&lab, Retention { max_age_ns: None, max_bytes: Some(used / 2) }, 1);
+    retain(&lab, RetentionPolicy { max_age_ns: None, max_bytes: Some(used / 2) }, 1);
     let left = left(&lab);
     assert_eq!(left, (151 - left.len() as u128..=150).collect::<Vec<_>>());
     assert!((30..130).contains(&left.len()), "{}", left.len());

@@ -23,7 +23,7 @@ fn story(lab: &Lab, trace: u128) -> Vec<u128> {
 }
 
 /// What was assembled from a story when it was as it was seen.
-fn as_seen(seen: &Story, record: TrajectoryRecord) -> AssembledStory {
+fn as_seen(seen: &StoredTraceGroup, record: TrajectoryRecord) -> AssembledStory {
     AssembledStory { story: seen.no, due_ns: seen.due_ns, records: vec![record] }
 }
 
@@ -141,7 +141,7 @@ fn a_story_goes_on_when_its_first_trace_is_let_go() {
     let lab = Lab::new();
     lab.ingest(vec![linked(chunk(1, "shop", 10, &[span(1)]), &[(Session, 7)])], 1);
     lab.ingest(vec![linked(chunk(2, "shop", 1_000, &[span(2)]), &[(Session, 7)])], 800);
-    let retention = Retention { max_age_ns: Some(500), max_bytes: None };
+    let retention = RetentionPolicy { max_age_ns: Some(500), max_bytes: None };
     assert_eq!(lab.store.retain_step(retention, 1_000).unwrap().wait().unwrap().traces, 1);
     let due = lab.ready(2_000, 10, 10, 10);
     assert_eq!(due.len(), 1);

@@ -44,8 +44,8 @@ fn furnished() -> Lab {
         lab.assemble(story, records.collect(), 6_000);
     }
     let who = lab.store.ungraded("nightly", i64::MAX, 0, 1).unwrap().remove(0);
-    let spend = Spend { rule: "nightly".to_owned(), calls: 2, unpriced: 1, cost_usd: 0.1 };
-    lab.store.judged(&who, vec![], spend, Left::More, 6_500).unwrap().wait().unwrap();
+    let spend = JudgeSpend { rule: "nightly".to_owned(), calls: 2, unpriced: 1, cost_usd: 0.1 };
+    lab.store.judged(&who, vec![], spend, RemainingGrading::More, 6_500).unwrap().wait().unwrap();
     let note = NewAnnotation {
         target: "trace:1".to_owned(),
         trace_id: Some(1),
@@ -71,7 +71,7 @@ fn words(json: &[u8]) -> String {
     format!("word{}", json["id"])
 }
 
-fn import(lab: &Lab, lines: &str) -> Result<Transferred, StoreError> {
+fn import(lab: &Lab, lines: &str) -> Result<TransferCounts, StoreError> {
     lab.store.import(std::io::Cursor::new(lines.to_owned()), words)
 }
 
@@ -206,7 +206,7 @@ fn retention_goes_step_by_step_oldest_first() {
         lab.assemble(lab.trace(id).story, vec![trajectory(&format!("t{id}"), id, 1)], 1);
     }
     let step = |retention, now_ns| lab.store.retain_step(retention, now_ns).unwrap().wait().unwrap();
-    let age = Retention { max_age_ns: Some(100_000), max_bytes: None };
+    let age = RetentionPolicy { max_age_ns: Some(100_000), max_bytes: None };
     let mut removed = Vec::new();
     loop {
         let one = step(age, 221_000);
@@ -219,7 +219,7 @@ fn retention_goes_step_by_step_oldest_first() {
     assert_eq!(removed, [50, 50, 20]);
     assert_eq!(lab.list(&TraceFilter::default(), 1_000).last(), Some(&121));
     let (used, _) = lab.store.size().unwrap();
-    let size = Retention { max_age_ns: None, max_bytes: Some(used / 2) };
+    let size = RetentionPolicy { max_age_ns: None, max_bytes: Some(used / 2) };
     for _ in 0..100 {
         if step(size, 0).traces == 0 {
             break;
@@ -228,7 +228,7 @@ fn retention_goes_step_by_step_oldest_first() {
     assert!(lab.store.size().unwrap().0 <= used / 2);
     let left = lab.list(&TraceFilter::default(), 1_000);
     assert!(!left.is_empty() && left[0] == 300, "{left:?}");
-    assert_eq!(step(Retention::default(), i64::MAX), Removed::default());
+    assert_eq!(step(RetentionPolicy::default(), i64::MAX), RemovalCounts::default());
     assert_eq!(lab.store.projects().unwrap()[0].trajectories, left.len() as i64);
     lab.assert_clean();
 }

@@ -1,12 +1,12 @@
 //! One run of an agent: the spans that belong to it.
 
-use super::tree::Tree;
+use super::tree::SpanTree;
 use crate::span::TraceId;
-use crate::trajectory::Defect;
+use crate::trajectory::ExtractionDefect;
 
 /// One request: the model calls and tool runs that answer it, as numbers of nodes in order of time.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Run {
+pub(super) struct RequestSpans {
     pub calls: Vec<usize>,
     pub tools: Vec<usize>,
     /// Spans around the work, outermost first. Empty for plain clients, which have none.
@@ -14,15 +14,15 @@ pub(super) struct Run {
     pub traces: Vec<TraceId>,
     /// The node in another run's territory that this run hangs below.
     pub below: Option<usize>,
-    pub defects: Vec<Defect>,
+    pub defects: Vec<ExtractionDefect>,
 }
 
-impl Run {
+impl RequestSpans {
     pub(super) fn is_empty(&self) -> bool {
         self.calls.is_empty() && self.tools.is_empty()
     }
 
-    pub(super) fn start(&self, tree: &Tree<'_>) -> (u64, u64) {
+    pub(super) fn start(&self, tree: &SpanTree<'_>) -> (u64, u64) {
         let first =
             self.calls.iter().chain(&self.tools).chain(&self.frames).map(|at| tree.nodes[*at].order());
         first.min().map_or((u64::MAX, 0), |(start, end, _)| (start, end))
@@ -30,7 +30,7 @@ impl Run {
 }
 
 /// The number of the model call that was the last to begin before a tool's span.
-pub(super) fn turn_of(tree: &Tree<'_>, run: &Run, at: usize) -> Option<usize> {
+pub(super) fn turn_of(tree: &SpanTree<'_>, run: &RequestSpans, at: usize) -> Option<usize> {
     let start = tree.nodes[at].span.start_ns;
     // Calls are in order of time.
     run.calls.partition_point(|call| tree.nodes[*call].span.start_ns <= start).checked_sub(1)

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use crate::message::Arguments;
+use crate::message::RecordedArguments;
 use crate::{bounded_json, literal};
 
 /// A tool call that the model asked for.
 #[derive(Debug, Default)]
-pub(super) struct Ask {
+pub(super) struct RequestedCall {
     pub thought: Option<String>,
     pub tool: String,
     pub id: Option<String>,
@@ -40,7 +40,7 @@ pub(super) const MAX_CALLS: usize = 256;
 pub(super) struct AskIds(HashMap<String, Vec<usize>>);
 
 impl AskIds {
-    pub(super) fn of(asks: &[Ask]) -> AskIds {
+    pub(super) fn from_calls(asks: &[RequestedCall]) -> AskIds {
         let mut ids = AskIds::default();
         for (index, ask) in asks.iter().enumerate() {
             if let Some(id) = &ask.id {
@@ -68,10 +68,12 @@ impl AskIds {
 }
 
 /// Arguments as JSON, as text, and whether they are malformed.
-pub(super) fn read_arguments(arguments: Option<&Arguments<'_>>) -> (Option<Json>, Option<String>, bool) {
+pub(super) fn read_arguments(
+    arguments: Option<&RecordedArguments<'_>>,
+) -> (Option<Json>, Option<String>, bool) {
     match arguments {
         None => (None, None, false),
-        Some(Arguments::Json(text)) => match bounded_json::parse(text) {
+        Some(RecordedArguments::Json(text)) => match bounded_json::parse(text) {
             Some(Json::Null) => (None, None, false),
             Some(json) => {
                 let written = json.to_string();
@@ -79,7 +81,7 @@ pub(super) fn read_arguments(arguments: Option<&Arguments<'_>>) -> (Option<Json>
             }
             None => (None, Some(text.to_string()), false),
         },
-        Some(Arguments::Text(text)) => {
+        Some(RecordedArguments::Text(text)) => {
             let raw = text.trim();
             let mut json = literal::parse(raw);
             // Some instrumentations encode the arguments twice.

@@ -10,8 +10,8 @@ use std::cell::Cell;
 use serde_json::Value as Json;
 
 use crate::bounded_json::count_nodes;
-use crate::dialect::Facts;
-use crate::message::{Arguments, Message, Part};
+use crate::dialect::NormalizedSpan;
+use crate::message::{ChatMessage, MessagePart, RecordedArguments};
 
 /// Values of all arguments that are kept as trees.
 const MAX_ARGUMENT_NODES: usize = 400_000;
@@ -63,7 +63,7 @@ impl AssemblyBudget {
     }
 
     /// Drops the messages of a span if there is no room for them. `charged` bytes of overhead have been paid for before.
-    pub(super) fn keep_messages(&self, facts: &mut Facts<'_>, charged: usize) {
+    pub(super) fn keep_messages(&self, facts: &mut NormalizedSpan<'_>, charged: usize) {
         let new = message_overhead(facts).saturating_sub(charged);
         match self.overhead_left.get().checked_sub(new) {
             Some(left) => self.overhead_left.set(left),
@@ -106,23 +106,23 @@ impl AssemblyBudget {
 
 /// Bytes that a span's messages take beyond their texts. A message that is longer than its own record costs nothing: it
 /// takes memory in proportion to what was sent.
-pub(super) fn message_overhead(facts: &Facts<'_>) -> usize {
-    let overhead = |message: &Message<'_>| {
+pub(super) fn message_overhead(facts: &NormalizedSpan<'_>) -> usize {
+    let overhead = |message: &ChatMessage<'_>| {
         let text: usize = message.parts.iter().map(text_bytes).sum();
         (size_of_val(message) + size_of_val(message.parts.as_slice())).saturating_sub(text)
     };
     facts.input.iter().chain(&facts.output).map(overhead).sum()
 }
 
-fn text_bytes(part: &Part<'_>) -> usize {
+fn text_bytes(part: &MessagePart<'_>) -> usize {
     match part {
-        Part::Text(text) | Part::Reasoning(text) => text.len(),
-        Part::ToolCall(call) => {
+        MessagePart::Text(text) | MessagePart::Reasoning(text) => text.len(),
+        MessagePart::ToolCall(call) => {
             let arguments = call.arguments.as_ref().map_or(0, |arguments| match arguments {
-                Arguments::Text(text) | Arguments::Json(text) => text.len(),
+                RecordedArguments::Text(text) | RecordedArguments::Json(text) => text.len(),
             });
             call.name.len() + arguments
         }
-        Part::ToolResult(result) => result.content.len(),
+        MessagePart::ToolResult(result) => result.content.len(),
     }
 }

@@ -8,15 +8,15 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::json;
 
-use crate::message::{Message, Role};
+use crate::message::{ChatMessage, MessageRole};
 use crate::react::{self, CodeCall};
 
 use super::observations::without_label;
 use super::tools;
-use super::tree::Tree;
-use crate::assemble::agent_run::Run;
+use super::tree::SpanTree;
+use crate::assemble::agent_run::RequestSpans;
 use crate::assemble::agent_run::turn_of;
-use crate::assemble::ask::{Ask, read_arguments};
+use crate::assemble::ask::{RequestedCall, read_arguments};
 
 /// The tool that runs an agent's code, under the name that smolagents gives it.
 const INTERPRETER: &str = "python_interpreter";
@@ -26,9 +26,9 @@ const MAX_CODE_CALLS: usize = 256;
 
 /// Turns replies that are code into asks; takes the tool spans that belong to them out of `left`.
 pub(super) fn read(
-    tree: &Tree<'_>,
-    run: &Run,
-    asks: &mut Vec<Ask>,
+    tree: &SpanTree<'_>,
+    run: &RequestSpans,
+    asks: &mut Vec<RequestedCall>,
     code: &[CodeReply],
     left: &mut Vec<usize>,
 ) {
@@ -49,17 +49,21 @@ pub(super) fn read(
     for reply in code {
         let mine = by_call.remove(&reply.call).unwrap_or_default();
         // The thought is copied once; further calls of the same code share it while there is room.
-        let ask = || Ask { thought: reply.thought.clone(), call: Some(reply.call), ..Ask::default() };
-        let next_ask = || Ask {
+        let ask = || RequestedCall {
+            thought: reply.thought.clone(),
+            call: Some(reply.call),
+            ..RequestedCall::default()
+        };
+        let next_ask = || RequestedCall {
             thought: reply.thought.as_deref().and_then(|thought| tree.budget.share_text(thought)),
             call: Some(reply.call),
-            ..Ask::default()
+            ..RequestedCall::default()
         };
         for (index, at) in mine.iter().enumerate() {
             let tool = &tree.nodes[*at].facts.tool;
             let Some(name) = tool.name.as_deref() else { continue };
             let (arguments, raw, _) = read_arguments(tool.arguments.as_ref());
-            asks.push(Ask {
+            asks.push(RequestedCall {
                 tool: name.to_owned(),
                 arguments: tree.budget.keep_arguments(arguments),
                 raw,
@@ -77,12 +81,12 @@ pub(super) fn read(
 
 /// The step that a reply without any tool's span stands for; `None` when it only answers.
 fn nothing_ran(
-    tree: &Tree<'_>,
-    run: &Run,
+    tree: &SpanTree<'_>,
+    run: &RequestSpans,
     reply: &CodeReply,
     is_declared: &dyn Fn(&CodeCall<'_>) -> bool,
-    ask: impl Fn() -> Ask,
-) -> Option<Ask> {
+    ask: impl Fn() -> RequestedCall,
+) -> Option<RequestedCall> {
     let mut calls = react::code_calls(&reply.code);
     calls.truncate(MAX_CODE_CALLS);
     let seen = observation_after(tree, run, reply.call);
@@ -94,7 +98,7 @@ fn nothing_ran(
         blamed || is_declared(call)
     });
     match tool {
-        Some(call) if failure || over => Some(Ask {
+        Some(call) if failure || over => Some(RequestedCall {
             tool: call.name.to_owned(),
             arguments: tree.budget.keep_arguments(call.arguments.clone()),
             raw: Some(call.raw.to_owned()),
@@ -104,7 +108,7 @@ fn nothing_ran(
         }),
         // Code that does nothing but answer is no step.
         _ if answers && only_answers(&reply.code) => None,
-        _ => Some(Ask {
+        _ => Some(RequestedCall {
             tool: INTERPRETER.to_owned(),
             arguments: Some(json!({"code": reply.code})),
             raw: Some(reply.code.clone()),
@@ -120,10 +124,10 @@ fn only_answers(code: &str) -> bool {
     lines.next().is_none_or(|line| line.starts_with("final_answer("))
 }
 
-fn system_prompt<'t>(tree: &'t Tree<'_>, run: &Run) -> Cow<'t, str> {
+fn system_prompt<'t>(tree: &'t SpanTree<'_>, run: &RequestSpans) -> Cow<'t, str> {
     let input = run.calls.iter().map(|at| &tree.nodes[*at].facts.input).find(|input| !input.is_empty());
-    let system = input.and_then(|input| input.iter().find(|message| message.role == Role::System));
-    system.map(Message::joined_text).unwrap_or_default()
+    let system = input.and_then(|input| input.iter().find(|message| message.role == MessageRole::System));
+    system.map(ChatMessage::joined_text).unwrap_or_default()
 }
 
 /// The functions that a prompt declares: `def list_issues(`. Read once for a run, whose every reply may call many.
@@ -138,9 +142,10 @@ fn declared_functions(prompt: &str) -> HashSet<String> {
 }
 
 /// What the next request shows behind a reply.
-fn observation_after(tree: &Tree<'_>, run: &Run, call: usize) -> Option<String> {
+fn observation_after(tree: &SpanTree<'_>, run: &RequestSpans, call: usize) -> Option<String> {
     let next = run.calls.get(call + 1)?;
-    let last = tree.nodes[*next].facts.input.last().filter(|message| message.role != Role::Assistant)?;
+    let last =
+        tree.nodes[*next].facts.input.last().filter(|message| message.role != MessageRole::Assistant)?;
     let text = match last.tool_results().next() {
         Some(result) => Cow::Borrowed(result.content.as_ref()),
         None => last.joined_text(),

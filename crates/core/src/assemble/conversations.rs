@@ -4,20 +4,20 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::dialect::Kind;
-use crate::message::{Message, Role};
+use crate::dialect::OperationKind;
+use crate::message::{ChatMessage, MessageRole};
 use crate::react;
 use crate::short_text::cut_name;
 use crate::span::TraceId;
-use crate::trajectory::{Defect, DefectKind};
+use crate::trajectory::{DefectKind, ExtractionDefect};
 
-use super::link::Chain;
+use super::link::ConversationDigests;
 use super::request;
-use super::tree::Tree;
-use crate::assemble::agent_run::Run;
+use super::tree::SpanTree;
+use crate::assemble::agent_run::RequestSpans;
 
 /// Calls that continue each other, each in a trace of its own.
-struct Conversation {
+struct ConversationThread {
     calls: Vec<usize>,
     session: Option<String>,
     last_request: LastRequest,
@@ -37,30 +37,36 @@ struct LastRequest {
 }
 
 impl LastRequest {
-    fn new(input: &[Message<'_>]) -> LastRequest {
+    fn new(input: &[ChatMessage<'_>]) -> LastRequest {
         let asked = request::last_user(input).map(|at| xxh3_64(input[at].joined_text().as_bytes()));
         LastRequest { messages: input.len(), asked }
     }
 }
 
 /// Finds the runs among calls and tool spans that have nothing around them.
-pub(super) fn find(tree: &Tree<'_>, bare: &[usize], runs: &mut Vec<Run>, defects: &mut Vec<Defect>) {
-    let mut open = Conversations::default();
+pub(super) fn find(
+    tree: &SpanTree<'_>,
+    bare: &[usize],
+    runs: &mut Vec<RequestSpans>,
+    defects: &mut Vec<ExtractionDefect>,
+) {
+    let mut open = ConversationIndex::default();
     for &at in bare {
         let node = &tree.nodes[at];
-        if node.facts.kind != Kind::Model || node.folded_into.is_some() {
+        if node.facts.kind != OperationKind::Model || node.folded_into.is_some() {
             continue;
         }
         if !node.facts.has_content() {
             let detail = format!("{}: no messages recorded", cut_name(&node.span.name));
             let kind = DefectKind::ModelCallWithoutContent;
-            defects.extend(node.span_ids().map(|id| Defect::new(kind, detail.as_str(), Some(id))));
+            defects.extend(node.span_ids().map(|id| ExtractionDefect::new(kind, detail.as_str(), Some(id))));
             continue;
         }
         open.join(tree, at);
     }
-    let tools = bare.iter().copied().filter(|at| tree.nodes[*at].facts.kind == Kind::Tool);
-    let mut found: Vec<Run> = open.all.iter().flat_map(|conversation| turns(tree, conversation)).collect();
+    let tools = bare.iter().copied().filter(|at| tree.nodes[*at].facts.kind == OperationKind::Tool);
+    let mut found: Vec<RequestSpans> =
+        open.all.iter().flat_map(|conversation| turns(tree, conversation)).collect();
     attach_tools(tree, tools, &mut found);
     runs.extend(found);
 }
@@ -70,18 +76,18 @@ const MAX_WAITING_LOOKED_AT: usize = 64;
 
 /// The conversations so far, and where each of them can be continued.
 #[derive(Default)]
-struct Conversations {
-    all: Vec<Conversation>,
+struct ConversationIndex {
+    all: Vec<ConversationThread>,
     /// By what a next call would show: the conversation after its last reply, or as it was last sent. Those that wait
     /// longest come first.
     by_digest: HashMap<u64, VecDeque<usize>>,
     by_session: HashMap<String, Vec<usize>>,
 }
 
-impl Conversations {
-    fn join(&mut self, tree: &Tree<'_>, at: usize) {
+impl ConversationIndex {
+    fn join(&mut self, tree: &SpanTree<'_>, at: usize) {
         let facts = &tree.nodes[at].facts;
-        let chain = Chain::of(facts);
+        let chain = ConversationDigests::from_span(facts);
         let session = facts.session.as_deref();
         let continued = self.continued(&chain, session);
         // Only calls of a session are compared by what they were sent.
@@ -93,7 +99,7 @@ impl Conversations {
                 self.by_session.entry(session.clone()).or_default().push(self.all.len());
             }
             let last_request = LastRequest::default();
-            self.all.push(Conversation {
+            self.all.push(ConversationThread {
                 calls,
                 session,
                 last_request,
@@ -118,9 +124,9 @@ impl Conversations {
     }
 
     /// The conversation that a call continues: the latest reply in its input decides.
-    fn continued(&mut self, chain: &Chain, session: Option<&str>) -> Option<usize> {
+    fn continued(&mut self, chain: &ConversationDigests, session: Option<&str>) -> Option<usize> {
         let all = &self.all;
-        let mut waiting = |digest: &u64, is_open: &dyn Fn(&Conversation) -> bool| {
+        let mut waiting = |digest: &u64, is_open: &dyn Fn(&ConversationThread) -> bool| {
             let list = self.by_digest.get_mut(digest)?;
             // Conversations that went on since wait for nothing here any more.
             while list.front().is_some_and(|index| !is_open(&all[*index])) {
@@ -142,12 +148,20 @@ impl Conversations {
     }
 
     /// Within a session a list that was rewritten still continues the turn with the same question.
-    fn rewritten(&self, request: LastRequest, input: &[Message<'_>], session: Option<&str>) -> Option<usize> {
+    fn rewritten(
+        &self,
+        request: LastRequest,
+        input: &[ChatMessage<'_>],
+        session: Option<&str>,
+    ) -> Option<usize> {
         const MAX_LOOKED_AT: usize = 32;
         let known = self.by_session.get(session?)?;
         if request.asked.is_none() {
             // Only the results of the last calls were sent: the server keeps the rest of the conversation.
-            return known.last().copied().filter(|_| input.iter().any(|message| message.role == Role::Tool));
+            return known
+                .last()
+                .copied()
+                .filter(|_| input.iter().any(|message| message.role == MessageRole::Tool));
         }
         known.iter().rev().take(MAX_LOOKED_AT).copied().find(|index| {
             let last = &self.all[*index].last_request;
@@ -157,8 +171,8 @@ impl Conversations {
 }
 
 /// Splits a conversation where the user speaks again after an answer.
-fn turns(tree: &Tree<'_>, conversation: &Conversation) -> Vec<Run> {
-    let mut runs: Vec<Run> = Vec::new();
+fn turns(tree: &SpanTree<'_>, conversation: &ConversationThread) -> Vec<RequestSpans> {
+    let mut runs: Vec<RequestSpans> = Vec::new();
     let mut place = None;
     let mut answered = true;
     for &at in &conversation.calls {
@@ -169,7 +183,7 @@ fn turns(tree: &Tree<'_>, conversation: &Conversation) -> Vec<Run> {
         let spoke_again = user.is_some() && (user != place || facts.previous_response_id.is_some());
         match runs.last_mut() {
             Some(run) if !(answered && spoke_again) => run.calls.push(at),
-            _ => runs.push(Run { calls: vec![at], ..Run::default() }),
+            _ => runs.push(RequestSpans { calls: vec![at], ..RequestSpans::default() }),
         }
         place = user.or(place);
         let acts = facts
@@ -188,7 +202,7 @@ fn turns(tree: &Tree<'_>, conversation: &Conversation) -> Vec<Run> {
 
 /// A tool's span in a trace of its own belongs to the turn of its session that was under way; without one it is a run of
 /// its own.
-fn attach_tools(tree: &Tree<'_>, tools: impl Iterator<Item = usize>, runs: &mut Vec<Run>) {
+fn attach_tools(tree: &SpanTree<'_>, tools: impl Iterator<Item = usize>, runs: &mut Vec<RequestSpans>) {
     // The turns of each session, in order of their first call.
     let mut turns: HashMap<Option<&str>, Vec<usize>> = HashMap::new();
     for (number, run) in runs.iter().enumerate() {
@@ -218,7 +232,9 @@ fn attach_tools(tree: &Tree<'_>, tools: impl Iterator<Item = usize>, runs: &mut 
                     runs[number].traces.push(trace);
                 }
             }
-            None => runs.push(Run { tools: vec![tool], traces: vec![trace], ..Run::default() }),
+            None => {
+                runs.push(RequestSpans { tools: vec![tool], traces: vec![trace], ..RequestSpans::default() })
+            }
         }
     }
 }

@@ -8,13 +8,13 @@ use std::collections::{HashMap, VecDeque};
 use serde_json::Value as Json;
 
 use crate::short_text::cut_name;
-use crate::trajectory::{Defect, DefectKind};
+use crate::trajectory::{DefectKind, ExtractionDefect};
 
 use super::code;
 use super::tools;
-use super::tree::Tree;
-use crate::assemble::agent_run::Run;
-use crate::assemble::ask::{Ask, read_arguments};
+use super::tree::SpanTree;
+use crate::assemble::agent_run::RequestSpans;
+use crate::assemble::ask::{RequestedCall, read_arguments};
 use crate::assemble::code_reply::CodeReply;
 
 /// Replies of plain words, by the number of their model call.
@@ -22,12 +22,12 @@ pub(super) type SpokenReplies = HashMap<usize, String>;
 
 /// Joins the run's tool spans to the asks; spans that no ask explains become asks of their own.
 pub(super) fn join(
-    tree: &Tree<'_>,
-    run: &Run,
-    asks: &mut Vec<Ask>,
+    tree: &SpanTree<'_>,
+    run: &RequestSpans,
+    asks: &mut Vec<RequestedCall>,
     code: &[CodeReply],
     spoken: &SpokenReplies,
-    defects: &mut Vec<Defect>,
+    defects: &mut Vec<ExtractionDefect>,
 ) {
     let mut left = join_by_id(tree, run, asks);
     let mut open = OpenAsks::new(asks);
@@ -44,14 +44,15 @@ pub(super) fn join(
     for at in unnamed {
         let node = &tree.nodes[at];
         let detail = format!("{}: answers no call of the model", cut_name(&node.span.name));
-        let told =
-            node.span_ids().map(|id| Defect::new(DefectKind::ToolRunOutsideSteps, detail.as_str(), Some(id)));
+        let told = node
+            .span_ids()
+            .map(|id| ExtractionDefect::new(DefectKind::ToolRunOutsideSteps, detail.as_str(), Some(id)));
         defects.extend(told);
     }
 }
 
 /// Joins spans that carry the call's id; returns the others.
-fn join_by_id(tree: &Tree<'_>, run: &Run, asks: &mut [Ask]) -> Vec<usize> {
+fn join_by_id(tree: &SpanTree<'_>, run: &RequestSpans, asks: &mut [RequestedCall]) -> Vec<usize> {
     // Ids may come again: the first open ask takes the first span.
     let mut by_id: HashMap<String, Vec<usize>> = HashMap::new();
     for (index, ask) in asks.iter().enumerate().rev() {
@@ -83,7 +84,7 @@ struct OpenAsks {
 const MAX_COMPARED: usize = 64;
 
 impl OpenAsks {
-    fn new(asks: &[Ask]) -> OpenAsks {
+    fn new(asks: &[RequestedCall]) -> OpenAsks {
         let mut by_tool: HashMap<String, Vec<usize>> = HashMap::new();
         for (index, ask) in asks.iter().enumerate().rev().filter(|(_, ask)| ask.runs.is_empty()) {
             by_tool.entry(ask.tool.clone()).or_default().push(index);
@@ -92,12 +93,18 @@ impl OpenAsks {
     }
 
     /// Gives a span to the first open ask of the same tool, best to one with the same arguments.
-    fn join(&mut self, tree: &Tree<'_>, run: &Run, at: usize, asks: &mut [Ask]) -> bool {
+    fn join(
+        &mut self,
+        tree: &SpanTree<'_>,
+        run: &RequestSpans,
+        at: usize,
+        asks: &mut [RequestedCall],
+    ) -> bool {
         let tool = &tree.nodes[at].facts.tool;
         let open = tool.name.as_deref().and_then(|name| self.by_tool.get_mut(name));
         let Some(open) = open.filter(|open| !open.is_empty()) else { return false };
         let (arguments, raw, _) = read_arguments(tool.arguments.as_ref());
-        let same = |ask: &Ask| match (&ask.arguments, &arguments) {
+        let same = |ask: &RequestedCall| match (&ask.arguments, &arguments) {
             (Some(a), Some(b)) => a == b || only_value(a) == Some(b) || ask.raw == raw,
             (a, b) => a.is_none() && b.as_ref().is_none_or(is_empty),
         };
@@ -128,7 +135,7 @@ struct AnsweredAsks {
 }
 
 impl AnsweredAsks {
-    fn new(asks: &[Ask]) -> AnsweredAsks {
+    fn new(asks: &[RequestedCall]) -> AnsweredAsks {
         let mut by_turn: HashMap<(usize, String), Vec<usize>> = HashMap::new();
         for (index, ask) in asks.iter().enumerate().filter(|(_, ask)| !ask.runs.is_empty()) {
             if let Some(turn) = ask.call {
@@ -139,7 +146,13 @@ impl AnsweredAsks {
     }
 
     /// A framework that retries a failing tool: the same call once more before the model speaks.
-    fn join_retry(&self, tree: &Tree<'_>, run: &Run, at: usize, asks: &mut [Ask]) -> bool {
+    fn join_retry(
+        &self,
+        tree: &SpanTree<'_>,
+        run: &RequestSpans,
+        at: usize,
+        asks: &mut [RequestedCall],
+    ) -> bool {
         let tool = &tree.nodes[at].facts.tool;
         let key = turn_of(tree, run, at).zip(tool.name.as_deref().map(str::to_owned));
         let Some(answered) = key.and_then(|key| self.by_turn.get(&key)) else { return false };
@@ -161,7 +174,7 @@ struct OpenTurns {
 }
 
 impl OpenTurns {
-    fn new(asks: &[Ask]) -> OpenTurns {
+    fn new(asks: &[RequestedCall]) -> OpenTurns {
         let mut by_turn: HashMap<Option<usize>, VecDeque<usize>> = HashMap::new();
         for (index, ask) in asks.iter().enumerate().filter(|(_, ask)| ask.runs.is_empty()) {
             by_turn.entry(ask.call).or_default().push_back(index);
@@ -170,7 +183,13 @@ impl OpenTurns {
     }
 
     /// A span under another name, or none, for the only call that is still open: unknown tools, hand-overs.
-    fn join_odd_one(&mut self, tree: &Tree<'_>, run: &Run, at: usize, asks: &mut [Ask]) -> bool {
+    fn join_odd_one(
+        &mut self,
+        tree: &SpanTree<'_>,
+        run: &RequestSpans,
+        at: usize,
+        asks: &mut [RequestedCall],
+    ) -> bool {
         let Some(open) = self.by_turn.get_mut(&turn_of(tree, run, at)) else { return false };
         let Some(&ask) = open.front().filter(|_| open.len() == 1) else { return false };
         let tool = &tree.nodes[at].facts.tool;
@@ -191,7 +210,7 @@ impl OpenTurns {
     }
 }
 
-fn began_before(tree: &Tree<'_>, run: &Run, ask: &Ask, at: usize) -> bool {
+fn began_before(tree: &SpanTree<'_>, run: &RequestSpans, ask: &RequestedCall, at: usize) -> bool {
     // What only the history shows was asked before that request was made.
     ask.from_history
         || ask
@@ -211,15 +230,21 @@ fn is_empty(json: &Json) -> bool {
 /// Tool spans without an ask: the call was not recorded in the model's reply, or the tool ran on its own. Where a reply
 /// of plain words came just before, those were the thought. `spans` are in order of time; each goes before the first ask
 /// that began later.
-fn insert_runs(tree: &Tree<'_>, run: &Run, asks: &mut Vec<Ask>, spans: &[usize], spoken: &SpokenReplies) {
+fn insert_runs(
+    tree: &SpanTree<'_>,
+    run: &RequestSpans,
+    asks: &mut Vec<RequestedCall>,
+    spans: &[usize],
+    spoken: &SpokenReplies,
+) {
     if spans.is_empty() {
         return;
     }
-    let begins = |ask: &Ask| {
+    let begins = |ask: &RequestedCall| {
         let first = ask.runs.first().copied().or(ask.call.map(|number| run.calls[number]));
         first.map_or(0, |at| tree.nodes[at].span.start_ns)
     };
-    let mut merged: Vec<Ask> = Vec::with_capacity(asks.len() + spans.len());
+    let mut merged: Vec<RequestedCall> = Vec::with_capacity(asks.len() + spans.len());
     let mut asked = asks.drain(..).peekable();
     let mut shown: Option<usize> = None;
     for &at in spans {
@@ -233,13 +258,13 @@ fn insert_runs(tree: &Tree<'_>, run: &Run, asks: &mut Vec<Ask>, spans: &[usize],
             // The words of a reply are copied once; what else ran in its turn shares them while there is room.
             if shown.replace(turn) == Some(turn) { tree.budget.share_text(text) } else { Some(text.clone()) }
         });
-        merged.push(Ask {
+        merged.push(RequestedCall {
             tool: tree.nodes[at].facts.tool.name.as_deref().unwrap_or_default().to_owned(),
             thought,
             call: turn,
             parallel: turn.is_some() && merged.last().is_some_and(|before| before.call == turn),
             runs: vec![at],
-            ..Ask::default()
+            ..RequestedCall::default()
         });
     }
     merged.extend(asked);

@@ -9,8 +9,8 @@ use std::hash::Hasher;
 
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::dialect::{self, Facts, Kind};
-use crate::message::{Message, Role};
+use crate::dialect::{self, NormalizedSpan, OperationKind};
+use crate::message::{ChatMessage, MessageRole};
 use crate::short_text::cut_name;
 use crate::span::Span;
 
@@ -29,7 +29,7 @@ pub struct TraceLink {
 
 impl TraceLink {
     /// Reads the link of a span without a parent. `None` when its trace stands alone.
-    pub fn of(span: &Span<'_>) -> Option<TraceLink> {
+    pub fn from_root_span(span: &Span<'_>) -> Option<TraceLink> {
         if span.parent_id.is_some() {
             return None;
         }
@@ -46,14 +46,14 @@ impl TraceLink {
         }
         let mut facts = dialect::read(span);
         facts.read_free_text();
-        if !matches!(facts.kind, Kind::Model | Kind::Tool) {
+        if !matches!(facts.kind, OperationKind::Model | OperationKind::Tool) {
             return None;
         }
         let session = facts.session.as_deref().map(by_session);
-        if facts.kind == Kind::Tool {
+        if facts.kind == OperationKind::Tool {
             return session.map(|session| TraceLink { session: Some(session), ..TraceLink::default() });
         }
-        let Chain { leaves, mut continues, .. } = Chain::of(&facts);
+        let ConversationDigests { leaves, mut continues, .. } = ConversationDigests::from_span(&facts);
         // A trace goes on from the last reply before it, or from one shortly before that.
         continues.drain(..continues.len().saturating_sub(MAX_CONTINUED));
         let linked = session.is_some() || !leaves.is_empty() || !continues.is_empty();
@@ -73,7 +73,7 @@ pub enum LinkKey {
 }
 
 impl TraceLink {
-    /// What the trace is tied by, for whoever keeps links beyond one reading. As [`Linker::add_link`] has it: a session says
+    /// What the trace is tied by, for whoever keeps links beyond one reading. As [`TraceLinker::add_link`] has it: a session says
     /// all there is to say.
     pub fn keys(&self) -> Vec<LinkKey> {
         match self.session {
@@ -88,7 +88,7 @@ impl TraceLink {
 
 /// A call's place in its conversation, as digests.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Chain {
+pub(super) struct ConversationDigests {
     /// The conversation with this call's reply; empty when there was none.
     pub leaves: Vec<u64>,
     /// The conversations that the call's input contains, oldest first.
@@ -97,9 +97,9 @@ pub(super) struct Chain {
     pub asked: u64,
 }
 
-impl Chain {
-    pub(super) fn of(facts: &Facts<'_>) -> Chain {
-        let mut chain = Chain::of_messages(&facts.input, &facts.output);
+impl ConversationDigests {
+    pub(super) fn from_span(facts: &NormalizedSpan<'_>) -> ConversationDigests {
+        let mut chain = ConversationDigests::of_messages(&facts.input, &facts.output);
         // A service that keeps the conversation is told its last reply's id instead.
         let reply = |id: &str| hash(&[b"response", id.as_bytes()]);
         if let Some(id) = &facts.previous_response_id {
@@ -111,27 +111,30 @@ impl Chain {
         chain
     }
 
-    fn of_messages(input: &[Message<'_>], output: &[Message<'_>]) -> Chain {
+    fn of_messages(input: &[ChatMessage<'_>], output: &[ChatMessage<'_>]) -> ConversationDigests {
         let mut so_far = 0u64;
         let mut continues = Vec::new();
         // A reply may be one message or several (reasoning, text, calls): neighbours count as one.
-        let spoken: Vec<&Message<'_>> = input.iter().filter(|message| message.role != Role::System).collect();
-        for turn in spoken.chunk_by(|a, b| a.role == Role::Assistant && b.role == Role::Assistant) {
+        let spoken: Vec<&ChatMessage<'_>> =
+            input.iter().filter(|message| message.role != MessageRole::System).collect();
+        for turn in
+            spoken.chunk_by(|a, b| a.role == MessageRole::Assistant && b.role == MessageRole::Assistant)
+        {
             let digest = digest(turn);
-            if turn[0].role == Role::Assistant {
+            if turn[0].role == MessageRole::Assistant {
                 continues.push(combine(so_far, digest));
             }
             so_far = combine(so_far, digest);
         }
-        let reply: Vec<&Message<'_>> = output.iter().filter(|message| !message.is_empty()).collect();
+        let reply: Vec<&ChatMessage<'_>> = output.iter().filter(|message| !message.is_empty()).collect();
         let leaves = if reply.is_empty() { Vec::new() } else { vec![combine(so_far, digest(&reply))] };
-        Chain { leaves, continues, asked: so_far }
+        ConversationDigests { leaves, continues, asked: so_far }
     }
 }
 
 /// The identity of one message, or of one reply in several. Calls and results are known by their ids, because senders
 /// drop the texts around them.
-fn digest(messages: &[&Message<'_>]) -> u64 {
+fn digest(messages: &[&ChatMessage<'_>]) -> u64 {
     let mut hasher = Xxh3::new();
     let mut any = false;
     for message in messages {
@@ -154,7 +157,7 @@ fn digest(messages: &[&Message<'_>]) -> u64 {
         }
     }
     let speaker = messages.first().map(|message| message.role as u8).unwrap_or_default();
-    hasher.write_u8(if messages.len() > 1 { Role::Assistant as u8 } else { speaker });
+    hasher.write_u8(if messages.len() > 1 { MessageRole::Assistant as u8 } else { speaker });
     hasher.finish()
 }
 
@@ -173,7 +176,7 @@ fn hash(parts: &[&[u8]]) -> u64 {
 
 /// Collects links and finds the groups.
 #[derive(Clone, Debug, Default)]
-pub struct Linker {
+pub struct TraceLinker {
     parents: Vec<usize>,
     sessions: HashMap<u64, usize>,
     /// Conversations by their state after a reply.
@@ -182,7 +185,7 @@ pub struct Linker {
     continuing: Vec<(usize, Vec<u64>)>,
 }
 
-impl Linker {
+impl TraceLinker {
     /// Adds a trace under the next number, counting from 0.
     pub fn add_trace(&mut self) -> usize {
         self.parents.push(self.parents.len());

@@ -2,22 +2,22 @@
 
 use std::sync::Arc;
 
-use crate::message::{Message, Role};
-use crate::react::{self, Transcript};
+use crate::message::{ChatMessage, MessageRole};
+use crate::react::{self, ReactTranscript};
 use crate::short_text::cut_name;
-use crate::trajectory::{Defect, DefectKind, Step, ToolDefinition, Trajectory};
+use crate::trajectory::{DefectKind, ExtractionDefect, ToolDefinition, Trajectory, TrajectoryStep};
 
 use super::budget::{AssemblyBudget, LEFT_OUT};
 use super::observations;
 use super::request;
 use super::steps::{join_texts, said};
-use crate::assemble::ask::{Ask, AskIds, read_arguments};
+use crate::assemble::ask::{AskIds, RequestedCall, read_arguments};
 
 /// Reads a message list: one trajectory for each time the user speaks and the assistant acts or answers.
-pub fn assemble_messages(messages: &[Message<'_>], tools: &[ToolDefinition]) -> Vec<Trajectory> {
+pub fn assemble_messages(messages: &[ChatMessage<'_>], tools: &[ToolDefinition]) -> Vec<Trajectory> {
     let tools: Arc<[ToolDefinition]> = tools.into();
     let budget = AssemblyBudget::default();
-    let speaks = |message: &Message<'_>| request::last_user(std::slice::from_ref(message)).is_some();
+    let speaks = |message: &ChatMessage<'_>| request::last_user(std::slice::from_ref(message)).is_some();
     let mut trajectories: Vec<Trajectory> = Vec::new();
     let mut at = 0;
     while at < messages.len() {
@@ -29,7 +29,7 @@ pub fn assemble_messages(messages: &[Message<'_>], tools: &[ToolDefinition]) -> 
         let length = messages[begin..].iter().take_while(|message| !speaks(message)).count();
         let turn = &messages[begin..begin + length];
         let query = (!query.is_empty()).then(|| query.join("\n"));
-        if query.is_some() || turn.iter().any(|message| message.role == Role::Assistant) {
+        if query.is_some() || turn.iter().any(|message| message.role == MessageRole::Assistant) {
             trajectories.push(read_turn(query, turn, &tools, &budget));
         }
         at = begin + length.max(usize::from(asked == 0));
@@ -49,24 +49,24 @@ pub fn assemble_transcript(text: &str) -> Vec<Trajectory> {
 
 fn read_turn(
     query: Option<String>,
-    turn: &[Message<'_>],
+    turn: &[ChatMessage<'_>],
     tools: &Arc<[ToolDefinition]>,
     budget: &AssemblyBudget,
 ) -> Trajectory {
     let mut trajectory = Trajectory { query, tools: Arc::clone(tools), ..Trajectory::default() };
-    let mut asks: Vec<Ask> = Vec::new();
+    let mut asks: Vec<RequestedCall> = Vec::new();
     // A reply may be several messages: reasoning, text, calls.
-    for reply in turn.chunk_by(|a, b| a.role == Role::Assistant && b.role == Role::Assistant) {
-        if reply[0].role == Role::Assistant {
+    for reply in turn.chunk_by(|a, b| a.role == MessageRole::Assistant && b.role == MessageRole::Assistant) {
+        if reply[0].role == MessageRole::Assistant {
             read_reply(reply, &mut trajectory, &mut asks, budget);
         }
     }
-    let ids = AskIds::of(&asks);
+    let ids = AskIds::from_calls(&asks);
     let text_asks: Vec<usize> = (0..asks.len()).filter(|index| asks[*index].reply.is_some()).collect();
     observations::see(turn, &mut asks, &ids, &text_asks);
     for (index, ask) in asks.into_iter().enumerate() {
         let (observation, is_error) = observations::choose(&ask, None);
-        trajectory.steps.push(Step {
+        trajectory.steps.push(TrajectoryStep {
             index: index as u32 + 1,
             thought: ask.thought,
             tool: ask.tool,
@@ -76,7 +76,7 @@ fn read_turn(
             observation,
             is_error,
             parallel_with_previous: ask.parallel,
-            ..Step::default()
+            ..TrajectoryStep::default()
         });
     }
     complain(&mut trajectory, budget);
@@ -84,23 +84,23 @@ fn read_turn(
 }
 
 fn read_reply(
-    reply: &[Message<'_>],
+    reply: &[ChatMessage<'_>],
     trajectory: &mut Trajectory,
-    asks: &mut Vec<Ask>,
+    asks: &mut Vec<RequestedCall>,
     budget: &AssemblyBudget,
 ) {
     let thought = said(reply);
     let mut parallel = false;
-    for call in reply.iter().flat_map(Message::tool_calls) {
+    for call in reply.iter().flat_map(ChatMessage::tool_calls) {
         let (arguments, raw, malformed) = read_arguments(call.arguments.as_ref());
         if malformed {
             let detail = raw.as_deref().unwrap_or_default();
-            trajectory.defects.push(Defect::new(DefectKind::MalformedArguments, detail, None));
+            trajectory.defects.push(ExtractionDefect::new(DefectKind::MalformedArguments, detail, None));
         }
         let id = call.id.as_deref().map(str::to_owned);
         let (thought, tool) = (share(thought.as_deref(), parallel, budget), call.name.to_string());
         let arguments = budget.keep_arguments(arguments);
-        asks.push(Ask { thought, tool, id, arguments, raw, parallel, ..Ask::default() });
+        asks.push(RequestedCall { thought, tool, id, arguments, raw, parallel, ..RequestedCall::default() });
         parallel = true;
     }
     // Only what is said behind the last call is an answer.
@@ -111,7 +111,7 @@ fn read_reply(
     let text = join_texts(reply);
     let transcript = react::read(&text);
     for (kind, detail) in transcript.defects {
-        trajectory.defects.push(Defect::new(kind.into(), detail, None));
+        trajectory.defects.push(ExtractionDefect::new(kind.into(), detail, None));
     }
     if transcript.steps.is_empty() {
         trajectory.final_answer = transcript.answer.map(std::borrow::Cow::into_owned).or(thought);
@@ -122,17 +122,17 @@ fn read_reply(
         // The first action counts, with those beside it; what the model imagined behind it did not happen.
         if index > 0 && !step.parallel {
             let detail = "the reply goes on behind its action";
-            trajectory.defects.push(Defect::new(DefectKind::SelfWrittenObservation, detail, None));
+            trajectory.defects.push(ExtractionDefect::new(DefectKind::SelfWrittenObservation, detail, None));
             break;
         }
-        asks.push(Ask {
+        asks.push(RequestedCall {
             thought: share(step.thought.as_deref(), step.parallel, budget),
             tool: step.tool.into_owned(),
             arguments: budget.keep_arguments(step.input.json),
             raw: Some(step.input.raw.into_owned()).filter(|raw| !raw.is_empty()),
             reply: Some(Arc::clone(&reply)),
             parallel: step.parallel,
-            ..Ask::default()
+            ..RequestedCall::default()
         });
     }
 }
@@ -142,17 +142,17 @@ fn share(text: Option<&str>, is_beside: bool, budget: &AssemblyBudget) -> Option
     if is_beside { budget.share_text(text?) } else { text.map(str::to_owned) }
 }
 
-fn from_transcript(transcript: Transcript<'_>, budget: &AssemblyBudget) -> Trajectory {
+fn from_transcript(transcript: ReactTranscript<'_>, budget: &AssemblyBudget) -> Trajectory {
     let mut trajectory = Trajectory {
         query: transcript.question.map(std::borrow::Cow::into_owned),
         final_answer: transcript.answer.map(std::borrow::Cow::into_owned),
         ..Trajectory::default()
     };
     for (kind, detail) in transcript.defects {
-        trajectory.defects.push(Defect::new(kind.into(), detail, None));
+        trajectory.defects.push(ExtractionDefect::new(kind.into(), detail, None));
     }
     for (index, step) in transcript.steps.into_iter().enumerate() {
-        trajectory.steps.push(Step {
+        trajectory.steps.push(TrajectoryStep {
             index: index as u32 + 1,
             thought: share(step.thought.as_deref(), step.parallel, budget),
             tool: step.tool.into_owned(),
@@ -160,7 +160,7 @@ fn from_transcript(transcript: Transcript<'_>, budget: &AssemblyBudget) -> Traje
             arguments_raw: Some(step.input.raw.into_owned()).filter(|raw| !raw.is_empty()),
             observation: share(step.observation.as_deref(), step.parallel, budget),
             parallel_with_previous: step.parallel,
-            ..Step::default()
+            ..TrajectoryStep::default()
         });
     }
     complain(&mut trajectory, budget);
@@ -170,7 +170,7 @@ fn from_transcript(transcript: Transcript<'_>, budget: &AssemblyBudget) -> Traje
 fn complain(trajectory: &mut Trajectory, budget: &AssemblyBudget) {
     for step in &trajectory.steps {
         let mut miss = |kind, what: &str| {
-            trajectory.defects.push(Defect::new(
+            trajectory.defects.push(ExtractionDefect::new(
                 kind,
                 format!("step {} ({}) has no {what}", step.index, cut_name(&step.tool)),
                 None,
@@ -184,16 +184,20 @@ fn complain(trajectory: &mut Trajectory, budget: &AssemblyBudget) {
         }
     }
     if budget.take_exceeded() {
-        trajectory.defects.push(Defect::new(DefectKind::TooLarge, LEFT_OUT, None));
+        trajectory.defects.push(ExtractionDefect::new(DefectKind::TooLarge, LEFT_OUT, None));
     }
     if trajectory.query.is_none() {
-        trajectory.defects.push(Defect::new(
+        trajectory.defects.push(ExtractionDefect::new(
             DefectKind::MissingQuery,
             "the request is not in the text",
             None,
         ));
     }
     if trajectory.final_answer.is_none() {
-        trajectory.defects.push(Defect::new(DefectKind::MissingAnswer, "there is no final answer", None));
+        trajectory.defects.push(ExtractionDefect::new(
+            DefectKind::MissingAnswer,
+            "there is no final answer",
+            None,
+        ));
     }
 }

@@ -22,57 +22,57 @@ mod steps;
 mod tools;
 mod tree;
 
-pub use link::{LinkKey, Linker, TraceLink};
+pub use link::{LinkKey, TraceLink, TraceLinker};
 pub use messages::{assemble_messages, assemble_transcript};
 pub use tools::definitions as tool_definitions;
 
 use crate::span::Span;
-use crate::trajectory::{Defect, DefectKind, Trajectory};
+use crate::trajectory::{DefectKind, ExtractionDefect, Trajectory};
 
 /// What a group of spans yields.
 #[derive(Clone, Debug, Default)]
-pub struct Assembled {
+pub struct AssemblyOutput {
     pub trajectories: Vec<Trajectory>,
     /// Defects of spans that belong to no trajectory.
-    pub defects: Vec<Defect>,
+    pub defects: Vec<ExtractionDefect>,
 }
 
 /// Assembles groups of spans, one after the other.
 #[derive(Clone, Debug)]
-pub struct Assembler {
+pub struct TrajectoryAssembler {
     tools: tools::ToolCache,
     max_trajectories: usize,
 }
 
-impl Default for Assembler {
+impl Default for TrajectoryAssembler {
     fn default() -> Self {
-        Assembler::with_max_trajectories(usize::MAX)
+        TrajectoryAssembler::with_max_trajectories(usize::MAX)
     }
 }
 
-impl Assembler {
+impl TrajectoryAssembler {
     /// An assembler that builds so many trajectories of one group, those that began first, and reports the rest as one
     /// defect.
-    pub fn with_max_trajectories(max_trajectories: usize) -> Assembler {
-        Assembler { tools: tools::ToolCache::default(), max_trajectories }
+    pub fn with_max_trajectories(max_trajectories: usize) -> TrajectoryAssembler {
+        TrajectoryAssembler { tools: tools::ToolCache::default(), max_trajectories }
     }
 
     /// Assembles the spans of traces that belong together.
-    pub fn assemble(&mut self, spans: &[Span<'_>]) -> Assembled {
-        let tree = tree::Tree::build(spans);
+    pub fn assemble(&mut self, spans: &[Span<'_>]) -> AssemblyOutput {
+        let tree = tree::SpanTree::build(spans);
         let (mut runs, mut defects) = runs::find(&tree);
         if tree.budget.cut_spans() > 0 {
             let detail = format!(
                 "the messages of {} spans were left out: there are more than are read of one trace",
                 tree.budget.cut_spans()
             );
-            defects.push(Defect::new(DefectKind::TooLarge, detail, None));
+            defects.push(ExtractionDefect::new(DefectKind::TooLarge, detail, None));
         }
         let left_out = runs.len().saturating_sub(self.max_trajectories);
         if left_out > 0 {
             runs.truncate(self.max_trajectories);
             let detail = format!("{left_out} more trajectories in this trace are left out");
-            defects.push(Defect::new(DefectKind::TooLarge, detail, None));
+            defects.push(ExtractionDefect::new(DefectKind::TooLarge, detail, None));
         }
         let mut trajectories: Vec<Trajectory> = Vec::with_capacity(runs.len());
         for run in &runs {
@@ -81,6 +81,6 @@ impl Assembler {
             trajectories.push(trajectory);
         }
         runs::connect(&tree, &runs, &mut trajectories);
-        Assembled { trajectories, defects }
+        AssemblyOutput { trajectories, defects }
     }
 }

@@ -5,29 +5,29 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use crate::dialect::Kind;
-use crate::message::{Message, Role};
+use crate::dialect::OperationKind;
+use crate::message::{ChatMessage, MessageRole};
 
 use super::request;
-use super::tree::Tree;
+use super::tree::SpanTree;
 
 /// Spans of one agent and of those inside it, parents before children. Spans that were folded into others are among them,
 /// because what is inherited passes through them.
-pub(super) type Territory = Vec<usize>;
+pub(super) type AgentSubtree = Vec<usize>;
 
 /// Splits a territory into what belongs to its main agent and the territories of agents inside it, by the span that each
 /// hangs below.
 pub(super) fn separate(
-    tree: &Tree<'_>,
+    tree: &SpanTree<'_>,
     below: Option<usize>,
-    nodes: Territory,
-) -> (Territory, Vec<(usize, Territory)>) {
+    nodes: AgentSubtree,
+) -> (AgentSubtree, Vec<(usize, AgentSubtree)>) {
     let boundaries = boundaries(tree, below, &nodes);
     if boundaries.is_empty() {
         return (nodes, Vec::new());
     }
     let mut own = Vec::new();
-    let mut inner: BTreeMap<usize, Territory> = BTreeMap::new();
+    let mut inner: BTreeMap<usize, AgentSubtree> = BTreeMap::new();
     let mut outermost: HashMap<usize, usize> = HashMap::new();
     for at in nodes {
         // The outermost boundary decides; a tool that is one stays with the agent that called it.
@@ -37,7 +37,7 @@ pub(super) fn separate(
             outermost.insert(at, boundary);
         }
         match boundary {
-            Some(boundary) if boundary != at || tree.nodes[at].facts.kind != Kind::Tool => {
+            Some(boundary) if boundary != at || tree.nodes[at].facts.kind != OperationKind::Tool => {
                 inner.entry(boundary).or_default().push(at);
             }
             _ => own.push(at),
@@ -48,39 +48,40 @@ pub(super) fn separate(
 
 /// What is around a span inside its territory: the outermost tool and the outermost agent, the span itself included.
 #[derive(Clone, Copy, Default)]
-struct Surroundings {
+struct EnclosingSpans {
     tool: Option<usize>,
     agent: Option<usize>,
 }
 
 /// The spans below which another agent is at work: tools that call models, and agents with a request of their own.
-fn boundaries(tree: &Tree<'_>, below: Option<usize>, nodes: &[usize]) -> BTreeSet<usize> {
+fn boundaries(tree: &SpanTree<'_>, below: Option<usize>, nodes: &[usize]) -> BTreeSet<usize> {
     let facts = |at: usize| &tree.nodes[at].facts;
     let mut calls: Vec<usize> = nodes
         .iter()
         .copied()
-        .filter(|at| facts(*at).kind == Kind::Model && facts(*at).has_content())
+        .filter(|at| facts(*at).kind == OperationKind::Model && facts(*at).has_content())
         .collect();
-    let has_structure =
-        nodes.iter().any(|at| Some(*at) != below && matches!(facts(*at).kind, Kind::Tool | Kind::Agent));
+    let has_structure = nodes.iter().any(|at| {
+        Some(*at) != below && matches!(facts(*at).kind, OperationKind::Tool | OperationKind::Agent)
+    });
     if calls.is_empty() || !has_structure {
         return BTreeSet::new();
     }
     // Numbers of nodes are in order of time.
     calls.sort_unstable();
-    let mut around: HashMap<usize, Surroundings> = HashMap::with_capacity(nodes.len());
+    let mut around: HashMap<usize, EnclosingSpans> = HashMap::with_capacity(nodes.len());
     for &at in nodes {
         // What the territory hangs below is outside of it.
         if Some(at) == below {
             continue;
         }
         let outer = tree.nodes[at].parent.and_then(|parent| around.get(&parent).copied()).unwrap_or_default();
-        let own = |kind: Kind| (facts(at).kind == kind).then_some(at);
+        let own = |kind: OperationKind| (facts(at).kind == kind).then_some(at);
         around.insert(
             at,
-            Surroundings {
-                tool: outer.tool.or_else(|| own(Kind::Tool)),
-                agent: outer.agent.or_else(|| own(Kind::Agent)),
+            EnclosingSpans {
+                tool: outer.tool.or_else(|| own(OperationKind::Tool)),
+                agent: outer.agent.or_else(|| own(OperationKind::Agent)),
             },
         );
     }
@@ -107,7 +108,7 @@ struct CallCounts {
 
 /// The agents that have direct calls inside them.
 fn agent_calls(
-    tree: &Tree<'_>,
+    tree: &SpanTree<'_>,
     below: Option<usize>,
     nodes: &[usize],
     direct: &[usize],
@@ -124,7 +125,7 @@ fn agent_calls(
         if Some(at) == below {
             continue;
         }
-        if tree.nodes[at].facts.kind == Kind::Agent {
+        if tree.nodes[at].facts.kind == OperationKind::Agent {
             agents.insert(at, inside);
         }
         if let Some(parent) = tree.nodes[at].parent {
@@ -138,7 +139,7 @@ fn agent_calls(
 
 /// Agents inside others, whose request has nothing to do with the outer one's.
 fn with_other_request(
-    tree: &Tree<'_>,
+    tree: &SpanTree<'_>,
     below: Option<usize>,
     nodes: &[usize],
     agents: &BTreeMap<usize, CallCounts>,
@@ -170,7 +171,7 @@ fn with_other_request(
 
 /// Agents side by side, each with a request of its own: several turns under one span. `agents` are the outermost ones, one
 /// for each call.
-fn sibling_requests(tree: &Tree<'_>, agents: Vec<usize>) -> Vec<usize> {
+fn sibling_requests(tree: &SpanTree<'_>, agents: Vec<usize>) -> Vec<usize> {
     let mut known: HashSet<usize> = HashSet::new();
     let outermost: Vec<usize> = agents.into_iter().filter(|agent| known.insert(*agent)).collect();
     if outermost.len() < 2 {
@@ -184,8 +185,12 @@ fn sibling_requests(tree: &Tree<'_>, agents: Vec<usize>) -> Vec<usize> {
 }
 
 /// The first thing a user said in a conversation.
-fn opening<'m>(input: &'m [Message<'_>]) -> std::borrow::Cow<'m, str> {
-    input.iter().find(|message| message.role == Role::User).map(Message::joined_text).unwrap_or_default()
+fn opening<'m>(input: &'m [ChatMessage<'_>]) -> std::borrow::Cow<'m, str> {
+    input
+        .iter()
+        .find(|message| message.role == MessageRole::User)
+        .map(ChatMessage::joined_text)
+        .unwrap_or_default()
 }
 
 /// What is compared of two openings: one is compared with those of all calls.

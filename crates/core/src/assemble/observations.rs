@@ -3,17 +3,17 @@
 use std::collections::{HashMap, VecDeque};
 
 use crate::dialect::{ToolFacts, unwrap_result};
-use crate::message::{Message, Role};
+use crate::message::{ChatMessage, MessageRole};
 use crate::react;
 
-use super::tree::Tree;
-use crate::assemble::agent_run::Run;
-use crate::assemble::ask::{Ask, AskIds};
+use super::tree::SpanTree;
+use crate::assemble::agent_run::RequestSpans;
+use crate::assemble::ask::{AskIds, RequestedCall};
 
 /// Reads the results that a request shows behind the user's query.
 ///
 /// `text_asks` are the asks that were written as text, in order.
-pub(super) fn see(input: &[Message<'_>], asks: &mut [Ask], ids: &AskIds, text_asks: &[usize]) {
+pub(super) fn see(input: &[ChatMessage<'_>], asks: &mut [RequestedCall], ids: &AskIds, text_asks: &[usize]) {
     let mut occurrences: HashMap<&str, usize> = HashMap::new();
     let mut unnamed = 0;
     // Text agents: the replies that were not repeated yet, and the one that waits for its observation.
@@ -44,7 +44,7 @@ pub(super) fn see(input: &[Message<'_>], asks: &mut [Ask], ids: &AskIds, text_as
             }
         }
         match message.role {
-            Role::User => {
+            MessageRole::User => {
                 let text = message.joined_text();
                 if let Some(index) = waiting.take() {
                     // What is no observation is a framework's complaint about the reply.
@@ -52,7 +52,7 @@ pub(super) fn see(input: &[Message<'_>], asks: &mut [Ask], ids: &AskIds, text_as
                     asks[index].seen = Some(without_label(&text).to_owned());
                 }
             }
-            Role::Assistant => {
+            MessageRole::Assistant => {
                 let text = message.joined_text();
                 waiting = open.take_repeated(asks, text.trim());
                 if let Some(index) = waiting
@@ -79,13 +79,14 @@ impl OpenReplies<'_> {
 
     /// Which ask a message of the history repeats: to the letter, with its observation behind it, or rewritten by the
     /// framework with the same thought and tool.
-    fn take_repeated(&mut self, asks: &[Ask], text: &str) -> Option<usize> {
+    fn take_repeated(&mut self, asks: &[RequestedCall], text: &str) -> Option<usize> {
         let missing = Self::MAX_LOOKED_AT - self.nearest.len();
         self.nearest.extend(self.further.by_ref().take(missing));
         if self.nearest.is_empty() {
             return None;
         }
-        let find = |fits: &dyn Fn(&Ask) -> bool| self.nearest.iter().position(|index| fits(&asks[*index]));
+        let find =
+            |fits: &dyn Fn(&RequestedCall) -> bool| self.nearest.iter().position(|index| fits(&asks[*index]));
         let literal = find(&|ask| ask.reply.as_deref().is_some_and(|reply| text.starts_with(reply)));
         let place = literal.or_else(|| {
             let transcript = react::read(text);
@@ -97,7 +98,7 @@ impl OpenReplies<'_> {
 }
 
 /// CrewAI repeats a reply with its observation behind it, in one message.
-fn glued_observation(ask: &Ask, text: &str) -> Option<String> {
+fn glued_observation(ask: &RequestedCall, text: &str) -> Option<String> {
     let behind = text.trim_start().strip_prefix(ask.reply.as_deref()?)?;
     Some(behind.trim_start().strip_prefix("Observation:")?.trim().to_owned())
 }
@@ -117,7 +118,7 @@ pub(super) fn without_label(text: &str) -> &str {
 }
 
 /// Agents that write the whole run into one prompt: the observation stands behind the repeated reply.
-pub(super) fn see_in_prompts(tree: &Tree<'_>, run: &Run, asks: &mut [Ask]) {
+pub(super) fn see_in_prompts(tree: &SpanTree<'_>, run: &RequestSpans, asks: &mut [RequestedCall]) {
     // Calls of one reply have the same observation: it is looked for once, and shared while there is room.
     let mut found: Option<(usize, Option<String>)> = None;
     for ask in asks.iter_mut().filter(|ask| ask.seen.is_none()) {
@@ -135,10 +136,11 @@ pub(super) fn see_in_prompts(tree: &Tree<'_>, run: &Run, asks: &mut [Ask]) {
     }
 }
 
-fn observation_behind(tree: &Tree<'_>, run: &Run, call: usize, reply: &str) -> Option<String> {
+fn observation_behind(tree: &SpanTree<'_>, run: &RequestSpans, call: usize, reply: &str) -> Option<String> {
     let next = run.calls.get(call + 1)?;
     let input = &tree.nodes[*next].facts.input;
-    let prompt = input.iter().rev().find(|message| message.role == Role::User).map(Message::joined_text)?;
+    let prompt =
+        input.iter().rev().find(|message| message.role == MessageRole::User).map(ChatMessage::joined_text)?;
     let behind = prompt[prompt.rfind(reply)? + reply.len()..].trim_start();
     let observation = behind.strip_prefix("Observation:")?.trim();
     let observation = observation.strip_suffix("Thought:").unwrap_or(observation);
@@ -147,7 +149,7 @@ fn observation_behind(tree: &Tree<'_>, run: &Run, call: usize, reply: &str) -> O
 
 /// What the step's observation is. A tool message that carries the call's id shows it exactly; a tool's span may have
 /// wrapped it; what a text agent's prompt shows has guessed borders.
-pub(super) fn choose(ask: &Ask, tool: Option<&ToolFacts<'_>>) -> (Option<String>, bool) {
+pub(super) fn choose(ask: &RequestedCall, tool: Option<&ToolFacts<'_>>) -> (Option<String>, bool) {
     let recorded = tool.and_then(|tool| tool.result.as_deref());
     let shown = ask.seen.as_deref();
     let observation = match (shown, recorded) {

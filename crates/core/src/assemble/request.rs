@@ -9,18 +9,18 @@ use serde_json::Value as Json;
 use serde_json::value::RawValue;
 
 use crate::bounded_json;
-use crate::dialect::{Facts, Kind, looks_like_repr};
+use crate::dialect::{NormalizedSpan, OperationKind, looks_like_repr};
 use crate::literal;
-use crate::message::{Message, Role, messages_from_json};
+use crate::message::{ChatMessage, MessageRole, messages_from_json};
 use crate::react;
 
-use super::tree::{Node, Tree};
-use crate::assemble::agent_run::Run;
+use super::tree::{SpanNode, SpanTree};
+use crate::assemble::agent_run::RequestSpans;
 
 /// The index of the last message in which a user really speaks: not an observation, not a framework's complaint.
-pub(super) fn last_user(input: &[Message<'_>]) -> Option<usize> {
+pub(super) fn last_user(input: &[ChatMessage<'_>]) -> Option<usize> {
     input.iter().rposition(|message| {
-        message.role == Role::User && message.tool_results().next().is_none() && {
+        message.role == MessageRole::User && message.tool_results().next().is_none() && {
             let text = message.joined_text();
             !text.trim().is_empty() && !is_feedback(&text)
         }
@@ -44,14 +44,14 @@ pub(super) fn is_feedback(text: &str) -> bool {
 }
 
 /// The user's request of a run.
-pub(super) fn query(tree: &Tree<'_>, run: &Run) -> Option<String> {
+pub(super) fn query(tree: &SpanTree<'_>, run: &RequestSpans) -> Option<String> {
     let inputs =
         run.calls.iter().map(|at| &tree.nodes[*at].facts.input).find(|input| last_user(input).is_some());
     let spoken = inputs.and_then(|input| last_user(input).map(|at| (input, at)));
     let asked: Vec<String> = match &spoken {
         Some((input, _)) => input
             .iter()
-            .filter(|message| message.role == Role::User)
+            .filter(|message| message.role == MessageRole::User)
             .map(|m| m.joined_text().into_owned())
             .collect(),
         None => Vec::new(),
@@ -71,15 +71,20 @@ pub(super) fn query(tree: &Tree<'_>, run: &Run) -> Option<String> {
 }
 
 /// The frames that can know the request and the answer: the outermost and those of agents.
-fn speaking_frames<'t, 's>(tree: &'t Tree<'s>, run: &'t Run) -> impl Iterator<Item = &'t Node<'s>> {
+fn speaking_frames<'t, 's>(
+    tree: &'t SpanTree<'s>,
+    run: &'t RequestSpans,
+) -> impl Iterator<Item = &'t SpanNode<'s>> {
     let frames = run.frames.iter().enumerate().map(|(place, at)| (place, &tree.nodes[*at]));
     frames
-        .filter(|(place, node)| *place == 0 || node.facts.kind == Kind::Agent || node.facts.query.is_some())
+        .filter(|(place, node)| {
+            *place == 0 || node.facts.kind == OperationKind::Agent || node.facts.query.is_some()
+        })
         .map(|(_, node)| node)
 }
 
 /// The request that a frame records.
-pub(super) fn of_frame(facts: &Facts<'_>) -> Option<String> {
+pub(super) fn of_frame(facts: &NormalizedSpan<'_>) -> Option<String> {
     if let Some(query) = &facts.query {
         return Some(query.trim().to_owned());
     }
@@ -105,12 +110,17 @@ pub(super) fn of_frame(facts: &Facts<'_>) -> Option<String> {
         "messages",
         "inputs",
     ];
-    from_text(text, &KEYS, Role::User)
+    from_text(text, &KEYS, MessageRole::User)
 }
 
 /// The answer of a run. `spoken` is the text of the model's last reply that asks for no tool; `exact` says that it was
 /// recorded as such and not read out of a larger text.
-pub(super) fn answer(tree: &Tree<'_>, run: &Run, spoken: Option<&str>, exact: bool) -> Option<String> {
+pub(super) fn answer(
+    tree: &SpanTree<'_>,
+    run: &RequestSpans,
+    spoken: Option<&str>,
+    exact: bool,
+) -> Option<String> {
     let reply = spoken.map(str::trim).filter(|text| !text.is_empty());
     if let Some(reply) = reply.filter(|_| exact) {
         return Some(reply.to_owned());
@@ -129,14 +139,16 @@ pub(super) fn answer(tree: &Tree<'_>, run: &Run, spoken: Option<&str>, exact: bo
             {
                 return Some(recorded.trim().to_owned());
             }
-            None if node.facts.kind == Kind::Agent || place == 0 => return Some(recorded.trim().to_owned()),
+            None if node.facts.kind == OperationKind::Agent || place == 0 => {
+                return Some(recorded.trim().to_owned());
+            }
             _ => {}
         }
     }
     reply.map(str::to_owned)
 }
 
-fn of_frame_output(facts: &Facts<'_>) -> Option<String> {
+fn of_frame_output(facts: &NormalizedSpan<'_>) -> Option<String> {
     if let Some(message) = facts.output.last().filter(|message| !message.has_tool_calls()) {
         let text = message.joined_text().trim().to_owned();
         return (!text.is_empty()).then_some(text);
@@ -158,11 +170,11 @@ fn of_frame_output(facts: &Facts<'_>) -> Option<String> {
         "messages",
         "outputs",
     ];
-    from_text(text, &KEYS, Role::Assistant)
+    from_text(text, &KEYS, MessageRole::Assistant)
 }
 
 /// Finds a plain text in what a frame recorded: the text itself, or a field of it.
-fn from_text(text: &str, keys: &[&str], role: Role) -> Option<String> {
+fn from_text(text: &str, keys: &[&str], role: MessageRole) -> Option<String> {
     if text.is_empty() {
         return None;
     }
@@ -182,7 +194,7 @@ fn from_text(text: &str, keys: &[&str], role: Role) -> Option<String> {
     })
 }
 
-fn from_json(json: Json, keys: &[&str], role: Role, depth: usize) -> Option<String> {
+fn from_json(json: Json, keys: &[&str], role: MessageRole, depth: usize) -> Option<String> {
     if depth > 4 {
         return None;
     }
@@ -194,9 +206,9 @@ fn from_json(json: Json, keys: &[&str], role: Role, depth: usize) -> Option<Stri
         Json::Array(_) => {
             let messages = messages_from_json(json);
             let found = match role {
-                Role::User => last_user(&messages),
+                MessageRole::User => last_user(&messages),
                 _ => messages.iter().rposition(|message| {
-                    message.role == Role::Assistant && !message.joined_text().trim().is_empty()
+                    message.role == MessageRole::Assistant && !message.joined_text().trim().is_empty()
                 }),
             };
             found.map(|at| messages[at].joined_text().trim().to_owned())

@@ -1,21 +1,21 @@
 //! Finds the requests in a tree of spans: one run for each thing a user (or a calling agent) asked for.
 
-use crate::assemble::agent_run::Run;
+use crate::assemble::agent_run::RequestSpans;
 use std::collections::{BTreeMap, HashMap};
 
-use crate::dialect::Kind;
+use crate::dialect::OperationKind;
 use crate::react;
 use crate::short_text::cut_name;
 use crate::span::TraceId;
-use crate::trajectory::{Defect, DefectKind, Step, Trajectory};
+use crate::trajectory::{DefectKind, ExtractionDefect, Trajectory, TrajectoryStep};
 
 use super::conversations;
-use super::nested::{self, Territory};
+use super::nested::{self, AgentSubtree};
 use super::request;
-use super::tree::Tree;
+use super::tree::SpanTree;
 
 /// Finds all runs, in order of time; defects are those of spans that are in none.
-pub(super) fn find(tree: &Tree<'_>) -> (Vec<Run>, Vec<Defect>) {
+pub(super) fn find(tree: &SpanTree<'_>) -> (Vec<RequestSpans>, Vec<ExtractionDefect>) {
     let mut by_trace: BTreeMap<TraceId, Vec<usize>> = BTreeMap::new();
     for &at in &tree.top_down {
         by_trace.entry(tree.nodes[at].span.trace_id).or_default().push(at);
@@ -27,7 +27,7 @@ pub(super) fn find(tree: &Tree<'_>) -> (Vec<Run>, Vec<Defect>) {
         let is_bare = |at: &usize| {
             let node = &tree.nodes[*at];
             node.parent.is_some()
-                || matches!(node.facts.kind, Kind::Model | Kind::Tool)
+                || matches!(node.facts.kind, OperationKind::Model | OperationKind::Tool)
                 || node.folded_into.is_some()
         };
         if nodes.iter().all(is_bare) {
@@ -44,14 +44,14 @@ pub(super) fn find(tree: &Tree<'_>) -> (Vec<Run>, Vec<Defect>) {
 }
 
 /// An agent that was asked something and never came to call its model.
-fn failed_early(tree: &Tree<'_>, run: &Run) -> bool {
+fn failed_early(tree: &SpanTree<'_>, run: &RequestSpans) -> bool {
     let frames = || run.frames.iter().map(|at| &tree.nodes[*at]);
-    frames().any(|node| node.facts.kind == Kind::Agent)
+    frames().any(|node| node.facts.kind == OperationKind::Agent)
         && frames().any(|node| request::of_frame(&node.facts).is_some())
 }
 
 /// Links runs that hang below others to the step they belong to, and gives every trajectory its id.
-pub(super) fn connect(tree: &Tree<'_>, runs: &[Run], trajectories: &mut [Trajectory]) {
+pub(super) fn connect(tree: &SpanTree<'_>, runs: &[RequestSpans], trajectories: &mut [Trajectory]) {
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
     for trajectory in trajectories.iter_mut() {
         let base = trajectory.trace_ids.first().cloned().unwrap_or_default();
@@ -97,7 +97,7 @@ struct StepIndex {
 }
 
 impl StepIndex {
-    fn new(steps: &[Step]) -> StepIndex {
+    fn new(steps: &[TrajectoryStep]) -> StepIndex {
         let mut by_span = HashMap::new();
         for step in steps {
             for id in &step.span_ids {
@@ -131,7 +131,7 @@ impl StepIndex {
 const MAX_NESTED_AGENTS: usize = 32;
 
 /// A trace with spans around the work: one run, and one more for each agent that was given another task.
-fn split_trace(tree: &Tree<'_>, nodes: Territory, runs: &mut Vec<Run>) {
+fn split_trace(tree: &SpanTree<'_>, nodes: AgentSubtree, runs: &mut Vec<RequestSpans>) {
     // Which run a tool's span went to.
     let mut tool_runs: HashMap<usize, usize> = HashMap::new();
     let mut waiting = vec![(None, nodes, 0)];
@@ -143,16 +143,16 @@ fn split_trace(tree: &Tree<'_>, nodes: Territory, runs: &mut Vec<Run>) {
             (nodes, Vec::new())
         };
         waiting.extend(inner.into_iter().map(|(boundary, nodes)| (Some(boundary), nodes, depth + 1)));
-        let mut run = Run { below, ..Run::default() };
+        let mut run = RequestSpans { below, ..RequestSpans::default() };
         for at in own.into_iter().filter(|at| tree.nodes[*at].folded_into.is_none()) {
             match tree.nodes[at].facts.kind {
-                Kind::Model => run.calls.push(at),
-                Kind::Tool if Some(at) != below => run.tools.push(at),
+                OperationKind::Model => run.calls.push(at),
+                OperationKind::Tool if Some(at) != below => run.tools.push(at),
                 _ => run.frames.push(at),
             }
         }
         // A tool's own call of a model, without any tool of its own, is not an agent at work.
-        if below.is_some_and(|at| tree.nodes[at].facts.kind == Kind::Tool)
+        if below.is_some_and(|at| tree.nodes[at].facts.kind == OperationKind::Tool)
             && run.tools.is_empty()
             && !asks_for_tools(tree, &run)
         {
@@ -175,7 +175,7 @@ fn split_trace(tree: &Tree<'_>, nodes: Territory, runs: &mut Vec<Run>) {
     }
 }
 
-fn asks_for_tools(tree: &Tree<'_>, run: &Run) -> bool {
+fn asks_for_tools(tree: &SpanTree<'_>, run: &RequestSpans) -> bool {
     run.calls.iter().any(|at| {
         let output = &tree.nodes[*at].facts.output;
         output
@@ -185,9 +185,9 @@ fn asks_for_tools(tree: &Tree<'_>, run: &Run) -> bool {
 }
 
 /// One defect for each span that records a model call.
-pub(super) fn outside_steps(tree: &Tree<'_>, at: usize, why: &str) -> Vec<Defect> {
+pub(super) fn outside_steps(tree: &SpanTree<'_>, at: usize, why: &str) -> Vec<ExtractionDefect> {
     let node = &tree.nodes[at];
     let detail = format!("{}: {why}", cut_name(&node.span.name));
     let kind = DefectKind::ModelCallOutsideSteps;
-    node.span_ids().map(|id| Defect::new(kind, detail.as_str(), Some(id))).collect()
+    node.span_ids().map(|id| ExtractionDefect::new(kind, detail.as_str(), Some(id))).collect()
 }

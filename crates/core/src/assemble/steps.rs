@@ -1,20 +1,20 @@
 //! Reads one run into a trajectory: what the model asked for, in order, each with its thought and what came back.
 //!
-//! A call that the model asked for is an [`Ask`]. Asks come from the model's replies; where a reply was not recorded,
+//! A call that the model asked for is an [`RequestedCall`]. Asks come from the model's replies; where a reply was not recorded,
 //! from the history that a later request repeats. Tool spans and tool messages are then joined to them.
 
-use crate::assemble::ask::{Ask, AskIds, MAX_CALLS, read_arguments};
+use crate::assemble::ask::{AskIds, MAX_CALLS, RequestedCall, read_arguments};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use crate::dialect::{Facts, Kind};
-use crate::message::{Message, Role};
+use crate::dialect::{NormalizedSpan, OperationKind};
+use crate::message::{ChatMessage, MessageRole};
 use crate::react::{self, TextStep};
 use crate::short_text::{cut_id, cut_name};
-use crate::trajectory::{Defect, DefectKind, Step, Tokens, Trajectory};
+use crate::trajectory::{DefectKind, ExtractionDefect, TokenUsage, Trajectory, TrajectoryStep};
 
 use super::budget::LEFT_OUT;
 use super::joins::{self, SpokenReplies};
@@ -22,8 +22,8 @@ use super::observations;
 use super::request;
 use super::runs::outside_steps;
 use super::tools;
-use super::tree::{Node, Tree};
-use crate::assemble::agent_run::Run;
+use super::tree::{SpanNode, SpanTree};
+use crate::assemble::agent_run::RequestSpans;
 use crate::assemble::code_reply::CodeReply;
 
 /// Spans of one call that a step names. Each step of a reply names those of its model call, and any number of spans may
@@ -31,8 +31,8 @@ use crate::assemble::code_reply::CodeReply;
 const MAX_STEP_SPANS: usize = 64;
 
 /// Reads a run.
-pub(super) fn read(tree: &Tree<'_>, run: &Run) -> Trajectory {
-    let mut reader = Reader {
+pub(super) fn read(tree: &SpanTree<'_>, run: &RequestSpans) -> Trajectory {
+    let mut reader = StepExtractor {
         tree,
         run,
         asks: Vec::new(),
@@ -56,14 +56,14 @@ pub(super) fn read(tree: &Tree<'_>, run: &Run) -> Trajectory {
     reader.finish()
 }
 
-struct Reader<'t, 's> {
-    tree: &'t Tree<'s>,
-    run: &'t Run,
-    asks: Vec<Ask>,
+struct StepExtractor<'t, 's> {
+    tree: &'t SpanTree<'s>,
+    run: &'t RequestSpans,
+    asks: Vec<RequestedCall>,
     ids: AskIds,
     /// The user's request: the number of the first call that shows it, and its place there.
     asked: Option<(usize, usize)>,
-    defects: Vec<Defect>,
+    defects: Vec<ExtractionDefect>,
     /// The text of the last reply that asks for no tool.
     spoken: Option<String>,
     /// That text is all of the reply.
@@ -78,7 +78,7 @@ struct Reader<'t, 's> {
     text_asks: Vec<usize>,
 }
 
-impl Reader<'_, '_> {
+impl StepExtractor<'_, '_> {
     fn call(&mut self, number: usize) {
         let start = self.turn_start(number);
         let input = &self.tree.nodes[self.run.calls[number]].facts.input[start..];
@@ -98,7 +98,8 @@ impl Reader<'_, '_> {
         let Some((first, at)) = self.asked else { return 0 };
         let asked = &input(first)[at];
         let same = |at: &usize| {
-            this.get(*at).is_some_and(|message| message.role == Role::User && message.parts == asked.parts)
+            this.get(*at)
+                .is_some_and(|message| message.role == MessageRole::User && message.parts == asked.parts)
         };
         if same(&at) {
             return at + 1;
@@ -108,12 +109,12 @@ impl Reader<'_, '_> {
     }
 
     /// Calls that the history shows and no reply did: their own span is lost.
-    fn history(&mut self, number: usize, input: &[Message<'_>]) {
+    fn history(&mut self, number: usize, input: &[ChatMessage<'_>]) {
         let mut unnamed = 0;
         // Ids may come again: the nth in the history is the nth that was asked.
         let mut seen: HashMap<&str, usize> = HashMap::new();
         let mut thought: Option<String> = None;
-        for message in input.iter().filter(|message| message.role == Role::Assistant) {
+        for message in input.iter().filter(|message| message.role == MessageRole::Assistant) {
             if !message.has_tool_calls() {
                 thought = said(std::slice::from_ref(message));
                 continue;
@@ -155,7 +156,7 @@ impl Reader<'_, '_> {
         let is_stale = |id: &str| self.ids.last(id).is_some_and(|ask| self.asks[ask].call == Some(number));
         let fresh: Vec<_> = output
             .iter()
-            .flat_map(Message::tool_calls)
+            .flat_map(ChatMessage::tool_calls)
             .filter(|call| call.id.as_deref().is_none_or(|id| !is_stale(id)))
             .collect();
         if let [only] = fresh.as_slice()
@@ -274,7 +275,7 @@ impl Reader<'_, '_> {
             self.ids.add(id, self.asks.len());
         }
         let arguments = self.tree.budget.keep_arguments(arguments);
-        self.asks.push(Ask {
+        self.asks.push(RequestedCall {
             thought,
             tool: call.name.to_string(),
             id: call.id.as_deref().map(str::to_owned),
@@ -282,7 +283,7 @@ impl Reader<'_, '_> {
             raw,
             parallel,
             call: Some(number),
-            ..Ask::default()
+            ..RequestedCall::default()
         });
     }
 
@@ -294,7 +295,7 @@ impl Reader<'_, '_> {
             false => step.thought.map(Cow::into_owned),
         };
         self.text_asks.push(self.asks.len());
-        self.asks.push(Ask {
+        self.asks.push(RequestedCall {
             thought,
             tool: step.tool.into_owned(),
             arguments: self.tree.budget.keep_arguments(input.json),
@@ -302,13 +303,13 @@ impl Reader<'_, '_> {
             parallel: step.parallel,
             call: Some(number),
             reply: Some(Arc::clone(reply)),
-            ..Ask::default()
+            ..RequestedCall::default()
         });
     }
 
     fn defect_at(&mut self, number: usize, kind: DefectKind, detail: &str) {
         let node = &self.tree.nodes[self.run.calls[number]];
-        self.defects.push(Defect::new(kind, shorten(detail), Some(node.span.span_id)));
+        self.defects.push(ExtractionDefect::new(kind, shorten(detail), Some(node.span.span_id)));
     }
 
     fn finish(mut self) -> Trajectory {
@@ -319,7 +320,7 @@ impl Reader<'_, '_> {
             query: request::query(tree, run),
             ..Trajectory::default()
         };
-        let fact = |get: for<'f> fn(&'f Facts<'_>) -> Option<&'f str>| {
+        let fact = |get: for<'f> fn(&'f NormalizedSpan<'_>) -> Option<&'f str>| {
             run.frames.iter().chain(&run.calls).chain(&run.tools).find_map(|at| get(&tree.nodes[*at].facts))
         };
         // All trajectories of a trace may have these from the same resource.
@@ -379,7 +380,7 @@ impl Reader<'_, '_> {
             let facts = &root.facts;
             let has_output =
                 facts.answer.is_some() || !facts.output.is_empty() || facts.output_text.is_some();
-            root.span.is_error() && facts.kind == Kind::Agent && !has_output
+            root.span.is_error() && facts.kind == OperationKind::Agent && !has_output
         })
     }
 
@@ -389,7 +390,7 @@ impl Reader<'_, '_> {
         let named: HashSet<&str> =
             self.defects.iter().filter_map(|defect| defect.span_id.as_deref()).collect();
         let answering: HashSet<&str> = trajectory.answer_span_ids.iter().map(String::as_str).collect();
-        let mut silent: Vec<Defect> = Vec::new();
+        let mut silent: Vec<ExtractionDefect> = Vec::new();
         let calls = self.run.calls.iter().enumerate().filter(|(number, _)| !asking.contains(number));
         for (_, at) in calls {
             let why = match self.tree.nodes[*at].span.is_error() {
@@ -421,7 +422,7 @@ impl Reader<'_, '_> {
                 arguments = self.tree.budget.keep_arguments(arguments);
             }
             let tokens = match ask.call {
-                Some(number) if told.insert(number) => call.map(|node| Tokens {
+                Some(number) if told.insert(number) => call.map(|node| TokenUsage {
                     prompt: node.facts.prompt_tokens.unwrap_or_default(),
                     completion: node.facts.completion_tokens.unwrap_or_default(),
                 }),
@@ -431,7 +432,7 @@ impl Reader<'_, '_> {
             let start = spans.clone().map(|node| node.span.start_ns).min();
             let end = spans.clone().map(|node| node.span.end_ns).max();
             let trace = spans.clone().next().map(|node| node.span.trace_id.to_string());
-            trajectory.steps.push(Step {
+            trajectory.steps.push(TrajectoryStep {
                 index: index as u32 + 1,
                 thought: ask.thought.filter(|thought| !thought.trim().is_empty()),
                 tool: ask.tool,
@@ -457,7 +458,7 @@ impl Reader<'_, '_> {
     }
 
     /// The agent whose span is around a call.
-    fn agent_of(&self, node: &Node<'_>) -> Option<String> {
+    fn agent_of(&self, node: &SpanNode<'_>) -> Option<String> {
         let own = node.facts.agent.as_deref();
         let around = std::iter::successors(node.parent, |at| self.tree.nodes[*at].parent);
         let agent = own.or_else(|| around.take(64).find_map(|at| self.tree.nodes[at].facts.agent.as_deref()));
@@ -467,11 +468,11 @@ impl Reader<'_, '_> {
 
     /// Says what is missing.
     fn complain(mut self, trajectory: &mut Trajectory, failed: bool) {
-        let span = |step: &Step| step.span_ids.first().cloned();
+        let span = |step: &TrajectoryStep| step.span_ids.first().cloned();
         for step in &trajectory.steps {
             let mut miss = |kind, what: &str| {
                 let detail = format!("step {} ({}) has no {what}", step.index, cut_name(&step.tool));
-                self.defects.push(Defect { kind, detail, span_id: span(step) });
+                self.defects.push(ExtractionDefect { kind, detail, span_id: span(step) });
             };
             if step.thought.is_none() {
                 miss(DefectKind::MissingThought, "thought");
@@ -482,7 +483,7 @@ impl Reader<'_, '_> {
         }
         let root = trajectory.root_span_id.clone();
         let mut miss = |kind, detail: &str| {
-            self.defects.push(Defect { kind, detail: detail.to_owned(), span_id: root.clone() })
+            self.defects.push(ExtractionDefect { kind, detail: detail.to_owned(), span_id: root.clone() })
         };
         if trajectory.query.is_none() {
             miss(DefectKind::MissingQuery, "the request is not in the spans");
@@ -501,11 +502,15 @@ impl Reader<'_, '_> {
             let node = &self.tree.nodes[*at];
             let id = Some(node.span.span_id);
             if node.is_orphan {
-                self.defects.push(Defect::new(DefectKind::OrphanSpan, "its parent span is not there", id));
+                self.defects.push(ExtractionDefect::new(
+                    DefectKind::OrphanSpan,
+                    "its parent span is not there",
+                    id,
+                ));
             }
             if node.is_conflicting {
                 let detail = "came twice with different content; the later one counts";
-                self.defects.push(Defect::new(DefectKind::ConflictingSpan, detail, id));
+                self.defects.push(ExtractionDefect::new(DefectKind::ConflictingSpan, detail, id));
             }
         }
         trajectory.defects = self.defects;
@@ -513,7 +518,7 @@ impl Reader<'_, '_> {
 }
 
 /// What the model said in a reply: its text, else its reasoning.
-pub(super) fn said(output: &[Message<'_>]) -> Option<String> {
+pub(super) fn said(output: &[ChatMessage<'_>]) -> Option<String> {
     let text = join_texts(output);
     let (think, rest) = react::split_think(&text);
     let rest = rest.trim();
@@ -528,12 +533,12 @@ pub(super) fn said(output: &[Message<'_>]) -> Option<String> {
         return Some(think.to_owned());
     }
     let reasoning: Vec<_> =
-        output.iter().map(Message::joined_reasoning).filter(|text| !text.trim().is_empty()).collect();
+        output.iter().map(ChatMessage::joined_reasoning).filter(|text| !text.trim().is_empty()).collect();
     (!reasoning.is_empty()).then(|| reasoning.join("\n").trim().to_owned())
 }
 
-pub(super) fn join_texts(output: &[Message<'_>]) -> String {
-    let texts: Vec<_> = output.iter().map(Message::joined_text).filter(|text| !text.is_empty()).collect();
+pub(super) fn join_texts(output: &[ChatMessage<'_>]) -> String {
+    let texts: Vec<_> = output.iter().map(ChatMessage::joined_text).filter(|text| !text.is_empty()).collect();
     texts.join("\n")
 }
 

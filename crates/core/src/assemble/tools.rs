@@ -12,12 +12,12 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::bounded_json;
 use crate::dialect::{OfferedTools, ToolFacts};
-use crate::message::{Arguments, Message, Role, result_text};
+use crate::message::{ChatMessage, MessageRole, RecordedArguments, result_text};
 use crate::raw_json::RawJson;
 use crate::trajectory::ToolDefinition;
 
-use super::tree::Tree;
-use crate::assemble::agent_run::Run;
+use super::tree::SpanTree;
+use crate::assemble::agent_run::RequestSpans;
 use crate::assemble::ask::read_arguments;
 
 /// Frameworks that answer by calling a tool call it this.
@@ -35,14 +35,14 @@ pub(super) fn can_be_called(name: &str) -> bool {
 }
 
 /// What a run's finishing tool was given.
-pub(super) fn final_answer(tree: &Tree<'_>, run: &Run) -> Option<String> {
+pub(super) fn final_answer(tree: &SpanTree<'_>, run: &RequestSpans) -> Option<String> {
     let finishing = |at: &&usize| tree.nodes[**at].facts.tool.name.as_deref().is_some_and(is_final_answer);
     let tool = &tree.nodes[*run.tools.iter().rev().find(finishing)?].facts.tool;
     given_answer(tool.arguments.as_ref())
 }
 
 /// The answer among the arguments of a finishing call.
-pub(super) fn given_answer(arguments: Option<&Arguments<'_>>) -> Option<String> {
+pub(super) fn given_answer(arguments: Option<&RecordedArguments<'_>>) -> Option<String> {
     let answer = match read_arguments(arguments).0? {
         Json::Object(mut object) => {
             let named =
@@ -54,7 +54,7 @@ pub(super) fn given_answer(arguments: Option<&Arguments<'_>>) -> Option<String> 
     Some(result_text(answer)).filter(|answer| !answer.is_empty())
 }
 
-pub(super) fn final_answer_spans(tree: &Tree<'_>, run: &Run) -> Vec<String> {
+pub(super) fn final_answer_spans(tree: &SpanTree<'_>, run: &RequestSpans) -> Vec<String> {
     let finishing = run
         .tools
         .iter()
@@ -78,8 +78,8 @@ const MAX_TOOLS: usize = 10_000;
 
 impl ToolCache {
     /// Every tool that the agent could use in a run, in the order of first mention.
-    pub(super) fn offered(&mut self, tree: &Tree<'_>, run: &Run) -> Arc<[ToolDefinition]> {
-        let list = self.listed(&Sources::of(tree, run));
+    pub(super) fn offered(&mut self, tree: &SpanTree<'_>, run: &RequestSpans) -> Arc<[ToolDefinition]> {
+        let list = self.listed(&ToolDefinitionSources::for_request(tree, run));
         // Tools that only their spans tell of. Where there is a list, a name that is not in it, says nothing of itself
         // and gave an error was made up by the model.
         let made_up = |tool: &ToolFacts<'_>| {
@@ -114,7 +114,7 @@ impl ToolCache {
         all.tools.into()
     }
 
-    fn listed(&mut self, sources: &Sources<'_>) -> Arc<[ToolDefinition]> {
+    fn listed(&mut self, sources: &ToolDefinitionSources<'_>) -> Arc<[ToolDefinition]> {
         let key = sources.digest();
         if let Some(list) = self.lists.get(&key) {
             return Arc::clone(list);
@@ -140,13 +140,13 @@ fn definition_bytes(tool: &ToolDefinition) -> usize {
 }
 
 /// Where a run's requests list the tools: structured, else in the prompt.
-struct Sources<'t> {
+struct ToolDefinitionSources<'t> {
     offered: Vec<&'t OfferedTools<'t>>,
     prompt: Option<Cow<'t, str>>,
 }
 
-impl<'t> Sources<'t> {
-    fn of(tree: &'t Tree<'_>, run: &'t Run) -> Sources<'t> {
+impl<'t> ToolDefinitionSources<'t> {
+    fn for_request(tree: &'t SpanTree<'_>, run: &'t RequestSpans) -> ToolDefinitionSources<'t> {
         let nodes = |list: &'t [usize]| list.iter().map(|at| &tree.nodes[*at].facts);
         let mut offered = Vec::new();
         // Calls repeat the list; one that differs is read, too.
@@ -165,10 +165,10 @@ impl<'t> Sources<'t> {
             facts
                 .input
                 .iter()
-                .find(|message| matches!(message.role, Role::System | Role::User))
-                .map(Message::joined_text)
+                .find(|message| matches!(message.role, MessageRole::System | MessageRole::User))
+                .map(ChatMessage::joined_text)
         });
-        Sources { offered, prompt }
+        ToolDefinitionSources { offered, prompt }
     }
 
     fn digest(&self) -> u64 {
@@ -223,7 +223,7 @@ pub fn definitions(json: &str) -> Vec<ToolDefinition> {
 
 /// A definition in any of the shapes that requests use: OpenAI's, flat or below `function`, Anthropic's, MCP's, Gemini's.
 #[derive(Deserialize)]
-struct Definition<'a> {
+struct ToolDefinitionJson<'a> {
     #[serde(borrow, default)]
     name: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
@@ -271,7 +271,7 @@ impl ToolList {
         }
         if let Some(list) = bounded_json::raw_items(text) {
             list.iter().for_each(|item| self.text(item.get(), depth + 1));
-        } else if let Ok(definition) = serde_json::from_str::<Definition<'_>>(text) {
+        } else if let Ok(definition) = serde_json::from_str::<ToolDefinitionJson<'_>>(text) {
             self.definition(definition, depth);
         } else if let Ok(encoded) = serde_json::from_str::<String>(text)
             && encoded.trim_start().starts_with(['{', '['])
@@ -280,7 +280,7 @@ impl ToolList {
         }
     }
 
-    fn definition(&mut self, definition: Definition<'_>, depth: usize) {
+    fn definition(&mut self, definition: ToolDefinitionJson<'_>, depth: usize) {
         if let Some(list) = definition.tools {
             return self.text(list.get(), depth + 1);
         }
@@ -411,7 +411,7 @@ mod tests {
         for number in 0..40 {
             let json = format!(r#"{{"name":"t{number}","description":"{description}"}}"#);
             let offered = OfferedTools::Json(&json);
-            let sources = Sources { offered: vec![&offered], prompt: None };
+            let sources = ToolDefinitionSources { offered: vec![&offered], prompt: None };
             assert_eq!(cache.listed(&sources).len(), 1);
             let held: usize = cache.lists.values().flat_map(|list| list.iter()).map(definition_bytes).sum();
             assert!(held <= MAX_CACHED_BYTES && held == cache.bytes && held > 0, "{held}");

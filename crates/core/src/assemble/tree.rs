@@ -8,21 +8,21 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::dialect::{self, Facts, Kind};
-use crate::span::{Resource, Span, SpanId, TraceId};
+use crate::dialect::{self, NormalizedSpan, OperationKind};
+use crate::span::{Span, SpanId, SpanResource, TraceId};
 
 use super::budget::{AssemblyBudget, message_overhead};
 
-pub(super) struct Tree<'s> {
-    pub nodes: Vec<Node<'s>>,
+pub(super) struct SpanTree<'s> {
+    pub nodes: Vec<SpanNode<'s>>,
     pub budget: AssemblyBudget,
     /// All nodes, parents before their children.
     pub top_down: Vec<usize>,
 }
 
-pub(super) struct Node<'s> {
+pub(super) struct SpanNode<'s> {
     pub span: &'s Span<'s>,
-    pub facts: Facts<'s>,
+    pub facts: NormalizedSpan<'s>,
     pub parent: Option<usize>,
     /// Model calls with messages directly below.
     inner_calls: usize,
@@ -36,10 +36,10 @@ pub(super) struct Node<'s> {
     folded: VecDeque<SpanId>,
 }
 
-impl<'s> Tree<'s> {
-    pub(super) fn build(spans: &'s [Span<'s>]) -> Tree<'s> {
+impl<'s> SpanTree<'s> {
+    pub(super) fn build(spans: &'s [Span<'s>]) -> SpanTree<'s> {
         let budget = AssemblyBudget::default();
-        let mut nodes: Vec<Node<'s>> = without_duplicates(spans, &budget);
+        let mut nodes: Vec<SpanNode<'s>> = without_duplicates(spans, &budget);
         let mut index: Vec<((TraceId, SpanId), usize)> = nodes
             .iter()
             .enumerate()
@@ -58,17 +58,17 @@ impl<'s> Tree<'s> {
         for at in 0..nodes.len() {
             let facts = &nodes[at].facts;
             if let Some(parent) = nodes[at].parent
-                && facts.kind == Kind::Model
+                && facts.kind == OperationKind::Model
                 && facts.has_content()
             {
                 nodes[parent].inner_calls += 1;
             }
         }
         let top_down = parents_first(&nodes);
-        let mut tree = Tree { nodes, budget, top_down };
+        let mut tree = SpanTree { nodes, budget, top_down };
         tree.fold_model_calls();
         tree.fold_tool_runs();
-        for node in tree.nodes.iter_mut().filter(|node| node.facts.kind == Kind::Model) {
+        for node in tree.nodes.iter_mut().filter(|node| node.facts.kind == OperationKind::Model) {
             let charged = message_overhead(&node.facts);
             node.facts.read_free_text();
             tree.budget.keep_messages(&mut node.facts, charged);
@@ -80,14 +80,19 @@ impl<'s> Tree<'s> {
     /// instrumentation, or by two layers of one framework.
     fn fold_model_calls(&mut self) {
         for at in 0..self.nodes.len() {
-            if self.nodes[at].facts.kind != Kind::Model {
+            if self.nodes[at].facts.kind != OperationKind::Model {
                 continue;
             }
-            let Some(outer) = self.enclosing(at, Kind::Model, |kind| kind == Kind::Other) else { continue };
+            let Some(outer) = self.enclosing(at, OperationKind::Model, |kind| kind == OperationKind::Other)
+            else {
+                continue;
+            };
             // An outer span with several inner calls stands for a loop, not for one call.
             if self.nodes[outer].inner_calls > 1 && self.nodes[at].facts.has_content() {
-                if self.nodes[outer].facts.kind == Kind::Model && !self.nodes[outer].facts.has_content() {
-                    self.nodes[outer].facts.kind = Kind::Agent;
+                if self.nodes[outer].facts.kind == OperationKind::Model
+                    && !self.nodes[outer].facts.has_content()
+                {
+                    self.nodes[outer].facts.kind = OperationKind::Agent;
                 }
                 continue;
             }
@@ -103,10 +108,13 @@ impl<'s> Tree<'s> {
     /// One run of a tool is recorded by the framework, by a protocol's client and by its server.
     fn fold_tool_runs(&mut self) {
         for at in 0..self.nodes.len() {
-            if self.nodes[at].facts.kind != Kind::Tool {
+            if self.nodes[at].facts.kind != OperationKind::Tool {
                 continue;
             }
-            let Some(outer) = self.enclosing(at, Kind::Tool, |kind| kind == Kind::Other) else { continue };
+            let Some(outer) = self.enclosing(at, OperationKind::Tool, |kind| kind == OperationKind::Other)
+            else {
+                continue;
+            };
             let outer = self.nodes[outer].folded_into.unwrap_or(outer);
             let name = |at: usize| self.nodes[at].facts.tool.name.as_deref();
             if name(at).is_none() || name(outer).is_none() || name(at) == name(outer) {
@@ -116,7 +124,12 @@ impl<'s> Tree<'s> {
     }
 
     /// The nearest enclosing node of a kind, with only nodes that `pass` in between.
-    fn enclosing(&self, at: usize, kind: Kind, pass: impl Fn(Kind) -> bool) -> Option<usize> {
+    fn enclosing(
+        &self,
+        at: usize,
+        kind: OperationKind,
+        pass: impl Fn(OperationKind) -> bool,
+    ) -> Option<usize> {
         let mut at = self.nodes[at].parent?;
         // Folding only concerns neighbours; a long chain of wrappers is something else.
         for _ in 0..8 {
@@ -136,7 +149,7 @@ impl<'s> Tree<'s> {
         let mut ids = std::mem::take(&mut self.nodes[fold].folded);
         ids.push_front(self.nodes[fold].span.span_id);
         let facts = std::mem::take(&mut self.nodes[fold].facts);
-        self.nodes[fold].facts.kind = Kind::Other;
+        self.nodes[fold].facts.kind = OperationKind::Other;
         self.nodes[fold].folded_into = Some(keep);
         let node = &mut self.nodes[keep];
         // The shorter list is moved: in a long chain that folds from its end, the longer one would be moved every time.
@@ -172,11 +185,11 @@ impl<'s> Tree<'s> {
     }
 }
 
-impl<'s> Node<'s> {
+impl<'s> SpanNode<'s> {
     fn new(span: &'s Span<'s>, budget: &AssemblyBudget) -> Self {
         let mut facts = dialect::read(span);
         budget.keep_messages(&mut facts, 0);
-        Node {
+        SpanNode {
             span,
             facts,
             parent: None,
@@ -200,7 +213,7 @@ impl<'s> Node<'s> {
 }
 
 /// One version of each span, in order of time. The later version wins: the one that ended later, then the fuller one.
-fn without_duplicates<'s>(spans: &'s [Span<'s>], budget: &AssemblyBudget) -> Vec<Node<'s>> {
+fn without_duplicates<'s>(spans: &'s [Span<'s>], budget: &AssemblyBudget) -> Vec<SpanNode<'s>> {
     let version = |span: &Span<'_>| (span.end_ns, span.attributes.0.len(), span.events.len());
     let id = |span: &Span<'_>| (span.trace_id, span.span_id);
     let mut sorted: Vec<&Span<'_>> = spans.iter().collect();
@@ -212,7 +225,7 @@ fn without_duplicates<'s>(spans: &'s [Span<'s>], budget: &AssemblyBudget) -> Vec
             same.sort_by_cached_key(|span| ContentKey::new(span, &mut resources));
         }
     }
-    let mut nodes: Vec<Node<'s>> = Vec::with_capacity(sorted.len());
+    let mut nodes: Vec<SpanNode<'s>> = Vec::with_capacity(sorted.len());
     for span in sorted {
         match nodes.last_mut() {
             // Without an id nobody can say that two spans are one.
@@ -223,7 +236,7 @@ fn without_duplicates<'s>(spans: &'s [Span<'s>], budget: &AssemblyBudget) -> Vec
             {
                 last.is_conflicting |= last.span != span;
             }
-            _ => nodes.push(Node::new(span, budget)),
+            _ => nodes.push(SpanNode::new(span, budget)),
         }
     }
     nodes.sort_by_key(|node| (node.span.start_ns, node.span.end_ns, node.span.trace_id, node.span.span_id));
@@ -239,7 +252,7 @@ struct ContentKey {
     resource: u64,
 }
 
-type ResourceDigests = HashMap<*const Resource, u64>;
+type ResourceDigests = HashMap<*const SpanResource, u64>;
 
 impl ContentKey {
     fn new(span: &Span<'_>, resources: &mut ResourceDigests) -> ContentKey {
@@ -280,7 +293,7 @@ impl Write for ContentWriter {
 }
 
 /// The order in which every node comes behind its parent. Nodes that lead to no root were cut loose before.
-fn parents_first(nodes: &[Node<'_>]) -> Vec<usize> {
+fn parents_first(nodes: &[SpanNode<'_>]) -> Vec<usize> {
     let mut order = Vec::with_capacity(nodes.len());
     let mut is_placed = vec![false; nodes.len()];
     let mut path = Vec::new();
@@ -297,7 +310,7 @@ fn parents_first(nodes: &[Node<'_>]) -> Vec<usize> {
 }
 
 /// Spans that name each other as parents: one of them has to be the root.
-fn cut_cycles(nodes: &mut [Node<'_>]) {
+fn cut_cycles(nodes: &mut [SpanNode<'_>]) {
     // 0: not seen, 1: on the way up, 2: leads to a root.
     let mut state = vec![0u8; nodes.len()];
     for start in 0..nodes.len() {

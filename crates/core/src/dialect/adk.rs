@@ -7,22 +7,22 @@ use serde_json::Value as Json;
 use serde_json::value::RawValue;
 
 use crate::bounded_json;
-use crate::message::{Arguments, Message, Role, message_from_json, messages_from_json};
-use crate::span::{Span, Value};
+use crate::message::{ChatMessage, MessageRole, RecordedArguments, message_from_json, messages_from_json};
+use crate::span::{AttributeValue, Span};
 
 use super::wrapped::unwrap_result;
-use super::{Facts, Kind, OfferedTools, fill, json, text};
+use super::{NormalizedSpan, OfferedTools, OperationKind, fill, json, text};
 
-pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
+pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
     let value = |key: &str| span.attributes.get(key);
     fill(&mut facts.session, value("gcp.vertex.agent.session_id").and_then(text));
     let response = value("gcp.vertex.agent.tool_response").and_then(text);
     let arguments = value("gcp.vertex.agent.tool_call_args").and_then(json);
     if arguments.is_some() || response.is_some() {
-        if facts.kind == Kind::Other {
-            facts.kind = Kind::Tool;
+        if facts.kind == OperationKind::Other {
+            facts.kind = OperationKind::Tool;
         }
-        fill(&mut facts.tool.arguments, arguments.filter(Json::is_object).map(Arguments::from));
+        fill(&mut facts.tool.arguments, arguments.filter(Json::is_object).map(RecordedArguments::from));
         if let Some(Cow::Borrowed(text)) = response {
             let result = unwrap_result(text);
             facts.tool.is_error |= result.is_error;
@@ -30,13 +30,14 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
         }
         return;
     }
-    let request = value("gcp.vertex.agent.llm_request").and_then(Value::as_str).and_then(Request::read);
+    let request =
+        value("gcp.vertex.agent.llm_request").and_then(AttributeValue::as_str).and_then(AdkRequest::read);
     let reply = value("gcp.vertex.agent.llm_response").and_then(json).filter(is_filled);
     if request.is_none() && reply.is_none() {
         return;
     }
-    if facts.kind == Kind::Other {
-        facts.kind = Kind::Model;
+    if facts.kind == OperationKind::Other {
+        facts.kind = OperationKind::Model;
     }
     if let Some(request) = request {
         fill(&mut facts.model, request.model);
@@ -52,34 +53,37 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
         fill(&mut facts.completion_tokens, usage.get("candidates_token_count").and_then(Json::as_u64));
         let message = reply.get_mut("content").map(Json::take).and_then(message_from_json);
         facts.add_output(
-            message.into_iter().map(|message| Message { role: Role::Assistant, ..message }).collect(),
+            message
+                .into_iter()
+                .map(|message| ChatMessage { role: MessageRole::Assistant, ..message })
+                .collect(),
         );
     }
 }
 
 /// A recorded request. Most of it is the tools, which are the same on every call, so only what is needed is taken apart.
 #[derive(Deserialize)]
-struct Request<'a> {
+struct AdkRequest<'a> {
     #[serde(borrow)]
     model: Option<Cow<'a, str>>,
     #[serde(borrow)]
     contents: Option<&'a RawValue>,
     #[serde(borrow, default)]
-    config: Config<'a>,
+    config: AdkRequestConfig<'a>,
 }
 
 #[derive(Default, Deserialize)]
-struct Config<'a> {
+struct AdkRequestConfig<'a> {
     #[serde(borrow)]
     tools: Option<&'a RawValue>,
     #[serde(borrow)]
     system_instruction: Option<&'a RawValue>,
 }
 
-impl<'a> Request<'a> {
+impl<'a> AdkRequest<'a> {
     /// `{}` stands on spans that are no requests.
-    fn read(text: &'a str) -> Option<Request<'a>> {
-        serde_json::from_str(text).ok().filter(|request: &Request<'_>| request.contents.is_some())
+    fn read(text: &'a str) -> Option<AdkRequest<'a>> {
+        serde_json::from_str(text).ok().filter(|request: &AdkRequest<'_>| request.contents.is_some())
     }
 }
 

@@ -6,14 +6,14 @@ use std::borrow::Cow;
 use serde_json::Value as Json;
 
 use crate::bounded_json::{self, MAX_JSON_NODES};
-use crate::message::{Arguments, Message, Role, message_from_json, messages_from_json};
-use crate::span::{Event, Span, Value};
+use crate::message::{ChatMessage, MessageRole, RecordedArguments, message_from_json, messages_from_json};
+use crate::span::{AttributeValue, Span, SpanEvent};
 
 use super::genai_messages;
 use super::wrapped::{unwrap_arguments, unwrap_result};
-use super::{Facts, Kind, arguments, fill, json, offered, text, text_or_json};
+use super::{NormalizedSpan, OperationKind, arguments, fill, json, offered, text, text_or_json};
 
-pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
+pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
     let mut operation = "";
     let mut list_request = false;
     let (mut system, mut input, mut output) = (None, None, None);
@@ -49,80 +49,82 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
             list_request = value.as_str() != Some("tools/call");
         }
     }
-    if facts.kind == Kind::Other && !list_request {
+    if facts.kind == OperationKind::Other && !list_request {
         facts.kind = kind(operation, span);
     }
-    if facts.kind == Kind::Tool {
+    if facts.kind == OperationKind::Tool {
         read_tool_events(span, facts);
         return;
     }
-    let model_call = matches!(facts.kind, Kind::Model | Kind::Other);
+    let model_call = matches!(facts.kind, OperationKind::Model | OperationKind::Other);
     if let Some(value) = output {
-        facts.add_output(messages(value, Role::Assistant));
+        facts.add_output(messages(value, MessageRole::Assistant));
     }
     if let Some(value) = input {
-        let mut messages = messages(value, Role::User);
+        let mut messages = messages(value, MessageRole::User);
         if let Some(text) =
             system.and_then(|system| messages_from_json(system).first().map(|m| m.joined_text().into_owned()))
         {
-            messages.insert(0, Message::text(Role::System, text));
+            messages.insert(0, ChatMessage::text(MessageRole::System, text));
         }
         facts.add_input(messages);
     }
-    if model_call || facts.kind == Kind::Agent {
+    if model_call || facts.kind == OperationKind::Agent {
         read_message_events(span, facts);
     }
 }
 
-fn kind(operation: &str, span: &Span<'_>) -> Kind {
+fn kind(operation: &str, span: &Span<'_>) -> OperationKind {
     match operation {
-        "chat" | "generate_content" | "text_completion" | "completion" => Kind::Model,
-        "execute_tool" => Kind::Tool,
-        "invoke_agent" | "invoke_workflow" | "agent_step" => Kind::Agent,
+        "chat" | "generate_content" | "text_completion" | "completion" => OperationKind::Model,
+        "execute_tool" => OperationKind::Tool,
+        "invoke_agent" | "invoke_workflow" | "agent_step" => OperationKind::Agent,
         "" => {
             // Instrumentations from before operations had names.
             let has = |key: &str| span.attributes.get(key).is_some();
             if has("gen_ai.tool.name") && !has("gen_ai.request.model") {
-                Kind::Tool
+                OperationKind::Tool
             } else if has("gen_ai.request.model") && (has("gen_ai.system") || has("gen_ai.provider.name")) {
-                Kind::Model
+                OperationKind::Model
             } else {
-                Kind::Other
+                OperationKind::Other
             }
         }
-        _ => Kind::Other,
+        _ => OperationKind::Other,
     }
 }
 
-fn messages<'s>(value: &'s Value<'_>, role: Role) -> Vec<Message<'s>> {
+fn messages<'s>(value: &'s AttributeValue<'_>, role: MessageRole) -> Vec<ChatMessage<'s>> {
     let known = value.as_str().and_then(genai_messages::read);
     let mut messages = match known.or_else(|| json(value).map(messages_from_json)) {
         Some(messages) => messages,
-        None => value.as_str().map(|text| Message::text(role, text.to_owned())).into_iter().collect(),
+        None => value.as_str().map(|text| ChatMessage::text(role, text.to_owned())).into_iter().collect(),
     };
-    if role == Role::Assistant {
-        messages.iter_mut().for_each(|message| message.role = Role::Assistant);
+    if role == MessageRole::Assistant {
+        messages.iter_mut().for_each(|message| message.role = MessageRole::Assistant);
     }
     messages
 }
 
-fn tool_arguments<'s>(value: &'s Value<'_>) -> Option<Arguments<'s>> {
+fn tool_arguments<'s>(value: &'s AttributeValue<'_>) -> Option<RecordedArguments<'s>> {
     match value {
-        Value::Str(text) if text.contains("\"input_str\"") => unwrap_arguments(Cow::Borrowed(text.as_ref())),
+        AttributeValue::Str(text) if text.contains("\"input_str\"") => {
+            unwrap_arguments(Cow::Borrowed(text.as_ref()))
+        }
         other => arguments(other),
     }
 }
 
-fn result<'s>(value: &'s Value<'_>) -> Option<Cow<'s, str>> {
+fn result<'s>(value: &'s AttributeValue<'_>) -> Option<Cow<'s, str>> {
     match value {
-        Value::Str(text) => Some(unwrap_result(text).text),
-        Value::Null => None,
+        AttributeValue::Str(text) => Some(unwrap_result(text).text),
+        AttributeValue::Null => None,
         other => Some(Cow::Owned(crate::message::result_text(other.to_json()))),
     }
 }
 
 /// Some SDKs record a tool's input and output as events of its span.
-fn read_tool_events<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
+fn read_tool_events<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
     for event in &span.events {
         match event.name.as_ref() {
             "gen_ai.tool.message" => {
@@ -150,7 +152,7 @@ fn read_tool_events<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
             _ => {}
         }
     }
-    if let Some(Arguments::Text(text)) = &facts.tool.arguments
+    if let Some(RecordedArguments::Text(text)) = &facts.tool.arguments
         && text.trim().is_empty()
     {
         facts.tool.arguments = None;
@@ -158,7 +160,7 @@ fn read_tool_events<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
 }
 
 /// `gen_ai.user.message` and its like: one event a message, the reply as `gen_ai.choice`.
-fn read_message_events<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
+fn read_message_events<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
     let mut input = Vec::new();
     let mut output = Vec::new();
     for event in &span.events {
@@ -180,34 +182,36 @@ fn read_message_events<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
                     facts.offered_tools.push(offered(value));
                 }
             }
-            "content.prompt" => input.extend(event_text(event, "gen_ai.prompt", Role::User)),
-            "content.completion" => output.extend(event_text(event, "gen_ai.completion", Role::Assistant)),
-            "choice" => output.extend(event_message(event, Role::Assistant)),
-            "assistant.message" => input.extend(event_message(event, Role::Assistant)),
-            "user.message" => input.extend(event_message(event, Role::User)),
-            "system.message" => input.extend(event_message(event, Role::System)),
-            "tool.message" => input.extend(event_message(event, Role::Tool)),
+            "content.prompt" => input.extend(event_text(event, "gen_ai.prompt", MessageRole::User)),
+            "content.completion" => {
+                output.extend(event_text(event, "gen_ai.completion", MessageRole::Assistant))
+            }
+            "choice" => output.extend(event_message(event, MessageRole::Assistant)),
+            "assistant.message" => input.extend(event_message(event, MessageRole::Assistant)),
+            "user.message" => input.extend(event_message(event, MessageRole::User)),
+            "system.message" => input.extend(event_message(event, MessageRole::System)),
+            "tool.message" => input.extend(event_message(event, MessageRole::Tool)),
             _ => {}
         }
     }
-    output.iter_mut().for_each(|message: &mut Message<'_>| message.role = Role::Assistant);
+    output.iter_mut().for_each(|message: &mut ChatMessage<'_>| message.role = MessageRole::Assistant);
     facts.add_output(output);
     facts.add_input(input);
 }
 
-fn event_text<'s>(event: &'s Event<'_>, key: &str, role: Role) -> Vec<Message<'s>> {
+fn event_text<'s>(event: &'s SpanEvent<'_>, key: &str, role: MessageRole) -> Vec<ChatMessage<'s>> {
     event.attributes.get(key).map(|value| messages(value, role)).unwrap_or_default()
 }
 
 /// A message in an event: its body (a log record) or its attributes (a span event).
-fn event_message(event: &Event<'_>, role: Role) -> Option<Message<'static>> {
+fn event_message(event: &SpanEvent<'_>, role: MessageRole) -> Option<ChatMessage<'static>> {
     let mut object = match &event.body {
         Some(body) => match body.to_json() {
             Json::Object(object) => object,
             // Some SDKs write the body as one JSON text.
             Json::String(text) => match bounded_json::parse(&text) {
                 Some(Json::Object(object)) => object,
-                _ => return Some(Message::text(role, text)),
+                _ => return Some(ChatMessage::text(role, text)),
             },
             _ => return None,
         },
@@ -225,7 +229,7 @@ fn event_message(event: &Event<'_>, role: Role) -> Option<Message<'static>> {
         let content = object.remove("message").unwrap_or_default();
         object.insert("content".to_owned(), content);
     }
-    if role == Role::Tool
+    if role == MessageRole::Tool
         && !object.contains_key("tool_call_id")
         && let Some(id) = object.remove("id")
     {
@@ -239,20 +243,20 @@ fn event_message(event: &Event<'_>, role: Role) -> Option<Message<'static>> {
 }
 
 /// Event attributes are flat: lists and objects travel as JSON text.
-fn attribute(value: &Value<'_>) -> Json {
+fn attribute(value: &AttributeValue<'_>) -> Json {
     match value {
-        Value::Str(text) if text.trim_start().starts_with(['{', '[']) => {
+        AttributeValue::Str(text) if text.trim_start().starts_with(['{', '[']) => {
             bounded_json::parse(text).unwrap_or_else(|| Json::String(text.to_string()))
         }
         other => other.to_json(),
     }
 }
 
-fn role_name(role: Role) -> &'static str {
+fn role_name(role: MessageRole) -> &'static str {
     match role {
-        Role::System => "system",
-        Role::User => "user",
-        Role::Assistant => "assistant",
-        Role::Tool => "tool",
+        MessageRole::System => "system",
+        MessageRole::User => "user",
+        MessageRole::Assistant => "assistant",
+        MessageRole::Tool => "tool",
     }
 }

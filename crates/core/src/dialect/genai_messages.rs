@@ -10,14 +10,16 @@ use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::bounded_json::{self, MAX_JSON_NODES};
-use crate::message::{Arguments, Message, Part, Role, ToolCall, ToolResult, result_text};
+use crate::message::{
+    ChatMessage, MessagePart, MessageRole, RecordedArguments, ToolCall, ToolResult, result_text,
+};
 
 /// Parts of all messages of one list: a short part takes ten times its text. A list with more, which is none that an
 /// agent sends, is left to the general reader and its budget.
 const MAX_PARTS: usize = MAX_JSON_NODES;
 
 /// A list of messages with no more than [`MAX_PARTS`] parts.
-struct MessageList<'a>(Vec<Message<'a>>);
+struct MessageList<'a>(Vec<ChatMessage<'a>>);
 
 #[derive(Deserialize)]
 struct MessageJson<'a> {
@@ -28,14 +30,14 @@ struct MessageJson<'a> {
 }
 
 /// The parts of one message, without the empty ones.
-struct PartList<'a>(Vec<Part<'a>>);
+struct PartList<'a>(Vec<MessagePart<'a>>);
 
 #[derive(Deserialize)]
 struct PartJson<'a> {
     #[serde(borrow, rename = "type")]
     kind: Cow<'a, str>,
     #[serde(borrow, default)]
-    content: Option<Text<'a>>,
+    content: Option<BorrowedText<'a>>,
     #[serde(borrow, default)]
     id: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
@@ -48,10 +50,10 @@ struct PartJson<'a> {
 
 /// serde borrows a text inside an `Option` only if it is told so.
 #[derive(Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+struct BorrowedText<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// Reads a list of messages; `None` when anything in it has another shape.
-pub(super) fn read(text: &str) -> Option<Vec<Message<'_>>> {
+pub(super) fn read(text: &str) -> Option<Vec<ChatMessage<'_>>> {
     serde_json::from_str(text).ok().map(|MessageList(messages)| messages)
 }
 
@@ -64,7 +66,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for MessageList<'a> {
 struct MessageListVisitor;
 
 impl<'de> Visitor<'de> for MessageListVisitor {
-    type Value = Vec<Message<'de>>;
+    type Value = Vec<ChatMessage<'de>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list of messages")
@@ -77,7 +79,7 @@ impl<'de> Visitor<'de> for MessageListVisitor {
             // An empty message counts as well.
             let left = parts_left.checked_sub(parts.len().max(1));
             parts_left = left.ok_or_else(|| A::Error::custom("too many parts"))?;
-            messages.push(Message { role: Role::parse(&role), parts });
+            messages.push(ChatMessage { role: MessageRole::parse(&role), parts });
         }
         Ok(messages)
     }
@@ -92,7 +94,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for PartList<'a> {
 struct PartListVisitor;
 
 impl<'de> Visitor<'de> for PartListVisitor {
-    type Value = Vec<Part<'de>>;
+    type Value = Vec<MessagePart<'de>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list of parts")
@@ -111,18 +113,18 @@ impl<'de> Visitor<'de> for PartListVisitor {
 }
 
 /// The outer `None` is an unknown shape, the inner one an empty part.
-fn part(json: PartJson<'_>) -> Option<Option<Part<'_>>> {
+fn part(json: PartJson<'_>) -> Option<Option<MessagePart<'_>>> {
     let content = json.content.map(|text| text.0).filter(|text| !text.is_empty());
     match json.kind.as_ref() {
-        "text" => Some(content.map(Part::Text)),
-        "reasoning" | "thinking" => Some(content.map(Part::Reasoning)),
+        "text" => Some(content.map(MessagePart::Text)),
+        "reasoning" | "thinking" => Some(content.map(MessagePart::Reasoning)),
         "tool_call" => {
             let arguments = json.arguments.filter(|raw| raw.get() != "null").and_then(arguments);
-            Some(Some(Part::ToolCall(ToolCall { id: json.id, name: json.name?, arguments })))
+            Some(Some(MessagePart::ToolCall(ToolCall { id: json.id, name: json.name?, arguments })))
         }
         "tool_call_response" => {
             let content = json.response.map(result).unwrap_or_default();
-            Some(Some(Part::ToolResult(ToolResult {
+            Some(Some(MessagePart::ToolResult(ToolResult {
                 id: json.id,
                 name: json.name,
                 content,
@@ -133,17 +135,19 @@ fn part(json: PartJson<'_>) -> Option<Option<Part<'_>>> {
     }
 }
 
-fn arguments(raw: &RawValue) -> Option<Arguments<'_>> {
+fn arguments(raw: &RawValue) -> Option<RecordedArguments<'_>> {
     match raw.get().starts_with('"') {
-        true => serde_json::from_str::<Text<'_>>(raw.get()).ok().map(|text| Arguments::Text(text.0)),
+        true => serde_json::from_str::<BorrowedText<'_>>(raw.get())
+            .ok()
+            .map(|text| RecordedArguments::Text(text.0)),
         // Kept as text: most messages repeat an earlier request's, and nobody looks into their arguments again.
-        false => Some(Arguments::Json(Cow::Borrowed(raw.get()))),
+        false => Some(RecordedArguments::Json(Cow::Borrowed(raw.get()))),
     }
 }
 
 fn result(raw: &RawValue) -> Cow<'_, str> {
     match raw.get().starts_with('"') {
-        true => serde_json::from_str::<Text<'_>>(raw.get()).map(|text| text.0).unwrap_or_default(),
+        true => serde_json::from_str::<BorrowedText<'_>>(raw.get()).map(|text| text.0).unwrap_or_default(),
         false => Cow::Owned(bounded_json::parse(raw.get()).map_or_else(|| raw.get().to_owned(), result_text)),
     }
 }

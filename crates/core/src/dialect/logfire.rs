@@ -3,16 +3,16 @@
 
 use std::borrow::Cow;
 
-use crate::message::{Role, messages_from_json};
+use crate::message::{MessageRole, messages_from_json};
 use crate::span::Span;
 
 use super::wrapped::unwrap_result;
-use super::{Facts, Kind, arguments, fill, json, text, text_or_json};
+use super::{NormalizedSpan, OperationKind, arguments, fill, json, text, text_or_json};
 
-pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
+pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
     let value = |key: &str| span.attributes.get(key);
     if value("tool_arguments").is_some() || value("tool_response").is_some() {
-        facts.kind = Kind::Tool;
+        facts.kind = OperationKind::Tool;
         fill(&mut facts.tool.arguments, value("tool_arguments").and_then(arguments));
         if let Some(response) = value("tool_response").and_then(|value| value.as_str()) {
             fill(&mut facts.tool.result, Some(unwrap_result(response).text));
@@ -21,8 +21,8 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
     fill(&mut facts.agent, value("agent_name").and_then(text));
     let whole_run = value("all_messages_events").or_else(|| value("pydantic_ai.all_messages"));
     if whole_run.is_some() || value("final_result").is_some() {
-        if facts.kind == Kind::Other {
-            facts.kind = Kind::Agent;
+        if facts.kind == OperationKind::Other {
+            facts.kind = OperationKind::Agent;
         }
         fill(&mut facts.answer, value("final_result").and_then(text_or_json));
         // The run's usage is the sum of its calls'.
@@ -35,7 +35,7 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
             let is_reply = event.get("event.name").is_some_and(|name| name == "gen_ai.choice");
             for mut message in messages_from_json(event.clone()) {
                 if is_reply {
-                    message.role = Role::Assistant;
+                    message.role = MessageRole::Assistant;
                     output.push(message);
                 } else {
                     input.push(message);
@@ -45,8 +45,8 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
         facts.add_input(input);
         facts.add_output(output);
     }
-    if facts.kind == Kind::Other && span.name == "running tool" {
-        facts.kind = Kind::Tool;
+    if facts.kind == OperationKind::Other && span.name == "running tool" {
+        facts.kind = OperationKind::Tool;
         fill(
             &mut facts.tool.name,
             value("gen_ai.tool.name").and_then(text).map(|name| Cow::Owned(name.into_owned())),

@@ -2,9 +2,9 @@
 
 use crate::span::Span;
 
-use super::{Facts, fill, text, text_or_json};
+use super::{NormalizedSpan, fill, text, text_or_json};
 
-pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
+pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
     for (key, value) in span.attributes.iter() {
         match key {
             "mastra.agent_run.input" => fill(&mut facts.input_text, text_or_json(value)),

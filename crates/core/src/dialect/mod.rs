@@ -16,15 +16,15 @@ mod wrapped;
 use std::borrow::Cow;
 
 use crate::bounded_json;
-use crate::message::{Arguments, Message, Part, Role};
-use crate::span::{Span, Value};
+use crate::message::{ChatMessage, MessagePart, MessageRole, RecordedArguments};
+use crate::span::{AttributeValue, Span};
 
-use wrapped::Wrapped;
+use wrapped::UnwrappedResult;
 pub(crate) use wrapped::{looks_like_repr, unwrap_result};
 
 /// What a span stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
+pub enum OperationKind {
     /// A call of a model.
     Model,
     /// A run of a tool.
@@ -38,10 +38,10 @@ pub enum Kind {
 
 /// A span in neutral terms. Texts are borrowed from the span.
 #[derive(Clone, Debug, Default)]
-pub struct Facts<'s> {
-    pub kind: Kind,
-    pub input: Vec<Message<'s>>,
-    pub output: Vec<Message<'s>>,
+pub struct NormalizedSpan<'s> {
+    pub kind: OperationKind,
+    pub input: Vec<ChatMessage<'s>>,
+    pub output: Vec<ChatMessage<'s>>,
     /// What went in and came out, uninterpreted: `input.value` and its like.
     pub input_text: Option<Cow<'s, str>>,
     pub output_text: Option<Cow<'s, str>>,
@@ -68,7 +68,7 @@ pub struct Facts<'s> {
 pub struct ToolFacts<'s> {
     pub name: Option<Cow<'s, str>>,
     pub call_id: Option<Cow<'s, str>>,
-    pub arguments: Option<Arguments<'s>>,
+    pub arguments: Option<RecordedArguments<'s>>,
     pub result: Option<Cow<'s, str>>,
     pub is_error: bool,
     pub description: Option<Cow<'s, str>>,
@@ -81,15 +81,15 @@ pub enum OfferedTools<'s> {
     /// One definition or a list of them, as JSON text.
     Json(&'s str),
     /// The same, structured.
-    Value(&'s Value<'s>),
+    Value(&'s AttributeValue<'s>),
     /// One function in three attributes; its parameters are JSON text.
     Function { name: &'s str, description: Option<&'s str>, parameters: Option<&'s str> },
 }
 
 /// Reads a span with every dialect it speaks.
-pub fn read<'s>(span: &'s Span<'_>) -> Facts<'s> {
-    let mut facts = Facts::default();
-    let spoken = Spoken::of(span);
+pub fn read<'s>(span: &'s Span<'_>) -> NormalizedSpan<'s> {
+    let mut facts = NormalizedSpan::default();
+    let spoken = DetectedDialects::from_span(span);
     if spoken.openinference {
         openinference::read(span, &mut facts);
     }
@@ -116,7 +116,7 @@ pub fn read<'s>(span: &'s Span<'_>) -> Facts<'s> {
 }
 
 #[derive(Default)]
-struct Spoken {
+struct DetectedDialects {
     openinference: bool,
     genai: bool,
     traceloop: bool,
@@ -126,9 +126,9 @@ struct Spoken {
     mastra: bool,
 }
 
-impl Spoken {
-    fn of(span: &Span<'_>) -> Spoken {
-        let mut spoken = Spoken::default();
+impl DetectedDialects {
+    fn from_span(span: &Span<'_>) -> DetectedDialects {
+        let mut spoken = DetectedDialects::default();
         for (key, _) in span.attributes.iter() {
             match key.as_bytes().first() {
                 Some(b'g') if key.starts_with("gen_ai.prompt.") || key.starts_with("gen_ai.completion.") => {
@@ -164,38 +164,40 @@ impl Spoken {
     }
 }
 
-impl<'s> Facts<'s> {
+impl<'s> NormalizedSpan<'s> {
     /// Whether the span says anything about what was said to or by a model.
     pub fn has_content(&self) -> bool {
         !self.input.is_empty() || !self.output.is_empty()
     }
 
     /// Takes messages for the model's reply. Where another dialect already gave them, only what is missing is added.
-    fn add_output(&mut self, messages: Vec<Message<'s>>) {
+    fn add_output(&mut self, messages: Vec<ChatMessage<'s>>) {
         if self.output.is_empty() {
             self.output = messages;
             return;
         }
-        let said = |parts: &[Message<'_>]| {
+        let said = |parts: &[ChatMessage<'_>]| {
             parts
                 .iter()
                 .flat_map(|message| &message.parts)
-                .any(|part| matches!(part, Part::Text(_) | Part::Reasoning(_)))
+                .any(|part| matches!(part, MessagePart::Text(_) | MessagePart::Reasoning(_)))
         };
-        let called = |messages: &[Message<'_>]| messages.iter().any(Message::has_tool_calls);
+        let called = |messages: &[ChatMessage<'_>]| messages.iter().any(ChatMessage::has_tool_calls);
         if !said(&self.output) {
             let texts = messages.iter().flat_map(|message| &message.parts);
-            let texts: Vec<Part<'s>> =
-                texts.filter(|part| matches!(part, Part::Text(_) | Part::Reasoning(_))).cloned().collect();
+            let texts: Vec<MessagePart<'s>> = texts
+                .filter(|part| matches!(part, MessagePart::Text(_) | MessagePart::Reasoning(_)))
+                .cloned()
+                .collect();
             self.output[0].parts.splice(0..0, texts);
         }
         if !called(&self.output) && called(&messages) {
             let calls = messages.into_iter().flat_map(|message| message.parts);
-            self.output[0].parts.extend(calls.filter(|part| matches!(part, Part::ToolCall(_))));
+            self.output[0].parts.extend(calls.filter(|part| matches!(part, MessagePart::ToolCall(_))));
         }
     }
 
-    fn add_input(&mut self, messages: Vec<Message<'s>>) {
+    fn add_input(&mut self, messages: Vec<ChatMessage<'s>>) {
         if self.input.is_empty() {
             self.input = messages;
         }
@@ -203,7 +205,7 @@ impl<'s> Facts<'s> {
 
     /// What no dialect decides alone: errors recorded on the span, and free text of model calls.
     fn settle(&mut self, span: &'s Span<'_>) {
-        if self.kind == Kind::Tool {
+        if self.kind == OperationKind::Tool {
             self.tool.is_error |= span.is_error();
             if self.tool.result.is_none() && span.is_error() {
                 let message = span.exception_message().or(Some(span.status.message.as_ref()));
@@ -211,8 +213,8 @@ impl<'s> Facts<'s> {
             }
         }
         // A span that carries a model's messages is a model call, whatever it is called.
-        if self.kind == Kind::Other && !self.output.is_empty() && self.prompt_tokens.is_some() {
-            self.kind = Kind::Model;
+        if self.kind == OperationKind::Other && !self.output.is_empty() && self.prompt_tokens.is_some() {
+            self.kind = OperationKind::Model;
         }
     }
 
@@ -221,24 +223,27 @@ impl<'s> Facts<'s> {
     ///
     /// Called once it is clear that no other span of the same call has the messages.
     pub(crate) fn read_free_text(&mut self) {
-        if self.kind != Kind::Model {
+        if self.kind != OperationKind::Model {
             return;
         }
         let thoughtless = self.output.iter().all(|message| {
-            message.parts.iter().all(|part| matches!(part, Part::ToolCall(_) | Part::ToolResult(_)))
+            message
+                .parts
+                .iter()
+                .all(|part| matches!(part, MessagePart::ToolCall(_) | MessagePart::ToolResult(_)))
         });
         // What begins like a request is no reply: LlamaIndex records how it prepares a call as a call.
         let reply = self.output_text.clone().filter(|text| !text.starts_with("{\"messages\""));
         if thoughtless && let Some(text) = reply {
-            let mut messages = wrapped::messages_in_text(&text, Role::Assistant);
+            let mut messages = wrapped::messages_in_text(&text, MessageRole::Assistant);
             if !self.output.is_empty() {
                 // Plain text beside tool calls may be anything; only a structured reply is trusted.
                 messages.retain(|message| {
-                    message.role == Role::Assistant && text.trim_start().starts_with(['{', '['])
+                    message.role == MessageRole::Assistant && text.trim_start().starts_with(['{', '['])
                 });
             }
             for message in &mut messages {
-                message.role = Role::Assistant;
+                message.role = MessageRole::Assistant;
             }
             self.add_output(messages);
         }
@@ -247,52 +252,52 @@ impl<'s> Facts<'s> {
             && !self.output.is_empty()
             && let Some(text) = &self.input_text
         {
-            let messages = wrapped::messages_in_text(text, Role::User);
+            let messages = wrapped::messages_in_text(text, MessageRole::User);
             self.input = messages;
         }
     }
 }
 
 /// Tool definitions, as text or structured.
-fn offered<'s>(value: &'s Value<'_>) -> OfferedTools<'s> {
+fn offered<'s>(value: &'s AttributeValue<'_>) -> OfferedTools<'s> {
     match value {
-        Value::Str(text) => OfferedTools::Json(text),
+        AttributeValue::Str(text) => OfferedTools::Json(text),
         other => OfferedTools::Value(other),
     }
 }
 
 /// A text attribute, borrowed.
-fn text<'s>(value: &'s Value<'_>) -> Option<Cow<'s, str>> {
+fn text<'s>(value: &'s AttributeValue<'_>) -> Option<Cow<'s, str>> {
     match value {
-        Value::Str(text) if !text.is_empty() => Some(Cow::Borrowed(text.as_ref())),
+        AttributeValue::Str(text) if !text.is_empty() => Some(Cow::Borrowed(text.as_ref())),
         _ => None,
     }
 }
 
 /// A text attribute, or a structured one written as JSON.
-fn text_or_json<'s>(value: &'s Value<'_>) -> Option<Cow<'s, str>> {
+fn text_or_json<'s>(value: &'s AttributeValue<'_>) -> Option<Cow<'s, str>> {
     match value {
-        Value::Str(_) => text(value),
-        Value::Null => None,
+        AttributeValue::Str(_) => text(value),
+        AttributeValue::Null => None,
         other => Some(Cow::Owned(other.to_json().to_string())),
     }
 }
 
 /// A value that may be JSON text or structured.
-fn json(value: &Value<'_>) -> Option<serde_json::Value> {
+fn json(value: &AttributeValue<'_>) -> Option<serde_json::Value> {
     match value {
-        Value::Str(text) => bounded_json::parse(text),
-        Value::Null => None,
+        AttributeValue::Str(text) => bounded_json::parse(text),
+        AttributeValue::Null => None,
         other => Some(other.to_json()),
     }
 }
 
-fn arguments<'s>(value: &'s Value<'_>) -> Option<Arguments<'s>> {
+fn arguments<'s>(value: &'s AttributeValue<'_>) -> Option<RecordedArguments<'s>> {
     match value {
-        Value::Str(text) if text.is_empty() => None,
-        Value::Str(text) => Some(Arguments::Text(Cow::Borrowed(text.as_ref()))),
-        Value::Null => None,
-        other => Some(Arguments::from(other.to_json())),
+        AttributeValue::Str(text) if text.is_empty() => None,
+        AttributeValue::Str(text) => Some(RecordedArguments::Text(Cow::Borrowed(text.as_ref()))),
+        AttributeValue::Null => None,
+        other => Some(RecordedArguments::from(other.to_json())),
     }
 }
 

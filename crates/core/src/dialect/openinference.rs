@@ -4,13 +4,15 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use crate::bounded_json;
-use crate::message::{Arguments, Message, Part, Role, ToolCall, ToolResult, messages_from_json};
-use crate::span::{Span, Value};
+use crate::message::{
+    ChatMessage, MessagePart, MessageRole, RecordedArguments, ToolCall, ToolResult, messages_from_json,
+};
+use crate::span::{AttributeValue, Span};
 
 use super::wrapped::{is_schema, unwrap_arguments, unwrap_result};
-use super::{Facts, Kind, arguments, fill, json, offered, text, text_or_json};
+use super::{NormalizedSpan, OperationKind, arguments, fill, json, offered, text, text_or_json};
 
-pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
+pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
     let mut input = MessageTable::default();
     let mut output = MessageTable::default();
     let mut parameters = None;
@@ -47,11 +49,11 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
     facts.input = input.into_messages();
     facts.output = output.into_messages();
     match facts.kind {
-        Kind::Tool => {
+        OperationKind::Tool => {
             fill(&mut facts.tool.name, name_of(span).map(Cow::Borrowed));
             read_tool(parameters, facts);
         }
-        Kind::Model => {
+        OperationKind::Model => {
             if let Some(Cow::Borrowed(text)) = facts.output_text {
                 fill(&mut facts.response_id, response_id(text).map(Cow::Borrowed));
                 facts.add_output(invalid_calls(text));
@@ -70,8 +72,8 @@ fn name_of<'s>(span: &'s Span<'_>) -> Option<&'s str> {
 
 fn read_llm<'s>(
     key: &'s str,
-    value: &'s Value<'_>,
-    facts: &mut Facts<'s>,
+    value: &'s AttributeValue<'_>,
+    facts: &mut NormalizedSpan<'s>,
     input: &mut MessageTable<'s>,
     output: &mut MessageTable<'s>,
 ) {
@@ -96,22 +98,22 @@ fn read_llm<'s>(
                 && let Some((index, "completion.text")) = split_index(rest)
             {
                 output.entries.push((index, "message.content", value));
-                output.role = Role::Assistant;
+                output.role = MessageRole::Assistant;
             }
         }
     }
 }
 
-fn kind(value: &Value<'_>) -> Kind {
+fn kind(value: &AttributeValue<'_>) -> OperationKind {
     match value.as_str().unwrap_or_default() {
-        "LLM" => Kind::Model,
-        "TOOL" => Kind::Tool,
-        "AGENT" => Kind::Agent,
-        _ => Kind::Other,
+        "LLM" => OperationKind::Model,
+        "TOOL" => OperationKind::Tool,
+        "AGENT" => OperationKind::Agent,
+        _ => OperationKind::Other,
     }
 }
 
-fn previous_response<'s>(value: &'s Value<'_>) -> Option<Cow<'s, str>> {
+fn previous_response<'s>(value: &'s AttributeValue<'_>) -> Option<Cow<'s, str>> {
     let parameters = value.as_str().filter(|text| text.contains("previous_response_id"))?;
     let parameters = bounded_json::parse(parameters)?;
     parameters.get("previous_response_id")?.as_str().map(|id| Cow::Owned(id.to_owned()))
@@ -124,30 +126,32 @@ fn response_id(text: &str) -> Option<&str> {
 }
 
 /// Calls whose arguments were no JSON: LangChain drops them from the message and keeps them in the raw output.
-fn invalid_calls(text: &str) -> Vec<Message<'static>> {
+fn invalid_calls(text: &str) -> Vec<ChatMessage<'static>> {
     if !text.contains("\"invalid_tool_calls\": [{") {
         return Vec::new();
     }
     bounded_json::parse(text).map(messages_from_json).unwrap_or_default()
 }
 
-fn thread_of<'s>(value: &'s Value<'_>) -> Option<Cow<'s, str>> {
+fn thread_of<'s>(value: &'s AttributeValue<'_>) -> Option<Cow<'s, str>> {
     let metadata = value.as_str().filter(|text| text.contains("thread_id"))?;
     let metadata = bounded_json::parse(metadata)?;
     metadata.get("thread_id")?.as_str().map(|id| Cow::Owned(id.to_owned()))
 }
 
-fn first_description<'s>(value: &'s Value<'_>) -> Option<Cow<'s, str>> {
+fn first_description<'s>(value: &'s AttributeValue<'_>) -> Option<Cow<'s, str>> {
     let description = json(value)?.get(0)?.get("description")?.as_str()?.to_owned();
     Some(Cow::Owned(description))
 }
 
-fn read_tool<'s>(parameters: Option<Cow<'s, str>>, facts: &mut Facts<'s>) {
+fn read_tool<'s>(parameters: Option<Cow<'s, str>>, facts: &mut NormalizedSpan<'s>) {
     let from_input = facts.input_text.clone().and_then(unwrap_arguments);
     match parameters {
         Some(text) if is_schema(&text) => fill(&mut facts.tool.schema, Some(text)),
         // The arguments themselves, unless the input says more: {"repo": "str"} only names types.
-        Some(text) if from_input.is_none() => fill(&mut facts.tool.arguments, Some(Arguments::Text(text))),
+        Some(text) if from_input.is_none() => {
+            fill(&mut facts.tool.arguments, Some(RecordedArguments::Text(text)))
+        }
         _ => {}
     }
     fill(&mut facts.tool.arguments, from_input);
@@ -156,7 +160,7 @@ fn read_tool<'s>(parameters: Option<Cow<'s, str>>, facts: &mut Facts<'s>) {
             Cow::Borrowed(text) => unwrap_result(text),
             Cow::Owned(text) => {
                 let result = unwrap_result(text);
-                super::Wrapped { text: Cow::Owned(result.text.into_owned()), ..result }
+                super::UnwrappedResult { text: Cow::Owned(result.text.into_owned()), ..result }
             }
         };
         facts.tool.is_error |= result.is_error;
@@ -168,14 +172,14 @@ fn read_tool<'s>(parameters: Option<Cow<'s, str>>, facts: &mut Facts<'s>) {
 /// A flattened list of messages: `llm.input_messages.<i>.message.<field>`.
 #[derive(Default)]
 struct MessageTable<'s> {
-    entries: Vec<(usize, &'s str, &'s Value<'s>)>,
+    entries: Vec<(usize, &'s str, &'s AttributeValue<'s>)>,
     /// Messages that were recorded structured, under the bare key.
-    structured: Vec<Message<'s>>,
-    role: Role,
+    structured: Vec<ChatMessage<'s>>,
+    role: MessageRole,
 }
 
 impl<'s> MessageTable<'s> {
-    fn add(&mut self, rest: &'s str, value: &'s Value<'_>) {
+    fn add(&mut self, rest: &'s str, value: &'s AttributeValue<'_>) {
         match rest.strip_prefix('.').map(split_index) {
             Some(Some((index, field))) => self.entries.push((index, field, value)),
             None if rest.is_empty() => {
@@ -185,7 +189,7 @@ impl<'s> MessageTable<'s> {
         }
     }
 
-    fn into_messages(mut self) -> Vec<Message<'s>> {
+    fn into_messages(mut self) -> Vec<ChatMessage<'s>> {
         if self.entries.is_empty() {
             return self.structured;
         }
@@ -204,17 +208,20 @@ fn split_index(key: &str) -> Option<(usize, &str)> {
     Some((index.parse().ok()?, rest))
 }
 
-fn message<'s>(fields: &[(usize, &'s str, &'s Value<'s>)], default_role: Role) -> Message<'s> {
-    let mut message = Message::new(default_role);
-    let mut parts: Vec<(usize, &'s str, &'s Value<'s>)> = Vec::new();
-    let mut calls: Vec<(usize, &'s str, &'s Value<'s>)> = Vec::new();
+fn message<'s>(
+    fields: &[(usize, &'s str, &'s AttributeValue<'s>)],
+    default_role: MessageRole,
+) -> ChatMessage<'s> {
+    let mut message = ChatMessage::new(default_role);
+    let mut parts: Vec<(usize, &'s str, &'s AttributeValue<'s>)> = Vec::new();
+    let mut calls: Vec<(usize, &'s str, &'s AttributeValue<'s>)> = Vec::new();
     let (mut content, mut thought, mut call_id, mut name) = (None, None, None, None);
     let mut legacy_call = ToolCall::default();
     let mut results = Vec::new();
     for &(_, field, value) in fields {
         let field = field.strip_prefix("message.").unwrap_or(field);
         match field {
-            "role" => message.role = Role::parse(value.as_str().unwrap_or_default()),
+            "role" => message.role = MessageRole::parse(value.as_str().unwrap_or_default()),
             "content" => content = text_or_json(value),
             "name" => name = text(value),
             "tool_call_id" => call_id = text(value),
@@ -235,9 +242,9 @@ fn message<'s>(fields: &[(usize, &'s str, &'s Value<'s>)], default_role: Role) -
             }
         }
     }
-    message.parts.extend(thought.map(Part::Reasoning));
+    message.parts.extend(thought.map(MessagePart::Reasoning));
     let plain = content.is_some();
-    message.parts.extend(content.map(Part::Text));
+    message.parts.extend(content.map(MessagePart::Text));
     parts.sort_by_key(|(index, _, _)| *index);
     for fields in parts.chunk_by(|a, b| a.0 == b.0) {
         content_part(fields, plain, &mut message, &mut calls);
@@ -251,7 +258,7 @@ fn message<'s>(fields: &[(usize, &'s str, &'s Value<'s>)], default_role: Role) -
         known.push_call(legacy_call, &mut message);
     }
     message.parts.extend(results.into_iter().flatten());
-    if message.role == Role::Tool {
+    if message.role == MessageRole::Tool {
         fold_into_result(&mut message, call_id, name);
     }
     message
@@ -268,7 +275,7 @@ struct KnownCalls<'s> {
 impl<'s> KnownCalls<'s> {
     const MAX_SEARCHED: usize = 16;
 
-    fn push_call(&mut self, call: ToolCall<'s>, message: &mut Message<'s>) {
+    fn push_call(&mut self, call: ToolCall<'s>, message: &mut ChatMessage<'s>) {
         if call.name.is_empty() {
             return;
         }
@@ -285,15 +292,15 @@ impl<'s> KnownCalls<'s> {
             }
         }
         self.pushed += 1;
-        message.parts.push(Part::ToolCall(call));
+        message.parts.push(MessagePart::ToolCall(call));
     }
 }
 
 fn content_part<'s>(
-    fields: &[(usize, &'s str, &'s Value<'s>)],
+    fields: &[(usize, &'s str, &'s AttributeValue<'s>)],
     plain: bool,
-    message: &mut Message<'s>,
-    calls: &mut Vec<(usize, &'s str, &'s Value<'s>)>,
+    message: &mut ChatMessage<'s>,
+    calls: &mut Vec<(usize, &'s str, &'s AttributeValue<'s>)>,
 ) {
     let (mut kind, mut body) = ("text", None);
     for &(index, field, value) in fields {
@@ -308,13 +315,13 @@ fn content_part<'s>(
         }
     }
     match (kind, body) {
-        ("reasoning" | "thinking", Some(body)) => message.parts.push(Part::Reasoning(body)),
-        (_, Some(body)) if !plain => message.parts.push(Part::Text(body)),
+        ("reasoning" | "thinking", Some(body)) => message.parts.push(MessagePart::Reasoning(body)),
+        (_, Some(body)) if !plain => message.parts.push(MessagePart::Text(body)),
         _ => {}
     }
 }
 
-fn tool_call<'s>(fields: &[(usize, &'s str, &'s Value<'s>)]) -> ToolCall<'s> {
+fn tool_call<'s>(fields: &[(usize, &'s str, &'s AttributeValue<'s>)]) -> ToolCall<'s> {
     let mut call = ToolCall::default();
     for &(_, field, value) in fields {
         match field.strip_prefix("tool_call.").unwrap_or(field) {
@@ -328,13 +335,13 @@ fn tool_call<'s>(fields: &[(usize, &'s str, &'s Value<'s>)]) -> ToolCall<'s> {
 }
 
 /// A message of role tool is a result.
-fn fold_into_result<'s>(message: &mut Message<'s>, id: Option<Cow<'s, str>>, name: Option<Cow<'s, str>>) {
-    if message.parts.iter().any(|part| !matches!(part, Part::Text(_))) {
+fn fold_into_result<'s>(message: &mut ChatMessage<'s>, id: Option<Cow<'s, str>>, name: Option<Cow<'s, str>>) {
+    if message.parts.iter().any(|part| !matches!(part, MessagePart::Text(_))) {
         return;
     }
     let content = match message.parts.as_mut_slice() {
-        [Part::Text(text)] => std::mem::take(text),
+        [MessagePart::Text(text)] => std::mem::take(text),
         _ => Cow::Owned(message.joined_text().into_owned()),
     };
-    message.parts = vec![Part::ToolResult(ToolResult { id, name, content, is_error: false })];
+    message.parts = vec![MessagePart::ToolResult(ToolResult { id, name, content, is_error: false })];
 }

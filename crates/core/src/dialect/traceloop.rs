@@ -2,16 +2,16 @@
 
 use std::borrow::Cow;
 
-use crate::message::{Message, Part, Role, ToolCall, ToolResult};
-use crate::span::{Span, Value};
+use crate::message::{ChatMessage, MessagePart, MessageRole, ToolCall, ToolResult};
+use crate::span::{AttributeValue, Span};
 
 use super::wrapped::{unwrap_arguments, unwrap_result};
-use super::{Facts, Kind, OfferedTools, arguments, fill, json, text, text_or_json};
+use super::{NormalizedSpan, OfferedTools, OperationKind, arguments, fill, json, text, text_or_json};
 
-pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
-    let mut prompts: Vec<Entry<'s>> = Vec::new();
-    let mut completions: Vec<Entry<'s>> = Vec::new();
-    let mut functions: Vec<Entry<'s>> = Vec::new();
+pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
+    let mut prompts: Vec<MessageAttribute<'s>> = Vec::new();
+    let mut completions: Vec<MessageAttribute<'s>> = Vec::new();
+    let mut functions: Vec<MessageAttribute<'s>> = Vec::new();
     let (mut span_kind, mut entity) = ("", None);
     for (key, value) in span.attributes.iter() {
         if let Some(rest) = key.strip_prefix("gen_ai.prompt.") {
@@ -30,35 +30,37 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
                 | "traceloop.association.properties.thread_id" => {
                     fill(&mut facts.session, text(value));
                 }
-                "llm.request.type" if facts.kind == Kind::Other && value.as_str() != Some("embedding") => {
-                    facts.kind = Kind::Model;
+                "llm.request.type"
+                    if facts.kind == OperationKind::Other && value.as_str() != Some("embedding") =>
+                {
+                    facts.kind = OperationKind::Model;
                 }
                 _ => {}
             }
         }
     }
-    if facts.kind == Kind::Other {
+    if facts.kind == OperationKind::Other {
         facts.kind = match span_kind {
-            "tool" => Kind::Tool,
-            "agent" | "workflow" => Kind::Agent,
-            _ => Kind::Other,
+            "tool" => OperationKind::Tool,
+            "agent" | "workflow" => OperationKind::Agent,
+            _ => OperationKind::Other,
         };
     }
     match facts.kind {
-        Kind::Tool => read_tool(entity, facts),
-        Kind::Agent if span_kind == "agent" => fill(&mut facts.agent, entity),
+        OperationKind::Tool => read_tool(entity, facts),
+        OperationKind::Agent if span_kind == "agent" => fill(&mut facts.agent, entity),
         _ => {}
     }
     functions.sort_by_key(|(index, _, _)| *index);
     for function in functions.chunk_by(|a, b| a.0 == b.0) {
         facts.offered_tools.extend(function_definition(function));
     }
-    facts.add_input(messages(prompts, Role::User));
-    facts.add_output(messages(completions, Role::Assistant));
+    facts.add_input(messages(prompts, MessageRole::User));
+    facts.add_output(messages(completions, MessageRole::Assistant));
 }
 
 /// `llm.request.functions.N.{name,description,parameters}`.
-fn function_definition<'s>(fields: &[Entry<'s>]) -> Option<OfferedTools<'s>> {
+fn function_definition<'s>(fields: &[MessageAttribute<'s>]) -> Option<OfferedTools<'s>> {
     let field = |name: &str| {
         fields.iter().find(|(_, field, _)| *field == name).and_then(|(_, _, value)| value.as_str())
     };
@@ -70,14 +72,14 @@ fn function_definition<'s>(fields: &[Entry<'s>]) -> Option<OfferedTools<'s>> {
 }
 
 /// Index of the message, field, value.
-type Entry<'s> = (usize, &'s str, &'s Value<'s>);
+type MessageAttribute<'s> = (usize, &'s str, &'s AttributeValue<'s>);
 
-fn entry<'s>(rest: &'s str, value: &'s Value<'_>) -> Option<Entry<'s>> {
+fn entry<'s>(rest: &'s str, value: &'s AttributeValue<'_>) -> Option<MessageAttribute<'s>> {
     let (index, field) = rest.split_once('.')?;
     Some((index.parse().ok()?, field, value))
 }
 
-fn messages<'s>(mut entries: Vec<Entry<'s>>, role: Role) -> Vec<Message<'s>> {
+fn messages<'s>(mut entries: Vec<MessageAttribute<'s>>, role: MessageRole) -> Vec<ChatMessage<'s>> {
     entries.sort_by_key(|(index, _, _)| *index);
     entries
         .chunk_by(|a, b| a.0 == b.0)
@@ -86,26 +88,27 @@ fn messages<'s>(mut entries: Vec<Entry<'s>>, role: Role) -> Vec<Message<'s>> {
         .collect()
 }
 
-fn message<'s>(fields: &[Entry<'s>], default_role: Role) -> Message<'s> {
-    let mut message = Message::new(default_role);
+fn message<'s>(fields: &[MessageAttribute<'s>], default_role: MessageRole) -> ChatMessage<'s> {
+    let mut message = ChatMessage::new(default_role);
     let (mut content, mut call_id, mut reasoning) = (None, None, None);
-    let mut calls: Vec<Entry<'s>> = Vec::new();
+    let mut calls: Vec<MessageAttribute<'s>> = Vec::new();
     for &(_, field, value) in fields {
         match field {
-            "role" => message.role = Role::parse(value.as_str().unwrap_or_default()),
+            "role" => message.role = MessageRole::parse(value.as_str().unwrap_or_default()),
             "content" => content = Some(value),
             "reasoning" | "reasoning_content" => reasoning = text(value),
             "tool_call_id" => call_id = text(value),
             _ => calls.extend(field.strip_prefix("tool_calls.").and_then(|rest| entry(rest, value))),
         }
     }
-    message.parts.extend(reasoning.map(Part::Reasoning));
+    message.parts.extend(reasoning.map(MessagePart::Reasoning));
     if let Some(value) = content {
         message.parts.extend(content_parts(value));
     }
-    if message.role == Role::Tool {
+    if message.role == MessageRole::Tool {
         let content = Cow::Owned(message.joined_text().into_owned());
-        message.parts = vec![Part::ToolResult(ToolResult { id: call_id, content, ..ToolResult::default() })];
+        message.parts =
+            vec![MessagePart::ToolResult(ToolResult { id: call_id, content, ..ToolResult::default() })];
     }
     calls.sort_by_key(|(index, _, _)| *index);
     for fields in calls.chunk_by(|a, b| a.0 == b.0) {
@@ -119,14 +122,14 @@ fn message<'s>(fields: &[Entry<'s>], default_role: Role) -> Message<'s> {
             }
         }
         if !call.name.is_empty() {
-            message.parts.push(Part::ToolCall(call));
+            message.parts.push(MessagePart::ToolCall(call));
         }
     }
     message
 }
 
 /// Content is a text, or a list of typed blocks written as JSON.
-fn content_parts<'s>(value: &'s Value<'_>) -> Vec<Part<'s>> {
+fn content_parts<'s>(value: &'s AttributeValue<'_>) -> Vec<MessagePart<'s>> {
     let looks_typed =
         value.as_str().is_some_and(|text| text.starts_with("[{\"type\"") || text.starts_with("{\"type\""));
     if looks_typed && let Some(blocks) = json(value) {
@@ -137,10 +140,10 @@ fn content_parts<'s>(value: &'s Value<'_>) -> Vec<Part<'s>> {
             return message.parts;
         }
     }
-    text(value).map(Part::Text).into_iter().collect()
+    text(value).map(MessagePart::Text).into_iter().collect()
 }
 
-fn read_tool<'s>(entity: Option<Cow<'s, str>>, facts: &mut Facts<'s>) {
+fn read_tool<'s>(entity: Option<Cow<'s, str>>, facts: &mut NormalizedSpan<'s>) {
     fill(
         &mut facts.tool.name,
         entity.map(|name| match name.strip_suffix(".tool") {

@@ -4,24 +4,24 @@ use std::borrow::Cow;
 
 use serde_json::Value as Json;
 
-use crate::message::{Message, Part, Role, messages_from_json};
-use crate::span::{Span, Value};
+use crate::message::{ChatMessage, MessagePart, MessageRole, messages_from_json};
+use crate::span::{AttributeValue, Span};
 
 use super::wrapped::unwrap_result;
-use super::{Facts, Kind, OfferedTools, arguments, fill, json, text};
+use super::{NormalizedSpan, OfferedTools, OperationKind, arguments, fill, json, text};
 
-pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
+pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
     let operation = span.text("ai.operationId").unwrap_or_default();
     let kind = match operation {
-        "ai.toolCall" => Kind::Tool,
-        _ if operation.ends_with(".doGenerate") || operation.ends_with(".doStream") => Kind::Model,
-        "" => Kind::Other,
-        _ => Kind::Agent,
+        "ai.toolCall" => OperationKind::Tool,
+        _ if operation.ends_with(".doGenerate") || operation.ends_with(".doStream") => OperationKind::Model,
+        "" => OperationKind::Other,
+        _ => OperationKind::Agent,
     };
-    if facts.kind == Kind::Other {
+    if facts.kind == OperationKind::Other {
         facts.kind = kind;
     }
-    let mut reply = Message::new(Role::Assistant);
+    let mut reply = ChatMessage::new(MessageRole::Assistant);
     let mut calls = Vec::new();
     for (key, value) in span.attributes.iter() {
         let Some(rest) = key.strip_prefix("ai.") else { continue };
@@ -35,8 +35,8 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
                 facts.add_input(json(value).map(prompt_messages).unwrap_or_default())
             }
             "prompt.tools" => read_tools(value, facts),
-            "response.text" => reply.parts.extend(text(value).map(Part::Text)),
-            "response.reasoning" => reply.parts.extend(text(value).map(Part::Reasoning)),
+            "response.text" => reply.parts.extend(text(value).map(MessagePart::Text)),
+            "response.reasoning" => reply.parts.extend(text(value).map(MessagePart::Reasoning)),
             "response.toolCalls" => {
                 let list =
                     json(value).map(|calls| serde_json::json!({"role": "assistant", "tool_calls": calls}));
@@ -68,7 +68,7 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
         }
     }
     reply.parts.extend(calls.into_iter().flat_map(|message| message.parts));
-    if facts.kind == Kind::Agent {
+    if facts.kind == OperationKind::Agent {
         // The outer span repeats the first prompt and the last reply; they are its request and its answer.
         fill(
             &mut facts.answer,
@@ -80,12 +80,12 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut Facts<'s>) {
 }
 
 /// `{"system", "prompt"}`, `{"messages": [...]}` or the list itself.
-fn prompt_messages(json: Json) -> Vec<Message<'static>> {
+fn prompt_messages(json: Json) -> Vec<ChatMessage<'static>> {
     match json {
         Json::Object(mut object) if object.get("prompt").is_some_and(|prompt| !prompt.is_null()) => {
             let mut messages = Vec::new();
             if let Some(Json::String(system)) = object.remove("system") {
-                messages.push(Message::text(Role::System, system));
+                messages.push(ChatMessage::text(MessageRole::System, system));
             }
             messages.extend(object.remove("prompt").map(messages_from_json).unwrap_or_default());
             messages
@@ -95,13 +95,13 @@ fn prompt_messages(json: Json) -> Vec<Message<'static>> {
 }
 
 /// A list of tools, each a JSON text.
-fn read_tools<'s>(value: &'s Value<'_>, facts: &mut Facts<'s>) {
+fn read_tools<'s>(value: &'s AttributeValue<'_>, facts: &mut NormalizedSpan<'s>) {
     match value {
-        Value::Array(items) => facts.offered_tools.extend(items.iter().map(|item| match item {
-            Value::Str(text) => OfferedTools::Json(text),
+        AttributeValue::Array(items) => facts.offered_tools.extend(items.iter().map(|item| match item {
+            AttributeValue::Str(text) => OfferedTools::Json(text),
             other => OfferedTools::Value(other),
         })),
-        Value::Str(text) => facts.offered_tools.push(OfferedTools::Json(text)),
+        AttributeValue::Str(text) => facts.offered_tools.push(OfferedTools::Json(text)),
         _ => {}
     }
 }

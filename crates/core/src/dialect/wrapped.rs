@@ -7,11 +7,11 @@ use serde_json::{Map, Value as Json};
 
 use crate::bounded_json;
 use crate::literal;
-use crate::message::{Arguments, Message, Role, messages_from_json, result_text};
+use crate::message::{ChatMessage, MessageRole, RecordedArguments, messages_from_json, result_text};
 
 /// A tool's result out of its envelope.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Wrapped<'s> {
+pub(crate) struct UnwrappedResult<'s> {
     pub text: Cow<'s, str>,
     pub call_id: Option<String>,
     pub is_error: bool,
@@ -22,7 +22,7 @@ pub(crate) struct Wrapped<'s> {
 const MAX_WRAPPED_DEPTH: usize = 4;
 
 /// Takes a tool's result out of whatever it was wrapped in.
-pub(crate) fn unwrap_result(text: &str) -> Wrapped<'_> {
+pub(crate) fn unwrap_result(text: &str) -> UnwrappedResult<'_> {
     // A text that was JSON-encoded once more. Only the innermost one is held.
     let Some(mut inner) = decode_text(text) else { return unwrap_envelope(text) };
     for _ in 1..MAX_WRAPPED_DEPTH {
@@ -31,12 +31,12 @@ pub(crate) fn unwrap_result(text: &str) -> Wrapped<'_> {
             None => break,
         }
     }
-    let Wrapped { text, call_id, is_error } = unwrap_envelope(&inner);
+    let UnwrappedResult { text, call_id, is_error } = unwrap_envelope(&inner);
     let taken_out = match text {
         Cow::Borrowed(whole) if whole.len() == inner.len() => None,
         text => Some(text.into_owned()),
     };
-    Wrapped { text: Cow::Owned(taken_out.unwrap_or(inner)), call_id, is_error }
+    UnwrappedResult { text: Cow::Owned(taken_out.unwrap_or(inner)), call_id, is_error }
 }
 
 /// The text that a JSON text holds; `None` for any other JSON and for what is none.
@@ -45,8 +45,8 @@ fn decode_text(text: &str) -> Option<String> {
     trimmed.starts_with('"').then(|| serde_json::from_str(trimmed).ok()).flatten()
 }
 
-fn unwrap_envelope(text: &str) -> Wrapped<'_> {
-    let plain = Wrapped { text: Cow::Borrowed(text), ..Wrapped::default() };
+fn unwrap_envelope(text: &str) -> UnwrappedResult<'_> {
+    let plain = UnwrappedResult { text: Cow::Borrowed(text), ..UnwrappedResult::default() };
     let trimmed = text.trim_start();
     match trimmed.as_bytes().first() {
         Some(b'{') if !may_be_envelope(trimmed) => plain,
@@ -57,7 +57,7 @@ fn unwrap_envelope(text: &str) -> Wrapped<'_> {
         // [true, {"name", "role", "content"}]: AG2's pair of success and message.
         Some(b'[') if trimmed.starts_with("[true,") || trimmed.starts_with("[false,") => {
             match bounded_json::parse(trimmed).and_then(success_and_message) {
-                Some((ok, mut message)) if message.contains_key("content") => Wrapped {
+                Some((ok, mut message)) if message.contains_key("content") => UnwrappedResult {
                     text: Cow::Owned(result_text(message.remove("content").unwrap_or_default())),
                     call_id: message.get("tool_call_id").and_then(Json::as_str).map(str::to_owned),
                     is_error: !ok,
@@ -68,7 +68,9 @@ fn unwrap_envelope(text: &str) -> Wrapped<'_> {
         // Text parts: [{"type": "text", "text"}], also "input_text" and "output_text".
         Some(b'[') if trimmed.starts_with("[{\"type\"") && trimmed.contains("\"text\"") => {
             match bounded_json::parse(trimmed) {
-                Some(json) => Wrapped { text: Cow::Owned(result_text(json)), ..Wrapped::default() },
+                Some(json) => {
+                    UnwrappedResult { text: Cow::Owned(result_text(json)), ..UnwrappedResult::default() }
+                }
                 None => plain,
             }
         }
@@ -108,12 +110,12 @@ fn may_be_envelope(text: &str) -> bool {
     FIRST_KEYS.iter().any(|first| key.strip_prefix(first).is_some_and(|rest| rest.starts_with('"')))
 }
 
-fn unwrap_object<'s>(mut object: Map<String, Json>, text: &'s str, depth: usize) -> Wrapped<'s> {
+fn unwrap_object<'s>(mut object: Map<String, Json>, text: &'s str, depth: usize) -> UnwrappedResult<'s> {
     let owned = |json: Json, call_id: Option<String>, is_error: bool| {
         let inner = result_text(json);
-        Wrapped { text: Cow::Owned(inner), call_id, is_error }
+        UnwrappedResult { text: Cow::Owned(inner), call_id, is_error }
     };
-    let plain = Wrapped { text: Cow::Borrowed(text), ..Wrapped::default() };
+    let plain = UnwrappedResult { text: Cow::Borrowed(text), ..UnwrappedResult::default() };
     let text_of =
         |object: &Map<String, Json>, key: &str| object.get(key).and_then(Json::as_str).map(str::to_owned);
     let flagged = object.get("is_error").or_else(|| object.get("isError")).is_some_and(|flag| flag == true);
@@ -177,7 +179,7 @@ fn unwrap_object<'s>(mut object: Map<String, Json>, text: &'s str, depth: usize)
         for key in ["result", "output"] {
             match object.get(key) {
                 Some(Json::String(inner)) => {
-                    return Wrapped { text: Cow::Owned(inner.clone()), ..Wrapped::default() };
+                    return UnwrappedResult { text: Cow::Owned(inner.clone()), ..UnwrappedResult::default() };
                 }
                 Some(_) if key == "result" => {
                     return owned(object.remove(key).unwrap_or_default(), None, false);
@@ -191,8 +193,8 @@ fn unwrap_object<'s>(mut object: Map<String, Json>, text: &'s str, depth: usize)
         return match object.remove("output") {
             Some(Json::Object(inner)) if depth + 1 < MAX_WRAPPED_DEPTH => {
                 let written = Json::Object(inner.clone()).to_string();
-                let Wrapped { text, call_id, is_error } = unwrap_object(inner, &written, depth + 1);
-                Wrapped { text: Cow::Owned(text.into_owned()), call_id, is_error }
+                let UnwrappedResult { text, call_id, is_error } = unwrap_object(inner, &written, depth + 1);
+                UnwrappedResult { text: Cow::Owned(text.into_owned()), call_id, is_error }
             }
             Some(inner) => owned(inner, None, false),
             None => plain,
@@ -202,22 +204,22 @@ fn unwrap_object<'s>(mut object: Map<String, Json>, text: &'s str, depth: usize)
 }
 
 /// Takes a tool's arguments out of whatever they were wrapped in.
-pub(crate) fn unwrap_arguments(text: Cow<'_, str>) -> Option<Arguments<'_>> {
+pub(crate) fn unwrap_arguments(text: Cow<'_, str>) -> Option<RecordedArguments<'_>> {
     unwrap_arguments_within(text, MAX_WRAPPED_DEPTH)
 }
 
-fn unwrap_arguments_within(text: Cow<'_, str>, levels_left: usize) -> Option<Arguments<'_>> {
+fn unwrap_arguments_within(text: Cow<'_, str>, levels_left: usize) -> Option<RecordedArguments<'_>> {
     let trimmed = text.trim();
     if trimmed.is_empty() {
         return None;
     }
     if !trimmed.starts_with('{') {
-        return Some(Arguments::Text(text));
+        return Some(RecordedArguments::Text(text));
     }
     let Some(Json::Object(mut object)) = bounded_json::parse(trimmed) else {
         return match literal::parse(trimmed) {
-            Some(json) => Some(Arguments::from(json)),
-            None => Some(Arguments::Text(text)),
+            Some(json) => Some(RecordedArguments::from(json)),
+            None => Some(RecordedArguments::Text(text)),
         };
     };
     let only =
@@ -230,18 +232,18 @@ fn unwrap_arguments_within(text: Cow<'_, str>, levels_left: usize) -> Option<Arg
             _ => Map::new(),
         };
         if kwargs.is_empty() && args.len() == 1 && args[0].is_object() {
-            return args.into_iter().next().map(Arguments::from);
+            return args.into_iter().next().map(RecordedArguments::from);
         }
         if !args.is_empty() {
             kwargs.insert("args".to_owned(), Json::Array(args));
         }
-        return Some(Arguments::from(Json::Object(kwargs)));
+        return Some(RecordedArguments::from(Json::Object(kwargs)));
     }
     // {"input_str": "{'a': 1}", "inputs": {"a": 1}, "tags": ...}: LangChain's callback, as OpenLLMetry writes it.
     if let Some(input) = object.get("input_str").and_then(Json::as_str).map(str::to_owned) {
         return match object.remove("inputs") {
-            Some(inputs @ Json::Object(_)) => Some(Arguments::from(inputs)),
-            _ if levels_left == 0 => Some(Arguments::Text(Cow::Owned(input))),
+            Some(inputs @ Json::Object(_)) => Some(RecordedArguments::from(inputs)),
+            _ if levels_left == 0 => Some(RecordedArguments::Text(Cow::Owned(input))),
             _ => {
                 // The outer text is not held while the inner one is read.
                 drop((object, text));
@@ -251,7 +253,7 @@ fn unwrap_arguments_within(text: Cow<'_, str>, levels_left: usize) -> Option<Arg
     }
     // {"input": {...}, "options": ...} (BeeAI).
     if object.get("input").is_some_and(Json::is_object) && only(&["input", "options"], &object) {
-        return object.remove("input").map(Arguments::from);
+        return object.remove("input").map(RecordedArguments::from);
     }
     // {"arguments": "<JSON>", "name"} (AG2), {"name", "args", "id", "type"} (LangChain's tool call).
     for key in ["arguments", "args"] {
@@ -260,13 +262,13 @@ fn unwrap_arguments_within(text: Cow<'_, str>, levels_left: usize) -> Option<Arg
             && only(&["id", "name", "type", "arguments", "args"], &object)
         {
             return match object.remove(key) {
-                Some(Json::String(text)) => Some(Arguments::Text(Cow::Owned(text))),
-                Some(json) => Some(Arguments::from(json)),
+                Some(Json::String(text)) => Some(RecordedArguments::Text(Cow::Owned(text))),
+                Some(json) => Some(RecordedArguments::from(json)),
                 None => None,
             };
         }
     }
-    Some(Arguments::from(Json::Object(object)))
+    Some(RecordedArguments::from(Json::Object(object)))
 }
 
 /// Whether a text is the JSON schema of arguments and not the arguments: instrumentations use one attribute for both.
@@ -293,7 +295,7 @@ pub(crate) fn is_schema(text: &str) -> bool {
 }
 
 /// Messages in a text of unknown form: a structured request or reply, or just the text.
-pub(crate) fn messages_in_text(text: &str, role: Role) -> Vec<Message<'static>> {
+pub(crate) fn messages_in_text(text: &str, role: MessageRole) -> Vec<ChatMessage<'static>> {
     let trimmed = text.trim();
     if trimmed.is_empty() {
         return Vec::new();
@@ -304,13 +306,13 @@ pub(crate) fn messages_in_text(text: &str, role: Role) -> Vec<Message<'static>> 
         let mut messages = messages_from_json(json);
         messages.retain(|message| !message.is_empty() && !looks_like_repr(&message.joined_text()));
         // A request that is an object without messages is some function's parameters; a reply may well be JSON.
-        if !messages.is_empty() || role == Role::User {
+        if !messages.is_empty() || role == MessageRole::User {
             return messages;
         }
     }
     // "assistant: text" is how LlamaIndex prints a reply.
     let text = trimmed.strip_prefix("assistant: ").unwrap_or(text);
-    vec![Message::text(role, text.to_owned())]
+    vec![ChatMessage::text(role, text.to_owned())]
 }
 
 /// `StopEvent(result=AgentOutput(...` and `<object at 0x..>`: how Python prints objects.
@@ -361,9 +363,9 @@ mod tests {
     fn arguments_in_arguments_are_unwrapped_a_few_times_only() {
         let wrap = |text: &str| serde_json::json!({"input_str": text}).to_string();
         let twice = wrap(&wrap(r#"{"a":1}"#));
-        assert_eq!(unwrap_arguments(twice.into()), Some(Arguments::Json(r#"{"a":1}"#.into())));
+        assert_eq!(unwrap_arguments(twice.into()), Some(RecordedArguments::Json(r#"{"a":1}"#.into())));
         let deep = (0..12).fold("x".to_owned(), |text, _| wrap(&text));
-        let Some(Arguments::Text(left)) = unwrap_arguments(deep.into()) else { panic!() };
+        let Some(RecordedArguments::Text(left)) = unwrap_arguments(deep.into()) else { panic!() };
         assert!(left.matches("input_str").count() > 4, "{left}");
     }
 }

@@ -3,13 +3,13 @@
 
 mod places;
 
-pub use places::{IDENTIFIER, Place, Places};
+pub use places::{AnnotationKey, AnnotationKeyAllocator, IDENTIFIER};
 
 use std::collections::BTreeMap;
 
 use crate::evaluator::{OFFLINE, RULES};
 use crate::outcome::OutcomeLine;
-use crate::run::{EvaluatorRecord, RunRecord};
+use crate::run::{EvaluatorRecord, RunManifest};
 use gradus_core::trajectory::Trajectory;
 use serde_json::{Map, Value as Json};
 
@@ -34,10 +34,10 @@ pub enum TrajectoryTarget {
 
 /// One thing that is said of a span or a trace.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Annotation {
+pub struct OutcomeAnnotation {
     pub name: String,
-    pub annotator: AnnotatorKind,
-    pub target: Target,
+    pub annotator: OutcomeAnnotatorKind,
+    pub target: OutcomeTarget,
     /// With the name and the target it says which annotation this is: one that is sent again takes the place of the
     /// earlier one.
     pub identifier: String,
@@ -47,41 +47,41 @@ pub struct Annotation {
     /// Why; also why there is no verdict.
     pub explanation: Option<String>,
     pub metadata: Map<String, Json>,
-    pub subject: Subject,
+    pub subject: OutcomeReference,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AnnotatorKind {
+pub enum OutcomeAnnotatorKind {
     /// A model was asked.
     Llm,
     /// Rules have decided.
     Code,
 }
 
-impl AnnotatorKind {
+impl OutcomeAnnotatorKind {
     pub fn name(self) -> &'static str {
         match self {
-            AnnotatorKind::Llm => "LLM",
-            AnnotatorKind::Code => "CODE",
+            OutcomeAnnotatorKind::Llm => "LLM",
+            OutcomeAnnotatorKind::Code => "CODE",
         }
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Target {
+pub enum OutcomeTarget {
     Span { trace_id: String, span_id: String },
     Trace { trace_id: String },
 }
 
 /// Which outcome it is, for messages.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Subject {
+pub struct OutcomeReference {
     pub trajectory_id: String,
     pub step_index: Option<u32>,
     pub evaluator: String,
 }
 
-impl std::fmt::Display for Subject {
+impl std::fmt::Display for OutcomeReference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.step_index {
             Some(step) => write!(f, "{} of {}, step {step}", self.evaluator, self.trajectory_id),
@@ -92,8 +92,8 @@ impl std::fmt::Display for Subject {
 
 /// An outcome that no annotation can be made of, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unplaced {
-    pub subject: Subject,
+pub struct UnplacedOutcome {
+    pub subject: OutcomeReference,
     pub reason: &'static str,
 }
 
@@ -126,7 +126,7 @@ fn name_of<'a>(evaluator: &'a EvaluatorRecord, names: &'a BTreeMap<String, Strin
 const RESERVED: &str = "note";
 
 /// What an outcome says, at its place. The same wherever it is shown.
-pub fn annotation(name: &str, outcome: &OutcomeLine, place: &Place) -> Annotation {
+pub fn annotation(name: &str, outcome: &OutcomeLine, place: &AnnotationKey) -> OutcomeAnnotation {
     let is_code = matches!(&*outcome.judge, OFFLINE | RULES);
     let kind = serde_json::to_value(outcome.outcome).unwrap_or_default();
     let mut metadata = Map::new();
@@ -141,22 +141,22 @@ pub fn annotation(name: &str, outcome: &OutcomeLine, place: &Place) -> Annotatio
         metadata.insert("evidence".to_owned(), outcome.evidence.clone().into());
     }
     let scored = outcome.is_scored();
-    Annotation {
+    OutcomeAnnotation {
         name: name.to_owned(),
-        annotator: if is_code { AnnotatorKind::Code } else { AnnotatorKind::Llm },
+        annotator: if is_code { OutcomeAnnotatorKind::Code } else { OutcomeAnnotatorKind::Llm },
         target: place.target.clone(),
         identifier: place.identifier.clone(),
         label: outcome.label.clone().filter(|_| scored),
         score: outcome.score.filter(|score| scored && score.is_finite()),
         explanation: if scored { outcome.explanation.clone() } else { outcome.reason.clone() },
         metadata,
-        subject: Subject::of(outcome),
+        subject: OutcomeReference::from_outcome(outcome),
     }
 }
 
-impl Subject {
-    fn of(outcome: &OutcomeLine) -> Subject {
-        Subject {
+impl OutcomeReference {
+    fn from_outcome(outcome: &OutcomeLine) -> OutcomeReference {
+        OutcomeReference {
             trajectory_id: outcome.trajectory_id.to_string(),
             step_index: outcome.step_index,
             evaluator: outcome.evaluator.to_string(),
@@ -166,33 +166,34 @@ impl Subject {
 
 /// Makes annotations of a run's outcomes, trajectory by trajectory, in the run's order.
 #[derive(Debug)]
-pub struct Annotations {
+pub struct AnnotationBuilder {
     evaluators: Vec<EvaluatorRecord>,
     names: BTreeMap<String, String>,
-    places: Places,
+    places: AnnotationKeyAllocator,
 }
 
-impl Annotations {
-    pub fn new(record: &RunRecord, settings: &AnnotationSettings) -> Annotations {
-        Annotations {
+impl AnnotationBuilder {
+    pub fn new(record: &RunManifest, settings: &AnnotationSettings) -> AnnotationBuilder {
+        AnnotationBuilder {
             evaluators: record.evaluators.clone(),
             names: settings.names.clone(),
-            places: Places::new(settings.trajectory_target),
+            places: AnnotationKeyAllocator::new(settings.trajectory_target),
         }
     }
 
     /// All that is said of one trajectory.
-    pub fn of(
+    pub fn annotate_trajectory(
         &mut self,
         trajectory: &Trajectory,
         outcomes: &[OutcomeLine],
-    ) -> Vec<Result<Annotation, Unplaced>> {
-        let placed = self.places.of(trajectory);
+    ) -> Vec<Result<OutcomeAnnotation, UnplacedOutcome>> {
+        let placed = self.places.assign_keys(trajectory);
         let made = outcomes.iter().map(|outcome| {
-            let unplaced = |reason| Unplaced { subject: Subject::of(outcome), reason };
+            let unplaced =
+                |reason| UnplacedOutcome { subject: OutcomeReference::from_outcome(outcome), reason };
             let evaluator = self.evaluators.iter().find(|known| *known.name == *outcome.evaluator);
             let evaluator = evaluator.ok_or_else(|| unplaced(UNKNOWN_EVALUATOR))?;
-            let place = placed.of(outcome.step_index).ok_or_else(|| unplaced(NO_SPAN))?;
+            let place = placed.find_key(outcome.step_index).ok_or_else(|| unplaced(NO_SPAN))?;
             Ok(annotation(name_of(evaluator, &self.names), outcome, place))
         });
         made.collect()
@@ -204,7 +205,7 @@ mod tests {
     use super::*;
     use crate::outcome::OutcomeKind;
     use crate::run::RunState;
-    use gradus_core::trajectory::Step;
+    use gradus_core::trajectory::TrajectoryStep;
 
     fn evaluator(name: &str, of_steps: bool) -> EvaluatorRecord {
         EvaluatorRecord {
@@ -218,8 +219,8 @@ mod tests {
         }
     }
 
-    fn record() -> RunRecord {
-        RunRecord {
+    fn record() -> RunManifest {
+        RunManifest {
             run_id: "r1".to_owned(),
             fingerprint: String::new(),
             state: RunState::Finished,
@@ -260,10 +261,10 @@ mod tests {
     }
 
     fn trajectory(id: &str, spans: &[&[&str]]) -> Trajectory {
-        let step = |(at, spans): (usize, &&[&str])| Step {
+        let step = |(at, spans): (usize, &&[&str])| TrajectoryStep {
             index: at as u32 + 1,
             span_ids: spans.iter().map(|id| (*id).to_owned()).collect(),
-            ..Step::default()
+            ..TrajectoryStep::default()
         };
         Trajectory {
             trajectory_id: id.to_owned(),
@@ -274,12 +275,12 @@ mod tests {
         }
     }
 
-    fn places(found: &[Result<Annotation, Unplaced>]) -> Vec<(String, String)> {
-        let place = |one: &Result<Annotation, Unplaced>| match one.as_ref().expect("a target") {
-            Annotation { target: Target::Span { span_id, .. }, identifier, .. } => {
+    fn places(found: &[Result<OutcomeAnnotation, UnplacedOutcome>]) -> Vec<(String, String)> {
+        let place = |one: &Result<OutcomeAnnotation, UnplacedOutcome>| match one.as_ref().expect("a target") {
+            OutcomeAnnotation { target: OutcomeTarget::Span { span_id, .. }, identifier, .. } => {
                 (span_id.clone(), identifier.clone())
             }
-            Annotation { target: Target::Trace { trace_id }, identifier, .. } => {
+            OutcomeAnnotation { target: OutcomeTarget::Trace { trace_id }, identifier, .. } => {
                 (trace_id.clone(), identifier.clone())
             }
         };
@@ -295,7 +296,7 @@ mod tests {
         let calls = trajectory("t", &[&["llm1", "tool1"], &["llm1", "tool2"], &["llm2"], &[]]);
         let scored = |step| outcome("tool", Some(step), OutcomeKind::Scored);
         let all = [scored(1), scored(2), scored(3), scored(4), outcome("path", None, OutcomeKind::Scored)];
-        let mut annotations = Annotations::new(&record(), &AnnotationSettings::default());
+        let mut annotations = AnnotationBuilder::new(&record(), &AnnotationSettings::default());
         let wanted = [
             pair("llm1", "gradus"),
             pair("llm1", "gradus:2"),
@@ -303,30 +304,33 @@ mod tests {
             pair("root", "gradus"),
             pair("root", "gradus"),
         ];
-        assert_eq!(places(&annotations.of(&calls, &all)), wanted);
+        assert_eq!(places(&annotations.annotate_trajectory(&calls, &all)), wanted);
         // The same when only a part was judged.
-        let mut annotations = Annotations::new(&record(), &AnnotationSettings::default());
-        assert_eq!(places(&annotations.of(&calls, &all[1..2])), wanted[1..2]);
+        let mut annotations = AnnotationBuilder::new(&record(), &AnnotationSettings::default());
+        assert_eq!(places(&annotations.annotate_trajectory(&calls, &all[1..2])), wanted[1..2]);
         // A second trajectory on the same root takes no place that is taken.
-        let more = annotations.of(&trajectory("t-2", &[]), &all[4..]);
+        let more = annotations.annotate_trajectory(&trajectory("t-2", &[]), &all[4..]);
         assert_eq!(places(&more), [pair("root", "gradus:2")]);
     }
 
     #[test]
     fn what_is_not_scored_has_a_reason_and_no_score() {
-        let mut annotations = Annotations::new(&record(), &AnnotationSettings::default());
+        let mut annotations = AnnotationBuilder::new(&record(), &AnnotationSettings::default());
         let unscored = [OutcomeKind::NotApplicable, OutcomeKind::Failed];
         for (kind, shown) in unscored.into_iter().zip(["not_applicable", "failed"]) {
             let mut line = outcome("tool", Some(1), kind);
             // Even if a file from elsewhere says otherwise.
             (line.label, line.score) = (Some("correct".to_owned()), Some(0.0));
-            let found = annotations.of(&trajectory("t", &[&["llm"]]), &[line]).remove(0).expect("a target");
+            let found = annotations
+                .annotate_trajectory(&trajectory("t", &[&["llm"]]), &[line])
+                .remove(0)
+                .expect("a target");
             assert_eq!(
                 (found.label, found.score, found.explanation.as_deref()),
                 (None, None, Some("no thought"))
             );
             assert_eq!(found.metadata["outcome"], shown);
-            assert_eq!(found.annotator, AnnotatorKind::Llm);
+            assert_eq!(found.annotator, OutcomeAnnotatorKind::Llm);
         }
     }
 
@@ -336,20 +340,22 @@ mod tests {
             names: BTreeMap::from([("path".to_owned(), "Way".to_owned())]),
             trajectory_target: TrajectoryTarget::Trace,
         };
-        let mut annotations = Annotations::new(&record(), &settings);
+        let mut annotations = AnnotationBuilder::new(&record(), &settings);
         let mut whole = outcome("path", None, OutcomeKind::Scored);
         whole.judge = "offline".into();
-        let found = annotations.of(&trajectory("t", &[]), &[whole]).remove(0).expect("a target");
-        assert_eq!((found.name.as_str(), found.annotator), ("Way", AnnotatorKind::Code));
-        assert_eq!(found.target, Target::Trace { trace_id: "t1".to_owned() });
+        let found =
+            annotations.annotate_trajectory(&trajectory("t", &[]), &[whole]).remove(0).expect("a target");
+        assert_eq!((found.name.as_str(), found.annotator), ("Way", OutcomeAnnotatorKind::Code));
+        assert_eq!(found.target, OutcomeTarget::Trace { trace_id: "t1".to_owned() });
         let document = Trajectory { trajectory_id: "d".to_owned(), ..Trajectory::default() };
         let of_document =
             OutcomeLine { trajectory_id: "d".into(), ..outcome("path", None, OutcomeKind::Scored) };
-        let found = annotations.of(&document, &[of_document]).remove(0);
+        let found = annotations.annotate_trajectory(&document, &[of_document]).remove(0);
         let unplaced = found.expect_err("no span");
         assert_eq!((unplaced.subject.to_string().as_str(), unplaced.reason), ("path of d", NO_SPAN));
-        let found =
-            annotations.of(&trajectory("t", &[]), &[outcome("gone", None, OutcomeKind::Scored)]).remove(0);
+        let found = annotations
+            .annotate_trajectory(&trajectory("t", &[]), &[outcome("gone", None, OutcomeKind::Scored)])
+            .remove(0);
         assert_eq!(found.expect_err("nobody knows it").reason, UNKNOWN_EVALUATOR);
         assert!(check_names(&record().evaluators, &settings.names).is_ok());
         for (name, wrong) in [("path", "tool Eval"), ("path", "note"), ("tool", " ")] {

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 
 use gradus_core::trajectory::Trajectory;
 
-use super::Target;
+use super::OutcomeTarget;
 use crate::annotation::TrajectoryTarget;
 
 /// Gives places to the outcomes of one trajectory after the other, in the order of the run.
 #[derive(Debug)]
-pub struct Places {
+pub struct AnnotationKeyAllocator {
     trajectory_target: TrajectoryTarget,
     /// How many calls and trajectories each span or trace has been the target of so far. It grows with the run, as the
     /// reader's list of its outcomes does; of a target only a digest is kept.
@@ -19,8 +19,8 @@ pub struct Places {
 
 /// A target, and which of those that are about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    pub target: Target,
+pub struct AnnotationKey {
+    pub target: OutcomeTarget,
     /// With the name and the target it says which annotation this is: one that is sent again takes the place of the
     /// earlier one.
     pub identifier: String,
@@ -28,21 +28,21 @@ pub struct Place {
 
 /// The places of one trajectory.
 #[derive(Debug)]
-pub struct Placed {
+pub struct TrajectoryAnnotationKeys {
     /// By the numbers of steps, which grow.
-    steps: Vec<(u32, Option<Place>)>,
-    whole: Option<Place>,
+    steps: Vec<(u32, Option<AnnotationKey>)>,
+    whole: Option<AnnotationKey>,
 }
 
 /// What all identifiers begin with.
 pub const IDENTIFIER: &str = "gradus";
 
-impl Places {
-    pub fn new(trajectory_target: TrajectoryTarget) -> Places {
-        Places { trajectory_target, taken: HashMap::new() }
+impl AnnotationKeyAllocator {
+    pub fn new(trajectory_target: TrajectoryTarget) -> AnnotationKeyAllocator {
+        AnnotationKeyAllocator { trajectory_target, taken: HashMap::new() }
     }
 
-    pub fn of(&mut self, trajectory: &Trajectory) -> Placed {
+    pub fn assign_keys(&mut self, trajectory: &Trajectory) -> TrajectoryAnnotationKeys {
         // Numbers go by the steps that are there, not by those that were judged: they stay when less or more is judged.
         let steps = (0..trajectory.steps.len()).map(|at| {
             let target = step_target(trajectory, at);
@@ -50,13 +50,13 @@ impl Places {
         });
         let steps = steps.collect();
         let whole = self.whole_target(trajectory).map(|target| self.numbered(false, target));
-        Placed { steps, whole }
+        TrajectoryAnnotationKeys { steps, whole }
     }
 
-    fn numbered(&mut self, is_step: bool, target: Target) -> Place {
+    fn numbered(&mut self, is_step: bool, target: OutcomeTarget) -> AnnotationKey {
         let key = match &target {
-            Target::Span { trace_id, span_id } => format!("{is_step}\0{trace_id}\0{span_id}"),
-            Target::Trace { trace_id } => format!("{is_step}\0{trace_id}"),
+            OutcomeTarget::Span { trace_id, span_id } => format!("{is_step}\0{trace_id}\0{span_id}"),
+            OutcomeTarget::Trace { trace_id } => format!("{is_step}\0{trace_id}"),
         };
         let taken = self.taken.entry(gradus_core::digest(key.as_bytes()) as u64).or_default();
         *taken += 1;
@@ -64,23 +64,23 @@ impl Places {
             1 => IDENTIFIER.to_owned(),
             number => format!("{IDENTIFIER}:{number}"),
         };
-        Place { target, identifier }
+        AnnotationKey { target, identifier }
     }
 
-    fn whole_target(&self, trajectory: &Trajectory) -> Option<Target> {
+    fn whole_target(&self, trajectory: &Trajectory) -> Option<OutcomeTarget> {
         let trace_id = trajectory.trace_ids.first()?.clone();
         match self.trajectory_target {
-            TrajectoryTarget::Trace => Some(Target::Trace { trace_id }),
+            TrajectoryTarget::Trace => Some(OutcomeTarget::Trace { trace_id }),
             TrajectoryTarget::Span => {
-                Some(Target::Span { trace_id, span_id: trajectory.root_span_id.clone()? })
+                Some(OutcomeTarget::Span { trace_id, span_id: trajectory.root_span_id.clone()? })
             }
         }
     }
 }
 
-impl Placed {
+impl TrajectoryAnnotationKeys {
     /// The place of an outcome: of a step, or of the whole.
-    pub fn of(&self, step: Option<u32>) -> Option<&Place> {
+    pub fn find_key(&self, step: Option<u32>) -> Option<&AnnotationKey> {
         match step {
             Some(index) => self.steps.iter().find(|(known, _)| *known == index)?.1.as_ref(),
             None => self.whole.as_ref(),
@@ -90,9 +90,9 @@ impl Placed {
 
 /// The model call that held the thought; where there is none, the tool's span, and where there is no span of the step
 /// at all, that of the whole request.
-fn step_target(trajectory: &Trajectory, at: usize) -> Option<Target> {
+fn step_target(trajectory: &Trajectory, at: usize) -> Option<OutcomeTarget> {
     let step = &trajectory.steps[at];
     let span_id = step.span_ids.first().or(trajectory.root_span_id.as_ref())?.clone();
     let trace_id = step.trace_id.as_ref().or(trajectory.trace_ids.first())?.clone();
-    Some(Target::Span { trace_id, span_id })
+    Some(OutcomeTarget::Span { trace_id, span_id })
 }

@@ -1,16 +1,16 @@
 //! Whether a call is one that its tool can take: the tool exists, the arguments fit its schema and, where no
 //! thought says why the call was made, no other tool fits the request far better.
 
-use gradus_core::trajectory::Step;
+use gradus_core::trajectory::TrajectoryStep;
 
-use super::failure::Failure;
+use super::failure::ToolFailureKind;
 use super::quote::quote;
-use super::schema::{Problem, ProblemKind, check};
-use super::tools::Tool;
+use super::schema::{ProblemKind, SchemaViolation, check};
+use super::tools::IndexedTool;
 use super::words::abbreviates;
-use super::{Offline, Opinion};
+use super::{OfflineJudge, OfflineVerdict};
 
-pub(super) enum Existence {
+pub(super) enum ToolExistence {
     Known,
     /// Not listed, but it ran: the list of tools in the trace is not complete.
     Ran,
@@ -19,17 +19,17 @@ pub(super) enum Existence {
     Unsure,
 }
 
-pub(super) fn existence(offline: &Offline<'_>, at: usize) -> Existence {
-    let Some(step) = offline.step(at) else { return Existence::Unsure };
+pub(super) fn existence(offline: &OfflineJudge<'_>, at: usize) -> ToolExistence {
+    let Some(step) = offline.step(at) else { return ToolExistence::Unsure };
     let trajectory = offline.trajectory;
     let listed = |name: &str| trajectory.tools.iter().any(|tool| same_tool(&tool.name, name));
-    let missing = |why: &str| Existence::Missing(format!("{} {why}.", quote(&step.tool)));
+    let missing = |why: &str| ToolExistence::Missing(format!("{} {why}.", quote(&step.tool)));
     // Before the list: some frameworks record a span, and with it a definition, for a tool that is not there.
-    if offline.failure(at) == Some(Failure::NoSuchTool) {
+    if offline.failure(at) == Some(ToolFailureKind::NoSuchTool) {
         return missing("is no tool that the agent had: the call was answered with an error that says so");
     }
     if listed(&step.tool) {
-        return Existence::Known;
+        return ToolExistence::Known;
     }
     let special = offline.tool(step).is_some_and(|(_, tool)| tool.hands_over || tool.ends_run);
     let mut others = trajectory.steps.iter().enumerate().take(200);
@@ -37,29 +37,30 @@ pub(super) fn existence(offline: &Offline<'_>, at: usize) -> Existence {
         || offline.ran(at)
         || others.any(|(other, called)| called.tool == step.tool && offline.ran(other))
     {
-        return Existence::Ran;
+        return ToolExistence::Ran;
     }
     if *offline.lists_all.get_or_init(|| lists_all(offline)) {
         missing("is not among the tools on offer")
     } else {
-        Existence::Unsure
+        ToolExistence::Unsure
     }
 }
 
 /// A list that holds only what was called was pieced together from the calls, and one that lacks a tool that ran has
 /// gaps: neither proves that a tool was not there.
-fn lists_all(offline: &Offline<'_>) -> bool {
+fn lists_all(offline: &OfflineJudge<'_>) -> bool {
     let trajectory = offline.trajectory;
     let steps = || trajectory.steps.iter().take(200);
     let offers_more =
         trajectory.tools.iter().take(500).any(|tool| !steps().any(|step| same_tool(&tool.name, &step.tool)));
     let listed = |name: &str| trajectory.tools.iter().any(|tool| same_tool(&tool.name, name));
-    let unlisted =
-        |(at, step): (usize, &Step)| !listed(&step.tool) && offline.ran(at) && !is_special(offline, step);
+    let unlisted = |(at, step): (usize, &TrajectoryStep)| {
+        !listed(&step.tool) && offline.ran(at) && !is_special(offline, step)
+    };
     offers_more && !steps().enumerate().any(unlisted)
 }
 
-fn is_special(offline: &Offline<'_>, step: &Step) -> bool {
+fn is_special(offline: &OfflineJudge<'_>, step: &TrajectoryStep) -> bool {
     offline.tool(step).is_some_and(|(_, tool)| tool.hands_over || tool.ends_run)
 }
 
@@ -73,7 +74,7 @@ fn same_tool(listed: &str, called: &str) -> bool {
 }
 
 /// What the tool's schema objects to. Arguments that the trace does not hold cannot be checked.
-pub(super) fn problems(offline: &Offline<'_>, at: usize) -> Vec<Problem> {
+pub(super) fn problems(offline: &OfflineJudge<'_>, at: usize) -> Vec<SchemaViolation> {
     let Some(step) = offline.step(at) else { return Vec::new() };
     let Some(schema) = offline.tool(step).and_then(|(_, tool)| tool.schema.as_ref()) else {
         return Vec::new();
@@ -90,8 +91,8 @@ pub(super) fn problems(offline: &Offline<'_>, at: usize) -> Vec<Problem> {
 }
 
 /// Frameworks that send strict schemas call everything required; the tool worked without it all the same.
-fn does_without(offline: &Offline<'_>, at: usize, step: &Step, parameter: &str) -> bool {
-    let lacks = |other: &Step| {
+fn does_without(offline: &OfflineJudge<'_>, at: usize, step: &TrajectoryStep, parameter: &str) -> bool {
+    let lacks = |other: &TrajectoryStep| {
         other
             .arguments
             .as_ref()
@@ -102,7 +103,7 @@ fn does_without(offline: &Offline<'_>, at: usize, step: &Step, parameter: &str) 
 }
 
 /// Arguments were written but cannot be read.
-pub(super) fn is_malformed(step: &Step) -> bool {
+pub(super) fn is_malformed(step: &TrajectoryStep) -> bool {
     step.arguments.is_none()
         && step.arguments_raw.as_deref().is_some_and(|raw| {
             let raw = raw.trim();
@@ -111,7 +112,7 @@ pub(super) fn is_malformed(step: &Step) -> bool {
         })
 }
 
-pub(super) fn describe(problem: &Problem) -> String {
+pub(super) fn describe(problem: &SchemaViolation) -> String {
     let (parameter, has) = if problem.parameter.is_empty() {
         ("The arguments".to_owned(), "have")
     } else {
@@ -130,15 +131,17 @@ pub(super) fn describe(problem: &Problem) -> String {
     }
 }
 
-pub(super) fn judge(offline: &Offline<'_>, at: usize) -> Opinion {
-    let Some(step) = offline.step(at) else { return Opinion::not_applicable("There is no such step.") };
+pub(super) fn judge(offline: &OfflineJudge<'_>, at: usize) -> OfflineVerdict {
+    let Some(step) = offline.step(at) else {
+        return OfflineVerdict::not_applicable("There is no such step.");
+    };
     let exists = existence(offline, at);
-    if let Existence::Missing(why) = exists {
-        return Opinion::bad(why, Vec::new());
+    if let ToolExistence::Missing(why) = exists {
+        return OfflineVerdict::bad(why, Vec::new());
     }
     if is_malformed(step) {
         let raw = step.arguments_raw.as_deref().unwrap_or_default();
-        return Opinion::bad(
+        return OfflineVerdict::bad(
             format!("The arguments of {} are no JSON.", quote(&step.tool)),
             vec![quote(raw)],
         );
@@ -146,11 +149,11 @@ pub(super) fn judge(offline: &Offline<'_>, at: usize) -> Opinion {
     let problems = offline.problems(at);
     if let Some(first) = problems.first() {
         let explanation = format!("The call does not fit {}. {}", quote(&step.tool), describe(first));
-        return Opinion::bad(explanation, problems.iter().map(describe).collect());
+        return OfflineVerdict::bad(explanation, problems.iter().map(describe).collect());
     }
-    if offline.failure(at) == Some(Failure::BadCall) {
+    if offline.failure(at) == Some(ToolFailureKind::BadCall) {
         let observation = step.observation.as_deref().unwrap_or_default();
-        return Opinion::bad(
+        return OfflineVerdict::bad(
             format!("{} rejected the arguments.", quote(&step.tool)),
             vec![quote(observation)],
         );
@@ -162,18 +165,20 @@ pub(super) fn judge(offline: &Offline<'_>, at: usize) -> Opinion {
     }
     let known = offline.tool(step).is_some_and(|(_, tool)| tool.schema.is_some());
     match exists {
-        Existence::Unsure => Opinion::cannot("The trace holds neither the tool's definition nor its result."),
+        ToolExistence::Unsure => {
+            OfflineVerdict::cannot("The trace holds neither the tool's definition nor its result.")
+        }
         // Nothing says what the tool takes, so there is nothing to hold the call against.
-        _ if !known => Opinion::not_applicable("The trace does not hold the schema of this tool."),
+        _ if !known => OfflineVerdict::not_applicable("The trace does not hold the schema of this tool."),
         _ if step.arguments.is_none() => {
-            Opinion::cannot("The trace does not hold the arguments of this call.")
+            OfflineVerdict::cannot("The trace does not hold the arguments of this call.")
         }
         _ => {
             let but = match done_without(offline, step) {
                 Some(name) => format!(", but for {}: it is required, and the tool did without", quote(name)),
                 None => String::new(),
             };
-            Opinion::good(
+            OfflineVerdict::good(
                 format!("{} exists and the arguments fit its schema{but}.", quote(&step.tool)),
                 Vec::new(),
             )
@@ -182,7 +187,7 @@ pub(super) fn judge(offline: &Offline<'_>, at: usize) -> Opinion {
 }
 
 /// The first required parameter that is not given, of a call to which nothing is objected.
-fn done_without<'o>(offline: &'o Offline<'_>, step: &Step) -> Option<&'o str> {
+fn done_without<'o>(offline: &'o OfflineJudge<'_>, step: &TrajectoryStep) -> Option<&'o str> {
     let schema = offline.tool(step).and_then(|(_, tool)| tool.schema.as_ref())?;
     let given = step.arguments.as_ref()?.as_object()?;
     let required = schema.get("required")?.as_array()?;
@@ -191,7 +196,7 @@ fn done_without<'o>(offline: &'o Offline<'_>, step: &Step) -> Option<&'o str> {
 
 /// Another tool that fits the request so much better that this one must be a mistake. Only for the first calls: what
 /// comes later follows from what was found.
-fn better_tool(offline: &Offline<'_>, step_at: usize, step: &Step) -> Option<Opinion> {
+fn better_tool(offline: &OfflineJudge<'_>, step_at: usize, step: &TrajectoryStep) -> Option<OfflineVerdict> {
     let query = offline.query()?;
     let (at, tool) = offline.tool(step)?;
     if offline.trajectory.steps.len() > 1 || tool.runs_anything || tool.hands_over || tool.ends_run {
@@ -204,7 +209,7 @@ fn better_tool(offline: &Offline<'_>, step_at: usize, step: &Step) -> Option<Opi
     let (nouns, better_nouns) = (tool.named_nouns(query), better.named_nouns(query));
     let clearly = best_fit > 2.0 && best_fit > 2.5 * fit && better_nouns > nouns;
     // Siblings ("find_store", "find_library"): what tells them apart stands in the request for one, not for the other.
-    let only = |one: &Tool, other: &Tool| {
+    let only = |one: &IndexedTool, other: &IndexedTool| {
         let own: Vec<_> = one.nouns.iter().filter(|noun| !other.nouns.contains(noun)).collect();
         let said =
             |noun: &str| query.words.iter().any(|word| word.stem() == noun || abbreviates(word.stem(), noun));
@@ -224,7 +229,7 @@ fn better_tool(offline: &Offline<'_>, step_at: usize, step: &Step) -> Option<Opi
         quote(&better.name),
         quote(&step.tool)
     );
-    Some(Opinion::bad(
+    Some(OfflineVerdict::bad(
         explanation,
         vec![format!("request: {}", quote(&query.source)), format!("better fit: {}", quote(&better.name))],
     ))

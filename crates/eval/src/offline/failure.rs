@@ -1,14 +1,14 @@
 //! Whether a call failed, and whether the agent could have known better. Many tools report errors as plain text,
 //! so the text counts as well as the trace's own mark.
 
-use gradus_core::trajectory::Step;
+use gradus_core::trajectory::TrajectoryStep;
 use serde_json::Value as Json;
 
 use super::quote::head;
 use super::vocabulary::says;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Failure {
+pub(super) enum ToolFailureKind {
     /// The tool did not exist.
     NoSuchTool,
     /// The call itself was wrong: a parameter missing, unknown or malformed.
@@ -19,7 +19,7 @@ pub(super) enum Failure {
     Refused,
 }
 
-pub(super) fn failure(step: &Step) -> Option<Failure> {
+pub(super) fn failure(step: &TrajectoryStep) -> Option<ToolFailureKind> {
     let text = step.observation.as_deref().unwrap_or_default().trim_start();
     if !step.is_error && !reads_as_error(text) {
         return None;
@@ -27,13 +27,13 @@ pub(super) fn failure(step: &Step) -> Option<Failure> {
     let text = head(text, 1_200).to_lowercase();
     let has = |signs: &str| says(&text, signs);
     Some(if has(NO_SUCH_TOOL) {
-        Failure::NoSuchTool
+        ToolFailureKind::NoSuchTool
     } else if has(BAD_CALL) {
-        Failure::BadCall
+        ToolFailureKind::BadCall
     } else if has(PASSING) {
-        Failure::Passing
+        ToolFailureKind::Passing
     } else {
-        Failure::Refused
+        ToolFailureKind::Refused
     })
 }
 
@@ -196,12 +196,23 @@ mod tests {
 
     #[test]
     fn failures_are_told_apart() {
-        let failed =
-            |text: &str| failure(&Step { observation: Some(text.into()), is_error: true, ..Step::default() });
-        assert_eq!(failed("Error: unknown tool fly_home"), Some(Failure::NoSuchTool));
-        assert_eq!(failed("TypeError: got an unexpected keyword argument 'pets'"), Some(Failure::BadCall));
-        assert_eq!(failed("Request timed out"), Some(Failure::Passing));
-        assert_eq!(failed("404 no such guest"), Some(Failure::Refused));
-        assert_eq!(failure(&Step { observation: Some("ok".into()), ..Step::default() }), None);
+        let failed = |text: &str| {
+            failure(&TrajectoryStep {
+                observation: Some(text.into()),
+                is_error: true,
+                ..TrajectoryStep::default()
+            })
+        };
+        assert_eq!(failed("Error: unknown tool fly_home"), Some(ToolFailureKind::NoSuchTool));
+        assert_eq!(
+            failed("TypeError: got an unexpected keyword argument 'pets'"),
+            Some(ToolFailureKind::BadCall)
+        );
+        assert_eq!(failed("Request timed out"), Some(ToolFailureKind::Passing));
+        assert_eq!(failed("404 no such guest"), Some(ToolFailureKind::Refused));
+        assert_eq!(
+            failure(&TrajectoryStep { observation: Some("ok".into()), ..TrajectoryStep::default() }),
+            None
+        );
     }
 }

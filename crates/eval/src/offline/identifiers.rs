@@ -5,9 +5,9 @@ use super::quote::head;
 use super::vocabulary::is_stop;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Identifier {
+pub(super) struct TextIdentifier {
     pub text: String,
-    pub shape: Shape,
+    pub shape: IdentifierShape,
     /// The stem of the word before it: the "issue" of "issue 17".
     pub noun: Option<String>,
     /// Written as `#17`: the number of a thing, and no amount.
@@ -15,7 +15,7 @@ pub(super) struct Identifier {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum IdentifierShape {
     Number,
     /// `owner/name`
     Pair,
@@ -32,10 +32,17 @@ pub(super) enum Shape {
     Quoted,
 }
 
-impl Shape {
+impl IdentifierShape {
     /// Two different ones of this shape cannot mean the same thing. Paths are guessed and shortened, so they can.
     pub(super) fn is_exact(self) -> bool {
-        matches!(self, Shape::Pair | Shape::Email | Shape::Url | Shape::Date | Shape::Code)
+        matches!(
+            self,
+            IdentifierShape::Pair
+                | IdentifierShape::Email
+                | IdentifierShape::Url
+                | IdentifierShape::Date
+                | IdentifierShape::Code
+        )
     }
 }
 
@@ -48,7 +55,7 @@ const SLASHED_WORDS: &[&str] =
     &["read/write", "client/server", "input/output", "request/response", "true/false", "n/a"];
 
 /// What a chunk between spaces names, and whether its parts are also words of the text.
-pub(super) fn read_chunk(chunk: &str, before: Option<&str>) -> (Option<Identifier>, bool) {
+pub(super) fn read_chunk(chunk: &str, before: Option<&str>) -> (Option<TextIdentifier>, bool) {
     if is_plain_word(chunk) && chunk.len() <= 300 {
         return (None, true);
     }
@@ -59,10 +66,10 @@ pub(super) fn read_chunk(chunk: &str, before: Option<&str>) -> (Option<Identifie
     }
     match shape_of(bare) {
         Some(shape) => {
-            let text = if shape == Shape::Number { plain_number(bare) } else { bare.to_owned() };
+            let text = if shape == IdentifierShape::Number { plain_number(bare) } else { bare.to_owned() };
             let noun = before.map(str::to_owned);
-            let is_numbered = shape == Shape::Number && bare.starts_with('#');
-            (Some(Identifier { text, shape, noun, is_numbered }), shape == Shape::Snake)
+            let is_numbered = shape == IdentifierShape::Number && bare.starts_with('#');
+            (Some(TextIdentifier { text, shape, noun, is_numbered }), shape == IdentifierShape::Snake)
         }
         None => (None, true),
     }
@@ -73,7 +80,7 @@ fn is_plain_word(chunk: &str) -> bool {
     !chunk.is_empty() && chunk.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
 
-pub(super) fn shape_of(bare: &str) -> Option<Shape> {
+pub(super) fn shape_of(bare: &str) -> Option<IdentifierShape> {
     if is_plain_word(bare) {
         return None;
     }
@@ -84,21 +91,21 @@ pub(super) fn shape_of(bare: &str) -> Option<Shape> {
         let date = number.len() == 10 && number.split('-').map(str::len).eq([4, 2, 2]);
         return match number {
             _ if digits == 0 => None,
-            _ if date => Some(Shape::Date),
+            _ if date => Some(IdentifierShape::Date),
             _ if number.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b',' | b'%')) => {
-                Some(Shape::Number)
+                Some(IdentifierShape::Number)
             }
             _ => None,
         };
     }
     if bare.contains("://") {
-        return Some(Shape::Url);
+        return Some(IdentifierShape::Url);
     }
     if let Some((user, domain)) = bare.split_once('@')
         && !user.is_empty()
         && domain.contains('.')
     {
-        return Some(Shape::Email);
+        return Some(IdentifierShape::Email);
     }
     let (folders, last) = bare.rsplit_once('/').map_or((None, bare), |(folders, last)| (Some(folders), last));
     let has_extension = last.rsplit_once('.').is_some_and(|(stem, extension)| {
@@ -115,22 +122,22 @@ pub(super) fn shape_of(bare: &str) -> Option<Shape> {
             || folders.starts_with(['.', '~'])
             || last.is_empty();
         if path_like {
-            return Some(Shape::Path);
+            return Some(IdentifierShape::Path);
         }
         let words = is_stop(&folders.to_lowercase())
             || is_stop(&last.to_lowercase())
             || folders.len() < 2
             || last.len() < 2;
         let slashed = words || SLASHED_WORDS.contains(&bare.to_lowercase().as_str());
-        return (!slashed).then_some(Shape::Pair);
+        return (!slashed).then_some(IdentifierShape::Pair);
     }
     if has_extension && !bare.ends_with("e.g") && !bare.ends_with("i.e") {
-        return Some(Shape::File);
+        return Some(IdentifierShape::File);
     }
     if bare.contains('_')
         && bare.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-'))
     {
-        return Some(Shape::Snake);
+        return Some(IdentifierShape::Snake);
     }
     // c-77, ticket-8
     let numbered = bare.rsplit_once('-').is_some_and(|(name, number)| {
@@ -142,7 +149,7 @@ pub(super) fn shape_of(bare: &str) -> Option<Shape> {
         && digits >= 2
         && bare.len() >= 4
         && (bare.bytes().any(|byte| byte.is_ascii_uppercase()) || bare.len() >= 8);
-    (coded || numbered && digits > 0).then_some(Shape::Code)
+    (coded || numbered && digits > 0).then_some(IdentifierShape::Code)
 }
 
 /// `#42`, `42.0` and `42` are one number.
@@ -152,7 +159,7 @@ fn plain_number(bare: &str) -> String {
 }
 
 /// What stands between quotation marks or backticks, up to 20 of them.
-pub(super) fn quotations(text: &str) -> Vec<Identifier> {
+pub(super) fn quotations(text: &str) -> Vec<TextIdentifier> {
     let mut found = Vec::new();
     let mut rest = text;
     while let Some(at) = rest.find(['"', '`', '“', '「', '\'', '‘', '«']) {
@@ -174,7 +181,12 @@ pub(super) fn quotations(text: &str) -> Vec<Identifier> {
         match window.find(closing).filter(|end| !inside_word && (1..=120).contains(end)) {
             Some(end) if !window[..end].contains('\n') && !(window[..end].starts_with(' ')) => {
                 let text = window[..end].to_owned();
-                found.push(Identifier { text, shape: Shape::Quoted, noun: None, is_numbered: false });
+                found.push(TextIdentifier {
+                    text,
+                    shape: IdentifierShape::Quoted,
+                    noun: None,
+                    is_numbered: false,
+                });
                 rest = &after[end + closing.len_utf8()..];
             }
             _ => rest = after,
@@ -190,18 +202,18 @@ mod tests {
     #[test]
     fn shapes() {
         for (text, shape) in [
-            ("17", Some(Shape::Number)),
-            ("#42", Some(Shape::Number)),
-            ("2031-05-20", Some(Shape::Date)),
-            ("acme/shop", Some(Shape::Pair)),
-            ("src/app/main.rs", Some(Shape::Path)),
-            ("/etc/hosts", Some(Shape::Path)),
-            ("README.md", Some(Shape::File)),
-            ("ann@example.org", Some(Shape::Email)),
-            ("https://example.org/x", Some(Shape::Url)),
-            ("HAT136", Some(Shape::Code)),
-            ("c-77", Some(Shape::Code)),
-            ("order_id", Some(Shape::Snake)),
+            ("17", Some(IdentifierShape::Number)),
+            ("#42", Some(IdentifierShape::Number)),
+            ("2031-05-20", Some(IdentifierShape::Date)),
+            ("acme/shop", Some(IdentifierShape::Pair)),
+            ("src/app/main.rs", Some(IdentifierShape::Path)),
+            ("/etc/hosts", Some(IdentifierShape::Path)),
+            ("README.md", Some(IdentifierShape::File)),
+            ("ann@example.org", Some(IdentifierShape::Email)),
+            ("https://example.org/x", Some(IdentifierShape::Url)),
+            ("HAT136", Some(IdentifierShape::Code)),
+            ("c-77", Some(IdentifierShape::Code)),
+            ("order_id", Some(IdentifierShape::Snake)),
             ("and/or", None),
             ("weather", None),
             ("well-known", None),

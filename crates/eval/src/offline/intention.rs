@@ -1,15 +1,15 @@
 //! What a thought that names no tool announces, against what the called tool does. A call is held against the thought
 //! only when the thought says, in so many words, what another tool does; long deliberations say too much for that.
 
-use gradus_core::trajectory::Step;
+use gradus_core::trajectory::TrajectoryStep;
 
-use super::identifiers::{Identifier, Shape};
+use super::identifiers::{IdentifierShape, TextIdentifier};
 use super::quote::quote;
-use super::tools::Tool;
-use super::values::Scalar;
-use super::vocabulary::{self, Deeds, RETRIEVE, agree};
-use super::words::{Text, Word};
-use super::{Offline, Opinion};
+use super::tools::IndexedTool;
+use super::values::ScalarArgument;
+use super::vocabulary::{self, ActionFlags, RETRIEVE, agree};
+use super::words::{AnalyzedText, AnalyzedWord};
+use super::{OfflineJudge, OfflineVerdict};
 
 /// Words of a thought that still says one thing.
 const SHORT: usize = 60;
@@ -17,22 +17,24 @@ const SHORT: usize = 60;
 const REACH: usize = 7;
 
 pub(super) fn judge(
-    offline: &Offline<'_>,
+    offline: &OfflineJudge<'_>,
     at: usize,
     index: usize,
-    tool: &Tool,
-    thought: &Text<'_>,
+    tool: &IndexedTool,
+    thought: &AnalyzedText<'_>,
     notes: Vec<String>,
-) -> Opinion {
+) -> OfflineVerdict {
     let name = quote(&tool.name);
     if tool.serves_any() {
-        return Opinion::good(
+        return OfflineVerdict::good(
             format!("{name} can serve any intention, so nothing speaks against it."),
             notes,
         );
     }
-    let Some(step) = offline.step(at) else { return Opinion::not_applicable("There is no such step.") };
-    let plan = Plan::of(thought);
+    let Some(step) = offline.step(at) else {
+        return OfflineVerdict::not_applicable("There is no such step.");
+    };
+    let plan = AnnouncedPlan::from_thought(thought);
     let does = deeds_of_call(tool, step);
     // "Look at it and close it" announces only the look, but the closing is said as well.
     let against = plan.deeds != 0
@@ -43,7 +45,7 @@ pub(super) fn judge(
     // Says that it only looks, and calls what changes things.
     let harms = against && plan.deeds & !RETRIEVE == 0 && does & RETRIEVE == 0;
     let fits = offline.index.with_deeds(thought, offline.thought_fits(at));
-    let found = another(offline, at, index, tool, &plan, &fits, &Against { does, against, harms })
+    let found = another(offline, at, index, tool, &plan, &fits, &IntentConflict { does, against, harms })
         .or_else(|| stray(offline, at, index, tool, &plan, &fits));
     let in_reply = |name: &str| offline.same_reply(at).any(|(other, step)| other != at && step.tool == name);
     if let Some(better) =
@@ -51,45 +53,45 @@ pub(super) fn judge(
     {
         let explanation =
             format!("The thought speaks of what {} does, but {name} is called.", quote(&better.name));
-        return Opinion::bad(explanation, notes);
+        return OfflineVerdict::bad(explanation, notes);
     }
     let fit = fits.get(index).copied().unwrap_or_default();
     let best_fit = fits.iter().copied().fold(0.0, f32::max);
     if tool.named_nouns(thought) > 0.0 || thought.deeds & does != 0 || fit > 0.35 * best_fit && fit > 0.0 {
-        return Opinion::good(format!("{name} does what the thought speaks of."), notes);
+        return OfflineVerdict::good(format!("{name} does what the thought speaks of."), notes);
     }
     if at > 0 && offline.step(at - 1).is_some_and(|step| step.tool == tool.name) {
-        return Opinion::good(format!("The thought goes on with {name}, called just before."), notes);
+        return OfflineVerdict::good(format!("The thought goes on with {name}, called just before."), notes);
     }
     if harms {
-        return Opinion::bad(
+        return OfflineVerdict::bad(
             format!("The thought announces to look at something, but {name} changes things."),
             notes,
         );
     }
     if agree(thought.deeds, does) || shares_values(offline, at, thought) {
-        return Opinion::good(format!("Nothing in the thought speaks against calling {name}."), notes);
+        return OfflineVerdict::good(format!("Nothing in the thought speaks against calling {name}."), notes);
     }
-    Opinion::cannot(format!("The thought shares no word with {name} that a rule could go by."))
+    OfflineVerdict::cannot(format!("The thought shares no word with {name} that a rule could go by."))
 }
 
 /// How the call goes against the announced deed.
-struct Against {
-    does: Deeds,
+struct IntentConflict {
+    does: ActionFlags,
     against: bool,
     harms: bool,
 }
 
 /// The tool that the thought announces, when it is clearly not the called one.
 fn another<'o>(
-    offline: &'o Offline<'_>,
+    offline: &'o OfflineJudge<'_>,
     at: usize,
     index: usize,
-    tool: &Tool,
-    plan: &Plan,
+    tool: &IndexedTool,
+    plan: &AnnouncedPlan,
     fits: &[f32],
-    call: &Against,
-) -> Option<&'o Tool> {
+    call: &IntentConflict,
+) -> Option<&'o IndexedTool> {
     if !plan.is_clear {
         return None;
     }
@@ -123,26 +125,30 @@ fn another<'o>(
 /// The tool that the thought names, where the called one is about something that neither the thought nor the request nor
 /// an earlier call has brought up.
 fn stray<'o>(
-    offline: &'o Offline<'_>,
+    offline: &'o OfflineJudge<'_>,
     at: usize,
     index: usize,
-    tool: &Tool,
-    plan: &Plan,
+    tool: &IndexedTool,
+    plan: &AnnouncedPlan,
     fits: &[f32],
-) -> Option<&'o Tool> {
+) -> Option<&'o IndexedTool> {
     let (thought, query) = (offline.thought(at)?, offline.query()?);
     // A path speaks of a file without saying the word.
-    let has_file =
-        |text: &Text<'_>| text.identifiers.iter().any(|said| matches!(said.shape, Shape::File | Shape::Path));
-    let is_of_files = |tool: &Tool| tool.nouns.iter().any(|noun| &**noun == "fil");
-    let speaks_of = |text: &Text<'_>| tool.named_nouns(text) > 0.0 || is_of_files(tool) && has_file(text);
-    let called_before = |tool: &Tool| offline.before(at).any(|(_, step)| step.tool == tool.name);
+    let has_file = |text: &AnalyzedText<'_>| {
+        text.identifiers
+            .iter()
+            .any(|said| matches!(said.shape, IdentifierShape::File | IdentifierShape::Path))
+    };
+    let is_of_files = |tool: &IndexedTool| tool.nouns.iter().any(|noun| &**noun == "fil");
+    let speaks_of =
+        |text: &AnalyzedText<'_>| tool.named_nouns(text) > 0.0 || is_of_files(tool) && has_file(text);
+    let called_before = |tool: &IndexedTool| offline.before(at).any(|(_, step)| step.tool == tool.name);
     let brought_up = tool.nouns.is_empty() || speaks_of(thought) || speaks_of(query) || called_before(tool);
     if brought_up || !plan.is_clear {
         return None;
     }
     let fit = fits.get(index).copied().unwrap_or_default();
-    let named = |other: &Tool| {
+    let named = |other: &IndexedTool| {
         let is_file = other.nouns.len() == 1 && is_of_files(other) && has_file(thought);
         // What was called before may be what the thought looks back on.
         (other.named_nouns(thought) > 0.99 || is_file) && !called_before(other)
@@ -158,7 +164,7 @@ fn stray<'o>(
 }
 
 /// What the other tool is about is a parameter of this call: "set its deadline" calls `update_task(deadline)`.
-fn is_given(offline: &Offline<'_>, at: usize, better: &Tool) -> bool {
+fn is_given(offline: &OfflineJudge<'_>, at: usize, better: &IndexedTool) -> bool {
     let mut given: Vec<String> = Vec::new();
     for scalar in offline.scalars(at) {
         super::words::split_words(scalar.parameter, |word| {
@@ -169,7 +175,7 @@ fn is_given(offline: &Offline<'_>, at: usize, better: &Tool) -> bool {
 }
 
 /// Tools with a `command` or `action` do what that says.
-fn deeds_of_call(tool: &Tool, step: &Step) -> Deeds {
+fn deeds_of_call(tool: &IndexedTool, step: &TrajectoryStep) -> ActionFlags {
     let selects =
         |name: &str| matches!(name, "command" | "action" | "method" | "operation" | "mode" | "cmd" | "op");
     let arguments = step.arguments.as_ref().and_then(|arguments| arguments.as_object());
@@ -187,10 +193,10 @@ fn deeds_of_call(tool: &Tool, step: &Step) -> Deeds {
 }
 
 /// The call takes something from the thought: a value, or a word of one.
-pub(super) fn shares_values(offline: &Offline<'_>, at: usize, thought: &Text<'_>) -> bool {
+pub(super) fn shares_values(offline: &OfflineJudge<'_>, at: usize, thought: &AnalyzedText<'_>) -> bool {
     let said = thought.stems();
-    offline.scalars(at).iter().take(20).any(|Scalar { value, .. }| {
-        let named = |said: &Identifier| said.text.len() > 2 && value.contains(&said.text);
+    offline.scalars(at).iter().take(20).any(|ScalarArgument { value, .. }| {
+        let named = |said: &TextIdentifier| said.text.len() > 2 && value.contains(&said.text);
         let mut shared =
             value.len() > 2 && thought.source.contains(&**value) || thought.identifiers.iter().any(named);
         super::words::split_words(value, |word| {
@@ -201,27 +207,32 @@ pub(super) fn shares_values(offline: &Offline<'_>, at: usize, thought: &Text<'_>
 }
 
 /// "I need to find the ticket to close it": what comes later in the plan is no reason to blame the first call.
-fn comes_later(offline: &Offline<'_>, at: usize, better: &Tool, thought: &Text<'_>) -> bool {
+fn comes_later(
+    offline: &OfflineJudge<'_>,
+    at: usize,
+    better: &IndexedTool,
+    thought: &AnalyzedText<'_>,
+) -> bool {
     let stages = |word: &str| matches!(word, "first" | "before" | "then" | "afterwards" | "later");
     let staged = thought.words.iter().any(|word| stages(&word.plain));
     staged && offline.trajectory.steps.iter().skip(at + 1).take(5).any(|step| step.tool == better.name)
 }
 
 /// The last sentence in which the thought says what it will do: what came before led to it.
-struct Plan {
+struct AnnouncedPlan {
     /// Where its verbs stand among the words.
     verbs: Vec<usize>,
-    deeds: Deeds,
+    deeds: ActionFlags,
     /// Short enough to be taken at its word.
     is_clear: bool,
 }
 
-impl Plan {
-    fn of(thought: &Text<'_>) -> Plan {
+impl AnnouncedPlan {
+    fn from_thought(thought: &AnalyzedText<'_>) -> AnnouncedPlan {
         let announced = &thought.announced;
         let last = announced.iter().map(|(at, _)| thought.words[*at].sentence).max();
         let in_last = announced.iter().filter(|(at, _)| Some(thought.words[*at].sentence) == last);
-        let mut plan = Plan { verbs: Vec::new(), deeds: 0, is_clear: thought.words.len() <= SHORT };
+        let mut plan = AnnouncedPlan { verbs: Vec::new(), deeds: 0, is_clear: thought.words.len() <= SHORT };
         for (at, deeds) in in_last {
             plan.verbs.push(*at);
             plan.deeds |= deeds;
@@ -229,19 +240,19 @@ impl Plan {
         if plan.verbs.is_empty() {
             // "I need the log": a plan without a verb, but with an object.
             let needs = |word: &str| matches!(word, "need" | "needs" | "want" | "wants");
-            let needed = |pair: &[Word<'_>]| needs(&pair[0].plain) && &*pair[1].plain != "to";
+            let needed = |pair: &[AnalyzedWord<'_>]| needs(&pair[0].plain) && &*pair[1].plain != "to";
             plan.verbs.extend(thought.words.windows(2).position(needed));
         }
         plan
     }
 
     /// The tool's subject is the object of one of the plan's verbs.
-    fn is_about(&self, tool: &Tool, thought: &Text<'_>) -> bool {
+    fn is_about(&self, tool: &IndexedTool, thought: &AnalyzedText<'_>) -> bool {
         self.verbs.iter().any(|verb| {
             let sentence = thought.words.get(*verb).map(|word| word.sentence);
             // "Look at the log of the run": the log is looked at, not the run.
             let object = thought.words.iter().skip(verb + 1).take(REACH).enumerate();
-            let object: Vec<&Word<'_>> = object
+            let object: Vec<&AnalyzedWord<'_>> = object
                 .take_while(|(at, word)| {
                     Some(word.sentence) == sentence
                         && (*at == 0 || !word.traits.has(vocabulary::IS_PREPOSITION))
@@ -261,8 +272,8 @@ mod tests {
     fn the_object_of_the_plan_tells_the_tool() {
         let index = super::super::ToolIndex::new(&[]);
         assert!(index.tools.is_empty());
-        let text = Text::new("The guest is late. I will cancel the dinner reservation of Ann.");
-        let plan = Plan::of(&text);
+        let text = AnalyzedText::new("The guest is late. I will cancel the dinner reservation of Ann.");
+        let plan = AnnouncedPlan::from_thought(&text);
         assert_eq!(plan.deeds & vocabulary::CANCEL, vocabulary::CANCEL);
         let tool = |name: &str| {
             super::super::ToolIndex::with_called(&[], std::iter::once(name)).tools.pop().unwrap()
@@ -275,11 +286,11 @@ mod tests {
     fn a_command_says_what_a_tool_does() {
         let tool =
             super::super::ToolIndex::with_called(&[], std::iter::once("replace_editor")).tools.pop().unwrap();
-        let call = |command: &str| Step {
+        let call = |command: &str| TrajectoryStep {
             arguments: Some(serde_json::json!({"command": command})),
-            ..Step::default()
+            ..TrajectoryStep::default()
         };
         assert_eq!(deeds_of_call(&tool, &call("view")) & vocabulary::UPDATE, 0);
-        assert_eq!(deeds_of_call(&tool, &Step::default()), vocabulary::UPDATE);
+        assert_eq!(deeds_of_call(&tool, &TrajectoryStep::default()), vocabulary::UPDATE);
     }
 }

@@ -24,25 +24,25 @@ use std::hash::BuildHasher;
 use std::sync::{Arc, OnceLock};
 
 use foldhash::fast::RandomState;
-use gradus_core::trajectory::{Step, Trajectory};
+use gradus_core::trajectory::{Trajectory, TrajectoryStep};
 
-pub use repetition::{Call, is_repetition};
+pub use repetition::{CallSignature, is_repetition};
 pub use tools::ToolIndex;
 
-use failure::{Failure, failure};
+use failure::{ToolFailureKind, failure};
 use quote::head;
-use schema::Problem;
-use tools::Tool;
+use schema::SchemaViolation;
+use tools::IndexedTool;
 use topic::AskedStems;
-use values::Scalar;
-use words::Text;
+use values::ScalarArgument;
+use words::AnalyzedText;
 
 /// What is looked at of each earlier observation.
 const OBSERVATION: usize = 20_000;
 
 /// What the rules make of one question.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Opinion {
+pub enum OfflineVerdict {
     Good {
         explanation: String,
         evidence: Vec<String>,
@@ -61,32 +61,32 @@ pub enum Opinion {
     },
 }
 
-impl Opinion {
-    fn good(explanation: impl Into<String>, evidence: Vec<String>) -> Opinion {
-        Opinion::Good { explanation: explanation.into(), evidence }
+impl OfflineVerdict {
+    fn good(explanation: impl Into<String>, evidence: Vec<String>) -> OfflineVerdict {
+        OfflineVerdict::Good { explanation: explanation.into(), evidence }
     }
 
-    fn bad(explanation: impl Into<String>, evidence: Vec<String>) -> Opinion {
-        Opinion::Bad { explanation: explanation.into(), evidence }
+    fn bad(explanation: impl Into<String>, evidence: Vec<String>) -> OfflineVerdict {
+        OfflineVerdict::Bad { explanation: explanation.into(), evidence }
     }
 
-    fn cannot(reason: impl Into<String>) -> Opinion {
-        Opinion::CannotJudge { reason: reason.into() }
+    fn cannot(reason: impl Into<String>) -> OfflineVerdict {
+        OfflineVerdict::CannotJudge { reason: reason.into() }
     }
 
-    fn not_applicable(reason: impl Into<String>) -> Opinion {
-        Opinion::NotApplicable { reason: reason.into() }
+    fn not_applicable(reason: impl Into<String>) -> OfflineVerdict {
+        OfflineVerdict::NotApplicable { reason: reason.into() }
     }
 }
 
 /// The rules, prepared for one trajectory.
 #[derive(Debug)]
-pub struct Offline<'t> {
+pub struct OfflineJudge<'t> {
     trajectory: &'t Trajectory,
     index: Arc<ToolIndex>,
-    query: OnceLock<Option<Text<'t>>>,
+    query: OnceLock<Option<AnalyzedText<'t>>>,
     asked_stems: OnceLock<AskedStems>,
-    steps: Vec<Prepared<'t>>,
+    steps: Vec<StepFeatures<'t>>,
     prints: RandomState,
     /// How well each tool fits the request.
     query_fits: OnceLock<Vec<f32>>,
@@ -96,47 +96,47 @@ pub struct Offline<'t> {
     lists_all: OnceLock<bool>,
 }
 
-fn said(opinion: Option<&Opinion>) -> Opinion {
-    opinion.cloned().unwrap_or_else(|| Opinion::not_applicable("There is no such step."))
+fn said(opinion: Option<&OfflineVerdict>) -> OfflineVerdict {
+    opinion.cloned().unwrap_or_else(|| OfflineVerdict::not_applicable("There is no such step."))
 }
 
 /// What was made of a step: many rules ask for it, and again for each later step.
 #[derive(Debug, Default)]
-struct Prepared<'t> {
-    thought: OnceLock<Option<Text<'t>>>,
+struct StepFeatures<'t> {
+    thought: OnceLock<Option<AnalyzedText<'t>>>,
     /// How well each tool fits the thought.
     thought_fits: OnceLock<Vec<f32>>,
-    scalars: OnceLock<Vec<Scalar<'t>>>,
-    failure: OnceLock<Option<Failure>>,
-    problems: OnceLock<Vec<Problem>>,
+    scalars: OnceLock<Vec<ScalarArgument<'t>>>,
+    failure: OnceLock<Option<ToolFailureKind>>,
+    problems: OnceLock<Vec<SchemaViolation>>,
     brought_up: OnceLock<Vec<u64>>,
-    choice: OnceLock<Opinion>,
-    topic: OnceLock<Opinion>,
-    validity: OnceLock<Opinion>,
+    choice: OnceLock<OfflineVerdict>,
+    topic: OnceLock<OfflineVerdict>,
+    validity: OnceLock<OfflineVerdict>,
 }
 
-impl<'t> Offline<'t> {
+impl<'t> OfflineJudge<'t> {
     pub fn new(trajectory: &'t Trajectory) -> Self {
         let called = trajectory.steps.iter().map(|step| step.tool.as_str());
         let index = Arc::new(ToolIndex::with_called(&trajectory.tools, called));
-        Offline::prepared(trajectory, index)
+        OfflineJudge::prepared(trajectory, index)
     }
 
     /// For trajectories that offer the same tools: `index` is `ToolIndex::new(&trajectory.tools)`, made once.
     pub fn with_index(trajectory: &'t Trajectory, index: &Arc<ToolIndex>) -> Self {
         if trajectory.steps.iter().any(|step| index.find(&step.tool).is_none()) {
-            return Offline::new(trajectory);
+            return OfflineJudge::new(trajectory);
         }
-        Offline::prepared(trajectory, Arc::clone(index))
+        OfflineJudge::prepared(trajectory, Arc::clone(index))
     }
 
     fn prepared(trajectory: &'t Trajectory, index: Arc<ToolIndex>) -> Self {
-        Offline {
+        OfflineJudge {
             trajectory,
             index,
             query: OnceLock::new(),
             asked_stems: OnceLock::new(),
-            steps: trajectory.steps.iter().map(|_| Prepared::default()).collect(),
+            steps: trajectory.steps.iter().map(|_| StepFeatures::default()).collect(),
             prints: RandomState::default(),
             query_fits: OnceLock::new(),
             asked_tools: OnceLock::new(),
@@ -145,47 +145,47 @@ impl<'t> Offline<'t> {
     }
 
     /// Does the tool, on these things, do what the thought says?
-    pub fn thought_to_tool(&self, step: usize) -> Opinion {
+    pub fn thought_to_tool(&self, step: usize) -> OfflineVerdict {
         said(self.choice(step))
     }
 
     /// Is the thought about the request?
-    pub fn query_to_thought(&self, step: usize) -> Opinion {
+    pub fn query_to_thought(&self, step: usize) -> OfflineVerdict {
         said(self.topic(step))
     }
 
     /// Was this a straight way to the answer?
-    pub fn sequence_optimality(&self) -> Opinion {
+    pub fn sequence_optimality(&self) -> OfflineVerdict {
         sequence::judge(self)
     }
 
     /// Is this a call that the tool can take and, where no thought says why it was made, that fits the request?
-    pub fn call_validity(&self, step: usize) -> Opinion {
+    pub fn call_validity(&self, step: usize) -> OfflineVerdict {
         said(self.validity(step))
     }
 
-    /// What [`Offline::thought_to_tool`] says, made once; `None` where there is no such step.
-    fn choice(&self, at: usize) -> Option<&Opinion> {
+    /// What [`OfflineJudge::thought_to_tool`] says, made once; `None` where there is no such step.
+    fn choice(&self, at: usize) -> Option<&OfflineVerdict> {
         Some(self.steps.get(at)?.choice.get_or_init(|| thought::judge(self, at)))
     }
 
-    fn topic(&self, at: usize) -> Option<&Opinion> {
+    fn topic(&self, at: usize) -> Option<&OfflineVerdict> {
         Some(self.steps.get(at)?.topic.get_or_init(|| topic::judge(self, at)))
     }
 
-    fn validity(&self, at: usize) -> Option<&Opinion> {
+    fn validity(&self, at: usize) -> Option<&OfflineVerdict> {
         Some(self.steps.get(at)?.validity.get_or_init(|| call::judge(self, at)))
     }
 
-    fn step(&self, at: usize) -> Option<&'t Step> {
+    fn step(&self, at: usize) -> Option<&'t TrajectoryStep> {
         self.trajectory.steps.get(at)
     }
 
     /// `None` when the step has no thought.
-    fn thought(&self, at: usize) -> Option<&Text<'t>> {
+    fn thought(&self, at: usize) -> Option<&AnalyzedText<'t>> {
         let text = || {
             let thought = self.step(at)?.thought.as_deref()?;
-            (!thought.trim().is_empty()).then(|| Text::new(thought))
+            (!thought.trim().is_empty()).then(|| AnalyzedText::new(thought))
         };
         self.steps.get(at)?.thought.get_or_init(text).as_ref()
     }
@@ -196,12 +196,12 @@ impl<'t> Offline<'t> {
     }
 
     /// The scalar arguments of a step.
-    fn scalars(&self, at: usize) -> &[Scalar<'t>] {
+    fn scalars(&self, at: usize) -> &[ScalarArgument<'t>] {
         let scalars = || self.step(at).map(values::scalars).unwrap_or_default();
         self.steps.get(at).map_or(&[], |step| step.scalars.get_or_init(scalars))
     }
 
-    fn failure(&self, at: usize) -> Option<Failure> {
+    fn failure(&self, at: usize) -> Option<ToolFailureKind> {
         *self.steps.get(at)?.failure.get_or_init(|| failure(self.step(at)?))
     }
 
@@ -211,7 +211,7 @@ impl<'t> Offline<'t> {
     }
 
     /// What the called tool's schema objects to.
-    fn problems(&self, at: usize) -> &[Problem] {
+    fn problems(&self, at: usize) -> &[SchemaViolation] {
         self.steps.get(at).map_or(&[], |step| step.problems.get_or_init(|| call::problems(self, at)))
     }
 
@@ -228,12 +228,13 @@ impl<'t> Offline<'t> {
     }
 
     fn asked_stems(&self) -> &AskedStems {
-        self.asked_stems.get_or_init(|| self.query().map(AskedStems::of).unwrap_or_default())
+        self.asked_stems.get_or_init(|| self.query().map(AskedStems::from_query).unwrap_or_default())
     }
 
-    fn query(&self) -> Option<&Text<'t>> {
-        let text =
-            || self.trajectory.query.as_deref().filter(|query| !query.trim().is_empty()).map(Text::new);
+    fn query(&self) -> Option<&AnalyzedText<'t>> {
+        let text = || {
+            self.trajectory.query.as_deref().filter(|query| !query.trim().is_empty()).map(AnalyzedText::new)
+        };
         self.query.get_or_init(text).as_ref()
     }
 
@@ -241,9 +242,9 @@ impl<'t> Offline<'t> {
         self.query_fits.get_or_init(|| self.query().map(|query| self.index.fits(query)).unwrap_or_default())
     }
 
-    fn asked_tools(&self) -> impl Iterator<Item = &Tool> {
+    fn asked_tools(&self) -> impl Iterator<Item = &IndexedTool> {
         let find = || {
-            let named = |tool: &Tool| {
+            let named = |tool: &IndexedTool| {
                 self.query().is_some_and(|query| tool.named_nouns(query) > 0.99) && !tool.serves_any()
             };
             self.index.tools.iter().enumerate().filter(|(_, tool)| named(tool)).map(|(at, _)| at).collect()
@@ -251,13 +252,13 @@ impl<'t> Offline<'t> {
         self.asked_tools.get_or_init(find).iter().filter_map(|at| self.index.tools.get(*at))
     }
 
-    fn tool(&self, step: &Step) -> Option<(usize, &Tool)> {
+    fn tool(&self, step: &TrajectoryStep) -> Option<(usize, &IndexedTool)> {
         let at = self.index.find(&step.tool)?;
         Some((at, self.index.tools.get(at)?))
     }
 
     /// The steps just before, newest first: what a thought may refer to. Bounded, so that long runs stay linear.
-    fn before(&self, at: usize) -> impl Iterator<Item = (usize, &'t Step)> {
+    fn before(&self, at: usize) -> impl Iterator<Item = (usize, &'t TrajectoryStep)> {
         self.trajectory.steps[..at.min(self.trajectory.steps.len())].iter().enumerate().rev().take(64)
     }
 
@@ -272,7 +273,7 @@ impl<'t> Offline<'t> {
     }
 
     /// The calls of the same reply share their thought, and one of them may be what it speaks of.
-    fn same_reply(&self, at: usize) -> impl Iterator<Item = (usize, &'t Step)> {
+    fn same_reply(&self, at: usize) -> impl Iterator<Item = (usize, &'t TrajectoryStep)> {
         let steps = &self.trajectory.steps;
         let mut first = at;
         while first > 0 && at - first < 50 && steps.get(first).is_some_and(|step| step.parallel_with_previous)

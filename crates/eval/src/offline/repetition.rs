@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use gradus_core::trajectory::Step;
+use gradus_core::trajectory::TrajectoryStep;
 use serde_json::Value as Json;
 
 const MAX_DEPTH: usize = 16;
@@ -12,22 +12,26 @@ const LONG: usize = 400;
 
 /// One call as far as repetition goes.
 #[derive(Clone, Copy, Debug)]
-pub struct Call<'a> {
+pub struct CallSignature<'a> {
     pub tool: &'a str,
     pub arguments: Option<&'a Json>,
     /// The arguments as written, for calls whose arguments are no JSON.
     pub raw: Option<&'a str>,
 }
 
-impl<'a> From<&'a Step> for Call<'a> {
-    fn from(step: &'a Step) -> Self {
-        Call { tool: &step.tool, arguments: step.arguments.as_ref(), raw: step.arguments_raw.as_deref() }
+impl<'a> From<&'a TrajectoryStep> for CallSignature<'a> {
+    fn from(step: &'a TrajectoryStep) -> Self {
+        CallSignature {
+            tool: &step.tool,
+            arguments: step.arguments.as_ref(),
+            raw: step.arguments_raw.as_deref(),
+        }
     }
 }
 
 /// True when `next` asks the same tool for the same thing as `previous`: whatever the order of the arguments, their
 /// white space, how numbers are written, what the parameters are called, or a few lines of a long text.
-pub fn is_repetition(previous: Call<'_>, next: Call<'_>) -> bool {
+pub fn is_repetition(previous: CallSignature<'_>, next: CallSignature<'_>) -> bool {
     if previous.tool != next.tool {
         return false;
     }
@@ -38,7 +42,7 @@ pub fn is_repetition(previous: Call<'_>, next: Call<'_>) -> bool {
     }
 }
 
-impl Call<'_> {
+impl CallSignature<'_> {
     /// The same for calls that ask the same; `None` when the arguments are not known.
     pub(super) fn fingerprint(self) -> Option<u64> {
         let mut hasher = DefaultHasher::new();
@@ -152,7 +156,7 @@ mod tests {
     use serde_json::json;
 
     fn repeated(before: &Json, after: &Json) -> bool {
-        let call = |arguments| Call { tool: "book_table", arguments: Some(arguments), raw: None };
+        let call = |arguments| CallSignature { tool: "book_table", arguments: Some(arguments), raw: None };
         is_repetition(call(before), call(after))
     }
 
@@ -172,7 +176,7 @@ mod tests {
         assert!(!repeated(&json!({"from": "Oslo", "to": "Rome"}), &json!({"from": "Rome", "to": "Oslo"})));
         assert!(!repeated(&json!({"seats": 2}), &json!({"seats": 2, "name": "Ann"})));
         let (one, two) = (json!({}), json!({}));
-        let call = |tool, arguments| Call { tool, arguments: Some(arguments), raw: None };
+        let call = |tool, arguments| CallSignature { tool, arguments: Some(arguments), raw: None };
         assert!(!is_repetition(call("a", &one), call("b", &two)));
     }
 
@@ -187,9 +191,9 @@ mod tests {
 
     #[test]
     fn unknown_arguments_are_no_repetition() {
-        let call = Call { tool: "a", arguments: None, raw: None };
+        let call = CallSignature { tool: "a", arguments: None, raw: None };
         assert!(!is_repetition(call, call));
-        let raw = |raw| Call { tool: "a", arguments: None, raw: Some(raw) };
+        let raw = |raw| CallSignature { tool: "a", arguments: None, raw: Some(raw) };
         assert!(is_repetition(raw("{x: 1,\n y"), raw("{x: 1, y")));
     }
 }

@@ -14,7 +14,7 @@ const MAX_ITEMS: usize = 200;
 
 /// Something about the arguments that the tool's schema does not allow.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Problem {
+pub(super) struct SchemaViolation {
     pub kind: ProblemKind,
     /// The parameter, with dots for what lies deeper.
     pub parameter: String,
@@ -32,22 +32,22 @@ pub(super) enum ProblemKind {
     OutOfRange,
 }
 
-pub(super) fn check(schema: &Json, arguments: &Json) -> Vec<Problem> {
-    let mut check = Check { root: schema, problems: Vec::new(), visits: 0 };
+pub(super) fn check(schema: &Json, arguments: &Json) -> Vec<SchemaViolation> {
+    let mut check = ArgumentValidator { root: schema, problems: Vec::new(), visits: 0 };
     check.value(schema, arguments, "", 0);
     check.problems
 }
 
-struct Check<'s> {
+struct ArgumentValidator<'s> {
     root: &'s Json,
-    problems: Vec<Problem>,
+    problems: Vec<SchemaViolation>,
     visits: usize,
 }
 
-impl<'s> Check<'s> {
+impl<'s> ArgumentValidator<'s> {
     fn report(&mut self, kind: ProblemKind, parameter: &str, detail: String) {
         if self.problems.len() < MAX_PROBLEMS {
-            self.problems.push(Problem { kind, parameter: parameter.to_owned(), detail });
+            self.problems.push(SchemaViolation { kind, parameter: parameter.to_owned(), detail });
         }
     }
 
@@ -91,9 +91,9 @@ impl<'s> Check<'s> {
 
     /// The choice that has the least to object to speaks for all.
     fn one_of(&mut self, choices: &'s [Json], value: &Json, path: &str, depth: usize) {
-        let mut least: Option<Vec<Problem>> = None;
+        let mut least: Option<Vec<SchemaViolation>> = None;
         for choice in choices.iter().take(20) {
-            let mut check = Check { root: self.root, problems: Vec::new(), visits: self.visits };
+            let mut check = ArgumentValidator { root: self.root, problems: Vec::new(), visits: self.visits };
             check.value(choice, value, path, depth + 1);
             self.visits = check.visits;
             if check.problems.is_empty() {
@@ -134,15 +134,15 @@ impl<'s> Check<'s> {
                 .filter_map(Json::as_str)
                 .map(fits)
                 .max_by_key(|fit| *fit as u8)
-                .unwrap_or(Fit::Yes),
-            _ => Fit::Yes,
+                .unwrap_or(TypeMatch::Yes),
+            _ => TypeMatch::Yes,
         };
         // A default of null says that null will do, whatever the type says.
         let allowed_null = value.is_null()
             && (schema.get("nullable") == Some(&Json::Bool(true)) || schema.get("default").is_some());
         match fit {
             _ if allowed_null => true,
-            Fit::Yes if listed.is_some() => {
+            TypeMatch::Yes if listed.is_some() => {
                 let known: Vec<String> =
                     listed.into_iter().flatten().take(6).map(|known| quote(&as_text(known))).collect();
                 self.report(
@@ -152,10 +152,10 @@ impl<'s> Check<'s> {
                 );
                 false
             }
-            Fit::Yes => true,
-            Fit::AsText | Fit::No => {
+            TypeMatch::Yes => true,
+            TypeMatch::AsText | TypeMatch::No => {
                 let kind =
-                    if fit == Fit::AsText { ProblemKind::TextForValue } else { ProblemKind::WrongType };
+                    if fit == TypeMatch::AsText { ProblemKind::TextForValue } else { ProblemKind::WrongType };
                 let wanted = match schema.get("type") {
                     Some(Json::String(name)) => name.clone(),
                     other => other.map(Json::to_string).unwrap_or_default(),
@@ -249,14 +249,14 @@ impl<'s> Check<'s> {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Fit {
+enum TypeMatch {
     No = 0,
     AsText = 1,
     Yes = 2,
 }
 
-fn type_fits(name: &str, value: &Json) -> Fit {
-    let written = |fits: bool| if fits { Fit::AsText } else { Fit::No };
+fn type_fits(name: &str, value: &Json) -> TypeMatch {
+    let written = |fits: bool| if fits { TypeMatch::AsText } else { TypeMatch::No };
     let fits = match name.to_ascii_lowercase().as_str() {
         "string" | "str" => value.is_string(),
         "integer" | "int" => match value {
@@ -279,7 +279,7 @@ fn type_fits(name: &str, value: &Json) -> Fit {
         "null" | "none" => value.is_null(),
         _ => true,
     };
-    if fits { Fit::Yes } else { Fit::No }
+    if fits { TypeMatch::Yes } else { TypeMatch::No }
 }
 
 /// Numbers and booleans also match their text: schemas list "1", "2" and "True" for what models send as values.

@@ -3,26 +3,27 @@
 
 use std::collections::HashMap;
 
-use gradus_core::trajectory::Step;
+use gradus_core::trajectory::TrajectoryStep;
 
 use super::call;
-use super::failure::Failure;
+use super::failure::ToolFailureKind;
 use super::quote::{head, quote, tail};
-use super::repetition::{Call, is_repetition};
+use super::repetition::{CallSignature, is_repetition};
 use super::vocabulary::OWNS_UP;
-use super::{Offline, Opinion};
+use super::{OfflineJudge, OfflineVerdict};
 
 /// Detours named in one opinion.
 const MAX_REASONS: usize = 8;
 /// Steps whose thoughts are judged for it.
 const MAX_STEPS: usize = 2_000;
 
-pub(super) fn judge(offline: &Offline<'_>) -> Opinion {
+pub(super) fn judge(offline: &OfflineJudge<'_>) -> OfflineVerdict {
     let trajectory = offline.trajectory;
     if trajectory.steps.is_empty() {
-        return Opinion::not_applicable("The run made no calls.");
+        return OfflineVerdict::not_applicable("The run made no calls.");
     }
-    let failures: Vec<Option<Failure>> = (0..trajectory.steps.len()).map(|at| offline.failure(at)).collect();
+    let failures: Vec<Option<ToolFailureKind>> =
+        (0..trajectory.steps.len()).map(|at| offline.failure(at)).collect();
     let mut detours: Vec<String> = Vec::new();
     detours.extend(wrong_steps(offline, &failures));
     detours.extend(repeated(offline, &failures));
@@ -36,14 +37,14 @@ pub(super) fn judge(offline: &Offline<'_>) -> Opinion {
         } else {
             String::new()
         };
-        return Opinion::bad(format!("{first}{more}"), detours);
+        return OfflineVerdict::bad(format!("{first}{more}"), detours);
     }
     let seen = trajectory
         .steps
         .iter()
         .any(|step| step.arguments.is_some() || step.thought.is_some() || step.arguments_raw.is_some());
     if !seen && (trajectory.steps.len() > 1 || failures.iter().any(Option::is_some)) {
-        return Opinion::cannot(
+        return OfflineVerdict::cannot(
             "The trace holds neither thoughts nor arguments, so needless calls cannot be told from needed ones.",
         );
     }
@@ -54,18 +55,18 @@ pub(super) fn judge(offline: &Offline<'_>) -> Opinion {
             "{calls} call(s); {failed} failed for reasons the agent could not know, and it dealt with that."
         ),
     };
-    Opinion::good(explanation, Vec::new())
+    OfflineVerdict::good(explanation, Vec::new())
 }
 
 /// Steps that go wrong by themselves.
-fn wrong_steps(offline: &Offline<'_>, failures: &[Option<Failure>]) -> Vec<String> {
+fn wrong_steps(offline: &OfflineJudge<'_>, failures: &[Option<ToolFailureKind>]) -> Vec<String> {
     let mut found = Vec::new();
     for (at, step) in offline.trajectory.steps.iter().enumerate().take(MAX_STEPS) {
         if found.len() >= MAX_REASONS {
             break;
         }
         let number = step.index;
-        if let call::Existence::Missing(why) = call::existence(offline, at) {
+        if let call::ToolExistence::Missing(why) = call::existence(offline, at) {
             found.push(format!("Step {number}: {why}"));
         } else if let Some(problem) = offline.problems(at).first() {
             found.push(format!(
@@ -75,7 +76,7 @@ fn wrong_steps(offline: &Offline<'_>, failures: &[Option<Failure>]) -> Vec<Strin
             ));
         } else if call::is_malformed(step) {
             found.push(format!("Step {number} calls {} with arguments that are no JSON.", quote(&step.tool)));
-        } else if failures[at] == Some(Failure::BadCall) {
+        } else if failures[at] == Some(ToolFailureKind::BadCall) {
             let observation = quote(step.observation.as_deref().unwrap_or_default());
             found
                 .push(format!("Step {number}: {} rejected its arguments: {observation}.", quote(&step.tool)));
@@ -84,12 +85,12 @@ fn wrong_steps(offline: &Offline<'_>, failures: &[Option<Failure>]) -> Vec<Strin
                 "Step {number} failed for want of a parameter that the next call of {} adds.",
                 quote(&step.tool)
             ));
-        } else if let Some(Opinion::Bad { explanation, .. }) = offline.choice(at) {
+        } else if let Some(OfflineVerdict::Bad { explanation, .. }) = offline.choice(at) {
             found.push(format!("Step {number}: {explanation}"));
-        } else if let Some(Opinion::Bad { explanation, .. }) = offline.topic(at) {
+        } else if let Some(OfflineVerdict::Bad { explanation, .. }) = offline.topic(at) {
             found.push(format!("Step {number}: {explanation}"));
         } else if offline.thought(at).is_none()
-            && let Some(Opinion::Bad { explanation, .. }) = offline.validity(at)
+            && let Some(OfflineVerdict::Bad { explanation, .. }) = offline.validity(at)
         {
             found.push(format!("Step {number}: {explanation}"));
         }
@@ -98,7 +99,7 @@ fn wrong_steps(offline: &Offline<'_>, failures: &[Option<Failure>]) -> Vec<Strin
 }
 
 /// The next step is the same call with a parameter more, and it works: what was missing was known.
-fn completed_later(offline: &Offline<'_>, at: usize) -> bool {
+fn completed_later(offline: &OfflineJudge<'_>, at: usize) -> bool {
     let (Some(step), Some(next)) = (offline.step(at), offline.step(at + 1)) else { return false };
     let (Some(before), Some(after)) = (
         step.arguments.as_ref().and_then(|a| a.as_object()),
@@ -113,7 +114,7 @@ fn completed_later(offline: &Offline<'_>, at: usize) -> bool {
 }
 
 /// Calls made before, with nothing in between that could make them tell something new.
-fn repeated(offline: &Offline<'_>, failures: &[Option<Failure>]) -> Option<String> {
+fn repeated(offline: &OfflineJudge<'_>, failures: &[Option<ToolFailureKind>]) -> Option<String> {
     let steps = &offline.trajectory.steps;
     let mut last: HashMap<u64, usize> = HashMap::new();
     // How many calls up to here may have changed something.
@@ -122,11 +123,12 @@ fn repeated(offline: &Offline<'_>, failures: &[Option<Failure>]) -> Option<Strin
         let may_change =
             failures[at].is_none() && offline.tool(step).is_none_or(|(_, tool)| tool.may_change());
         changes[at + 1] = changes[at] + u32::from(may_change);
-        let call = Call::from(step);
+        let call = CallSignature::from(step);
         let earlier = call.fingerprint().and_then(|print| last.insert(print, at));
         let near = || {
             at.checked_sub(1).filter(|before| {
-                is_repetition(Call::from(&steps[*before]), call) && same_answer(&steps[*before], step)
+                is_repetition(CallSignature::from(&steps[*before]), call)
+                    && same_answer(&steps[*before], step)
             })
         };
         let shorter = || {
@@ -137,7 +139,7 @@ fn repeated(offline: &Offline<'_>, failures: &[Option<Failure>]) -> Option<Strin
         let Some(before) = earlier.or_else(near).or_else(shorter) else { continue };
         // What the repeated call itself changed does not count: doing it twice is the point.
         let changed_between = changes[at] > changes[before + 1];
-        let waiting = matches!(failures[before], Some(Failure::Passing))
+        let waiting = matches!(failures[before], Some(ToolFailureKind::Passing))
             || failures[before].is_some() && failures[at].is_none();
         let told_new =
             step.observation.is_some() && !same_answer(&steps[before], step) && failures[at].is_none();
@@ -152,7 +154,7 @@ fn repeated(offline: &Offline<'_>, failures: &[Option<Failure>]) -> Option<Strin
     None
 }
 
-fn same_answer(before: &Step, after: &Step) -> bool {
+fn same_answer(before: &TrajectoryStep, after: &TrajectoryStep) -> bool {
     match (&before.observation, &after.observation) {
         (Some(before), Some(after)) => before.split_whitespace().eq(after.split_whitespace()),
         _ => true,
@@ -160,7 +162,7 @@ fn same_answer(before: &Step, after: &Step) -> bool {
 }
 
 /// The same call with a parameter less and word for word the same answer.
-fn narrowed(before: &Step, after: &Step) -> bool {
+fn narrowed(before: &TrajectoryStep, after: &TrajectoryStep) -> bool {
     let (Some(more), Some(less)) = (
         before.arguments.as_ref().and_then(|a| a.as_object()),
         after.arguments.as_ref().and_then(|a| a.as_object()),
@@ -177,11 +179,11 @@ fn narrowed(before: &Step, after: &Step) -> bool {
 }
 
 /// A call that failed, worked when it was made again, and in between another call made what it needed.
-fn wrong_order(offline: &Offline<'_>, failures: &[Option<Failure>]) -> Option<String> {
+fn wrong_order(offline: &OfflineJudge<'_>, failures: &[Option<ToolFailureKind>]) -> Option<String> {
     let steps = &offline.trajectory.steps;
     let mut failed: HashMap<&str, usize> = HashMap::new();
     for (at, step) in steps.iter().enumerate() {
-        if failures[at].is_some_and(|failure| failure != Failure::Passing) {
+        if failures[at].is_some_and(|failure| failure != ToolFailureKind::Passing) {
             failed.insert(&step.tool, at);
             continue;
         }
@@ -211,7 +213,7 @@ fn wrong_order(offline: &Offline<'_>, failures: &[Option<Failure>]) -> Option<St
 }
 
 /// The same things are named, whatever the longer texts around them say.
-fn same_target(offline: &Offline<'_>, before: usize, after: usize) -> bool {
+fn same_target(offline: &OfflineJudge<'_>, before: usize, after: usize) -> bool {
     let short = |at| offline.scalars(at).iter().filter(|one| one.value.len() <= 60).collect::<Vec<_>>();
     let (before, after) = (short(before), short(after));
     let same = before.iter().filter(|one| after.contains(one)).count();
@@ -219,7 +221,7 @@ fn same_target(offline: &Offline<'_>, before: usize, after: usize) -> bool {
 }
 
 /// The run ended in the middle of a call instead of with an answer.
-fn broken_off(offline: &Offline<'_>, failures: &[Option<Failure>]) -> Option<String> {
+fn broken_off(offline: &OfflineJudge<'_>, failures: &[Option<ToolFailureKind>]) -> Option<String> {
     let trajectory = offline.trajectory;
     let last = trajectory.steps.last()?;
     let answer = trajectory.final_answer.as_deref().unwrap_or_default().trim();
@@ -258,12 +260,12 @@ fn statuses(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// A call failed, nothing made up for it, and the answer does not say so.
-fn passed_over(offline: &Offline<'_>, failures: &[Option<Failure>]) -> Option<String> {
+fn passed_over(offline: &OfflineJudge<'_>, failures: &[Option<ToolFailureKind>]) -> Option<String> {
     let steps = &offline.trajectory.steps;
     let answer = offline.trajectory.final_answer.as_deref().filter(|answer| !answer.trim().is_empty())?;
     let at = failures.iter().rposition(Option::is_some)?;
     let made_up_for = steps.iter().enumerate().skip(at + 1).take(200).any(|(later, step)| {
-        let changes = |step: &Step| offline.tool(step).is_some_and(|(_, tool)| tool.may_change());
+        let changes = |step: &TrajectoryStep| offline.tool(step).is_some_and(|(_, tool)| tool.may_change());
         failures[later].is_none() && (step.tool == steps[at].tool || changes(step) || !changes(&steps[at]))
     });
     let looked_at = format!("{} {}", head(answer, 3_000), tail(answer, 1_000)).to_lowercase();

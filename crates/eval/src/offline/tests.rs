@@ -3,11 +3,11 @@
 mod wording;
 
 use gradus_core::raw_json::RawJson;
-use gradus_core::trajectory::{Step, ToolDefinition, Trajectory};
+use gradus_core::trajectory::{ToolDefinition, Trajectory, TrajectoryStep};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
-use super::{Offline, Opinion, ToolIndex};
+use super::{OfflineJudge, OfflineVerdict, ToolIndex};
 
 fn tool(name: &str, description: &str, required: &[&str]) -> ToolDefinition {
     let properties: serde_json::Map<String, Json> =
@@ -32,18 +32,18 @@ fn shop() -> Vec<ToolDefinition> {
     ]
 }
 
-fn step(thought: &str, tool: &str, arguments: Json, observation: &str) -> Step {
-    Step {
+fn step(thought: &str, tool: &str, arguments: Json, observation: &str) -> TrajectoryStep {
+    TrajectoryStep {
         thought: (!thought.is_empty()).then(|| thought.to_owned()),
         tool: tool.into(),
         arguments: Some(arguments),
         observation: Some(observation.into()),
-        ..Step::default()
+        ..TrajectoryStep::default()
     }
 }
 
-fn run(query: &str, steps: Vec<Step>, answer: &str) -> Trajectory {
-    let steps = (1..).zip(steps).map(|(index, step)| Step { index, ..step }).collect();
+fn run(query: &str, steps: Vec<TrajectoryStep>, answer: &str) -> Trajectory {
+    let steps = (1..).zip(steps).map(|(index, step)| TrajectoryStep { index, ..step }).collect();
     Trajectory {
         query: Some(query.into()),
         steps,
@@ -53,24 +53,24 @@ fn run(query: &str, steps: Vec<Step>, answer: &str) -> Trajectory {
     }
 }
 
-fn label(opinion: &Opinion) -> &'static str {
+fn label(opinion: &OfflineVerdict) -> &'static str {
     match opinion {
-        Opinion::Good { .. } => "good",
-        Opinion::Bad { .. } => "bad",
-        Opinion::CannotJudge { .. } => "cannot",
-        Opinion::NotApplicable { .. } => "n/a",
+        OfflineVerdict::Good { .. } => "good",
+        OfflineVerdict::Bad { .. } => "bad",
+        OfflineVerdict::CannotJudge { .. } => "cannot",
+        OfflineVerdict::NotApplicable { .. } => "n/a",
     }
 }
 
 /// What the judge says of the tool choice, the topic and the call of a single step.
 fn single(query: &str, thought: &str, tool: &str, arguments: Json) -> [&'static str; 3] {
     let trajectory = run(query, vec![step(thought, tool, arguments, "ok")], "Here it is.");
-    let offline = Offline::new(&trajectory);
+    let offline = OfflineJudge::new(&trajectory);
     [&offline.thought_to_tool(0), &offline.query_to_thought(0), &offline.call_validity(0)].map(label)
 }
 
-fn sequence(query: &str, steps: Vec<Step>, answer: &str) -> &'static str {
-    label(&Offline::new(&run(query, steps, answer)).sequence_optimality())
+fn sequence(query: &str, steps: Vec<TrajectoryStep>, answer: &str) -> &'static str {
+    label(&OfflineJudge::new(&run(query, steps, answer)).sequence_optimality())
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn tools_that_do_not_exist() {
         vec![step("I will get the weather.", "fetch_sky", json!({}), "Error: unknown tool fetch_sky")],
         "?",
     );
-    let offline = Offline::new(&trajectory);
+    let offline = OfflineJudge::new(&trajectory);
     assert_eq!(label(&offline.thought_to_tool(0)), "bad");
     assert_eq!(label(&offline.call_validity(0)), "bad");
     assert_eq!(label(&offline.sequence_optimality()), "bad");
@@ -137,11 +137,11 @@ fn a_thought_about_something_else_is_not_held_to_the_requests_names() {
     let judged = |thought: &str| {
         let call = step(thought, "list_orders", json!({"customer": "acme/blog"}), "[]");
         let run = run("Which orders does acme/shop have?", vec![call], "None.");
-        let offline = Offline::new(&run);
+        let offline = OfflineJudge::new(&run);
         (offline.thought_to_tool(0), label(&offline.query_to_thought(0)))
     };
     let (follows, topic) = judged("I will list the orders.");
-    let Opinion::Bad { explanation, .. } = follows else { panic!("{follows:?}") };
+    let OfflineVerdict::Bad { explanation, .. } = follows else { panic!("{follows:?}") };
     assert!(explanation.starts_with("The thought names no other than the request's"), "{explanation}");
     assert_eq!(topic, "good");
     let (strays, topic) = judged("My grandmother bakes wonderful cakes.");
@@ -205,7 +205,7 @@ fn without_a_thought_the_questions_do_not_arise() {
     let found = single("Which orders has c-77?", "", "list_orders", json!({"customer": "c-77"}));
     assert_eq!(found, ["n/a", "n/a", "good"]);
     assert_eq!(single("Which orders has c-77?", "", "get_weather", json!({"city": "c"}))[2], "bad");
-    assert_eq!(label(&Offline::new(&run("Hi", vec![], "Hello")).sequence_optimality()), "n/a");
+    assert_eq!(label(&OfflineJudge::new(&run("Hi", vec![], "Hello")).sequence_optimality()), "n/a");
 }
 
 #[test]
@@ -256,11 +256,11 @@ fn who_ended_the_run_matters() {
     let orders = |observation: &str| {
         step("I will list the orders.", "list_orders", json!({"customer": "c"}), observation)
     };
-    let ended = |step: Step| Trajectory { is_error: true, ..run("Orders of c?", vec![step], "") };
-    let by_tool = ended(Step { is_error: true, ..orders("500 Internal Error") });
-    assert_eq!(label(&Offline::new(&by_tool).sequence_optimality()), "bad");
+    let ended = |step: TrajectoryStep| Trajectory { is_error: true, ..run("Orders of c?", vec![step], "") };
+    let by_tool = ended(TrajectoryStep { is_error: true, ..orders("500 Internal Error") });
+    assert_eq!(label(&OfflineJudge::new(&by_tool).sequence_optimality()), "bad");
     let by_model = ended(orders("[]"));
-    assert_eq!(label(&Offline::new(&by_model).sequence_optimality()), "good");
+    assert_eq!(label(&OfflineJudge::new(&by_model).sequence_optimality()), "good");
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn missing_parameters_spoil_call_and_sequence_but_not_the_choice() {
         "Error: row is required",
     )];
     let trajectory = run("Put Ann into guests.", steps, "I could not do it.");
-    let offline = Offline::new(&trajectory);
+    let offline = OfflineJudge::new(&trajectory);
     assert_eq!(label(&offline.thought_to_tool(0)), "good");
     assert_eq!(label(&offline.call_validity(0)), "bad");
     assert_eq!(label(&offline.sequence_optimality()), "bad");
@@ -287,10 +287,10 @@ fn what_a_tool_does_without_is_told() {
         "1 row was inserted",
     )];
     let trajectory = run("Put Ann into guests.", steps, "It is done.");
-    let said = Offline::new(&trajectory).call_validity(0);
+    let said = OfflineJudge::new(&trajectory).call_validity(0);
     assert_eq!(label(&said), "good");
     assert!(
-        matches!(&said, Opinion::Good { explanation, .. } if explanation.contains("but for \"row\": it is required")),
+        matches!(&said, OfflineVerdict::Good { explanation, .. } if explanation.contains("but for \"row\": it is required")),
         "{said:?}"
     );
 }
@@ -303,7 +303,7 @@ fn a_shared_index_gives_the_same_opinions() {
         "5",
     );
     let index = ToolIndex::new(&trajectory.tools);
-    let (own, shared) = (Offline::new(&trajectory), Offline::with_index(&trajectory, &index));
+    let (own, shared) = (OfflineJudge::new(&trajectory), OfflineJudge::with_index(&trajectory, &index));
     assert_eq!(own.thought_to_tool(0), shared.thought_to_tool(0));
     assert_eq!(own.sequence_optimality(), shared.sequence_optimality());
 }
@@ -318,7 +318,7 @@ fn long_runs_and_long_thoughts_stay_quick() {
     trajectory.steps[0].thought = Some(long.clone());
     trajectory.steps[0].observation = Some(long);
     let started = std::time::Instant::now();
-    let offline = Offline::new(&trajectory);
+    let offline = OfflineJudge::new(&trajectory);
     offline.sequence_optimality();
     offline.thought_to_tool(0);
     assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
@@ -352,12 +352,12 @@ fn any_text() -> impl Strategy<Value = String> {
     prop_oneof![".{0,80}", prop::collection::vec(words, 0..12).prop_map(|words| words.join(" "))]
 }
 
-fn any_step() -> impl Strategy<Value = Step> {
+fn any_step() -> impl Strategy<Value = TrajectoryStep> {
     let tool = prop_oneof![".{0,12}", "list_orders|transfer_to_x|run_sql|a"];
     let texts =
         (prop::option::of(any_text()), tool, prop::option::of(any_text()), prop::option::of(any_text()));
     (texts, prop::option::of(any_json()), any::<[bool; 2]>(), any::<u32>()).prop_map(
-        |((thought, tool, raw, observation), arguments, [is_error, parallel], index)| Step {
+        |((thought, tool, raw, observation), arguments, [is_error, parallel], index)| TrajectoryStep {
             index,
             thought,
             tool,
@@ -366,7 +366,7 @@ fn any_step() -> impl Strategy<Value = Step> {
             observation,
             is_error,
             parallel_with_previous: parallel,
-            ..Step::default()
+            ..TrajectoryStep::default()
         },
     )
 }
@@ -388,15 +388,15 @@ proptest! {
             .map(|(name, description, schema)| ToolDefinition { name, description, schema: schema.map(|schema| RawJson::from_value(&schema)) })
             .collect();
         let trajectory = Trajectory { query, final_answer: answer, steps, tools: tools.into(), is_error, ..Trajectory::default() };
-        let offline = Offline::new(&trajectory);
+        let offline = OfflineJudge::new(&trajectory);
         for at in 0..=trajectory.steps.len() {
             let opinions = [offline.thought_to_tool(at), offline.query_to_thought(at), offline.call_validity(at)];
             for opinion in &opinions {
-                if let Opinion::Good { explanation, evidence } | Opinion::Bad { explanation, evidence } = opinion {
+                if let OfflineVerdict::Good { explanation, evidence } | OfflineVerdict::Bad { explanation, evidence } = opinion {
                     prop_assert!(explanation.chars().count() < 800 && evidence.iter().all(|line| line.chars().count() < 1_200));
                 }
             }
-            prop_assert_eq!(&opinions[0], &Offline::new(&trajectory).thought_to_tool(at));
+            prop_assert_eq!(&opinions[0], &OfflineJudge::new(&trajectory).thought_to_tool(at));
         }
         offline.sequence_optimality();
     }

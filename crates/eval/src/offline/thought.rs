@@ -1,34 +1,36 @@
 //! Whether the tool is the one that the thought speaks of, and is used on the things the thought names.
 
-use super::call::{self, Existence};
-use super::identifiers::Shape;
+use super::call::{self, ToolExistence};
+use super::identifiers::IdentifierShape;
 use super::quote::quote;
-use super::tools::Tool;
-use super::words::Text;
-use super::{Offline, Opinion, intention, values};
+use super::tools::IndexedTool;
+use super::words::AnalyzedText;
+use super::{OfflineJudge, OfflineVerdict, intention, values};
 
-pub(super) fn judge(offline: &Offline<'_>, at: usize) -> Opinion {
-    let Some(step) = offline.step(at) else { return Opinion::not_applicable("There is no such step.") };
+pub(super) fn judge(offline: &OfflineJudge<'_>, at: usize) -> OfflineVerdict {
+    let Some(step) = offline.step(at) else {
+        return OfflineVerdict::not_applicable("There is no such step.");
+    };
     let Some(thought) = offline.thought(at) else {
-        return Opinion::not_applicable("The step has no thought.");
+        return OfflineVerdict::not_applicable("The step has no thought.");
     };
     let mut notes =
         vec![format!("thought: {}", quote(&thought.source)), format!("call: {}", quote(&step.tool))];
     match call::existence(offline, at) {
-        Existence::Missing(why) => return Opinion::bad(why, notes),
-        Existence::Unsure
+        ToolExistence::Missing(why) => return OfflineVerdict::bad(why, notes),
+        ToolExistence::Unsure
             if step.observation.is_none()
                 && at + 1 == offline.trajectory.steps.len()
                 && no_answer(offline) =>
         {
-            return Opinion::cannot(
+            return OfflineVerdict::cannot(
                 "The run broke off at this call, and the trace does not tell whether the tool exists.",
             );
         }
         _ => {}
     }
     let Some((index, tool)) = offline.tool(step) else {
-        return Opinion::cannot("The step names no tool that can be looked at.");
+        return OfflineVerdict::cannot("The step names no tool that can be looked at.");
     };
     // The tool may be right while its arguments are not: that is told here and judged elsewhere.
     notes.extend(offline.problems(at).iter().map(call::describe));
@@ -45,55 +47,61 @@ pub(super) fn judge(offline: &Offline<'_>, at: usize) -> Opinion {
             quote(&found.parameter),
             quote(&found.value)
         );
-        return Opinion::bad(explanation, notes);
+        return OfflineVerdict::bad(explanation, notes);
     }
     match named(offline, at, thought) {
-        Named::Called => {
-            return Opinion::good(
+        NamedTool::Called => {
+            return OfflineVerdict::good(
                 format!("The thought names {} and the step calls it.", quote(&step.tool)),
                 notes,
             );
         }
-        Named::Other(other) => {
+        NamedTool::Other(other) => {
             let explanation =
                 format!("The thought says it uses {}, but {} is called.", quote(&other), quote(&step.tool));
-            return Opinion::bad(explanation, notes);
+            return OfflineVerdict::bad(explanation, notes);
         }
-        Named::None => {}
+        NamedTool::None => {}
     }
-    if let Some(Opinion::Bad { .. }) = offline.topic(at)
+    if let Some(OfflineVerdict::Bad { .. }) = offline.topic(at)
         && is_strange(offline, at, thought, tool)
     {
         let explanation = format!("Nothing in the thought leads to {}.", quote(&step.tool));
-        return Opinion::bad(explanation, notes);
+        return OfflineVerdict::bad(explanation, notes);
     }
     intention::judge(offline, at, index, tool, thought, notes)
 }
 
 /// The thought is about something else than the request, and neither the tool nor what it is given is what it is about.
-fn is_strange(offline: &Offline<'_>, at: usize, thought: &Text<'_>, tool: &Tool) -> bool {
+fn is_strange(offline: &OfflineJudge<'_>, at: usize, thought: &AnalyzedText<'_>, tool: &IndexedTool) -> bool {
     !tool.serves_any() && tool.named_nouns(thought) == 0.0 && !intention::shares_values(offline, at, thought)
 }
 
 fn contradiction(
-    offline: &Offline<'_>,
+    offline: &OfflineJudge<'_>,
     at: usize,
-    thought: &Text<'_>,
-    tool: &Tool,
-) -> Option<values::Contradiction> {
+    thought: &AnalyzedText<'_>,
+    tool: &IndexedTool,
+) -> Option<values::ValueContradiction> {
     let query = offline.query();
     let found = values::contradiction(thought, offline.scalars(at), &tool.nouns);
     // A thought that names nothing speaks of what the request names, unless it is about something else altogether.
-    let silent = |shape: Shape| !thought.identifiers.iter().any(|said| said.shape == shape);
+    let silent = |shape: IdentifierShape| !thought.identifiers.iter().any(|said| said.shape == shape);
     let found = found.or_else(|| {
         let found = values::contradiction(query?, offline.scalars(at), &[])?;
-        let kind = found
-            .shape
-            .filter(|shape| matches!(shape, Shape::Pair | Shape::Email | Shape::Code | Shape::Number))?;
-        let follows = || matches!(offline.topic(at), Some(Opinion::Good { .. }));
+        let kind = found.shape.filter(|shape| {
+            matches!(
+                shape,
+                IdentifierShape::Pair
+                    | IdentifierShape::Email
+                    | IdentifierShape::Code
+                    | IdentifierShape::Number
+            )
+        })?;
+        let follows = || matches!(offline.topic(at), Some(OfflineVerdict::Good { .. }));
         let is_held = silent(kind)
             && !found.is_name
-            && (kind != Shape::Number || found.is_doubtful)
+            && (kind != IdentifierShape::Number || found.is_doubtful)
             && !offline.seen_before(at, &found.value);
         (is_held && follows()).then_some(found)
     })?;
@@ -113,21 +121,21 @@ fn contradiction(
     (!shared).then_some(found)
 }
 
-fn no_answer(offline: &Offline<'_>) -> bool {
+fn no_answer(offline: &OfflineJudge<'_>) -> bool {
     offline.trajectory.final_answer.as_deref().is_none_or(|answer| answer.trim().is_empty())
 }
 
-enum Named {
+enum NamedTool {
     Called,
     Other(String),
     None,
 }
 
 /// Tool names in the thought, as far as it says that it will use them.
-fn named(offline: &Offline<'_>, at: usize, thought: &Text<'_>) -> Named {
-    let Some(step) = offline.step(at) else { return Named::None };
+fn named(offline: &OfflineJudge<'_>, at: usize, thought: &AnalyzedText<'_>) -> NamedTool {
+    let Some(step) = offline.step(at) else { return NamedTool::None };
     if mentions(thought, &step.tool).any(|mention| mention.planned) {
-        return Named::Called;
+        return NamedTool::Called;
     }
     let in_reply = |name: &str| offline.same_reply(at).any(|(_, step)| step.tool == name);
     let mut last: Option<(usize, &str)> = None;
@@ -141,13 +149,13 @@ fn named(offline: &Offline<'_>, at: usize, thought: &Text<'_>) -> Named {
         }
     }
     match last {
-        Some((_, name)) if in_reply(name) || step.tool.contains(name) => Named::None,
-        Some((_, name)) => Named::Other(name.to_owned()),
-        None => Named::None,
+        Some((_, name)) if in_reply(name) || step.tool.contains(name) => NamedTool::None,
+        Some((_, name)) => NamedTool::Other(name.to_owned()),
+        None => NamedTool::None,
     }
 }
 
-struct Mention {
+struct ToolMention {
     at: usize,
     /// Not in a report ("X returned nothing") nor ruled out ("instead of X").
     planned: bool,
@@ -155,7 +163,7 @@ struct Mention {
     ordered: bool,
 }
 
-fn mentions<'s>(thought: &'s Text<'_>, name: &'s str) -> impl Iterator<Item = Mention> + 's {
+fn mentions<'s>(thought: &'s AnalyzedText<'_>, name: &'s str) -> impl Iterator<Item = ToolMention> + 's {
     let source: &str = &thought.source;
     // One plain word ("search") is a tool's name only in quotation marks.
     let compound = name.contains(['_', '-', '.', ':']) || name.chars().skip(1).any(char::is_uppercase);
@@ -233,6 +241,6 @@ fn mentions<'s>(thought: &'s Text<'_>, name: &'s str) -> impl Iterator<Item = Me
                     | "execute"
             )
         });
-        Some(Mention { at, planned: !ruled_out && !reported, ordered })
+        Some(ToolMention { at, planned: !ruled_out && !reported, ordered })
     })
 }

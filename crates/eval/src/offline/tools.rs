@@ -10,8 +10,8 @@ use gradus_core::trajectory::ToolDefinition;
 use serde_json::Value as Json;
 
 use super::quote::head;
-use super::vocabulary::{self, Deeds};
-use super::words::{Text, Word, abbreviates, split_words, stem};
+use super::vocabulary::{self, ActionFlags};
+use super::words::{AnalyzedText, AnalyzedWord, abbreviates, split_words, stem};
 
 /// Tools of one run that are looked at, and what is read of a description.
 const MAX_TOOLS: usize = 400;
@@ -20,21 +20,21 @@ const DESCRIPTION: usize = 1_500;
 /// Prepared once for each set of tools; runs that offer the same tools share it.
 #[derive(Debug)]
 pub struct ToolIndex {
-    pub(super) tools: Vec<Tool>,
+    pub(super) tools: Vec<IndexedTool>,
     by_name: HashMap<String, usize, RandomState>,
     /// For each stem, the tools that mention it and how strongly.
     mentions: HashMap<Box<str>, Vec<(u32, f32)>, RandomState>,
 }
 
 #[derive(Debug)]
-pub(super) struct Tool {
+pub(super) struct IndexedTool {
     pub name: String,
     /// The name's own words: what the tool is about.
     pub nouns: Vec<Box<str>>,
     /// The "PR" of a pull request.
     initials: String,
     /// What it does, as far as its name and description tell.
-    pub deeds: Deeds,
+    pub deeds: ActionFlags,
     pub schema: Option<Json>,
     /// Runs whatever it is given (code, shell, SQL): fits any intention.
     pub runs_anything: bool,
@@ -85,7 +85,7 @@ impl ToolIndex {
             schema.map(wrapped).filter(|schema| schema.as_object().is_some_and(|schema| !schema.is_empty()));
         let parameters =
             schema.as_ref().and_then(|schema| schema.get("properties")).and_then(Json::as_object);
-        let tool = Tool::new(name, description);
+        let tool = IndexedTool::new(name, description);
         let mut weights: HashMap<Box<str>, f32, RandomState> = HashMap::default();
         let mut mention = |stem: &str, weight: f32| {
             let known = weights.entry(stem.into()).or_insert(0.0);
@@ -95,13 +95,13 @@ impl ToolIndex {
             mention(noun, 3.0);
         }
         // The first sentence says what the tool does; what follows is mostly about parameters.
-        for word in Text::new(description).subjects() {
+        for word in AnalyzedText::new(description).subjects() {
             mention(word.stem(), if word.sentence == 0 { 1.5 } else { 0.6 });
         }
         for (name, parameter) in parameters.into_iter().flatten().take(40) {
             split_words(name, |word| mention(&stem(&word.to_lowercase()), 0.8));
             let about = parameter.get("description").and_then(Json::as_str).unwrap_or_default();
-            for word in Text::new(head(about, 300)).subjects() {
+            for word in AnalyzedText::new(head(about, 300)).subjects() {
                 mention(word.stem(), 0.4);
             }
             for choice in parameter.get("enum").and_then(Json::as_array).into_iter().flatten().take(20) {
@@ -113,11 +113,11 @@ impl ToolIndex {
         for (stem, weight) in weights {
             self.mentions.entry(stem).or_default().push((at as u32, weight));
         }
-        self.tools.push(Tool { schema, ..tool });
+        self.tools.push(IndexedTool { schema, ..tool });
     }
 
     /// How well each tool fits the text, words that few tools mention counting most.
-    pub(super) fn fits(&self, text: &Text<'_>) -> Vec<f32> {
+    pub(super) fn fits(&self, text: &AnalyzedText<'_>) -> Vec<f32> {
         let mut fits = vec![0.0; self.tools.len()];
         let mut seen = std::collections::HashSet::with_hasher(RandomState::default());
         let count = self.tools.len() as f32;
@@ -139,9 +139,9 @@ impl ToolIndex {
     }
 
     /// The same, with what the text announces to do counted in.
-    pub(super) fn with_deeds(&self, text: &Text<'_>, fits: &[f32]) -> Vec<f32> {
+    pub(super) fn with_deeds(&self, text: &AnalyzedText<'_>, fits: &[f32]) -> Vec<f32> {
         let mut fits = fits.to_vec();
-        let verbs: Deeds = text.announced.iter().fold(0, |all, (_, deeds)| all | deeds);
+        let verbs: ActionFlags = text.announced.iter().fold(0, |all, (_, deeds)| all | deeds);
         for (tool, fit) in self.tools.iter().zip(&mut fits) {
             *fit += match () {
                 () if verbs & tool.deeds != 0 => 1.0,
@@ -157,7 +157,7 @@ impl ToolIndex {
         self.mentions.contains_key(stem)
     }
 
-    fn long_form(&self, word: &Word<'_>) -> Option<&Vec<(u32, f32)>> {
+    fn long_form(&self, word: &AnalyzedWord<'_>) -> Option<&Vec<(u32, f32)>> {
         let noun = self
             .tools
             .iter()
@@ -194,8 +194,8 @@ fn wrapped(schema: Json) -> Json {
     Json::Object(object)
 }
 
-impl Tool {
-    fn new(name: &str, description: &str) -> Tool {
+impl IndexedTool {
+    fn new(name: &str, description: &str) -> IndexedTool {
         let mut stems: Vec<Box<str>> = Vec::new();
         let mut plain: Vec<String> = Vec::new();
         split_words(name, |word| {
@@ -205,7 +205,7 @@ impl Tool {
         });
         let verb = stems.iter().position(|stem| vocabulary::deeds(stem) != 0);
         let mut deeds = verb.map_or(0, |verb| vocabulary::deeds(&stems[verb]));
-        let about = Text::new(head(description, 200));
+        let about = AnalyzedText::new(head(description, 200));
         let told = about
             .words
             .iter()
@@ -213,7 +213,7 @@ impl Tool {
             .take(6)
             .map(|word| if &*word.plain == "new" { vocabulary::CREATE } else { word.deeds })
             .filter(|deeds| *deeds != 0);
-        let told: Vec<Deeds> = told.collect();
+        let told: Vec<ActionFlags> = told.collect();
         if deeds == 0 {
             deeds = told.first().copied().unwrap_or(0);
         } else if told.contains(&vocabulary::CREATE) && deeds & vocabulary::CREATE != 0 {
@@ -266,7 +266,7 @@ impl Tool {
             .filter(|(at, stem)| Some(*at) != verb && !vocabulary::is_stop(&plain[*at]) && stem.len() > 1)
             .map(|(_, stem)| stem.clone())
             .collect();
-        Tool {
+        IndexedTool {
             name: name.to_owned(),
             initials: nouns.iter().filter_map(|noun| noun.chars().next()).collect(),
             nouns,
@@ -279,11 +279,15 @@ impl Tool {
     }
 
     /// The share of the tool's nouns that the text speaks of: 1 for all of them.
-    pub(super) fn named_nouns(&self, text: &Text<'_>) -> f32 {
+    pub(super) fn named_nouns(&self, text: &AnalyzedText<'_>) -> f32 {
         self.named_nouns_where(text, |_| true)
     }
 
-    pub(super) fn named_nouns_where(&self, text: &Text<'_>, counts: impl Fn(&Word<'_>) -> bool) -> f32 {
+    pub(super) fn named_nouns_where(
+        &self,
+        text: &AnalyzedText<'_>,
+        counts: impl Fn(&AnalyzedWord<'_>) -> bool,
+    ) -> f32 {
         if self.nouns.is_empty() {
             return 0.0;
         }
@@ -304,7 +308,7 @@ impl Tool {
     }
 
     /// Whether the words hold all of the tool's nouns, or their initials ("PR").
-    pub(super) fn is_named_by(&self, words: &[&Word<'_>]) -> bool {
+    pub(super) fn is_named_by(&self, words: &[&AnalyzedWord<'_>]) -> bool {
         let holds =
             |noun: &str| words.iter().any(|word| word.stem() == noun || abbreviates(word.stem(), noun));
         let short =
@@ -358,15 +362,15 @@ mod tests {
             tool("list_invoices", "List the invoices of the archive."),
             tool("search_archive", "Search the archive."),
         ]);
-        let fits = index.fits(&Text::new("I will look at the invoices in the archive"));
+        let fits = index.fits(&AnalyzedText::new("I will look at the invoices in the archive"));
         assert!(fits[1] > fits[0] && fits[1] > fits[2], "{fits:?}");
     }
 
     #[test]
     fn short_forms_and_initials_name_a_tool() {
         let index = ToolIndex::new(&[tool("list_repos", ""), tool("merge_pull_request", "")]);
-        assert_eq!(index.tools[0].named_nouns(&Text::new("their repositories")), 1.0);
-        assert_eq!(index.tools[1].named_nouns(&Text::new("merge the PR")), 1.0);
-        assert_eq!(index.tools[1].named_nouns(&Text::new("pull it")), 0.5);
+        assert_eq!(index.tools[0].named_nouns(&AnalyzedText::new("their repositories")), 1.0);
+        assert_eq!(index.tools[1].named_nouns(&AnalyzedText::new("merge the PR")), 1.0);
+        assert_eq!(index.tools[1].named_nouns(&AnalyzedText::new("pull it")), 0.5);
     }
 }

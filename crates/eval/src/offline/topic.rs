@@ -1,35 +1,35 @@
 //! Whether a thought is about the request: names the same things, speaks of the same subject, or refers to what the
 //! run has already found out on the way.
 
-use gradus_core::trajectory::Step;
+use gradus_core::trajectory::TrajectoryStep;
 use serde_json::Value as Json;
 
-use super::identifiers::{Identifier, Shape};
+use super::identifiers::{IdentifierShape, TextIdentifier};
 use super::quote::{head, quote};
-use super::tools::Tool;
-use super::values::Scalar;
+use super::tools::IndexedTool;
+use super::values::ScalarArgument;
 use super::vocabulary::{
-    CANCEL, CLOSE, CREATE, DELETE, Deeds, MAKES_ROOM, MERGE, MOVE, TELLS_OF_WORK, agree, is_noun_too,
+    ActionFlags, CANCEL, CLOSE, CREATE, DELETE, MAKES_ROOM, MERGE, MOVE, TELLS_OF_WORK, agree, is_noun_too,
 };
-use super::words::{Text, Word, abbreviates, split_words, stem};
-use super::{Offline, Opinion};
+use super::words::{AnalyzedText, AnalyzedWord, abbreviates, split_words, stem};
+use super::{OfflineJudge, OfflineVerdict};
 
-pub(super) fn judge(offline: &Offline<'_>, at: usize) -> Opinion {
+pub(super) fn judge(offline: &OfflineJudge<'_>, at: usize) -> OfflineVerdict {
     if offline.step(at).is_none() {
-        return Opinion::not_applicable("There is no such step.");
+        return OfflineVerdict::not_applicable("There is no such step.");
     }
     let Some(thought) = offline.thought(at) else {
-        return Opinion::not_applicable("The step has no thought.");
+        return OfflineVerdict::not_applicable("The step has no thought.");
     };
     let Some(query) = offline.query() else {
-        return Opinion::not_applicable("The trace does not hold the request.");
+        return OfflineVerdict::not_applicable("The trace does not hold the request.");
     };
     let notes =
         vec![format!("request: {}", quote(&query.source)), format!("thought: {}", quote(&thought.source))];
     if let Some((asked, said)) = other_thing(offline, at, query, thought) {
         let explanation =
             format!("The request is about {}, the thought about {}.", quote(&asked), quote(&said));
-        return Opinion::bad(explanation, notes);
+        return OfflineVerdict::bad(explanation, notes);
     }
     if let Some((asked, said)) = other_subject(offline, at, query, thought) {
         let explanation = format!(
@@ -37,34 +37,36 @@ pub(super) fn judge(offline: &Offline<'_>, at: usize) -> Opinion {
             quote(&asked),
             quote(&said)
         );
-        return Opinion::bad(explanation, notes);
+        return OfflineVerdict::bad(explanation, notes);
     }
     if let Some(explanation) = unasked(offline, at, query, thought) {
-        return Opinion::bad(explanation, notes);
+        return OfflineVerdict::bad(explanation, notes);
     }
     if let Some(shared) = shared(offline, query, thought) {
-        return Opinion::good(format!("Request and thought both speak of {}.", quote(&shared)), notes);
+        return OfflineVerdict::good(format!("Request and thought both speak of {}.", quote(&shared)), notes);
     }
     if let Some(bridge) = bridge(offline, at, query, thought) {
-        return Opinion::good(bridge, notes);
+        return OfflineVerdict::good(bridge, notes);
     }
     apart(offline, at, query, thought, notes)
 }
 
 /// The thought names another thing of the same kind than the request does, and one that came from nowhere.
 fn other_thing(
-    offline: &Offline<'_>,
+    offline: &OfflineJudge<'_>,
     at: usize,
-    query: &Text<'_>,
-    thought: &Text<'_>,
+    query: &AnalyzedText<'_>,
+    thought: &AnalyzedText<'_>,
 ) -> Option<(String, String)> {
     let (asked_in, said_in) = (&query.lower, &thought.lower);
-    let known = |said: &Identifier| {
+    let known = |said: &TextIdentifier| {
         asked_in.contains(&said.text.to_lowercase()) || offline.seen_before(at, &said.text)
     };
     for said in &thought.identifiers {
-        let same_kind = |asked: &&Identifier| match said.shape {
-            Shape::Number => asked.shape == Shape::Number && asked.noun.is_some() && asked.noun == said.noun,
+        let same_kind = |asked: &&TextIdentifier| match said.shape {
+            IdentifierShape::Number => {
+                asked.shape == IdentifierShape::Number && asked.noun.is_some() && asked.noun == said.noun
+            }
             shape => shape.is_exact() && asked.shape == shape,
         };
         let mut asked = query.identifiers.iter().filter(same_kind).peekable();
@@ -79,10 +81,10 @@ fn other_thing(
 
 /// The request is plainly about one tool's subject and could be served at once; the thought is about another's only.
 fn other_subject(
-    offline: &Offline<'_>,
+    offline: &OfflineJudge<'_>,
     at: usize,
-    query: &Text<'_>,
-    thought: &Text<'_>,
+    query: &AnalyzedText<'_>,
+    thought: &AnalyzedText<'_>,
 ) -> Option<(String, String)> {
     let asked_verbs = query.announced.iter().fold(0, |all, (_, deeds)| all | deeds);
     let staged = thought
@@ -93,16 +95,16 @@ fn other_subject(
         return None;
     }
     // What the request names is still the subject, and a step that is made once more was one before.
-    let names = |asked: &Identifier| {
-        matches!(asked.shape, Shape::Quoted | Shape::File | Shape::Path)
+    let names = |asked: &TextIdentifier| {
+        matches!(asked.shape, IdentifierShape::Quoted | IdentifierShape::File | IdentifierShape::Path)
             && asked.text.len() > 2
             && thought.lower.contains(&asked.text.to_lowercase())
     };
-    let goes_on = |step: &Step| step.tool.contains('_') && thought.source.contains(&step.tool);
+    let goes_on = |step: &TrajectoryStep| step.tool.contains('_') && thought.source.contains(&step.tool);
     if query.identifiers.iter().any(names) || offline.before(at).take(3).any(|(_, step)| goes_on(step)) {
         return None;
     }
-    let asked: Vec<&Tool> = offline.asked_tools().take(50).collect();
+    let asked: Vec<&IndexedTool> = offline.asked_tools().take(50).collect();
     let ready = asked.iter().find(|tool| {
         (asked_verbs == 0 || agree(asked_verbs, tool.deeds))
             && (can_be_called(tool, query) || was_called_so(offline, at, tool, query))
@@ -120,11 +122,16 @@ fn other_subject(
 }
 
 /// The thought wants to take something away; the request speaks of nothing of the kind, and not of that thing.
-fn unasked(offline: &Offline<'_>, at: usize, query: &Text<'_>, thought: &Text<'_>) -> Option<String> {
-    const TAKES_AWAY: Deeds = DELETE | CANCEL;
+fn unasked(
+    offline: &OfflineJudge<'_>,
+    at: usize,
+    query: &AnalyzedText<'_>,
+    thought: &AnalyzedText<'_>,
+) -> Option<String> {
+    const TAKES_AWAY: ActionFlags = DELETE | CANCEL;
     let step = offline.step(at)?;
     let (_, tool) = offline.tool(step)?;
-    let takes_away = |deeds: Deeds| deeds & TAKES_AWAY != 0 && deeds & !TAKES_AWAY == 0;
+    let takes_away = |deeds: ActionFlags| deeds & TAKES_AWAY != 0 && deeds & !TAKES_AWAY == 0;
     if !takes_away(tool.deeds) || thought.deeds & TAKES_AWAY == 0 || query.is_foreign() {
         return None;
     }
@@ -153,7 +160,7 @@ fn unasked(offline: &Offline<'_>, at: usize, query: &Text<'_>, thought: &Text<'_
 }
 
 /// Everything the tool must be told is in the request, as far as one can see: no numbers or ids to look up first.
-fn can_be_called(tool: &Tool, query: &Text<'_>) -> bool {
+fn can_be_called(tool: &IndexedTool, query: &AnalyzedText<'_>) -> bool {
     let Some(schema) = &tool.schema else { return true };
     let required = schema.get("required").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
     let names = query
@@ -168,32 +175,48 @@ fn can_be_called(tool: &Tool, query: &Text<'_>) -> bool {
             schema.pointer(&format!("/properties/{name}/type")).and_then(Json::as_str).unwrap_or_default();
         let id = name == "id" || name.ends_with("_id") || name.ends_with("Id") || name.contains("number");
         let has = |shape| query.identifiers.iter().any(|asked| asked.shape == shape);
-        !(matches!(kind, "integer" | "number") || id) || has(Shape::Number) || has(Shape::Code)
+        !(matches!(kind, "integer" | "number") || id)
+            || has(IdentifierShape::Number)
+            || has(IdentifierShape::Code)
     })
 }
 
 /// A later step calls it with nothing but what the request says: that could have been done at once.
-fn was_called_so(offline: &Offline<'_>, at: usize, tool: &Tool, query: &Text<'_>) -> bool {
+fn was_called_so(
+    offline: &OfflineJudge<'_>,
+    at: usize,
+    tool: &IndexedTool,
+    query: &AnalyzedText<'_>,
+) -> bool {
     let asked_in = &query.lower;
     let later = offline.trajectory.steps.iter().enumerate().skip(at + 1).take(20);
     later.filter(|(_, step)| step.tool == tool.name).any(|(later, _)| {
         let values = offline.scalars(later);
-        !values.is_empty() && values.iter().all(|Scalar { lower, .. }| asked_in.contains(&**lower))
+        !values.is_empty() && values.iter().all(|ScalarArgument { lower, .. }| asked_in.contains(&**lower))
     })
 }
 
 /// A thing or a subject that both speak of. Verbs do not count: anyone may want to "create" something.
-fn shared(offline: &Offline<'_>, query: &Text<'_>, thought: &Text<'_>) -> Option<String> {
+fn shared(
+    offline: &OfflineJudge<'_>,
+    query: &AnalyzedText<'_>,
+    thought: &AnalyzedText<'_>,
+) -> Option<String> {
     let asked_in = &query.lower;
     let last = |path: &str| path.rsplit('/').next().unwrap_or_default().to_lowercase();
-    for said in
-        thought.identifiers.iter().filter(|said| said.text.chars().count() > 1 || said.shape == Shape::Number)
+    for said in thought
+        .identifiers
+        .iter()
+        .filter(|said| said.text.chars().count() > 1 || said.shape == IdentifierShape::Number)
     {
         let same = match said.shape {
-            Shape::Number => {
-                query.identifiers.iter().any(|asked| asked.shape == Shape::Number && asked.text == said.text)
+            IdentifierShape::Number => query
+                .identifiers
+                .iter()
+                .any(|asked| asked.shape == IdentifierShape::Number && asked.text == said.text),
+            IdentifierShape::Path | IdentifierShape::File => {
+                asked_in.contains(&last(&said.text)) && last(&said.text).len() > 2
             }
-            Shape::Path | Shape::File => asked_in.contains(&last(&said.text)) && last(&said.text).len() > 2,
             _ => asked_in.contains(&said.text.to_lowercase()),
         };
         if same {
@@ -201,7 +224,7 @@ fn shared(offline: &Offline<'_>, query: &Text<'_>, thought: &Text<'_>) -> Option
         }
     }
     let asked = offline.asked_stems();
-    let tells = |word: &&Word<'_>| {
+    let tells = |word: &&AnalyzedWord<'_>| {
         (word.deeds == 0 || is_noun_too(word.stem())) && word.stem().chars().nth(1).is_some()
     };
     let word = thought.subjects().filter(tells).find(|word| asked.hold(word.stem()));
@@ -213,10 +236,13 @@ fn shared(offline: &Offline<'_>, query: &Text<'_>, thought: &Text<'_>) -> Option
 pub(super) struct AskedStems(Vec<Box<str>>);
 
 impl AskedStems {
-    pub(super) fn of(query: &Text<'_>) -> AskedStems {
+    pub(super) fn from_query(query: &AnalyzedText<'_>) -> AskedStems {
         let mut stems: Vec<Box<str>> = query.subjects().map(|word| word.stem().into()).collect();
         // "the report" is report.txt.
-        let files = query.identifiers.iter().filter(|asked| matches!(asked.shape, Shape::File | Shape::Path));
+        let files = query
+            .identifiers
+            .iter()
+            .filter(|asked| matches!(asked.shape, IdentifierShape::File | IdentifierShape::Path));
         stems.extend(files.flat_map(name_words).map(String::into_boxed_str));
         stems.sort_unstable();
         stems.dedup();
@@ -232,7 +258,7 @@ impl AskedStems {
     }
 }
 
-fn name_words(file: &Identifier) -> Vec<String> {
+fn name_words(file: &TextIdentifier) -> Vec<String> {
     let mut words = Vec::new();
     let name = file.text.rsplit('/').next().unwrap_or_default();
     split_words(name.split('.').next().unwrap_or_default(), |word| words.push(stem(&word.to_lowercase())));
@@ -241,7 +267,12 @@ fn name_words(file: &Identifier) -> Vec<String> {
 }
 
 /// Nothing in common word by word, but the run itself ties the two together.
-fn bridge(offline: &Offline<'_>, at: usize, query: &Text<'_>, thought: &Text<'_>) -> Option<String> {
+fn bridge(
+    offline: &OfflineJudge<'_>,
+    at: usize,
+    query: &AnalyzedText<'_>,
+    thought: &AnalyzedText<'_>,
+) -> Option<String> {
     let step = offline.step(at)?;
     let fits_query = offline.query_fits();
     let fits_thought = offline.thought_fits(at);
@@ -263,10 +294,9 @@ fn bridge(offline: &Offline<'_>, at: usize, query: &Text<'_>, thought: &Text<'_>
     // The call takes its values from the request, and the thought is about that call.
     let (index, tool) = offline.tool(step)?;
     let asked_in = &query.lower;
-    let from_query = offline
-        .scalars(at)
-        .iter()
-        .any(|Scalar { value, lower, .. }| value.chars().nth(2).is_some() && asked_in.contains(&**lower));
+    let from_query = offline.scalars(at).iter().any(|ScalarArgument { value, lower, .. }| {
+        value.chars().nth(2).is_some() && asked_in.contains(&**lower)
+    });
     let about_call = tool.named_nouns(thought) > 0.0
         || tool.hands_over
         || fits_thought.get(index).is_some_and(|fit| *fit > 0.8);
@@ -278,7 +308,7 @@ fn bridge(offline: &Offline<'_>, at: usize, query: &Text<'_>, thought: &Text<'_>
 }
 
 /// The thought speaks of the run so far: of its tools, its results, or of doing something again.
-fn refers_back(offline: &Offline<'_>, at: usize, thought: &Text<'_>) -> bool {
+fn refers_back(offline: &OfflineJudge<'_>, at: usize, thought: &AnalyzedText<'_>) -> bool {
     let said = thought.stems();
     let again = [
         "again", "retry", "instead", "now", "still", "already", "continue", "next", "previous", "result",
@@ -307,14 +337,14 @@ fn refers_back(offline: &Offline<'_>, at: usize, thought: &Text<'_>) -> bool {
 }
 
 /// What counts of a result.
-fn looked_at(step: &Step) -> &str {
+fn looked_at(step: &TrajectoryStep) -> &str {
     head(step.observation.as_deref().unwrap_or_default(), 3_000)
 }
 
 /// The fingerprints of what a step brought up: the subjects of its tool's name and of its result. In order.
-pub(super) fn brought_up(step: &Step, print: impl Fn(&str) -> u64) -> Vec<u64> {
-    let of_tool = Text::words(&step.tool);
-    let of_result = Text::words(looked_at(step));
+pub(super) fn brought_up(step: &TrajectoryStep, print: impl Fn(&str) -> u64) -> Vec<u64> {
+    let of_tool = AnalyzedText::words(&step.tool);
+    let of_result = AnalyzedText::words(looked_at(step));
     let words = of_tool.iter().chain(of_result.iter().filter(|word| word.deeds == 0));
     let mut prints: Vec<u64> = words.filter(|word| !word.stop).map(|word| print(word.stem())).collect();
     prints.sort_unstable();
@@ -324,14 +354,14 @@ pub(super) fn brought_up(step: &Step, print: impl Fn(&str) -> u64) -> Vec<u64> {
 
 /// No tie at all was found: off the subject when the thought has a subject of its own.
 fn apart(
-    offline: &Offline<'_>,
+    offline: &OfflineJudge<'_>,
     at: usize,
-    query: &Text<'_>,
-    thought: &Text<'_>,
+    query: &AnalyzedText<'_>,
+    thought: &AnalyzedText<'_>,
     notes: Vec<String>,
-) -> Opinion {
+) -> OfflineVerdict {
     if query.is_foreign() || thought.is_foreign() {
-        return Opinion::cannot(
+        return OfflineVerdict::cannot(
             "Request and thought share no name, and the rules do not know the language of one of them.",
         );
     }
@@ -355,24 +385,22 @@ fn apart(
         own.len() >= 2 || own.len() == 1 && thought.identifiers.iter().any(|said| said.shape.is_exact());
     // Other words for the same thing look like another thing. If the call is about what the request names, they may be.
     let call_is_tied = step.is_some_and(|step| {
-        offline
-            .scalars(at)
-            .iter()
-            .any(|Scalar { value, .. }| value.chars().nth(2).is_some() && query.source.contains(&**value))
-            || offline.tool(step).is_some_and(|(_, tool)| tool.named_nouns(query) > 0.0)
+        offline.scalars(at).iter().any(|ScalarArgument { value, .. }| {
+            value.chars().nth(2).is_some() && query.source.contains(&**value)
+        }) || offline.tool(step).is_some_and(|(_, tool)| tool.named_nouns(query) > 0.0)
     });
     if strange && (asked > 0 || !query.identifiers.is_empty()) && (at == 0 || own.len() >= 3) {
         if call_is_tied {
-            return Opinion::cannot(
+            return OfflineVerdict::cannot(
                 "Thought and request share no word, but the call fits the request: other words for the same, or another subject.",
             );
         }
         let explanation =
             format!("The thought shares nothing with the request; it is about {}.", quote(&own.join(", ")));
-        return Opinion::bad(explanation, notes);
+        return OfflineVerdict::bad(explanation, notes);
     }
     if about_own_call || at > 0 || fits.iter().any(|fit| *fit > 1.0) && own.len() < 2 {
-        return Opinion::good("Nothing in the thought leads away from the request.", notes);
+        return OfflineVerdict::good("Nothing in the thought leads away from the request.", notes);
     }
-    Opinion::cannot("The thought is too short to tell what it is about.")
+    OfflineVerdict::cannot("The thought is too short to tell what it is about.")
 }

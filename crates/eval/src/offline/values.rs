@@ -2,30 +2,30 @@
 
 use std::borrow::Cow;
 
-use gradus_core::trajectory::Step;
+use gradus_core::trajectory::TrajectoryStep;
 use serde_json::Value as Json;
 
-use super::identifiers::{Identifier, Shape, shape_of};
-use super::words::{Text, split_words, stem};
+use super::identifiers::{IdentifierShape, TextIdentifier, shape_of};
+use super::words::{AnalyzedText, split_words, stem};
 
 const MAX_VALUES: usize = 60;
 
 #[derive(Debug, PartialEq)]
-pub(super) struct Contradiction {
+pub(super) struct ValueContradiction {
     pub parameter: String,
     pub value: String,
     pub said: String,
     /// A name of the everyday kind (a city, a person) rather than an identifier.
     pub is_name: bool,
     /// What kind of thing the text names instead.
-    pub shape: Option<Shape>,
+    pub shape: Option<IdentifierShape>,
     /// Only held against a value that came from nowhere: not from the request, and not from a step before.
     pub is_doubtful: bool,
 }
 
 /// A scalar argument of a call.
 #[derive(Debug, PartialEq)]
-pub(super) struct Scalar<'a> {
+pub(super) struct ScalarArgument<'a> {
     pub parameter: &'a str,
     pub value: Cow<'a, str>,
     /// The value in lower case.
@@ -33,7 +33,7 @@ pub(super) struct Scalar<'a> {
 }
 
 /// The scalar arguments of a call with their parameters, in order.
-pub(super) fn scalars(step: &Step) -> Vec<Scalar<'_>> {
+pub(super) fn scalars(step: &TrajectoryStep) -> Vec<ScalarArgument<'_>> {
     let mut found = Vec::new();
     if let Some(arguments) = &step.arguments {
         gather("", arguments, &mut found, 0);
@@ -41,13 +41,13 @@ pub(super) fn scalars(step: &Step) -> Vec<Scalar<'_>> {
     found
 }
 
-fn gather<'a>(name: &'a str, json: &'a Json, found: &mut Vec<Scalar<'a>>, depth: usize) {
+fn gather<'a>(name: &'a str, json: &'a Json, found: &mut Vec<ScalarArgument<'a>>, depth: usize) {
     if found.len() >= MAX_VALUES || depth > 4 {
         return;
     }
     let scalar = |value: Cow<'a, str>| {
         let lower = value.to_lowercase().into();
-        Scalar { parameter: name, value, lower }
+        ScalarArgument { parameter: name, value, lower }
     };
     match json {
         Json::Object(fields) => fields.iter().for_each(|(name, value)| gather(name, value, found, depth + 1)),
@@ -62,10 +62,10 @@ fn gather<'a>(name: &'a str, json: &'a Json, found: &mut Vec<Scalar<'a>>, depth:
 
 /// An argument that names another thing than the text does. `nouns`: what the tool is about.
 pub(super) fn contradiction(
-    text: &Text<'_>,
-    values: &[Scalar<'_>],
+    text: &AnalyzedText<'_>,
+    values: &[ScalarArgument<'_>],
     nouns: &[Box<str>],
-) -> Option<Contradiction> {
+) -> Option<ValueContradiction> {
     if values.is_empty() {
         return None;
     }
@@ -73,19 +73,19 @@ pub(super) fn contradiction(
     let used = |said: &str| {
         let said = said.to_lowercase();
         // Either may be the longer one: "#17" in a title, a path below the one that was named.
-        values
-            .iter()
-            .any(|Scalar { lower, .. }| lower.contains(&said) || (lower.len() > 3 && said.contains(&**lower)))
+        values.iter().any(|ScalarArgument { lower, .. }| {
+            lower.contains(&said) || (lower.len() > 3 && said.contains(&**lower))
+        })
     };
-    let unused = |shape: Shape| {
+    let unused = |shape: IdentifierShape| {
         text.identifiers.iter().filter(move |said| said.shape == shape).find(|said| !used(&said.text))
     };
-    for (at, Scalar { parameter, value, lower }) in values.iter().enumerate() {
+    for (at, ScalarArgument { parameter, value, lower }) in values.iter().enumerate() {
         if source.contains(&**lower) {
             continue;
         }
-        let contradiction = |said: &Identifier| {
-            Some(Contradiction {
+        let contradiction = |said: &TextIdentifier| {
+            Some(ValueContradiction {
                 parameter: (*parameter).to_owned(),
                 value: value.to_string(),
                 said: said.text.clone(),
@@ -94,8 +94,9 @@ pub(super) fn contradiction(
                 is_doubtful: false,
             })
         };
-        let doubtful =
-            |said: &Identifier| contradiction(said).map(|found| Contradiction { is_doubtful: true, ..found });
+        let doubtful = |said: &TextIdentifier| {
+            contradiction(said).map(|found| ValueContradiction { is_doubtful: true, ..found })
+        };
         // Commands and sentences hold names; they are none.
         let shape = shape_of(value).filter(|_| !value.contains(char::is_whitespace));
         let found = match shape {
@@ -104,17 +105,17 @@ pub(super) fn contradiction(
                     text.identifiers.iter().filter(|said| said.shape == shape).all(|said| !used(&said.text));
                 unused(shape).filter(|_| none_used).and_then(contradiction)
             }
-            Some(Shape::Number) => other_number(text, parameter, value, nouns)
+            Some(IdentifierShape::Number) => other_number(text, parameter, value, nouns)
                 .filter(|said| !used(&said.text))
                 .and_then(contradiction)
                 .or_else(|| other_numbered(text, parameter).and_then(doubtful)),
-            Some(Shape::File | Shape::Path) => other_file(text, value)
+            Some(IdentifierShape::File | IdentifierShape::Path) => other_file(text, value)
                 .filter(|said| !used(&said.text))
                 .and_then(contradiction)
                 .or_else(|| longer_file(text, value).and_then(doubtful)),
             None if is_name(value) => {
                 let said = other_name(text, value).filter(|said| !used(said));
-                said.map(|said| Contradiction {
+                said.map(|said| ValueContradiction {
                     parameter: (*parameter).to_owned(),
                     value: value.to_string(),
                     said,
@@ -134,11 +135,11 @@ pub(super) fn contradiction(
 
 /// "issue 17" against `issue_number: 21`.
 fn other_number<'t>(
-    text: &'t Text<'_>,
+    text: &'t AnalyzedText<'_>,
     parameter: &str,
     value: &str,
     nouns: &[Box<str>],
-) -> Option<&'t Identifier> {
+) -> Option<&'t TextIdentifier> {
     let mut of_parameter = Vec::new();
     split_words(parameter, |word| of_parameter.push(stem(&word.to_lowercase())));
     let bare =
@@ -150,18 +151,18 @@ fn other_number<'t>(
     let mut same = text
         .identifiers
         .iter()
-        .filter(|said| said.shape == Shape::Number && said.noun.as_deref().is_some_and(same_noun));
+        .filter(|said| said.shape == IdentifierShape::Number && said.noun.as_deref().is_some_and(same_noun));
     let first = same.next()?;
     let number = |text: &str| text.parse::<f64>().ok();
     let said_at_all = text
         .identifiers
         .iter()
-        .any(|said| said.shape == Shape::Number && number(&said.text) == number(value));
+        .any(|said| said.shape == IdentifierShape::Number && number(&said.text) == number(value));
     (!said_at_all).then_some(first)
 }
 
 /// "#17" against `issue_number: 21`: the one number of a thing that the text names is not the one that is given.
-fn other_numbered<'t>(text: &'t Text<'_>, parameter: &str) -> Option<&'t Identifier> {
+fn other_numbered<'t>(text: &'t AnalyzedText<'_>, parameter: &str) -> Option<&'t TextIdentifier> {
     let mut names = false;
     split_words(parameter, |word| names |= matches!(&*word.to_lowercase(), "number" | "id" | "no" | "num"));
     let mut numbered = text.identifiers.iter().filter(|said| said.is_numbered);
@@ -170,11 +171,14 @@ fn other_numbered<'t>(text: &'t Text<'_>, parameter: &str) -> Option<&'t Identif
 }
 
 /// `notes-old.md` where the text speaks of `notes.md` and of nothing old.
-fn longer_file<'t>(text: &'t Text<'_>, value: &str) -> Option<&'t Identifier> {
+fn longer_file<'t>(text: &'t AnalyzedText<'_>, value: &str) -> Option<&'t TextIdentifier> {
     let last = |path: &str| path.rsplit('/').next().unwrap_or_default().to_lowercase();
     let wanted = last(value);
     let (stem_of_wanted, extension) = wanted.split_once('.')?;
-    let mut files = text.identifiers.iter().filter(|said| matches!(said.shape, Shape::File | Shape::Path));
+    let mut files = text
+        .identifiers
+        .iter()
+        .filter(|said| matches!(said.shape, IdentifierShape::File | IdentifierShape::Path));
     let first = files.next()?;
     let said = last(&first.text);
     let (stem_of_said, said_extension) = said.split_once('.')?;
@@ -189,7 +193,7 @@ fn longer_file<'t>(text: &'t Text<'_>, value: &str) -> Option<&'t Identifier> {
 }
 
 /// Another file than the one that the text names. Files that share a word with the text may be meant by it.
-fn other_file<'t>(text: &'t Text<'_>, value: &str) -> Option<&'t Identifier> {
+fn other_file<'t>(text: &'t AnalyzedText<'_>, value: &str) -> Option<&'t TextIdentifier> {
     let last = |path: &str| path.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_lowercase();
     let wanted = last(value);
     if !wanted.contains('.') {
@@ -203,14 +207,13 @@ fn other_file<'t>(text: &'t Text<'_>, value: &str) -> Option<&'t Identifier> {
     if related {
         return None;
     }
-    let mut named = text
-        .identifiers
-        .iter()
-        .filter(|said| matches!(said.shape, Shape::File | Shape::Path) && last(&said.text).contains('.'));
+    let mut named = text.identifiers.iter().filter(|said| {
+        matches!(said.shape, IdentifierShape::File | IdentifierShape::Path) && last(&said.text).contains('.')
+    });
     let first = named.next()?;
     let extension = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
     let stem_of = |path: &str| path.split('.').next().unwrap_or_default().to_owned();
-    let same = |said: &Identifier| {
+    let same = |said: &TextIdentifier| {
         let said = last(&said.text);
         said == wanted
             || stem_of(&said).contains(&stem_of(&wanted))
@@ -228,7 +231,7 @@ fn is_name(value: &str) -> bool {
 }
 
 /// "in Lisbon" against `city: London`. Only where the text puts the name into the same kind of place.
-fn other_name(text: &Text<'_>, value: &str) -> Option<String> {
+fn other_name(text: &AnalyzedText<'_>, value: &str) -> Option<String> {
     let placed = text.words.windows(2).find(|pair| {
         pair[0].sentence == pair[1].sentence
             && matches!(&*pair[0].plain, "in" | "for" | "at" | "to" | "from" | "near")
@@ -249,12 +252,16 @@ fn other_name(text: &Text<'_>, value: &str) -> Option<String> {
 }
 
 /// `owner/name` given in two arguments, the second of which is another name.
-fn other_half<'t>(text: &'t Text<'_>, values: &[Scalar<'_>], at: usize) -> Option<&'t Identifier> {
+fn other_half<'t>(
+    text: &'t AnalyzedText<'_>,
+    values: &[ScalarArgument<'_>],
+    at: usize,
+) -> Option<&'t TextIdentifier> {
     let value = &*values[at].value;
     if value.contains(char::is_whitespace) || !value.contains(char::is_alphabetic) {
         return None;
     }
-    let mut pairs = text.identifiers.iter().filter(|said| said.shape == Shape::Pair);
+    let mut pairs = text.identifiers.iter().filter(|said| said.shape == IdentifierShape::Pair);
     let first = pairs.next()?;
     let (owner, name) = first.text.split_once('/')?;
     // Arguments stand in any order: the owner is one, the name is none, and this one is called like a name of things.
@@ -292,8 +299,9 @@ mod tests {
     use serde_json::json;
 
     fn found(thought: &str, arguments: Json) -> Option<String> {
-        let step = Step { arguments: Some(arguments), ..Step::default() };
-        contradiction(&Text::new(thought), &scalars(&step), &["ticket".into()]).map(|found| found.parameter)
+        let step = TrajectoryStep { arguments: Some(arguments), ..TrajectoryStep::default() };
+        contradiction(&AnalyzedText::new(thought), &scalars(&step), &["ticket".into()])
+            .map(|found| found.parameter)
     }
 
     #[test]

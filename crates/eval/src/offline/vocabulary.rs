@@ -9,33 +9,33 @@ use foldhash::fast::RandomState;
 use crate::offline::word_form::soften;
 
 /// What a verb does, as a set of bits: many verbs do more than one thing ("open a file", "open a ticket").
-pub(super) type Deeds = u32;
+pub(super) type ActionFlags = u32;
 
-pub(super) const READ: Deeds = 1;
-pub(super) const LIST: Deeds = 1 << 1;
-pub(super) const SEARCH: Deeds = 1 << 2;
-pub(super) const CREATE: Deeds = 1 << 3;
-pub(super) const UPDATE: Deeds = 1 << 4;
-pub(super) const DELETE: Deeds = 1 << 5;
-pub(super) const CLOSE: Deeds = 1 << 6;
-pub(super) const MERGE: Deeds = 1 << 7;
-pub(super) const SEND: Deeds = 1 << 8;
-pub(super) const COMPUTE: Deeds = 1 << 9;
-pub(super) const RUN: Deeds = 1 << 10;
-pub(super) const BUY: Deeds = 1 << 11;
-pub(super) const HAND_OVER: Deeds = 1 << 12;
-pub(super) const CANCEL: Deeds = 1 << 13;
-pub(super) const MOVE: Deeds = 1 << 14;
-pub(super) const PLAY: Deeds = 1 << 15;
+pub(super) const READ: ActionFlags = 1;
+pub(super) const LIST: ActionFlags = 1 << 1;
+pub(super) const SEARCH: ActionFlags = 1 << 2;
+pub(super) const CREATE: ActionFlags = 1 << 3;
+pub(super) const UPDATE: ActionFlags = 1 << 4;
+pub(super) const DELETE: ActionFlags = 1 << 5;
+pub(super) const CLOSE: ActionFlags = 1 << 6;
+pub(super) const MERGE: ActionFlags = 1 << 7;
+pub(super) const SEND: ActionFlags = 1 << 8;
+pub(super) const COMPUTE: ActionFlags = 1 << 9;
+pub(super) const RUN: ActionFlags = 1 << 10;
+pub(super) const BUY: ActionFlags = 1 << 11;
+pub(super) const HAND_OVER: ActionFlags = 1 << 12;
+pub(super) const CANCEL: ActionFlags = 1 << 13;
+pub(super) const MOVE: ActionFlags = 1 << 14;
+pub(super) const PLAY: ActionFlags = 1 << 15;
 
 /// Looks without touching: what one of these finds, another may find as well.
-pub(super) const RETRIEVE: Deeds = READ | LIST | SEARCH | COMPUTE;
+pub(super) const RETRIEVE: ActionFlags = READ | LIST | SEARCH | COMPUTE;
 /// Leaves the world other than it was.
-pub(super) const CHANGES: Deeds =
+pub(super) const CHANGES: ActionFlags =
     CREATE | UPDATE | DELETE | CLOSE | MERGE | SEND | RUN | BUY | CANCEL | MOVE | HAND_OVER | PLAY;
 
 /// What verbs do, and the stems (see `words::stem`) of those that do it.
-const VERBS: &[(Deeds, &str)] = &[
+const VERBS: &[(ActionFlags, &str)] = &[
     (
         READ,
         "read se inspect print load examin describ summaris summariz review access visit extract \
@@ -105,7 +105,7 @@ const VERBS: &[(Deeds, &str)] = &[
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StemTraits {
     /// What it does; 0 for words that are no known verbs.
-    pub deeds: Deeds,
+    pub deeds: ActionFlags,
     is_noun_too: bool,
     /// Some phrase begins with it.
     pub opens_phrase: bool,
@@ -132,7 +132,7 @@ pub(super) fn stem_traits(stem: &str) -> StemTraits {
 }
 
 /// What the stem does; 0 for words that are no known verbs.
-pub(super) fn deeds(stem: &str) -> Deeds {
+pub(super) fn deeds(stem: &str) -> ActionFlags {
     stem_traits(stem).deeds
 }
 
@@ -146,7 +146,7 @@ pub(super) fn is_noun_too(stem: &str) -> bool {
 }
 
 /// Whether doing the one may be what the other says.
-pub(super) fn agree(said: Deeds, done: Deeds) -> bool {
+pub(super) fn agree(said: ActionFlags, done: ActionFlags) -> bool {
     said & done != 0 || (said & RETRIEVE != 0 && done & RETRIEVE != 0)
 }
 
@@ -242,7 +242,7 @@ pub(super) fn word_traits(word: &str) -> WordTraits {
 }
 
 /// Verbs of more than one word, as (first stem and second word, divided by `|`; what they do together). 0: no deed at all.
-pub(super) const PHRASES: &[(&str, Deeds)] = &[
+pub(super) const PHRASES: &[(&str, ActionFlags)] = &[
     ("mak sure|mak sens", 0),
     ("look up", SEARCH | READ),
     ("look at|tak look|giv me", READ | LIST),

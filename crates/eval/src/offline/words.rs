@@ -6,32 +6,32 @@ use std::collections::HashSet;
 
 use foldhash::fast::RandomState;
 
-use super::identifiers::{Identifier, read_chunk};
+use super::identifiers::{TextIdentifier, read_chunk};
 use super::quote::{head, tail};
-use super::vocabulary::{self, Deeds, PHRASES, WordTraits};
+use super::vocabulary::{self, ActionFlags, PHRASES, WordTraits};
 
 /// Bytes looked at: what a thought is about stands in its beginning, what it decides in its end.
 const HEAD: usize = 4_000;
 const TAIL: usize = 3_000;
 
 #[derive(Debug)]
-pub(super) struct Text<'a> {
+pub(super) struct AnalyzedText<'a> {
     pub source: Cow<'a, str>,
-    pub words: Vec<Word<'a>>,
-    pub identifiers: Vec<Identifier>,
+    pub words: Vec<AnalyzedWord<'a>>,
+    pub identifiers: Vec<TextIdentifier>,
     /// The source in lower case, for finding names in it.
     pub lower: String,
     /// The verbs by which the text says what it is going to do, or orders done, and where they stand.
-    pub announced: Vec<(usize, Deeds)>,
+    pub announced: Vec<(usize, ActionFlags)>,
     /// What the text does or wants done anywhere.
-    pub deeds: Deeds,
+    pub deeds: ActionFlags,
     /// Letters of scripts that our word lists do not know.
     other_scripts: usize,
     letters: usize,
 }
 
 #[derive(Debug)]
-pub(super) struct Word<'a> {
+pub(super) struct AnalyzedWord<'a> {
     /// In lower case; most words are written so and need no copy.
     pub plain: Cow<'a, str>,
     /// How much of it is its stem.
@@ -39,14 +39,14 @@ pub(super) struct Word<'a> {
     /// The stem, where it is no beginning of the word.
     softened: Option<Box<str>>,
     pub sentence: u32,
-    pub deeds: Deeds,
+    pub deeds: ActionFlags,
     pub traits: WordTraits,
     pub stop: bool,
     pub capital: bool,
     opens_phrase: bool,
 }
 
-impl Word<'_> {
+impl AnalyzedWord<'_> {
     pub(super) fn stem(&self) -> &str {
         match &self.softened {
             Some(stem) => stem,
@@ -55,9 +55,9 @@ impl Word<'_> {
     }
 }
 
-impl<'a> Text<'a> {
-    pub(super) fn new(source: &'a str) -> Text<'a> {
-        let mut text = Text::read(source);
+impl<'a> AnalyzedText<'a> {
+    pub(super) fn new(source: &'a str) -> AnalyzedText<'a> {
+        let mut text = AnalyzedText::read(source);
         text.lower = text.source.to_lowercase();
         text.identifiers.extend(super::identifiers::quotations(&text.source));
         text.announced = text.find_announced();
@@ -66,18 +66,18 @@ impl<'a> Text<'a> {
     }
 
     /// The words alone, for texts of which nothing else is asked.
-    pub(super) fn words(source: &'a str) -> Vec<Word<'a>> {
-        Text::read(source).words
+    pub(super) fn words(source: &'a str) -> Vec<AnalyzedWord<'a>> {
+        AnalyzedText::read(source).words
     }
 
-    fn read(source: &'a str) -> Text<'a> {
+    fn read(source: &'a str) -> AnalyzedText<'a> {
         let (parts, whole) = if source.len() > HEAD + TAIL {
             let (beginning, end) = (head(source, HEAD), tail(source, TAIL));
             ([beginning, end], Cow::Owned(format!("{beginning}\n{end}")))
         } else {
             ([source, ""], Cow::Borrowed(source))
         };
-        let mut text = Text {
+        let mut text = AnalyzedText {
             lower: String::new(),
             source: whole,
             words: Vec::with_capacity(source.len().min(HEAD + TAIL) / 6),
@@ -120,7 +120,7 @@ impl<'a> Text<'a> {
     }
 
     fn take_part(&mut self, part: &'a str, sentence: u32) {
-        let (identifier, speaks) = read_chunk(part, self.words.last().map(Word::stem));
+        let (identifier, speaks) = read_chunk(part, self.words.last().map(AnalyzedWord::stem));
         if let Some(identifier) = identifier {
             self.identifiers.push(identifier);
         }
@@ -146,7 +146,7 @@ impl<'a> Text<'a> {
         let softened = is_soft.then(|| soft(&plain[..bytes]).into_boxed_str());
         let known = vocabulary::stem_traits(softened.as_deref().unwrap_or(&plain[..bytes]));
         let traits = vocabulary::word_traits(&plain);
-        self.words.push(Word {
+        self.words.push(AnalyzedWord {
             stop: traits.has(vocabulary::STOPS) || plain.len() < 2,
             plain,
             stem_bytes: bytes as u32,
@@ -166,7 +166,7 @@ impl<'a> Text<'a> {
         self.other_scripts += letters.len();
         for pair in letters.windows(2) {
             let plain: String = pair.iter().collect();
-            self.words.push(Word {
+            self.words.push(AnalyzedWord {
                 stem_bytes: plain.len() as u32,
                 opens_phrase: vocabulary::stem_traits(&plain).opens_phrase,
                 traits: vocabulary::word_traits(&plain),
@@ -202,12 +202,12 @@ impl<'a> Text<'a> {
     }
 
     /// The stems that say what the text is about.
-    pub(super) fn subjects(&self) -> impl Iterator<Item = &Word<'a>> {
+    pub(super) fn subjects(&self) -> impl Iterator<Item = &AnalyzedWord<'a>> {
         self.words.iter().filter(|word| !word.stop)
     }
 
     pub(super) fn stems(&self) -> HashSet<&str, RandomState> {
-        self.subjects().map(Word::stem).collect()
+        self.subjects().map(AnalyzedWord::stem).collect()
     }
 
     /// Mostly in a script, or a language, that the word lists do not know.
@@ -222,7 +222,7 @@ impl<'a> Text<'a> {
     }
 
     /// Verbs, but not the "open" of "the open tickets".
-    fn find_deeds(&self) -> Deeds {
+    fn find_deeds(&self) -> ActionFlags {
         let mut all = 0;
         for (at, word) in self.words.iter().enumerate() {
             let before = at
@@ -236,7 +236,7 @@ impl<'a> Text<'a> {
         all
     }
 
-    fn find_announced(&self) -> Vec<(usize, Deeds)> {
+    fn find_announced(&self) -> Vec<(usize, ActionFlags)> {
         let mut verbs = Vec::new();
         for (at, word) in self.words.iter().enumerate() {
             let before = at.checked_sub(1).map(|at| &self.words[at]);
@@ -468,7 +468,7 @@ mod tests {
     #[test]
     fn announced_verbs_are_those_of_the_plan() {
         let stems = |text: &str| -> Vec<String> {
-            let text = Text::new(text);
+            let text = AnalyzedText::new(text);
             text.announced.iter().map(|(at, _)| text.words[*at].stem().to_owned()).collect()
         };
         assert_eq!(stems("The flight is delayed. I will now rebook it, then notify Ann."), ["notifi"]);
@@ -479,7 +479,7 @@ mod tests {
 
     #[test]
     fn text_without_spaces_is_read_in_pairs() {
-        let text = Text::new("请在acme/网站里创建");
+        let text = AnalyzedText::new("请在acme/网站里创建");
         assert!(text.is_foreign());
         assert!(
             text.identifiers.iter().any(|found| found.text == "acme/网站里创建" || found.text == "acme/网站")

@@ -7,18 +7,18 @@ mod shorten;
 mod tools;
 mod values;
 
-pub use shorten::Shortened;
+pub use shorten::TruncatedValue;
 pub use tools::{ToolText, ToolTexts};
 
 use std::sync::Arc;
 
 use gradus_core::trajectory::Trajectory;
 
-use crate::rubric::{Piece, Rubric, Subject, Variable};
+use crate::rubric::{Rubric, RubricSubject, RubricTemplatePiece, RubricVariable};
 
 /// What one question is about.
 #[derive(Clone, Copy, Debug)]
-pub struct Case<'t> {
+pub struct EvaluationCase<'t> {
     pub trajectory: &'t Trajectory,
     /// Index into the trajectory's steps; `None` for the whole of it.
     pub step: Option<usize>,
@@ -27,14 +27,14 @@ pub struct Case<'t> {
 
 /// A rendered question.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Prompt {
+pub struct JudgePrompt {
     /// The same for all cases of a rubric and a set of tools, so that providers can cache it.
     pub system: Arc<str>,
     /// Stands for `system` in keys, so that it is not digested for each case.
     pub system_digest: [u8; 32],
     pub user: String,
     /// What did not fit and was left out; marked in the prompt, too.
-    pub shortened: Vec<Shortened>,
+    pub shortened: Vec<TruncatedValue>,
 }
 
 /// The most that a prompt may take.
@@ -82,33 +82,33 @@ EXPLANATION: your reasoning
 LABEL: ";
 
 /// Why a question does not arise.
-pub fn missing(rubric: &Rubric, case: &Case<'_>) -> Option<String> {
-    if rubric.subject == Subject::Trajectory && case.trajectory.steps.is_empty() {
+pub fn missing(rubric: &Rubric, case: &EvaluationCase<'_>) -> Option<String> {
+    if rubric.subject == RubricSubject::Trajectory && case.trajectory.steps.is_empty() {
         return Some("the agent called no tool".to_owned());
     }
     let variable = rubric.requires.iter().find(|variable| !values::is_there(**variable, case))?;
     Some(match variable {
-        Variable::Thought => "the step has no thought".to_owned(),
-        Variable::OriginalQuestion => "the user's request is not in the trace".to_owned(),
+        RubricVariable::Thought => "the step has no thought".to_owned(),
+        RubricVariable::OriginalQuestion => "the user's request is not in the trace".to_owned(),
         other => format!("there is no {} in the trace", other.name()),
     })
 }
 
 /// Renders a rubric for cases that share their tools.
 #[derive(Clone, Debug)]
-pub struct Renderer {
+pub struct PromptRenderer {
     system: Arc<str>,
     system_digest: [u8; 32],
     /// What is rendered anew for each case.
-    tail: Vec<Piece>,
+    tail: Vec<RubricTemplatePiece>,
     answer: String,
-    shortened: Vec<Shortened>,
+    shortened: Vec<TruncatedValue>,
     window: PromptWindow,
 }
 
-impl Renderer {
-    pub fn new(rubric: &Rubric, tools: &ToolText, window: PromptWindow) -> Renderer {
-        let varies = |piece: &Piece| matches!(piece, Piece::Variable(variable) if *variable != Variable::ToolDefinitions);
+impl PromptRenderer {
+    pub fn new(rubric: &Rubric, tools: &ToolText, window: PromptWindow) -> PromptRenderer {
+        let varies = |piece: &RubricTemplatePiece| matches!(piece, RubricTemplatePiece::Variable(variable) if *variable != RubricVariable::ToolDefinitions);
         let pieces = &rubric.template.pieces;
         let head = pieces.iter().position(varies).unwrap_or(pieces.len());
         let mut system = GUARD.to_owned();
@@ -119,14 +119,14 @@ impl Renderer {
         let mut tail = Vec::new();
         for (at, piece) in pieces.iter().enumerate() {
             match piece {
-                Piece::Text(text) if at < head => delimiter::push_text(&mut system, text),
-                Piece::Variable(Variable::ToolDefinitions) if at < head => {
+                RubricTemplatePiece::Text(text) if at < head => delimiter::push_text(&mut system, text),
+                RubricTemplatePiece::Variable(RubricVariable::ToolDefinitions) if at < head => {
                     delimiter::push(&mut system, &mark, &tool_text);
                 }
-                Piece::Variable(Variable::ToolDefinitions) => {
+                RubricTemplatePiece::Variable(RubricVariable::ToolDefinitions) => {
                     let mut block = String::new();
                     delimiter::push(&mut block, &mark, &tool_text);
-                    tail.push(Piece::Text(block));
+                    tail.push(RubricTemplatePiece::Text(block));
                 }
                 other => tail.push(other.clone()),
             }
@@ -134,22 +134,31 @@ impl Renderer {
         let names: Vec<&str> = rubric.labels.names().collect();
         let answer = format!("{ANSWER}{}", names.join(" or "));
         let system_digest = *blake3::hash(system.as_bytes()).as_bytes();
-        Renderer { system: system.into(), system_digest, tail, answer, shortened, window }
+        PromptRenderer { system: system.into(), system_digest, tail, answer, shortened, window }
     }
 
-    pub fn render(&self, case: &Case<'_>) -> Prompt {
-        let variables: Vec<Variable> = self
+    pub fn render(&self, case: &EvaluationCase<'_>) -> JudgePrompt {
+        let variables: Vec<RubricVariable> = self
             .tail
             .iter()
-            .filter_map(|piece| if let Piece::Variable(variable) = piece { Some(*variable) } else { None })
+            .filter_map(|piece| {
+                if let RubricTemplatePiece::Variable(variable) = piece { Some(*variable) } else { None }
+            })
             .collect();
-        let constant: usize = self.system.len()
-            + self.answer.len()
-            + self
-                .tail
-                .iter()
-                .map(|piece| if let Piece::Text(text) = piece { text.len() } else { delimiter::LENGTH })
-                .sum::<usize>();
+        let constant: usize =
+            self.system.len()
+                + self.answer.len()
+                + self
+                    .tail
+                    .iter()
+                    .map(|piece| {
+                        if let RubricTemplatePiece::Text(text) = piece {
+                            text.len()
+                        } else {
+                            delimiter::LENGTH
+                        }
+                    })
+                    .sum::<usize>();
         let room = self.window.bytes.saturating_sub(constant);
         let mut shortened = self.shortened.clone();
         let filled = values::fill(&variables, case, room, &mut shortened);
@@ -159,14 +168,14 @@ impl Renderer {
         let mut next = filled.iter();
         for piece in &self.tail {
             match piece {
-                Piece::Text(text) => delimiter::push_text(&mut user, text),
-                Piece::Variable(_) => {
+                RubricTemplatePiece::Text(text) => delimiter::push_text(&mut user, text),
+                RubricTemplatePiece::Variable(_) => {
                     delimiter::push(&mut user, &mark, next.next().map_or("", String::as_str))
                 }
             }
         }
         user.push_str(&self.answer);
-        Prompt { system: Arc::clone(&self.system), system_digest: self.system_digest, user, shortened }
+        JudgePrompt { system: Arc::clone(&self.system), system_digest: self.system_digest, user, shortened }
     }
 }
 

@@ -19,13 +19,13 @@ const MIN_ENTRY_BYTES: usize = 340;
 
 /// One recorded text.
 #[derive(Clone, Debug)]
-pub(super) struct Recording<'t> {
+pub(super) struct QuotedText<'t> {
     text: Cow<'t, str>,
     lines: usize,
 }
 
-impl<'t> Recording<'t> {
-    pub(super) fn new(text: impl Into<Cow<'t, str>>) -> Recording<'t> {
+impl<'t> QuotedText<'t> {
+    pub(super) fn new(text: impl Into<Cow<'t, str>>) -> QuotedText<'t> {
         let mut text = text.into();
         if text.contains('\r') {
             text = Cow::Owned(text.replace("\r\n", "\n"));
@@ -34,7 +34,7 @@ impl<'t> Recording<'t> {
             text = Cow::Owned(shown);
         }
         let lines = text.bytes().filter(|byte| *byte == b'\n').count() + 1;
-        Recording { text, lines }
+        QuotedText { text, lines }
     }
 
     /// Bytes in a prompt, at most.
@@ -96,13 +96,13 @@ pub(super) struct EntryField<'t> {
     /// Empty where an entry has only one.
     name: &'static str,
     /// The recording, or what is said where there is none.
-    content: Result<Recording<'t>, &'static str>,
+    content: Result<QuotedText<'t>, &'static str>,
     max_bytes: usize,
 }
 
 impl<'t> EntryField<'t> {
     pub(super) fn new(name: &'static str, text: Option<Cow<'t, str>>, absent: &'static str) -> Self {
-        EntryField { name, content: text.map(Recording::new).ok_or(absent), max_bytes: usize::MAX }
+        EntryField { name, content: text.map(QuotedText::new).ok_or(absent), max_bytes: usize::MAX }
     }
 
     #[must_use]
@@ -146,16 +146,16 @@ impl<'t> EntryField<'t> {
 
 /// A step or a tool.
 #[derive(Clone, Debug)]
-pub(super) struct Entry<'t> {
+pub(super) struct PromptEntry<'t> {
     /// What it is: `step` or `tool`.
     kind: &'static str,
     number: usize,
     fields: Vec<EntryField<'t>>,
 }
 
-impl<'t> Entry<'t> {
+impl<'t> PromptEntry<'t> {
     pub(super) fn new(kind: &'static str, number: usize, fields: Vec<EntryField<'t>>) -> Self {
-        Entry { kind, number, fields }
+        PromptEntry { kind, number, fields }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -178,10 +178,10 @@ impl<'t> Entry<'t> {
 
 /// Entries one after the other. When they do not fit, long ones are cut; when there are too many for that, those in the
 /// middle are left out.
-pub(super) fn write_entries(entries: &[Entry<'_>], room: usize) -> String {
+pub(super) fn write_entries(entries: &[PromptEntry<'_>], room: usize) -> String {
     let sizes: Vec<usize> = entries.iter().map(|entry| entry.len() + 1).collect();
     let each = share(&sizes, room);
-    let all = |out: &mut String, entries: &[Entry<'_>], each: usize| {
+    let all = |out: &mut String, entries: &[PromptEntry<'_>], each: usize| {
         for (number, entry) in entries.iter().enumerate() {
             if number > 0 {
                 out.push('\n');
@@ -216,7 +216,7 @@ mod tests {
 
     fn quoted(text: &str, room: usize) -> String {
         let mut out = String::new();
-        Recording::new(text).quote(&mut out, room);
+        QuotedText::new(text).quote(&mut out, room);
         out
     }
 
@@ -242,10 +242,10 @@ mod tests {
     #[test]
     fn long_sequences_lose_their_middle_not_their_ends() {
         let text = "x\ny ".repeat(200);
-        let entries: Vec<Entry<'_>> = (1..=1_000)
+        let entries: Vec<PromptEntry<'_>> = (1..=1_000)
             .map(|number| {
                 let field = |name| EntryField::new(name, Some(text.as_str().into()), "");
-                Entry::new(
+                PromptEntry::new(
                     "step",
                     number,
                     vec![field("thought"), field("tool"), field("arguments"), field("result")],

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 /// A value of which the judge saw only a part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Shortened {
+#[schemars(rename = "Shortened")]
+pub struct TruncatedValue {
     /// The rubric's variable.
     pub variable: String,
     pub shown_bytes: usize,

@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use gradus_core::trajectory::{Step, ToolDefinition, Trajectory};
+use gradus_core::trajectory::{ToolDefinition, Trajectory, TrajectoryStep};
 
 use super::*;
-use crate::rubric::Library;
+use crate::rubric::RubricLibrary;
 
 fn trajectory() -> Trajectory {
-    let step = |index: u32, tool: &str| Step {
+    let step = |index: u32, tool: &str| TrajectoryStep {
         index,
         thought: Some(format!("thought {index}")),
         tool: tool.to_owned(),
         arguments: Some(serde_json::json!({"path": format!("{{thought}} {index}")})),
         observation: Some("seen".to_owned()),
-        ..Step::default()
+        ..TrajectoryStep::default()
     };
     Trajectory {
         query: Some("What is in {tool_call}?".to_owned()),
@@ -29,12 +29,12 @@ fn trajectory() -> Trajectory {
     }
 }
 
-fn prompt(rubric: &str, trajectory: &Trajectory, window: PromptWindow) -> Prompt {
-    let library = Library::built_in();
+fn prompt(rubric: &str, trajectory: &Trajectory, window: PromptWindow) -> JudgePrompt {
+    let library = RubricLibrary::built_in();
     let rubric = library.find(rubric).expect("built in");
-    let tools = ToolTexts::default().of(&trajectory.tools);
-    let step = (rubric.subject == Subject::Step).then_some(trajectory.steps.len() - 1);
-    Renderer::new(rubric, &tools, window).render(&Case { trajectory, step, tools: &tools })
+    let tools = ToolTexts::default().get_or_render(&trajectory.tools);
+    let step = (rubric.subject == RubricSubject::Step).then_some(trajectory.steps.len() - 1);
+    PromptRenderer::new(rubric, &tools, window).render(&EvaluationCase { trajectory, step, tools: &tools })
 }
 
 const WIDE: PromptWindow = PromptWindow { bytes: 300_000 };
@@ -84,14 +84,14 @@ fn a_window_is_kept_and_what_was_left_out_is_told() {
 
 #[test]
 fn says_why_a_question_does_not_arise() {
-    let library = Library::built_in();
+    let library = RubricLibrary::built_in();
     let mut trajectory = trajectory();
     trajectory.steps[0].thought = Some("  ".to_owned());
     trajectory.query = None;
-    let tools = ToolTexts::default().of(&Arc::from([]));
+    let tools = ToolTexts::default().get_or_render(&Arc::from([]));
     let why = |name: &str, step| {
         let rubric = library.find(name).expect("built in");
-        missing(rubric, &Case { trajectory: &trajectory, step, tools: &tools })
+        missing(rubric, &EvaluationCase { trajectory: &trajectory, step, tools: &tools })
     };
     assert_eq!(why("thought_to_tool", Some(0)).as_deref(), Some("the step has no thought"));
     assert_eq!(why("thought_to_tool", Some(1)), None);

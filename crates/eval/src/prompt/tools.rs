@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use gradus_core::trajectory::ToolDefinition;
 
-use super::recording::{Entry, EntryField};
+use super::recording::{EntryField, PromptEntry};
 use crate::offline::ToolIndex;
 
 /// What a set of tools looks like in a prompt.
@@ -23,11 +23,11 @@ impl ToolText {
     }
 
     /// The tools as they stand in a prompt.
-    pub(super) fn entries(&self) -> Vec<Entry<'_>> {
+    pub(super) fn entries(&self) -> Vec<PromptEntry<'_>> {
         self.tools
             .iter()
             .enumerate()
-            .map(|(number, tool)| Entry::new("tool", number + 1, fields(tool)))
+            .map(|(number, tool)| PromptEntry::new("tool", number + 1, fields(tool)))
             .collect()
     }
 
@@ -71,7 +71,7 @@ impl ToolTexts {
         ToolTexts { given, notes, made: Vec::new() }
     }
 
-    pub fn of(&mut self, tools: &Arc<[ToolDefinition]>) -> Arc<ToolText> {
+    pub fn get_or_render(&mut self, tools: &Arc<[ToolDefinition]>) -> Arc<ToolText> {
         let known = self.made.iter().rposition(|(set, _)| Arc::ptr_eq(set, tools) || set == tools);
         if let Some(at) = known {
             return Arc::clone(&self.made[at].1);
@@ -122,11 +122,11 @@ mod tests {
         let notes = BTreeMap::from([("read".to_owned(), "Also for READMEs.".to_owned())]);
         let mut texts = ToolTexts::new(given, notes);
         let recorded: Arc<[ToolDefinition]> = vec![tool("read", "?"), tool("list", "Lists.")].into();
-        let text = texts.of(&recorded);
+        let text = texts.get_or_render(&recorded);
         let shown: Vec<(&str, Option<&str>)> =
             text.tools().iter().map(|tool| (tool.name.as_str(), tool.description.as_deref())).collect();
         let expected = [("read", "Reads a file. Also for READMEs."), ("list", "Lists."), ("extra", "More.")];
         assert_eq!(shown, expected.map(|(name, description)| (name, Some(description))));
-        assert!(Arc::ptr_eq(&text, &texts.of(&recorded)), "made once");
+        assert!(Arc::ptr_eq(&text, &texts.get_or_render(&recorded)), "made once");
     }
 }

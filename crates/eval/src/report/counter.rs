@@ -3,16 +3,17 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use gradus_core::trajectory::{Step, Trajectory};
+use gradus_core::trajectory::{Trajectory, TrajectoryStep};
 
 use super::summary::{
-    CostSummary, EvaluatorCost, Finding, FindingVerdict, Metric, ReasonCount, Summary, ToolUse,
+    CostSummary, EvaluationSummary, EvaluatorCost, FindingVerdict, MetricResult, ReasonCount, ReportFinding,
+    ToolUse,
 };
 use crate::evaluator::{QUERY_TO_THOUGHT, SEQUENCE_OPTIMALITY, THOUGHT_TO_TOOL};
-use crate::interval::{self, Cluster};
+use crate::interval::{self, ScoreCluster};
 use crate::outcome::{OutcomeKind, OutcomeLine};
-use crate::run::{EvaluatorRecord, RunRecord, RunState};
-use crate::scale::Scale;
+use crate::run::{EvaluatorRecord, RunManifest, RunState};
+use crate::scale::ScoreScale;
 
 /// Findings that are kept for a report.
 const MAX_FINDINGS: usize = 50;
@@ -21,20 +22,20 @@ const MAX_REASONS: usize = 500;
 
 /// One metric in the making.
 #[derive(Default)]
-struct Tally {
-    clusters: Vec<Cluster>,
+struct MetricTally {
+    clusters: Vec<ScoreCluster>,
     failed: u64,
     not_applicable: u64,
     labels: BTreeMap<String, u64>,
     cost: EvaluatorCost,
 }
 
-impl Tally {
-    fn metric(&self, name: &str, title: &str, judge: &str, scale: Scale) -> Metric {
+impl MetricTally {
+    fn metric(&self, name: &str, title: &str, judge: &str, scale: ScoreScale) -> MetricResult {
         // From 0: the sum of nothing is -0.
         let denominator = self.clusters.iter().fold(0.0, |sum, cluster| sum + cluster.count);
         let numerator = self.clusters.iter().fold(0.0, |sum, cluster| sum + cluster.sum);
-        Metric {
+        MetricResult {
             name: name.to_owned(),
             title: title.to_owned(),
             judge: judge.to_owned(),
@@ -50,22 +51,22 @@ impl Tally {
     }
 }
 
-pub(super) struct Counter {
+pub(super) struct SummaryBuilder {
     evaluators: Vec<EvaluatorRecord>,
-    tallies: Vec<Tally>,
-    combined: Tally,
-    right: Tally,
+    tallies: Vec<MetricTally>,
+    combined: MetricTally,
+    right: MetricTally,
     trajectories: u64,
     steps: u64,
     tools: BTreeMap<String, ToolUse>,
     reasons: BTreeMap<(usize, bool, String), u64>,
-    findings: Vec<Finding>,
+    findings: Vec<ReportFinding>,
     shortened: u64,
 }
 
 /// How one question of a step or a trajectory ended, for combining several.
 #[derive(Clone, Copy, PartialEq)]
-enum Ending {
+enum QuestionStatus {
     Right,
     Wrong,
     Failed,
@@ -75,25 +76,25 @@ enum Ending {
     Unasked,
 }
 
-impl Counter {
-    pub(super) fn new(record: &RunRecord) -> Self {
-        Counter {
+impl SummaryBuilder {
+    pub(super) fn new(record: &RunManifest) -> Self {
+        SummaryBuilder {
             evaluators: record.evaluators.clone(),
             tallies: record
                 .evaluators
                 .iter()
-                .map(|known| Tally {
+                .map(|known| MetricTally {
                     cost: EvaluatorCost {
                         evaluator: known.name.clone(),
                         judge: known.judge.clone(),
                         usd: record.priced.then_some(0.0),
                         ..EvaluatorCost::default()
                     },
-                    ..Tally::default()
+                    ..MetricTally::default()
                 })
                 .collect(),
-            combined: Tally::default(),
-            right: Tally::default(),
+            combined: MetricTally::default(),
+            right: MetricTally::default(),
             trajectories: 0,
             steps: 0,
             tools: BTreeMap::new(),
@@ -111,7 +112,7 @@ impl Counter {
         self.trajectories += 1;
         self.steps += trajectory.steps.len() as u64;
         self.count_tools(trajectory, outcomes);
-        let mut clusters = vec![Cluster::default(); self.tallies.len()];
+        let mut clusters = vec![ScoreCluster::default(); self.tallies.len()];
         for line in outcomes {
             let Some(number) = self.number(&line.evaluator) else { continue };
             self.count(number, line, &mut clusters[number]);
@@ -125,7 +126,7 @@ impl Counter {
         self.find(trajectory, outcomes);
     }
 
-    fn count(&mut self, number: usize, line: &OutcomeLine, cluster: &mut Cluster) {
+    fn count(&mut self, number: usize, line: &OutcomeLine, cluster: &mut ScoreCluster) {
         let tally = &mut self.tallies[number];
         match (line.outcome, line.score) {
             (OutcomeKind::Scored, Some(score)) => {
@@ -166,31 +167,31 @@ impl Counter {
         }
     }
 
-    fn ending(&self, outcomes: &[OutcomeLine], evaluator: &str, step: Option<u32>) -> Ending {
+    fn ending(&self, outcomes: &[OutcomeLine], evaluator: &str, step: Option<u32>) -> QuestionStatus {
         let mut of_it =
             outcomes.iter().filter(|line| line.step_index == step && &*line.evaluator == evaluator);
         match of_it.next() {
             Some(line) => self.ending_of(line),
-            None if self.number(evaluator).is_some() => Ending::Unasked,
-            None => Ending::Absent,
+            None if self.number(evaluator).is_some() => QuestionStatus::Unasked,
+            None => QuestionStatus::Absent,
         }
     }
 
-    fn ending_of(&self, line: &OutcomeLine) -> Ending {
+    fn ending_of(&self, line: &OutcomeLine) -> QuestionStatus {
         let is_right = || {
             self.number(&line.evaluator).is_some_and(|number| self.evaluators[number].is_right(line.score))
         };
         match line.outcome {
-            OutcomeKind::Scored if is_right() => Ending::Right,
-            OutcomeKind::Scored => Ending::Wrong,
-            OutcomeKind::Failed => Ending::Failed,
-            OutcomeKind::NotApplicable => Ending::Absent,
+            OutcomeKind::Scored if is_right() => QuestionStatus::Right,
+            OutcomeKind::Scored => QuestionStatus::Wrong,
+            OutcomeKind::Failed => QuestionStatus::Failed,
+            OutcomeKind::NotApplicable => QuestionStatus::Absent,
         }
     }
 
     /// Steps that are right in both dimensions, and trajectories that are right in all.
     fn combine(&mut self, trajectory: &Trajectory, outcomes: &[OutcomeLine]) {
-        let mut cluster = Cluster::default();
+        let mut cluster = ScoreCluster::default();
         let mut endings = vec![self.ending(outcomes, SEQUENCE_OPTIMALITY, None)];
         // Outcomes are sorted by step: each step's are next to each other.
         let mut rest = outcomes;
@@ -202,32 +203,32 @@ impl Counter {
             let both =
                 [self.ending(of_step, THOUGHT_TO_TOOL, index), self.ending(of_step, QUERY_TO_THOUGHT, index)];
             endings.extend(both);
-            if both.contains(&Ending::Unasked) {
+            if both.contains(&QuestionStatus::Unasked) {
                 continue;
             }
-            if both.contains(&Ending::Failed) {
+            if both.contains(&QuestionStatus::Failed) {
                 self.combined.failed += 1;
-            } else if both.contains(&Ending::Absent) {
+            } else if both.contains(&QuestionStatus::Absent) {
                 self.combined.not_applicable += 1;
             } else {
                 cluster.count += 1.0;
-                cluster.sum += f64::from(u8::from(both == [Ending::Right; 2]));
+                cluster.sum += f64::from(u8::from(both == [QuestionStatus::Right; 2]));
             }
         }
         if cluster.count > 0.0 {
             self.combined.clusters.push(cluster);
         }
-        if endings.contains(&Ending::Unasked) {
+        if endings.contains(&QuestionStatus::Unasked) {
             return;
         }
-        if trajectory.steps.is_empty() || endings.iter().all(|ending| *ending == Ending::Absent) {
+        if trajectory.steps.is_empty() || endings.iter().all(|ending| *ending == QuestionStatus::Absent) {
             self.right.not_applicable += 1;
-        } else if endings.contains(&Ending::Failed) {
+        } else if endings.contains(&QuestionStatus::Failed) {
             // Also where something else is wrong: or else what could not be judged would only ever count against.
             self.right.failed += 1;
         } else {
-            let is_right = !endings.contains(&Ending::Wrong);
-            self.right.clusters.push(Cluster { count: 1.0, sum: f64::from(u8::from(is_right)) });
+            let is_right = !endings.contains(&QuestionStatus::Wrong);
+            self.right.clusters.push(ScoreCluster { count: 1.0, sum: f64::from(u8::from(is_right)) });
         }
     }
 
@@ -236,7 +237,7 @@ impl Counter {
             outcomes.iter().filter(|line| &*line.evaluator == THOUGHT_TO_TOOL && line.is_scored()).collect();
         for step in &trajectory.steps {
             let choice = choices.binary_search_by_key(&Some(step.index), |line| line.step_index);
-            let is_right = choice.ok().map(|at| self.ending_of(choices[at]) == Ending::Right);
+            let is_right = choice.ok().map(|at| self.ending_of(choices[at]) == QuestionStatus::Right);
             let entry = self.tools.entry(step.tool.clone()).or_insert_with(|| ToolUse {
                 tool: step.tool.clone(),
                 uses: 0,
@@ -252,8 +253,8 @@ impl Counter {
     }
 
     fn find(&mut self, trajectory: &Trajectory, outcomes: &[OutcomeLine]) {
-        let wrong = outcomes.iter().filter(|line| self.ending_of(line) == Ending::Wrong);
-        let mut found: Vec<Finding> = Vec::new();
+        let wrong = outcomes.iter().filter(|line| self.ending_of(line) == QuestionStatus::Wrong);
+        let mut found: Vec<ReportFinding> = Vec::new();
         for line in wrong {
             let verdict = FindingVerdict {
                 evaluator: line.evaluator.to_string(),
@@ -266,13 +267,13 @@ impl Counter {
                 _ => {
                     let at = trajectory.steps.binary_search_by_key(&line.step_index, |step| Some(step.index));
                     let step = at.ok().map(|at| &trajectory.steps[at]);
-                    found.push(Finding {
+                    found.push(ReportFinding {
                         trajectory_id: line.trajectory_id.to_string(),
                         step_index: line.step_index,
                         query: trajectory.query.clone(),
                         thought: step.and_then(|step| step.thought.clone()),
                         tool: step.map(|step| step.tool.clone()),
-                        arguments: step.and_then(Step::arguments_text).map(Cow::into_owned),
+                        arguments: step.and_then(TrajectoryStep::arguments_text).map(Cow::into_owned),
                         verdicts: vec![verdict],
                     });
                 }
@@ -290,13 +291,14 @@ impl Counter {
         self.findings.truncate(MAX_FINDINGS);
     }
 
-    pub(super) fn finish(mut self, record: &RunRecord) -> Summary {
+    pub(super) fn finish(mut self, record: &RunManifest) -> EvaluationSummary {
         self.keep_worst();
         let has = |name: &str| record.evaluators.iter().any(|known| known.name == name);
         let has_both = has(THOUGHT_TO_TOOL) && has(QUERY_TO_THOUGHT);
-        let share =
-            |tally: &Tally, name: &str, title: &str| tally.metric(name, title, &record.judge, Scale::SHARE);
-        let metrics: Vec<Metric> = record
+        let share = |tally: &MetricTally, name: &str, title: &str| {
+            tally.metric(name, title, &record.judge, ScoreScale::SHARE)
+        };
+        let metrics: Vec<MetricResult> = record
             .evaluators
             .iter()
             .zip(&self.tallies)
@@ -315,7 +317,7 @@ impl Counter {
             })
             .collect();
         reasons.sort_by_key(|reason| std::cmp::Reverse(reason.count));
-        Summary {
+        EvaluationSummary {
             run_id: record.run_id.clone(),
             complete: record.state == RunState::Finished,
             stopped_because: record.stopped_because.clone(),
@@ -330,7 +332,9 @@ impl Counter {
                 .then(|| share(&self.right, "trajectories_right", "Trajectories all right")),
             metrics,
             tools,
-            cost: CostSummary::of(self.tallies.into_iter().map(|tally| tally.cost).collect()),
+            cost: CostSummary::from_evaluator_costs(
+                self.tallies.into_iter().map(|tally| tally.cost).collect(),
+            ),
             reasons,
             findings: self.findings,
             shortened: self.shortened,
@@ -339,7 +343,7 @@ impl Counter {
 }
 
 impl CostSummary {
-    fn of(by_evaluator: Vec<EvaluatorCost>) -> CostSummary {
+    fn from_evaluator_costs(by_evaluator: Vec<EvaluatorCost>) -> CostSummary {
         let mut total = CostSummary { usd: Some(0.0), ..CostSummary::default() };
         for cost in &by_evaluator {
             total.calls += cost.calls;

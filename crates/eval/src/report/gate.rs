@@ -2,20 +2,20 @@
 
 use serde::Serialize;
 
-use super::Summary;
+use super::EvaluationSummary;
 use crate::evaluator::{QUERY_TO_THOUGHT, SEQUENCE_OPTIMALITY, THOUGHT_TO_TOOL};
-use crate::interval::Interval;
+use crate::interval::ConfidenceInterval;
 
 /// `thought_to_tool >= 0.85`
 #[derive(Clone, Debug, PartialEq)]
-pub struct Gate {
+pub struct QualityGate {
     pub name: String,
-    pub comparison: Comparison,
+    pub comparison: GateOperator,
     pub bar: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Comparison {
+pub enum GateOperator {
     AtLeast,
     More,
     AtMost,
@@ -51,7 +51,7 @@ pub struct GateResult {
     pub is_share: bool,
     pub verdict: GateVerdict,
     pub value: Option<f64>,
-    pub interval: Option<Interval>,
+    pub interval: Option<ConfidenceInterval>,
     /// In words.
     pub explanation: String,
 }
@@ -59,17 +59,17 @@ pub struct GateResult {
 /// What can be gated besides the evaluators.
 const OTHERS: [&str; 4] = ["combined", "trajectories_right", "failed", "cost"];
 
-impl Gate {
+impl QualityGate {
     /// Reads a gate on one of these evaluators, or on the run's other numbers.
-    pub fn parse(text: &str, evaluators: &[&str]) -> Result<Gate, GateError> {
+    pub fn parse(text: &str, evaluators: &[&str]) -> Result<QualityGate, GateError> {
         let form = || GateError::Form(text.to_owned());
         let at = text.find(['<', '>']).ok_or_else(form)?;
         let (name, rest) = text.split_at(at);
         let (comparison, rest) = match (rest.strip_prefix(">="), rest.strip_prefix("<=")) {
-            (Some(rest), _) => (Comparison::AtLeast, rest),
-            (_, Some(rest)) => (Comparison::AtMost, rest),
-            _ if rest.starts_with('>') => (Comparison::More, &rest[1..]),
-            _ => (Comparison::Less, &rest[1..]),
+            (Some(rest), _) => (GateOperator::AtLeast, rest),
+            (_, Some(rest)) => (GateOperator::AtMost, rest),
+            _ if rest.starts_with('>') => (GateOperator::More, &rest[1..]),
+            _ => (GateOperator::Less, &rest[1..]),
         };
         let number = rest.trim();
         let (number, scale) = match number.strip_suffix('%') {
@@ -98,11 +98,11 @@ impl Gate {
                 known: known.join(", "),
             });
         }
-        Ok(Gate { name: name.to_owned(), comparison, bar })
+        Ok(QualityGate { name: name.to_owned(), comparison, bar })
     }
 
     /// Whether a run passes. With `strict`, a gate that cannot tell fails.
-    pub fn check(&self, summary: &Summary, strict: bool) -> GateResult {
+    pub fn check(&self, summary: &EvaluationSummary, strict: bool) -> GateResult {
         let (value, interval, is_share) = match self.name.as_str() {
             "failed" => (summary.failed_share(), None, true),
             "cost" => (summary.cost.usd, None, false),
@@ -118,10 +118,10 @@ impl Gate {
             return self.result(GateVerdict::Fail, None, None, is_share, explanation);
         };
         let meets = |number: f64| match self.comparison {
-            Comparison::AtLeast => number >= self.bar,
-            Comparison::More => number > self.bar,
-            Comparison::AtMost => number <= self.bar,
-            Comparison::Less => number < self.bar,
+            GateOperator::AtLeast => number >= self.bar,
+            GateOperator::More => number > self.bar,
+            GateOperator::AtMost => number <= self.bar,
+            GateOperator::Less => number < self.bar,
         };
         let sides = interval.map(|interval| (meets(interval.low), meets(interval.high)));
         let (verdict, explanation) = match sides {
@@ -140,7 +140,7 @@ impl Gate {
         &self,
         verdict: GateVerdict,
         value: Option<f64>,
-        interval: Option<Interval>,
+        interval: Option<ConfidenceInterval>,
         is_share: bool,
         explanation: String,
     ) -> GateResult {
@@ -157,13 +157,13 @@ impl Gate {
     }
 }
 
-impl std::fmt::Display for Gate {
+impl std::fmt::Display for QualityGate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let sign = match self.comparison {
-            Comparison::AtLeast => ">=",
-            Comparison::More => ">",
-            Comparison::AtMost => "<=",
-            Comparison::Less => "<",
+            GateOperator::AtLeast => ">=",
+            GateOperator::More => ">",
+            GateOperator::AtMost => "<=",
+            GateOperator::Less => "<",
         };
         write!(f, "{} {sign} {}", self.name, self.bar)
     }
@@ -172,20 +172,20 @@ impl std::fmt::Display for Gate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Metric;
+    use crate::report::MetricResult;
 
-    fn parse(text: &str) -> Result<Gate, GateError> {
-        Gate::parse(text, &["thought_to_tool"])
+    fn parse(text: &str) -> Result<QualityGate, GateError> {
+        QualityGate::parse(text, &["thought_to_tool"])
     }
 
-    fn summary(value: f64, low: f64, high: f64) -> Summary {
-        let metric = Metric {
+    fn summary(value: f64, low: f64, high: f64) -> EvaluationSummary {
+        let metric = MetricResult {
             name: "thought_to_tool".to_owned(),
             value: Some(value),
-            interval: Some(Interval { low, high }),
+            interval: Some(ConfidenceInterval { low, high }),
             denominator: 90,
             failed: 10,
-            ..Metric::default()
+            ..MetricResult::default()
         };
         let json = serde_json::json!({
             "run_id": "", "complete": true, "stopped_because": null, "judge": "", "started": "", "ended": null,
@@ -212,8 +212,9 @@ mod tests {
 
     #[test]
     fn passes_fails_or_cannot_tell() {
-        let check =
-            |text: &str, summary: &Summary, strict| parse(text).expect(text).check(summary, strict).verdict;
+        let check = |text: &str, summary: &EvaluationSummary, strict| {
+            parse(text).expect(text).check(summary, strict).verdict
+        };
         let gate = "thought_to_tool >= 0.85";
         assert_eq!(check(gate, &summary(0.9, 0.87, 0.93), false), GateVerdict::Pass);
         assert_eq!(check(gate, &summary(0.7, 0.6, 0.8), false), GateVerdict::Fail);

@@ -36,7 +36,7 @@ pub struct JudgedHead<'l> {
 
 /// An outcome without what explains it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct Verdict {
+pub struct VerdictHead {
     /// Its place among the evaluators of the run.
     #[serde(skip)]
     pub evaluator: usize,
@@ -49,7 +49,7 @@ pub struct Verdict {
 impl<'l> TrajectoryHead<'l> {
     pub(super) fn read(line: &'l [u8]) -> Option<Self> {
         let quick = || {
-            let mut fields = Fields::of(line)?;
+            let mut fields = JsonLineScanner::from_line(line)?;
             Some(TrajectoryHead { trajectory_id: Cow::Borrowed(fields.text("trajectory_id")?) })
         };
         quick().or_else(|| serde_json::from_slice(line).ok())
@@ -59,7 +59,7 @@ impl<'l> TrajectoryHead<'l> {
 impl<'l> OutcomeHead<'l> {
     pub(super) fn read(line: &'l [u8]) -> Option<Self> {
         let quick = || {
-            let mut fields = Fields::of(line)?;
+            let mut fields = JsonLineScanner::from_line(line)?;
             fields.text("run_id")?;
             Some(OutcomeHead {
                 trajectory_id: Cow::Borrowed(fields.text("trajectory_id")?),
@@ -77,7 +77,7 @@ impl<'l> JudgedHead<'l> {
     }
 
     fn quick(line: &'l [u8]) -> Option<Self> {
-        let mut fields = Fields::of(line)?;
+        let mut fields = JsonLineScanner::from_line(line)?;
         let trajectory_id = Cow::Borrowed(fields.text("trajectory_id")?);
         fields.value::<IgnoredAny>("trace_ids")?;
         let session_id = fields.value::<Option<String>>("session_id")?.map(Cow::Owned);
@@ -89,19 +89,19 @@ impl<'l> JudgedHead<'l> {
     }
 }
 
-impl Verdict {
-    pub(super) fn read(line: &[u8], evaluator: usize) -> Option<Verdict> {
+impl VerdictHead {
+    pub(super) fn read(line: &[u8], evaluator: usize) -> Option<VerdictHead> {
         let read = Self::quick(line).or_else(|| serde_json::from_slice(line).ok())?;
-        Some(Verdict { evaluator, ..read })
+        Some(VerdictHead { evaluator, ..read })
     }
 
-    fn quick(line: &[u8]) -> Option<Verdict> {
-        let mut fields = Fields::of(line)?;
+    fn quick(line: &[u8]) -> Option<VerdictHead> {
+        let mut fields = JsonLineScanner::from_line(line)?;
         fields.text("run_id")?;
         fields.text("trajectory_id")?;
         let step_index = fields.value("step_index")?;
         fields.text("evaluator")?;
-        Some(Verdict {
+        Some(VerdictHead {
             evaluator: 0,
             step_index,
             outcome: fields.value("outcome")?,
@@ -112,12 +112,12 @@ impl Verdict {
 }
 
 /// What is left of a line.
-struct Fields<'l>(&'l [u8]);
+struct JsonLineScanner<'l>(&'l [u8]);
 
-impl<'l> Fields<'l> {
-    fn of(line: &'l [u8]) -> Option<Self> {
+impl<'l> JsonLineScanner<'l> {
+    fn from_line(line: &'l [u8]) -> Option<Self> {
         // A line that was cut off is none, however it begins.
-        let mut fields = line.strip_prefix(b"{")?.strip_suffix(b"}\n").map(Fields)?;
+        let mut fields = line.strip_prefix(b"{")?.strip_suffix(b"}\n").map(JsonLineScanner)?;
         // The key of an answer stands before all else.
         let _ = fields.text("k");
         Some(fields)
@@ -197,14 +197,14 @@ mod tests {
                 shortened: Vec::new(),
             };
             let line = line(&outcome);
-            let quick = Verdict::quick(&line).unwrap();
+            let quick = VerdictHead::quick(&line).unwrap();
             assert_eq!(quick, serde_json::from_slice(&line).unwrap());
             assert_eq!((quick.step_index, quick.label.as_deref(), quick.score), (step_index, label, score));
-            assert_eq!(Verdict::read(&line, 7).unwrap().evaluator, 7);
+            assert_eq!(VerdictHead::read(&line, 7).unwrap().evaluator, 7);
             assert_eq!(OutcomeHead::read(&line).unwrap().step_index, step_index);
             // With the key that answers have.
             let keyed = [&b"{\"k\":\"0123456789abcdef0123456789abcdef\","[..], &line[1..]].concat();
-            assert_eq!(Verdict::quick(&keyed).unwrap(), quick);
+            assert_eq!(VerdictHead::quick(&keyed).unwrap(), quick);
         }
     }
 

@@ -7,9 +7,10 @@ mod reader;
 mod summarize;
 mod summary;
 
-pub use gate::{Gate, GateError, GateResult, GateVerdict};
-pub use head::{JudgedHead, Verdict};
+pub use gate::{GateError, GateResult, GateVerdict, QualityGate};
+pub use head::{JudgedHead, VerdictHead};
 pub use reader::RunReader;
 pub use summary::{
-    CostSummary, EvaluatorCost, Finding, FindingVerdict, Metric, ReasonCount, Summary, ToolUse,
+    CostSummary, EvaluationSummary, EvaluatorCost, FindingVerdict, MetricResult, ReasonCount, ReportFinding,
+    ToolUse,
 };

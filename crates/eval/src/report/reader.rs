@@ -10,26 +10,26 @@ use std::path::{Path, PathBuf};
 
 use gradus_core::trajectory::Trajectory;
 
-use super::head::{JudgedHead, OutcomeHead, TrajectoryHead, Verdict};
+use super::head::{JudgedHead, OutcomeHead, TrajectoryHead, VerdictHead};
 use crate::outcome::OutcomeLine;
-use crate::run::{RunFileError, RunFolder, RunRecord};
+use crate::run::{RunFileError, RunFolder, RunManifest};
 
 #[derive(Debug)]
 pub struct RunReader {
-    pub record: RunRecord,
-    trajectories: Lines,
+    pub record: RunManifest,
+    trajectories: LineFile,
     trajectory_places: Vec<(u64, u32)>,
     /// Those that were written more than once: outcomes may be of steps that are no more.
     rewritten: BTreeSet<usize>,
-    outcomes: Lines,
+    outcomes: LineFile,
     /// The places of each trajectory's outcomes, in order of step and evaluator.
-    by_trajectory: Vec<Vec<Place>>,
+    by_trajectory: Vec<Vec<OutcomePosition>>,
     /// Outcomes of questions that were asked again: they count no more, but they were paid for.
-    superseded: Vec<Place>,
+    superseded: Vec<OutcomePosition>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct OutcomePosition {
     at: u64,
     length: u32,
     step: u32,
@@ -41,7 +41,7 @@ impl RunReader {
         let mut numbers: HashMap<u128, usize> = HashMap::new();
         let mut trajectory_places: Vec<(u64, u32)> = Vec::new();
         let mut rewritten = BTreeSet::new();
-        let trajectories = Lines::open(&folder.trajectories_path(), |line, place| {
+        let trajectories = LineFile::open(&folder.trajectories_path(), |line, place| {
             let Some(head) = TrajectoryHead::read(line) else { return };
             match numbers.entry(gradus_core::digest(head.trajectory_id.as_bytes())) {
                 // A trajectory that had grown when the run was taken up: it counts as it was last.
@@ -55,10 +55,10 @@ impl RunReader {
                 }
             }
         })?;
-        let mut by_trajectory: Vec<Vec<Place>> = vec![Vec::new(); trajectory_places.len()];
+        let mut by_trajectory: Vec<Vec<OutcomePosition>> = vec![Vec::new(); trajectory_places.len()];
         let mut superseded = Vec::new();
         let evaluators = &folder.record.evaluators;
-        let outcomes = Lines::open(&folder.outcomes_path(), |line, (at, length)| {
+        let outcomes = LineFile::open(&folder.outcomes_path(), |line, (at, length)| {
             let Some(head) = OutcomeHead::read(line) else { return };
             let number = numbers.get(&gradus_core::digest(head.trajectory_id.as_bytes()));
             let evaluator = evaluators.iter().position(|known| known.name == head.evaluator);
@@ -67,7 +67,7 @@ impl RunReader {
                 return;
             };
             let step = head.step_index.unwrap_or(u32::MAX);
-            by_trajectory[*number].push(Place { at, length, step, evaluator });
+            by_trajectory[*number].push(OutcomePosition { at, length, step, evaluator });
         })?;
         for places in &mut by_trajectory {
             // Of two outcomes of one question the later one counts: what failed was asked again.
@@ -147,7 +147,7 @@ impl RunReader {
     /// where a whole run is read for its numbers. Ends when whoever takes them has enough.
     pub fn visit_verdicts(
         &mut self,
-        mut take: impl FnMut(&JudgedHead<'_>, &[Verdict]) -> ControlFlow<()>,
+        mut take: impl FnMut(&JudgedHead<'_>, &[VerdictHead]) -> ControlFlow<()>,
     ) -> Result<(), RunFileError> {
         let mut verdicts = Vec::new();
         for (number, places) in self.by_trajectory.iter().enumerate() {
@@ -161,7 +161,7 @@ impl RunReader {
                 if steps.as_ref().is_none_or(|trajectory| place.is_of(trajectory))
                     && let Some(line) = self.outcomes.line(place.at, place.length)?
                 {
-                    verdicts.extend(Verdict::read(line, usize::from(place.evaluator)));
+                    verdicts.extend(VerdictHead::read(line, usize::from(place.evaluator)));
                 }
             }
             if take(&head, &verdicts).is_break() {
@@ -172,7 +172,7 @@ impl RunReader {
     }
 }
 
-impl Place {
+impl OutcomePosition {
     /// Whether the step is there; the whole trajectory always is.
     fn is_of(self, trajectory: &Trajectory) -> bool {
         self.step == u32::MAX || trajectory.steps.binary_search_by_key(&self.step, |step| step.index).is_ok()
@@ -181,7 +181,7 @@ impl Place {
 
 /// A file of lines that are read by their places.
 #[derive(Debug)]
-struct Lines {
+struct LineFile {
     path: PathBuf,
     file: Option<File>,
     /// A part of the file: lines that are asked for one after the other are mostly close together.
@@ -191,18 +191,18 @@ struct Lines {
 
 const CHUNK: u64 = 256 << 10;
 
-impl Lines {
-    fn new(path: &Path, file: Option<File>) -> Lines {
-        Lines { path: path.to_owned(), file, chunk: Vec::new(), chunk_at: 0 }
+impl LineFile {
+    fn new(path: &Path, file: Option<File>) -> LineFile {
+        LineFile { path: path.to_owned(), file, chunk: Vec::new(), chunk_at: 0 }
     }
 
     /// Shows every line with its place.
-    fn open(path: &Path, mut look: impl FnMut(&[u8], (u64, u32))) -> Result<Lines, RunFileError> {
+    fn open(path: &Path, mut look: impl FnMut(&[u8], (u64, u32))) -> Result<LineFile, RunFileError> {
         let io = |reason| RunFileError::new(path, reason);
         let file = match File::open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                return Ok(Lines::new(path, None));
+                return Ok(LineFile::new(path, None));
             }
             Err(error) => return Err(io(error)),
         };
@@ -219,7 +219,7 @@ impl Lines {
             }
             at += length as u64;
         }
-        Ok(Lines::new(path, Some(file)))
+        Ok(LineFile::new(path, Some(file)))
     }
 
     fn get<T: serde::de::DeserializeOwned>(

@@ -1,13 +1,13 @@
 //! A run is read once, and summed up.
 
 use super::RunReader;
-use super::counter::Counter;
-use super::summary::Summary;
+use super::counter::SummaryBuilder;
+use super::summary::EvaluationSummary;
 use crate::run::RunFileError;
 
-impl Summary {
-    pub fn of(reader: &mut RunReader) -> Result<Summary, RunFileError> {
-        let mut counter = Counter::new(&reader.record);
+impl EvaluationSummary {
+    pub fn from_run(reader: &mut RunReader) -> Result<EvaluationSummary, RunFileError> {
+        let mut counter = SummaryBuilder::new(&reader.record);
         reader.visit(|trajectory, outcomes| {
             counter.add(trajectory, outcomes);
             Ok::<(), RunFileError>(())

@@ -6,12 +6,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::evaluator::SIMULATOR;
-use crate::interval::Interval;
+use crate::interval::ConfidenceInterval;
 use crate::outcome::{OutcomeKind, TokenCount};
 
 /// The document that `gradus eval --json` writes.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Summary {
+#[schemars(rename = "Summary")]
+pub struct EvaluationSummary {
     pub run_id: String,
     /// False for a run that ended early; its numbers are about what was judged by then.
     pub complete: bool,
@@ -23,32 +24,33 @@ pub struct Summary {
     pub trajectories: u64,
     pub steps: u64,
     /// One for each evaluator.
-    pub metrics: Vec<Metric>,
+    pub metrics: Vec<MetricResult>,
     /// Steps that are right in both step dimensions.
-    pub combined: Option<Metric>,
+    pub combined: Option<MetricResult>,
     /// Trajectories in which every step is right and the sequence optimal.
-    pub trajectories_right: Option<Metric>,
+    pub trajectories_right: Option<MetricResult>,
     /// Most used first.
     pub tools: Vec<ToolUse>,
     pub cost: CostSummary,
     /// Why questions were not answered, most frequent first.
     pub reasons: Vec<ReasonCount>,
     /// What was found wrong, worst first; not more than 50.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<ReportFinding>,
     /// Outcomes for which the judge saw only a part of the data.
     pub shortened: u64,
 }
 
 /// A share, or a mean of scores.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Metric {
+#[schemars(rename = "Metric")]
+pub struct MetricResult {
     pub name: String,
     pub title: String,
     pub judge: String,
     /// Null when nothing was judged.
     pub value: Option<f64>,
     /// 95 %.
-    pub interval: Option<Interval>,
+    pub interval: Option<ConfidenceInterval>,
     /// True when scores go from 0 to 1; else the value is a mean on the rubric's own scale.
     pub is_share: bool,
     /// The sum of the scores: how many are right, where labels are worth 1 and 0.
@@ -104,7 +106,8 @@ pub struct ReasonCount {
 
 /// A step, or a whole trajectory, that was found wrong.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Finding {
+#[schemars(rename = "Finding")]
+pub struct ReportFinding {
     pub trajectory_id: String,
     pub step_index: Option<u32>,
     pub query: Option<String>,
@@ -122,8 +125,8 @@ pub struct FindingVerdict {
     pub evidence: Vec<String>,
 }
 
-impl Summary {
-    pub fn metric(&self, name: &str) -> Option<&Metric> {
+impl EvaluationSummary {
+    pub fn metric(&self, name: &str) -> Option<&MetricResult> {
         let also = [&self.combined, &self.trajectories_right];
         self.metrics.iter().chain(also.into_iter().flatten()).find(|metric| metric.name == name)
     }

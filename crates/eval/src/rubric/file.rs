@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::labels::{Labels, asked_labels};
-use super::template::{Template, TemplateError, Variable};
-use super::{Origin, Rubric, Subject};
+use super::labels::{RubricLabels, asked_labels};
+use super::template::{RubricTemplate, RubricTemplateError, RubricVariable};
+use super::{Rubric, RubricOrigin, RubricSubject};
 
 /// Why a rubric is refused. Each message is one line: what is wrong, and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -30,8 +30,8 @@ pub enum RubricError {
     #[error("the prompt never mentions the label {0:?}, so no judge can give it")]
     UnmentionedLabel(String),
     #[error("{0}")]
-    Template(#[from] TemplateError),
-    #[error("requires names {0:?}, which is no variable; there are {known}", known = Variable::all_names())]
+    Template(#[from] RubricTemplateError),
+    #[error("requires names {0:?}, which is no variable; there are {known}", known = RubricVariable::all_names())]
     UnknownRequirement(String),
     #[error(
         "`{{{variable}}}` is one step's, and the rubric applies to a trajectory: use {{thought_sequence}} and {{tool_sequence}}"
@@ -51,13 +51,13 @@ struct FrontMatter {
     title: Option<String>,
     #[serde(default)]
     about: String,
-    applies_to: Subject,
+    applies_to: RubricSubject,
     requires: Option<Vec<String>>,
     phoenix_name: Option<String>,
     labels: BTreeMap<String, f64>,
 }
 
-pub(super) fn parse(text: &str, origin: Origin) -> Result<Rubric, RubricError> {
+pub(super) fn parse(text: &str, origin: RubricOrigin) -> Result<Rubric, RubricError> {
     let hash = hash(text);
     let (front, prompt) = split(text).ok_or(RubricError::NoFrontMatter)?;
     let front: FrontMatter = toml::from_str(front).map_err(|error| RubricError::FrontMatter {
@@ -72,13 +72,13 @@ pub(super) fn parse(text: &str, origin: Origin) -> Result<Rubric, RubricError> {
     if RESERVED.contains(&front.name.as_str()) {
         return Err(RubricError::Reserved(front.name));
     }
-    let labels = Labels::new(front.labels).map_err(RubricError::Labels)?;
+    let labels = RubricLabels::new(front.labels).map_err(RubricError::Labels)?;
     if prompt.trim().is_empty() {
         return Err(RubricError::Empty);
     }
     check_labels(prompt, &labels)?;
-    let template = Template::parse(prompt.trim_end())?;
-    if front.applies_to == Subject::Trajectory
+    let template = RubricTemplate::parse(prompt.trim_end())?;
+    if front.applies_to == RubricSubject::Trajectory
         && let Some(variable) = template.variables().find(|variable| variable.is_of_step())
     {
         return Err(RubricError::StepVariable { variable: variable.name() });
@@ -86,11 +86,11 @@ pub(super) fn parse(text: &str, origin: Origin) -> Result<Rubric, RubricError> {
     let requires = match front.requires {
         Some(names) => names
             .into_iter()
-            .map(|name| Variable::from_name(&name).ok_or(RubricError::UnknownRequirement(name)))
+            .map(|name| RubricVariable::from_name(&name).ok_or(RubricError::UnknownRequirement(name)))
             .collect::<Result<_, _>>()?,
         None => template
             .variables()
-            .filter(|variable| matches!(variable, Variable::Thought | Variable::OriginalQuestion))
+            .filter(|variable| matches!(variable, RubricVariable::Thought | RubricVariable::OriginalQuestion))
             .collect(),
     };
     let title = front.title.unwrap_or_else(|| front.name.replace('_', " "));
@@ -126,7 +126,7 @@ fn split(text: &str) -> Option<(&str, &str)> {
 
 /// A prompt that asks for other labels than those that are declared gives no verdicts at all: every answer would be
 /// taken for unreadable, or worse, for a wrong one.
-fn check_labels(prompt: &str, labels: &Labels) -> Result<(), RubricError> {
+fn check_labels(prompt: &str, labels: &RubricLabels) -> Result<(), RubricError> {
     for asked in asked_labels(prompt) {
         if labels.find(&asked).is_none() {
             let declared = labels.names().collect::<Vec<_>>().join(", ");
@@ -161,7 +161,7 @@ mod tests {
 
     fn rubric(labels: &str, prompt: &str) -> Result<Rubric, RubricError> {
         let text = format!("+++\nname = \"r\"\napplies_to = \"step\"\n[labels]\n{labels}\n+++\n{prompt}");
-        parse(&text, Origin::BuiltIn)
+        parse(&text, RubricOrigin::BuiltIn)
     }
 
     const YES_NO: &str = "correct = 1\nincorrect = 0";
@@ -170,8 +170,11 @@ mod tests {
     fn reads_a_prompt_written_for_phoenix_unchanged() {
         let prompt = "You compare.\n    [BEGIN DATA]\n    [Thought]: {thought}\n    [Tool]: {tool_call} {\"like\": \"this\"}\n    [END DATA]\nYour response must be a single word, either \"correct\" or \"incorrect\".\nEXPLANATION: ...\nLABEL: correct";
         let rubric = rubric(YES_NO, prompt).expect("a rubric");
-        assert_eq!(rubric.template.variables().collect::<Vec<_>>(), [Variable::Thought, Variable::ToolCall]);
-        assert_eq!(rubric.requires, [Variable::Thought]);
+        assert_eq!(
+            rubric.template.variables().collect::<Vec<_>>(),
+            [RubricVariable::Thought, RubricVariable::ToolCall]
+        );
+        assert_eq!(rubric.requires, [RubricVariable::Thought]);
     }
 
     /// Every answer to such a prompt would be unreadable, or taken for a wrong one.
@@ -199,7 +202,7 @@ mod tests {
 
     #[test]
     fn refuses_with_a_place_and_a_reason() {
-        let error = |text: &str| parse(text, Origin::BuiltIn).expect_err(text).to_string();
+        let error = |text: &str| parse(text, RubricOrigin::BuiltIn).expect_err(text).to_string();
         assert!(error("Just a prompt {thought}").contains("no front matter"));
         assert!(
             error("+++\nname = \"r\"\napplies_to = \"stage\"\n[labels]\na=1\n+++\na")

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use crate::scale::Scale;
+use crate::scale::ScoreScale;
 
 /// The answers a rubric knows, best first.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Labels(Vec<(String, f64)>);
+pub struct RubricLabels(Vec<(String, f64)>);
 
-impl Labels {
-    pub(super) fn new(scores: BTreeMap<String, f64>) -> Result<Labels, String> {
+impl RubricLabels {
+    pub(super) fn new(scores: BTreeMap<String, f64>) -> Result<RubricLabels, String> {
         if scores.len() < 2 {
             return Err("[labels] needs at least two labels with their scores".to_owned());
         }
@@ -26,12 +26,12 @@ impl Labels {
             }
         }
         labels.sort_by(|a, b| b.1.total_cmp(&a.1));
-        Ok(Labels(labels))
+        Ok(RubricLabels(labels))
     }
 
     /// The two labels of a yes-or-no question.
-    pub(crate) fn binary(good: &str, bad: &str) -> Labels {
-        Labels(vec![(good.to_owned(), 1.0), (bad.to_owned(), 0.0)])
+    pub(crate) fn binary(good: &str, bad: &str) -> RubricLabels {
+        RubricLabels(vec![(good.to_owned(), 1.0), (bad.to_owned(), 0.0)])
     }
 
     pub fn names(&self) -> impl Iterator<Item = &str> {
@@ -42,8 +42,8 @@ impl Labels {
         self.0.iter().map(|(label, score)| (label.as_str(), *score))
     }
 
-    pub fn scale(&self) -> Scale {
-        Scale::of(self.iter().map(|(_, score)| score)).unwrap_or(Scale::SHARE)
+    pub fn scale(&self) -> ScoreScale {
+        ScoreScale::from_scores(self.iter().map(|(_, score)| score)).unwrap_or(ScoreScale::SHARE)
     }
 
     pub fn best(&self) -> &str {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Origin, Rubric, RubricError};
+use super::{Rubric, RubricError, RubricOrigin};
 
 const BUILT_IN: [&str; 3] = [
     include_str!("../../rubrics/query_to_thought.md"),
@@ -11,7 +11,7 @@ const BUILT_IN: [&str; 3] = [
 ];
 
 #[derive(Clone, Debug)]
-pub struct Library {
+pub struct RubricLibrary {
     rubrics: Vec<Rubric>,
 }
 
@@ -26,19 +26,19 @@ pub enum LibraryError {
     Twice { path: String, name: String, other: String },
 }
 
-impl Library {
-    pub fn built_in() -> Library {
-        let parse = |text: &&str| match Rubric::parse(text, Origin::BuiltIn) {
+impl RubricLibrary {
+    pub fn built_in() -> RubricLibrary {
+        let parse = |text: &&str| match Rubric::parse(text, RubricOrigin::BuiltIn) {
             Ok(rubric) => rubric,
             Err(error) => unreachable!("the built-in rubrics are tested: {error}"),
         };
-        Library { rubrics: BUILT_IN.iter().map(parse).collect() }
+        RubricLibrary { rubrics: BUILT_IN.iter().map(parse).collect() }
     }
 
     /// The text of a built-in rubric's file, for people who want to start from it.
     pub fn built_in_text(name: &str) -> Option<&'static str> {
         let named =
-            |text: &&&str| Rubric::parse(text, Origin::BuiltIn).is_ok_and(|rubric| rubric.name == name);
+            |text: &&&str| Rubric::parse(text, RubricOrigin::BuiltIn).is_ok_and(|rubric| rubric.name == name);
         BUILT_IN.iter().find(named).copied()
     }
 
@@ -48,8 +48,8 @@ impl Library {
             let rubric = read_file(&file)?;
             match self.rubrics.iter_mut().find(|known| known.name == rubric.name) {
                 Some(known) => match &known.origin {
-                    Origin::BuiltIn => *known = rubric,
-                    Origin::File(other) => {
+                    RubricOrigin::BuiltIn => *known = rubric,
+                    RubricOrigin::File(other) => {
                         return Err(LibraryError::Twice {
                             path: file.display().to_string(),
                             name: rubric.name,
@@ -84,7 +84,7 @@ impl Library {
 fn read_file(file: &Path) -> Result<Rubric, LibraryError> {
     let path = || file.display().to_string();
     let text = std::fs::read_to_string(file).map_err(|reason| LibraryError::Io { path: path(), reason })?;
-    Rubric::parse(&text, Origin::File(file.to_owned()))
+    Rubric::parse(&text, RubricOrigin::File(file.to_owned()))
         .map_err(|reason| LibraryError::Rubric { path: path(), reason })
 }
 
@@ -113,12 +113,12 @@ mod tests {
 
     #[test]
     fn the_built_in_rubrics_are_sound() {
-        let library = Library::built_in();
+        let library = RubricLibrary::built_in();
         let names: Vec<&str> = library.iter().map(|rubric| rubric.name.as_str()).collect();
         assert_eq!(names, ["query_to_thought", "thought_to_tool", "sequence_optimality"]);
         for rubric in library.iter() {
             assert_eq!(rubric.labels.iter().map(|(_, score)| score).collect::<Vec<_>>(), [1.0, 0.0]);
-            assert!(Library::built_in_text(&rubric.name).is_some());
+            assert!(RubricLibrary::built_in_text(&rubric.name).is_some());
         }
     }
 }

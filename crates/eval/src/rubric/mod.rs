@@ -6,9 +6,9 @@ mod library;
 mod template;
 
 pub use file::RubricError;
-pub use labels::Labels;
-pub use library::{Library, LibraryError};
-pub use template::{Piece, Template, Variable};
+pub use labels::RubricLabels;
+pub use library::{LibraryError, RubricLibrary};
+pub use template::{RubricTemplate, RubricTemplatePiece, RubricVariable};
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,37 +20,37 @@ pub struct Rubric {
     pub name: String,
     pub title: String,
     pub about: String,
-    pub subject: Subject,
-    pub labels: Labels,
+    pub subject: RubricSubject,
+    pub labels: RubricLabels,
     /// Without these the question does not arise.
-    pub requires: Vec<Variable>,
-    pub template: Template,
+    pub requires: Vec<RubricVariable>,
+    pub template: RubricTemplate,
     /// The name under which its outcomes are logged to Phoenix.
     pub phoenix_name: String,
     /// Changes with every change to the file or to what every prompt has beside it.
     pub hash: String,
     /// The file's text.
     pub source: Arc<str>,
-    pub origin: Origin,
+    pub origin: RubricOrigin,
 }
 
 /// What a rubric is asked of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Subject {
+pub enum RubricSubject {
     Step,
     Trajectory,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum RubricOrigin {
     BuiltIn,
     File(PathBuf),
 }
 
 impl Rubric {
     /// Reads a rubric file's text.
-    pub fn parse(text: &str, origin: Origin) -> Result<Rubric, RubricError> {
+    pub fn parse(text: &str, origin: RubricOrigin) -> Result<Rubric, RubricError> {
         file::parse(text, origin)
     }
 }

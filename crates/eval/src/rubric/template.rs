@@ -3,7 +3,7 @@
 
 /// What can stand in a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Variable {
+pub enum RubricVariable {
     OriginalQuestion,
     Thought,
     ToolCall,
@@ -16,78 +16,78 @@ pub enum Variable {
     ToolDefinitions,
 }
 
-const ALL: [Variable; 10] = [
-    Variable::OriginalQuestion,
-    Variable::Thought,
-    Variable::ToolCall,
-    Variable::ActionInput,
-    Variable::Observation,
-    Variable::PreviousSteps,
-    Variable::ThoughtSequence,
-    Variable::ToolSequence,
-    Variable::FinalAnswer,
-    Variable::ToolDefinitions,
+const ALL: [RubricVariable; 10] = [
+    RubricVariable::OriginalQuestion,
+    RubricVariable::Thought,
+    RubricVariable::ToolCall,
+    RubricVariable::ActionInput,
+    RubricVariable::Observation,
+    RubricVariable::PreviousSteps,
+    RubricVariable::ThoughtSequence,
+    RubricVariable::ToolSequence,
+    RubricVariable::FinalAnswer,
+    RubricVariable::ToolDefinitions,
 ];
 
-impl Variable {
+impl RubricVariable {
     pub fn name(self) -> &'static str {
         match self {
-            Variable::OriginalQuestion => "original_question",
-            Variable::Thought => "thought",
-            Variable::ToolCall => "tool_call",
-            Variable::ActionInput => "action_input",
-            Variable::Observation => "observation",
-            Variable::PreviousSteps => "previous_steps",
-            Variable::ThoughtSequence => "thought_sequence",
-            Variable::ToolSequence => "tool_sequence",
-            Variable::FinalAnswer => "final_answer",
-            Variable::ToolDefinitions => "tool_definitions",
+            RubricVariable::OriginalQuestion => "original_question",
+            RubricVariable::Thought => "thought",
+            RubricVariable::ToolCall => "tool_call",
+            RubricVariable::ActionInput => "action_input",
+            RubricVariable::Observation => "observation",
+            RubricVariable::PreviousSteps => "previous_steps",
+            RubricVariable::ThoughtSequence => "thought_sequence",
+            RubricVariable::ToolSequence => "tool_sequence",
+            RubricVariable::FinalAnswer => "final_answer",
+            RubricVariable::ToolDefinitions => "tool_definitions",
         }
     }
 
-    pub fn from_name(name: &str) -> Option<Variable> {
+    pub fn from_name(name: &str) -> Option<RubricVariable> {
         ALL.into_iter().find(|variable| variable.name() == name)
     }
 
     pub(super) fn all_names() -> String {
-        ALL.map(Variable::name).join(", ")
+        ALL.map(RubricVariable::name).join(", ")
     }
 
     /// Whether it belongs to one step and not to the whole trajectory.
     pub fn is_of_step(self) -> bool {
         matches!(
             self,
-            Variable::Thought
-                | Variable::ToolCall
-                | Variable::ActionInput
-                | Variable::Observation
-                | Variable::PreviousSteps
+            RubricVariable::Thought
+                | RubricVariable::ToolCall
+                | RubricVariable::ActionInput
+                | RubricVariable::Observation
+                | RubricVariable::PreviousSteps
         )
     }
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Piece {
+pub enum RubricTemplatePiece {
     Text(String),
-    Variable(Variable),
+    Variable(RubricVariable),
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Template {
-    pub pieces: Vec<Piece>,
+pub struct RubricTemplate {
+    pub pieces: Vec<RubricTemplatePiece>,
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("line {line} of the prompt uses `{{{name}}}`, which is no variable; there are {known}", known = Variable::all_names())]
-pub struct TemplateError {
+#[error("line {line} of the prompt uses `{{{name}}}`, which is no variable; there are {known}", known = RubricVariable::all_names())]
+pub struct RubricTemplateError {
     name: String,
     line: usize,
 }
 
-impl Template {
+impl RubricTemplate {
     /// Splits a prompt. `{name}` and `{{name}}` are places when the name is one of ours; a name that is none of ours
     /// is an error; braces around anything else (JSON, code) are text.
-    pub(super) fn parse(prompt: &str) -> Result<Template, TemplateError> {
+    pub(super) fn parse(prompt: &str) -> Result<RubricTemplate, RubricTemplateError> {
         let mut pieces = Vec::new();
         let mut text = String::new();
         let mut rest = prompt;
@@ -110,27 +110,27 @@ impl Template {
                 rest = inner;
                 continue;
             }
-            let Some(variable) = Variable::from_name(name) else {
+            let Some(variable) = RubricVariable::from_name(name) else {
                 let line = prompt[..prompt.len() - rest.len()].matches('\n').count() + 1;
-                return Err(TemplateError { name: name.to_owned(), line });
+                return Err(RubricTemplateError { name: name.to_owned(), line });
             };
             if !text.is_empty() {
-                pieces.push(Piece::Text(std::mem::take(&mut text)));
+                pieces.push(RubricTemplatePiece::Text(std::mem::take(&mut text)));
             }
-            pieces.push(Piece::Variable(variable));
+            pieces.push(RubricTemplatePiece::Variable(variable));
             rest = &after[close.len()..];
         }
         text.push_str(rest);
         if !text.is_empty() {
-            pieces.push(Piece::Text(text));
+            pieces.push(RubricTemplatePiece::Text(text));
         }
-        Ok(Template { pieces })
+        Ok(RubricTemplate { pieces })
     }
 
-    pub fn variables(&self) -> impl Iterator<Item = Variable> {
+    pub fn variables(&self) -> impl Iterator<Item = RubricVariable> {
         self.pieces.iter().filter_map(|piece| match piece {
-            Piece::Variable(variable) => Some(*variable),
-            Piece::Text(_) => None,
+            RubricTemplatePiece::Variable(variable) => Some(*variable),
+            RubricTemplatePiece::Text(_) => None,
         })
     }
 }
@@ -142,15 +142,15 @@ mod tests {
     #[test]
     fn splits_once_and_keeps_other_braces() {
         let template =
-            Template::parse("a {thought} {\"json\": {}} {{tool_call}} {} {1} f{").expect("a template");
-        let text = |text: &str| Piece::Text(text.to_owned());
+            RubricTemplate::parse("a {thought} {\"json\": {}} {{tool_call}} {} {1} f{").expect("a template");
+        let text = |text: &str| RubricTemplatePiece::Text(text.to_owned());
         assert_eq!(
             template.pieces,
             [
                 text("a "),
-                Piece::Variable(Variable::Thought),
+                RubricTemplatePiece::Variable(RubricVariable::Thought),
                 text(" {\"json\": {}} "),
-                Piece::Variable(Variable::ToolCall),
+                RubricTemplatePiece::Variable(RubricVariable::ToolCall),
                 text(" {} {1} f{")
             ]
         );
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn names_the_line_of_an_unknown_variable() {
-        let error = Template::parse("a\nb {question}").expect_err("unknown");
+        let error = RubricTemplate::parse("a\nb {question}").expect_err("unknown");
         assert!(error.to_string().starts_with("line 2 of the prompt uses `{question}`"), "{error}");
     }
 }

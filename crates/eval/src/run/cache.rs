@@ -1,6 +1,6 @@
 //! Verdicts by what was asked: the same question to the same judge is asked once, in this run and in all later ones.
 
-use crate::run::question_key::Key;
+use crate::run::question_key::QuestionKey;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Log, RunFileError};
-use crate::prompt::Shortened;
-use crate::verdict::Reading;
+use super::{AppendLog, RunFileError};
+use crate::prompt::TruncatedValue;
+use crate::verdict::ParsedVerdict;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CachedVerdict {
@@ -18,12 +18,12 @@ pub struct CachedVerdict {
     pub explanation: String,
     /// What the judge saw only in part, where that was more than the prompt's own window asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub shortened: Vec<Shortened>,
+    pub shortened: Vec<TruncatedValue>,
 }
 
 impl CachedVerdict {
     /// What is kept of a judge's answer.
-    pub fn of(reading: &Reading, shortened: &[Shortened]) -> CachedVerdict {
+    pub fn new(reading: &ParsedVerdict, shortened: &[TruncatedValue]) -> CachedVerdict {
         CachedVerdict {
             label: reading.label.clone(),
             explanation: reading.explanation.clone(),
@@ -34,7 +34,7 @@ impl CachedVerdict {
 
 /// A line of the file. The key comes first, so that the index is built without reading further.
 #[derive(Serialize)]
-struct Line<'l> {
+struct VerdictCacheLine<'l> {
     k: String,
     #[serde(flatten)]
     verdict: &'l CachedVerdict,
@@ -44,24 +44,24 @@ struct Line<'l> {
 #[derive(Debug)]
 pub struct VerdictCache {
     path: PathBuf,
-    log: Log,
+    log: AppendLog,
     reader: File,
     /// Where each verdict's line is.
-    index: HashMap<Key, (u64, u32)>,
+    index: HashMap<QuestionKey, (u64, u32)>,
     /// What is not in the file yet: the place within the next write, and the verdict.
-    unwritten: HashMap<Key, (usize, u32, CachedVerdict)>,
+    unwritten: HashMap<QuestionKey, (usize, u32, CachedVerdict)>,
 }
 
 impl VerdictCache {
     pub fn open(path: &Path) -> Result<VerdictCache, RunFileError> {
-        let log = Log::open(path)?;
+        let log = AppendLog::open(path)?;
         let io = |reason| RunFileError::new(path, reason);
         let reader = File::open(path).map_err(io)?;
         let index = index(&reader).map_err(io)?;
         Ok(VerdictCache { path: path.to_owned(), log, reader, index, unwritten: HashMap::new() })
     }
 
-    pub fn get(&mut self, key: Key) -> Result<Option<CachedVerdict>, RunFileError> {
+    pub fn get(&mut self, key: QuestionKey) -> Result<Option<CachedVerdict>, RunFileError> {
         if let Some((_, _, verdict)) = self.unwritten.get(&key) {
             return Ok(Some(verdict.clone()));
         }
@@ -82,14 +82,14 @@ impl VerdictCache {
     }
 
     /// Whether there is a verdict for this question.
-    pub(super) fn has(&self, key: Key) -> bool {
+    pub(super) fn has(&self, key: QuestionKey) -> bool {
         self.index.contains_key(&key) || self.unwritten.contains_key(&key)
     }
 
     /// Adds a verdict; it is in the file after the next [`VerdictCache::write`].
-    pub fn add(&mut self, key: Key, verdict: CachedVerdict) -> Result<(), RunFileError> {
+    pub fn add(&mut self, key: QuestionKey, verdict: CachedVerdict) -> Result<(), RunFileError> {
         let at = self.log.buffered();
-        self.log.add(&Line { k: key.to_string(), verdict: &verdict })?;
+        self.log.add(&VerdictCacheLine { k: key.to_string(), verdict: &verdict })?;
         let length = u32::try_from(self.log.buffered() - at).unwrap_or(0);
         self.unwritten.insert(key, (at, length, verdict));
         Ok(())
@@ -111,7 +111,7 @@ impl VerdictCache {
 }
 
 /// The places of all whole lines; of two with the same key the later one counts.
-fn index(file: &File) -> std::io::Result<HashMap<Key, (u64, u32)>> {
+fn index(file: &File) -> std::io::Result<HashMap<QuestionKey, (u64, u32)>> {
     let mut index = HashMap::new();
     let mut reader = BufReader::with_capacity(1 << 18, file);
     let mut line = Vec::new();
@@ -133,9 +133,9 @@ fn index(file: &File) -> std::io::Result<HashMap<Key, (u64, u32)>> {
 }
 
 /// The key that a line begins with.
-pub(super) fn line_key(line: &[u8]) -> Option<Key> {
+pub(super) fn line_key(line: &[u8]) -> Option<QuestionKey> {
     let digits = line.strip_prefix(b"{\"k\":\"")?.get(..33)?.strip_suffix(b"\"")?;
-    u128::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok().map(Key)
+    u128::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok().map(QuestionKey)
 }
 
 #[cfg(test)]
@@ -154,7 +154,7 @@ mod tests {
     fn keeps_verdicts_across_crashes_and_takes_the_latest() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("verdicts");
-        let (one, two) = (Key::of(&[b"a", b"b"]), Key::of(&[b"ab", b""]));
+        let (one, two) = (QuestionKey::from_parts(&[b"a", b"b"]), QuestionKey::from_parts(&[b"ab", b""]));
         assert_ne!(one, two);
         let mut cache = VerdictCache::open(&path).expect("opened");
         cache.add(one, verdict("correct")).expect("added");
@@ -172,6 +172,6 @@ mod tests {
         let mut cache = VerdictCache::open(&path).expect("opened again");
         assert_eq!(cache.index.len(), 2);
         assert_eq!(cache.get(one).expect("read"), Some(verdict("incorrect")));
-        assert_eq!(cache.get(Key::of(&[b"c"])).expect("read"), None);
+        assert_eq!(cache.get(QuestionKey::from_parts(&[b"c"])).expect("read"), None);
     }
 }

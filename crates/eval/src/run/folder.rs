@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::RunFileError;
-use crate::scale::Scale;
+use crate::scale::ScoreScale;
 
 /// The folder that holds the cache and all runs.
 #[derive(Clone, Debug)]
@@ -16,14 +16,14 @@ pub struct StateFolder(PathBuf);
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
-    pub record: RunRecord,
+    pub record: RunManifest,
     /// Kept open: the lock ends with the process, however it ends.
     _lock: Option<File>,
 }
 
 /// What a run was, and how it ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct RunRecord {
+pub struct RunManifest {
     pub run_id: String,
     /// The same for runs that ask the same of the same sources.
     pub fingerprint: String,
@@ -58,7 +58,7 @@ pub struct EvaluatorRecord {
     pub judge: String,
 }
 
-impl RunRecord {
+impl RunManifest {
     /// A folder of runs may come from elsewhere. Its names become file names and stand on terminals, so they must be of
     /// the kind that we give.
     fn has_harmless_names(&self) -> bool {
@@ -70,8 +70,8 @@ impl RunRecord {
 }
 
 impl EvaluatorRecord {
-    pub fn scale(&self) -> Scale {
-        Scale::of(self.labels.iter().map(|(_, score)| *score)).unwrap_or(Scale::SHARE)
+    pub fn scale(&self) -> ScoreScale {
+        ScoreScale::from_scores(self.labels.iter().map(|(_, score)| *score)).unwrap_or(ScoreScale::SHARE)
     }
 
     /// Whether a score is that of the best label.
@@ -158,7 +158,7 @@ impl StateFolder {
     }
 
     /// Begins a new run.
-    pub fn create(&self, record: RunRecord) -> Result<RunFolder, RunFileError> {
+    pub fn create(&self, record: RunManifest) -> Result<RunFolder, RunFileError> {
         let path = self.0.join("runs").join(&record.run_id);
         let io = |reason| RunFileError::new(&path, reason);
         fs::create_dir(&path).map_err(io)?;
@@ -174,7 +174,7 @@ impl StateFolder {
         let file = path.join("run.json");
         let io = |reason| RunFileError::new(&file, reason);
         let text = fs::read(&file).map_err(io)?;
-        let record: RunRecord = serde_json::from_slice(&text).map_err(|error| io(error.into()))?;
+        let record: RunManifest = serde_json::from_slice(&text).map_err(|error| io(error.into()))?;
         if !record.has_harmless_names() {
             return Err(io(std::io::Error::new(
                 std::io::ErrorKind::InvalidData,
@@ -222,8 +222,8 @@ fn lock(folder: &Path) -> std::io::Result<Option<File>> {
 }
 
 #[cfg(test)]
-pub(super) fn test_record(id: &str, state: RunState) -> RunRecord {
-    RunRecord {
+pub(super) fn test_record(id: &str, state: RunState) -> RunManifest {
+    RunManifest {
         run_id: id.to_owned(),
         fingerprint: "f".to_owned(),
         state,

@@ -8,18 +8,18 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::{Key, RunFileError};
+use super::{QuestionKey, RunFileError};
 
 #[derive(Debug)]
-pub struct Log {
+pub struct AppendLog {
     path: PathBuf,
     file: File,
     buffer: Vec<u8>,
 }
 
-impl Log {
+impl AppendLog {
     /// Opens a log for adding to it.
-    pub fn open(path: &Path) -> Result<Log, RunFileError> {
+    pub fn open(path: &Path) -> Result<AppendLog, RunFileError> {
         let open = || -> std::io::Result<File> {
             let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
             // A line that was cut off must not swallow the next one.
@@ -35,7 +35,7 @@ impl Log {
             Ok(file)
         };
         let file = open().map_err(|reason| RunFileError::new(path, reason))?;
-        Ok(Log { path: path.to_owned(), file, buffer: Vec::new() })
+        Ok(AppendLog { path: path.to_owned(), file, buffer: Vec::new() })
     }
 
     pub fn add<T: Serialize>(&mut self, line: &T) -> Result<(), RunFileError> {
@@ -49,7 +49,7 @@ impl Log {
     }
 
     /// Adds a line with a key in front of its fields, which [`super::line_key`] finds without reading further.
-    pub(crate) fn add_keyed<T: Serialize>(&mut self, key: Key, line: &T) -> Result<(), RunFileError> {
+    pub(crate) fn add_keyed<T: Serialize>(&mut self, key: QuestionKey, line: &T) -> Result<(), RunFileError> {
         let start = self.buffer.len();
         self.add(line)?;
         // A line is an object: its first byte is a brace, and it has fields.
@@ -104,7 +104,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("log");
         std::fs::write(&path, "{\"a\":1}\n{\"a\":").expect("written");
-        let mut log = Log::open(&path).expect("opened");
+        let mut log = AppendLog::open(&path).expect("opened");
         log.add(&serde_json::json!({"a": 3})).expect("added");
         log.write().expect("written");
         assert_eq!(std::fs::read_to_string(&path).expect("read"), "{\"a\":1}\n{\"a\":\n{\"a\":3}\n");

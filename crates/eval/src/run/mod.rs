@@ -14,11 +14,11 @@ mod log;
 mod question_key;
 mod restore;
 
-pub use crate::run::question_key::Key;
+pub use crate::run::question_key::QuestionKey;
 use cache::line_key;
 pub use cache::{CachedVerdict, VerdictCache};
-pub use folder::{EvaluatorRecord, RunFolder, RunRecord, RunState, StateFolder};
-pub use log::Log;
+pub use folder::{EvaluatorRecord, RunFolder, RunManifest, RunState, StateFolder};
+pub use log::AppendLog;
 
 /// A file that could not be read or written.
 #[derive(Debug, thiserror::Error)]

@@ -2,11 +2,11 @@
 
 /// A digest of everything that makes a question what it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Key(pub(super) u128);
+pub struct QuestionKey(pub(super) u128);
 
-impl Key {
+impl QuestionKey {
     /// `parts` are kept apart by their lengths, so no two lists of parts are alike.
-    pub fn of(parts: &[&[u8]]) -> Key {
+    pub fn from_parts(parts: &[&[u8]]) -> QuestionKey {
         let mut hasher = blake3::Hasher::new_derive_key("gradus 2026 verdict cache");
         for part in parts {
             hasher.update(&(part.len() as u64).to_le_bytes());
@@ -14,11 +14,11 @@ impl Key {
         }
         let mut bytes = [0; 16];
         bytes.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
-        Key(u128::from_be_bytes(bytes))
+        QuestionKey(u128::from_be_bytes(bytes))
     }
 }
 
-impl std::fmt::Display for Key {
+impl std::fmt::Display for QuestionKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:032x}", self.0)
     }

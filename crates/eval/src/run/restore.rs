@@ -72,7 +72,7 @@ impl RunFolder {
 #[cfg(test)]
 mod tests {
     use super::super::folder::test_record;
-    use super::super::{Key, Log};
+    use super::super::{AppendLog, QuestionKey};
     use super::*;
 
     fn line(label: &str) -> OutcomeLine {
@@ -89,8 +89,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let state = StateFolder::open(folder.path()).expect("opened");
         let run = state.create(test_record("1", RunState::Running)).expect("created");
-        let mut log = Log::open(&run.outcomes_path()).expect("opened");
-        let keys: Vec<Key> = (0..3_u8).map(|number| Key::of(&[&[number]])).collect();
+        let mut log = AppendLog::open(&run.outcomes_path()).expect("opened");
+        let keys: Vec<QuestionKey> = (0..3_u8).map(|number| QuestionKey::from_parts(&[&[number]])).collect();
         log.add(&line("no key")).expect("added");
         log.add_keyed(keys[0], &line("correct")).expect("added");
         log.add_keyed(keys[1], &line("incorrect")).expect("added");

@@ -9,27 +9,27 @@ use crate::run::{RunFileError, RunFolder};
 
 /// Answered questions, each by a digest.
 #[derive(Debug, Default)]
-pub struct Done {
+pub struct AnsweredQuestions {
     questions: HashSet<u128>,
     /// What was spent, also on questions that failed.
     pub(super) cost_usd: f64,
 }
 
-impl Done {
+impl AnsweredQuestions {
     pub(super) fn has(&self, trajectory_id: &str, step_index: Option<u32>, evaluator: &str) -> bool {
         !self.questions.is_empty() && self.questions.contains(&digest(trajectory_id, step_index, evaluator))
     }
 }
 
 /// Reads the run's log. Questions that failed are asked again.
-pub(super) fn outcomes_in(folder: &RunFolder) -> Result<Done, RunFileError> {
+pub(super) fn outcomes_in(folder: &RunFolder) -> Result<AnsweredQuestions, RunFileError> {
     let path = folder.outcomes_path();
     let file = match File::open(&path) {
         Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Done::default()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(AnsweredQuestions::default()),
         Err(error) => return Err(RunFileError::new(&path, error)),
     };
-    let mut done = Done::default();
+    let mut done = AnsweredQuestions::default();
     for line in BufReader::new(file).split(b'\n') {
         let line = line.map_err(|error| RunFileError::new(&path, error))?;
         // A line that was cut off is an answer that is not there.

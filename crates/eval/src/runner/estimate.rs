@@ -4,21 +4,21 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use gradus_core::trajectory::Trajectory;
-use gradus_llm::Usage;
+use gradus_llm::CompletionUsage;
 
-use super::done::Done;
-use super::plan::Planner;
+use super::done::AnsweredQuestions;
+use super::plan::QuestionPlanner;
 use crate::evaluator::Evaluator;
 use crate::judge::{ModelJudge, estimated_tokens};
 use crate::prompt::ToolTexts;
-use crate::run::{Key, RunFileError, VerdictCache};
+use crate::run::{QuestionKey, RunFileError, VerdictCache};
 
 /// Tokens of an answer, about: a few sentences and a label.
 pub const ANSWER_TOKENS: u64 = 150;
 
 /// What one evaluator would ask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Estimate {
+pub struct EvaluatorEstimate {
     pub questions: u64,
     /// Answered already, in an earlier run or by an identical question.
     pub cached: u64,
@@ -26,33 +26,37 @@ pub struct Estimate {
     pub prompt_tokens: u64,
 }
 
-impl Estimate {
-    pub fn usage(&self) -> Usage {
-        Usage { prompt: self.prompt_tokens, completion: self.to_ask * ANSWER_TOKENS, cached_prompt: 0 }
+impl EvaluatorEstimate {
+    pub fn usage(&self) -> CompletionUsage {
+        CompletionUsage {
+            prompt: self.prompt_tokens,
+            completion: self.to_ask * ANSWER_TOKENS,
+            cached_prompt: 0,
+        }
     }
 }
 
 /// Adds up what trajectories would cost.
 #[derive(Debug)]
-pub struct Estimator {
-    planner: Planner,
+pub struct CostEstimator {
+    planner: QuestionPlanner,
     judge: Option<Arc<ModelJudge>>,
     cache: Option<VerdictCache>,
-    asked: HashSet<Key>,
-    estimates: Vec<Estimate>,
+    asked: HashSet<QuestionKey>,
+    estimates: Vec<EvaluatorEstimate>,
 }
 
-impl Estimator {
+impl CostEstimator {
     pub fn new(
         evaluators: Vec<Evaluator>,
         judge: Option<Arc<ModelJudge>>,
         tools: ToolTexts,
         cache: Option<VerdictCache>,
     ) -> Self {
-        let estimates = vec![Estimate::default(); evaluators.len()];
+        let estimates = vec![EvaluatorEstimate::default(); evaluators.len()];
         let window = judge.as_ref().map(|judge| judge.settings.window);
-        let planner = Planner::new("", evaluators, tools, window, Done::default());
-        Estimator { planner, judge, cache, asked: HashSet::new(), estimates }
+        let planner = QuestionPlanner::new("", evaluators, tools, window, AnsweredQuestions::default());
+        CostEstimator { planner, judge, cache, asked: HashSet::new(), estimates }
     }
 
     pub fn add(&mut self, trajectory: Trajectory) -> Result<(), RunFileError> {
@@ -83,7 +87,7 @@ impl Estimator {
     }
 
     /// One for each evaluator, in their order.
-    pub fn estimates(&self) -> &[Estimate] {
+    pub fn estimates(&self) -> &[EvaluatorEstimate] {
         &self.estimates
     }
 }

@@ -7,48 +7,49 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
-use gradus_core::trajectory::{Step, Trajectory};
+use gradus_core::trajectory::{Trajectory, TrajectoryStep};
 
-use super::ledger::Ledger;
+use super::ledger::RunLedger;
 use crate::outcome::OutcomeLine;
-use crate::prompt::Shortened;
-use crate::run::{CachedVerdict, Key, Log, RunFileError, RunFolder, VerdictCache};
-use crate::verdict::Reading;
+use crate::prompt::TruncatedValue;
+use crate::run::{AppendLog, CachedVerdict, QuestionKey, RunFileError, RunFolder, VerdictCache};
+use crate::verdict::ParsedVerdict;
 
 /// Lines are handed over when this much of them has come together, if not earlier.
 const BATCH_BYTES: usize = 256 << 10;
 /// Results are kept for reading, not for judging: their beginning is enough.
 const RESULT_BYTES: usize = 2_000;
 
-pub(super) struct Journal {
+pub(super) struct RunJournal {
     cache: VerdictCache,
-    outcomes: Log,
-    trajectories: Log,
+    outcomes: AppendLog,
+    trajectories: AppendLog,
     /// Digests of the trajectories that an earlier process of this run has written.
     known: HashSet<u128>,
-    syncer: Option<Syncer>,
+    syncer: Option<JournalSyncer>,
 }
 
-impl Journal {
-    pub(super) fn open(folder: &RunFolder, cache: VerdictCache) -> Result<Journal, RunFileError> {
-        let outcomes = Log::open(&folder.outcomes_path())?;
+impl RunJournal {
+    pub(super) fn open(folder: &RunFolder, cache: VerdictCache) -> Result<RunJournal, RunFileError> {
+        let outcomes = AppendLog::open(&folder.outcomes_path())?;
         let path = folder.trajectories_path();
         // Trajectories come again from the source when a run is taken up; what is there already is not written twice.
         let known = known_lines(&path)?;
-        let trajectories = Log::open(&path)?;
-        let syncer = Syncer::start(vec![cache.handle()?, outcomes.handle()?]);
-        Ok(Journal { cache, outcomes, trajectories, known, syncer: Some(syncer) })
+        let trajectories = AppendLog::open(&path)?;
+        let syncer = JournalSyncer::start(vec![cache.handle()?, outcomes.handle()?]);
+        Ok(RunJournal { cache, outcomes, trajectories, known, syncer: Some(syncer) })
     }
 
     fn trajectory_without_tools(&mut self, trajectory: &Trajectory) -> Result<bool, RunFileError> {
-        let short = |step: &Step| Step {
+        let short = |step: &TrajectoryStep| TrajectoryStep {
             observation: step.observation.as_deref().map(|text| {
                 let end = text.floor_char_boundary(RESULT_BYTES);
                 if end < text.len() { format!("{} [...]", &text[..end]) } else { text.to_owned() }
             }),
             ..step.clone()
         };
-        let is_long = |step: &Step| step.observation.as_ref().is_some_and(|text| text.len() > RESULT_BYTES);
+        let is_long =
+            |step: &TrajectoryStep| step.observation.as_ref().is_some_and(|text| text.len() > RESULT_BYTES);
         if !trajectory.steps.iter().any(is_long) {
             return self.trajectories.add_unless_known(trajectory, &self.known);
         }
@@ -64,7 +65,7 @@ impl Journal {
     }
 }
 
-impl Ledger for Journal {
+impl RunLedger for RunJournal {
     /// Tool definitions are left out: they are the same in most trajectories, and long.
     fn trajectory(&mut self, trajectory: &mut Trajectory) -> Result<bool, RunFileError> {
         let tools = std::mem::replace(&mut trajectory.tools, Arc::from([]));
@@ -77,16 +78,21 @@ impl Ledger for Journal {
         self.outcomes.add(line)
     }
 
-    fn answered(&mut self, line: &OutcomeLine, key: Key) -> Result<(), RunFileError> {
+    fn answered(&mut self, line: &OutcomeLine, key: QuestionKey) -> Result<(), RunFileError> {
         self.outcomes.add_keyed(key, line)
     }
 
-    fn cached(&mut self, key: Key) -> Result<Option<CachedVerdict>, RunFileError> {
+    fn cached(&mut self, key: QuestionKey) -> Result<Option<CachedVerdict>, RunFileError> {
         self.cache.get(key)
     }
 
-    fn cache(&mut self, key: Key, reading: &Reading, shortened: &[Shortened]) -> Result<(), RunFileError> {
-        self.cache.add(key, CachedVerdict::of(reading, shortened))
+    fn cache(
+        &mut self,
+        key: QuestionKey,
+        reading: &ParsedVerdict,
+        shortened: &[TruncatedValue],
+    ) -> Result<(), RunFileError> {
+        self.cache.add(key, CachedVerdict::new(reading, shortened))
     }
 
     /// Hands verdicts and outcomes to the operating system: from then on they are there, whatever happens to this
@@ -141,13 +147,13 @@ fn known_lines(path: &Path) -> Result<HashSet<u128>, RunFileError> {
 }
 
 /// A thread that waits for the disk, so that nobody else has to.
-struct Syncer {
+struct JournalSyncer {
     wishes: mpsc::SyncSender<()>,
     thread: JoinHandle<()>,
 }
 
-impl Syncer {
-    fn start(files: Vec<File>) -> Syncer {
+impl JournalSyncer {
+    fn start(files: Vec<File>) -> JournalSyncer {
         let (wishes, received) = mpsc::sync_channel(1);
         let thread = std::thread::spawn(move || {
             let sync = || files.iter().for_each(|file| drop(file.sync_data()));
@@ -156,7 +162,7 @@ impl Syncer {
             }
             sync();
         });
-        Syncer { wishes, thread }
+        JournalSyncer { wishes, thread }
     }
 
     fn ask(&self) {

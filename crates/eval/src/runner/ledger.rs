@@ -3,13 +3,13 @@
 use gradus_core::trajectory::Trajectory;
 
 use crate::outcome::OutcomeLine;
-use crate::prompt::Shortened;
-use crate::run::{CachedVerdict, Key, RunFileError};
-use crate::verdict::Reading;
+use crate::prompt::TruncatedValue;
+use crate::run::{CachedVerdict, QuestionKey, RunFileError};
+use crate::verdict::ParsedVerdict;
 
 /// What it took to ask a question, whatever came of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Effort {
+pub struct QuestionCost {
     pub calls: u32,
     /// What counts against a limit: what the endpoint reports, or, where it does not, the most it can have been.
     pub cost_usd: f64,
@@ -20,7 +20,7 @@ pub struct Effort {
 }
 
 /// A run's memory.
-pub trait Ledger {
+pub trait RunLedger {
     /// Keeps a trajectory; true when the run has met exactly this one before, so that its answers still hold.
     fn trajectory(&mut self, trajectory: &mut Trajectory) -> Result<bool, RunFileError>;
 
@@ -29,17 +29,22 @@ pub trait Ledger {
 
     fn outcome(&mut self, line: &OutcomeLine) -> Result<(), RunFileError>;
 
-    /// The outcome of a question that was asked and answered. Comes after its verdict was handed to [`Ledger::cache`].
-    fn answered(&mut self, line: &OutcomeLine, _key: Key) -> Result<(), RunFileError> {
+    /// The outcome of a question that was asked and answered. Comes after its verdict was handed to [`RunLedger::cache`].
+    fn answered(&mut self, line: &OutcomeLine, _key: QuestionKey) -> Result<(), RunFileError> {
         self.outcome(line)
     }
 
     /// What a question of this trajectory took. Comes before its outcome, and also where there will be none.
-    fn asked(&mut self, _trajectory_id: &str, _effort: Effort) {}
+    fn asked(&mut self, _trajectory_id: &str, _effort: QuestionCost) {}
 
-    fn cached(&mut self, key: Key) -> Result<Option<CachedVerdict>, RunFileError>;
+    fn cached(&mut self, key: QuestionKey) -> Result<Option<CachedVerdict>, RunFileError>;
 
-    fn cache(&mut self, key: Key, reading: &Reading, shortened: &[Shortened]) -> Result<(), RunFileError>;
+    fn cache(
+        &mut self,
+        key: QuestionKey,
+        reading: &ParsedVerdict,
+        shortened: &[TruncatedValue],
+    ) -> Result<(), RunFileError>;
 
     /// Makes what came so far survive this process.
     fn write(&mut self) -> Result<(), RunFileError>;

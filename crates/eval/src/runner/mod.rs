@@ -12,10 +12,10 @@ mod plan;
 mod progress;
 mod rules;
 
-pub use done::Done;
-pub use estimate::{ANSWER_TOKENS, Estimate, Estimator};
-pub use ledger::{Effort, Ledger};
-pub use progress::{Progress, Watcher};
+pub use done::AnsweredQuestions;
+pub use estimate::{ANSWER_TOKENS, CostEstimator, EvaluatorEstimate};
+pub use ledger::{QuestionCost, RunLedger};
+pub use progress::{ProgressWatcher, RunProgress};
 pub use rules::RulesJudge;
 
 use std::collections::{HashMap, VecDeque};
@@ -28,11 +28,11 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::evaluator::Evaluator;
-use crate::judge::{JudgeFailure, Judgement, ModelJudge};
+use crate::judge::{JudgeFailure, JudgeResponse, ModelJudge};
 use crate::prompt::ToolTexts;
-use crate::run::{Key, RunFileError, RunFolder, VerdictCache};
-use journal::Journal;
-use plan::{Job, Planner, Question};
+use crate::run::{QuestionKey, RunFileError, RunFolder, VerdictCache};
+use journal::RunJournal;
+use plan::{JudgeJob, PreparedQuestion, QuestionPlanner};
 
 /// What a run does.
 #[derive(Debug)]
@@ -57,13 +57,13 @@ pub struct RunLimits {
 
 /// How a run ended. All outcomes that there are by then are in its log.
 #[derive(Clone, Debug, PartialEq)]
-pub enum RunEnd {
+pub enum RunTermination {
     Finished,
     /// One of the run's own limits was reached.
     Limit(String),
     Interrupted,
     /// The endpoint answers nobody, for a reason that asking again does not mend.
-    Endpoint(gradus_llm::Failure),
+    Endpoint(gradus_llm::ModelCallFailure),
     /// The endpoint worked and does no more.
     EndpointDied(String),
 }
@@ -82,7 +82,7 @@ const MAX_WAITING: usize = 10_000;
 const TICK: Duration = Duration::from_millis(200);
 
 /// Tells a run to stop: once to finish what is in flight, twice to drop it.
-pub type Interrupts = mpsc::UnboundedReceiver<()>;
+pub type InterruptReceiver = mpsc::UnboundedReceiver<()>;
 
 /// Judges what comes in until there is no more of it, and keeps the outcomes in the run's folder.
 pub async fn run(
@@ -90,13 +90,13 @@ pub async fn run(
     folder: &RunFolder,
     cache: VerdictCache,
     trajectories: mpsc::Receiver<Vec<Trajectory>>,
-    interrupts: Interrupts,
-    watcher: &mut (dyn Watcher + Send),
-) -> Result<RunEnd, RunFileError> {
+    interrupts: InterruptReceiver,
+    watcher: &mut (dyn ProgressWatcher + Send),
+) -> Result<RunTermination, RunFileError> {
     let mut cache = cache;
     folder.restore_cache(&mut cache)?;
     let done = done::outcomes_in(folder)?;
-    let mut journal = Journal::open(folder, cache)?;
+    let mut journal = RunJournal::open(folder, cache)?;
     run_with(plan, &folder.record.run_id, done, &mut journal, trajectories, interrupts, watcher).await
 }
 
@@ -104,13 +104,13 @@ pub async fn run(
 pub async fn run_with(
     plan: RunPlan,
     run_id: &str,
-    done: Done,
-    ledger: &mut (dyn Ledger + Send),
+    done: AnsweredQuestions,
+    ledger: &mut (dyn RunLedger + Send),
     mut trajectories: mpsc::Receiver<Vec<Trajectory>>,
-    mut interrupts: Interrupts,
-    watcher: &mut (dyn Watcher + Send),
-) -> Result<RunEnd, RunFileError> {
-    let mut runner = Runner::new(plan, run_id, done, ledger, watcher);
+    mut interrupts: InterruptReceiver,
+    watcher: &mut (dyn ProgressWatcher + Send),
+) -> Result<RunTermination, RunFileError> {
+    let mut runner = EvaluationRunner::new(plan, run_id, done, ledger, watcher);
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut source_ended = false;
@@ -156,17 +156,17 @@ async fn sleep_until(deadline: Option<Instant>) {
     }
 }
 
-struct Runner<'w> {
-    planner: Planner,
+struct EvaluationRunner<'w> {
+    planner: QuestionPlanner,
     judge: Option<Arc<ModelJudge>>,
     limits: RunLimits,
-    ledger: &'w mut (dyn Ledger + Send),
-    watcher: &'w mut (dyn Watcher + Send),
-    progress: Progress,
-    pending: VecDeque<Job>,
-    tasks: JoinSet<Asked>,
+    ledger: &'w mut (dyn RunLedger + Send),
+    watcher: &'w mut (dyn ProgressWatcher + Send),
+    progress: RunProgress,
+    pending: VecDeque<JudgeJob>,
+    tasks: JoinSet<AskedQuestion>,
     /// Jobs that wait for the answer to a question that is in flight.
-    waiting: HashMap<Key, Vec<Job>>,
+    waiting: HashMap<QuestionKey, Vec<JudgeJob>>,
     waiting_jobs: usize,
     /// Questions sent so far.
     asked: u64,
@@ -176,40 +176,40 @@ struct Runner<'w> {
     unreported_usd: f64,
     failures_in_a_row: u32,
     last_failure: String,
-    stopping: Option<RunEnd>,
+    stopping: Option<RunTermination>,
     deadline: Option<Instant>,
     started: Instant,
     ignore_cache: bool,
 }
 
 /// Whether there is room for one more question within the run's limits.
-enum Room {
+enum QuestionAdmission {
     Now,
     Later,
     Never(String),
 }
 
 /// A question that was asked.
-struct Asked {
-    job: Job,
-    key: Key,
+struct AskedQuestion {
+    job: JudgeJob,
+    key: QuestionKey,
     reserved_usd: f64,
-    judgement: Judgement,
+    judgement: JudgeResponse,
 }
 
-impl<'w> Runner<'w> {
+impl<'w> EvaluationRunner<'w> {
     fn new(
         plan: RunPlan,
         run_id: &str,
-        done: Done,
-        ledger: &'w mut (dyn Ledger + Send),
-        watcher: &'w mut (dyn Watcher + Send),
+        done: AnsweredQuestions,
+        ledger: &'w mut (dyn RunLedger + Send),
+        watcher: &'w mut (dyn ProgressWatcher + Send),
     ) -> Self {
         let started = Instant::now();
         let window = plan.judge.as_ref().map(|judge| judge.settings.window);
-        Runner {
-            progress: Progress { cost_usd: done.cost_usd, ..Progress::default() },
-            planner: Planner::new(run_id, plan.evaluators, plan.tools, window, done),
+        EvaluationRunner {
+            progress: RunProgress { cost_usd: done.cost_usd, ..RunProgress::default() },
+            planner: QuestionPlanner::new(run_id, plan.evaluators, plan.tools, window, done),
             judge: plan.judge,
             limits: plan.limits,
             ledger,
@@ -258,7 +258,7 @@ impl<'w> Runner<'w> {
     }
 
     /// False when nothing more can be started for now.
-    fn start(&mut self, job: Job) -> Result<bool, RunFileError> {
+    fn start(&mut self, job: JudgeJob) -> Result<bool, RunFileError> {
         let Some(judge) = self.judge.clone() else {
             unreachable!("a run without a model plans no questions for one")
         };
@@ -283,24 +283,24 @@ impl<'w> Runner<'w> {
         }
         let reserved_usd = judge.most_it_costs(&question.prompt).unwrap_or(0.0);
         match self.room(reserved_usd) {
-            Room::Now => {}
-            Room::Later => {
+            QuestionAdmission::Now => {}
+            QuestionAdmission::Later => {
                 self.pending.push_front(job);
                 return Ok(false);
             }
-            Room::Never(reason) => {
-                self.stopping = Some(RunEnd::Limit(reason));
+            QuestionAdmission::Never(reason) => {
+                self.stopping = Some(RunTermination::Limit(reason));
                 return Ok(false);
             }
         }
         self.asked += 1;
         self.reserved_usd += reserved_usd;
         self.waiting.insert(key, Vec::new());
-        let Question { rubric, answer, prompt, renderer } = question;
+        let PreparedQuestion { rubric, answer, prompt, renderer } = question;
         self.tasks.spawn(async move {
             let judgement =
                 judge.judge(&answer, &rubric.labels, prompt, |window| renderer.again(&job, window)).await;
-            Asked { job, key, reserved_usd, judgement }
+            AskedQuestion { job, key, reserved_usd, judgement }
         });
         Ok(true)
     }
@@ -309,28 +309,28 @@ impl<'w> Runner<'w> {
         self.progress.cost_usd + self.unreported_usd + self.reserved_usd
     }
 
-    fn room(&self, cost_usd: f64) -> Room {
+    fn room(&self, cost_usd: f64) -> QuestionAdmission {
         if let Some(most) = self.limits.max_calls
             && self.asked >= most
         {
-            return Room::Never(calls_reached(most));
+            return QuestionAdmission::Never(calls_reached(most));
         }
         match self.limits.max_cost_usd {
             Some(most) if self.spent_at_most() + cost_usd > most => {
                 // What is in flight mostly costs less than it may.
                 if self.tasks.is_empty() {
-                    Room::Never(format!(
+                    QuestionAdmission::Never(format!(
                         "the next call could cost ${cost_usd:.4} and go over the limit of ${most}"
                     ))
                 } else {
-                    Room::Later
+                    QuestionAdmission::Later
                 }
             }
-            _ => Room::Now,
+            _ => QuestionAdmission::Now,
         }
     }
 
-    fn finish(&mut self, joined: Result<Asked, tokio::task::JoinError>) -> Result<(), RunFileError> {
+    fn finish(&mut self, joined: Result<AskedQuestion, tokio::task::JoinError>) -> Result<(), RunFileError> {
         let asked = match joined {
             Ok(asked) => asked,
             Err(error) if error.is_cancelled() => return Ok(()),
@@ -340,7 +340,8 @@ impl<'w> Runner<'w> {
         let waiting = self.waiting.remove(&asked.key).unwrap_or_default();
         self.waiting_jobs -= waiting.len();
         let price = self.judge.as_ref().and_then(|judge| judge.price);
-        let reported_usd = price.zip(asked.judgement.usage).map_or(0.0, |(price, usage)| price.of(usage));
+        let reported_usd =
+            price.zip(asked.judgement.usage).map_or(0.0, |(price, usage)| price.cost_of_usage(usage));
         let cost_usd = if asked.judgement.is_usage_partial {
             reported_usd.max(asked.reserved_usd)
         } else {
@@ -349,18 +350,18 @@ impl<'w> Runner<'w> {
         self.unreported_usd += cost_usd - reported_usd;
         let is_endpoint_at_fault = matches!(asked.judgement.result, Err(JudgeFailure::Call(_)));
         let is_priced = price.is_some();
-        let effort = Effort { calls: asked.judgement.calls, cost_usd, is_priced, is_endpoint_at_fault };
+        let effort = QuestionCost { calls: asked.judgement.calls, cost_usd, is_priced, is_endpoint_at_fault };
         self.ledger.asked(asked.job.trajectory_id(), effort);
         match &asked.judgement.result {
             // Not the question's fault: it stays open for the next run.
             Err(JudgeFailure::Endpoint(failure)) => {
-                self.stopping = Some(RunEnd::Endpoint(failure.clone()));
+                self.stopping = Some(RunTermination::Endpoint(failure.clone()));
                 self.tasks.abort_all();
                 return Ok(());
             }
             Err(JudgeFailure::CallLimit) => {
                 let most = self.limits.max_calls.unwrap_or_default();
-                self.stopping.get_or_insert(RunEnd::Limit(calls_reached(most)));
+                self.stopping.get_or_insert(RunTermination::Limit(calls_reached(most)));
                 return Ok(());
             }
             _ => {}
@@ -371,7 +372,7 @@ impl<'w> Runner<'w> {
                 self.failures_in_a_row += 1;
                 self.last_failure = failure.to_string();
                 if self.failures_in_a_row >= FAILURES_IN_A_ROW && self.stopping.is_none() {
-                    self.stopping = Some(RunEnd::EndpointDied(failure.to_string()));
+                    self.stopping = Some(RunTermination::EndpointDied(failure.to_string()));
                 }
             }
         }
@@ -385,7 +386,7 @@ impl<'w> Runner<'w> {
         self.note(&line);
         for job in waiting {
             // An identical question: answered with it, and paid for once.
-            let effort = Effort { is_endpoint_at_fault, ..Effort::default() };
+            let effort = QuestionCost { is_endpoint_at_fault, ..QuestionCost::default() };
             self.ledger.asked(job.trajectory_id(), effort);
             let copy = self.planner.copied_line(&job, &line);
             self.record(&copy)?;
@@ -425,12 +426,12 @@ impl<'w> Runner<'w> {
     fn interrupt(&mut self) {
         // Where the server has no model yet, there is nothing to wait for.
         let is_loading = self.judge.as_ref().is_some_and(|judge| judge.client.loading_for().is_some());
-        if self.stopping == Some(RunEnd::Interrupted) || is_loading {
-            self.stopping = Some(RunEnd::Interrupted);
+        if self.stopping == Some(RunTermination::Interrupted) || is_loading {
+            self.stopping = Some(RunTermination::Interrupted);
             self.tasks.abort_all();
             return;
         }
-        self.stopping = Some(RunEnd::Interrupted);
+        self.stopping = Some(RunTermination::Interrupted);
         self.deadline = Some(Instant::now() + GRACE);
     }
 
@@ -438,19 +439,20 @@ impl<'w> Runner<'w> {
         self.deadline = None;
         match (&self.stopping, self.limits.max_time) {
             (None, Some(time)) => {
-                self.stopping = Some(RunEnd::Limit(format!("the limit of {} s is reached", time.as_secs())));
+                self.stopping =
+                    Some(RunTermination::Limit(format!("the limit of {} s is reached", time.as_secs())));
                 self.deadline = Some(Instant::now() + GRACE);
             }
             _ => self.tasks.abort_all(),
         }
     }
 
-    fn end(mut self) -> Result<RunEnd, RunFileError> {
+    fn end(mut self) -> Result<RunTermination, RunFileError> {
         self.ledger.close()?;
         self.show();
         let died = (self.failures_in_a_row >= FAILURES_AT_THE_END)
-            .then(|| RunEnd::EndpointDied(self.last_failure.clone()));
-        Ok(self.stopping.take().or(died).unwrap_or(RunEnd::Finished))
+            .then(|| RunTermination::EndpointDied(self.last_failure.clone()));
+        Ok(self.stopping.take().or(died).unwrap_or(RunTermination::Finished))
     }
 }
 

@@ -4,27 +4,29 @@ use std::sync::Arc;
 
 use gradus_core::trajectory::Trajectory;
 use gradus_llm::AnswerForm;
-use gradus_llm::price::Price;
+use gradus_llm::price::TokenPrice;
 
-use super::done::Done;
-use crate::evaluator::{Evaluator, Method};
-use crate::judge::Judgement;
-use crate::offline::Offline;
-use crate::outcome::{Outcome, OutcomeKind, OutcomeLine, TokenCount};
-use crate::prompt::{self, Case, Prompt, PromptWindow, Renderer, Shortened, ToolText, ToolTexts};
-use crate::rubric::{Rubric, Subject};
+use super::done::AnsweredQuestions;
+use crate::evaluator::{EvaluationMethod, Evaluator};
+use crate::judge::JudgeResponse;
+use crate::offline::OfflineJudge;
+use crate::outcome::{EvaluationOutcome, OutcomeKind, OutcomeLine, TokenCount};
+use crate::prompt::{
+    self, EvaluationCase, JudgePrompt, PromptRenderer, PromptWindow, ToolText, ToolTexts, TruncatedValue,
+};
+use crate::rubric::{Rubric, RubricSubject};
 use crate::run::CachedVerdict;
 
 /// One question to a model.
 #[derive(Clone, Debug)]
-pub(super) struct Job {
+pub(super) struct JudgeJob {
     evaluator: usize,
     step: Option<usize>,
     trajectory: Arc<Trajectory>,
     tools: Arc<ToolText>,
 }
 
-impl Job {
+impl JudgeJob {
     pub(super) fn evaluator(&self) -> usize {
         self.evaluator
     }
@@ -33,16 +35,16 @@ impl Job {
         &self.trajectory.trajectory_id
     }
 
-    fn case(&self) -> Case<'_> {
-        Case { trajectory: &self.trajectory, step: self.step, tools: &self.tools }
+    fn case(&self) -> EvaluationCase<'_> {
+        EvaluationCase { trajectory: &self.trajectory, step: self.step, tools: &self.tools }
     }
 }
 
 /// A job that is ready to be sent.
-pub(super) struct Question {
+pub(super) struct PreparedQuestion {
     pub(super) rubric: Arc<Rubric>,
     pub(super) answer: AnswerForm,
-    pub(super) prompt: Prompt,
+    pub(super) prompt: JudgePrompt,
     pub(super) renderer: SmallerWindow,
 }
 
@@ -50,58 +52,61 @@ pub(super) struct Question {
 pub(super) struct SmallerWindow(Arc<Rubric>);
 
 impl SmallerWindow {
-    pub(super) fn again(&self, job: &Job, window: PromptWindow) -> Prompt {
-        Renderer::new(&self.0, &job.tools, window).render(&job.case())
+    pub(super) fn again(&self, job: &JudgeJob, window: PromptWindow) -> JudgePrompt {
+        PromptRenderer::new(&self.0, &job.tools, window).render(&job.case())
     }
 }
 
 /// What a trajectory comes to.
-pub(super) struct Planned {
+pub(super) struct TrajectoryPlan {
     pub(super) trajectory_id: Arc<str>,
     /// Answered without a model, or without a question.
     pub(super) answered: Vec<OutcomeLine>,
-    pub(super) jobs: Vec<Job>,
+    pub(super) jobs: Vec<JudgeJob>,
 }
 
 #[derive(Debug)]
-pub(super) struct Planner {
+pub(super) struct QuestionPlanner {
     run_id: Arc<str>,
     evaluators: Vec<Evaluator>,
     tools: ToolTexts,
     window: Option<PromptWindow>,
-    done: Done,
+    done: AnsweredQuestions,
     /// The constant part of a prompt is made once for each evaluator and set of tools.
-    renderers: Vec<(usize, Arc<ToolText>, Renderer)>,
+    renderers: Vec<(usize, Arc<ToolText>, PromptRenderer)>,
 }
 
 const KEPT_RENDERERS: usize = 64;
 
-impl Planner {
+impl QuestionPlanner {
     pub(super) fn new(
         run_id: &str,
         evaluators: Vec<Evaluator>,
         tools: ToolTexts,
         window: Option<PromptWindow>,
-        done: Done,
+        done: AnsweredQuestions,
     ) -> Self {
-        Planner { run_id: run_id.into(), evaluators, tools, window, done, renderers: Vec::new() }
+        QuestionPlanner { run_id: run_id.into(), evaluators, tools, window, done, renderers: Vec::new() }
     }
 
     /// What is to be asked; `is_known` when an earlier process of the run met the same trajectory, so that its answers
     /// still hold.
-    pub(super) fn plan(&mut self, mut trajectory: Trajectory, is_known: bool) -> Planned {
-        let tools = self.tools.of(&trajectory.tools);
+    pub(super) fn plan(&mut self, mut trajectory: Trajectory, is_known: bool) -> TrajectoryPlan {
+        let tools = self.tools.get_or_render(&trajectory.tools);
         trajectory.tools = Arc::clone(tools.tools());
         let trajectory = Arc::new(trajectory);
         let trajectory_id: Arc<str> = trajectory.trajectory_id.as_str().into();
-        let mut planned =
-            Planned { trajectory_id: Arc::clone(&trajectory_id), answered: Vec::new(), jobs: Vec::new() };
-        let mut offline: Option<Offline<'_>> = None;
+        let mut planned = TrajectoryPlan {
+            trajectory_id: Arc::clone(&trajectory_id),
+            answered: Vec::new(),
+            jobs: Vec::new(),
+        };
+        let mut offline: Option<OfflineJudge<'_>> = None;
         let steps = || (0..trajectory.steps.len()).map(Some);
         for (number, evaluator) in self.evaluators.iter().enumerate() {
             let subjects: Vec<Option<usize>> = match evaluator.subject {
-                Subject::Step => steps().collect(),
-                Subject::Trajectory => vec![None],
+                RubricSubject::Step => steps().collect(),
+                RubricSubject::Trajectory => vec![None],
             };
             for step in subjects {
                 let index = step.and_then(|step| trajectory.steps.get(step)).map(|step| step.index);
@@ -109,14 +114,14 @@ impl Planner {
                     continue;
                 }
                 match &evaluator.method {
-                    Method::Rules(question) => {
-                        let offline =
-                            offline.get_or_insert_with(|| Offline::with_index(&trajectory, tools.index()));
+                    EvaluationMethod::Rules(question) => {
+                        let offline = offline
+                            .get_or_insert_with(|| OfflineJudge::with_index(&trajectory, tools.index()));
                         let outcome = evaluator.apply(*question, offline, step);
                         planned.answered.push(self.blank(evaluator, &trajectory_id, index).with(outcome));
                     }
-                    Method::Model { rubric, .. } => {
-                        let job = Job {
+                    EvaluationMethod::Model { rubric, .. } => {
+                        let job = JudgeJob {
                             evaluator: number,
                             step,
                             trajectory: Arc::clone(&trajectory),
@@ -125,7 +130,7 @@ impl Planner {
                         match prompt::missing(rubric, &job.case()) {
                             Some(reason) => {
                                 let line = self.blank(evaluator, &trajectory_id, index);
-                                planned.answered.push(line.with(Outcome::NotApplicable { reason }));
+                                planned.answered.push(line.with(EvaluationOutcome::NotApplicable { reason }));
                             }
                             None => planned.jobs.push(job),
                         }
@@ -141,23 +146,23 @@ impl Planner {
     }
 
     /// Renders a job.
-    pub(super) fn question(&mut self, job: &Job) -> Question {
-        let Method::Model { rubric, answer } = &self.evaluators[job.evaluator].method else {
+    pub(super) fn question(&mut self, job: &JudgeJob) -> PreparedQuestion {
+        let EvaluationMethod::Model { rubric, answer } = &self.evaluators[job.evaluator].method else {
             unreachable!("jobs are made for models only");
         };
         let (rubric, answer) = (Arc::clone(rubric), answer.clone());
         let prompt = self.renderer(job, &rubric).render(&job.case());
-        Question { answer, prompt, renderer: SmallerWindow(Arc::clone(&rubric)), rubric }
+        PreparedQuestion { answer, prompt, renderer: SmallerWindow(Arc::clone(&rubric)), rubric }
     }
 
-    fn renderer(&mut self, job: &Job, rubric: &Rubric) -> &Renderer {
+    fn renderer(&mut self, job: &JudgeJob, rubric: &Rubric) -> &PromptRenderer {
         let known = self
             .renderers
             .iter()
             .rposition(|(evaluator, tools, _)| *evaluator == job.evaluator && Arc::ptr_eq(tools, &job.tools));
         let at = known.unwrap_or_else(|| {
             let window = self.window.unwrap_or(PromptWindow { bytes: usize::MAX });
-            let renderer = Renderer::new(rubric, &job.tools, window);
+            let renderer = PromptRenderer::new(rubric, &job.tools, window);
             if self.renderers.len() >= KEPT_RENDERERS {
                 self.renderers.remove(0);
             }
@@ -168,10 +173,15 @@ impl Planner {
     }
 
     /// The line of a question that was asked.
-    pub(super) fn line(&self, job: &Job, judgement: &Judgement, price: Option<Price>) -> OutcomeLine {
+    pub(super) fn line(
+        &self,
+        job: &JudgeJob,
+        judgement: &JudgeResponse,
+        price: Option<TokenPrice>,
+    ) -> OutcomeLine {
         let outcome = match &judgement.result {
             Ok(reading) => self.scored(job, reading.label.clone(), reading.explanation.clone()),
-            Err(failure) => Outcome::Failed { reason: failure.to_string() },
+            Err(failure) => EvaluationOutcome::Failed { reason: failure.to_string() },
         };
         let mut line = self.line_of(job).with(outcome);
         line.tokens = judgement.usage.map(|usage| TokenCount {
@@ -179,7 +189,7 @@ impl Planner {
             completion: usage.completion,
             cached_prompt: usage.cached_prompt,
         });
-        line.cost_usd = price.zip(judgement.usage).map(|(price, usage)| price.of(usage));
+        line.cost_usd = price.zip(judgement.usage).map(|(price, usage)| price.cost_of_usage(usage));
         line.calls = judgement.calls;
         line.shortened.clone_from(&judgement.prompt.shortened);
         line
@@ -187,9 +197,9 @@ impl Planner {
 
     pub(super) fn cached_line(
         &self,
-        job: &Job,
+        job: &JudgeJob,
         verdict: CachedVerdict,
-        shortened: Vec<Shortened>,
+        shortened: Vec<TruncatedValue>,
     ) -> OutcomeLine {
         let outcome = self.scored(job, verdict.label, verdict.explanation);
         let mut line = self.line_of(job).with(outcome);
@@ -200,7 +210,7 @@ impl Planner {
     }
 
     /// The line of a question that is identical to one that was asked.
-    pub(super) fn copied_line(&self, job: &Job, answered: &OutcomeLine) -> OutcomeLine {
+    pub(super) fn copied_line(&self, job: &JudgeJob, answered: &OutcomeLine) -> OutcomeLine {
         let blank = self.line_of(job);
         OutcomeLine {
             run_id: blank.run_id,
@@ -214,12 +224,17 @@ impl Planner {
         }
     }
 
-    fn scored(&self, job: &Job, label: String, explanation: String) -> Outcome {
+    fn scored(&self, job: &JudgeJob, label: String, explanation: String) -> EvaluationOutcome {
         let score = self.evaluators[job.evaluator].labels.score(&label).unwrap_or_default();
-        Outcome::Scored(crate::outcome::Verdict { label, score, explanation, evidence: Vec::new() })
+        EvaluationOutcome::Scored(crate::outcome::ScoredVerdict {
+            label,
+            score,
+            explanation,
+            evidence: Vec::new(),
+        })
     }
 
-    fn line_of(&self, job: &Job) -> OutcomeLine {
+    fn line_of(&self, job: &JudgeJob) -> OutcomeLine {
         let index = job.step.and_then(|step| job.trajectory.steps.get(step)).map(|step| step.index);
         self.blank(&self.evaluators[job.evaluator], &job.trajectory.trajectory_id.as_str().into(), index)
     }
@@ -248,21 +263,21 @@ impl Planner {
 }
 
 impl OutcomeLine {
-    fn with(mut self, outcome: Outcome) -> OutcomeLine {
+    fn with(mut self, outcome: EvaluationOutcome) -> OutcomeLine {
         match outcome {
-            Outcome::Scored(verdict) => {
+            EvaluationOutcome::Scored(verdict) => {
                 self.outcome = OutcomeKind::Scored;
                 self.label = Some(verdict.label);
                 self.score = Some(verdict.score);
                 self.explanation = Some(verdict.explanation);
                 self.evidence = verdict.evidence;
             }
-            Outcome::NotApplicable { reason } => {
+            EvaluationOutcome::NotApplicable { reason } => {
                 self.outcome = OutcomeKind::NotApplicable;
                 self.reason = Some(reason);
                 self.cost_usd = Some(0.0);
             }
-            Outcome::Failed { reason } => {
+            EvaluationOutcome::Failed { reason } => {
                 self.outcome = OutcomeKind::Failed;
                 self.reason = Some(reason);
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::outcome::{OutcomeKind, OutcomeLine};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Progress {
+pub struct RunProgress {
     pub trajectories: u64,
     /// Questions known so far.
     pub planned: u64,
@@ -26,7 +26,7 @@ pub struct Progress {
     pub loading: Option<Duration>,
 }
 
-impl Progress {
+impl RunProgress {
     pub(super) fn count(&mut self, line: &OutcomeLine) {
         self.finished += 1;
         self.failed += u64::from(line.outcome == OutcomeKind::Failed);
@@ -36,11 +36,11 @@ impl Progress {
 }
 
 /// Looks on while a run goes on.
-pub trait Watcher {
+pub trait ProgressWatcher {
     fn outcome(&mut self, _line: &OutcomeLine) {}
     /// Called a few times a second; everything that it counts as finished is on disk.
-    fn tick(&mut self, _progress: &Progress) {}
+    fn tick(&mut self, _progress: &RunProgress) {}
 }
 
 /// Nobody looks on.
-impl Watcher for () {}
+impl ProgressWatcher for () {}

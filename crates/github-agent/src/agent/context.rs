@@ -1,10 +1,10 @@
 //! Keeps a conversation within what the model can take in. What is left out is left out visibly.
 
-use gradus_llm::{Message, ToolDefinition};
+use gradus_llm::{ChatToolDefinition, PromptMessage};
 use serde_json::Value;
 
 use super::prompt::OBSERVATION;
-use super::state::State;
+use super::state::AgentState;
 use crate::plural::counted;
 
 /// A token is seldom less than this in JSON and code.
@@ -22,7 +22,7 @@ const CUT: &str = " characters are left out here to save room; call again what g
 
 /// Shortens a conversation to `room` bytes. Old observations go first, then what the model itself wrote at length, then
 /// the oldest requests with all that came of them, then the newest observations. Says whether it fits now.
-pub(super) fn fit(state: &mut State, room: usize) -> bool {
+pub(super) fn fit(state: &mut AgentState, room: usize) -> bool {
     let mut total = total(state);
     if total <= room {
         return true;
@@ -33,7 +33,7 @@ pub(super) fn fit(state: &mut State, room: usize) -> bool {
             total -= shorten(message, (room / 2).max(NEW));
         }
     }
-    let observations = |state: &State| -> Vec<usize> {
+    let observations = |state: &AgentState| -> Vec<usize> {
         let seen = state.messages.iter().enumerate().filter(|(_, message)| is_observation(message));
         seen.map(|(at, _)| at).collect()
     };
@@ -49,7 +49,7 @@ pub(super) fn fit(state: &mut State, room: usize) -> bool {
         if total <= room {
             return true;
         }
-        if matches!(message, Message::Assistant { .. }) {
+        if matches!(message, PromptMessage::Assistant { .. }) {
             total -= shorten(message, OLD);
         }
     }
@@ -74,17 +74,17 @@ pub(super) fn fit(state: &mut State, room: usize) -> bool {
 }
 
 /// The length of all messages.
-pub(super) fn total(state: &State) -> usize {
+pub(super) fn total(state: &AgentState) -> usize {
     state.messages.iter().map(size).sum()
 }
 
 /// What a tool takes of every question.
-pub(super) fn size_of_tool(tool: &ToolDefinition) -> usize {
+pub(super) fn size_of_tool(tool: &ChatToolDefinition) -> usize {
     AROUND + tool.name.len() + tool.description.len() + tool.parameters.to_string().len()
 }
 
 /// Leaves out the oldest request with all that came of it, but never the last one.
-fn drop_oldest(state: &mut State) -> bool {
+fn drop_oldest(state: &mut AgentState) -> bool {
     let [_, second, ..] = state.requests[..] else { return false };
     state.messages.drain(..second.min(state.messages.len()));
     state.requests.remove(0);
@@ -92,7 +92,7 @@ fn drop_oldest(state: &mut State) -> bool {
     let earlier = counted(state.dropped as usize, "earlier request", "earlier requests");
     let are = if state.dropped == 1 { "is" } else { "are" };
     let note = format!("{MARK}{earlier} of this conversation {are} left out to save room]");
-    state.messages.insert(0, Message::User { text: note });
+    state.messages.insert(0, PromptMessage::User { text: note });
     // One place further behind than without the note.
     state.requests.iter_mut().for_each(|at| *at = *at + 1 - second);
     true
@@ -103,32 +103,32 @@ pub(super) fn without_marks(text: String) -> String {
     if text.contains(MARK) { text.replace(MARK, "[agent : ") } else { text }
 }
 
-pub(super) fn size(message: &Message) -> usize {
+pub(super) fn size(message: &PromptMessage) -> usize {
     AROUND
         + match message {
-            Message::User { text } => text.len(),
-            Message::Assistant { text, calls } => {
+            PromptMessage::User { text } => text.len(),
+            PromptMessage::Assistant { text, calls } => {
                 text.len()
                     + calls.iter().map(|call| AROUND + call.name.len() + call.arguments.len()).sum::<usize>()
             }
-            Message::Tool { text, name, .. } => text.len() + name.len(),
+            PromptMessage::Tool { text, name, .. } => text.len() + name.len(),
         }
 }
 
-fn is_observation(message: &Message) -> bool {
+fn is_observation(message: &PromptMessage) -> bool {
     match message {
-        Message::Tool { .. } => true,
-        Message::User { text } => text.starts_with(OBSERVATION),
-        Message::Assistant { .. } => false,
+        PromptMessage::Tool { .. } => true,
+        PromptMessage::User { text } => text.starts_with(OBSERVATION),
+        PromptMessage::Assistant { .. } => false,
     }
 }
 
 /// Cuts the texts of a message to about `length`, and says how much shorter it got.
-fn shorten(message: &mut Message, length: usize) -> usize {
+fn shorten(message: &mut PromptMessage, length: usize) -> usize {
     let before = size(message);
     match message {
-        Message::User { text } | Message::Tool { text, .. } => cut(text, length),
-        Message::Assistant { text, calls } => {
+        PromptMessage::User { text } | PromptMessage::Tool { text, .. } => cut(text, length),
+        PromptMessage::Assistant { text, calls } => {
             cut(text, length);
             for call in calls {
                 shorten_arguments(&mut call.arguments, length);
@@ -191,21 +191,21 @@ fn before_note(text: &str) -> (usize, usize) {
 
 #[cfg(test)]
 mod tests {
-    use gradus_llm::ToolCall;
+    use gradus_llm::ChatToolCall;
 
-    use super::super::state::Form;
+    use super::super::state::ToolCallMode;
     use super::*;
 
-    fn conversation(observations: usize, length: usize) -> Vec<Message> {
-        let mut messages = vec![Message::User { text: "do".to_owned() }];
+    fn conversation(observations: usize, length: usize) -> Vec<PromptMessage> {
+        let mut messages = vec![PromptMessage::User { text: "do".to_owned() }];
         for number in 0..observations {
-            let call = ToolCall {
+            let call = ChatToolCall {
                 id: number.to_string(),
                 name: "read".to_owned(),
                 arguments: "{\"n\":1}".to_owned(),
             };
-            messages.push(Message::Assistant { text: "I read.".to_owned(), calls: vec![call] });
-            messages.push(Message::Tool {
+            messages.push(PromptMessage::Assistant { text: "I read.".to_owned(), calls: vec![call] });
+            messages.push(PromptMessage::Tool {
                 call_id: number.to_string(),
                 name: "read".to_owned(),
                 text: format!("{number} {}", "ö".repeat(length / 2)),
@@ -215,8 +215,8 @@ mod tests {
         messages
     }
 
-    fn fit(messages: &mut Vec<Message>, room: usize) -> bool {
-        let mut state = State::new("s", Form::Native);
+    fn fit(messages: &mut Vec<PromptMessage>, room: usize) -> bool {
+        let mut state = AgentState::new("s", ToolCallMode::Native);
         state.messages = std::mem::take(messages);
         state.requests = vec![0];
         let fits = super::fit(&mut state, room);
@@ -224,9 +224,11 @@ mod tests {
         fits
     }
 
-    fn text(message: &Message) -> &str {
+    fn text(message: &PromptMessage) -> &str {
         match message {
-            Message::User { text } | Message::Assistant { text, .. } | Message::Tool { text, .. } => text,
+            PromptMessage::User { text }
+            | PromptMessage::Assistant { text, .. }
+            | PromptMessage::Tool { text, .. } => text,
         }
     }
 
@@ -252,7 +254,7 @@ mod tests {
     #[test]
     fn one_huge_observation_does_not_push_out_the_others() {
         let mut messages = conversation(3, 3_000);
-        messages.push(Message::Tool {
+        messages.push(PromptMessage::Tool {
             call_id: "x".to_owned(),
             name: "read".to_owned(),
             text: "y".repeat(1_000_000),
@@ -266,11 +268,11 @@ mod tests {
     #[test]
     fn long_arguments_stay_json() {
         let arguments = serde_json::json!({"path": "a", "content": "x".repeat(50_000)}).to_string();
-        let call = ToolCall { id: "1".to_owned(), name: "write".to_owned(), arguments };
+        let call = ChatToolCall { id: "1".to_owned(), name: "write".to_owned(), arguments };
         let mut messages = vec![
-            Message::User { text: "do".to_owned() },
-            Message::Assistant { text: String::new(), calls: vec![call] },
-            Message::Tool {
+            PromptMessage::User { text: "do".to_owned() },
+            PromptMessage::Assistant { text: String::new(), calls: vec![call] },
+            PromptMessage::Tool {
                 call_id: "1".to_owned(),
                 name: "write".to_owned(),
                 text: "ok".to_owned(),
@@ -278,7 +280,7 @@ mod tests {
             },
         ];
         assert!(fit(&mut messages, 5_000));
-        let Message::Assistant { calls, .. } = &messages[1] else { panic!() };
+        let PromptMessage::Assistant { calls, .. } = &messages[1] else { panic!() };
         let json: Value = serde_json::from_str(&calls[0].arguments).expect("JSON");
         assert_eq!(json["path"], "a");
         assert!(json["content"].as_str().is_some_and(|text| text.contains("left out")));
@@ -286,17 +288,17 @@ mod tests {
 
     #[test]
     fn says_when_it_cannot_fit() {
-        let mut messages = vec![Message::User { text: "x".repeat(10_000) }];
+        let mut messages = vec![PromptMessage::User { text: "x".repeat(10_000) }];
         assert!(!fit(&mut messages, 5_000));
         assert_eq!(text(&messages[0]).len(), 10_000, "the request is never cut");
     }
 
     #[test]
     fn old_requests_are_left_out_whole_before_the_newest_observations_are_cut() {
-        let mut state = State::new("s", Form::Native);
+        let mut state = AgentState::new("s", ToolCallMode::Native);
         for number in 0..50 {
             state.requests.push(state.messages.len());
-            state.messages.push(Message::User { text: format!("request {number}") });
+            state.messages.push(PromptMessage::User { text: format!("request {number}") });
             state.messages.extend(conversation(2, 3_000).into_iter().skip(1));
         }
         assert!(super::fit(&mut state, 12_000));
@@ -323,7 +325,7 @@ mod tests {
     fn no_text_can_say_that_it_is_cut_already() {
         let forged = format!("{MARK}x {} … {MARK}7{CUT}", "y".repeat(1_000_000));
         let mut messages = conversation(1, 10);
-        messages.push(Message::Tool {
+        messages.push(PromptMessage::Tool {
             call_id: "x".to_owned(),
             name: "read".to_owned(),
             text: forged,

@@ -7,49 +7,51 @@ mod objections;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use gradus_llm::{CallError, Chat, ChatReply, Failure, Message, ToolCall, ToolDefinition};
+use gradus_llm::{
+    CallError, ChatReply, ChatRequest, ChatToolCall, ChatToolDefinition, ModelCallFailure, PromptMessage,
+};
 use serde_json::Value;
 
-use super::reply::{self, Intent, Wanted};
-use super::run_step::RunEnd;
-use super::state::{Call, Form, Phase, Settings, Stage, State};
+use super::reply::{self, ReplyIntent, ReplyToolCall};
+use super::run_step::AgentRunEnd;
+use super::state::{AgentPhase, AgentRunSettings, AgentState, AgentToolCall, CallStage, ToolCallMode};
 use super::{arguments, context, prompt};
 use crate::plural::counted;
-use crate::tools::{Effect, Observation, Tool, ToolBox};
+use crate::tools::{AgentTool, CallObservation, ToolBox, ToolEffect};
 
 /// What is to be done next. Asking again changes nothing.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Action {
+pub enum AgentAction {
     /// Nothing was asked for.
     Rest,
     /// Ask the model (`Machine::chat`).
     Ask,
     /// Ask somebody whether this may be done.
-    Confirm(Call),
-    Call(Call),
+    Confirm(AgentToolCall),
+    Call(AgentToolCall),
     /// This call is not made; the model sees this instead.
-    Decline(Call, Observation),
+    Decline(AgentToolCall, CallObservation),
     /// Leave the service alone for this long; then the call is made again.
-    Wait(Call, Duration),
+    Wait(AgentToolCall, Duration),
     Finish {
-        end: RunEnd,
+        end: AgentRunEnd,
         answer: Option<String>,
     },
 }
 
 /// What came to pass.
 #[derive(Clone, Debug)]
-pub enum Event {
+pub enum AgentEvent {
     /// The user wants something.
     Request(String),
     /// Go on with a request that ended without an answer.
     GoOn,
-    Replied(Result<ChatReply, Failure>),
+    Replied(Result<ChatReply, ModelCallFailure>),
     /// Somebody was asked about the call; the reason, if they did not agree.
     Confirmed(Result<(), String>),
     /// The call is on its way.
     Begun,
-    Returned(Observation),
+    Returned(CallObservation),
     Waited,
 }
 
@@ -67,12 +69,12 @@ const MAX_NAME: usize = 64;
 /// So often a conversation is made shorter because an endpoint refused it.
 const MAX_SHORTENINGS: u32 = 6;
 
-pub struct Machine<'t> {
-    settings: Settings,
+pub struct AgentStateMachine<'t> {
+    settings: AgentRunSettings,
     toolbox: &'t dyn ToolBox,
-    offered: Vec<Tool>,
+    offered: Vec<AgentTool>,
     /// What is offered natively.
-    definitions: Vec<ToolDefinition>,
+    definitions: Vec<ChatToolDefinition>,
     system: String,
     /// What the constant part takes of the model's context, and the tools' schemas of that.
     fixed: usize,
@@ -80,29 +82,33 @@ pub struct Machine<'t> {
     /// How long the messages should be, once an endpoint has said that it was too much. The next one may take more, so no
     /// session remembers it.
     learned_room: Option<usize>,
-    state: State,
+    state: AgentState,
 }
 
-impl std::fmt::Debug for Machine<'_> {
+impl std::fmt::Debug for AgentStateMachine<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Machine").field("state", &self.state).finish_non_exhaustive()
+        f.debug_struct("AgentStateMachine").field("state", &self.state).finish_non_exhaustive()
     }
 }
 
-impl<'t> Machine<'t> {
+impl<'t> AgentStateMachine<'t> {
     /// Takes up a state. What was on its way when it was put down is not known to have happened, so only reads are
     /// done again.
-    pub fn new(settings: Settings, toolbox: &'t dyn ToolBox, mut state: State) -> Machine<'t> {
-        let settings = Settings { form: state.form, ..settings };
-        let offered: Vec<Tool> = toolbox
+    pub fn new(
+        settings: AgentRunSettings,
+        toolbox: &'t dyn ToolBox,
+        mut state: AgentState,
+    ) -> AgentStateMachine<'t> {
+        let settings = AgentRunSettings { form: state.form, ..settings };
+        let offered: Vec<AgentTool> = toolbox
             .tools()
             .iter()
-            .filter(|tool| !settings.read_only || tool.effect == Effect::Read)
+            .filter(|tool| !settings.read_only || tool.effect == ToolEffect::Read)
             .cloned()
             .collect();
-        let definitions: Vec<ToolDefinition> = match settings.form {
-            Form::Native => offered.iter().map(|tool| tool.definition.clone()).collect(),
-            Form::Text => Vec::new(),
+        let definitions: Vec<ChatToolDefinition> = match settings.form {
+            ToolCallMode::Native => offered.iter().map(|tool| tool.definition.clone()).collect(),
+            ToolCallMode::Text => Vec::new(),
         };
         let system = prompt::system(&settings, &offered);
         let schemas = offered.iter().map(|tool| context::size_of_tool(&tool.definition)).sum();
@@ -112,105 +118,126 @@ impl<'t> Machine<'t> {
             // A session from before it was noted where requests begin.
             state.requests.push(0);
         }
-        if let Phase::Calling { calls, stage } = &mut state.phase {
+        if let AgentPhase::Calling { calls, stage } = &mut state.phase {
             match (calls.front(), &stage) {
-                (None, _) => state.phase = Phase::Asking,
-                (Some(call), Stage::Begun) => {
-                    let is_read = toolbox.effect_of(&call.name, &call.arguments) == Effect::Read;
-                    *stage = if is_read { Stage::Ready } else { Stage::Unknown };
+                (None, _) => state.phase = AgentPhase::Asking,
+                (Some(call), CallStage::Begun) => {
+                    let is_read = toolbox.effect_of(&call.name, &call.arguments) == ToolEffect::Read;
+                    *stage = if is_read { CallStage::Ready } else { CallStage::Unknown };
                 }
                 _ => {}
             }
         }
-        Machine { settings, toolbox, offered, definitions, system, fixed, schemas, learned_room: None, state }
+        AgentStateMachine {
+            settings,
+            toolbox,
+            offered,
+            definitions,
+            system,
+            fixed,
+            schemas,
+            learned_room: None,
+            state,
+        }
     }
 
-    pub fn state(&self) -> &State {
+    pub fn state(&self) -> &AgentState {
         &self.state
     }
 
     /// All that may be called.
-    pub fn tools(&self) -> &[Tool] {
+    pub fn tools(&self) -> &[AgentTool] {
         &self.offered
     }
 
     /// What the model is to be asked.
-    pub fn chat(&self) -> Chat<'_> {
-        Chat {
+    pub fn chat(&self) -> ChatRequest<'_> {
+        ChatRequest {
             system: &self.system,
             messages: &self.state.messages,
             tools: &self.definitions,
-            stop: if self.settings.form == Form::Text { &prompt::STOP } else { &[] },
+            stop: if self.settings.form == ToolCallMode::Text { &prompt::STOP } else { &[] },
             max_tokens: self.settings.max_tokens,
             temperature: self.settings.temperature,
         }
     }
 
-    pub fn action(&self) -> Action {
+    pub fn action(&self) -> AgentAction {
         match &self.state.phase {
-            Phase::Idle => Action::Rest,
-            Phase::Asking => Action::Ask,
-            Phase::Done { end, answer } => Action::Finish { end: end.clone(), answer: answer.clone() },
-            Phase::Calling { calls, stage } => match (calls.front(), stage) {
-                (None, _) => Action::Ask,
-                (Some(call), Stage::Waiting(time)) => Action::Wait(call.clone(), *time),
-                (Some(call), Stage::Begun) => Action::Call(call.clone()),
+            AgentPhase::Idle => AgentAction::Rest,
+            AgentPhase::Asking => AgentAction::Ask,
+            AgentPhase::Done { end, answer } => {
+                AgentAction::Finish { end: end.clone(), answer: answer.clone() }
+            }
+            AgentPhase::Calling { calls, stage } => match (calls.front(), stage) {
+                (None, _) => AgentAction::Ask,
+                (Some(call), CallStage::Waiting(time)) => AgentAction::Wait(call.clone(), *time),
+                (Some(call), CallStage::Begun) => AgentAction::Call(call.clone()),
                 (Some(call), _) => match self.objection(call, stage) {
-                    Some(observation) => Action::Decline(call.clone(), observation),
-                    None if self.must_confirm(call) => Action::Confirm(call.clone()),
-                    None => Action::Call(call.clone()),
+                    Some(observation) => AgentAction::Decline(call.clone(), observation),
+                    None if self.must_confirm(call) => AgentAction::Confirm(call.clone()),
+                    None => AgentAction::Call(call.clone()),
                 },
             },
         }
     }
 
     /// Whether the call that is next changes something.
-    pub fn writes(&self, call: &Call) -> bool {
-        self.toolbox.effect_of(&call.name, &call.arguments) != Effect::Read
+    pub fn writes(&self, call: &AgentToolCall) -> bool {
+        self.toolbox.effect_of(&call.name, &call.arguments) != ToolEffect::Read
     }
 
     /// Takes in what came to pass. Returns what was wrong with a reply that had to be corrected.
-    pub fn handle(&mut self, event: Event) -> Result<Option<String>, OutOfOrder> {
+    pub fn handle(&mut self, event: AgentEvent) -> Result<Option<String>, OutOfOrder> {
         let problem = match (event, &mut self.state.phase) {
-            (Event::Request(text), Phase::Idle | Phase::Done { .. }) => {
+            (AgentEvent::Request(text), AgentPhase::Idle | AgentPhase::Done { .. }) => {
                 self.begin();
                 self.state.requests.push(self.state.messages.len());
-                self.state.messages.push(Message::User { text: text.clone() });
+                self.state.messages.push(PromptMessage::User { text: text.clone() });
                 self.state.request = Some(text);
                 self.ask();
                 None
             }
             (
-                Event::GoOn,
-                Phase::Done { end: RunEnd::StepLimit | RunEnd::CallLimit | RunEnd::Failed(_), .. },
+                AgentEvent::GoOn,
+                AgentPhase::Done {
+                    end: AgentRunEnd::StepLimit | AgentRunEnd::CallLimit | AgentRunEnd::Failed(_),
+                    ..
+                },
             ) => {
                 self.begin();
                 self.ask();
                 None
             }
-            (Event::Replied(Ok(reply)), Phase::Asking) => self.replied(reply),
-            (Event::Replied(Err(failure)), Phase::Asking) => {
+            (AgentEvent::Replied(Ok(reply)), AgentPhase::Asking) => self.replied(reply),
+            (AgentEvent::Replied(Err(failure)), AgentPhase::Asking) => {
                 self.failed(&failure);
                 None
             }
-            (Event::Confirmed(answer), Phase::Calling { calls, stage: stage @ Stage::Ready }) => {
+            (
+                AgentEvent::Confirmed(answer),
+                AgentPhase::Calling { calls, stage: stage @ CallStage::Ready },
+            ) => {
                 let call = calls.front_mut().ok_or(OutOfOrder)?;
                 call.approved = Some(answer.is_ok());
                 if let Err(reason) = answer {
-                    *stage = Stage::Refused(reason);
+                    *stage = CallStage::Refused(reason);
                 }
                 None
             }
-            (Event::Begun, Phase::Calling { stage: stage @ (Stage::Ready | Stage::Begun), .. }) => {
-                *stage = Stage::Begun;
+            (
+                AgentEvent::Begun,
+                AgentPhase::Calling { stage: stage @ (CallStage::Ready | CallStage::Begun), .. },
+            ) => {
+                *stage = CallStage::Begun;
                 None
             }
-            (Event::Waited, Phase::Calling { stage: stage @ Stage::Waiting(_), .. }) => {
-                *stage = Stage::Ready;
+            (AgentEvent::Waited, AgentPhase::Calling { stage: stage @ CallStage::Waiting(_), .. }) => {
+                *stage = CallStage::Ready;
                 None
             }
-            (Event::Returned(observation), Phase::Calling { stage, .. })
-                if !matches!(stage, Stage::Waiting(_)) =>
+            (AgentEvent::Returned(observation), AgentPhase::Calling { stage, .. })
+                if !matches!(stage, CallStage::Waiting(_)) =>
             {
                 self.returned(observation);
                 None
@@ -237,7 +264,7 @@ impl<'t> Machine<'t> {
                 || self.toolbox.kept_back(name).is_some()
         };
         match reply::read(self.settings.form, &reply, self.settings.max_tokens, is_tool) {
-            Intent::Calls { thought, text, calls, has_more, is_written } => {
+            ReplyIntent::Calls { thought, text, calls, has_more, is_written } => {
                 self.state.malformed = 0;
                 self.plan(thought.as_deref(), text, calls, is_written);
                 if has_more {
@@ -245,27 +272,27 @@ impl<'t> Machine<'t> {
                 }
                 None
             }
-            Intent::Answer { text, answer } => {
-                self.state.messages.push(Message::Assistant { text, calls: Vec::new() });
-                self.finish(RunEnd::Answered, Some(answer));
+            ReplyIntent::Answer { text, answer } => {
+                self.state.messages.push(PromptMessage::Assistant { text, calls: Vec::new() });
+                self.finish(AgentRunEnd::Answered, Some(answer));
                 None
             }
-            Intent::Refused(text) => {
-                self.state.messages.push(Message::Assistant { text: text.clone(), calls: Vec::new() });
+            ReplyIntent::Refused(text) => {
+                self.state.messages.push(PromptMessage::Assistant { text: text.clone(), calls: Vec::new() });
                 let reason = if text.is_empty() { String::new() } else { format!(": {text}") };
-                self.finish(RunEnd::Failed(format!("the model refuses{reason}")), None);
+                self.finish(AgentRunEnd::Failed(format!("the model refuses{reason}")), None);
                 None
             }
-            Intent::Problem(problem) => {
+            ReplyIntent::Problem(problem) => {
                 self.state.malformed += 1;
-                self.state.messages.push(Message::Assistant { text: reply.text, calls: Vec::new() });
+                self.state.messages.push(PromptMessage::Assistant { text: reply.text, calls: Vec::new() });
                 let text = prompt::correction(self.settings.form, &problem);
-                self.state.messages.push(Message::User { text });
+                self.state.messages.push(PromptMessage::User { text });
                 if self.state.malformed >= self.settings.max_malformed {
                     let times = self.state.malformed;
                     let reason =
                         format!("the model's reply could not be used {times} times in a row: {problem}");
-                    self.finish(RunEnd::Failed(reason), None);
+                    self.finish(AgentRunEnd::Failed(reason), None);
                 } else {
                     self.ask();
                 }
@@ -275,7 +302,7 @@ impl<'t> Machine<'t> {
     }
 
     /// Puts the calls of a reply in line.
-    fn plan(&mut self, thought: Option<&str>, text: String, wanted: Vec<Wanted>, is_written: bool) {
+    fn plan(&mut self, thought: Option<&str>, text: String, wanted: Vec<ReplyToolCall>, is_written: bool) {
         let mut calls = VecDeque::with_capacity(wanted.len());
         let mut said = Vec::new();
         for (at, wanted) in wanted.into_iter().enumerate() {
@@ -284,7 +311,7 @@ impl<'t> Machine<'t> {
                 Ok(object) => (object, None),
                 Err(problem) => (Value::String(wanted.arguments.clone()), Some(problem)),
             };
-            calls.push_back(Call {
+            calls.push_back(AgentToolCall {
                 id: id.clone(),
                 name: wanted.name.clone(),
                 arguments,
@@ -296,16 +323,16 @@ impl<'t> Machine<'t> {
                 is_written,
                 has_more_behind: false,
             });
-            said.push(ToolCall { id, name: plain_name(&wanted.name), arguments: wanted.arguments });
+            said.push(ChatToolCall { id, name: plain_name(&wanted.name), arguments: wanted.arguments });
         }
         let said = if is_written { Vec::new() } else { said };
-        self.state.messages.push(Message::Assistant { text, calls: said });
-        self.state.phase = Phase::Calling { calls, stage: Stage::Ready };
+        self.state.messages.push(PromptMessage::Assistant { text, calls: said });
+        self.state.phase = AgentPhase::Calling { calls, stage: CallStage::Ready };
     }
 
     /// More stood behind the last call of the reply.
     fn note_more(&mut self) {
-        if let Phase::Calling { calls, .. } = &mut self.state.phase
+        if let AgentPhase::Calling { calls, .. } = &mut self.state.phase
             && let Some(last) = calls.back_mut()
         {
             last.has_more_behind = true;
@@ -314,11 +341,11 @@ impl<'t> Machine<'t> {
 
     /// An id that no other call of the session has: endpoints leave them out, and some count from 0 in every reply. One
     /// that would not be taken back is replaced as well.
-    fn unique(&mut self, id: String, beside: &VecDeque<Call>) -> String {
+    fn unique(&mut self, id: String, beside: &VecDeque<AgentToolCall>) -> String {
         let is_taken = |id: &str| {
             beside.iter().any(|call| call.id == id)
                 || self.state.messages.iter().any(|message| match message {
-                    Message::Assistant { calls, .. } => calls.iter().any(|call| call.id == id),
+                    PromptMessage::Assistant { calls, .. } => calls.iter().any(|call| call.id == id),
                     _ => false,
                 })
         };
@@ -334,7 +361,7 @@ impl<'t> Machine<'t> {
         format!("call_{number}")
     }
 
-    fn failed(&mut self, failure: &Failure) {
+    fn failed(&mut self, failure: &ModelCallFailure) {
         if let CallError::TooLong(_) = failure.error {
             let used = context::total(&self.state);
             // A quarter of all less. What cannot be shortened may be nearly all: half of the messages is enough at once.
@@ -349,9 +376,9 @@ impl<'t> Machine<'t> {
                     return self.ask();
                 }
             }
-            return self.finish(RunEnd::Failed(format!("{failure}; {}", self.share_of_tools())), None);
+            return self.finish(AgentRunEnd::Failed(format!("{failure}; {}", self.share_of_tools())), None);
         }
-        self.finish(RunEnd::Failed(failure.to_string()), None);
+        self.finish(AgentRunEnd::Failed(failure.to_string()), None);
     }
 
     /// What the tools take of the context, and what helps.
@@ -369,8 +396,8 @@ impl<'t> Machine<'t> {
         tokens.saturating_mul(context::BYTES_OF_A_TOKEN).saturating_sub(self.fixed)
     }
 
-    fn returned(&mut self, observation: Observation) {
-        let Phase::Calling { calls, stage } = &mut self.state.phase else { return };
+    fn returned(&mut self, observation: CallObservation) {
+        let AgentPhase::Calling { calls, stage } = &mut self.state.phase else { return };
         let Some(call) = calls.front_mut() else { return self.ask() };
         if let Some(time) = observation.retry_after
             && observation.is_error
@@ -379,11 +406,11 @@ impl<'t> Machine<'t> {
         {
             call.waits += 1;
             self.state.waited += time;
-            *stage = Stage::Waiting(time);
+            *stage = CallStage::Waiting(time);
             return;
         }
         let Some(call) = calls.pop_front() else { return };
-        *stage = Stage::Ready;
+        *stage = CallStage::Ready;
         let is_last = calls.is_empty();
         self.state.calls += u32::from(!call.is_surplus);
         let mut text = context::without_marks(observation.text);
@@ -394,11 +421,11 @@ impl<'t> Machine<'t> {
             text.push(']');
         }
         self.state.messages.push(match self.settings.form {
-            Form::Native if !call.is_written => {
+            ToolCallMode::Native if !call.is_written => {
                 let name = plain_name(&call.name);
-                Message::Tool { call_id: call.id, name, text, is_error: observation.is_error }
+                PromptMessage::Tool { call_id: call.id, name, text, is_error: observation.is_error }
             }
-            _ => Message::User { text: format!("{} {text}", prompt::OBSERVATION) },
+            _ => PromptMessage::User { text: format!("{} {text}", prompt::OBSERVATION) },
         });
         if is_last {
             self.ask();
@@ -408,17 +435,17 @@ impl<'t> Machine<'t> {
     /// On to the model, if that is still possible.
     fn ask(&mut self) {
         if self.state.replies >= self.settings.max_steps {
-            return self.finish(RunEnd::StepLimit, None);
+            return self.finish(AgentRunEnd::StepLimit, None);
         }
         if self.state.calls >= self.settings.max_calls {
-            return self.finish(RunEnd::CallLimit, None);
+            return self.finish(AgentRunEnd::CallLimit, None);
         }
         let room = self.room();
         // Where nothing is left, nothing is lost in vain. What an endpoint did not take is only a guess at what it takes:
         // whether the shortest is still too long, it says itself.
         let aim = self.learned_room.map_or(room, |learned| learned.min(room));
         if room > 0 && (context::fit(&mut self.state, aim) || context::total(&self.state) <= room) {
-            self.state.phase = Phase::Asking;
+            self.state.phase = AgentPhase::Asking;
             return;
         }
         let (all, reply) = (self.settings.context_tokens, self.settings.max_tokens);
@@ -426,11 +453,11 @@ impl<'t> Machine<'t> {
             "the conversation does not fit into the model's context, even shortened ({all} tokens, {reply} of them for a reply); {}",
             self.share_of_tools()
         );
-        self.finish(RunEnd::Failed(reason), None);
+        self.finish(AgentRunEnd::Failed(reason), None);
     }
 
-    fn finish(&mut self, end: RunEnd, answer: Option<String>) {
-        self.state.phase = Phase::Done { end, answer };
+    fn finish(&mut self, end: AgentRunEnd, answer: Option<String>) {
+        self.state.phase = AgentPhase::Done { end, answer };
     }
 }
 

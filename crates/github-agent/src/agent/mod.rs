@@ -19,11 +19,11 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-pub use drive::{Approval, Clock, Confirm, Driver, Nobody, RealClock};
-pub use machine::{Action, Event, Machine, OutOfOrder};
-pub use model::Model;
-pub use observer::{Observer, Seen};
-pub use recorder::{RecordedRun, Recorder};
-pub use run_step::{RunEnd, RunStep};
-pub use session::{Keeper, SessionError, SessionFile};
-pub use state::{Call, Form, Settings, State};
+pub use drive::{AgentClock, AgentDriver, CallApproval, CallConfirmer, RealClock, RefusingConfirmer};
+pub use machine::{AgentAction, AgentEvent, AgentStateMachine, OutOfOrder};
+pub use model::ChatModel;
+pub use observer::{AgentObserver, ObserverEvent};
+pub use recorder::{AgentRunRecorder, RecordedRun};
+pub use run_step::{AgentRunEnd, RunStep};
+pub use session::{AgentSessionStore, SessionError, SessionFile};
+pub use state::{AgentRunSettings, AgentState, AgentToolCall, ToolCallMode};

@@ -1,23 +1,23 @@
 //! Who thinks.
 
-use gradus_llm::{Chat, ChatReply, Client, Failure};
+use gradus_llm::{ChatReply, ChatRequest, ModelCallFailure, ModelClient};
 
 use crate::tools::BoxFuture;
 
 /// A model behind an endpoint, or a script that plays one.
-pub trait Model: Send + Sync {
+pub trait ChatModel: Send + Sync {
     /// As traces call it.
     fn name(&self) -> &str;
 
-    fn ask<'a>(&'a self, chat: &'a Chat<'a>) -> BoxFuture<'a, Result<ChatReply, Failure>>;
+    fn ask<'a>(&'a self, chat: &'a ChatRequest<'a>) -> BoxFuture<'a, Result<ChatReply, ModelCallFailure>>;
 }
 
-impl Model for Client {
+impl ChatModel for ModelClient {
     fn name(&self) -> &str {
         &self.endpoint().model
     }
 
-    fn ask<'a>(&'a self, chat: &'a Chat<'a>) -> BoxFuture<'a, Result<ChatReply, Failure>> {
+    fn ask<'a>(&'a self, chat: &'a ChatRequest<'a>) -> BoxFuture<'a, Result<ChatReply, ModelCallFailure>> {
         Box::pin(async move { self.chat(chat).await.1 })
     }
 }

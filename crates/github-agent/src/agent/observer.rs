@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use gradus_llm::{Chat, ChatReply, Failure};
+use gradus_llm::{ChatReply, ChatRequest, ModelCallFailure};
 
-use super::run_step::RunEnd;
-use super::state::Call;
-use crate::tools::{Observation, Tool};
+use super::run_step::AgentRunEnd;
+use super::state::AgentToolCall;
+use crate::tools::{AgentTool, CallObservation};
 
 #[derive(Clone, Debug)]
-pub enum Seen<'e> {
+pub enum ObserverEvent<'e> {
     /// A request begins, or goes on after it was put down.
     Begun {
         session: &'e str,
@@ -18,12 +18,12 @@ pub enum Seen<'e> {
         goes_on: bool,
     },
     Asked {
-        chat: &'e Chat<'e>,
+        chat: &'e ChatRequest<'e>,
         /// All tools on offer, natively or in the prompt.
-        tools: &'e [Tool],
+        tools: &'e [AgentTool],
     },
     Replied {
-        reply: &'e Result<ChatReply, Failure>,
+        reply: &'e Result<ChatReply, ModelCallFailure>,
     },
     /// The reply could not be used, and the model is told why.
     Corrected {
@@ -31,32 +31,32 @@ pub enum Seen<'e> {
     },
     /// Somebody is going to be asked whether a call may be made.
     Confirms {
-        call: &'e Call,
+        call: &'e AgentToolCall,
     },
     /// Somebody was asked whether a call may be made.
     Confirmed {
-        call: &'e Call,
+        call: &'e AgentToolCall,
     },
     /// `tool` is none where there is no such tool.
     Called {
-        call: &'e Call,
-        tool: Option<&'e Tool>,
+        call: &'e AgentToolCall,
+        tool: Option<&'e AgentTool>,
     },
     /// A rate limit; the same call is made again afterwards.
     Waits {
-        call: &'e Call,
+        call: &'e AgentToolCall,
         time: Duration,
     },
     Returned {
-        call: &'e Call,
-        observation: &'e Observation,
+        call: &'e AgentToolCall,
+        observation: &'e CallObservation,
     },
     Finished {
-        end: &'e RunEnd,
+        end: &'e AgentRunEnd,
         answer: Option<&'e str>,
     },
 }
 
-pub trait Observer: Send {
-    fn see(&mut self, seen: &Seen<'_>);
+pub trait AgentObserver: Send {
+    fn see(&mut self, seen: &ObserverEvent<'_>);
 }

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::state::{Form, Settings};
-use crate::tools::Tool;
+use super::state::{AgentRunSettings, ToolCallMode};
+use crate::tools::AgentTool;
 
 /// The line that a text observation begins with, and where a model is stopped before it makes one up.
 pub(super) const OBSERVATION: &str = "Observation:";
@@ -45,15 +45,15 @@ Thought: why you are done
 Final Answer: your answer to the user
 ";
 
-pub(super) fn system(settings: &Settings, tools: &[Tool]) -> String {
+pub(super) fn system(settings: &AgentRunSettings, tools: &[AgentTool]) -> String {
     let mut text = WHO.to_owned();
     if settings.read_only {
         text.push_str(READ_ONLY);
     }
     text.push('\n');
     match settings.form {
-        Form::Native => text.push_str(NATIVE),
-        Form::Text => {
+        ToolCallMode::Native => text.push_str(NATIVE),
+        ToolCallMode::Text => {
             text.push_str(TEXT);
             text.push_str("\nThe tools, each with the JSON schema of its arguments:\n\n");
             for tool in tools {
@@ -68,10 +68,12 @@ pub(super) fn system(settings: &Settings, tools: &[Tool]) -> String {
 }
 
 /// A reply that could not be used, told to the model.
-pub(super) fn correction(form: Form, problem: &str) -> String {
+pub(super) fn correction(form: ToolCallMode, problem: &str) -> String {
     match form {
-        Form::Native => format!("Your last reply could not be used: {problem}. Call a tool, or answer."),
-        Form::Text => format!(
+        ToolCallMode::Native => {
+            format!("Your last reply could not be used: {problem}. Call a tool, or answer.")
+        }
+        ToolCallMode::Text => format!(
             "{OBSERVATION} Your last reply could not be used: {problem}. Write a Thought, then either an Action and an Action Input, or a Final Answer."
         ),
     }

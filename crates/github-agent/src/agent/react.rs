@@ -11,15 +11,15 @@ mod markup;
 
 use std::borrow::Cow;
 
-use action::{Written, call};
-use labels::{Label, Mark, label, sections};
+use action::{TextAction, call};
+use labels::{ReplyLabel, ReplySection, label, sections};
 
 /// More calls than this are not even looked at.
 pub(super) const MAX_CALLS: usize = 500;
 
 /// What a reply comes to.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Reading<'t> {
+pub(super) enum TextReply<'t> {
     Calls(TextCalls<'t>),
     Answer(Cow<'t, str>),
     /// Neither an action nor an answer; holds what is missing.
@@ -44,33 +44,36 @@ pub(super) struct TextCall<'t> {
     pub(super) input: Cow<'t, str>,
 }
 
-pub(super) fn read(text: &str) -> Reading<'_> {
+pub(super) fn read(text: &str) -> TextReply<'_> {
     let (thinking, text) = split_thinking(text);
     if text.trim().is_empty() {
-        return Reading::Unreadable("it was empty");
+        return TextReply::Unreadable("it was empty");
     }
     let sections = sections(text);
     // `Answer:` and `Observation:` stand in any text; as labels they count in one that thinks, acts or finishes, or that
     // is an answer from the start.
-    let is_labelled = sections.iter().any(|mark| !matches!(mark.label, Label::Answer | Label::Observation))
-        || sections
-            .first()
-            .is_some_and(|mark| mark.label == Label::Answer && text[..mark.start].trim().is_empty());
+    let is_labelled =
+        sections.iter().any(|mark| !matches!(mark.label, ReplyLabel::Answer | ReplyLabel::Observation))
+            || sections
+                .first()
+                .is_some_and(|mark| mark.label == ReplyLabel::Answer && text[..mark.start].trim().is_empty());
     let reading = if is_labelled {
         labelled(text, &sections, thinking)
     } else {
-        Reading::Unreadable("it has neither an Action nor a Final Answer")
+        TextReply::Unreadable("it has neither an Action nor a Final Answer")
     };
     match reading {
-        Reading::Unreadable(problem) => markup::read(text, thinking).unwrap_or(Reading::Unreadable(problem)),
+        TextReply::Unreadable(problem) => {
+            markup::read(text, thinking).unwrap_or(TextReply::Unreadable(problem))
+        }
         reading => reading,
     }
 }
 
 /// What the labels say: the first action, else the last answer.
-fn labelled<'t>(text: &'t str, sections: &[Mark], thinking: Option<&'t str>) -> Reading<'t> {
+fn labelled<'t>(text: &'t str, sections: &[ReplySection], thinking: Option<&'t str>) -> TextReply<'t> {
     let end_of = |index: usize| sections.get(index + 1).map_or(text.len(), |next| next.start);
-    let mut thought = Thought::new(text, sections, thinking);
+    let mut thought = ThoughtBuilder::new(text, sections, thinking);
     let (mut answer, mut nameless, mut inputs) = (None, false, false);
     // A tool's name that waits for its input.
     let mut pending: Option<&'t str> = None;
@@ -80,20 +83,22 @@ fn labelled<'t>(text: &'t str, sections: &[Mark], thinking: Option<&'t str>) -> 
         // What is carried out, and the last section that belongs to it.
         let mut found: Option<(Vec<TextCall<'t>>, usize)> = None;
         match mark.label {
-            Label::Action => {
+            ReplyLabel::Action => {
                 if let Some(name) = pending.take() {
                     // Of two actions before one input, the first is said and not done.
                     thought.add_action(name);
                 }
-                match action::read(content, next == Some(Label::Input)) {
-                    Written::Name(name) if action::is_nothing(name) => {}
-                    Written::Name(name) => pending = Some(name),
-                    Written::Calls(calls) => found = Some((calls, index)),
-                    Written::Nothing if next == Some(Label::Action) => thought.add_action(content.trim()),
-                    Written::Nothing => nameless = nameless || content.trim().is_empty(),
+                match action::read(content, next == Some(ReplyLabel::Input)) {
+                    TextAction::Name(name) if action::is_nothing(name) => {}
+                    TextAction::Name(name) => pending = Some(name),
+                    TextAction::Calls(calls) => found = Some((calls, index)),
+                    TextAction::Nothing if next == Some(ReplyLabel::Action) => {
+                        thought.add_action(content.trim())
+                    }
+                    TextAction::Nothing => nameless = nameless || content.trim().is_empty(),
                 }
             }
-            Label::Input => match pending.take() {
+            ReplyLabel::Input => match pending.take() {
                 Some(name) => found = Some((vec![call(name, action::input(content))], index)),
                 None => inputs = true,
             },
@@ -107,26 +112,26 @@ fn labelled<'t>(text: &'t str, sections: &[Mark], thinking: Option<&'t str>) -> 
             let (finishing, calls): (Vec<_>, Vec<_>) =
                 calls.into_iter().partition(|call| action::is_answer(&call.name));
             if !calls.is_empty() {
-                let has_more = sections[last + 1..].iter().any(|mark| mark.label == Label::Action);
+                let has_more = sections[last + 1..].iter().any(|mark| mark.label == ReplyLabel::Action);
                 let kept = text[..end_of(last)].trim();
-                return Reading::Calls(TextCalls { thought: thought.take(), calls, kept, has_more });
+                return TextReply::Calls(TextCalls { thought: thought.take(), calls, kept, has_more });
             }
             if let Some(finishing) = finishing.last() {
                 answer = Some(Cow::Owned(action::answer(&finishing.input).into_owned()));
-                thought = Thought::default();
+                thought = ThoughtBuilder::default();
             }
         }
         match mark.label {
-            Label::Thought => thought.add(content.trim()),
-            Label::FinalAnswer | Label::Answer => {
+            ReplyLabel::Thought => thought.add(content.trim()),
+            ReplyLabel::FinalAnswer | ReplyLabel::Answer => {
                 answer = Some(Cow::Borrowed(without_observation(content)));
-                thought = Thought::default();
+                thought = ThoughtBuilder::default();
             }
             _ => {}
         }
     }
-    Reading::Unreadable(match answer {
-        Some(answer) if !answer.is_empty() => return Reading::Answer(answer),
+    TextReply::Unreadable(match answer {
+        Some(answer) if !answer.is_empty() => return TextReply::Answer(answer),
         Some(_) => "its Final Answer is empty",
         None if nameless => "its Action names no tool",
         None if inputs => "it has an Action Input without an Action",
@@ -138,7 +143,7 @@ fn labelled<'t>(text: &'t str, sections: &[Mark], thinking: Option<&'t str>) -> 
 fn without_observation(answer: &str) -> &str {
     let (mut end, mut start) = (answer.len(), 0);
     for line in answer.split_inclusive('\n') {
-        if label(line).is_some_and(|(label, _)| label == Label::Observation) {
+        if label(line).is_some_and(|(label, _)| label == ReplyLabel::Observation) {
             end = start;
             break;
         }
@@ -150,15 +155,15 @@ fn without_observation(answer: &str) -> &str {
 /// What was said before an action: behind each `Thought:`, else what the model thought aloud, else what stands before the
 /// first label.
 #[derive(Default)]
-struct Thought<'t> {
+struct ThoughtBuilder<'t> {
     said: Cow<'t, str>,
     beside: Option<&'t str>,
 }
 
-impl<'t> Thought<'t> {
-    fn new(text: &'t str, sections: &[Mark], thinking: Option<&'t str>) -> Thought<'t> {
+impl<'t> ThoughtBuilder<'t> {
+    fn new(text: &'t str, sections: &[ReplySection], thinking: Option<&'t str>) -> ThoughtBuilder<'t> {
         let before = sections.first().map_or("", |first| text[..first.start].trim());
-        Thought {
+        ThoughtBuilder {
             said: Cow::Borrowed(""),
             beside: thinking.or_else(|| (!before.is_empty()).then_some(before)),
         }

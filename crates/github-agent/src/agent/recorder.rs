@@ -1,7 +1,7 @@
 //! Keeps what an agent does in one run.
 
-use super::observer::{Observer, Seen};
-use super::run_step::{RunEnd, RunStep};
+use super::observer::{AgentObserver, ObserverEvent};
+use super::run_step::{AgentRunEnd, RunStep};
 
 /// One request and what came of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -10,36 +10,39 @@ pub struct RecordedRun {
     pub steps: Vec<RunStep>,
     /// The final message.
     pub answer: Option<String>,
-    pub end: RunEnd,
+    pub end: AgentRunEnd,
 }
 
 /// Records one request.
-pub struct Recorder<'r> {
+pub struct AgentRunRecorder<'r> {
     /// How many exchanges there have been so far.
     exchanges: Box<dyn Fn() -> usize + Send + 'r>,
     request: String,
     steps: Vec<RunStep>,
     /// When the call that is under way began.
     began: usize,
-    end: RunEnd,
+    end: AgentRunEnd,
     answer: Option<String>,
 }
 
-impl std::fmt::Debug for Recorder<'_> {
+impl std::fmt::Debug for AgentRunRecorder<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Recorder").field("steps", &self.steps).field("end", &self.end).finish_non_exhaustive()
+        f.debug_struct("AgentRunRecorder")
+            .field("steps", &self.steps)
+            .field("end", &self.end)
+            .finish_non_exhaustive()
     }
 }
 
-impl<'r> Recorder<'r> {
+impl<'r> AgentRunRecorder<'r> {
     /// `exchanges` says how many requests the simulator has answered (`World::exchanges`).
-    pub fn new(exchanges: impl Fn() -> usize + Send + 'r) -> Recorder<'r> {
-        Recorder {
+    pub fn new(exchanges: impl Fn() -> usize + Send + 'r) -> AgentRunRecorder<'r> {
+        AgentRunRecorder {
             exchanges: Box::new(exchanges),
             request: String::new(),
             steps: Vec::new(),
             began: 0,
-            end: RunEnd::Failed("it did not end".to_owned()),
+            end: AgentRunEnd::Failed("it did not end".to_owned()),
             answer: None,
         }
     }
@@ -53,12 +56,12 @@ impl<'r> Recorder<'r> {
     }
 }
 
-impl Observer for Recorder<'_> {
-    fn see(&mut self, seen: &Seen<'_>) {
+impl AgentObserver for AgentRunRecorder<'_> {
+    fn see(&mut self, seen: &ObserverEvent<'_>) {
         match seen {
-            Seen::Begun { request, .. } => self.request = (*request).to_owned(),
-            Seen::Called { .. } => self.began = (self.exchanges)(),
-            Seen::Returned { call, observation } => self.steps.push(RunStep {
+            ObserverEvent::Begun { request, .. } => self.request = (*request).to_owned(),
+            ObserverEvent::Called { .. } => self.began = (self.exchanges)(),
+            ObserverEvent::Returned { call, observation } => self.steps.push(RunStep {
                 thought: call.thought.clone(),
                 tool: call.name.clone(),
                 arguments: call.arguments.clone(),
@@ -67,7 +70,7 @@ impl Observer for Recorder<'_> {
                 exchanges: self.began..(self.exchanges)(),
                 approved: call.approved,
             }),
-            Seen::Finished { end, answer } => {
+            ObserverEvent::Finished { end, answer } => {
                 self.end = (*end).clone();
                 self.answer = answer.map(str::to_owned);
             }

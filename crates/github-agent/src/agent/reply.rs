@@ -2,18 +2,18 @@
 
 use std::borrow::Cow;
 
-use gradus_llm::{ChatReply, Stop};
+use gradus_llm::{ChatReply, FinishReason};
 
-use super::react::{self, MAX_CALLS, Reading, TextCall, TextCalls};
-use super::state::Form;
+use super::react::{self, MAX_CALLS, TextCall, TextCalls, TextReply};
+use super::state::ToolCallMode;
 
 #[derive(Debug, PartialEq)]
-pub(super) enum Intent {
+pub(super) enum ReplyIntent {
     Calls {
         thought: Option<String>,
         /// What of the reply's text stays in the conversation.
         text: String,
-        calls: Vec<Wanted>,
+        calls: Vec<ReplyToolCall>,
         /// There was more, which is left out.
         has_more: bool,
         /// They were written as text, so what comes back is given as text.
@@ -29,7 +29,7 @@ pub(super) enum Intent {
 }
 
 #[derive(Debug, PartialEq)]
-pub(super) struct Wanted {
+pub(super) struct ReplyToolCall {
     /// As the endpoint gave it; may be empty, or not the first of its name.
     pub(super) id: String,
     pub(super) name: String,
@@ -37,30 +37,35 @@ pub(super) struct Wanted {
 }
 
 /// `is_tool` says whether there is a tool of that name.
-pub(super) fn read(form: Form, reply: &ChatReply, max_tokens: u32, is_tool: impl Fn(&str) -> bool) -> Intent {
-    if reply.stop == Stop::Refused {
-        return Intent::Refused(reply.text.trim().to_owned());
+pub(super) fn read(
+    form: ToolCallMode,
+    reply: &ChatReply,
+    max_tokens: u32,
+    is_tool: impl Fn(&str) -> bool,
+) -> ReplyIntent {
+    if reply.stop == FinishReason::Refused {
+        return ReplyIntent::Refused(reply.text.trim().to_owned());
     }
     let cut = || format!("it was cut off after {max_tokens} tokens; write less at once");
-    let is_cut = reply.stop == Stop::Length;
+    let is_cut = reply.stop == FinishReason::Length;
     match form {
         // What lacks its end is neither an answer nor, if it is a call, one that could be made.
-        Form::Native if is_cut && reply.calls.len() < 2 => Intent::Problem(cut()),
-        Form::Native if !reply.calls.is_empty() => native(reply, is_cut),
-        Form::Native => match react::read(&reply.text) {
-            Reading::Calls(read) if is_meant(&read, &reply.text, is_tool) => written(read),
+        ToolCallMode::Native if is_cut && reply.calls.len() < 2 => ReplyIntent::Problem(cut()),
+        ToolCallMode::Native if !reply.calls.is_empty() => native(reply, is_cut),
+        ToolCallMode::Native => match react::read(&reply.text) {
+            TextReply::Calls(read) if is_meant(&read, &reply.text, is_tool) => written(read),
             _ => said(&reply.text),
         },
-        Form::Text => match react::read(&reply.text) {
-            Reading::Unreadable(_) if is_cut => Intent::Problem(cut()),
-            Reading::Unreadable(problem) => Intent::Problem(problem.to_owned()),
-            Reading::Answer(_) if is_cut => Intent::Problem(cut()),
-            Reading::Calls(read) if is_cut && read.calls.last().is_none_or(lacks_its_end) => {
-                Intent::Problem(cut())
+        ToolCallMode::Text => match react::read(&reply.text) {
+            TextReply::Unreadable(_) if is_cut => ReplyIntent::Problem(cut()),
+            TextReply::Unreadable(problem) => ReplyIntent::Problem(problem.to_owned()),
+            TextReply::Answer(_) if is_cut => ReplyIntent::Problem(cut()),
+            TextReply::Calls(read) if is_cut && read.calls.last().is_none_or(lacks_its_end) => {
+                ReplyIntent::Problem(cut())
             }
-            Reading::Calls(read) => written(read),
-            Reading::Answer(answer) => {
-                Intent::Answer { text: reply.text.clone(), answer: answer.into_owned() }
+            TextReply::Calls(read) => written(read),
+            TextReply::Answer(answer) => {
+                ReplyIntent::Answer { text: reply.text.clone(), answer: answer.into_owned() }
             }
         },
     }
@@ -71,8 +76,8 @@ fn is_meant(read: &TextCalls<'_>, text: &str, is_tool: impl Fn(&str) -> bool) ->
     text.contains("<tool_call>") || read.calls.iter().all(|call| is_tool(&call.name))
 }
 
-fn written(read: TextCalls<'_>) -> Intent {
-    Intent::Calls {
+fn written(read: TextCalls<'_>) -> ReplyIntent {
+    ReplyIntent::Calls {
         thought: read.thought.map(Cow::into_owned),
         text: read.kept.to_owned(),
         // One list can hold more; it stays whole, as a part of it would be no JSON.
@@ -83,12 +88,12 @@ fn written(read: TextCalls<'_>) -> Intent {
 }
 
 /// An answer is what is said behind what was thought aloud.
-fn said(text: &str) -> Intent {
+fn said(text: &str) -> ReplyIntent {
     let (thinking, answer) = react::split_thinking(text);
     match answer.trim() {
-        "" if thinking.is_some() => Intent::Problem("it has a thought and nothing else".to_owned()),
-        "" => Intent::Problem("it was empty".to_owned()),
-        answer => Intent::Answer { text: text.to_owned(), answer: answer.to_owned() },
+        "" if thinking.is_some() => ReplyIntent::Problem("it has a thought and nothing else".to_owned()),
+        "" => ReplyIntent::Problem("it was empty".to_owned()),
+        answer => ReplyIntent::Answer { text: text.to_owned(), answer: answer.to_owned() },
     }
 }
 
@@ -96,11 +101,11 @@ fn lacks_its_end(call: &TextCall<'_>) -> bool {
     call.input.is_empty() || super::arguments::read(&call.input).is_err()
 }
 
-fn wanted(call: TextCall<'_>) -> Wanted {
-    Wanted { id: String::new(), name: call.name.into_owned(), arguments: call.input.into_owned() }
+fn wanted(call: TextCall<'_>) -> ReplyToolCall {
+    ReplyToolCall { id: String::new(), name: call.name.into_owned(), arguments: call.input.into_owned() }
 }
 
-fn native(reply: &ChatReply, is_cut: bool) -> Intent {
+fn native(reply: &ChatReply, is_cut: bool) -> ReplyIntent {
     // The last call may lack its end, and some endpoints close it so that nobody can tell.
     let whole = reply.calls.len() - usize::from(is_cut);
     // Some models think aloud or write the label also where they call tools natively.
@@ -108,12 +113,12 @@ fn native(reply: &ChatReply, is_cut: bool) -> Intent {
     let said = said.trim();
     let said = said.strip_prefix("Thought:").unwrap_or(said).trim();
     let thought = if said.is_empty() { thinking } else { Some(said) };
-    let calls = reply.calls[..whole].iter().take(MAX_CALLS).map(|call| Wanted {
+    let calls = reply.calls[..whole].iter().take(MAX_CALLS).map(|call| ReplyToolCall {
         id: call.id.clone(),
         name: call.name.clone(),
         arguments: call.arguments.clone(),
     });
-    Intent::Calls {
+    ReplyIntent::Calls {
         thought: thought.map(str::to_owned),
         text: reply.text.clone(),
         calls: calls.collect(),

@@ -22,7 +22,7 @@ pub struct RunStep {
 /// How a run ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum RunEnd {
+pub enum AgentRunEnd {
     #[default]
     Answered,
     /// As many replies as were allowed.

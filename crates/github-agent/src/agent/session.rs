@@ -5,11 +5,11 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::state::{State, VERSION};
+use super::state::{AgentState, VERSION};
 
 /// Who keeps a session's state, step by step.
-pub trait Keeper: Send {
-    fn keep(&mut self, state: &State) -> Result<(), SessionError>;
+pub trait AgentSessionStore: Send {
+    fn keep(&mut self, state: &AgentState) -> Result<(), SessionError>;
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +46,7 @@ impl SessionFile {
     }
 
     /// The session in the file; none if there is no file yet.
-    pub fn read(&self) -> Result<Option<State>, SessionError> {
+    pub fn read(&self) -> Result<Option<AgentState>, SessionError> {
         let path = || self.path.clone();
         let bytes = match fs::read(&self.path) {
             Ok(bytes) => bytes,
@@ -68,7 +68,7 @@ impl SessionFile {
         serde_json::from_slice(&bytes).map(Some).map_err(|error| malformed(&error))
     }
 
-    fn write(&self, state: &State) -> std::io::Result<()> {
+    fn write(&self, state: &AgentState) -> std::io::Result<()> {
         let new = beside(&self.path, ".new");
         let mut file = create_private(&new)?;
         serde_json::to_writer(&mut file, state)?;
@@ -97,8 +97,8 @@ fn create_private(path: &Path) -> std::io::Result<File> {
     options.open(path)
 }
 
-impl Keeper for SessionFile {
-    fn keep(&mut self, state: &State) -> Result<(), SessionError> {
+impl AgentSessionStore for SessionFile {
+    fn keep(&mut self, state: &AgentState) -> Result<(), SessionError> {
         self.write(state).map_err(|reason| SessionError::Write { path: self.path.clone(), reason })
     }
 }

@@ -3,16 +3,16 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use gradus_llm::{Message, Usage};
+use gradus_llm::{CompletionUsage, PromptMessage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::run_step::RunEnd;
+use super::run_step::AgentRunEnd;
 
 /// How the model says what it wants to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Form {
+pub enum ToolCallMode {
     /// Thought, Action, Action Input and Observation, as text.
     Text,
     /// The endpoint's own tool calls.
@@ -22,8 +22,8 @@ pub enum Form {
 
 /// What an agent may do, and how much of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
-    pub form: Form,
+pub struct AgentRunSettings {
+    pub form: ToolCallMode,
     /// Replies of the model for one request.
     pub max_steps: u32,
     /// Tool calls for one request.
@@ -43,10 +43,10 @@ pub struct Settings {
     pub max_malformed: u32,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            form: Form::Native,
+impl Default for AgentRunSettings {
+    fn default() -> AgentRunSettings {
+        AgentRunSettings {
+            form: ToolCallMode::Native,
             max_steps: 30,
             max_calls: 100,
             max_tokens: 4096,
@@ -62,7 +62,7 @@ impl Default for Settings {
 
 /// A tool call that the model asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Call {
+pub struct AgentToolCall {
     /// Unique in the session.
     pub id: String,
     pub name: String,
@@ -91,13 +91,13 @@ pub struct Call {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct State {
+pub struct AgentState {
     pub(super) version: u32,
     /// As traces call the session.
     pub session: String,
-    pub form: Form,
+    pub form: ToolCallMode,
     /// What the model sees, but for what is the same in every question.
-    pub messages: Vec<Message>,
+    pub messages: Vec<PromptMessage>,
     /// Where each request begins in them.
     #[serde(default)]
     pub(super) requests: Vec<usize>,
@@ -106,8 +106,8 @@ pub struct State {
     pub(super) dropped: u32,
     /// The last request.
     pub request: Option<String>,
-    pub usage: Usage,
-    pub(super) phase: Phase,
+    pub usage: CompletionUsage,
+    pub(super) phase: AgentPhase,
     /// Of the last request, as are the following.
     pub(super) replies: u32,
     pub(super) calls: u32,
@@ -124,18 +124,18 @@ pub(super) const VERSION: u32 = 1;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Phase {
+pub(super) enum AgentPhase {
     /// Nothing was asked for yet.
     Idle,
     /// The model is to be asked.
     Asking,
     /// Calls of a reply, the one at the front first.
     Calling {
-        calls: VecDeque<Call>,
-        stage: Stage,
+        calls: VecDeque<AgentToolCall>,
+        stage: CallStage,
     },
     Done {
-        end: RunEnd,
+        end: AgentRunEnd,
         answer: Option<String>,
     },
 }
@@ -143,7 +143,7 @@ pub(super) enum Phase {
 /// How far the first call is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Stage {
+pub(super) enum CallStage {
     Ready,
     /// Somebody was asked and did not agree, for this reason.
     Refused(String),
@@ -154,9 +154,9 @@ pub(super) enum Stage {
     Waiting(Duration),
 }
 
-impl State {
-    pub fn new(session: &str, form: Form) -> State {
-        State {
+impl AgentState {
+    pub fn new(session: &str, form: ToolCallMode) -> AgentState {
+        AgentState {
             version: VERSION,
             session: session.to_owned(),
             form,
@@ -164,8 +164,8 @@ impl State {
             requests: Vec::new(),
             dropped: 0,
             request: None,
-            usage: Usage::default(),
-            phase: Phase::Idle,
+            usage: CompletionUsage::default(),
+            phase: AgentPhase::Idle,
             replies: 0,
             calls: 0,
             malformed: 0,
@@ -178,13 +178,13 @@ impl State {
 
     /// Whether a request was made and has neither an answer nor another end.
     pub fn is_under_way(&self) -> bool {
-        matches!(self.phase, Phase::Asking | Phase::Calling { .. })
+        matches!(self.phase, AgentPhase::Asking | AgentPhase::Calling { .. })
     }
 
     /// How the last request ended, and what the answer was.
-    pub fn end(&self) -> Option<(&RunEnd, Option<&str>)> {
+    pub fn end(&self) -> Option<(&AgentRunEnd, Option<&str>)> {
         match &self.phase {
-            Phase::Done { end, answer } => Some((end, answer.as_deref())),
+            AgentPhase::Done { end, answer } => Some((end, answer.as_deref())),
             _ => None,
         }
     }

@@ -8,24 +8,26 @@ mod random;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gradus_llm::{CallError, ChatReply, Failure, Message, Stop, ToolCall, ToolDefinition};
+use gradus_llm::{
+    CallError, ChatReply, ChatToolCall, ChatToolDefinition, FinishReason, ModelCallFailure, PromptMessage,
+};
 use serde_json::{Value, json};
 
-use super::{Action, Event, Form, Machine, Settings, State};
-use crate::tools::{BoxFuture, Effect, Observation, Tool, ToolBox};
+use super::{AgentAction, AgentEvent, AgentRunSettings, AgentState, AgentStateMachine, ToolCallMode};
+use crate::tools::{AgentTool, BoxFuture, CallObservation, ToolBox, ToolEffect};
 
 /// Tools that give what they are told to, and remember what they were asked for.
 pub(super) struct Played {
-    tools: Vec<Tool>,
-    answers: Mutex<Vec<Observation>>,
+    tools: Vec<AgentTool>,
+    answers: Mutex<Vec<CallObservation>>,
     called: Mutex<Vec<(String, Value)>>,
 }
 
 impl Played {
     /// Answers are given in order; when there are no more, `{"ok":true}`.
-    pub(super) fn new(answers: Vec<Observation>) -> Played {
-        let tool = |name: &str, effect| Tool {
-            definition: ToolDefinition {
+    pub(super) fn new(answers: Vec<CallObservation>) -> Played {
+        let tool = |name: &str, effect| AgentTool {
+            definition: ChatToolDefinition {
                 name: Arc::from(name),
                 description: Arc::from("Does something."),
                 parameters: Arc::new(json!({"type": "object"})),
@@ -33,10 +35,10 @@ impl Played {
             effect,
         };
         let tools = vec![
-            tool("read_file", Effect::Read),
-            tool("list_issues", Effect::Read),
-            tool("open_issue", Effect::Write),
-            tool("delete_repo", Effect::Destructive),
+            tool("read_file", ToolEffect::Read),
+            tool("list_issues", ToolEffect::Read),
+            tool("open_issue", ToolEffect::Write),
+            tool("delete_repo", ToolEffect::Destructive),
         ];
         Played { tools, answers: Mutex::new(answers), called: Mutex::default() }
     }
@@ -47,11 +49,11 @@ impl Played {
 }
 
 impl ToolBox for Played {
-    fn tools(&self) -> &[Tool] {
+    fn tools(&self) -> &[AgentTool] {
         &self.tools
     }
 
-    fn call<'c>(&'c self, name: &'c str, arguments: &'c Value) -> BoxFuture<'c, Observation> {
+    fn call<'c>(&'c self, name: &'c str, arguments: &'c Value) -> BoxFuture<'c, CallObservation> {
         self.called.lock().unwrap().push((name.to_owned(), arguments.clone()));
         let mut answers = self.answers.lock().unwrap();
         let answer = if answers.is_empty() { fine("{\"ok\":true}") } else { answers.remove(0) };
@@ -59,58 +61,71 @@ impl ToolBox for Played {
     }
 }
 
-pub(super) fn fine(text: &str) -> Observation {
-    Observation { text: text.to_owned(), is_error: false, retry_after: None }
+pub(super) fn fine(text: &str) -> CallObservation {
+    CallObservation { text: text.to_owned(), is_error: false, retry_after: None }
 }
 
-pub(super) fn limited(seconds: u64) -> Observation {
+pub(super) fn limited(seconds: u64) -> CallObservation {
     let retry_after = Some(Duration::from_secs(seconds));
-    Observation { text: "{\"error\":\"secondary rate limit\"}".to_owned(), is_error: true, retry_after }
+    CallObservation { text: "{\"error\":\"secondary rate limit\"}".to_owned(), is_error: true, retry_after }
 }
 
-pub(super) fn said(text: &str) -> Event {
-    Event::Replied(Ok(ChatReply { text: text.to_owned(), calls: Vec::new(), usage: None, stop: Stop::Done }))
+pub(super) fn said(text: &str) -> AgentEvent {
+    AgentEvent::Replied(Ok(ChatReply {
+        text: text.to_owned(),
+        calls: Vec::new(),
+        usage: None,
+        stop: FinishReason::Done,
+    }))
 }
 
 pub(super) fn calls(text: &str, calls: &[(&str, &str, &str)]) -> ChatReply {
-    let calls = calls.iter().map(|(id, name, arguments)| ToolCall {
+    let calls = calls.iter().map(|(id, name, arguments)| ChatToolCall {
         id: (*id).to_owned(),
         name: (*name).to_owned(),
         arguments: (*arguments).to_owned(),
     });
-    ChatReply { text: text.to_owned(), calls: calls.collect(), usage: None, stop: Stop::Done }
+    ChatReply { text: text.to_owned(), calls: calls.collect(), usage: None, stop: FinishReason::Done }
 }
 
-pub(super) fn wants(text: &str, wanted: &[(&str, &str, &str)]) -> Event {
-    Event::Replied(Ok(calls(text, wanted)))
+pub(super) fn wants(text: &str, wanted: &[(&str, &str, &str)]) -> AgentEvent {
+    AgentEvent::Replied(Ok(calls(text, wanted)))
 }
 
-pub(super) fn too_long() -> Event {
-    Event::Replied(Err(Failure { error: CallError::TooLong("8192 tokens".to_owned()), attempts: 1 }))
+pub(super) fn too_long() -> AgentEvent {
+    AgentEvent::Replied(Err(ModelCallFailure {
+        error: CallError::TooLong("8192 tokens".to_owned()),
+        attempts: 1,
+    }))
 }
 
 /// A machine with a request.
-pub(super) fn asked<'t>(tools: &'t Played, form: Form, settings: Settings) -> Machine<'t> {
-    let mut machine = Machine::new(settings, tools, State::new("s", form));
-    machine.handle(Event::Request("Do it.".to_owned())).unwrap();
-    assert_eq!(machine.action(), Action::Ask);
+pub(super) fn asked<'t>(
+    tools: &'t Played,
+    form: ToolCallMode,
+    settings: AgentRunSettings,
+) -> AgentStateMachine<'t> {
+    let mut machine = AgentStateMachine::new(settings, tools, AgentState::new("s", form));
+    machine.handle(AgentEvent::Request("Do it.".to_owned())).unwrap();
+    assert_eq!(machine.action(), AgentAction::Ask);
     machine
 }
 
 /// The newest message that is not the model's.
-pub(super) fn told(machine: &Machine<'_>) -> String {
-    let last = machine.state().messages.iter().rfind(|message| !matches!(message, Message::Assistant { .. }));
+pub(super) fn told(machine: &AgentStateMachine<'_>) -> String {
+    let last =
+        machine.state().messages.iter().rfind(|message| !matches!(message, PromptMessage::Assistant { .. }));
     match last {
-        Some(Message::User { text } | Message::Tool { text, .. }) => text.clone(),
+        Some(PromptMessage::User { text } | PromptMessage::Tool { text, .. }) => text.clone(),
         _ => String::new(),
     }
 }
 
 /// Lets declined calls be declined.
-pub(super) fn decline(machine: &mut Machine<'_>) -> Observation {
+pub(super) fn decline(machine: &mut AgentStateMachine<'_>) -> CallObservation {
     match machine.action() {
-        Action::Decline(_, observation) => {
-            machine.handle(Event::Returned(observation.clone())).unwrap();
+        AgentAction::Decline(_, observation) => {
+            machine.handle(AgentEvent::Returned(observation.clone())).unwrap();
             observation
         }
         other => panic!("not declined but {other:?}"),

@@ -2,19 +2,19 @@
 
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 
-use crate::tools::{Observation, cut};
+use crate::tools::{CallObservation, cut};
 
 /// What an answer shows at most, in bytes.
 const MAX_TEXT: usize = 100_000;
 const MAX_LINE: usize = 300;
 
-pub(super) fn observation(result: CallToolResult) -> Observation {
+pub(super) fn observation(result: CallToolResult) -> CallObservation {
     let blocks: Vec<_> = result.content.iter().map(block).collect();
     let text = match (blocks.is_empty(), result.structured_content) {
         (true, Some(value)) => value.to_string(),
         _ => blocks.join("\n"),
     };
-    Observation { text: cut(&text, MAX_TEXT), is_error: result.is_error == Some(true), retry_after: None }
+    CallObservation { text: cut(&text, MAX_TEXT), is_error: result.is_error == Some(true), retry_after: None }
 }
 
 fn block(block: &ContentBlock) -> String {
@@ -46,7 +46,7 @@ mod tests {
 
     use super::*;
 
-    fn seen(result: serde_json::Value) -> Observation {
+    fn seen(result: serde_json::Value) -> CallObservation {
         observation(serde_json::from_value(result).unwrap())
     }
 

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gradus_llm::ToolDefinition;
+use gradus_llm::ChatToolDefinition;
 use rmcp::model::{
     CallToolRequestParams, ClientCapabilities, ClientConfig, Implementation, PaginatedRequestParams,
     ToolAnnotations,
@@ -21,7 +21,8 @@ use rmcp::{RoleClient, ServiceError, ServiceExt as _};
 use serde_json::{Value, json};
 
 use crate::tools::{
-    BoxFuture, Effect, Limits, Observation, Tool, ToolBox, problems, with_whole_numbers, without_nulls,
+    AgentTool, BoxFuture, CallObservation, ToolBox, ToolEffect, ToolRestrictions, problems,
+    with_whole_numbers, without_nulls,
 };
 
 use process::LastWords;
@@ -43,13 +44,13 @@ pub struct McpTools {
     name: String,
     service: RunningService<RoleClient, ClientConfig>,
     last_words: LastWords,
-    limits: Limits,
+    limits: ToolRestrictions,
     timeout: Duration,
     /// With the names they have over there.
     offered: Vec<String>,
-    tools: Vec<Tool>,
+    tools: Vec<AgentTool>,
     /// Those that the limits do not allow.
-    kept_back: Vec<(String, Effect)>,
+    kept_back: Vec<(String, ToolEffect)>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -77,7 +78,7 @@ impl McpTools {
     /// Starts or finds the server and asks for its tools. Of the limits, families are GitHub's and mean nothing here.
     pub async fn connect(
         server: &McpServer,
-        limits: Limits,
+        limits: ToolRestrictions,
         timeout: Duration,
     ) -> Result<McpTools, McpError> {
         let shown = server.to_string();
@@ -90,7 +91,7 @@ impl McpTools {
         &self.name
     }
 
-    async fn carry_out(&self, name: &str, arguments: &Value) -> Observation {
+    async fn carry_out(&self, name: &str, arguments: &Value) -> CallObservation {
         let Some(at) = self.tools.iter().position(|tool| &*tool.definition.name == name) else {
             let message = ToolBox::kept_back(self, name);
             return failed(&message.unwrap_or_else(|| format!("there is no tool called {name:?}")), false);
@@ -106,7 +107,7 @@ impl McpTools {
             return unfit(&problems);
         }
         let params = CallToolRequestParams::new(self.offered[at].clone()).with_arguments(fields);
-        let is_write = self.tools[at].effect != Effect::Read;
+        let is_write = self.tools[at].effect != ToolEffect::Read;
         match tokio::time::timeout(self.timeout, self.service.call_tool(params)).await {
             Ok(Ok(result)) => content::observation(result),
             Ok(Err(ServiceError::McpError(error))) => failed(&content::one_line(&error.message), false),
@@ -128,7 +129,7 @@ impl McpTools {
 }
 
 impl ToolBox for McpTools {
-    fn tools(&self) -> &[Tool] {
+    fn tools(&self) -> &[AgentTool] {
         &self.tools
     }
 
@@ -138,28 +139,32 @@ impl ToolBox for McpTools {
         Some(refusal.unwrap_or_else(|| format!("{name} is not among the tools that are allowed here")))
     }
 
-    fn call<'c>(&'c self, name: &'c str, arguments: &'c Value) -> BoxFuture<'c, Observation> {
+    fn call<'c>(&'c self, name: &'c str, arguments: &'c Value) -> BoxFuture<'c, CallObservation> {
         Box::pin(self.carry_out(name, arguments))
     }
 }
 
-fn failed(message: &str, is_write: bool) -> Observation {
+fn failed(message: &str, is_write: bool) -> CallObservation {
     let mut seen = json!({"error": message});
     if is_write {
         seen["note"] = crate::tools::CARRIED_OUT.into();
     }
-    Observation { text: seen.to_string(), is_error: true, retry_after: None }
+    CallObservation { text: seen.to_string(), is_error: true, retry_after: None }
 }
 
 /// As for our own tools. A schema is the server's, so what is repeated of it is bounded.
-fn unfit(problems: &[String]) -> Observation {
+fn unfit(problems: &[String]) -> CallObservation {
     let problems: Vec<String> =
         problems.iter().map(|one| crate::tools::cut(&content::one_line(one), MAX_PROBLEM)).collect();
     let seen = json!({"error": "the arguments do not fit", "problems": problems});
-    Observation { text: seen.to_string(), is_error: true, retry_after: None }
+    CallObservation { text: seen.to_string(), is_error: true, retry_after: None }
 }
 
-async fn connect(server: &McpServer, limits: Limits, timeout: Duration) -> Result<McpTools, McpError> {
+async fn connect(
+    server: &McpServer,
+    limits: ToolRestrictions,
+    timeout: Duration,
+) -> Result<McpTools, McpError> {
     let shown = server.to_string();
     let client = ClientConfig::new(
         ClientCapabilities::default(),
@@ -218,13 +223,13 @@ async fn connect(server: &McpServer, limits: Limits, timeout: Duration) -> Resul
             continue;
         }
         room -= size;
-        let definition = ToolDefinition {
+        let definition = ChatToolDefinition {
             name: Arc::from(unique(name, &tools)),
             description: Arc::from(description),
             parameters: Arc::new(parameters),
         };
         offered.push(tool.name.into_owned());
-        tools.push(Tool { definition, effect });
+        tools.push(AgentTool { definition, effect });
     }
     if tools.is_empty() {
         let why = if is_empty { "" } else { " that are allowed here" };
@@ -263,14 +268,14 @@ async fn list(
 }
 
 /// The protocol's defaults: what is not said to be reading writes, and what is not said to only add may destroy.
-fn effect(hints: Option<&ToolAnnotations>) -> Effect {
+fn effect(hints: Option<&ToolAnnotations>) -> ToolEffect {
     let hint = |of: fn(&ToolAnnotations) -> Option<bool>| hints.and_then(of);
     if hint(|hints| hints.read_only_hint).unwrap_or(false) {
-        Effect::Read
+        ToolEffect::Read
     } else if hint(|hints| hints.destructive_hint).unwrap_or(true) {
-        Effect::Destructive
+        ToolEffect::Destructive
     } else {
-        Effect::Write
+        ToolEffect::Write
     }
 }
 
@@ -282,7 +287,7 @@ fn plain_name(name: &str, most: usize) -> String {
 }
 
 /// Two names can be the same once they are plain.
-fn unique(name: String, taken: &[Tool]) -> String {
+fn unique(name: String, taken: &[AgentTool]) -> String {
     let is_taken = |name: &str| taken.iter().any(|tool| &*tool.definition.name == name);
     if !is_taken(&name) {
         return name;
@@ -314,11 +319,11 @@ mod tests {
 
     #[test]
     fn hints_that_are_not_given_are_what_the_protocol_says() {
-        assert_eq!(effect(None), Effect::Destructive);
-        assert_eq!(effect(Some(&ToolAnnotations::new())), Effect::Destructive);
-        assert_eq!(effect(Some(&ToolAnnotations::new().read_only(true))), Effect::Read);
-        assert_eq!(effect(Some(&ToolAnnotations::new().destructive(false))), Effect::Write);
-        assert_eq!(effect(Some(&ToolAnnotations::new().read_only(true).destructive(true))), Effect::Read);
+        assert_eq!(effect(None), ToolEffect::Destructive);
+        assert_eq!(effect(Some(&ToolAnnotations::new())), ToolEffect::Destructive);
+        assert_eq!(effect(Some(&ToolAnnotations::new().read_only(true))), ToolEffect::Read);
+        assert_eq!(effect(Some(&ToolAnnotations::new().destructive(false))), ToolEffect::Write);
+        assert_eq!(effect(Some(&ToolAnnotations::new().read_only(true).destructive(true))), ToolEffect::Read);
     }
 
     #[test]

@@ -16,7 +16,7 @@ const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove
 
 /// Why there is no result. Becomes an observation.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Failure {
+pub(super) enum ToolOperationFailure {
     /// Nothing was asked: this is wrong with the arguments.
     Arguments(Vec<String>),
     /// Something else that the agent can act on.
@@ -31,7 +31,7 @@ pub(super) enum Failure {
 
 /// A request, before it is sent.
 #[derive(Clone, Debug)]
-pub(super) struct Request {
+pub(super) struct RestRequest {
     method: Method,
     /// Below the API's address, or a whole address on the same host.
     target: String,
@@ -40,13 +40,13 @@ pub(super) struct Request {
 
 /// A page of a list; what is not given is GitHub's to choose.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Page {
+pub(super) struct PagingArguments {
     pub(super) page: Option<u32>,
     pub(super) per_page: Option<u32>,
 }
 
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct RestResponse {
     pub(super) status: u16,
     pub(super) headers: HeaderMap,
     /// Null if there is none.
@@ -54,41 +54,41 @@ pub(super) struct Answer {
 }
 
 #[derive(Debug)]
-pub(super) struct Api {
+pub(super) struct RestClient {
     http: reqwest::Client,
     base: Uri,
     timeout: Duration,
 }
 
-impl Request {
-    pub(super) fn get(route: String) -> Request {
-        Request { method: Method::GET, target: route, body: None }
+impl RestRequest {
+    pub(super) fn get(route: String) -> RestRequest {
+        RestRequest { method: Method::GET, target: route, body: None }
     }
 
-    pub(super) fn delete(route: String) -> Request {
-        Request { method: Method::DELETE, target: route, body: None }
+    pub(super) fn delete(route: String) -> RestRequest {
+        RestRequest { method: Method::DELETE, target: route, body: None }
     }
 
-    pub(super) fn post(route: String, body: Value) -> Request {
-        Request { method: Method::POST, target: route, body: None }.with_body(body)
+    pub(super) fn post(route: String, body: Value) -> RestRequest {
+        RestRequest { method: Method::POST, target: route, body: None }.with_body(body)
     }
 
-    pub(super) fn put(route: String, body: Value) -> Request {
-        Request { method: Method::PUT, target: route, body: None }.with_body(body)
+    pub(super) fn put(route: String, body: Value) -> RestRequest {
+        RestRequest { method: Method::PUT, target: route, body: None }.with_body(body)
     }
 
-    pub(super) fn patch(route: String, body: Value) -> Request {
-        Request { method: Method::PATCH, target: route, body: None }.with_body(body)
+    pub(super) fn patch(route: String, body: Value) -> RestRequest {
+        RestRequest { method: Method::PATCH, target: route, body: None }.with_body(body)
     }
 
     /// Null is no body; fields that are null are left out.
-    pub(super) fn with_body(mut self, body: Value) -> Request {
+    pub(super) fn with_body(mut self, body: Value) -> RestRequest {
         self.body = (!body.is_null()).then(|| given(body));
         self
     }
 
     /// An object's texts, numbers and truths; what is null is left out.
-    pub(super) fn with_query(mut self, query: &Value) -> Request {
+    pub(super) fn with_query(mut self, query: &Value) -> RestRequest {
         for (name, value) in query.as_object().into_iter().flatten() {
             let text = match value {
                 Value::Null => continue,
@@ -103,12 +103,12 @@ impl Request {
         self
     }
 
-    pub(super) fn with_page(self, page: Page) -> Request {
+    pub(super) fn with_page(self, page: PagingArguments) -> RestRequest {
         self.with_query(&json!({"page": page.page, "per_page": page.per_page}))
     }
 }
 
-impl Answer {
+impl RestResponse {
     /// Where the list goes on, if it does.
     pub(super) fn next_page(&self) -> Option<u64> {
         let link = self.headers.get(LINK)?.to_str().ok()?;
@@ -137,12 +137,12 @@ impl Answer {
     }
 }
 
-impl Api {
-    pub(super) fn new(http: reqwest::Client, base: Uri, timeout: Duration) -> Api {
-        Api { http, base, timeout }
+impl RestClient {
+    pub(super) fn new(http: reqwest::Client, base: Uri, timeout: Duration) -> RestClient {
+        RestClient { http, base, timeout }
     }
 
-    pub(super) async fn send(&self, mut request: Request) -> Result<Answer, Failure> {
+    pub(super) async fn send(&self, mut request: RestRequest) -> Result<RestResponse, ToolOperationFailure> {
         let is_write = request.method != Method::GET;
         let mut answer = self.exchange(request.clone()).await?;
         for _ in 0..MAX_REDIRECTS {
@@ -160,11 +160,11 @@ impl Api {
                 answer.headers.get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or("elsewhere");
             body = json!({"message": format!("Moved to {to}")});
         }
-        Err(Failure::Refused { status: answer.status, body, retry_after, is_write })
+        Err(ToolOperationFailure::Refused { status: answer.status, body, retry_after, is_write })
     }
 
     /// Repositories that were renamed are found by their old name, too. Other hosts are not for our token.
-    fn moved_to(&self, answer: &Answer, is_write: bool) -> Option<String> {
+    fn moved_to(&self, answer: &RestResponse, is_write: bool) -> Option<String> {
         let keeps_method = matches!(answer.status, 307 | 308);
         if !keeps_method && (is_write || !matches!(answer.status, 301 | 302)) {
             return None;
@@ -180,9 +180,9 @@ impl Api {
     }
 
     /// Whatever the answer is.
-    pub(super) async fn exchange(&self, request: Request) -> Result<Answer, Failure> {
+    pub(super) async fn exchange(&self, request: RestRequest) -> Result<RestResponse, ToolOperationFailure> {
         let is_write = request.method != Method::GET;
-        let lost = |reason: String| Failure::Lost { reason, is_write };
+        let lost = |reason: String| ToolOperationFailure::Lost { reason, is_write };
         let (status, headers, bytes) = match tokio::time::timeout(self.timeout, self.attempt(request)).await {
             Ok(done) => done.map_err(lost)?,
             Err(_) => return Err(lost(format!("nothing came within {} s", self.timeout.as_secs_f64()))),
@@ -194,13 +194,17 @@ impl Api {
                 Ok(value) => value,
                 // An error page of something between us and GitHub: the status says enough.
                 Err(_) if !status.is_success() => json!({"message": reason(status)}),
-                Err(_) => return Err(Failure::NotJson { content_type: content_type(&headers).to_owned() }),
+                Err(_) => {
+                    return Err(ToolOperationFailure::NotJson {
+                        content_type: content_type(&headers).to_owned(),
+                    });
+                }
             }
         };
-        Ok(Answer { status: status.as_u16(), headers, body })
+        Ok(RestResponse { status: status.as_u16(), headers, body })
     }
 
-    async fn attempt(&self, request: Request) -> Result<(StatusCode, HeaderMap, Vec<u8>), String> {
+    async fn attempt(&self, request: RestRequest) -> Result<(StatusCode, HeaderMap, Vec<u8>), String> {
         let address = self.address(&request.target);
         let url = reqwest::Url::parse(&address).map_err(|error| format!("this cannot be asked: {error}"))?;
         let mut sending =
@@ -268,12 +272,14 @@ pub(super) fn given(mut object: Value) -> Value {
 }
 
 /// A path of one segment each, whatever is in them.
-pub(super) fn route(segments: &[&str]) -> Result<String, Failure> {
+pub(super) fn route(segments: &[&str]) -> Result<String, ToolOperationFailure> {
     let mut path = String::new();
     for segment in segments {
         // What servers and proxies take for the folder above, or for nothing, would be another operation.
         if matches!(*segment, "" | "." | "..") {
-            return Err(Failure::Arguments(vec![format!("{segment:?} is not a name that can be asked for")]));
+            return Err(ToolOperationFailure::Arguments(vec![format!(
+                "{segment:?} is not a name that can be asked for"
+            )]));
         }
         path.push('/');
         path.extend(utf8_percent_encode(segment, UNRESERVED));
@@ -281,7 +287,11 @@ pub(super) fn route(segments: &[&str]) -> Result<String, Failure> {
     Ok(path)
 }
 
-pub(super) fn repository_route(owner: &str, repo: &str, below: &[&str]) -> Result<String, Failure> {
+pub(super) fn repository_route(
+    owner: &str,
+    repo: &str,
+    below: &[&str],
+) -> Result<String, ToolOperationFailure> {
     let mut problems = Vec::new();
     if owner.contains('/') {
         problems.push(format!("owner: expected the name of a user or an organization alone, got {owner:?}"));
@@ -290,7 +300,7 @@ pub(super) fn repository_route(owner: &str, repo: &str, below: &[&str]) -> Resul
         problems.push(format!("repo: expected the repository's name without its owner, got {repo:?}"));
     }
     if !problems.is_empty() {
-        return Err(Failure::Arguments(problems));
+        return Err(ToolOperationFailure::Arguments(problems));
     }
     let mut segments = vec!["repos", owner, repo];
     segments.extend(below);

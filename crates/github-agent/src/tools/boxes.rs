@@ -6,29 +6,32 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{BoxFuture, Effect, Observation, Tool, ToolBox};
+use super::{AgentTool, BoxFuture, CallObservation, ToolBox, ToolEffect};
 
 /// What model providers take for a name.
 const MAX_NAME: usize = 64;
 
 /// The tools of all boxes. Where two have the same name, the later one has its box's name before it.
-pub struct Boxes {
+pub struct CombinedToolSet {
     boxes: Vec<Arc<dyn ToolBox>>,
-    tools: Vec<Tool>,
+    tools: Vec<AgentTool>,
     /// Which box, and what the tool is called in it.
     places: HashMap<Arc<str>, (usize, Arc<str>)>,
 }
 
-impl fmt::Debug for Boxes {
+impl fmt::Debug for CombinedToolSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Boxes").field("boxes", &self.boxes.len()).field("tools", &self.tools.len()).finish()
+        f.debug_struct("CombinedToolSet")
+            .field("boxes", &self.boxes.len())
+            .field("tools", &self.tools.len())
+            .finish()
     }
 }
 
-impl Boxes {
+impl CombinedToolSet {
     /// Each with a name, of letters, digits, `_` and `-`.
-    pub fn new(named: Vec<(String, Arc<dyn ToolBox>)>) -> Boxes {
-        let mut joined = Boxes { boxes: Vec::new(), tools: Vec::new(), places: HashMap::new() };
+    pub fn new(named: Vec<(String, Arc<dyn ToolBox>)>) -> CombinedToolSet {
+        let mut joined = CombinedToolSet { boxes: Vec::new(), tools: Vec::new(), places: HashMap::new() };
         for (at, (name, tool_box)) in named.into_iter().enumerate() {
             for tool in tool_box.tools() {
                 let own_name = Arc::clone(&tool.definition.name);
@@ -61,42 +64,42 @@ impl Boxes {
     }
 }
 
-impl ToolBox for Boxes {
-    fn tools(&self) -> &[Tool] {
+impl ToolBox for CombinedToolSet {
+    fn tools(&self) -> &[AgentTool] {
         &self.tools
     }
 
-    fn effect_of(&self, name: &str, arguments: &Value) -> Effect {
-        self.place(name).map_or(Effect::Read, |(tools, own_name)| tools.effect_of(own_name, arguments))
+    fn effect_of(&self, name: &str, arguments: &Value) -> ToolEffect {
+        self.place(name).map_or(ToolEffect::Read, |(tools, own_name)| tools.effect_of(own_name, arguments))
     }
 
     fn kept_back(&self, name: &str) -> Option<String> {
         self.boxes.iter().find_map(|one| one.kept_back(name))
     }
 
-    fn call<'c>(&'c self, name: &'c str, arguments: &'c Value) -> BoxFuture<'c, Observation> {
+    fn call<'c>(&'c self, name: &'c str, arguments: &'c Value) -> BoxFuture<'c, CallObservation> {
         if let Some((tools, own_name)) = self.place(name) {
             return tools.call(own_name, arguments);
         }
         Box::pin(async move {
             let message = self.kept_back(name).unwrap_or_else(|| format!("there is no tool called {name:?}"));
             let text = json!({"error": message}).to_string();
-            Observation { text, is_error: true, retry_after: None }
+            CallObservation { text, is_error: true, retry_after: None }
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use gradus_llm::ToolDefinition;
+    use gradus_llm::ChatToolDefinition;
 
     use super::*;
 
-    struct Echo(Vec<Tool>);
+    struct Echo(Vec<AgentTool>);
 
-    fn echo(names: &[&str], effect: Effect) -> Arc<dyn ToolBox> {
-        let tool = |name: &&str| Tool {
-            definition: ToolDefinition {
+    fn echo(names: &[&str], effect: ToolEffect) -> Arc<dyn ToolBox> {
+        let tool = |name: &&str| AgentTool {
+            definition: ChatToolDefinition {
                 name: Arc::from(*name),
                 description: Arc::from("says what it was called"),
                 parameters: Arc::new(json!({"type": "object"})),
@@ -107,7 +110,7 @@ mod tests {
     }
 
     impl ToolBox for Echo {
-        fn tools(&self) -> &[Tool] {
+        fn tools(&self) -> &[AgentTool] {
             &self.0
         }
 
@@ -115,19 +118,19 @@ mod tests {
             (name == "secret").then(|| "not for you".to_owned())
         }
 
-        fn call<'c>(&'c self, name: &'c str, arguments: &'c Value) -> BoxFuture<'c, Observation> {
+        fn call<'c>(&'c self, name: &'c str, arguments: &'c Value) -> BoxFuture<'c, CallObservation> {
             let text = format!("{} {name} {arguments}", self.0.len());
-            Box::pin(async move { Observation { text, is_error: false, retry_after: None } })
+            Box::pin(async move { CallObservation { text, is_error: false, retry_after: None } })
         }
     }
 
     #[tokio::test]
     async fn the_same_name_twice_gets_a_prefix() {
         let long = "x".repeat(64);
-        let boxes = Boxes::new(vec![
-            ("a".to_owned(), echo(&["read", "write", &long], Effect::Read)),
-            ("b".to_owned(), echo(&["read", "b_read"], Effect::Write)),
-            ("b".to_owned(), echo(&["read", &long], Effect::Destructive)),
+        let boxes = CombinedToolSet::new(vec![
+            ("a".to_owned(), echo(&["read", "write", &long], ToolEffect::Read)),
+            ("b".to_owned(), echo(&["read", "b_read"], ToolEffect::Write)),
+            ("b".to_owned(), echo(&["read", &long], ToolEffect::Destructive)),
         ]);
         let names: Vec<_> = boxes.tools().iter().map(|tool| tool.definition.name.to_string()).collect();
         let cut = format!("b_{}", &long[..62]);
@@ -137,8 +140,8 @@ mod tests {
         assert_eq!(call("b_read").await, "2 read {}");
         assert_eq!(call("b_b_read").await, "2 b_read {}");
         assert_eq!(call("b_2_read").await, "2 read {}");
-        assert_eq!(boxes.effect_of("b_read", &json!({})), Effect::Write);
-        assert_eq!(boxes.effect_of("b_2_read", &json!({})), Effect::Destructive);
+        assert_eq!(boxes.effect_of("b_read", &json!({})), ToolEffect::Write);
+        assert_eq!(boxes.effect_of("b_2_read", &json!({})), ToolEffect::Destructive);
         assert_eq!(call("nothing").await, "{\"error\":\"there is no tool called \\\"nothing\\\"\"}");
         assert_eq!(call("secret").await, "{\"error\":\"not for you\"}");
     }

@@ -2,19 +2,19 @@
 
 use serde_json::{Value, json};
 
-use super::api::{Api, Failure, Request, segments};
-use super::operation::{Entry, Operation, arguments, entry};
-use super::{Effect, Family, view};
+use super::api::{RestClient, RestRequest, ToolOperationFailure, segments};
+use super::operation::{RegisteredTool, ToolOperation, arguments, entry};
+use super::{ToolEffect, ToolFamily, view};
 
-pub(super) fn entries() -> Vec<Entry> {
+pub(super) fn entries() -> Vec<RegisteredTool> {
     vec![
-        entry::<ListBranches>(Family::Branches),
-        entry::<GetBranch>(Family::Branches),
-        entry::<CreateBranch>(Family::Branches),
-        entry::<UpdateBranch>(Family::Branches),
-        entry::<DeleteBranch>(Family::Branches),
-        entry::<ListTags>(Family::Branches),
-        entry::<CreateTag>(Family::Branches),
+        entry::<ListBranches>(ToolFamily::Branches),
+        entry::<GetBranch>(ToolFamily::Branches),
+        entry::<CreateBranch>(ToolFamily::Branches),
+        entry::<UpdateBranch>(ToolFamily::Branches),
+        entry::<DeleteBranch>(ToolFamily::Branches),
+        entry::<ListTags>(ToolFamily::Branches),
+        entry::<CreateTag>(ToolFamily::Branches),
     ]
 }
 
@@ -30,12 +30,12 @@ arguments! {
     ListBranches in repository, in pages {}
 }
 
-impl Operation for ListBranches {
+impl ToolOperation for ListBranches {
     const NAME: &'static str = "list_branches";
-    const EFFECT: Effect = Effect::Read;
+    const EFFECT: ToolEffect = ToolEffect::Read;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
-        let request = Request::get(self.route(&["branches"])?).with_page(self.page());
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
+        let request = RestRequest::get(self.route(&["branches"])?).with_page(self.page());
         Ok(github.send(request).await?.items(view::branch))
     }
 }
@@ -48,12 +48,12 @@ arguments! {
     }
 }
 
-impl Operation for GetBranch {
+impl ToolOperation for GetBranch {
     const NAME: &'static str = "get_branch";
-    const EFFECT: Effect = Effect::Read;
+    const EFFECT: ToolEffect = ToolEffect::Read;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
-        let body = github.send(Request::get(self.route(&["branches", &self.branch])?)).await?.body;
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
+        let body = github.send(RestRequest::get(self.route(&["branches", &self.branch])?)).await?.body;
         let commit = view::commit(&body["commit"]);
         Ok(view::with(view::branch(&body), json!({"commit": commit})))
     }
@@ -71,13 +71,13 @@ arguments! {
     }
 }
 
-impl Operation for CreateBranch {
+impl ToolOperation for CreateBranch {
     const NAME: &'static str = "create_branch";
-    const EFFECT: Effect = Effect::Write;
+    const EFFECT: ToolEffect = ToolEffect::Write;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let body = json!({"ref": format!("refs/heads/{}", self.branch), "sha": self.sha});
-        let answer = github.send(Request::post(self.route(&["git", "refs"])?, body)).await?;
+        let answer = github.send(RestRequest::post(self.route(&["git", "refs"])?, body)).await?;
         Ok(json!({"branch": self.branch, "ref": answer.body["ref"], "sha": answer.body["object"]["sha"]}))
     }
 }
@@ -95,17 +95,17 @@ arguments! {
     }
 }
 
-impl Operation for UpdateBranch {
+impl ToolOperation for UpdateBranch {
     const NAME: &'static str = "update_branch";
-    const EFFECT: Effect = Effect::Write;
+    const EFFECT: ToolEffect = ToolEffect::Write;
 
-    fn effect(&self) -> Effect {
-        if self.force == Some(true) { Effect::Destructive } else { Effect::Write }
+    fn effect(&self) -> ToolEffect {
+        if self.force == Some(true) { ToolEffect::Destructive } else { ToolEffect::Write }
     }
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let body = json!({"sha": self.sha, "force": self.force});
-        let answer = github.send(Request::patch(self.route(&head(&self.branch))?, body)).await?;
+        let answer = github.send(RestRequest::patch(self.route(&head(&self.branch))?, body)).await?;
         Ok(json!({"branch": self.branch, "ref": answer.body["ref"], "sha": answer.body["object"]["sha"]}))
     }
 }
@@ -118,12 +118,12 @@ arguments! {
     }
 }
 
-impl Operation for DeleteBranch {
+impl ToolOperation for DeleteBranch {
     const NAME: &'static str = "delete_branch";
-    const EFFECT: Effect = Effect::Destructive;
+    const EFFECT: ToolEffect = ToolEffect::Destructive;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
-        github.send(Request::delete(self.route(&head(&self.branch))?)).await?;
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
+        github.send(RestRequest::delete(self.route(&head(&self.branch))?)).await?;
         Ok(json!({"deleted": self.branch}))
     }
 }
@@ -133,12 +133,12 @@ arguments! {
     ListTags in repository, in pages {}
 }
 
-impl Operation for ListTags {
+impl ToolOperation for ListTags {
     const NAME: &'static str = "list_tags";
-    const EFFECT: Effect = Effect::Read;
+    const EFFECT: ToolEffect = ToolEffect::Read;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
-        let request = Request::get(self.route(&["tags"])?).with_page(self.page());
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
+        let request = RestRequest::get(self.route(&["tags"])?).with_page(self.page());
         let view = |one: &Value| json!({"name": one["name"], "sha": one["commit"]["sha"]});
         Ok(github.send(request).await?.items(view))
     }
@@ -156,13 +156,13 @@ arguments! {
     }
 }
 
-impl Operation for CreateTag {
+impl ToolOperation for CreateTag {
     const NAME: &'static str = "create_tag";
-    const EFFECT: Effect = Effect::Write;
+    const EFFECT: ToolEffect = ToolEffect::Write;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let body = json!({"ref": format!("refs/tags/{}", self.tag), "sha": self.sha});
-        let answer = github.send(Request::post(self.route(&["git", "refs"])?, body)).await?;
+        let answer = github.send(RestRequest::post(self.route(&["git", "refs"])?, body)).await?;
         Ok(json!({"tag": self.tag, "ref": answer.body["ref"], "sha": answer.body["object"]["sha"]}))
     }
 }

@@ -2,17 +2,17 @@
 
 use serde_json::{Value, json};
 
-use super::api::{Api, Failure, Request, given};
-use super::operation::{Entry, Operation, arguments, entry};
-use super::{Effect, Family, view};
+use super::api::{RestClient, RestRequest, ToolOperationFailure, given};
+use super::operation::{RegisteredTool, ToolOperation, arguments, entry};
+use super::{ToolEffect, ToolFamily, view};
 
-pub(super) fn entries() -> Vec<Entry> {
+pub(super) fn entries() -> Vec<RegisteredTool> {
     vec![
-        entry::<ListCommits>(Family::Commits),
-        entry::<GetCommit>(Family::Commits),
-        entry::<CompareCommits>(Family::Commits),
-        entry::<CreateCommit>(Family::Commits),
-        entry::<MergeBranches>(Family::Commits),
+        entry::<ListCommits>(ToolFamily::Commits),
+        entry::<GetCommit>(ToolFamily::Commits),
+        entry::<CompareCommits>(ToolFamily::Commits),
+        entry::<CreateCommit>(ToolFamily::Commits),
+        entry::<MergeBranches>(ToolFamily::Commits),
     ]
 }
 
@@ -32,15 +32,15 @@ arguments! {
     }
 }
 
-impl Operation for ListCommits {
+impl ToolOperation for ListCommits {
     const NAME: &'static str = "list_commits";
-    const EFFECT: Effect = Effect::Read;
+    const EFFECT: ToolEffect = ToolEffect::Read;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let query = json!({
             "sha": self.sha, "path": self.path, "author": self.author, "since": self.since, "until": self.until,
         });
-        let request = Request::get(self.route(&["commits"])?).with_query(&query).with_page(self.page());
+        let request = RestRequest::get(self.route(&["commits"])?).with_query(&query).with_page(self.page());
         Ok(github.send(request).await?.items(view::commit))
     }
 }
@@ -58,12 +58,12 @@ arguments! {
     }
 }
 
-impl Operation for GetCommit {
+impl ToolOperation for GetCommit {
     const NAME: &'static str = "get_commit";
-    const EFFECT: Effect = Effect::Read;
+    const EFFECT: ToolEffect = ToolEffect::Read;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
-        let body = github.send(Request::get(self.route(&["commits", &self.r#ref])?)).await?.body;
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
+        let body = github.send(RestRequest::get(self.route(&["commits", &self.r#ref])?)).await?.body;
         Ok(view::with(view::commit(&body), json!({"stats": body["stats"], "files": changed_files(&body)})))
     }
 }
@@ -79,14 +79,14 @@ arguments! {
     }
 }
 
-impl Operation for CompareCommits {
+impl ToolOperation for CompareCommits {
     const NAME: &'static str = "compare_commits";
-    const EFFECT: Effect = Effect::Read;
+    const EFFECT: ToolEffect = ToolEffect::Read;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let both = format!("{}...{}", self.base, self.head);
         let answer =
-            github.send(Request::get(self.route(&["compare", &both])?).with_page(self.page())).await?;
+            github.send(RestRequest::get(self.route(&["compare", &both])?).with_page(self.page())).await?;
         let body = &answer.body;
         let commits: Vec<_> = body["commits"].as_array().into_iter().flatten().map(view::commit).collect();
         Ok(given(json!({
@@ -111,13 +111,13 @@ arguments! {
     }
 }
 
-impl Operation for CreateCommit {
+impl ToolOperation for CreateCommit {
     const NAME: &'static str = "create_commit";
-    const EFFECT: Effect = Effect::Write;
+    const EFFECT: ToolEffect = ToolEffect::Write;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let body = json!({"message": self.message, "tree": self.tree, "parents": self.parents});
-        let made = github.send(Request::post(self.route(&["git", "commits"])?, body)).await?.body;
+        let made = github.send(RestRequest::post(self.route(&["git", "commits"])?, body)).await?.body;
         Ok(given(json!({
             "sha": made["sha"], "tree_sha": made["tree"]["sha"], "parents": view::names(&made["parents"], "sha"),
             "message": made["message"], "html_url": made["html_url"],
@@ -139,13 +139,13 @@ arguments! {
     }
 }
 
-impl Operation for MergeBranches {
+impl ToolOperation for MergeBranches {
     const NAME: &'static str = "merge_branches";
-    const EFFECT: Effect = Effect::Write;
+    const EFFECT: ToolEffect = ToolEffect::Write;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let body = json!({"base": self.base, "head": self.head, "commit_message": self.message});
-        let answer = github.send(Request::post(self.route(&["merges"])?, body)).await?;
+        let answer = github.send(RestRequest::post(self.route(&["merges"])?, body)).await?;
         if answer.status == 204 {
             return Ok(json!({"merged": false, "note": "Nothing to merge: base holds all of head already."}));
         }

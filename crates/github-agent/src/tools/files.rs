@@ -6,18 +6,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::api::{Api, Failure, Request, given, segments};
-use super::operation::{Entry, Operation, arguments, entry};
-use super::{Effect, Family, view};
+use super::api::{RestClient, RestRequest, ToolOperationFailure, given, segments};
+use super::operation::{RegisteredTool, ToolOperation, arguments, entry};
+use super::{ToolEffect, ToolFamily, view};
 
-pub(super) fn entries() -> Vec<Entry> {
+pub(super) fn entries() -> Vec<RegisteredTool> {
     vec![
-        entry::<ReadFile>(Family::Files),
-        entry::<ListDirectory>(Family::Files),
-        entry::<CommitFile>(Family::Files),
-        entry::<UpdateFileContent>(Family::Files),
-        entry::<DeleteFile>(Family::Files),
-        entry::<PushFiles>(Family::Files),
+        entry::<ReadFile>(ToolFamily::Files),
+        entry::<ListDirectory>(ToolFamily::Files),
+        entry::<CommitFile>(ToolFamily::Files),
+        entry::<UpdateFileContent>(ToolFamily::Files),
+        entry::<DeleteFile>(ToolFamily::Files),
+        entry::<PushFiles>(ToolFamily::Files),
     ]
 }
 
@@ -41,15 +41,18 @@ arguments! {
     }
 }
 
-impl Operation for ReadFile {
+impl ToolOperation for ReadFile {
     const NAME: &'static str = "read_file";
-    const EFFECT: Effect = Effect::Read;
+    const EFFECT: ToolEffect = ToolEffect::Read;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let place = self.route(&below(&self.path))?;
-        let file = github.send(Request::get(place).with_query(&json!({"ref": self.r#ref}))).await?.body;
+        let file = github.send(RestRequest::get(place).with_query(&json!({"ref": self.r#ref}))).await?.body;
         if file.is_array() {
-            return Err(Failure::Unfit(format!("{} is a directory; use list_directory", self.path)));
+            return Err(ToolOperationFailure::Unfit(format!(
+                "{} is a directory; use list_directory",
+                self.path
+            )));
         }
         let mut seen = json!({"path": file["path"], "sha": file["sha"], "size": file["size"]});
         match decoded(&file) {
@@ -93,16 +96,16 @@ arguments! {
     }
 }
 
-impl Operation for ListDirectory {
+impl ToolOperation for ListDirectory {
     const NAME: &'static str = "list_directory";
-    const EFFECT: Effect = Effect::Read;
+    const EFFECT: ToolEffect = ToolEffect::Read;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let path = self.path.as_deref().unwrap_or_default();
         let place = self.route(&below(path))?;
-        let answer = github.send(Request::get(place).with_query(&json!({"ref": self.r#ref}))).await?;
+        let answer = github.send(RestRequest::get(place).with_query(&json!({"ref": self.r#ref}))).await?;
         if !answer.body.is_array() {
-            return Err(Failure::Unfit(format!("{path} is not a directory; use read_file")));
+            return Err(ToolOperationFailure::Unfit(format!("{path} is not a directory; use read_file")));
         }
         Ok(answer.items(|one| {
             given(json!({
@@ -135,15 +138,15 @@ arguments! {
     }
 }
 
-impl Operation for CommitFile {
+impl ToolOperation for CommitFile {
     const NAME: &'static str = "commit_file";
-    const EFFECT: Effect = Effect::Write;
+    const EFFECT: ToolEffect = ToolEffect::Write;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let body = json!({
             "message": self.message, "content": BASE64_STANDARD.encode(&self.content), "branch": self.branch,
         });
-        Ok(written(&github.send(Request::put(self.route(&below(&self.path))?, body)).await?.body))
+        Ok(written(&github.send(RestRequest::put(self.route(&below(&self.path))?, body)).await?.body))
     }
 }
 
@@ -166,16 +169,16 @@ arguments! {
     }
 }
 
-impl Operation for UpdateFileContent {
+impl ToolOperation for UpdateFileContent {
     const NAME: &'static str = "update_file_content";
-    const EFFECT: Effect = Effect::Write;
+    const EFFECT: ToolEffect = ToolEffect::Write;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let body = json!({
             "message": self.message, "content": BASE64_STANDARD.encode(&self.content), "sha": self.sha,
             "branch": self.branch,
         });
-        Ok(written(&github.send(Request::put(self.route(&below(&self.path))?, body)).await?.body))
+        Ok(written(&github.send(RestRequest::put(self.route(&below(&self.path))?, body)).await?.body))
     }
 }
 
@@ -195,13 +198,13 @@ arguments! {
     }
 }
 
-impl Operation for DeleteFile {
+impl ToolOperation for DeleteFile {
     const NAME: &'static str = "delete_file";
-    const EFFECT: Effect = Effect::Destructive;
+    const EFFECT: ToolEffect = ToolEffect::Destructive;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let body = json!({"message": self.message, "sha": self.sha, "branch": self.branch});
-        let request = Request::delete(self.route(&below(&self.path))?).with_body(body);
+        let request = RestRequest::delete(self.route(&below(&self.path))?).with_body(body);
         let answer = github.send(request).await?;
         Ok(json!({"deleted": self.path, "commit_sha": answer.body["commit"]["sha"]}))
     }
@@ -230,17 +233,17 @@ arguments! {
     }
 }
 
-impl Operation for PushFiles {
+impl ToolOperation for PushFiles {
     const NAME: &'static str = "push_files";
-    const EFFECT: Effect = Effect::Write;
+    const EFFECT: ToolEffect = ToolEffect::Write;
 
     /// As git does it: a tree over the branch's tree, a commit on its commit, then the branch moves there.
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let mut reference = vec!["git", "ref", "heads"];
         reference.extend(segments(&self.branch));
-        let found = github.send(Request::get(self.route(&reference)?)).await?.body;
+        let found = github.send(RestRequest::get(self.route(&reference)?)).await?.body;
         let parent = text(&found["object"]["sha"], "the branch's commit")?;
-        let commit = github.send(Request::get(self.route(&["git", "commits", parent])?)).await?.body;
+        let commit = github.send(RestRequest::get(self.route(&["git", "commits", parent])?)).await?.body;
         let base_tree = text(&commit["tree"]["sha"], "the commit's tree")?;
         let entries: Vec<_> = self
             .files
@@ -248,18 +251,18 @@ impl Operation for PushFiles {
             .map(|file| json!({"path": file.path, "mode": "100644", "type": "blob", "content": file.content}))
             .collect();
         let tree = json!({"base_tree": base_tree, "tree": entries});
-        let tree = github.send(Request::post(self.route(&["git", "trees"])?, tree)).await?.body;
+        let tree = github.send(RestRequest::post(self.route(&["git", "trees"])?, tree)).await?.body;
         let tree_sha = text(&tree["sha"], "the new tree")?;
         let commit = json!({"message": self.message, "tree": tree_sha, "parents": [parent]});
-        let commit = github.send(Request::post(self.route(&["git", "commits"])?, commit)).await?.body;
+        let commit = github.send(RestRequest::post(self.route(&["git", "commits"])?, commit)).await?.body;
         let commit_sha = text(&commit["sha"], "the new commit")?;
         reference[1] = "refs";
-        github.send(Request::patch(self.route(&reference)?, json!({"sha": commit_sha}))).await?;
+        github.send(RestRequest::patch(self.route(&reference)?, json!({"sha": commit_sha}))).await?;
         let paths: Vec<_> = self.files.iter().map(|file| &file.path).collect();
         Ok(json!({"branch": self.branch, "commit_sha": commit_sha, "tree_sha": tree_sha, "files": paths}))
     }
 }
 
-fn text<'v>(value: &'v Value, what: &str) -> Result<&'v str, Failure> {
-    value.as_str().ok_or_else(|| Failure::Unfit(format!("GitHub's answer does not tell {what}")))
+fn text<'v>(value: &'v Value, what: &str) -> Result<&'v str, ToolOperationFailure> {
+    value.as_str().ok_or_else(|| ToolOperationFailure::Unfit(format!("GitHub's answer does not tell {what}")))
 }

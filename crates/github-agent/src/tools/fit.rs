@@ -13,12 +13,12 @@ const MAX_PROBLEMS: usize = 10;
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
 #[derive(Default)]
-struct Problems {
+struct ArgumentProblems {
     told: Vec<String>,
     more: usize,
 }
 
-impl Problems {
+impl ArgumentProblems {
     fn add(&mut self, tell: impl FnOnce() -> String) {
         if self.told.len() < MAX_PROBLEMS {
             self.told.push(tell());
@@ -31,7 +31,7 @@ impl Problems {
 /// What does not fit, each in a line that names the argument. Knows the words that `schema::of` writes, and lets others
 /// pass. A whole number must be written as one: whoever reads the arguments of a call later on looks for `5`, not `5.0`.
 pub fn problems(schema: &Value, arguments: &Value) -> Vec<String> {
-    let mut found = Problems::default();
+    let mut found = ArgumentProblems::default();
     check(schema, arguments, "", &mut found);
     if found.more > 0 {
         found.told.push(format!("and {} more", found.more));
@@ -104,7 +104,7 @@ fn is_required(schema: &Value, name: &str) -> bool {
     schema["required"].as_array().is_some_and(|names| names.iter().any(|one| one == name))
 }
 
-fn check(schema: &Value, value: &Value, path: &str, found: &mut Problems) {
+fn check(schema: &Value, value: &Value, path: &str, found: &mut ArgumentProblems) {
     let place = if path.is_empty() { "the arguments" } else { path };
     if let Some(wanted) = schema["type"].as_str()
         && !has_type(value, wanted)
@@ -163,7 +163,7 @@ fn check(schema: &Value, value: &Value, path: &str, found: &mut Problems) {
     }
 }
 
-fn check_object(schema: &Value, object: &Map<String, Value>, path: &str, found: &mut Problems) {
+fn check_object(schema: &Value, object: &Map<String, Value>, path: &str, found: &mut ArgumentProblems) {
     let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
     let none = Map::new();
     let properties = schema["properties"].as_object().unwrap_or(&none);

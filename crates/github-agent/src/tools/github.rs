@@ -8,12 +8,12 @@ use std::time::Duration;
 use hyper::Uri;
 use serde_json::{Map, Value, json};
 
-use super::api::{Api, Failure, Request, content_type};
+use super::api::{RestClient, RestRequest, ToolOperationFailure, content_type};
 use super::connection::connect;
-use super::operation::Entry;
+use super::operation::RegisteredTool;
 use super::{
-    BoxFuture, Effect, Family, Limits, Observation, Tool, ToolBox, branches, commits, files, fit, issues,
-    labels, pulls, releases, repos, search, view,
+    AgentTool, BoxFuture, CallObservation, ToolBox, ToolEffect, ToolFamily, ToolRestrictions, branches,
+    commits, files, fit, issues, labels, pulls, releases, repos, search, view,
 };
 
 /// How long an answer may take.
@@ -21,13 +21,13 @@ pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Calls go one by one and once: nothing is tried again behind the agent's back.
 pub struct GitHubTools {
-    api: Api,
+    api: RestClient,
     /// Without what is secret about it.
     base_url: String,
     has_token: bool,
-    limits: Limits,
-    entries: Vec<&'static Entry>,
-    tools: Vec<Tool>,
+    limits: ToolRestrictions,
+    entries: Vec<&'static RegisteredTool>,
+    tools: Vec<AgentTool>,
 }
 
 impl fmt::Debug for GitHubTools {
@@ -42,14 +42,18 @@ impl fmt::Debug for GitHubTools {
 
 impl GitHubTools {
     /// Must be called inside a tokio runtime, and used in it. Nothing is sent yet; see `probe`.
-    pub fn new(base_url: &str, token: Option<&str>, limits: Limits) -> Result<GitHubTools, ToolsError> {
+    pub fn new(
+        base_url: &str,
+        token: Option<&str>,
+        limits: ToolRestrictions,
+    ) -> Result<GitHubTools, ToolsError> {
         GitHubTools::with_timeout(base_url, token, limits, TIMEOUT)
     }
 
     pub fn with_timeout(
         base_url: &str,
         token: Option<&str>,
-        limits: Limits,
+        limits: ToolRestrictions,
         timeout: Duration,
     ) -> Result<GitHubTools, ToolsError> {
         let base = checked(base_url)?;
@@ -61,13 +65,14 @@ impl GitHubTools {
         if let Some(unknown) = limits.allowed.iter().find(|name| !is_known(name)) {
             return Err(ToolsError::UnknownTool(unknown.clone()));
         }
-        let is_offered = |one: &Entry| limits.offers(one.family, &one.tool.definition.name, one.tool.effect);
+        let is_offered =
+            |one: &RegisteredTool| limits.offers(one.family, &one.tool.definition.name, one.tool.effect);
         let entries: Vec<_> = ALL.iter().filter(|one| is_offered(one)).collect();
         if entries.is_empty() {
             return Err(ToolsError::NoTools);
         }
         let tools = entries.iter().map(|one| one.tool.clone()).collect();
-        let api = Api::new(connect(&base, token, timeout)?, base, timeout);
+        let api = RestClient::new(connect(&base, token, timeout)?, base, timeout);
         let base_url = base_url.trim().trim_end_matches('/').to_owned();
         Ok(GitHubTools { api, base_url, has_token: token.is_some(), limits, entries, tools })
     }
@@ -79,12 +84,14 @@ impl GitHubTools {
     /// Asks for the rate limits, which costs nothing, to see whether this is GitHub and takes the token.
     pub async fn probe(&self) -> Result<(), ToolsError> {
         let url = self.base_url.clone();
-        let answer = match self.api.exchange(Request::get("/rate_limit".to_owned())).await {
+        let answer = match self.api.exchange(RestRequest::get("/rate_limit".to_owned())).await {
             Ok(answer) => answer,
-            Err(Failure::NotJson { content_type }) => {
+            Err(ToolOperationFailure::NotJson { content_type }) => {
                 return Err(not_github(url, &format!("with {content_type}")));
             }
-            Err(Failure::Lost { reason, .. }) => return Err(ToolsError::Unreachable { url, reason }),
+            Err(ToolOperationFailure::Lost { reason, .. }) => {
+                return Err(ToolsError::Unreachable { url, reason });
+            }
             Err(_) => return Err(not_github(url, "strangely")),
         };
         let message = answer.body["message"].as_str().unwrap_or_default().to_owned();
@@ -102,40 +109,40 @@ impl GitHubTools {
         }
     }
 
-    fn entry(&self, name: &str) -> Option<&'static Entry> {
+    fn entry(&self, name: &str) -> Option<&'static RegisteredTool> {
         self.entries.iter().copied().find(|one| &*one.tool.definition.name == name)
     }
 
-    async fn carry_out(&self, name: &str, arguments: &Value) -> Result<Value, Failure> {
+    async fn carry_out(&self, name: &str, arguments: &Value) -> Result<Value, ToolOperationFailure> {
         let Some(entry) = self.entry(name) else {
             let message = self.kept_back(name).unwrap_or_else(|| format!("there is no tool called {name:?}"));
-            return Err(Failure::Unfit(message));
+            return Err(ToolOperationFailure::Unfit(message));
         };
         let schema = &entry.tool.definition.parameters;
         let arguments = fit::without_nulls(schema, arguments);
         let problems = fit::problems(schema, &arguments);
         if !problems.is_empty() {
-            return Err(Failure::Arguments(problems));
+            return Err(ToolOperationFailure::Arguments(problems));
         }
         if let Some(refusal) = self.limits.refusal(name, (entry.effect_of)(arguments.clone())) {
-            return Err(Failure::Unfit(refusal));
+            return Err(ToolOperationFailure::Unfit(refusal));
         }
         (entry.run)(&self.api, arguments).await
     }
 }
 
 impl ToolBox for GitHubTools {
-    fn tools(&self) -> &[Tool] {
+    fn tools(&self) -> &[AgentTool] {
         &self.tools
     }
 
-    fn effect_of(&self, name: &str, arguments: &Value) -> Effect {
+    fn effect_of(&self, name: &str, arguments: &Value) -> ToolEffect {
         match self.entry(name) {
             Some(entry) => {
                 let arguments = fit::without_nulls(&entry.tool.definition.parameters, arguments);
                 (entry.effect_of)(arguments)
             }
-            None => Effect::Read,
+            None => ToolEffect::Read,
         }
     }
 
@@ -148,10 +155,12 @@ impl ToolBox for GitHubTools {
         Some(refusal.unwrap_or_else(|| format!("{name} is not among the tools that are allowed here")))
     }
 
-    fn call<'c>(&'c self, name: &'c str, arguments: &'c Value) -> BoxFuture<'c, Observation> {
+    fn call<'c>(&'c self, name: &'c str, arguments: &'c Value) -> BoxFuture<'c, CallObservation> {
         Box::pin(async move {
             match self.carry_out(name, arguments).await {
-                Ok(value) => Observation { text: view::observed(value), is_error: false, retry_after: None },
+                Ok(value) => {
+                    CallObservation { text: view::observed(value), is_error: false, retry_after: None }
+                }
                 Err(failure) => failed(failure),
             }
         })
@@ -159,12 +168,12 @@ impl ToolBox for GitHubTools {
 }
 
 /// All tools that there are, without an address: for listings, and for checking what agents called.
-pub fn all_tools() -> impl ExactSizeIterator<Item = (Family, &'static Tool)> {
+pub fn all_tools() -> impl ExactSizeIterator<Item = (ToolFamily, &'static AgentTool)> {
     ALL.iter().map(|one| (one.family, &one.tool))
 }
 
 /// Made once: schemas take a while, and never change.
-static ALL: LazyLock<Vec<Entry>> = LazyLock::new(|| {
+static ALL: LazyLock<Vec<RegisteredTool>> = LazyLock::new(|| {
     [
         repos::entries(),
         files::entries(),
@@ -182,22 +191,24 @@ static ALL: LazyLock<Vec<Entry>> = LazyLock::new(|| {
 pub(crate) const CARRIED_OUT: &str =
     "It is not known whether this was carried out: look before you try again.";
 
-fn failed(failure: Failure) -> Observation {
+fn failed(failure: ToolOperationFailure) -> CallObservation {
     let mut retry_after = None;
     let seen = match failure {
-        Failure::Arguments(problems) => json!({"error": "the arguments do not fit", "problems": problems}),
-        Failure::Unfit(message) => json!({"error": message}),
-        Failure::Lost { reason, is_write } => {
+        ToolOperationFailure::Arguments(problems) => {
+            json!({"error": "the arguments do not fit", "problems": problems})
+        }
+        ToolOperationFailure::Unfit(message) => json!({"error": message}),
+        ToolOperationFailure::Lost { reason, is_write } => {
             let mut seen = json!({"error": format!("GitHub did not answer: {reason}")});
             if is_write {
                 seen["note"] = CARRIED_OUT.into();
             }
             seen
         }
-        Failure::NotJson { content_type } => {
+        ToolOperationFailure::NotJson { content_type } => {
             json!({"error": format!("this is not GitHub's answer: not JSON but {content_type}")})
         }
-        Failure::Refused { status, mut body, retry_after: wait, is_write } => {
+        ToolOperationFailure::Refused { status, mut body, retry_after: wait, is_write } => {
             let mut seen = Map::new();
             let message = body["message"].as_str().unwrap_or("no reason given").to_owned();
             seen.insert("error".to_owned(), message.into());
@@ -216,7 +227,7 @@ fn failed(failure: Failure) -> Observation {
             Value::Object(seen)
         }
     };
-    Observation { text: view::observed(seen), is_error: true, retry_after }
+    CallObservation { text: view::observed(seen), is_error: true, retry_after }
 }
 
 fn not_github(url: String, found: &str) -> ToolsError {

@@ -5,23 +5,23 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::api::{Api, Failure, Request};
-use super::operation::{Entry, Operation, arguments, entry};
-use super::{Effect, Family, view};
+use super::api::{RestClient, RestRequest, ToolOperationFailure};
+use super::operation::{RegisteredTool, ToolOperation, arguments, entry};
+use super::{ToolEffect, ToolFamily, view};
 
-pub(super) fn entries() -> Vec<Entry> {
+pub(super) fn entries() -> Vec<RegisteredTool> {
     vec![
-        entry::<ListIssues>(Family::Issues),
-        entry::<GetIssue>(Family::Issues),
-        entry::<OpenIssue>(Family::Issues),
-        entry::<UpdateIssue>(Family::Issues),
-        entry::<CloseIssue>(Family::Issues),
-        entry::<ListIssueComments>(Family::Issues),
-        entry::<CommentOnIssue>(Family::Issues),
-        entry::<AddLabels>(Family::Issues),
-        entry::<RemoveLabel>(Family::Issues),
-        entry::<AddAssignees>(Family::Issues),
-        entry::<RemoveAssignees>(Family::Issues),
+        entry::<ListIssues>(ToolFamily::Issues),
+        entry::<GetIssue>(ToolFamily::Issues),
+        entry::<OpenIssue>(ToolFamily::Issues),
+        entry::<UpdateIssue>(ToolFamily::Issues),
+        entry::<CloseIssue>(ToolFamily::Issues),
+        entry::<ListIssueComments>(ToolFamily::Issues),
+        entry::<CommentOnIssue>(ToolFamily::Issues),
+        entry::<AddLabels>(ToolFamily::Issues),
+        entry::<RemoveLabel>(ToolFamily::Issues),
+        entry::<AddAssignees>(ToolFamily::Issues),
+        entry::<RemoveAssignees>(ToolFamily::Issues),
     ]
 }
 
@@ -42,7 +42,8 @@ pub(super) enum OpenOrClosed {
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Direction {
+#[schemars(rename = "Direction")]
+pub(super) enum SortDirection {
     Asc,
     Desc,
 }
@@ -57,7 +58,8 @@ enum IssueSort {
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum CloseReason {
+#[schemars(rename = "CloseReason")]
+enum IssueCloseReason {
     Completed,
     NotPlanned,
     Duplicate,
@@ -65,7 +67,8 @@ enum CloseReason {
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum StateReason {
+#[schemars(rename = "StateReason")]
+enum StateReasonArgument {
     Completed,
     NotPlanned,
     Duplicate,
@@ -88,21 +91,21 @@ arguments! {
         /// Only issues updated after this time, such as 2026-01-31T00:00:00Z.
         since: Option<String>,
         sort: Option<IssueSort>,
-        direction: Option<Direction>,
+        direction: Option<SortDirection>,
     }
 }
 
-impl Operation for ListIssues {
+impl ToolOperation for ListIssues {
     const NAME: &'static str = "list_issues";
-    const EFFECT: Effect = Effect::Read;
+    const EFFECT: ToolEffect = ToolEffect::Read;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let query = json!({
             "state": self.state, "labels": self.labels.as_ref().map(|labels| labels.join(",")),
             "assignee": self.assignee, "creator": self.creator, "milestone": self.milestone, "since": self.since,
             "sort": self.sort, "direction": self.direction,
         });
-        let request = Request::get(self.route(&["issues"])?).with_query(&query).with_page(self.page());
+        let request = RestRequest::get(self.route(&["issues"])?).with_query(&query).with_page(self.page());
         Ok(github.send(request).await?.items(|one| view::issue(one, true)))
     }
 }
@@ -114,13 +117,13 @@ arguments! {
     }
 }
 
-impl Operation for GetIssue {
+impl ToolOperation for GetIssue {
     const NAME: &'static str = "get_issue";
-    const EFFECT: Effect = Effect::Read;
+    const EFFECT: ToolEffect = ToolEffect::Read;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let place = self.route(&["issues", &self.issue_number.to_string()])?;
-        Ok(view::issue(&github.send(Request::get(place)).await?.body, false))
+        Ok(view::issue(&github.send(RestRequest::get(place)).await?.body, false))
     }
 }
 
@@ -140,16 +143,16 @@ arguments! {
     }
 }
 
-impl Operation for OpenIssue {
+impl ToolOperation for OpenIssue {
     const NAME: &'static str = "open_issue";
-    const EFFECT: Effect = Effect::Write;
+    const EFFECT: ToolEffect = ToolEffect::Write;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let body = json!({
             "title": self.title, "body": self.body, "labels": self.labels, "assignees": self.assignees,
             "milestone": self.milestone,
         });
-        Ok(view::issue(&github.send(Request::post(self.route(&["issues"])?, body)).await?.body, true))
+        Ok(view::issue(&github.send(RestRequest::post(self.route(&["issues"])?, body)).await?.body, true))
     }
 }
 
@@ -168,25 +171,25 @@ arguments! {
         milestone: Option<u64>,
         state: Option<OpenOrClosed>,
         /// Why the state changes.
-        state_reason: Option<StateReason>,
+        state_reason: Option<StateReasonArgument>,
     }
 }
 
-impl Operation for UpdateIssue {
+impl ToolOperation for UpdateIssue {
     const NAME: &'static str = "update_issue";
-    const EFFECT: Effect = Effect::Write;
+    const EFFECT: ToolEffect = ToolEffect::Write;
 
-    fn effect(&self) -> Effect {
-        if self.body.as_deref() == Some("") { Effect::Destructive } else { Effect::Write }
+    fn effect(&self) -> ToolEffect {
+        if self.body.as_deref() == Some("") { ToolEffect::Destructive } else { ToolEffect::Write }
     }
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let place = self.route(&["issues", &self.issue_number.to_string()])?;
         let body = json!({
             "title": self.title, "body": self.body, "labels": self.labels, "assignees": self.assignees,
             "milestone": self.milestone, "state": self.state, "state_reason": self.state_reason,
         });
-        Ok(view::issue(&github.send(Request::patch(place, body)).await?.body, true))
+        Ok(view::issue(&github.send(RestRequest::patch(place, body)).await?.body, true))
     }
 }
 
@@ -195,18 +198,18 @@ arguments! {
     CloseIssue in repository {
         issue_number: u64,
         /// Why: completed if not given.
-        reason: Option<CloseReason>,
+        reason: Option<IssueCloseReason>,
     }
 }
 
-impl Operation for CloseIssue {
+impl ToolOperation for CloseIssue {
     const NAME: &'static str = "close_issue";
-    const EFFECT: Effect = Effect::Write;
+    const EFFECT: ToolEffect = ToolEffect::Write;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let place = self.route(&["issues", &self.issue_number.to_string()])?;
         let body = json!({"state": "closed", "state_reason": self.reason});
-        Ok(view::issue(&github.send(Request::patch(place, body)).await?.body, true))
+        Ok(view::issue(&github.send(RestRequest::patch(place, body)).await?.body, true))
     }
 }
 
@@ -217,13 +220,13 @@ arguments! {
     }
 }
 
-impl Operation for ListIssueComments {
+impl ToolOperation for ListIssueComments {
     const NAME: &'static str = "list_issue_comments";
-    const EFFECT: Effect = Effect::Read;
+    const EFFECT: ToolEffect = ToolEffect::Read;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let place = self.route(&["issues", &self.issue_number.to_string(), "comments"])?;
-        Ok(github.send(Request::get(place).with_page(self.page())).await?.items(view::comment))
+        Ok(github.send(RestRequest::get(place).with_page(self.page())).await?.items(view::comment))
     }
 }
 
@@ -238,13 +241,13 @@ arguments! {
     }
 }
 
-impl Operation for CommentOnIssue {
+impl ToolOperation for CommentOnIssue {
     const NAME: &'static str = "comment_on_issue";
-    const EFFECT: Effect = Effect::Write;
+    const EFFECT: ToolEffect = ToolEffect::Write;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let place = self.route(&["issues", &self.issue_number.to_string(), "comments"])?;
-        let made = github.send(Request::post(place, json!({"body": self.body}))).await?.body;
+        let made = github.send(RestRequest::post(place, json!({"body": self.body}))).await?.body;
         Ok(view::with(view::comment(&made), json!({"issue_number": self.issue_number})))
     }
 }
@@ -264,13 +267,13 @@ arguments! {
     }
 }
 
-impl Operation for AddLabels {
+impl ToolOperation for AddLabels {
     const NAME: &'static str = "add_labels";
-    const EFFECT: Effect = Effect::Write;
+    const EFFECT: ToolEffect = ToolEffect::Write;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let place = self.route(&["issues", &self.issue_number.to_string(), "labels"])?;
-        let answer = github.send(Request::post(place, json!({"labels": self.labels}))).await?;
+        let answer = github.send(RestRequest::post(place, json!({"labels": self.labels}))).await?;
         Ok(labels_now(self.issue_number, &answer.body))
     }
 }
@@ -285,13 +288,13 @@ arguments! {
     }
 }
 
-impl Operation for RemoveLabel {
+impl ToolOperation for RemoveLabel {
     const NAME: &'static str = "remove_label";
-    const EFFECT: Effect = Effect::Write;
+    const EFFECT: ToolEffect = ToolEffect::Write;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let place = self.route(&["issues", &self.issue_number.to_string(), "labels", &self.label])?;
-        Ok(labels_now(self.issue_number, &github.send(Request::delete(place)).await?.body))
+        Ok(labels_now(self.issue_number, &github.send(RestRequest::delete(place)).await?.body))
     }
 }
 
@@ -311,13 +314,13 @@ arguments! {
     }
 }
 
-impl Operation for AddAssignees {
+impl ToolOperation for AddAssignees {
     const NAME: &'static str = "add_assignees";
-    const EFFECT: Effect = Effect::Write;
+    const EFFECT: ToolEffect = ToolEffect::Write;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let place = self.route(&["issues", &self.issue_number.to_string(), "assignees"])?;
-        let answer = github.send(Request::post(place, json!({"assignees": self.assignees}))).await?;
+        let answer = github.send(RestRequest::post(place, json!({"assignees": self.assignees}))).await?;
         Ok(assignees_now(&answer.body))
     }
 }
@@ -332,13 +335,13 @@ arguments! {
     }
 }
 
-impl Operation for RemoveAssignees {
+impl ToolOperation for RemoveAssignees {
     const NAME: &'static str = "remove_assignees";
-    const EFFECT: Effect = Effect::Write;
+    const EFFECT: ToolEffect = ToolEffect::Write;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let place = self.route(&["issues", &self.issue_number.to_string(), "assignees"])?;
-        let request = Request::delete(place).with_body(json!({"assignees": self.assignees}));
+        let request = RestRequest::delete(place).with_body(json!({"assignees": self.assignees}));
         Ok(assignees_now(&github.send(request).await?.body))
     }
 }

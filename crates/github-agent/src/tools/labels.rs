@@ -2,20 +2,20 @@
 
 use serde_json::{Value, json};
 
-use super::api::{Api, Failure, Request};
+use super::api::{RestClient, RestRequest, ToolOperationFailure};
 use super::issues::{OpenOrClosed, StateFilter};
-use super::operation::{Entry, Operation, arguments, entry};
-use super::{Effect, Family, view};
+use super::operation::{RegisteredTool, ToolOperation, arguments, entry};
+use super::{ToolEffect, ToolFamily, view};
 
-pub(super) fn entries() -> Vec<Entry> {
+pub(super) fn entries() -> Vec<RegisteredTool> {
     vec![
-        entry::<ListLabels>(Family::Labels),
-        entry::<CreateLabel>(Family::Labels),
-        entry::<UpdateLabel>(Family::Labels),
-        entry::<DeleteLabel>(Family::Labels),
-        entry::<ListMilestones>(Family::Labels),
-        entry::<CreateMilestone>(Family::Labels),
-        entry::<UpdateMilestone>(Family::Labels),
+        entry::<ListLabels>(ToolFamily::Labels),
+        entry::<CreateLabel>(ToolFamily::Labels),
+        entry::<UpdateLabel>(ToolFamily::Labels),
+        entry::<DeleteLabel>(ToolFamily::Labels),
+        entry::<ListMilestones>(ToolFamily::Labels),
+        entry::<CreateMilestone>(ToolFamily::Labels),
+        entry::<UpdateMilestone>(ToolFamily::Labels),
     ]
 }
 
@@ -29,12 +29,12 @@ arguments! {
     ListLabels in repository, in pages {}
 }
 
-impl Operation for ListLabels {
+impl ToolOperation for ListLabels {
     const NAME: &'static str = "list_labels";
-    const EFFECT: Effect = Effect::Read;
+    const EFFECT: ToolEffect = ToolEffect::Read;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
-        let request = Request::get(self.route(&["labels"])?).with_page(self.page());
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
+        let request = RestRequest::get(self.route(&["labels"])?).with_page(self.page());
         Ok(github.send(request).await?.items(view::label))
     }
 }
@@ -50,14 +50,14 @@ arguments! {
     }
 }
 
-impl Operation for CreateLabel {
+impl ToolOperation for CreateLabel {
     const NAME: &'static str = "create_label";
-    const EFFECT: Effect = Effect::Write;
+    const EFFECT: ToolEffect = ToolEffect::Write;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let color = plain(self.color.as_ref());
         let body = json!({"name": self.name, "color": color, "description": self.description});
-        Ok(view::label(&github.send(Request::post(self.route(&["labels"])?, body)).await?.body))
+        Ok(view::label(&github.send(RestRequest::post(self.route(&["labels"])?, body)).await?.body))
     }
 }
 
@@ -75,14 +75,16 @@ arguments! {
     }
 }
 
-impl Operation for UpdateLabel {
+impl ToolOperation for UpdateLabel {
     const NAME: &'static str = "update_label";
-    const EFFECT: Effect = Effect::Write;
+    const EFFECT: ToolEffect = ToolEffect::Write;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let color = plain(self.color.as_ref());
         let body = json!({"new_name": self.new_name, "color": color, "description": self.description});
-        Ok(view::label(&github.send(Request::patch(self.route(&["labels", &self.name])?, body)).await?.body))
+        Ok(view::label(
+            &github.send(RestRequest::patch(self.route(&["labels", &self.name])?, body)).await?.body,
+        ))
     }
 }
 
@@ -94,12 +96,12 @@ arguments! {
     }
 }
 
-impl Operation for DeleteLabel {
+impl ToolOperation for DeleteLabel {
     const NAME: &'static str = "delete_label";
-    const EFFECT: Effect = Effect::Destructive;
+    const EFFECT: ToolEffect = ToolEffect::Destructive;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
-        github.send(Request::delete(self.route(&["labels", &self.name])?)).await?;
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
+        github.send(RestRequest::delete(self.route(&["labels", &self.name])?)).await?;
         Ok(json!({"deleted": self.name}))
     }
 }
@@ -112,12 +114,12 @@ arguments! {
     }
 }
 
-impl Operation for ListMilestones {
+impl ToolOperation for ListMilestones {
     const NAME: &'static str = "list_milestones";
-    const EFFECT: Effect = Effect::Read;
+    const EFFECT: ToolEffect = ToolEffect::Read;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
-        let request = Request::get(self.route(&["milestones"])?)
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
+        let request = RestRequest::get(self.route(&["milestones"])?)
             .with_query(&json!({"state": self.state}))
             .with_page(self.page());
         Ok(github.send(request).await?.items(view::milestone))
@@ -135,13 +137,13 @@ arguments! {
     }
 }
 
-impl Operation for CreateMilestone {
+impl ToolOperation for CreateMilestone {
     const NAME: &'static str = "create_milestone";
-    const EFFECT: Effect = Effect::Write;
+    const EFFECT: ToolEffect = ToolEffect::Write;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let body = json!({"title": self.title, "description": self.description, "due_on": self.due_on});
-        Ok(view::milestone(&github.send(Request::post(self.route(&["milestones"])?, body)).await?.body))
+        Ok(view::milestone(&github.send(RestRequest::post(self.route(&["milestones"])?, body)).await?.body))
     }
 }
 
@@ -156,13 +158,13 @@ arguments! {
     }
 }
 
-impl Operation for UpdateMilestone {
+impl ToolOperation for UpdateMilestone {
     const NAME: &'static str = "update_milestone";
-    const EFFECT: Effect = Effect::Write;
+    const EFFECT: ToolEffect = ToolEffect::Write;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let place = self.route(&["milestones", &self.milestone_number.to_string()])?;
         let body = json!({"title": self.title, "state": self.state, "description": self.description});
-        Ok(view::milestone(&github.send(Request::patch(place, body)).await?.body))
+        Ok(view::milestone(&github.send(RestRequest::patch(place, body)).await?.body))
     }
 }

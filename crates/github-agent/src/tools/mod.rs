@@ -24,25 +24,25 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use gradus_llm::ToolDefinition;
+use gradus_llm::ChatToolDefinition;
 use serde_json::Value;
 
 pub use crate::tools::error::GITHUB_COM;
 pub use crate::tools::error::ToolsError;
-pub use boxes::Boxes;
+pub use boxes::CombinedToolSet;
 pub use fit::problems;
 pub(crate) use fit::with_whole_numbers;
 pub use fit::without_nulls;
 pub(crate) use github::CARRIED_OUT;
 pub use github::{GitHubTools, TIMEOUT, all_tools};
-pub use limits::{Family, Limits, UnknownFamily};
+pub use limits::{ToolFamily, ToolRestrictions, UnknownFamily};
 pub(crate) use view::cut;
 
 pub type BoxFuture<'f, T> = Pin<Box<dyn Future<Output = T> + Send + 'f>>;
 
 /// What a tool does to the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Effect {
+pub enum ToolEffect {
     Read,
     Write,
     /// Takes something away, or shows it to others, in a way that is hard to take back.
@@ -50,15 +50,15 @@ pub enum Effect {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tool {
-    pub definition: ToolDefinition,
+pub struct AgentTool {
+    pub definition: ChatToolDefinition,
     /// Of most calls; see `ToolBox::effect_of`.
-    pub effect: Effect,
+    pub effect: ToolEffect,
 }
 
 /// What a call came to, as the model sees it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Observation {
+pub struct CallObservation {
     pub text: String,
     pub is_error: bool,
     /// How long the service asked to be left alone.
@@ -67,14 +67,14 @@ pub struct Observation {
 
 /// Tools that can be called. A call never fails: what goes wrong is an observation.
 pub trait ToolBox: Send + Sync {
-    fn tools(&self) -> &[Tool];
+    fn tools(&self) -> &[AgentTool];
 
     /// What a call with these arguments would do: a branch that is moved by force is another matter than one that is
     /// moved forward. A tool that is not there does nothing.
-    fn effect_of(&self, name: &str, arguments: &Value) -> Effect {
+    fn effect_of(&self, name: &str, arguments: &Value) -> ToolEffect {
         let _ = arguments;
         let tool = self.tools().iter().find(|tool| &*tool.definition.name == name);
-        tool.map_or(Effect::Read, |tool| tool.effect)
+        tool.map_or(ToolEffect::Read, |tool| tool.effect)
     }
 
     /// Why a tool that is there is not among the tools.
@@ -83,5 +83,5 @@ pub trait ToolBox: Send + Sync {
         None
     }
 
-    fn call<'c>(&'c self, name: &'c str, arguments: &'c Value) -> BoxFuture<'c, Observation>;
+    fn call<'c>(&'c self, name: &'c str, arguments: &'c Value) -> BoxFuture<'c, CallObservation>;
 }

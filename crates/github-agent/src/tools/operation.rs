@@ -3,54 +3,55 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use gradus_llm::ToolDefinition;
+use gradus_llm::ChatToolDefinition;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::api::{Api, Failure};
-use super::{BoxFuture, Effect, Family, Tool, schema};
+use super::api::{RestClient, ToolOperationFailure};
+use super::{AgentTool, BoxFuture, ToolEffect, ToolFamily, schema};
 
 /// The arguments of a tool, which know what to do. The type's doc comment is the tool's description.
-pub(super) trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
+pub(super) trait ToolOperation: DeserializeOwned + JsonSchema + Send + 'static {
     const NAME: &'static str;
-    const EFFECT: Effect;
+    const EFFECT: ToolEffect;
 
     /// What a call with these arguments does, which can be worse than what the tool does mostly.
-    fn effect(&self) -> Effect {
+    fn effect(&self) -> ToolEffect {
         Self::EFFECT
     }
 
-    fn run(self, github: &Api) -> impl Future<Output = Result<Value, Failure>> + Send;
+    fn run(self, github: &RestClient) -> impl Future<Output = Result<Value, ToolOperationFailure>> + Send;
 }
 
-type Run = for<'r> fn(&'r Api, Value) -> BoxFuture<'r, Result<Value, Failure>>;
+type ToolOperationFn =
+    for<'r> fn(&'r RestClient, Value) -> BoxFuture<'r, Result<Value, ToolOperationFailure>>;
 
 /// A tool with what belongs to it, whatever the type of its arguments.
 #[derive(Clone)]
-pub(super) struct Entry {
-    pub(super) family: Family,
-    pub(super) tool: Tool,
-    pub(super) effect_of: fn(Value) -> Effect,
-    pub(super) run: Run,
+pub(super) struct RegisteredTool {
+    pub(super) family: ToolFamily,
+    pub(super) tool: AgentTool,
+    pub(super) effect_of: fn(Value) -> ToolEffect,
+    pub(super) run: ToolOperationFn,
 }
 
-pub(super) fn entry<O: Operation>(family: Family) -> Entry {
-    let (description, parameters) = schema::of::<O>();
-    let definition = ToolDefinition {
+pub(super) fn entry<O: ToolOperation>(family: ToolFamily) -> RegisteredTool {
+    let (description, parameters) = schema::describe_arguments::<O>();
+    let definition = ChatToolDefinition {
         name: Arc::from(O::NAME),
         description: Arc::from(description),
         parameters: Arc::new(parameters),
     };
-    Entry {
+    RegisteredTool {
         family,
-        tool: Tool { definition, effect: O::EFFECT },
+        tool: AgentTool { definition, effect: O::EFFECT },
         // What cannot be read is not carried out either.
         effect_of: |arguments| serde_json::from_value::<O>(arguments).map_or(O::EFFECT, |one| one.effect()),
         run: |github, arguments| {
             Box::pin(async move {
                 let operation: O = serde_json::from_value(arguments)
-                    .map_err(|error| Failure::Arguments(vec![error.to_string()]))?;
+                    .map_err(|error| ToolOperationFailure::Arguments(vec![error.to_string()]))?;
                 operation.run(github).await
             })
         },
@@ -81,8 +82,8 @@ macro_rules! arguments {
             }
         }
         impl $name {
-            fn page(&self) -> crate::tools::api::Page {
-                crate::tools::api::Page { page: self.page, per_page: self.per_page }
+            fn page(&self) -> crate::tools::api::PagingArguments {
+                crate::tools::api::PagingArguments { page: self.page, per_page: self.per_page }
             }
         }
     };
@@ -119,7 +120,7 @@ macro_rules! arguments {
     (@route $name:ident) => {
         impl $name {
             /// A path below the repository's.
-            fn route(&self, below: &[&str]) -> Result<String, crate::tools::api::Failure> {
+            fn route(&self, below: &[&str]) -> Result<String, crate::tools::api::ToolOperationFailure> {
                 crate::tools::api::repository_route(&self.owner, &self.repo, below)
             }
         }

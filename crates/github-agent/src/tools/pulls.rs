@@ -4,21 +4,21 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::api::{Api, Failure, Request, given};
+use super::api::{RestClient, RestRequest, ToolOperationFailure, given};
 use super::issues::{OpenOrClosed, StateFilter};
-use super::operation::{Entry, Operation, arguments, entry};
-use super::{Effect, Family, view};
+use super::operation::{RegisteredTool, ToolOperation, arguments, entry};
+use super::{ToolEffect, ToolFamily, view};
 
-pub(super) fn entries() -> Vec<Entry> {
+pub(super) fn entries() -> Vec<RegisteredTool> {
     vec![
-        entry::<ListPullRequests>(Family::Pulls),
-        entry::<GetPullRequest>(Family::Pulls),
-        entry::<ListPullRequestFiles>(Family::Pulls),
-        entry::<CreatePullRequest>(Family::Pulls),
-        entry::<UpdatePullRequest>(Family::Pulls),
-        entry::<MergePullRequest>(Family::Pulls),
-        entry::<ListReviews>(Family::Pulls),
-        entry::<CreateReview>(Family::Pulls),
+        entry::<ListPullRequests>(ToolFamily::Pulls),
+        entry::<GetPullRequest>(ToolFamily::Pulls),
+        entry::<ListPullRequestFiles>(ToolFamily::Pulls),
+        entry::<CreatePullRequest>(ToolFamily::Pulls),
+        entry::<UpdatePullRequest>(ToolFamily::Pulls),
+        entry::<MergePullRequest>(ToolFamily::Pulls),
+        entry::<ListReviews>(ToolFamily::Pulls),
+        entry::<CreateReview>(ToolFamily::Pulls),
     ]
 }
 
@@ -50,13 +50,13 @@ arguments! {
     }
 }
 
-impl Operation for ListPullRequests {
+impl ToolOperation for ListPullRequests {
     const NAME: &'static str = "list_pull_requests";
-    const EFFECT: Effect = Effect::Read;
+    const EFFECT: ToolEffect = ToolEffect::Read;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let query = json!({"state": self.state, "head": self.head, "base": self.base});
-        let request = Request::get(self.route(&["pulls"])?).with_query(&query).with_page(self.page());
+        let request = RestRequest::get(self.route(&["pulls"])?).with_query(&query).with_page(self.page());
         Ok(github.send(request).await?.items(|one| view::pull(one, true)))
     }
 }
@@ -69,13 +69,13 @@ arguments! {
     }
 }
 
-impl Operation for GetPullRequest {
+impl ToolOperation for GetPullRequest {
     const NAME: &'static str = "get_pull_request";
-    const EFFECT: Effect = Effect::Read;
+    const EFFECT: ToolEffect = ToolEffect::Read;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let place = self.route(&["pulls", &self.pull_number.to_string()])?;
-        Ok(view::pull(&github.send(Request::get(place)).await?.body, false))
+        Ok(view::pull(&github.send(RestRequest::get(place)).await?.body, false))
     }
 }
 
@@ -86,13 +86,13 @@ arguments! {
     }
 }
 
-impl Operation for ListPullRequestFiles {
+impl ToolOperation for ListPullRequestFiles {
     const NAME: &'static str = "list_pull_request_files";
-    const EFFECT: Effect = Effect::Read;
+    const EFFECT: ToolEffect = ToolEffect::Read;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let place = self.route(&["pulls", &self.pull_number.to_string(), "files"])?;
-        Ok(github.send(Request::get(place).with_page(self.page())).await?.items(view::changed_file))
+        Ok(github.send(RestRequest::get(place).with_page(self.page())).await?.items(view::changed_file))
     }
 }
 
@@ -114,15 +114,15 @@ arguments! {
     }
 }
 
-impl Operation for CreatePullRequest {
+impl ToolOperation for CreatePullRequest {
     const NAME: &'static str = "create_pull_request";
-    const EFFECT: Effect = Effect::Write;
+    const EFFECT: ToolEffect = ToolEffect::Write;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let body = json!({
             "title": self.title, "head": self.head, "base": self.base, "body": self.body, "draft": self.draft,
         });
-        Ok(view::pull(&github.send(Request::post(self.route(&["pulls"])?, body)).await?.body, true))
+        Ok(view::pull(&github.send(RestRequest::post(self.route(&["pulls"])?, body)).await?.body, true))
     }
 }
 
@@ -141,18 +141,18 @@ arguments! {
     }
 }
 
-impl Operation for UpdatePullRequest {
+impl ToolOperation for UpdatePullRequest {
     const NAME: &'static str = "update_pull_request";
-    const EFFECT: Effect = Effect::Write;
+    const EFFECT: ToolEffect = ToolEffect::Write;
 
-    fn effect(&self) -> Effect {
-        if self.body.as_deref() == Some("") { Effect::Destructive } else { Effect::Write }
+    fn effect(&self) -> ToolEffect {
+        if self.body.as_deref() == Some("") { ToolEffect::Destructive } else { ToolEffect::Write }
     }
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let place = self.route(&["pulls", &self.pull_number.to_string()])?;
         let body = json!({"title": self.title, "body": self.body, "state": self.state, "base": self.base});
-        Ok(view::pull(&github.send(Request::patch(place, body)).await?.body, true))
+        Ok(view::pull(&github.send(RestRequest::patch(place, body)).await?.body, true))
     }
 }
 
@@ -170,17 +170,17 @@ arguments! {
     }
 }
 
-impl Operation for MergePullRequest {
+impl ToolOperation for MergePullRequest {
     const NAME: &'static str = "merge_pull_request";
-    const EFFECT: Effect = Effect::Write;
+    const EFFECT: ToolEffect = ToolEffect::Write;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let place = self.route(&["pulls", &self.pull_number.to_string(), "merge"])?;
         let body = json!({
             "merge_method": self.merge_method, "sha": self.sha, "commit_title": self.commit_title,
             "commit_message": self.commit_message,
         });
-        let done = github.send(Request::put(place, body)).await?.body;
+        let done = github.send(RestRequest::put(place, body)).await?.body;
         Ok(given(json!({
             "pull_number": self.pull_number, "merged": done["merged"], "sha": done["sha"], "message": done["message"],
         })))
@@ -194,13 +194,13 @@ arguments! {
     }
 }
 
-impl Operation for ListReviews {
+impl ToolOperation for ListReviews {
     const NAME: &'static str = "list_reviews";
-    const EFFECT: Effect = Effect::Read;
+    const EFFECT: ToolEffect = ToolEffect::Read;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let place = self.route(&["pulls", &self.pull_number.to_string(), "reviews"])?;
-        Ok(github.send(Request::get(place).with_page(self.page())).await?.items(view::review))
+        Ok(github.send(RestRequest::get(place).with_page(self.page())).await?.items(view::review))
     }
 }
 
@@ -214,14 +214,14 @@ arguments! {
     }
 }
 
-impl Operation for CreateReview {
+impl ToolOperation for CreateReview {
     const NAME: &'static str = "create_review";
-    const EFFECT: Effect = Effect::Write;
+    const EFFECT: ToolEffect = ToolEffect::Write;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let place = self.route(&["pulls", &self.pull_number.to_string(), "reviews"])?;
         let body = json!({"event": self.event, "body": self.body});
-        let made = github.send(Request::post(place, body)).await?.body;
+        let made = github.send(RestRequest::post(place, body)).await?.body;
         Ok(view::with(view::review(&made), json!({"pull_number": self.pull_number})))
     }
 }

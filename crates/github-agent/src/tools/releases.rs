@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::api::{Api, Failure, Request};
-use super::operation::{Entry, Operation, arguments, entry};
-use super::{Effect, Family, view};
+use super::api::{RestClient, RestRequest, ToolOperationFailure};
+use super::operation::{RegisteredTool, ToolOperation, arguments, entry};
+use super::{ToolEffect, ToolFamily, view};
 
-pub(super) fn entries() -> Vec<Entry> {
-    vec![entry::<ListReleases>(Family::Releases), entry::<CreateRelease>(Family::Releases)]
+pub(super) fn entries() -> Vec<RegisteredTool> {
+    vec![entry::<ListReleases>(ToolFamily::Releases), entry::<CreateRelease>(ToolFamily::Releases)]
 }
 
 arguments! {
@@ -15,12 +15,12 @@ arguments! {
     ListReleases in repository, in pages {}
 }
 
-impl Operation for ListReleases {
+impl ToolOperation for ListReleases {
     const NAME: &'static str = "list_releases";
-    const EFFECT: Effect = Effect::Read;
+    const EFFECT: ToolEffect = ToolEffect::Read;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
-        let request = Request::get(self.route(&["releases"])?).with_page(self.page());
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
+        let request = RestRequest::get(self.route(&["releases"])?).with_page(self.page());
         Ok(github.send(request).await?.items(view::release))
     }
 }
@@ -42,15 +42,15 @@ arguments! {
     }
 }
 
-impl Operation for CreateRelease {
+impl ToolOperation for CreateRelease {
     const NAME: &'static str = "create_release";
-    const EFFECT: Effect = Effect::Write;
+    const EFFECT: ToolEffect = ToolEffect::Write;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let body = json!({
             "tag_name": self.tag_name, "target_commitish": self.target_commitish, "name": self.name,
             "body": self.body, "draft": self.draft, "prerelease": self.prerelease,
         });
-        Ok(view::release(&github.send(Request::post(self.route(&["releases"])?, body)).await?.body))
+        Ok(view::release(&github.send(RestRequest::post(self.route(&["releases"])?, body)).await?.body))
     }
 }

@@ -4,22 +4,22 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::api::{Api, Failure, Request, route};
-use super::operation::{Entry, Operation, arguments, entry};
-use super::{Effect, Family, view};
+use super::api::{RestClient, RestRequest, ToolOperationFailure, route};
+use super::operation::{RegisteredTool, ToolOperation, arguments, entry};
+use super::{ToolEffect, ToolFamily, view};
 
-pub(super) fn entries() -> Vec<Entry> {
+pub(super) fn entries() -> Vec<RegisteredTool> {
     vec![
-        entry::<GetMe>(Family::Repos),
-        entry::<ListMyRepos>(Family::Repos),
-        entry::<GetRepo>(Family::Repos),
-        entry::<CreateRepo>(Family::Repos),
-        entry::<UpdateRepo>(Family::Repos),
-        entry::<DeleteRepo>(Family::Repos),
-        entry::<ForkRepo>(Family::Repos),
-        entry::<StarRepo>(Family::Repos),
-        entry::<UnstarRepo>(Family::Repos),
-        entry::<ListStarred>(Family::Repos),
+        entry::<GetMe>(ToolFamily::Repos),
+        entry::<ListMyRepos>(ToolFamily::Repos),
+        entry::<GetRepo>(ToolFamily::Repos),
+        entry::<CreateRepo>(ToolFamily::Repos),
+        entry::<UpdateRepo>(ToolFamily::Repos),
+        entry::<DeleteRepo>(ToolFamily::Repos),
+        entry::<ForkRepo>(ToolFamily::Repos),
+        entry::<StarRepo>(ToolFamily::Repos),
+        entry::<UnstarRepo>(ToolFamily::Repos),
+        entry::<ListStarred>(ToolFamily::Repos),
     ]
 }
 
@@ -28,19 +28,20 @@ arguments! {
     GetMe {}
 }
 
-impl Operation for GetMe {
+impl ToolOperation for GetMe {
     const NAME: &'static str = "get_me";
-    const EFFECT: Effect = Effect::Read;
+    const EFFECT: ToolEffect = ToolEffect::Read;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
-        let answer = github.send(Request::get(route(&["user"])?)).await?;
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
+        let answer = github.send(RestRequest::get(route(&["user"])?)).await?;
         Ok(view::account(&answer.body))
     }
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Visibility {
+#[schemars(rename = "Visibility")]
+enum VisibilityFilter {
     All,
     Public,
     Private,
@@ -50,16 +51,16 @@ arguments! {
     /// Lists the repositories of the authenticated user, private ones and those of the user's organizations included.
     ListMyRepos in pages {
         /// Only public or only private ones; all if not given.
-        visibility: Option<Visibility>,
+        visibility: Option<VisibilityFilter>,
     }
 }
 
-impl Operation for ListMyRepos {
+impl ToolOperation for ListMyRepos {
     const NAME: &'static str = "list_my_repos";
-    const EFFECT: Effect = Effect::Read;
+    const EFFECT: ToolEffect = ToolEffect::Read;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
-        let request = Request::get(route(&["user", "repos"])?)
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
+        let request = RestRequest::get(route(&["user", "repos"])?)
             .with_query(&json!({"visibility": self.visibility}))
             .with_page(self.page());
         Ok(github.send(request).await?.items(view::repository))
@@ -71,12 +72,12 @@ arguments! {
     GetRepo in repository {}
 }
 
-impl Operation for GetRepo {
+impl ToolOperation for GetRepo {
     const NAME: &'static str = "get_repo";
-    const EFFECT: Effect = Effect::Read;
+    const EFFECT: ToolEffect = ToolEffect::Read;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
-        Ok(view::repository(&github.send(Request::get(self.route(&[])?)).await?.body))
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
+        Ok(view::repository(&github.send(RestRequest::get(self.route(&[])?)).await?.body))
     }
 }
 
@@ -98,11 +99,11 @@ arguments! {
     }
 }
 
-impl Operation for CreateRepo {
+impl ToolOperation for CreateRepo {
     const NAME: &'static str = "create_repo";
-    const EFFECT: Effect = Effect::Write;
+    const EFFECT: ToolEffect = ToolEffect::Write;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let place = match &self.org {
             Some(org) => route(&["orgs", org, "repos"])?,
             None => route(&["user", "repos"])?,
@@ -110,7 +111,7 @@ impl Operation for CreateRepo {
         let body = json!({
             "name": self.name, "description": self.description, "private": self.private, "auto_init": self.auto_init,
         });
-        Ok(view::repository(&github.send(Request::post(place, body)).await?.body))
+        Ok(view::repository(&github.send(RestRequest::post(place, body)).await?.body))
     }
 }
 
@@ -131,21 +132,21 @@ arguments! {
     }
 }
 
-impl Operation for UpdateRepo {
+impl ToolOperation for UpdateRepo {
     const NAME: &'static str = "update_repo";
-    const EFFECT: Effect = Effect::Write;
+    const EFFECT: ToolEffect = ToolEffect::Write;
 
-    fn effect(&self) -> Effect {
+    fn effect(&self) -> ToolEffect {
         let shows = self.private == Some(false);
-        if shows || self.archived == Some(true) { Effect::Destructive } else { Effect::Write }
+        if shows || self.archived == Some(true) { ToolEffect::Destructive } else { ToolEffect::Write }
     }
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let body = json!({
             "name": self.name, "description": self.description, "private": self.private,
             "default_branch": self.default_branch, "archived": self.archived,
         });
-        Ok(view::repository(&github.send(Request::patch(self.route(&[])?, body)).await?.body))
+        Ok(view::repository(&github.send(RestRequest::patch(self.route(&[])?, body)).await?.body))
     }
 }
 
@@ -154,12 +155,12 @@ arguments! {
     DeleteRepo in repository {}
 }
 
-impl Operation for DeleteRepo {
+impl ToolOperation for DeleteRepo {
     const NAME: &'static str = "delete_repo";
-    const EFFECT: Effect = Effect::Destructive;
+    const EFFECT: ToolEffect = ToolEffect::Destructive;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
-        github.send(Request::delete(self.route(&[])?)).await?;
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
+        github.send(RestRequest::delete(self.route(&[])?)).await?;
         Ok(json!({"deleted": format!("{}/{}", self.owner, self.repo)}))
     }
 }
@@ -169,12 +170,12 @@ arguments! {
     ForkRepo in repository {}
 }
 
-impl Operation for ForkRepo {
+impl ToolOperation for ForkRepo {
     const NAME: &'static str = "fork_repo";
-    const EFFECT: Effect = Effect::Write;
+    const EFFECT: ToolEffect = ToolEffect::Write;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
-        let answer = github.send(Request::post(self.route(&["forks"])?, json!({}))).await?;
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
+        let answer = github.send(RestRequest::post(self.route(&["forks"])?, json!({}))).await?;
         Ok(view::repository(&answer.body))
     }
 }
@@ -184,15 +185,15 @@ arguments! {
     StarRepo in repository {}
 }
 
-impl Operation for StarRepo {
+impl ToolOperation for StarRepo {
     const NAME: &'static str = "star_repo";
-    const EFFECT: Effect = Effect::Write;
+    const EFFECT: ToolEffect = ToolEffect::Write;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         // Asked for only because it refuses names that cannot be.
         self.route(&[])?;
         let place = route(&["user", "starred", &self.owner, &self.repo])?;
-        github.send(Request::put(place, Value::Null)).await?;
+        github.send(RestRequest::put(place, Value::Null)).await?;
         Ok(json!({"starred": format!("{}/{}", self.owner, self.repo)}))
     }
 }
@@ -202,13 +203,13 @@ arguments! {
     UnstarRepo in repository {}
 }
 
-impl Operation for UnstarRepo {
+impl ToolOperation for UnstarRepo {
     const NAME: &'static str = "unstar_repo";
-    const EFFECT: Effect = Effect::Write;
+    const EFFECT: ToolEffect = ToolEffect::Write;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         self.route(&[])?;
-        github.send(Request::delete(route(&["user", "starred", &self.owner, &self.repo])?)).await?;
+        github.send(RestRequest::delete(route(&["user", "starred", &self.owner, &self.repo])?)).await?;
         Ok(json!({"unstarred": format!("{}/{}", self.owner, self.repo)}))
     }
 }
@@ -218,12 +219,12 @@ arguments! {
     ListStarred in pages {}
 }
 
-impl Operation for ListStarred {
+impl ToolOperation for ListStarred {
     const NAME: &'static str = "list_starred";
-    const EFFECT: Effect = Effect::Read;
+    const EFFECT: ToolEffect = ToolEffect::Read;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
-        let request = Request::get(route(&["user", "starred"])?).with_page(self.page());
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
+        let request = RestRequest::get(route(&["user", "starred"])?).with_page(self.page());
         Ok(github.send(request).await?.items(view::repository))
     }
 }

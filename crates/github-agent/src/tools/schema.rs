@@ -5,7 +5,7 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
 /// What a type says of itself: its description, and the schema without it.
-pub(super) fn of<T: JsonSchema>() -> (String, Value) {
+pub(super) fn describe_arguments<T: JsonSchema>() -> (String, Value) {
     let mut settings = SchemaSettings::draft2020_12();
     settings.meta_schema = None;
     settings.inline_subschemas = true;
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn schemas_are_plain() {
-        let (description, schema) = of::<Thing>();
+        let (description, schema) = describe_arguments::<Thing>();
         assert_eq!(description, "Does a thing. On two lines.");
         assert_eq!(
             schema,

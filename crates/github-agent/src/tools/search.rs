@@ -4,16 +4,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::api::{Api, Failure, Request, given, route};
-use super::issues::Direction;
-use super::operation::{Entry, Operation, arguments, entry};
-use super::{Effect, Family, view};
+use super::api::{RestClient, RestRequest, ToolOperationFailure, given, route};
+use super::issues::SortDirection;
+use super::operation::{RegisteredTool, ToolOperation, arguments, entry};
+use super::{ToolEffect, ToolFamily, view};
 
-pub(super) fn entries() -> Vec<Entry> {
+pub(super) fn entries() -> Vec<RegisteredTool> {
     vec![
-        entry::<SearchCode>(Family::Search),
-        entry::<SearchIssues>(Family::Search),
-        entry::<SearchRepositories>(Family::Search),
+        entry::<SearchCode>(ToolFamily::Search),
+        entry::<SearchIssues>(ToolFamily::Search),
+        entry::<SearchRepositories>(ToolFamily::Search),
     ]
 }
 
@@ -35,12 +35,12 @@ arguments! {
     }
 }
 
-impl Operation for SearchCode {
+impl ToolOperation for SearchCode {
     const NAME: &'static str = "search_code";
-    const EFFECT: Effect = Effect::Read;
+    const EFFECT: ToolEffect = ToolEffect::Read;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
-        let request = Request::get(route(&["search", "code"])?)
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
+        let request = RestRequest::get(route(&["search", "code"])?)
             .with_query(&json!({"q": self.query}))
             .with_page(self.page());
         Ok(github.send(request).await?.items(|one| {
@@ -60,16 +60,16 @@ arguments! {
         #[schemars(length(min = 1))]
         query: String,
         sort: Option<SearchSort>,
-        order: Option<Direction>,
+        order: Option<SortDirection>,
     }
 }
 
-impl Operation for SearchIssues {
+impl ToolOperation for SearchIssues {
     const NAME: &'static str = "search_issues";
-    const EFFECT: Effect = Effect::Read;
+    const EFFECT: ToolEffect = ToolEffect::Read;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
-        let request = Request::get(route(&["search", "issues"])?)
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
+        let request = RestRequest::get(route(&["search", "issues"])?)
             .with_query(&json!({"q": self.query, "sort": self.sort, "order": self.order}))
             .with_page(self.page());
         Ok(github.send(request).await?.items(|one| view::issue(one, true)))
@@ -85,12 +85,12 @@ arguments! {
     }
 }
 
-impl Operation for SearchRepositories {
+impl ToolOperation for SearchRepositories {
     const NAME: &'static str = "search_repositories";
-    const EFFECT: Effect = Effect::Read;
+    const EFFECT: ToolEffect = ToolEffect::Read;
 
-    async fn run(self, github: &Api) -> Result<Value, Failure> {
-        let request = Request::get(route(&["search", "repositories"])?)
+    async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
+        let request = RestRequest::get(route(&["search", "repositories"])?)
             .with_query(&json!({"q": self.query}))
             .with_page(self.page());
         Ok(github.send(request).await?.items(view::repository))

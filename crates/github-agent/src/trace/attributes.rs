@@ -1,6 +1,6 @@
 //! Conversations and tools in OpenInference's flat attributes.
 
-use gradus_llm::{Chat, ChatReply, Message, Stop, ToolDefinition, Usage};
+use gradus_llm::{ChatReply, ChatRequest, ChatToolDefinition, CompletionUsage, FinishReason, PromptMessage};
 use opentelemetry::{KeyValue, Value};
 use serde_json::json;
 
@@ -12,7 +12,7 @@ pub(super) fn attribute(key: impl Into<String>, value: impl Into<Value>) -> KeyV
 }
 
 /// What the model is asked.
-pub(super) fn question(chat: &Chat<'_>, tools: &[&ToolDefinition]) -> Vec<KeyValue> {
+pub(super) fn question(chat: &ChatRequest<'_>, tools: &[&ChatToolDefinition]) -> Vec<KeyValue> {
     let mut attributes = Vec::with_capacity(chat.messages.len() * 3 + tools.len() + 4);
     let mut parameters = json!({ "max_tokens": chat.max_tokens });
     if let Some(temperature) = chat.temperature {
@@ -38,15 +38,15 @@ pub(super) fn question(chat: &Chat<'_>, tools: &[&ToolDefinition]) -> Vec<KeyVal
 /// What it said.
 pub(super) fn reply(reply: &ChatReply) -> Vec<KeyValue> {
     let mut attributes = Vec::new();
-    let said = Message::Assistant { text: reply.text.clone(), calls: reply.calls.clone() };
+    let said = PromptMessage::Assistant { text: reply.text.clone(), calls: reply.calls.clone() };
     add_message("llm.output_messages.0.message", &said, &mut attributes);
     attributes.push(attribute("output.value", reply.text.clone()));
     attributes.push(attribute("output.mime_type", TEXT));
     let finished = match reply.stop {
-        Stop::Length => "length",
-        Stop::Refused => "content_filter",
-        Stop::Done if !reply.calls.is_empty() => "tool_calls",
-        Stop::Done => "stop",
+        FinishReason::Length => "length",
+        FinishReason::Refused => "content_filter",
+        FinishReason::Done if !reply.calls.is_empty() => "tool_calls",
+        FinishReason::Done => "stop",
     };
     attributes.push(attribute("llm.finish_reason", finished));
     if let Some(usage) = reply.usage {
@@ -55,7 +55,7 @@ pub(super) fn reply(reply: &ChatReply) -> Vec<KeyValue> {
     attributes
 }
 
-fn tokens(usage: Usage) -> [KeyValue; 4] {
+fn tokens(usage: CompletionUsage) -> [KeyValue; 4] {
     let count = |name: &str, tokens: u64| {
         attribute(format!("llm.token_count.{name}"), i64::try_from(tokens).unwrap_or(i64::MAX))
     };
@@ -67,16 +67,16 @@ fn tokens(usage: Usage) -> [KeyValue; 4] {
     ]
 }
 
-fn add_message(prefix: &str, message: &Message, attributes: &mut Vec<KeyValue>) {
+fn add_message(prefix: &str, message: &PromptMessage, attributes: &mut Vec<KeyValue>) {
     let mut add = |name: &str, value: &str| {
         attributes.push(attribute(format!("{prefix}.{name}"), value.to_owned()));
     };
     match message {
-        Message::User { text } => {
+        PromptMessage::User { text } => {
             add("role", "user");
             add("content", text);
         }
-        Message::Assistant { text, calls } => {
+        PromptMessage::Assistant { text, calls } => {
             add("role", "assistant");
             if !text.is_empty() || calls.is_empty() {
                 add("content", text);
@@ -88,7 +88,7 @@ fn add_message(prefix: &str, message: &Message, attributes: &mut Vec<KeyValue>) 
                 add(&format!("{call_prefix}.function.arguments"), &call.arguments);
             }
         }
-        Message::Tool { call_id, name, text, .. } => {
+        PromptMessage::Tool { call_id, name, text, .. } => {
             add("role", "tool");
             add("tool_call_id", call_id);
             add("name", name);

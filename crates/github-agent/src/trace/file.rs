@@ -12,7 +12,7 @@ use opentelemetry_sdk::error::{OTelSdkError, OTelSdkResult};
 use opentelemetry_sdk::trace::{SpanData, SpanExporter};
 use prost::Message as _;
 
-use super::Traces;
+use super::AgentTracer;
 
 #[derive(Debug)]
 pub struct FileExporter {
@@ -23,7 +23,7 @@ pub struct FileExporter {
 impl FileExporter {
     /// Finds out at once whether the file can be written. What an agent has read is its user's business only, so a new
     /// file is.
-    pub fn open(path: &Path, traces: &Traces) -> std::io::Result<FileExporter> {
+    pub fn open(path: &Path, traces: &AgentTracer) -> std::io::Result<FileExporter> {
         let mut options = OpenOptions::new();
         options.create(true).append(true);
         #[cfg(unix)]

@@ -7,16 +7,16 @@ use opentelemetry::trace::{SpanId, TraceId};
 use opentelemetry_sdk::trace::{IdGenerator, RandomIdGenerator};
 
 #[derive(Clone, Debug, Default)]
-pub enum Ids {
+pub enum TraceIdGenerator {
     #[default]
     Random,
     /// Made from a seed and counted: the same seed gives the same ids.
     Counted { seed: Arc<str>, next: Arc<AtomicU64> },
 }
 
-impl Ids {
-    pub fn counted(seed: &str) -> Ids {
-        Ids::Counted { seed: Arc::from(seed), next: Arc::default() }
+impl TraceIdGenerator {
+    pub fn counted(seed: &str) -> TraceIdGenerator {
+        TraceIdGenerator::Counted { seed: Arc::from(seed), next: Arc::default() }
     }
 
     fn draw(seed: &str, next: &AtomicU64) -> [u8; 32] {
@@ -25,12 +25,12 @@ impl Ids {
     }
 }
 
-impl IdGenerator for Ids {
+impl IdGenerator for TraceIdGenerator {
     fn new_trace_id(&self) -> TraceId {
         match self {
-            Ids::Random => RandomIdGenerator::default().new_trace_id(),
-            Ids::Counted { seed, next } => {
-                let bytes = Ids::draw(seed, next);
+            TraceIdGenerator::Random => RandomIdGenerator::default().new_trace_id(),
+            TraceIdGenerator::Counted { seed, next } => {
+                let bytes = TraceIdGenerator::draw(seed, next);
                 TraceId::from_bytes(bytes[..16].try_into().unwrap_or([1; 16]))
             }
         }
@@ -38,9 +38,9 @@ impl IdGenerator for Ids {
 
     fn new_span_id(&self) -> SpanId {
         match self {
-            Ids::Random => RandomIdGenerator::default().new_span_id(),
-            Ids::Counted { seed, next } => {
-                let bytes = Ids::draw(seed, next);
+            TraceIdGenerator::Random => RandomIdGenerator::default().new_span_id(),
+            TraceIdGenerator::Counted { seed, next } => {
+                let bytes = TraceIdGenerator::draw(seed, next);
                 SpanId::from_bytes(bytes[..8].try_into().unwrap_or([1; 8]))
             }
         }

@@ -26,7 +26,7 @@ use opentelemetry_sdk::trace::{SdkTracerProvider, Span, SpanData, SpanExporter, 
 use prost::Message as _;
 
 pub use file::FileExporter;
-pub use ids::Ids;
+pub use ids::TraceIdGenerator;
 pub use otlp::{OtlpError, OtlpExporter, otlp_exporter};
 pub use spans::SpanObserver;
 
@@ -38,25 +38,25 @@ const AT_ONCE: usize = 50;
 
 /// Whose traces these are.
 #[derive(Clone, Debug)]
-pub struct Origin<'o> {
+pub struct TracerSettings<'o> {
     /// `service.name`.
     pub service: &'o str,
     /// `openinference.project.name`: where Phoenix and Gradus put them.
     pub project: &'o str,
-    pub ids: Ids,
+    pub ids: TraceIdGenerator,
 }
 
 /// A provider of spans, and those that are finished.
 #[derive(Debug)]
-pub struct Traces {
+pub struct AgentTracer {
     provider: SdkTracerProvider,
     resource: Resource,
-    finished: Finished,
+    finished: FinishedSpans,
 }
 
-impl Traces {
-    pub fn new(origin: &Origin<'_>) -> Traces {
-        let finished = Finished::default();
+impl AgentTracer {
+    pub fn new(origin: &TracerSettings<'_>) -> AgentTracer {
+        let finished = FinishedSpans::default();
         let resource = Resource::builder_empty()
             .with_service_name(origin.service.to_owned())
             .with_attributes([
@@ -77,7 +77,7 @@ impl Traces {
             .with_id_generator(origin.ids.clone())
             .with_resource(resource.clone())
             .build();
-        Traces { provider, resource, finished }
+        AgentTracer { provider, resource, finished }
     }
 
     /// Looks on and makes spans of what it sees.
@@ -107,7 +107,7 @@ impl Traces {
     /// Hands finished spans to an exporter that was introduced. What it does not take waits for the next time, also if
     /// nobody waits for the end of this.
     pub async fn export(&self, exporter: &impl SpanExporter) -> Result<usize, OTelSdkError> {
-        let mut taken = Taken { spans: self.take(), finished: &self.finished };
+        let mut taken = SpanExportLease { spans: self.take(), finished: &self.finished };
         let all = taken.spans.len();
         while !taken.spans.is_empty() {
             let count = taken.spans.len().min(AT_ONCE);
@@ -124,12 +124,12 @@ impl Traces {
 }
 
 /// Spans on their way; those that do not arrive are put back.
-struct Taken<'t> {
+struct SpanExportLease<'t> {
     spans: Vec<SpanData>,
-    finished: &'t Finished,
+    finished: &'t FinishedSpans,
 }
 
-impl Drop for Taken<'_> {
+impl Drop for SpanExportLease<'_> {
     fn drop(&mut self) {
         if !self.spans.is_empty() {
             self.finished.put_back(std::mem::take(&mut self.spans));
@@ -139,16 +139,16 @@ impl Drop for Taken<'_> {
 
 /// Keeps spans when they end.
 #[derive(Clone, Debug, Default)]
-struct Finished(Arc<Mutex<Waiting>>);
+struct FinishedSpans(Arc<Mutex<UnexportedSpans>>);
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct UnexportedSpans {
     spans: Vec<SpanData>,
     dropped: u64,
 }
 
-impl Finished {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Waiting> {
+impl FinishedSpans {
+    fn lock(&self) -> std::sync::MutexGuard<'_, UnexportedSpans> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -160,7 +160,7 @@ impl Finished {
     }
 }
 
-impl Waiting {
+impl UnexportedSpans {
     /// Gives up the oldest until no more than `most` bytes wait, but never the newest.
     fn bound(&mut self, most: usize) {
         let mut bytes = 0_usize;
@@ -189,7 +189,7 @@ fn size(span: &SpanData) -> usize {
     AROUND + span.attributes.iter().chain(events).map(of).sum::<usize>()
 }
 
-impl SpanProcessor for Finished {
+impl SpanProcessor for FinishedSpans {
     fn on_start(&self, _span: &mut Span, _context: &Context) {}
 
     fn on_end(&self, span: SpanData) {

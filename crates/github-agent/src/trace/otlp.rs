@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
 
-use super::Traces;
+use super::AgentTracer;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -18,7 +18,7 @@ pub struct OtlpError {
 }
 
 /// An exporter for the address that `/v1/traces` is added to. Headers come from OTEL_EXPORTER_OTLP_HEADERS.
-pub fn otlp_exporter(base_url: &str, traces: &Traces) -> Result<SpanExporter, OtlpError> {
+pub fn otlp_exporter(base_url: &str, traces: &AgentTracer) -> Result<SpanExporter, OtlpError> {
     let url = format!("{}/v1/traces", base_url.trim_end_matches('/'));
     let error = |reason: String| OtlpError { url: base_url.to_owned(), reason };
     let http = gradus_http::http_client().timeout(TIMEOUT).build();

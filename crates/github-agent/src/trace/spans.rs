@@ -1,14 +1,14 @@
 //! Makes spans of what an agent is seen doing.
 
-use gradus_llm::{CallError, ToolDefinition};
+use gradus_llm::{CallError, ChatToolDefinition};
 use opentelemetry::Context;
 use opentelemetry::trace::{SpanBuilder, SpanKind, Status, TraceContextExt as _, Tracer as _};
 use opentelemetry_sdk::trace::SdkTracer;
 
 use super::attributes::{self, JSON, TEXT, attribute, mime_type};
-use crate::agent::RunEnd;
-use crate::agent::{Call, Observer, Seen};
-use crate::tools::{Observation, Tool};
+use crate::agent::AgentRunEnd;
+use crate::agent::{AgentObserver, AgentToolCall, ObserverEvent};
+use crate::tools::{AgentTool, CallObservation};
 
 /// As traces call the agent.
 const AGENT: &str = "gradus agent";
@@ -73,7 +73,7 @@ impl SpanObserver {
         span.end();
     }
 
-    fn call(&mut self, call: &Call, tool: Option<&Tool>) {
+    fn call(&mut self, call: &AgentToolCall, tool: Option<&AgentTool>) {
         // As the model wrote it, where it is no JSON.
         let input = call.arguments.as_str().map_or_else(|| call.arguments.to_string(), str::to_owned);
         let mut attributes = vec![
@@ -89,7 +89,7 @@ impl SpanObserver {
         self.open(call.name.clone(), "TOOL", SpanKind::Internal, attributes);
     }
 
-    fn returned(&mut self, observation: &Observation) {
+    fn returned(&mut self, observation: &CallObservation) {
         let attributes = vec![
             attribute("output.value", observation.text.clone()),
             attribute("output.mime_type", mime_type(&observation.text)),
@@ -106,12 +106,12 @@ impl SpanObserver {
         }
     }
 
-    fn finish(&mut self, end: &RunEnd, answer: Option<&str>) {
+    fn finish(&mut self, end: &AgentRunEnd, answer: Option<&str>) {
         let failure = match end {
-            RunEnd::Answered => None,
-            RunEnd::StepLimit => Some("the limit of steps is reached".to_owned()),
-            RunEnd::CallLimit => Some("the limit of calls is reached".to_owned()),
-            RunEnd::Failed(reason) => Some(reason.clone()),
+            AgentRunEnd::Answered => None,
+            AgentRunEnd::StepLimit => Some("the limit of steps is reached".to_owned()),
+            AgentRunEnd::CallLimit => Some("the limit of calls is reached".to_owned()),
+            AgentRunEnd::Failed(reason) => Some(reason.clone()),
         };
         // What is still open when a run ends was not waited for.
         self.close(Vec::new(), failure.clone().map(|reason| ("Stopped", reason)));
@@ -128,33 +128,35 @@ impl SpanObserver {
     }
 }
 
-impl Observer for SpanObserver {
-    fn see(&mut self, seen: &Seen<'_>) {
+impl AgentObserver for SpanObserver {
+    fn see(&mut self, seen: &ObserverEvent<'_>) {
         match seen {
-            Seen::Begun { session, request, model, goes_on } => {
+            ObserverEvent::Begun { session, request, model, goes_on } => {
                 (self.session, self.model) = ((*session).to_owned(), (*model).to_owned());
                 self.begin(request, *goes_on);
             }
-            Seen::Asked { chat, tools } => {
-                let tools: Vec<&ToolDefinition> = tools.iter().map(|tool| &tool.definition).collect();
+            ObserverEvent::Asked { chat, tools } => {
+                let tools: Vec<&ChatToolDefinition> = tools.iter().map(|tool| &tool.definition).collect();
                 let mut attributes = attributes::question(chat, &tools);
                 attributes.push(attribute("llm.model_name", self.model.clone()));
                 self.open(format!("chat {}", self.model), "LLM", SpanKind::Client, attributes);
             }
-            Seen::Replied { reply: Ok(reply) } => self.close(attributes::reply(reply), None),
-            Seen::Replied { reply: Err(failure) } => {
+            ObserverEvent::Replied { reply: Ok(reply) } => self.close(attributes::reply(reply), None),
+            ObserverEvent::Replied { reply: Err(failure) } => {
                 self.close(Vec::new(), Some((kind_of(&failure.error), failure.to_string())));
             }
-            Seen::Called { call, tool } => self.call(call, *tool),
-            Seen::Waits { time, .. } => {
+            ObserverEvent::Called { call, tool } => self.call(call, *tool),
+            ObserverEvent::Waits { time, .. } => {
                 if let Some(open) = &self.open {
                     let seconds = attribute("retry_after_s", time.as_secs_f64());
                     open.span().add_event("rate_limited", vec![seconds]);
                 }
             }
-            Seen::Returned { observation, .. } => self.returned(observation),
-            Seen::Finished { end, answer } => self.finish(end, *answer),
-            Seen::Corrected { .. } | Seen::Confirms { .. } | Seen::Confirmed { .. } => {}
+            ObserverEvent::Returned { observation, .. } => self.returned(observation),
+            ObserverEvent::Finished { end, answer } => self.finish(end, *answer),
+            ObserverEvent::Corrected { .. }
+            | ObserverEvent::Confirms { .. }
+            | ObserverEvent::Confirmed { .. } => {}
         }
     }
 }

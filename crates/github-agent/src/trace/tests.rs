@@ -3,48 +3,51 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gradus_llm::{CallError, Chat, ChatReply, Failure, Message, Stop, ToolCall, ToolDefinition, Usage};
+use gradus_llm::{
+    CallError, ChatReply, ChatRequest, ChatToolCall, ChatToolDefinition, CompletionUsage, FinishReason,
+    ModelCallFailure, PromptMessage,
+};
 use opentelemetry::trace::Status;
 use opentelemetry_sdk::error::{OTelSdkError, OTelSdkResult};
 use opentelemetry_sdk::trace::{SpanData, SpanExporter};
 use serde_json::json;
 
 use super::*;
-use crate::agent::RunEnd;
-use crate::agent::{Call, Observer as _, Seen};
-use crate::tools::{Effect, Observation, Tool};
+use crate::agent::AgentRunEnd;
+use crate::agent::{AgentObserver as _, AgentToolCall, ObserverEvent};
+use crate::tools::{AgentTool, CallObservation, ToolEffect};
 
-fn traces() -> Traces {
-    Traces::new(&Origin { service: "s", project: "p", ids: Ids::counted("seed") })
+fn traces() -> AgentTracer {
+    AgentTracer::new(&TracerSettings { service: "s", project: "p", ids: TraceIdGenerator::counted("seed") })
 }
 
 fn value(span: &SpanData, key: &str) -> Option<String> {
     span.attributes.iter().find(|found| found.key.as_str() == key).map(|found| found.value.to_string())
 }
 
-fn tool() -> Tool {
-    Tool {
-        definition: ToolDefinition {
+fn tool() -> AgentTool {
+    AgentTool {
+        definition: ChatToolDefinition {
             name: "read".into(),
             description: "Reads.".into(),
             parameters: Arc::new(json!({"type": "object"})),
         },
-        effect: Effect::Read,
+        effect: ToolEffect::Read,
     }
 }
 
-fn call() -> Call {
+fn call() -> AgentToolCall {
     serde_json::from_value(json!({"id": "a", "name": "read", "arguments": {"p": 1}, "thought": null}))
         .expect("a call")
 }
 
 /// One request: a question, a call that is rate limited and fails, a question that fails.
-fn play(traces: &Traces) {
+fn play(traces: &AgentTracer) {
     let mut observer = traces.observer();
-    observer.see(&Seen::Begun { session: "s1", request: "Do.", model: "m", goes_on: false });
-    let messages = vec![Message::User { text: "Do.".to_owned() }; 100];
+    observer.see(&ObserverEvent::Begun { session: "s1", request: "Do.", model: "m", goes_on: false });
+    let messages = vec![PromptMessage::User { text: "Do.".to_owned() }; 100];
     let (tools, stop) = ([tool()], ["\nObservation:"]);
-    let chat = Chat {
+    let chat = ChatRequest {
         system: "sys",
         messages: &messages,
         tools: &[],
@@ -52,22 +55,23 @@ fn play(traces: &Traces) {
         max_tokens: 9,
         temperature: Some(0.0),
     };
-    observer.see(&Seen::Asked { chat: &chat, tools: &tools });
+    observer.see(&ObserverEvent::Asked { chat: &chat, tools: &tools });
     let calls =
-        vec![ToolCall { id: "a".to_owned(), name: "read".to_owned(), arguments: "{\"p\":1}".to_owned() }];
-    let usage = Some(Usage { prompt: 5, completion: 2, cached_prompt: 1 });
-    let reply = Ok(ChatReply { text: "I read.".to_owned(), calls, usage, stop: Stop::Done });
-    observer.see(&Seen::Replied { reply: &reply });
+        vec![ChatToolCall { id: "a".to_owned(), name: "read".to_owned(), arguments: "{\"p\":1}".to_owned() }];
+    let usage = Some(CompletionUsage { prompt: 5, completion: 2, cached_prompt: 1 });
+    let reply = Ok(ChatReply { text: "I read.".to_owned(), calls, usage, stop: FinishReason::Done });
+    observer.see(&ObserverEvent::Replied { reply: &reply });
     let call = call();
-    observer.see(&Seen::Called { call: &call, tool: Some(&tools[0]) });
-    observer.see(&Seen::Waits { call: &call, time: Duration::from_secs(60) });
+    observer.see(&ObserverEvent::Called { call: &call, tool: Some(&tools[0]) });
+    observer.see(&ObserverEvent::Waits { call: &call, time: Duration::from_secs(60) });
     let observation =
-        Observation { text: "{\"error\":\"gone\"}".to_owned(), is_error: true, retry_after: None };
-    observer.see(&Seen::Returned { call: &call, observation: &observation });
-    observer.see(&Seen::Asked { chat: &chat, tools: &tools });
-    let failure = Err(Failure { error: CallError::Timeout(Duration::from_secs(3)), attempts: 2 });
-    observer.see(&Seen::Replied { reply: &failure });
-    observer.see(&Seen::Finished { end: &RunEnd::Failed("no answer".to_owned()), answer: None });
+        CallObservation { text: "{\"error\":\"gone\"}".to_owned(), is_error: true, retry_after: None };
+    observer.see(&ObserverEvent::Returned { call: &call, observation: &observation });
+    observer.see(&ObserverEvent::Asked { chat: &chat, tools: &tools });
+    let failure = Err(ModelCallFailure { error: CallError::Timeout(Duration::from_secs(3)), attempts: 2 });
+    observer.see(&ObserverEvent::Replied { reply: &failure });
+    observer
+        .see(&ObserverEvent::Finished { end: &AgentRunEnd::Failed("no answer".to_owned()), answer: None });
 }
 
 #[test]
@@ -119,13 +123,17 @@ fn a_request_is_a_tree_of_spans_with_everything_in_it() {
 
 #[test]
 fn counted_ids_are_the_same_in_every_run() {
-    let ids = |traces: Traces| -> Vec<_> {
+    let ids = |traces: AgentTracer| -> Vec<_> {
         play(&traces);
         traces.take().iter().map(|span| (span.span_context.trace_id(), span.span_context.span_id())).collect()
     };
     let (one, other) = (ids(traces()), ids(traces()));
     assert_eq!(one, other);
-    let different = Traces::new(&Origin { service: "s", project: "p", ids: Ids::counted("other") });
+    let different = AgentTracer::new(&TracerSettings {
+        service: "s",
+        project: "p",
+        ids: TraceIdGenerator::counted("other"),
+    });
     assert_ne!(ids(different), one);
 }
 
@@ -133,9 +141,9 @@ fn counted_ids_are_the_same_in_every_run() {
 fn a_run_that_is_given_up_leaves_no_open_span() {
     let traces = traces();
     let mut observer = traces.observer();
-    observer.see(&Seen::Begun { session: "s1", request: "Do.", model: "m", goes_on: false });
+    observer.see(&ObserverEvent::Begun { session: "s1", request: "Do.", model: "m", goes_on: false });
     let call = call();
-    observer.see(&Seen::Called { call: &call, tool: None });
+    observer.see(&ObserverEvent::Called { call: &call, tool: None });
     drop(observer);
     let spans = traces.take();
     assert_eq!(spans.len(), 2);
@@ -182,7 +190,7 @@ fn what_could_not_be_sent_waits() {
 fn what_waits_is_bounded_by_its_size_and_what_is_given_up_is_counted() {
     let traces = traces();
     play(&traces);
-    let mut waiting = Waiting { spans: traces.take(), dropped: 0 };
+    let mut waiting = UnexportedSpans { spans: traces.take(), dropped: 0 };
     let all: usize = waiting.spans.iter().map(size).sum();
     let first = size(&waiting.spans[0]);
     assert!(first > 100 * 64, "a question holds its whole conversation: {first}");

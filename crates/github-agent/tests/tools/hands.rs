@@ -2,34 +2,36 @@
 
 #![allow(dead_code, reason = "no test uses all of it")]
 
-use gradus_github_agent::tools::{Family, GitHubTools, Limits, Observation, ToolBox as _, all_tools};
-use gradus_github_sim::{Seed, Server, World};
+use gradus_github_agent::tools::{
+    CallObservation, GitHubTools, ToolBox as _, ToolFamily, ToolRestrictions, all_tools,
+};
+use gradus_github_sim::{SeedFile, SimulatorServer, World};
 use serde_json::Value;
 
 pub(crate) const OCTO: &str = "test_token_user1";
 
 pub(crate) struct Hands {
-    pub(crate) server: Server,
+    pub(crate) server: SimulatorServer,
     pub(crate) tools: GitHubTools,
     called: std::sync::Mutex<std::collections::BTreeSet<String>>,
 }
 
-pub(crate) fn everything() -> Limits {
-    Limits { allow_destructive: true, ..Limits::default() }
+pub(crate) fn everything() -> ToolRestrictions {
+    ToolRestrictions { allow_destructive: true, ..ToolRestrictions::default() }
 }
 
 impl Hands {
     pub(crate) fn new(seed: &str) -> Hands {
-        Hands::with(Seed::find(seed).unwrap().world().unwrap(), everything())
+        Hands::with(SeedFile::find(seed).unwrap().world().unwrap(), everything())
     }
 
-    pub(crate) fn with(world: World, limits: Limits) -> Hands {
-        let server = Server::start(world, 0).unwrap();
+    pub(crate) fn with(world: World, limits: ToolRestrictions) -> Hands {
+        let server = SimulatorServer::start(world, 0).unwrap();
         let tools = GitHubTools::new(&server.url(), Some(OCTO), limits).unwrap();
         Hands { server, tools, called: std::sync::Mutex::default() }
     }
 
-    pub(crate) async fn see(&self, name: &str, arguments: Value) -> Observation {
+    pub(crate) async fn see(&self, name: &str, arguments: Value) -> CallObservation {
         self.called.lock().unwrap().insert(name.to_owned());
         self.tools.call(name, &arguments).await
     }
@@ -64,7 +66,7 @@ impl Hands {
     }
 
     /// Whether all tools of these families were called.
-    pub(crate) fn used_all(&self, families: &[Family]) {
+    pub(crate) fn used_all(&self, families: &[ToolFamily]) {
         let called = self.called.lock().unwrap();
         for (_, tool) in all_tools().filter(|(family, _)| families.contains(family)) {
             assert!(called.contains(&*tool.definition.name), "{}", tool.definition.name);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::hands::{Hands, everything};
 use gradus_github_agent::mcp::{McpServer, McpTools};
-use gradus_github_agent::tools::{Boxes, Effect, Limits, ToolBox};
+use gradus_github_agent::tools::{CombinedToolSet, ToolBox, ToolEffect, ToolRestrictions};
 use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -25,7 +25,7 @@ fn server(more: &str) -> McpServer {
     format!("SECRET_FOR_IT=1 '{}' {more}", peer().display()).parse().unwrap()
 }
 
-async fn started(limits: Limits, timeout: Duration) -> McpTools {
+async fn started(limits: ToolRestrictions, timeout: Duration) -> McpTools {
     McpTools::connect(&server(""), limits, timeout).await.unwrap()
 }
 
@@ -44,8 +44,8 @@ async fn a_server_that_is_started() {
     assert_eq!(tools.name(), "test_peer");
     assert_eq!(names(&tools), ["math_add", "get_me", "environment", "sleep", "die", "wipe"]);
     let effects: Vec<_> = tools.tools().iter().map(|tool| tool.effect).collect();
-    let (reads, writes) = (Effect::Read, Effect::Write);
-    assert_eq!(effects, [reads, reads, reads, writes, writes, Effect::Destructive]);
+    let (reads, writes) = (ToolEffect::Read, ToolEffect::Write);
+    assert_eq!(effects, [reads, reads, reads, writes, writes, ToolEffect::Destructive]);
     assert_eq!(tools.tools()[0].definition.parameters["properties"]["a"]["type"], "integer");
 
     assert_eq!(call(&tools, "math_add", json!({"a": 2, "b": 40})).await, (false, "42".to_owned()));
@@ -78,13 +78,13 @@ async fn a_server_that_is_started() {
 
 #[tokio::test]
 async fn limits_hold_for_others_tools() {
-    let careful = started(Limits::default(), PATIENCE).await;
+    let careful = started(ToolRestrictions::default(), PATIENCE).await;
     assert_eq!(names(&careful), ["math_add", "get_me", "environment", "sleep", "die"]);
     let (is_error, told) = call(&careful, "wipe", json!({})).await;
     assert!(is_error && told.contains("cannot be undone, which is not allowed here"), "{told}");
-    let reading = started(Limits { read_only: true, ..everything() }, PATIENCE).await;
+    let reading = started(ToolRestrictions { read_only: true, ..everything() }, PATIENCE).await;
     assert_eq!(names(&reading), ["math_add", "get_me", "environment"]);
-    let one = Limits { allowed: vec!["wipe".to_owned()], ..Limits::default() };
+    let one = ToolRestrictions { allowed: vec!["wipe".to_owned()], ..ToolRestrictions::default() };
     let error = McpTools::connect(&server(""), one, PATIENCE).await.unwrap_err().to_string();
     assert!(error.ends_with("offers no tools that are allowed here"), "{error}");
 }
@@ -216,7 +216,8 @@ async fn github_and_a_server_together() {
     let hands = Hands::new("w0");
     let others = started(everything(), PATIENCE).await;
     let name = others.name().to_owned();
-    let boxes = Boxes::new(vec![("github".to_owned(), Arc::new(hands.tools)), (name, Arc::new(others))]);
+    let boxes =
+        CombinedToolSet::new(vec![("github".to_owned(), Arc::new(hands.tools)), (name, Arc::new(others))]);
     assert!(names(&boxes).contains(&"test_peer_get_me"));
     let (_, told) = call(&boxes, "get_me", json!({})).await;
     assert!(told.contains("\"login\":\"octo\""), "{told}");

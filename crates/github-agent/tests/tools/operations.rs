@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::hands::{self, Hands};
-use gradus_github_agent::tools::{Effect, Family, ToolBox as _, all_tools};
-use gradus_github_sim::{Method, Request};
+use gradus_github_agent::tools::{ToolBox as _, ToolEffect, ToolFamily, all_tools};
+use gradus_github_sim::{RequestMethod, SimulatedRequest};
 use serde_json::{Value, json};
 
 fn numbers(list: &Value) -> Vec<u64> {
@@ -56,7 +56,7 @@ async fn repositories() {
     assert_eq!(values(&hands.call("list_starred", json!({})).await, "full_name"), ["mallory/lib"]);
     hands.call("unstar_repo", lib).await;
     assert!(!hands.changes().iter().any(|(path, _)| path.starts_with("stars/")));
-    hands.used_all(&[Family::Repos]);
+    hands.used_all(&[ToolFamily::Repos]);
 }
 
 #[tokio::test]
@@ -121,7 +121,7 @@ async fn files() {
     );
     assert_eq!(hands.call("read_file", demo(json!({"path": "README.md"}))).await["content"], "new\n");
     assert!(hands.call("read_file", demo(json!({"path": "src/app.py"}))).await["sha"] == file["sha"]);
-    hands.used_all(&[Family::Files]);
+    hands.used_all(&[ToolFamily::Files]);
 }
 
 #[tokio::test]
@@ -139,7 +139,7 @@ async fn long_and_strange_files_are_told() {
 
     let body = json!({"message": "m", "content": "/wD/"});
     let url = "/repos/octo/demo/contents/b.bin";
-    let request = Request::new(Method::Put, url).with_token(hands::OCTO).with_json(&body);
+    let request = SimulatedRequest::new(RequestMethod::Put, url).with_token(hands::OCTO).with_json(&body);
     assert_eq!(hands.server.world().lock().unwrap().handle(&request).status, 201);
     let seen = hands.call("read_file", json!({"owner": "octo", "repo": "demo", "path": "b.bin"})).await;
     assert_eq!(
@@ -212,7 +212,7 @@ async fn branches_tags_and_commits() {
     assert_eq!(hands.changed("repos/octo/demo/releases/v1.0.0")["body"], "notes");
     let releases = hands.call("list_releases", demo(json!({}))).await;
     assert_eq!(values(&releases, "tag_name"), ["v1.0.0", "v0.9.0"]);
-    hands.used_all(&[Family::Branches, Family::Commits, Family::Releases]);
+    hands.used_all(&[ToolFamily::Branches, ToolFamily::Commits, ToolFamily::Releases]);
 }
 
 #[tokio::test]
@@ -293,7 +293,7 @@ async fn issues_labels_and_milestones() {
     assert_eq!(hands.changed("repos/octo/demo/milestones/2")["state"], "closed");
     let milestones = hands.call("list_milestones", demo(json!({"state": "all"}))).await;
     assert_eq!(values(&milestones, "title"), ["v1", "1.1"], "what is due first");
-    hands.used_all(&[Family::Issues, Family::Labels]);
+    hands.used_all(&[ToolFamily::Issues, ToolFamily::Labels]);
 }
 
 #[tokio::test]
@@ -358,7 +358,7 @@ async fn pull_requests_and_search() {
     assert_eq!(values(&found, "full_name"), ["mallory/lib"]);
     let unrouted = hands.server.world().lock().unwrap().counters().unrouted.clone();
     assert!(unrouted.is_empty(), "{unrouted:?}");
-    hands.used_all(&[Family::Pulls, Family::Search]);
+    hands.used_all(&[ToolFamily::Pulls, ToolFamily::Search]);
 }
 
 /// Tools and families have one name each, the destructive ones are known, and every schema is closed.
@@ -367,10 +367,11 @@ fn the_list_of_tools() {
     let tools: Vec<_> = all_tools().collect();
     let names: BTreeSet<_> = tools.iter().map(|(_, tool)| tool.definition.name.to_string()).collect();
     assert_eq!(names.len(), tools.len());
-    let destructive: Vec<_> = tools.iter().filter(|(_, tool)| tool.effect == Effect::Destructive).collect();
+    let destructive: Vec<_> =
+        tools.iter().filter(|(_, tool)| tool.effect == ToolEffect::Destructive).collect();
     let destructive: Vec<_> = destructive.iter().map(|(_, tool)| &*tool.definition.name).collect();
     assert_eq!(destructive, ["delete_repo", "delete_file", "delete_branch", "delete_label"]);
-    for family in Family::ALL {
+    for family in ToolFamily::ALL {
         assert!(tools.iter().any(|(one, _)| *one == family), "{family}");
     }
     for (_, tool) in &tools {
@@ -432,17 +433,17 @@ async fn what_a_call_does_depends_on_its_arguments() {
         all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         hands.tools.effect_of(name, &all)
     };
-    assert_eq!(effect("get_repo", json!({})), Effect::Read);
-    assert_eq!(effect("update_branch", json!({"branch": "b", "sha": "s"})), Effect::Write);
-    assert_eq!(effect("update_branch", json!({"branch": "b", "sha": "s", "force": null})), Effect::Write);
+    assert_eq!(effect("get_repo", json!({})), ToolEffect::Read);
+    assert_eq!(effect("update_branch", json!({"branch": "b", "sha": "s"})), ToolEffect::Write);
+    assert_eq!(effect("update_branch", json!({"branch": "b", "sha": "s", "force": null})), ToolEffect::Write);
     assert_eq!(
         effect("update_branch", json!({"branch": "b", "sha": "s", "force": true})),
-        Effect::Destructive
+        ToolEffect::Destructive
     );
-    assert_eq!(effect("update_repo", json!({"private": true})), Effect::Write);
-    assert_eq!(effect("update_repo", json!({"private": false})), Effect::Destructive);
-    assert_eq!(effect("update_repo", json!({"archived": true})), Effect::Destructive);
-    assert_eq!(effect("update_issue", json!({"issue_number": 1, "body": ""})), Effect::Destructive);
-    assert_eq!(effect("delete_repo", json!({"nonsense": 1})), Effect::Destructive);
-    assert_eq!(effect("no_such_tool", json!({})), Effect::Read);
+    assert_eq!(effect("update_repo", json!({"private": true})), ToolEffect::Write);
+    assert_eq!(effect("update_repo", json!({"private": false})), ToolEffect::Destructive);
+    assert_eq!(effect("update_repo", json!({"archived": true})), ToolEffect::Destructive);
+    assert_eq!(effect("update_issue", json!({"issue_number": 1, "body": ""})), ToolEffect::Destructive);
+    assert_eq!(effect("delete_repo", json!({"nonsense": 1})), ToolEffect::Destructive);
+    assert_eq!(effect("no_such_tool", json!({})), ToolEffect::Read);
 }

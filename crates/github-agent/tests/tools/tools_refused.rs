@@ -5,17 +5,26 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use crate::hands::{Hands, OCTO, everything};
-use gradus_github_agent::tools::{Effect, Family, GitHubTools, Limits, ToolBox as _, ToolsError, all_tools};
-use gradus_github_sim::{Effect as Trouble, Fault, Seed, Server, World};
+use gradus_github_agent::tools::{
+    GitHubTools, ToolBox as _, ToolEffect, ToolFamily, ToolRestrictions, ToolsError, all_tools,
+};
+use gradus_github_sim::{FaultEffect, SeedFile, SimulatedFault, SimulatorServer, World};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 fn world(seed: &str) -> World {
-    Seed::find(seed).unwrap().world().unwrap()
+    SeedFile::find(seed).unwrap().world().unwrap()
 }
 
-fn fault(operation: &str, effect: Trouble) -> Fault {
-    Fault { method: None, path: None, operation: Some(operation.to_owned()), after: 0, times: 1, effect }
+fn fault(operation: &str, effect: FaultEffect) -> SimulatedFault {
+    SimulatedFault {
+        method: None,
+        path: None,
+        operation: Some(operation.to_owned()),
+        after: 0,
+        times: 1,
+        effect,
+    }
 }
 
 fn offered(tools: &GitHubTools) -> Vec<&str> {
@@ -66,11 +75,13 @@ async fn arguments_that_do_not_fit_never_reach_github() {
 
 #[tokio::test]
 async fn read_only_means_that_no_write_is_sent() {
-    let hands =
-        Hands::with(world("w2"), Limits { read_only: true, allow_destructive: true, ..Limits::default() });
-    assert!(hands.tools.tools().iter().all(|tool| tool.effect == Effect::Read));
+    let hands = Hands::with(
+        world("w2"),
+        ToolRestrictions { read_only: true, allow_destructive: true, ..ToolRestrictions::default() },
+    );
+    assert!(hands.tools.tools().iter().all(|tool| tool.effect == ToolEffect::Read));
     assert!(offered(&hands.tools).contains(&"read_file"));
-    for (_, tool) in all_tools().filter(|(_, tool)| tool.effect != Effect::Read) {
+    for (_, tool) in all_tools().filter(|(_, tool)| tool.effect != ToolEffect::Read) {
         let seen = hands.fail(&tool.definition.name, json!({})).await;
         let message = seen["error"].as_str().unwrap();
         assert!(message.ends_with("changes things, and only reading is allowed here"), "{message}");
@@ -80,7 +91,7 @@ async fn read_only_means_that_no_write_is_sent() {
 
 #[tokio::test]
 async fn what_cannot_be_undone_must_be_allowed() {
-    let hands = Hands::with(world("w2"), Limits::default());
+    let hands = Hands::with(world("w2"), ToolRestrictions::default());
     assert!(offered(&hands.tools).contains(&"commit_file"));
     assert!(!offered(&hands.tools).contains(&"delete_repo"));
     let demo = json!({"owner": "octo", "repo": "demo"});
@@ -97,7 +108,8 @@ async fn what_cannot_be_undone_must_be_allowed() {
 
 #[tokio::test]
 async fn families_and_names_choose_tools() {
-    let limits = Limits { families: vec![Family::Search, Family::Releases], ..everything() };
+    let limits =
+        ToolRestrictions { families: vec![ToolFamily::Search, ToolFamily::Releases], ..everything() };
     let hands = Hands::with(world("w0"), limits);
     assert_eq!(
         offered(&hands.tools),
@@ -105,15 +117,16 @@ async fn families_and_names_choose_tools() {
     );
     let seen = hands.fail("get_me", json!({})).await;
     assert_eq!(seen["error"], "get_me is not among the tools that are allowed here");
-    let named = Limits { allowed: vec!["get_me".to_owned()], ..everything() };
+    let named = ToolRestrictions { allowed: vec!["get_me".to_owned()], ..everything() };
     assert_eq!(offered(&GitHubTools::new("http://127.0.0.1:1", None, named).unwrap()), ["get_me"]);
-    let wrong =
-        |limits: Limits| GitHubTools::new("http://127.0.0.1:1", None, limits).unwrap_err().to_string();
+    let wrong = |limits: ToolRestrictions| {
+        GitHubTools::new("http://127.0.0.1:1", None, limits).unwrap_err().to_string()
+    };
     assert_eq!(
-        wrong(Limits { allowed: vec!["get_you".to_owned()], ..everything() }),
+        wrong(ToolRestrictions { allowed: vec!["get_you".to_owned()], ..everything() }),
         "there is no tool called \"get_you\"; `gradus tools` lists them"
     );
-    let nothing = Limits { allowed: vec!["delete_repo".to_owned()], ..Limits::default() };
+    let nothing = ToolRestrictions { allowed: vec!["delete_repo".to_owned()], ..ToolRestrictions::default() };
     assert_eq!(wrong(nothing), "with these limits there are no tools left");
 }
 
@@ -136,11 +149,11 @@ async fn refusals_are_told_as_github_tells_them() {
 #[tokio::test]
 async fn limits_and_trouble_are_not_hidden() {
     let hands = Hands::new("w2");
-    let trouble = |operation: &str, effect: Trouble| {
+    let trouble = |operation: &str, effect: FaultEffect| {
         hands.server.world().lock().unwrap().add_fault(fault(operation, effect));
     };
     let issue = json!({"owner": "octo", "repo": "demo", "issue_number": 5});
-    trouble("issues/get", Trouble::SecondaryLimit { retry_after_s: 60 });
+    trouble("issues/get", FaultEffect::SecondaryLimit { retry_after_s: 60 });
     let started = Instant::now();
     let seen = hands.see("get_issue", issue.clone()).await;
     assert!(started.elapsed() < Duration::from_secs(5));
@@ -149,24 +162,27 @@ async fn limits_and_trouble_are_not_hidden() {
     assert_eq!((&told["status"], &told["retry_after_s"]), (&json!(403), &json!(60)));
     assert_eq!(hands.requests(), 1);
 
-    trouble("issues/create", Trouble::LostAnswer { status: 502 });
+    trouble("issues/create", FaultEffect::LostAnswer { status: 502 });
     let lost = hands.fail("open_issue", json!({"owner": "octo", "repo": "demo", "title": "once"})).await;
     assert_eq!(lost["status"], 502);
     assert!(lost["note"].as_str().unwrap().contains("look before you try again"));
     assert_eq!(hands.requests(), 2);
     let opened = hands.changes().into_iter().filter(|(_, one)| one["title"] == "once").count();
     assert_eq!(opened, 1);
-    trouble("issues/get", Trouble::Answer { status: 503, message: "busy".to_owned(), retry_after_s: None });
+    trouble(
+        "issues/get",
+        FaultEffect::Answer { status: 503, message: "busy".to_owned(), retry_after_s: None },
+    );
     let busy = hands.fail("get_issue", issue.clone()).await;
     assert_eq!((&busy["status"], busy.get("note")), (&json!(503), None), "nothing can have been carried out");
-    let later = || Trouble::Answer { status: 503, message: "busy".to_owned(), retry_after_s: Some(5) };
+    let later = || FaultEffect::Answer { status: 503, message: "busy".to_owned(), retry_after_s: Some(5) };
     trouble("issues/get", later());
     assert_eq!(hands.see("get_issue", issue.clone()).await.retry_after, Some(Duration::from_secs(5)));
     trouble("issues/create", later());
     let unsure = hands.see("open_issue", json!({"owner": "octo", "repo": "demo", "title": "twice"})).await;
     assert_eq!(unsure.retry_after, None, "nobody makes it again without looking: {unsure:?}");
 
-    trouble("issues/get", Trouble::Latency { ms: 3_000 });
+    trouble("issues/get", FaultEffect::Latency { ms: 3_000 });
     let hasty = Duration::from_millis(200);
     let hasty = GitHubTools::with_timeout(&hands.server.url(), Some(OCTO), everything(), hasty).unwrap();
     let seen = hasty.call("get_issue", &issue).await;
@@ -210,7 +226,7 @@ async fn probed(url: &str, token: &str) -> String {
 
 #[tokio::test]
 async fn what_is_not_github_is_recognised() {
-    let server = Server::start(world("w0"), 0).unwrap();
+    let server = SimulatorServer::start(world("w0"), 0).unwrap();
     assert_eq!(probed(&server.url(), OCTO).await, "fine");
     assert_eq!(probed(&format!("{}/api/v3/", server.url()), OCTO).await, "fine");
     let told = probed(&server.url(), "ghp_secret").await;

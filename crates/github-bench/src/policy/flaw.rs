@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Flaw {
+pub enum PolicyFlaw {
     /// The tool is not the one for what the thought says.
     WrongTool,
     /// A parameter that the tool demands is left out.
@@ -29,38 +29,38 @@ pub enum Flaw {
     GivingUp,
 }
 
-impl Flaw {
-    pub const ALL: [Flaw; 11] = [
-        Flaw::WrongTool,
-        Flaw::MissingParameter,
-        Flaw::InventedParameter,
-        Flaw::WrongParameter,
-        Flaw::OffTopicThought,
-        Flaw::RedundantCall,
-        Flaw::Loop,
-        Flaw::IgnoredError,
-        Flaw::UnaskedDestruction,
-        Flaw::InjectionFollowed,
-        Flaw::GivingUp,
+impl PolicyFlaw {
+    pub const ALL: [PolicyFlaw; 11] = [
+        PolicyFlaw::WrongTool,
+        PolicyFlaw::MissingParameter,
+        PolicyFlaw::InventedParameter,
+        PolicyFlaw::WrongParameter,
+        PolicyFlaw::OffTopicThought,
+        PolicyFlaw::RedundantCall,
+        PolicyFlaw::Loop,
+        PolicyFlaw::IgnoredError,
+        PolicyFlaw::UnaskedDestruction,
+        PolicyFlaw::InjectionFollowed,
+        PolicyFlaw::GivingUp,
     ];
 
     pub fn name(self) -> &'static str {
         match self {
-            Flaw::WrongTool => "wrong_tool",
-            Flaw::MissingParameter => "missing_parameter",
-            Flaw::InventedParameter => "invented_parameter",
-            Flaw::WrongParameter => "wrong_parameter",
-            Flaw::OffTopicThought => "off_topic_thought",
-            Flaw::RedundantCall => "redundant_call",
-            Flaw::Loop => "loop",
-            Flaw::IgnoredError => "ignored_error",
-            Flaw::UnaskedDestruction => "unasked_destruction",
-            Flaw::InjectionFollowed => "injection_followed",
-            Flaw::GivingUp => "giving_up",
+            PolicyFlaw::WrongTool => "wrong_tool",
+            PolicyFlaw::MissingParameter => "missing_parameter",
+            PolicyFlaw::InventedParameter => "invented_parameter",
+            PolicyFlaw::WrongParameter => "wrong_parameter",
+            PolicyFlaw::OffTopicThought => "off_topic_thought",
+            PolicyFlaw::RedundantCall => "redundant_call",
+            PolicyFlaw::Loop => "loop",
+            PolicyFlaw::IgnoredError => "ignored_error",
+            PolicyFlaw::UnaskedDestruction => "unasked_destruction",
+            PolicyFlaw::InjectionFollowed => "injection_followed",
+            PolicyFlaw::GivingUp => "giving_up",
         }
     }
 
-    pub fn from_name(name: &str) -> Option<Flaw> {
-        Flaw::ALL.into_iter().find(|flaw| flaw.name() == name)
+    pub fn from_name(name: &str) -> Option<PolicyFlaw> {
+        PolicyFlaw::ALL.into_iter().find(|flaw| flaw.name() == name)
     }
 }

@@ -7,46 +7,46 @@ mod scripted;
 mod stage;
 mod truth;
 
-use crate::suite::{Script, Task};
-use gradus_github_agent::tools::Tool;
-use gradus_github_sim::{Fault, World};
+use crate::suite::{AgentScript, BenchTask};
+use gradus_github_agent::tools::AgentTool;
+use gradus_github_sim::{SimulatedFault, World};
 
-pub use flaw::Flaw;
-pub use scripted::Scripted;
-pub use truth::{Breach, Comparison, Found, Needless, StepTruth, Truth};
+pub use flaw::PolicyFlaw;
+pub use scripted::ScriptedModel;
+pub use truth::{ExpectedBreach, RedundantSteps, RunAssessment, RunTruth, StepTruth, TruthComparison};
 
-use stage::Stage;
+use stage::FlawContext;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Policy {
+pub enum ScriptedPolicy {
     Oracle,
-    Flawed(Flaw),
+    Flawed(PolicyFlaw),
 }
 
-impl Policy {
-    pub fn all() -> impl Iterator<Item = Policy> {
-        [Policy::Oracle].into_iter().chain(Flaw::ALL.into_iter().map(Policy::Flawed))
+impl ScriptedPolicy {
+    pub fn all() -> impl Iterator<Item = ScriptedPolicy> {
+        [ScriptedPolicy::Oracle].into_iter().chain(PolicyFlaw::ALL.into_iter().map(ScriptedPolicy::Flawed))
     }
 
     pub fn name(self) -> &'static str {
         match self {
-            Policy::Oracle => "oracle",
-            Policy::Flawed(flaw) => flaw.name(),
+            ScriptedPolicy::Oracle => "oracle",
+            ScriptedPolicy::Flawed(flaw) => flaw.name(),
         }
     }
 
-    pub fn from_name(name: &str) -> Option<Policy> {
-        Policy::all().find(|policy| policy.name() == name)
+    pub fn from_name(name: &str) -> Option<ScriptedPolicy> {
+        ScriptedPolicy::all().find(|policy| policy.name() == name)
     }
 }
 
 /// What is played, in which trouble, and what is true of it.
 #[derive(Clone, Debug)]
-pub struct Play {
-    pub script: Script,
+pub struct ScriptedRun {
+    pub script: AgentScript,
     /// What goes wrong in the world beside what the task itself has in store.
-    pub faults: Vec<Fault>,
-    pub truth: Truth,
+    pub faults: Vec<SimulatedFault>,
+    pub truth: RunTruth,
 }
 
 /// A mistake that cannot be made in a task.
@@ -61,22 +61,27 @@ pub struct NotApplicable {
 /// The play of a policy in a task, the same for the same trial. Trials differ in where the mistake is made, or how, as
 /// far as the task has room for that. `world` is the task's as it begins, `tools` what the agent is offered.
 pub fn play(
-    policy: Policy,
-    task: &Task,
+    policy: ScriptedPolicy,
+    task: &BenchTask,
     world: &World,
-    tools: &[Tool],
+    tools: &[AgentTool],
     trial: u32,
-) -> Result<Play, NotApplicable> {
-    let Policy::Flawed(flaw) = policy else { return Ok(oracle(task, "the shortest way")) };
+) -> Result<ScriptedRun, NotApplicable> {
+    let ScriptedPolicy::Flawed(flaw) = policy else { return Ok(oracle(task, "the shortest way")) };
     let mut variants = variants(flaw, task, world, tools)?;
     let chosen = trial as usize % variants.len();
     Ok(variants.swap_remove(chosen))
 }
 
 /// All ways to make a mistake in a task that are known here; one at least.
-pub fn variants(flaw: Flaw, task: &Task, world: &World, tools: &[Tool]) -> Result<Vec<Play>, NotApplicable> {
-    let stage = Stage { task, world, tools };
-    let mut plays = flaws::of(flaw, &stage).map_err(|reason| NotApplicable {
+pub fn variants(
+    flaw: PolicyFlaw,
+    task: &BenchTask,
+    world: &World,
+    tools: &[AgentTool],
+) -> Result<Vec<ScriptedRun>, NotApplicable> {
+    let stage = FlawContext { task, world, tools };
+    let mut plays = flaws::build_flawed_runs(flaw, &stage).map_err(|reason| NotApplicable {
         flaw: flaw.name(),
         task: task.id.clone(),
         reason: reason.to_owned(),
@@ -93,17 +98,17 @@ fn is_template(value: &serde_json::Value) -> bool {
     !crate::suite::sources(value).is_empty()
 }
 
-fn oracle(task: &Task, variant: impl Into<String>) -> Play {
-    Play {
+fn oracle(task: &BenchTask, variant: impl Into<String>) -> ScriptedRun {
+    ScriptedRun {
         script: task.oracle.clone(),
         faults: Vec::new(),
-        truth: Truth {
-            policy: Policy::Oracle.name().to_owned(),
+        truth: RunTruth {
+            policy: ScriptedPolicy::Oracle.name().to_owned(),
             variant: variant.into(),
             steps: vec![StepTruth::right(); task.oracle.steps.len()],
             passes: true,
             needless: Some(Vec::new()),
-            ..Truth::default()
+            ..RunTruth::default()
         },
     }
 }

@@ -1,79 +1,81 @@
 //! A model that plays a script. It finds its place in the conversation, so it keeps nothing and can be asked again; it
 //! speaks whichever form it is asked in: native calls where tools are offered, ReAct text where they are not.
 
-use gradus_llm::{CallError, Chat, ChatReply, Failure, Message, Stop, ToolCall};
+use gradus_llm::{
+    CallError, ChatReply, ChatRequest, ChatToolCall, FinishReason, ModelCallFailure, PromptMessage,
+};
 use serde_json::Value;
 
-use crate::suite::{Line, Script};
-use gradus_github_agent::agent::Model;
+use crate::suite::{AgentScript, ScriptReply};
+use gradus_github_agent::agent::ChatModel;
 use gradus_github_agent::tools::BoxFuture;
 
 #[derive(Clone, Debug)]
-pub struct Scripted {
+pub struct ScriptedModel {
     name: String,
-    script: Script,
+    script: AgentScript,
 }
 
-impl Scripted {
-    pub fn new(name: &str, script: Script) -> Scripted {
-        Scripted { name: name.to_owned(), script }
+impl ScriptedModel {
+    pub fn new(name: &str, script: AgentScript) -> ScriptedModel {
+        ScriptedModel { name: name.to_owned(), script }
     }
 
-    pub fn script(&self) -> &Script {
+    pub fn script(&self) -> &AgentScript {
         &self.script
     }
 
-    fn reply(&self, chat: &Chat<'_>) -> Result<ChatReply, Failure> {
+    fn reply(&self, chat: &ChatRequest<'_>) -> Result<ChatReply, ModelCallFailure> {
         let (played, observations) = place(chat.messages);
-        let line = self.script.line(played, &observations).map_err(|error| Failure {
+        let line = self.script.line(played, &observations).map_err(|error| ModelCallFailure {
             error: CallError::BadReply(format!("the script cannot go on: {error}")),
             attempts: 1,
         })?;
         let native = !chat.tools.is_empty();
-        let reply = |text: String, calls| ChatReply { text, calls, usage: None, stop: Stop::Done };
+        let reply = |text: String, calls| ChatReply { text, calls, usage: None, stop: FinishReason::Done };
         Ok(match line {
-            Line::Answer(answer) if native => reply(answer, Vec::new()),
-            Line::Answer(answer) => {
+            ScriptReply::Answer(answer) if native => reply(answer, Vec::new()),
+            ScriptReply::Answer(answer) => {
                 reply(format!("Thought: I can answer now.\nFinal Answer: {answer}"), Vec::new())
             }
-            Line::Call { thought, tool, arguments } if native => {
+            ScriptReply::Call { thought, tool, arguments } if native => {
                 let id = format!("call_{}", played + 1);
-                reply(thought, vec![ToolCall { id, name: tool, arguments: arguments.to_string() }])
+                reply(thought, vec![ChatToolCall { id, name: tool, arguments: arguments.to_string() }])
             }
-            Line::Call { thought, tool, arguments } => {
+            ScriptReply::Call { thought, tool, arguments } => {
                 reply(format!("Thought: {thought}\nAction: {tool}\nAction Input: {arguments}"), Vec::new())
             }
         })
     }
 }
 
-impl Model for Scripted {
+impl ChatModel for ScriptedModel {
     fn name(&self) -> &str {
         &self.name
     }
 
-    fn ask<'a>(&'a self, chat: &'a Chat<'a>) -> BoxFuture<'a, Result<ChatReply, Failure>> {
+    fn ask<'a>(&'a self, chat: &'a ChatRequest<'a>) -> BoxFuture<'a, Result<ChatReply, ModelCallFailure>> {
         Box::pin(async move { self.reply(chat) })
     }
 }
 
 /// How many steps were played since the last request, and what each of them saw.
-fn place(messages: &[Message]) -> (usize, Vec<Value>) {
+fn place(messages: &[PromptMessage]) -> (usize, Vec<Value>) {
     let mut observations: Vec<Value> = Vec::new();
     let mut waits = false;
     for message in messages {
         match message {
-            Message::Assistant { .. } => {
+            PromptMessage::Assistant { .. } => {
                 observations.push(Value::Null);
                 waits = true;
             }
-            Message::User { text } | Message::Tool { text, .. } if waits => {
+            PromptMessage::User { text } | PromptMessage::Tool { text, .. } if waits => {
                 if let Some(last) = observations.last_mut() {
                     *last = read(text);
                 }
                 waits = false;
             }
-            Message::User { .. } | Message::Tool { .. } => {}
+            PromptMessage::User { .. } | PromptMessage::Tool { .. } => {}
         }
     }
     (observations.len(), observations)
@@ -93,24 +95,24 @@ fn read(text: &str) -> Value {
 mod tests {
     use std::sync::Arc;
 
-    use gradus_llm::ToolDefinition;
+    use gradus_llm::ChatToolDefinition;
     use serde_json::json;
 
     use super::*;
-    use crate::suite::Move;
+    use crate::suite::ScriptStep;
 
-    fn scripted() -> Scripted {
+    fn scripted() -> ScriptedModel {
         let arguments = |value: Value| value.as_object().cloned().unwrap_or_default();
-        Scripted::new(
+        ScriptedModel::new(
             "oracle",
-            Script {
+            AgentScript {
                 steps: vec![
-                    Move {
+                    ScriptStep {
                         thought: "Look.".into(),
                         tool: "read_file".into(),
                         arguments: arguments(json!({"path": "a"})),
                     },
-                    Move {
+                    ScriptStep {
                         thought: "Write.".into(),
                         tool: "update".into(),
                         arguments: arguments(json!({"sha": "{{1.sha}}"})),
@@ -121,19 +123,19 @@ mod tests {
         )
     }
 
-    fn ask(messages: &[Message], tools: &[ToolDefinition]) -> ChatReply {
-        let chat = Chat { system: "", messages, tools, stop: &[], max_tokens: 100, temperature: None };
+    fn ask(messages: &[PromptMessage], tools: &[ChatToolDefinition]) -> ChatReply {
+        let chat = ChatRequest { system: "", messages, tools, stop: &[], max_tokens: 100, temperature: None };
         scripted().reply(&chat).expect("a reply")
     }
 
     #[test]
     fn plays_native_calls() {
-        let tools = [ToolDefinition {
+        let tools = [ChatToolDefinition {
             name: "read_file".into(),
             description: "".into(),
             parameters: Arc::new(json!({})),
         }];
-        let mut messages = vec![Message::User { text: "Do it".into() }];
+        let mut messages = vec![PromptMessage::User { text: "Do it".into() }];
         for (call, seen) in [
             ("{\"path\":\"a\"}", "{\"sha\":\"f00\"}"),
             ("{\"sha\":\"f00\"}", "{\"commit\":\"c1\"}\nNote: more"),
@@ -141,8 +143,8 @@ mod tests {
             let reply = ask(&messages, &tools);
             assert_eq!(reply.calls[0].arguments, call);
             let (id, name) = (reply.calls[0].id.clone(), reply.calls[0].name.clone());
-            messages.push(Message::Assistant { text: reply.text, calls: reply.calls });
-            messages.push(Message::Tool { call_id: id, name, text: seen.into(), is_error: false });
+            messages.push(PromptMessage::Assistant { text: reply.text, calls: reply.calls });
+            messages.push(PromptMessage::Tool { call_id: id, name, text: seen.into(), is_error: false });
         }
         let reply = ask(&messages, &tools);
         assert_eq!((reply.text.as_str(), reply.calls.len()), ("Wrote c1.", 0));
@@ -150,15 +152,15 @@ mod tests {
 
     #[test]
     fn plays_react_text() {
-        let mut messages = vec![Message::User { text: "Do it".into() }];
+        let mut messages = vec![PromptMessage::User { text: "Do it".into() }];
         let first = ask(&messages, &[]);
         assert_eq!(first.text, "Thought: Look.\nAction: read_file\nAction Input: {\"path\":\"a\"}");
-        messages.push(Message::Assistant { text: first.text, calls: Vec::new() });
-        messages.push(Message::User { text: "Observation: {\"sha\": \"f00\"}".into() });
+        messages.push(PromptMessage::Assistant { text: first.text, calls: Vec::new() });
+        messages.push(PromptMessage::User { text: "Observation: {\"sha\": \"f00\"}".into() });
         let second = ask(&messages, &[]);
         assert!(second.text.ends_with("{\"sha\":\"f00\"}"), "{}", second.text);
-        messages.push(Message::Assistant { text: second.text, calls: Vec::new() });
-        messages.push(Message::User { text: "Observation: {\"commit\": \"c1\"}".into() });
+        messages.push(PromptMessage::Assistant { text: second.text, calls: Vec::new() });
+        messages.push(PromptMessage::User { text: "Observation: {\"commit\": \"c1\"}".into() });
         assert!(ask(&messages, &[]).text.ends_with("Final Answer: Wrote c1."));
     }
 }

@@ -2,34 +2,34 @@
 
 use serde_json::{Map, Value};
 
-use crate::suite::Task;
-use crate::suite::{Move, Script};
-use gradus_github_agent::tools::{Effect, Tool};
+use crate::suite::BenchTask;
+use crate::suite::{AgentScript, ScriptStep};
+use gradus_github_agent::tools::{AgentTool, ToolEffect};
 use gradus_github_sim::World;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stage<'s> {
-    pub(super) task: &'s Task,
+pub(super) struct FlawContext<'s> {
+    pub(super) task: &'s BenchTask,
     /// As the task begins.
     pub(super) world: &'s World,
-    pub(super) tools: &'s [Tool],
+    pub(super) tools: &'s [AgentTool],
 }
 
-impl<'s> Stage<'s> {
-    pub(super) fn oracle(&self) -> &'s Script {
+impl<'s> FlawContext<'s> {
+    pub(super) fn oracle(&self) -> &'s AgentScript {
         &self.task.oracle
     }
 
-    pub(super) fn steps(&self) -> impl Iterator<Item = (usize, &'s Move)> {
+    pub(super) fn steps(&self) -> impl Iterator<Item = (usize, &'s ScriptStep)> {
         self.task.oracle.steps.iter().enumerate()
     }
 
-    pub(super) fn tool(&self, name: &str) -> Option<&'s Tool> {
+    pub(super) fn tool(&self, name: &str) -> Option<&'s AgentTool> {
         self.tools.iter().find(|tool| &*tool.definition.name == name)
     }
 
-    pub(super) fn is_read(&self, step: &Move) -> bool {
-        self.tool(&step.tool).is_some_and(|tool| tool.effect == Effect::Read)
+    pub(super) fn is_read(&self, step: &ScriptStep) -> bool {
+        self.tool(&step.tool).is_some_and(|tool| tool.effect == ToolEffect::Read)
     }
 
     /// The last step that changes something, from 0.
@@ -51,7 +51,7 @@ impl<'s> Stage<'s> {
     }
 
     /// The repository that a step is about, if its script says so: owner and name.
-    pub(super) fn repository_of(&self, step: &Move) -> Option<(String, String)> {
+    pub(super) fn repository_of(&self, step: &ScriptStep) -> Option<(String, String)> {
         let text = |name: &str| {
             let value = step.arguments.get(name)?;
             let text = value.as_str().filter(|_| !super::is_template(value))?;
@@ -73,7 +73,7 @@ impl<'s> Stage<'s> {
         self.world.tokens().find(|(token, _)| *token == self.task.token).map(|(_, login)| login)
     }
 
-    /// As [`Stage::home`], but one of the acting user's own.
+    /// As [`FlawContext::home`], but one of the acting user's own.
     pub(super) fn own_home(&self) -> Option<(String, String)> {
         let login = self.login()?;
         let is_own = |(owner, _): &(String, String)| owner == login;
@@ -91,7 +91,7 @@ impl<'s> Stage<'s> {
     }
 
     /// Whether request or thought speak of something, as far as letters tell.
-    pub(super) fn speaks_of(&self, step: &Move, word: &str) -> bool {
+    pub(super) fn speaks_of(&self, step: &ScriptStep, word: &str) -> bool {
         let texts = [&self.task.request, &step.thought, &step.tool];
         texts.iter().any(|text| text.to_lowercase().contains(word))
     }
@@ -101,7 +101,7 @@ impl<'s> Stage<'s> {
     }
 
     /// Whether a step of the oracle is refused whatever happens: that is then what the task is about.
-    pub(super) fn fails_anyway(&self, step: &Move) -> bool {
+    pub(super) fn fails_anyway(&self, step: &ScriptStep) -> bool {
         let login = self.login();
         let name = step.arguments.get("name").and_then(Value::as_str);
         let is_there = |(login, name)| self.world.state().repository_by_name(login, name).is_some();
@@ -125,19 +125,19 @@ pub(super) fn place((owner, repo): &(String, String)) -> Map<String, Value> {
 
 /// One way to make a mistake, under construction.
 #[derive(Clone, Debug)]
-pub(super) struct Draft {
-    pub(super) play: super::Play,
+pub(super) struct FlawedRunBuilder {
+    pub(super) play: super::ScriptedRun,
 }
 
-impl Draft {
+impl FlawedRunBuilder {
     /// The oracle's run, with no mistake in it yet.
-    pub(super) fn new(stage: &Stage<'_>, variant: impl Into<String>) -> Draft {
-        Draft { play: super::oracle(stage.task, variant) }
+    pub(super) fn new(stage: &FlawContext<'_>, variant: impl Into<String>) -> FlawedRunBuilder {
+        FlawedRunBuilder { play: super::oracle(stage.task, variant) }
     }
 
     /// Puts a step in that the oracle does not have, at `at` (from 0).
     #[must_use]
-    pub(super) fn with(mut self, at: usize, step: Move, truth: super::StepTruth) -> Draft {
+    pub(super) fn with(mut self, at: usize, step: ScriptStep, truth: super::StepTruth) -> FlawedRunBuilder {
         self.play.script.insert(at, step);
         self.play.truth.steps.insert(at, truth);
         self
@@ -145,7 +145,7 @@ impl Draft {
 
     /// The mistake is in step `at` (from 0), and makes the way longer than it had to be, for this reason.
     #[must_use]
-    pub(super) fn detour(mut self, at: usize, reason: impl Into<String>) -> Draft {
+    pub(super) fn detour(mut self, at: usize, reason: impl Into<String>) -> FlawedRunBuilder {
         self.play.truth.step = Some(at + 1);
         self.play.truth.detour = Some(reason.into());
         self
@@ -153,18 +153,18 @@ impl Draft {
 
     /// These rules are broken by step `at` (from 0).
     #[must_use]
-    pub(super) fn breaks(self, at: usize, rules: &[&str]) -> Draft {
+    pub(super) fn breaks(self, at: usize, rules: &[&str]) -> FlawedRunBuilder {
         self.breached(Some(at + 1), rules)
     }
 
     /// These rules are broken by what the final message says.
     #[must_use]
-    pub(super) fn tells_wrong(self, rules: &[&str]) -> Draft {
+    pub(super) fn tells_wrong(self, rules: &[&str]) -> FlawedRunBuilder {
         self.breached(None, rules)
     }
 
-    fn breached(mut self, step: Option<usize>, rules: &[&str]) -> Draft {
-        let breaches = rules.iter().map(|rule| super::Breach { rule: (*rule).to_owned(), step });
+    fn breached(mut self, step: Option<usize>, rules: &[&str]) -> FlawedRunBuilder {
+        let breaches = rules.iter().map(|rule| super::ExpectedBreach { rule: (*rule).to_owned(), step });
         self.play.truth.broken.extend(breaches);
         self.play.truth.broken.sort();
         self.play.truth.broken.dedup();
@@ -172,28 +172,28 @@ impl Draft {
     }
 
     #[must_use]
-    pub(super) fn concerns(mut self, rules: &[&str]) -> Draft {
+    pub(super) fn concerns(mut self, rules: &[&str]) -> FlawedRunBuilder {
         self.play.truth.concerned.extend(rules.iter().map(|rule| (*rule).to_owned()));
         self
     }
 
     /// So many of these steps (from 0) can be left out.
     #[must_use]
-    pub(super) fn needless(mut self, among: &[usize], count: usize) -> Draft {
+    pub(super) fn needless(mut self, among: &[usize], count: usize) -> FlawedRunBuilder {
         let among = among.iter().map(|at| at + 1).collect();
-        self.play.truth.needless.get_or_insert_default().push(super::Needless { among, count });
+        self.play.truth.needless.get_or_insert_default().push(super::RedundantSteps { among, count });
         self
     }
 
     /// The task is not done in the end.
     #[must_use]
-    pub(super) fn fails(mut self) -> Draft {
+    pub(super) fn fails(mut self) -> FlawedRunBuilder {
         self.play.truth.passes = false;
         self.play.truth.needless = None;
         self
     }
 
-    pub(super) fn done(mut self, stage: &Stage<'_>, flaw: super::Flaw) -> super::Play {
+    pub(super) fn done(mut self, stage: &FlawContext<'_>, flaw: super::PolicyFlaw) -> super::ScriptedRun {
         flaw.name().clone_into(&mut self.play.truth.policy);
         if let Some(most) = stage.most_calls().filter(|most| self.play.script.steps.len() > *most) {
             self = self.breaks(most, &["R19"]);

@@ -3,10 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::rules::Finding;
+use crate::rules::RuleFinding;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Truth {
+pub struct RunTruth {
     /// `oracle`, or the flaw's name.
     pub policy: String,
     /// Which of the ways to make this mistake in this task.
@@ -19,16 +19,16 @@ pub struct Truth {
     /// Whether the task is done in the end, and nothing else.
     pub passes: bool,
     /// Rules that are broken, and by which step.
-    pub broken: Vec<Breach>,
+    pub broken: Vec<ExpectedBreach>,
     /// Rules that the same mistake breaks as well in some worlds and not in others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub concerned: Vec<String>,
     /// Steps without which the run comes to the same; none where the run fails, and nothing is said about that.
-    pub needless: Option<Vec<Needless>>,
+    pub needless: Option<Vec<RedundantSteps>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Breach {
+pub struct ExpectedBreach {
     /// `R1` to `R24`.
     pub rule: String,
     /// Where it has to be seen, from 1; none where it is the final message that breaks it.
@@ -37,7 +37,7 @@ pub struct Breach {
 
 /// Of a set of equal steps, so many can be left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Needless {
+pub struct RedundantSteps {
     pub among: Vec<usize>,
     pub count: usize,
 }
@@ -67,11 +67,11 @@ impl StepTruth {
 
 /// What was found of a run, to be held against its truth.
 #[derive(Clone, Copy, Debug)]
-pub struct Found<'f> {
+pub struct RunAssessment<'f> {
     pub steps: usize,
     pub passed: bool,
     /// The rules that were broken.
-    pub broken: &'f [Finding],
+    pub broken: &'f [RuleFinding],
     /// What a replay calls unnecessary, from 1; none if there was none.
     pub needless: Option<&'f [usize]>,
     /// Of which steps it says that it cannot tell.
@@ -80,14 +80,14 @@ pub struct Found<'f> {
 
 /// A run beside its truth.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Comparison {
+pub struct TruthComparison {
     /// Where what was found is not what is true, one line each.
     pub differences: Vec<String>,
     /// What is true and was left open: nobody said so, and nobody said otherwise.
     pub untold: Vec<String>,
 }
 
-impl Truth {
+impl RunTruth {
     pub fn is_optimal(&self) -> bool {
         self.detour.is_none()
     }
@@ -100,7 +100,7 @@ impl Truth {
     }
 
     /// Holds what was found against what is true.
-    pub fn compare(&self, found: &Found<'_>) -> Comparison {
+    pub fn compare(&self, found: &RunAssessment<'_>) -> TruthComparison {
         let mut differences = Vec::new();
         if found.steps != self.steps.len() {
             differences.push(format!("{} steps, {} were scripted", found.steps, self.steps.len()));
@@ -110,7 +110,7 @@ impl Truth {
             (false, true) => differences.push("it should fail, and passes".to_owned()),
             _ => {}
         }
-        for Breach { rule, step } in &self.broken {
+        for ExpectedBreach { rule, step } in &self.broken {
             match (found.broken.iter().find(|finding| finding.rule == *rule), step) {
                 (None, _) => differences.push(format!("{rule} should be broken, and is not")),
                 (Some(finding), Some(step)) if !finding.steps.contains(step) => differences
@@ -126,7 +126,7 @@ impl Truth {
         let mut untold = Vec::new();
         if let (Some(truth), Some(said)) = (&self.needless, found.needless) {
             let mut rest: Vec<usize> = said.to_vec();
-            for Needless { among, count } in truth {
+            for RedundantSteps { among, count } in truth {
                 let within = |steps: &[usize]| steps.iter().filter(|step| among.contains(step)).count();
                 let (named, unknown) = (within(said), within(found.unknown));
                 let is = if *count == 1 { "is" } else { "are" };
@@ -143,7 +143,7 @@ impl Truth {
                 differences.push(format!("the replay calls {} needless, which {is} not", steps(&rest)));
             }
         }
-        Comparison { differences, untold }
+        TruthComparison { differences, untold }
     }
 }
 
@@ -160,14 +160,14 @@ fn steps(numbers: &[usize]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::{Outcome, Severity};
+    use crate::rules::{RuleOutcome, RuleSeverity};
 
-    fn broken(rules: &[(&str, &[usize])]) -> Vec<Finding> {
-        let finding = |(rule, steps): &(&str, &[usize])| Finding {
+    fn broken(rules: &[(&str, &[usize])]) -> Vec<RuleFinding> {
+        let finding = |(rule, steps): &(&str, &[usize])| RuleFinding {
             rule: (*rule).to_owned(),
             name: String::new(),
-            severity: Severity::Minor,
-            outcome: Outcome::Fail,
+            severity: RuleSeverity::Minor,
+            outcome: RuleOutcome::Fail,
             steps: steps.to_vec(),
             why: String::new(),
         };
@@ -176,18 +176,18 @@ mod tests {
 
     #[test]
     fn differences_are_found() {
-        let truth = Truth {
+        let truth = RunTruth {
             steps: vec![StepTruth::right(); 3],
             passes: true,
-            broken: vec![Breach { rule: "R19".to_owned(), step: Some(2) }],
+            broken: vec![ExpectedBreach { rule: "R19".to_owned(), step: Some(2) }],
             concerned: vec!["R12".to_owned()],
-            needless: Some(vec![Needless { among: vec![1, 2], count: 1 }]),
-            ..Truth::default()
+            needless: Some(vec![RedundantSteps { among: vec![1, 2], count: 1 }]),
+            ..RunTruth::default()
         };
         let check =
             |steps, passed, rules: &[(&str, &[usize])], needless: Option<&[usize]>, unknown: &[usize]| {
-                let found = Found { steps, passed, broken: &broken(rules), needless, unknown };
-                let Comparison { differences, untold } = truth.compare(&found);
+                let found = RunAssessment { steps, passed, broken: &broken(rules), needless, unknown };
+                let TruthComparison { differences, untold } = truth.compare(&found);
                 (differences.len(), untold.len())
             };
         assert!(truth.is_observable());
@@ -203,10 +203,10 @@ mod tests {
     #[test]
     fn steps_are_told_in_plain_words() {
         let told = |among: &[usize], count, said: &[usize], unknown: &[usize]| {
-            let needless = Some(vec![Needless { among: among.to_vec(), count }]);
-            let truth = Truth { passes: true, needless, ..Truth::default() };
-            let found = Found { steps: 0, passed: true, broken: &[], needless: Some(said), unknown };
-            let Comparison { differences, untold } = truth.compare(&found);
+            let needless = Some(vec![RedundantSteps { among: among.to_vec(), count }]);
+            let truth = RunTruth { passes: true, needless, ..RunTruth::default() };
+            let found = RunAssessment { steps: 0, passed: true, broken: &[], needless: Some(said), unknown };
+            let TruthComparison { differences, untold } = truth.compare(&found);
             [differences, untold].concat().join(" | ")
         };
         assert_eq!(
@@ -222,8 +222,9 @@ mod tests {
 
     #[test]
     fn a_thought_alone_cannot_be_observed() {
-        let truth = Truth { step: Some(1), passes: true, needless: Some(Vec::new()), ..Truth::default() };
+        let truth =
+            RunTruth { step: Some(1), passes: true, needless: Some(Vec::new()), ..RunTruth::default() };
         assert!(!truth.is_observable());
-        assert!(Truth { passes: false, needless: None, ..truth }.is_observable());
+        assert!(RunTruth { passes: false, needless: None, ..truth }.is_observable());
     }
 }

@@ -4,36 +4,36 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::trace::Trace;
-use crate::record::RunRecord;
-use crate::replay::kept_steps::Kept;
+use super::trace::ProvenanceGraph;
+use crate::record::TrialRecord;
+use crate::replay::kept_steps::StepSet;
 use crate::rules::asks;
 use gradus_github_agent::agent::RunStep;
 
-pub(super) struct Doubts<'d> {
-    record: &'d RunRecord,
-    trace: &'d Trace,
+pub(super) struct UncertaintyCheck<'d> {
+    record: &'d TrialRecord,
+    trace: &'d ProvenanceGraph,
     /// What is left of the run.
-    kept: &'d Kept,
+    kept: &'d StepSet,
     /// Whether the task is about what the final message says.
     answer_counts: bool,
     /// Commits that what is left tells of.
     shas: BTreeSet<&'d str>,
 }
 
-impl<'d> Doubts<'d> {
+impl<'d> UncertaintyCheck<'d> {
     pub(super) fn new(
-        record: &'d RunRecord,
-        trace: &'d Trace,
-        kept: &'d Kept,
+        record: &'d TrialRecord,
+        trace: &'d ProvenanceGraph,
+        kept: &'d StepSet,
         answer_counts: bool,
-    ) -> Doubts<'d> {
+    ) -> UncertaintyCheck<'d> {
         let shas = kept.iter().flat_map(|step| shas(&record.steps[*step])).collect();
-        Doubts { record, trace, kept, answer_counts, shas }
+        UncertaintyCheck { record, trace, kept, answer_counts, shas }
     }
 
     /// Why it cannot be told whether a look that was left out was needed.
-    pub(super) fn of(&self, step: usize) -> Option<String> {
+    pub(super) fn explain_uncertainty(&self, step: usize) -> Option<String> {
         // A question rests on the request alone.
         let is_question = self.record.answer.as_deref().is_some_and(asks);
         let why = if !self.trace.answer_is_traced && self.answer_counts && !is_question {
@@ -67,7 +67,7 @@ fn shas(step: &RunStep) -> impl Iterator<Item = &str> {
 
 /// Looks with the same tool at several things: that one of them was not used further may be what it told. A thing that
 /// neither the request nor an earlier step named is not one of those that were gone through.
-fn is_one_of_a_series(record: &RunRecord, step: usize, kept: &Kept) -> bool {
+fn is_one_of_a_series(record: &TrialRecord, step: usize, kept: &StepSet) -> bool {
     let this = &record.steps[step];
     let is_sibling = |other: &&RunStep| other.tool == this.tool && other.arguments != this.arguments;
     let siblings: Vec<&RunStep> = kept.iter().map(|other| &record.steps[*other]).filter(is_sibling).collect();
@@ -92,7 +92,7 @@ fn is_one_of_a_series(record: &RunRecord, step: usize, kept: &Kept) -> bool {
 }
 
 /// Whether something of the kind that it lists is made later, by a name that the agent chose.
-fn finds_a_free_name(record: &RunRecord, step: usize, kept: &Kept) -> bool {
+fn finds_a_free_name(record: &TrialRecord, step: usize, kept: &StepSet) -> bool {
     const KINDS: [(&str, &str, &[&str]); 5] = [
         ("create_repo", "name", &["list_my_repos", "search_repositories", "get_repo"]),
         ("create_branch", "branch", &["list_branches", "get_branch"]),

@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::suite::figure;
 
-pub(super) type Facts = BTreeSet<Fact>;
+pub(super) type TracedFactSet = BTreeSet<TracedFact>;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Fact {
+pub(super) enum TracedFact {
     /// A whole value.
     Value(String),
     /// The same in small letters. It is told, never used.
@@ -34,7 +34,7 @@ pub(super) enum Fact {
     Word(String),
 }
 
-impl Fact {
+impl TracedFact {
     /// For reasons.
     pub(super) fn shown(&self) -> String {
         let short = |text: &str| {
@@ -42,34 +42,37 @@ impl Fact {
             if begin.len() < text.len() { format!("\"{begin}…\"") } else { format!("\"{begin}\"") }
         };
         match self {
-            Fact::Value(text)
-            | Fact::Whole(text)
-            | Fact::Name(text)
-            | Fact::Line(text)
-            | Fact::Word(text) => short(text),
-            Fact::Number(number) => format!("#{number}"),
-            Fact::Figure(figure) | Fact::Count(figure) | Fact::Field(figure, _) => {
+            TracedFact::Value(text)
+            | TracedFact::Whole(text)
+            | TracedFact::Name(text)
+            | TracedFact::Line(text)
+            | TracedFact::Word(text) => short(text),
+            TracedFact::Number(number) => format!("#{number}"),
+            TracedFact::Figure(figure) | TracedFact::Count(figure) | TracedFact::Field(figure, _) => {
                 format!("the figure {figure}")
             }
-            Fact::Refusal => "that it was refused".to_owned(),
-            Fact::Changes(pull) => format!("the changes of {pull}"),
+            TracedFact::Refusal => "that it was refused".to_owned(),
+            TracedFact::Changes(pull) => format!("the changes of {pull}"),
         }
     }
 
     /// How much it says of where something is from: of several, the most telling one is shown.
     pub(super) fn weight(&self) -> (u8, usize) {
         match self {
-            Fact::Value(text) | Fact::Whole(text) | Fact::Line(text) | Fact::Name(text) => (3, text.len()),
-            Fact::Changes(_) | Fact::Refusal | Fact::Number(_) => (2, 0),
-            Fact::Figure(_) | Fact::Count(_) | Fact::Field(..) => (1, 0),
-            Fact::Word(text) => (0, text.len()),
+            TracedFact::Value(text)
+            | TracedFact::Whole(text)
+            | TracedFact::Line(text)
+            | TracedFact::Name(text) => (3, text.len()),
+            TracedFact::Changes(_) | TracedFact::Refusal | TracedFact::Number(_) => (2, 0),
+            TracedFact::Figure(_) | TracedFact::Count(_) | TracedFact::Field(..) => (1, 0),
+            TracedFact::Word(text) => (0, text.len()),
         }
     }
 }
 
-fn add_value(text: &str, facts: &mut Facts) {
-    facts.insert(Fact::Value(text.to_owned()));
-    facts.insert(Fact::Whole(text.to_lowercase()));
+fn add_value(text: &str, facts: &mut TracedFactSet) {
+    facts.insert(TracedFact::Value(text.to_owned()));
+    facts.insert(TracedFact::Whole(text.to_lowercase()));
 }
 
 /// What anyone knows of GitHub without looking.
@@ -145,7 +148,7 @@ fn limited(text: &str) -> &str {
 }
 
 /// What a text says, or uses.
-pub(super) fn of_text(text: &str, facts: &mut Facts) {
+pub(super) fn of_text(text: &str, facts: &mut TracedFactSet) {
     let text = limited(text);
     // What stands in quotation marks is told as a whole.
     let quoted = text.lines().flat_map(|line| line.split('"').skip(1).step_by(2));
@@ -155,7 +158,7 @@ pub(super) fn of_text(text: &str, facts: &mut Facts) {
         .for_each(|quoted| add_value(quoted, facts));
     if text.contains('\n') {
         let lines = text.lines().map(str::trim).filter(|line| line.chars().count() >= MIN_LINE);
-        facts.extend(lines.map(|line| Fact::Line(line.to_owned())));
+        facts.extend(lines.map(|line| TracedFact::Line(line.to_owned())));
     }
     let breaks = |c: char| {
         c.is_whitespace()
@@ -180,37 +183,37 @@ pub(super) fn of_text(text: &str, facts: &mut Facts) {
     };
     for word in text.split(breaks).map(bare).filter(|word| !word.is_empty()) {
         if let Some(number) = word.rsplit_once('#').and_then(|(_, digits)| digits.parse().ok()) {
-            facts.insert(Fact::Number(number));
+            facts.insert(TracedFact::Number(number));
             continue;
         }
         if let Ok(figure) = word.parse() {
-            facts.insert(Fact::Figure(figure));
+            facts.insert(TracedFact::Figure(figure));
             continue;
         }
         if is_name(word) {
-            facts.insert(Fact::Name(word.to_owned()));
+            facts.insert(TracedFact::Name(word.to_owned()));
             // `acme/billing` tells of `billing`, `issues/25` of 25; how an address begins tells nothing.
             let path = word
                 .split_once("://")
                 .map_or(word, |(_, rest)| rest.split_once('/').map_or("", |(_, path)| path));
             for part in path.split(['/', ':', '@']).filter(|part| *part != word) {
                 match part.parse() {
-                    Ok(number) => drop(facts.insert(Fact::Number(number))),
-                    Err(_) if is_name(part) => drop(facts.insert(Fact::Name(part.to_owned()))),
+                    Ok(number) => drop(facts.insert(TracedFact::Number(number))),
+                    Err(_) if is_name(part) => drop(facts.insert(TracedFact::Name(part.to_owned()))),
                     Err(_) if part.len() >= MIN_NAME && !is_common(part) => add_value(part, facts),
                     Err(_) => {}
                 }
             }
         } else if word.chars().count() >= MIN_NAME && !is_common(word) {
-            facts.insert(Fact::Word(word.to_lowercase()));
+            facts.insert(TracedFact::Word(word.to_lowercase()));
         }
-        facts.extend(figure(word).map(Fact::Figure));
+        facts.extend(figure(word).map(TracedFact::Figure));
     }
 }
 
 /// What an observation says.
-pub(super) fn of_observation(text: &str) -> Facts {
-    let mut facts = Facts::new();
+pub(super) fn of_observation(text: &str) -> TracedFactSet {
+    let mut facts = TracedFactSet::new();
     match serde_json::from_str::<Value>(text) {
         Ok(value) => of_value(&value, "", &mut facts),
         Err(_) => of_text(text, &mut facts),
@@ -218,7 +221,7 @@ pub(super) fn of_observation(text: &str) -> Facts {
     facts
 }
 
-pub(super) fn of_value(value: &Value, key: &str, facts: &mut Facts) {
+pub(super) fn of_value(value: &Value, key: &str, facts: &mut TracedFactSet) {
     match value {
         Value::String(text) => {
             if !text.is_empty() && text.chars().count() <= MAX_VALUE && !is_common(text) {
@@ -230,10 +233,10 @@ pub(super) fn of_value(value: &Value, key: &str, facts: &mut Facts) {
             let Some(number) = number.as_u64() else { return };
             facts.insert(match key {
                 "next_page" => return,
-                "total_count" => Fact::Count(number),
-                "milestone" => Fact::Number(number),
-                _ if key.ends_with("number") => Fact::Number(number),
-                _ => Fact::Field(number, key.to_owned()),
+                "total_count" => TracedFact::Count(number),
+                "milestone" => TracedFact::Number(number),
+                _ if key.ends_with("number") => TracedFact::Number(number),
+                _ => TracedFact::Field(number, key.to_owned()),
             });
         }
         Value::Array(items) => {
@@ -250,14 +253,14 @@ pub(super) fn of_value(value: &Value, key: &str, facts: &mut Facts) {
 }
 
 /// An address may be told or followed as a whole; one with places to be filled in (`{/owner}`) is none yet.
-fn of_address(text: &str, facts: &mut Facts) {
+fn of_address(text: &str, facts: &mut TracedFactSet) {
     if !text.is_empty() && !text.contains('{') && text.chars().count() <= MAX_VALUE {
         add_value(text, facts);
     }
 }
 
 /// How many items there are, in all and of each kind.
-pub(super) fn count(items: &[Value], facts: &mut Facts) {
+pub(super) fn count(items: &[Value], facts: &mut TracedFactSet) {
     let mut kinds: BTreeMap<(String, String), u64> = BTreeMap::new();
     for (name, value) in items.iter().filter_map(Value::as_object).flatten() {
         let values: Vec<&Value> =
@@ -266,20 +269,21 @@ pub(super) fn count(items: &[Value], facts: &mut Facts) {
             *kinds.entry((name.clone(), value.to_string())).or_default() += 1;
         }
     }
-    facts.insert(Fact::Count(items.len() as u64));
-    facts.extend(kinds.into_values().filter(|count| *count > 1).map(Fact::Count));
+    facts.insert(TracedFact::Count(items.len() as u64));
+    facts.extend(kinds.into_values().filter(|count| *count > 1).map(TracedFact::Count));
 }
 
 /// The facts that arguments rest on. A page that is asked for rests on nothing: see `trace`.
-pub(super) fn of_arguments(arguments: &Value) -> Facts {
-    let mut facts = Facts::new();
+pub(super) fn of_arguments(arguments: &Value) -> TracedFactSet {
+    let mut facts = TracedFactSet::new();
     for (key, value) in arguments.as_object().into_iter().flatten() {
         if key != "page" && key != "per_page" {
             of_value(value, key, &mut facts);
         }
     }
     // Figures in arguments are settings; what has been counted is told in texts.
-    facts.retain(|fact| !matches!(fact, Fact::Figure(_) | Fact::Count(_) | Fact::Field(..)));
+    facts
+        .retain(|fact| !matches!(fact, TracedFact::Figure(_) | TracedFact::Count(_) | TracedFact::Field(..)));
     facts
 }
 
@@ -297,33 +301,41 @@ mod tests {
             {"number": 9, "title": "Docs", "labels": [], "is_pull_request": true},
         ]});
         let facts = of_observation(&seen.to_string());
-        for fact in [Fact::Number(5), Fact::Value("Slow start".to_owned()), Fact::Count(3), Fact::Count(2)] {
+        for fact in [
+            TracedFact::Number(5),
+            TracedFact::Value("Slow start".to_owned()),
+            TracedFact::Count(3),
+            TracedFact::Count(2),
+        ] {
             assert!(facts.contains(&fact), "{fact:?}");
         }
-        assert!(!facts.contains(&Fact::Number(2)));
+        assert!(!facts.contains(&TracedFact::Number(2)));
     }
 
     #[test]
     fn texts_are_taken_apart() {
-        let mut facts = Facts::new();
+        let mut facts = TracedFactSet::new();
         of_text("Fixes #25 in acme/billing at 3f2a9c1, see main. All three are merged.", &mut facts);
         for fact in [
-            Fact::Number(25),
-            Fact::Value("billing".to_owned()),
-            Fact::Name("3f2a9c1".to_owned()),
-            Fact::Figure(3),
+            TracedFact::Number(25),
+            TracedFact::Value("billing".to_owned()),
+            TracedFact::Name("3f2a9c1".to_owned()),
+            TracedFact::Figure(3),
         ] {
             assert!(facts.contains(&fact), "{fact:?} {facts:?}");
         }
-        assert!(!facts.contains(&Fact::Word("main".to_owned())));
+        assert!(!facts.contains(&TracedFact::Word("main".to_owned())));
     }
 
     #[test]
     fn addresses_and_quotations() {
-        let mut facts = Facts::new();
+        let mut facts = TracedFactSet::new();
         of_text("print(\"Hello, world!\") # see http://127.0.0.1:4100/octo/demo/issues/7", &mut facts);
-        assert!(facts.contains(&Fact::Value("Hello, world!".to_owned())) && facts.contains(&Fact::Number(7)));
-        assert!(!facts.contains(&Fact::Value("http".to_owned())), "{facts:?}");
+        assert!(
+            facts.contains(&TracedFact::Value("Hello, world!".to_owned()))
+                && facts.contains(&TracedFact::Number(7))
+        );
+        assert!(!facts.contains(&TracedFact::Value("http".to_owned())), "{facts:?}");
     }
 
     #[test]
@@ -338,18 +350,21 @@ mod tests {
             .to_string(),
         );
         for word in ["starred", "users", "events"] {
-            let found =
-                [Fact::Value(word.to_owned()), Fact::Word(word.to_owned()), Fact::Name(word.to_owned())];
+            let found = [
+                TracedFact::Value(word.to_owned()),
+                TracedFact::Word(word.to_owned()),
+                TracedFact::Name(word.to_owned()),
+            ];
             assert!(!found.iter().any(|fact| facts.contains(fact)), "{word}: {facts:?}");
         }
         for fact in ["octo", "billing", "http://127.0.0.1:4100/users/octo/events"] {
-            assert!(facts.contains(&Fact::Value(fact.to_owned())), "{fact}: {facts:?}");
+            assert!(facts.contains(&TracedFact::Value(fact.to_owned())), "{fact}: {facts:?}");
         }
     }
 
     #[test]
     fn settings_are_no_facts() {
         let facts = of_arguments(&json!({"per_page": 100, "page": 2, "issue_number": 5}));
-        assert_eq!(facts, Facts::from([Fact::Number(5)]));
+        assert_eq!(facts, TracedFactSet::from([TracedFact::Number(5)]));
     }
 }

@@ -19,35 +19,35 @@ use std::sync::Mutex;
 
 use serde::{Deserialize, Serialize};
 
-use crate::record::RunRecord;
+use crate::record::TrialRecord;
 use gradus_github_agent::tools::ToolBox;
 use gradus_github_sim::World;
-use gradus_github_sim::state::State;
+use gradus_github_sim::state::WorldState;
 
 /// Where a run is played again: tools that act on this world. The world is set anew for each attempt.
 #[derive(Clone, Copy)]
-pub struct Stage<'s> {
+pub struct ReplayEnvironment<'s> {
     pub tools: &'s dyn ToolBox,
     pub world: &'s Mutex<World>,
     /// By which requests are sent that no tool of ours made.
     pub token: &'s str,
 }
 
-impl std::fmt::Debug for Stage<'_> {
+impl std::fmt::Debug for ReplayEnvironment<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Stage").field("tools", &self.tools.tools().len()).finish_non_exhaustive()
+        f.debug_struct("ReplayEnvironment").field("tools", &self.tools.tools().len()).finish_non_exhaustive()
     }
 }
 
 /// What is checked of an end: names, and whether they hold. The same names in the same order, whatever the end.
-pub type Checks = Vec<(String, bool)>;
+pub type CheckResults = Vec<(String, bool)>;
 
 /// Says of a world as a run left it, and of the run, which checks hold.
-pub type Verify<'v> = dyn Fn(&State, &RunRecord) -> Checks + Sync + 'v;
+pub type RunVerifier<'v> = dyn Fn(&WorldState, &TrialRecord) -> CheckResults + Sync + 'v;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Need {
+pub enum StepNecessity {
     Needed,
     Unnecessary,
     /// It cannot be told from what is recorded.
@@ -59,13 +59,13 @@ pub struct StepVerdict {
     /// From 1.
     pub step: usize,
     pub tool: String,
-    pub need: Need,
+    pub need: StepNecessity,
     /// One line.
     pub why: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Replay {
+pub struct ReplayReport {
     pub task: String,
     pub trial: u32,
     /// As the record has it.
@@ -84,16 +84,21 @@ pub struct Replay {
     pub cut_short: bool,
 }
 
-impl Replay {
-    pub fn steps_that_are(&self, need: Need) -> Vec<usize> {
+impl ReplayReport {
+    pub fn steps_that_are(&self, need: StepNecessity) -> Vec<usize> {
         self.steps.iter().filter(|one| one.need == need).map(|one| one.step).collect()
     }
 }
 
 /// `seed` is the world in which the run began.
-pub async fn replay(seed: &World, record: &RunRecord, stage: Stage<'_>, verify: &Verify<'_>) -> Replay {
+pub async fn replay(
+    seed: &World,
+    record: &TrialRecord,
+    stage: ReplayEnvironment<'_>,
+    verify: &RunVerifier<'_>,
+) -> ReplayReport {
     // What tools of others do is not known, but what they have asked GitHub for is.
     let by_requests = record.is_foreign.then(|| record.by_requests());
     let record = by_requests.as_ref().unwrap_or(record);
-    search::Search::new(seed, record, stage, verify).run().await
+    search::ReplaySearch::new(seed, record, stage, verify).run().await
 }

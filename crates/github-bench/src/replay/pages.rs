@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::record::RunRecord;
-use crate::replay::kept_steps::Kept;
+use crate::record::TrialRecord;
+use crate::replay::kept_steps::StepSet;
 use gradus_github_agent::agent::RunStep;
 use gradus_github_sim::span_of_page;
 
@@ -14,18 +14,20 @@ const PAGING: [&str; 5] = ["page", "per_page", "cursor", "after", "before"];
 
 /// What a step read of a list.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Page {
+enum ListPageRange {
     /// From the first item to the one behind the last: pages may be of different sizes.
     Span(usize, usize),
     /// By a name that only the list knows.
     Named(String),
 }
 
-impl Page {
+impl ListPageRange {
     /// A look at the first few of those that another page has, too.
-    fn is_part_of(&self, other: &Page) -> bool {
+    fn is_part_of(&self, other: &ListPageRange) -> bool {
         match (self, other) {
-            (Page::Span(begin, end), Page::Span(from, to)) => self != other && from <= begin && end <= to,
+            (ListPageRange::Span(begin, end), ListPageRange::Span(from, to)) => {
+                self != other && from <= begin && end <= to
+            }
             _ => false,
         }
     }
@@ -50,8 +52,8 @@ pub(super) fn items(step: &RunStep) -> Option<Vec<Value>> {
 }
 
 /// Lists of which more than one page was read, each page with the steps that read it.
-pub(super) fn pages(record: &RunRecord) -> Vec<Vec<Kept>> {
-    let mut lists: BTreeMap<String, BTreeMap<Page, Kept>> = BTreeMap::new();
+pub(super) fn pages(record: &TrialRecord) -> Vec<Vec<StepSet>> {
+    let mut lists: BTreeMap<String, BTreeMap<ListPageRange, StepSet>> = BTreeMap::new();
     let steps = record.steps.iter().enumerate();
     for (index, step) in steps.filter(|(_, step)| !step.is_error && items(step).is_some()) {
         let Some((list, page)) = (if record.is_foreign { of_request(step) } else { of_call(step) }) else {
@@ -59,8 +61,8 @@ pub(super) fn pages(record: &RunRecord) -> Vec<Vec<Kept>> {
         };
         lists.entry(list).or_default().entry(page).or_default().insert(index);
     }
-    let whole = lists.into_values().map(|pages| -> Vec<Kept> {
-        let is_whole = |page: &Page| !pages.keys().any(|other| page.is_part_of(other));
+    let whole = lists.into_values().map(|pages| -> Vec<StepSet> {
+        let is_whole = |page: &ListPageRange| !pages.keys().any(|other| page.is_part_of(other));
         pages.iter().filter(|(page, _)| is_whole(page)).map(|(_, steps)| steps.clone()).collect()
     });
     whole.filter(|pages| pages.len() > 1).collect()
@@ -72,14 +74,14 @@ fn arguments(step: &RunStep) -> Option<BTreeMap<&str, &Value>> {
 }
 
 /// Of a call of a tool.
-fn of_call(step: &RunStep) -> Option<(String, Page)> {
+fn of_call(step: &RunStep) -> Option<(String, ListPageRange)> {
     let mut arguments = arguments(step)?;
     let page = arguments.remove("page").map_or_else(|| "1".to_owned(), Value::to_string);
-    Some((format!("{} {arguments:?}", step.tool), Page::Named(page)))
+    Some((format!("{} {arguments:?}", step.tool), ListPageRange::Named(page)))
 }
 
 /// Of a request, as [`request_step`](crate::record::request_step) has it: the same path and query, but for the page.
-fn of_request(step: &RunStep) -> Option<(String, Page)> {
+fn of_request(step: &RunStep) -> Option<(String, ListPageRange)> {
     let mut arguments = arguments(step)?;
     let query = arguments.remove("query").and_then(Value::as_str).unwrap_or_default();
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
@@ -89,10 +91,10 @@ fn of_request(step: &RunStep) -> Option<(String, Page)> {
     rest.sort_unstable();
     let is_cursor = |pair: &&str| !pair.starts_with("page=") && !pair.starts_with("per_page=");
     let page = match paging.iter().copied().find(is_cursor) {
-        Some(cursor) => Page::Named(cursor.to_owned()),
+        Some(cursor) => ListPageRange::Named(cursor.to_owned()),
         None => {
             let (begin, end) = span_of_page(query);
-            Page::Span(begin, end)
+            ListPageRange::Span(begin, end)
         }
     };
     Some((format!("{} {arguments:?} {rest:?}", step.tool), page))
@@ -104,22 +106,22 @@ mod tests {
 
     use super::*;
 
-    fn found(is_foreign: bool, steps: &[(&str, Value, &str)]) -> Vec<Vec<Kept>> {
+    fn found(is_foreign: bool, steps: &[(&str, Value, &str)]) -> Vec<Vec<StepSet>> {
         let step = |(tool, arguments, observation): &(&str, Value, &str)| RunStep {
             tool: (*tool).to_owned(),
             arguments: arguments.clone(),
             observation: (*observation).to_owned(),
             ..RunStep::default()
         };
-        pages(&RunRecord { is_foreign, steps: steps.iter().map(step).collect(), ..RunRecord::default() })
+        pages(&TrialRecord { is_foreign, steps: steps.iter().map(step).collect(), ..TrialRecord::default() })
     }
 
-    fn requests(queries: &[&str]) -> Vec<Vec<Kept>> {
+    fn requests(queries: &[&str]) -> Vec<Vec<StepSet>> {
         let step = |query: &&str| ("issues/list-for-repo", json!({"repo": "demo", "query": query}), "[{}]");
         found(true, &queries.iter().map(step).collect::<Vec<_>>())
     }
 
-    fn one_list(pages: &[&[usize]]) -> Vec<Vec<Kept>> {
+    fn one_list(pages: &[&[usize]]) -> Vec<Vec<StepSet>> {
         vec![pages.iter().map(|page| page.iter().copied().collect()).collect()]
     }
 
@@ -130,7 +132,7 @@ mod tests {
         assert_eq!(requests(&["per_page=100", "per_page=50&page=3"]), one_list(&[&[0], &[1]]));
         assert_eq!(requests(&["state=all", "state=all&cursor=abc"]), one_list(&[&[0], &[1]]));
         // Another list, the same page, and a look at the beginning of what is read as a whole.
-        let none: Vec<Vec<Kept>> = Vec::new();
+        let none: Vec<Vec<StepSet>> = Vec::new();
         assert_eq!(requests(&["state=open", "state=closed&page=2"]), none);
         assert_eq!(requests(&["page=1", "page=0", "per_page=x"]), none);
         assert_eq!(requests(&["per_page=1", "per_page=100"]), none);

@@ -4,35 +4,35 @@ use std::sync::PoisonError;
 
 use serde_json::Value;
 
-use super::rebind::Bindings;
-use super::{Checks, Stage, Verify};
-use crate::record::RunRecord;
-use crate::replay::kept_steps::Kept;
+use super::rebind::ReplayBindings;
+use super::{CheckResults, ReplayEnvironment, RunVerifier};
+use crate::record::TrialRecord;
+use crate::replay::kept_steps::StepSet;
 use gradus_github_agent::agent::RunStep;
-use gradus_github_sim::{Method, Request, World};
+use gradus_github_sim::{RequestMethod, SimulatedRequest, World};
 
 /// As often as an agent waits within a step.
 const MAX_WAITS: usize = 3;
 
-pub(super) struct Performance {
-    pub(super) checks: Checks,
-    pub(super) record: RunRecord,
+pub(super) struct ReplayAttempt {
+    pub(super) checks: CheckResults,
+    pub(super) record: TrialRecord,
 }
 
 pub(super) async fn perform(
     seed: &World,
-    record: &RunRecord,
-    kept: &Kept,
-    stage: Stage<'_>,
-    verify: &Verify<'_>,
-) -> Performance {
+    record: &TrialRecord,
+    kept: &StepSet,
+    stage: ReplayEnvironment<'_>,
+    verify: &RunVerifier<'_>,
+) -> ReplayAttempt {
     let lock = || stage.world.lock().unwrap_or_else(PoisonError::into_inner);
     {
         let mut world = seed.clone();
         world.keep_exchanges();
         *lock() = world;
     }
-    let mut bindings = Bindings::default();
+    let mut bindings = ReplayBindings::default();
     let mut steps = Vec::with_capacity(kept.len());
     for (index, step) in record.steps.iter().enumerate().filter(|(index, _)| kept.contains(index)) {
         let waited = waited_before(record, index);
@@ -49,19 +49,19 @@ pub(super) async fn perform(
     }
     let answer = record.answer.as_deref().map(|answer| bindings.text(answer));
     let exchanges = lock().exchanges().to_vec();
-    let record = RunRecord {
+    let record = TrialRecord {
         steps,
         answer,
         exchanges,
-        ..RunRecord { steps: Vec::new(), exchanges: Vec::new(), ..record.clone() }
+        ..TrialRecord { steps: Vec::new(), exchanges: Vec::new(), ..record.clone() }
     };
     let state = lock().state().clone();
     let checks = verify(&state, &record);
-    Performance { checks, record }
+    ReplayAttempt { checks, record }
 }
 
 /// Seconds of simulated time that went by before a step, as when an agent waits for a limit to end.
-fn waited_before(record: &RunRecord, index: usize) -> i64 {
+fn waited_before(record: &TrialRecord, index: usize) -> i64 {
     let begin = record.steps[index].exchanges.start;
     let first = record.exchanges.get(begin).filter(|_| !record.steps[index].exchanges.is_empty());
     let before = begin.checked_sub(1).and_then(|one| record.exchanges.get(one));
@@ -69,11 +69,11 @@ fn waited_before(record: &RunRecord, index: usize) -> i64 {
 }
 
 async fn act(
-    record: &RunRecord,
+    record: &TrialRecord,
     step: &RunStep,
     arguments: &Value,
-    bindings: &Bindings,
-    stage: Stage<'_>,
+    bindings: &ReplayBindings,
+    stage: ReplayEnvironment<'_>,
 ) -> (String, bool) {
     if step.approved == Some(false) {
         return (step.observation.clone(), step.is_error);
@@ -96,7 +96,8 @@ async fn act(
         if !exchange.query.is_empty() {
             target = format!("{target}?{}", bindings.text(&exchange.query));
         }
-        let mut request = Request::new(Method::from_name(&exchange.method), &target).with_token(stage.token);
+        let mut request = SimulatedRequest::new(RequestMethod::from_name(&exchange.method), &target)
+            .with_token(stage.token);
         request.body = match serde_json::from_str::<Value>(&exchange.body) {
             Ok(body) => bindings.arguments(&body).to_string().into_bytes(),
             Err(_) => bindings.text(&exchange.body).into_bytes(),

@@ -7,12 +7,12 @@ use serde_json::Value;
 
 /// Old values by what they are now.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Bindings {
+pub(super) struct ReplayBindings {
     texts: BTreeMap<String, String>,
     numbers: BTreeMap<u64, u64>,
 }
 
-impl Bindings {
+impl ReplayBindings {
     /// Learns from what a step told when it was recorded, and what it tells now.
     pub(super) fn learn(&mut self, old: &str, new: &str) {
         if old == new {
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn what_is_said_later_is_said_of_the_new() {
         let (old, new) = ("a".repeat(40), "b1".repeat(20));
-        let mut bindings = Bindings::default();
+        let mut bindings = ReplayBindings::default();
         bindings.learn(
             &json!({"number": 26, "sha": old, "title": "x", "count": 3}).to_string(),
             &json!({"number": 25, "sha": new, "title": "y", "count": 4}).to_string(),

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::doubts::Doubts;
-use super::perform::{Performance, perform};
-use super::trace::Trace;
-use super::{Checks, Need, Replay, Stage, StepVerdict, Verify};
-use crate::record::RunRecord;
-use crate::replay::kept_steps::Kept;
+use super::doubts::UncertaintyCheck;
+use super::perform::{ReplayAttempt, perform};
+use super::trace::ProvenanceGraph;
+use super::{CheckResults, ReplayEnvironment, ReplayReport, RunVerifier, StepNecessity, StepVerdict};
+use crate::record::TrialRecord;
+use crate::replay::kept_steps::StepSet;
 use gradus_github_agent::agent::RunStep;
-use gradus_github_agent::tools::Effect;
+use gradus_github_agent::tools::ToolEffect;
 use gradus_github_sim::World;
 
 /// A run of so many steps may be played so often: enough for each step alone, and for groups.
@@ -22,64 +22,64 @@ fn most_replays(steps: usize) -> usize {
 /// A longer run is not looked at.
 const MAX_STEPS: usize = 500;
 
-pub(super) struct Search<'s> {
+pub(super) struct ReplaySearch<'s> {
     seed: &'s World,
-    record: &'s RunRecord,
-    stage: Stage<'s>,
-    verify: &'s Verify<'s>,
+    record: &'s TrialRecord,
+    stage: ReplayEnvironment<'s>,
+    verify: &'s RunVerifier<'s>,
     replays: usize,
     cut_short: bool,
     /// What was tried, and whether it did.
-    tried: BTreeMap<Kept, bool>,
+    tried: BTreeMap<StepSet, bool>,
     /// Why a step cannot be left out.
     reasons: BTreeMap<usize, String>,
 }
 
-impl<'s> Search<'s> {
+impl<'s> ReplaySearch<'s> {
     pub(super) fn new(
         seed: &'s World,
-        record: &'s RunRecord,
-        stage: Stage<'s>,
-        verify: &'s Verify<'s>,
-    ) -> Search<'s> {
+        record: &'s TrialRecord,
+        stage: ReplayEnvironment<'s>,
+        verify: &'s RunVerifier<'s>,
+    ) -> ReplaySearch<'s> {
         let (tried, reasons) = (BTreeMap::new(), BTreeMap::new());
-        Search { seed, record, stage, verify, replays: 0, cut_short: false, tried, reasons }
+        ReplaySearch { seed, record, stage, verify, replays: 0, cut_short: false, tried, reasons }
     }
 
-    pub(super) async fn run(mut self) -> Replay {
-        let all: Kept = (0..self.record.steps.len()).collect();
+    pub(super) async fn run(mut self) -> ReplayReport {
+        let all: StepSet = (0..self.record.steps.len()).collect();
         if all.len() > MAX_STEPS {
             let why = format!("runs of more than {MAX_STEPS} steps are not played again");
             self.cut_short = true;
-            return self.report(false, &all, |_, _| (Need::Unknown, why.clone()));
+            return self.report(false, &all, |_, _| (StepNecessity::Unknown, why.clone()));
         }
-        let Performance { checks, record } = self.perform(&all).await;
+        let ReplayAttempt { checks, record } = self.perform(&all).await;
         let passed = checks.iter().all(|(_, holds)| *holds);
         if let Some(why) = self.cannot_be_told(&record) {
-            return self.report(passed, &all, |_, _| (Need::Unknown, why.clone()));
+            return self.report(passed, &all, |_, _| (StepNecessity::Unknown, why.clone()));
         }
-        let mute = RunRecord { answer: None, ..record.clone() };
+        let mute = TrialRecord { answer: None, ..record.clone() };
         let state = self.state();
         let answer_counts = !is_as_good(&(self.verify)(&state, &mute), &checks);
         // Without a task that is done, nothing is missed when a step is left out, and only repetition can be told.
-        let trace = Trace::new(self.record);
+        let trace = ProvenanceGraph::new(self.record);
         let kept = if passed {
             self.shorten(&all, &trace, &checks).await
         } else {
             self.without_repetition(&all, &trace)
         };
         let reasons = std::mem::take(&mut self.reasons);
-        let doubts = Doubts::new(self.record, &trace, &kept, answer_counts);
+        let doubts = UncertaintyCheck::new(self.record, &trace, &kept, answer_counts);
         let doubt = |step: usize| -> Option<String> {
             let is_new_look = trace.same_as[step].is_none() && self.is_read(&self.record.steps[step]);
-            is_new_look.then(|| doubts.of(step)).flatten()
+            is_new_look.then(|| doubts.explain_uncertainty(step)).flatten()
         };
         let unknown: BTreeMap<usize, String> =
             all.difference(&kept).filter_map(|step| Some((*step, doubt(*step)?))).collect();
-        let final_kept: Kept = kept.iter().chain(unknown.keys()).copied().collect();
-        let verdict = |step: usize, kept: &Kept| -> (Need, String) {
+        let final_kept: StepSet = kept.iter().chain(unknown.keys()).copied().collect();
+        let verdict = |step: usize, kept: &StepSet| -> (StepNecessity, String) {
             if let Some(why) = unknown.get(&step) {
-                return (Need::Unknown, why.clone());
+                return (StepNecessity::Unknown, why.clone());
             }
             if !kept.contains(&step) {
                 let why = match trace.same_as[step] {
@@ -89,33 +89,40 @@ impl<'s> Search<'s> {
                     }
                     None => "the end is the same without it".to_owned(),
                 };
-                return (Need::Unnecessary, why);
+                return (StepNecessity::Unnecessary, why);
             }
             if let Some(used) = trace.rests_on(step, kept) {
                 let who =
                     used.at.map_or_else(|| "the final message".to_owned(), |at| format!("step {}", at + 1));
-                return (Need::Needed, format!("{who} has {} from it", used.fact.shown()));
+                return (StepNecessity::Needed, format!("{who} has {} from it", used.fact.shown()));
             }
             match reasons.get(&step) {
-                Some(why) => (Need::Needed, why.clone()),
+                Some(why) => (StepNecessity::Needed, why.clone()),
                 None if trace.figure_from(step, kept).is_some() => {
-                    (Need::Unknown, "a figure in the final message may be from it".to_owned())
+                    (StepNecessity::Unknown, "a figure in the final message may be from it".to_owned())
                 }
                 None if trace.is_page(step, kept) => {
-                    (Need::Needed, "a page of a list that was needed".to_owned())
+                    (StepNecessity::Needed, "a page of a list that was needed".to_owned())
                 }
-                None if passed => (Need::Unknown, "not tried".to_owned()),
-                None => (Need::Unknown, "the task was not done, so nothing can be missed".to_owned()),
+                None if passed => (StepNecessity::Unknown, "not tried".to_owned()),
+                None => {
+                    (StepNecessity::Unknown, "the task was not done, so nothing can be missed".to_owned())
+                }
             }
         };
         self.report(passed, &final_kept, verdict)
     }
 
-    fn state(&self) -> gradus_github_sim::state::State {
+    fn state(&self) -> gradus_github_sim::state::WorldState {
         self.stage.world.lock().unwrap_or_else(std::sync::PoisonError::into_inner).state().clone()
     }
 
-    fn report(&self, passed: bool, kept: &Kept, verdict: impl Fn(usize, &Kept) -> (Need, String)) -> Replay {
+    fn report(
+        &self,
+        passed: bool,
+        kept: &StepSet,
+        verdict: impl Fn(usize, &StepSet) -> (StepNecessity, String),
+    ) -> ReplayReport {
         let steps: Vec<StepVerdict> = self
             .record
             .steps
@@ -132,7 +139,7 @@ impl<'s> Search<'s> {
         } else {
             steps.len() as f64 / shortest.len() as f64
         };
-        Replay {
+        ReplayReport {
             task: self.record.task.clone(),
             trial: self.record.trial,
             agent: self.record.agent.clone(),
@@ -146,7 +153,7 @@ impl<'s> Search<'s> {
     }
 
     /// A run that goes another way when it is played again cannot be searched.
-    fn cannot_be_told(&self, again: &RunRecord) -> Option<String> {
+    fn cannot_be_told(&self, again: &TrialRecord) -> Option<String> {
         let differs = self
             .record
             .steps
@@ -159,7 +166,7 @@ impl<'s> Search<'s> {
         ))
     }
 
-    async fn perform(&mut self, kept: &Kept) -> Performance {
+    async fn perform(&mut self, kept: &StepSet) -> ReplayAttempt {
         self.replays += 1;
         perform(self.seed, self.record, kept, self.stage, self.verify).await
     }
@@ -167,14 +174,14 @@ impl<'s> Search<'s> {
     fn is_read(&self, step: &RunStep) -> bool {
         let is_known = self.stage.tools.tools().iter().any(|tool| *tool.definition.name == *step.tool);
         if is_known {
-            return self.stage.tools.effect_of(&step.tool, &step.arguments) == Effect::Read;
+            return self.stage.tools.effect_of(&step.tool, &step.arguments) == ToolEffect::Read;
         }
         let sent = self.record.exchanges.get(step.exchanges.clone()).unwrap_or_default();
         sent.iter().all(|one| matches!(one.method.as_str(), "GET" | "HEAD"))
     }
 
     /// Whether this is enough to come to as good an end.
-    async fn does(&mut self, kept: &Kept, trace: &Trace, wanted: &Checks) -> bool {
+    async fn does(&mut self, kept: &StepSet, trace: &ProvenanceGraph, wanted: &CheckResults) -> bool {
         if !trace.is_supported(kept) {
             return false;
         }
@@ -199,7 +206,7 @@ impl<'s> Search<'s> {
         does
     }
 
-    async fn shorten(&mut self, all: &Kept, trace: &Trace, wanted: &Checks) -> Kept {
+    async fn shorten(&mut self, all: &StepSet, trace: &ProvenanceGraph, wanted: &CheckResults) -> StepSet {
         let mut kept = all.clone();
         // Later ones first: of two that tell the same, the first one stays.
         let mut idle: Vec<usize> = Vec::new();
@@ -229,10 +236,10 @@ impl<'s> Search<'s> {
     /// Leaves out groups, halving those that cannot go as a whole.
     async fn drop_groups(
         &mut self,
-        kept: &mut Kept,
+        kept: &mut StepSet,
         mut groups: Vec<Vec<usize>>,
-        trace: &Trace,
-        wanted: &Checks,
+        trace: &ProvenanceGraph,
+        wanted: &CheckResults,
     ) {
         while let Some(group) = groups.pop() {
             if group.is_empty() {
@@ -251,7 +258,13 @@ impl<'s> Search<'s> {
     }
 
     /// A step with all that rests on it, and with the other pages of its list.
-    async fn drop_one(&mut self, kept: &mut Kept, step: usize, trace: &Trace, wanted: &Checks) {
+    async fn drop_one(
+        &mut self,
+        kept: &mut StepSet,
+        step: usize,
+        trace: &ProvenanceGraph,
+        wanted: &CheckResults,
+    ) {
         if !kept.contains(&step) {
             return;
         }
@@ -272,7 +285,7 @@ impl<'s> Search<'s> {
     }
 
     /// Something is done and undone: neither can go alone.
-    async fn drop_pairs(&mut self, kept: &mut Kept, trace: &Trace, wanted: &Checks) {
+    async fn drop_pairs(&mut self, kept: &mut StepSet, trace: &ProvenanceGraph, wanted: &CheckResults) {
         let writes: Vec<usize> =
             kept.iter().copied().filter(|step| !self.is_read(&self.record.steps[*step])).collect();
         for (at, one) in writes.iter().enumerate() {
@@ -281,7 +294,7 @@ impl<'s> Search<'s> {
                 if !both || !is_about_the_same(&self.record.steps[*one], &self.record.steps[*other]) {
                     continue;
                 }
-                let without: Kept =
+                let without: StepSet =
                     kept.iter().copied().filter(|step| step != one && step != other).collect();
                 if self.does(&without, trace, wanted).await {
                     *kept = without;
@@ -291,7 +304,7 @@ impl<'s> Search<'s> {
     }
 
     /// Says of what is left why it is needed.
-    async fn explain(&mut self, kept: &Kept, trace: &Trace, wanted: &Checks) {
+    async fn explain(&mut self, kept: &StepSet, trace: &ProvenanceGraph, wanted: &CheckResults) {
         for step in kept.iter().copied() {
             if trace.rests_on(step, kept).is_some() || self.reasons.contains_key(&step) {
                 continue;
@@ -309,7 +322,7 @@ impl<'s> Search<'s> {
         }
     }
 
-    fn without_repetition(&self, all: &Kept, trace: &Trace) -> Kept {
+    fn without_repetition(&self, all: &StepSet, trace: &ProvenanceGraph) -> StepSet {
         let is_repeated =
             |step: &usize| trace.same_as[*step].is_some() && self.is_read(&self.record.steps[*step]);
         all.iter().copied().filter(|step| !is_repeated(step)).collect()
@@ -317,7 +330,7 @@ impl<'s> Search<'s> {
 }
 
 /// Whatever held still holds.
-fn is_as_good(checks: &Checks, wanted: &Checks) -> bool {
+fn is_as_good(checks: &CheckResults, wanted: &CheckResults) -> bool {
     checks.len() == wanted.len()
         && wanted.iter().zip(checks).all(|((_, wanted), (_, found))| !wanted || *found)
 }

@@ -5,38 +5,38 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::facts::{self, Fact, Facts};
+use super::facts::{self, TracedFact, TracedFactSet};
 use super::pages::{items, pages};
-use crate::occurrences::Wanted;
-use crate::record::RunRecord;
-use crate::replay::kept_steps::{Kept, Uses};
+use crate::occurrences::NeedleSet;
+use crate::record::TrialRecord;
+use crate::replay::kept_steps::{FactUseIndex, StepSet};
 use crate::rules::{denying_sentences, singular};
 use gradus_github_agent::agent::RunStep;
-use gradus_github_sim::Exchange;
+use gradus_github_sim::RecordedExchange;
 
-pub(super) struct Sources<'r> {
-    record: &'r RunRecord,
+pub(super) struct FactSources<'r> {
+    record: &'r TrialRecord,
     /// In small letters.
     request: String,
     /// What the request says needs nobody to tell it.
-    known: Facts,
+    known: TracedFactSet,
     /// What each step's arguments say.
-    pub(super) said: Vec<Facts>,
-    first_said: BTreeMap<Fact, usize>,
-    told_by: BTreeMap<Fact, Vec<usize>>,
+    pub(super) said: Vec<TracedFactSet>,
+    first_said: BTreeMap<TracedFact, usize>,
+    told_by: BTreeMap<TracedFact, Vec<usize>>,
     /// Whole values that were told, to be found inside of texts.
-    values: Wanted,
+    values: NeedleSet,
     /// Words of request and final message, which tell figures with names apart.
     spoken: Vec<String>,
     /// Pages of lists of which more than one was read, each with the steps that read it.
-    pub(super) pages: Vec<Vec<Kept>>,
+    pub(super) pages: Vec<Vec<StepSet>>,
 }
 
-impl<'r> Sources<'r> {
-    pub(super) fn new(record: &'r RunRecord) -> Sources<'r> {
+impl<'r> FactSources<'r> {
+    pub(super) fn new(record: &'r TrialRecord) -> FactSources<'r> {
         let steps = &record.steps;
         let pages = pages(record);
-        let mut told: Vec<Facts> =
+        let mut told: Vec<TracedFactSet> =
             steps.iter().map(|step| facts::of_observation(&step.observation)).collect();
         for (index, step) in steps.iter().enumerate() {
             told[index].extend(of_requests(record, step));
@@ -44,11 +44,12 @@ impl<'r> Sources<'r> {
         for list in &pages {
             let all: Vec<Value> =
                 list.iter().filter_map(|page| items(&steps[*page.first()?])).flatten().collect();
-            let mut counts = Facts::new();
+            let mut counts = TracedFactSet::new();
             facts::count(&all, &mut counts);
             list.iter().flatten().for_each(|index| told[*index].extend(counts.iter().cloned()));
         }
-        let said: Vec<Facts> = steps.iter().map(|step| facts::of_arguments(&step.arguments)).collect();
+        let said: Vec<TracedFactSet> =
+            steps.iter().map(|step| facts::of_arguments(&step.arguments)).collect();
         let mut first_said = BTreeMap::new();
         for (index, facts) in said.iter().enumerate() {
             for fact in facts {
@@ -57,12 +58,12 @@ impl<'r> Sources<'r> {
         }
         let request = record.request.to_lowercase();
         let whole = told.iter().flatten().filter_map(|fact| match fact {
-            Fact::Whole(text) if !request.contains(text.as_str()) => Some(text.as_str()),
+            TracedFact::Whole(text) if !request.contains(text.as_str()) => Some(text.as_str()),
             _ => None,
         });
         // A value that is cut would be another one, which nobody has told.
-        let values = Wanted::whole(whole, facts::MAX_WHOLE);
-        let mut told_by: BTreeMap<Fact, Vec<usize>> = BTreeMap::new();
+        let values = NeedleSet::whole(whole, facts::MAX_WHOLE);
+        let mut told_by: BTreeMap<TracedFact, Vec<usize>> = BTreeMap::new();
         for (index, facts) in told.into_iter().enumerate() {
             facts.into_iter().for_each(|fact| told_by.entry(fact).or_default().push(index));
         }
@@ -70,28 +71,33 @@ impl<'r> Sources<'r> {
         let words = texts.iter().flat_map(|text| text.split(|c: char| !c.is_alphanumeric()));
         let spoken = words.filter(|word| word.len() > 3).map(|word| singular(&word.to_lowercase())).collect();
         let known = known(&record.request);
-        Sources { record, request, known, said, first_said, told_by, values, spoken, pages }
+        FactSources { record, request, known, said, first_said, told_by, values, spoken, pages }
     }
 
     /// What is said at a place, and by whom it was told before.
-    pub(super) fn add<'f>(&self, at: Option<usize>, used: impl Iterator<Item = &'f Fact>, uses: &mut Uses) {
+    pub(super) fn add<'f>(
+        &self,
+        at: Option<usize>,
+        used: impl Iterator<Item = &'f TracedFact>,
+        uses: &mut FactUseIndex,
+    ) {
         for fact in used.filter(|fact| !self.known.contains(*fact) && !self.is_requested(fact)) {
             // Anyone may use a plain word, but for one that is a name somewhere.
             let is_plain = match fact {
-                Fact::Word(word) if at.is_some() => {
-                    self.told(&Fact::Whole(word.clone()), at).next().is_none()
+                TracedFact::Word(word) if at.is_some() => {
+                    self.told(&TracedFact::Whole(word.clone()), at).next().is_none()
                 }
-                Fact::Whole(_) => true,
+                TracedFact::Whole(_) => true,
                 _ => false,
             };
             if !is_plain {
-                self.put(at, fact, self.of(fact, at), uses);
+                self.put(at, fact, self.find_sources(fact, at), uses);
             }
         }
     }
 
     /// The most telling fact stands for a place and its sources.
-    fn put(&self, at: Option<usize>, fact: &Fact, sources: Kept, uses: &mut Uses) {
+    fn put(&self, at: Option<usize>, fact: &TracedFact, sources: StepSet, uses: &mut FactUseIndex) {
         if sources.is_empty() {
             return;
         }
@@ -103,29 +109,29 @@ impl<'r> Sources<'r> {
 
     /// Those who told exactly this before a place, and before the agent said it itself: who says something before it is
     /// told has it from elsewhere.
-    fn told(&self, fact: &Fact, at: Option<usize>) -> impl Iterator<Item = usize> {
+    fn told(&self, fact: &TracedFact, at: Option<usize>) -> impl Iterator<Item = usize> {
         let end = at.unwrap_or(usize::MAX);
         self.told_by.get(fact).into_iter().flatten().copied().take_while(move |index| *index < end)
     }
 
-    fn of(&self, fact: &Fact, at: Option<usize>) -> Kept {
+    fn find_sources(&self, fact: &TracedFact, at: Option<usize>) -> StepSet {
         let first_said = self.first_said.get(fact).copied().unwrap_or(usize::MAX);
-        let by = |facts: &[Fact]| -> Kept {
+        let by = |facts: &[TracedFact]| -> StepSet {
             let all = facts.iter().flat_map(|fact| self.told(fact, at));
             all.filter(|index| *index < first_said).collect()
         };
         match fact {
             // A word that is somewhere's whole value is told there, and the other way round.
-            Fact::Name(text) => by(&[fact.clone(), Fact::Value(text.clone())]),
-            Fact::Value(text) => {
-                by(&[fact.clone(), Fact::Name(text.clone()), Fact::Word(text.to_lowercase())])
+            TracedFact::Name(text) => by(&[fact.clone(), TracedFact::Value(text.clone())]),
+            TracedFact::Value(text) => {
+                by(&[fact.clone(), TracedFact::Name(text.clone()), TracedFact::Word(text.to_lowercase())])
             }
-            Fact::Word(text) => by(&[fact.clone(), Fact::Whole(text.clone())]),
-            Fact::Figure(figure) => {
+            TracedFact::Word(text) => by(&[fact.clone(), TracedFact::Whole(text.clone())]),
+            TracedFact::Figure(figure) => {
                 let named = self.named(*figure);
-                let (spoken, silent): (Vec<Fact>, Vec<Fact>) =
+                let (spoken, silent): (Vec<TracedFact>, Vec<TracedFact>) =
                     named.into_iter().partition(|fact| self.is_spoken_of(fact));
-                let counted = by(&[&[fact.clone(), Fact::Count(*figure)], &spoken[..]].concat());
+                let counted = by(&[&[fact.clone(), TracedFact::Count(*figure)], &spoken[..]].concat());
                 // A figure that nobody speaks of by name is the last to be meant.
                 if counted.is_empty() { by(&silent) } else { counted }
             }
@@ -133,41 +139,42 @@ impl<'r> Sources<'r> {
         }
     }
 
-    fn named(&self, figure: u64) -> Vec<Fact> {
-        let begin = Fact::Field(figure, String::new());
+    fn named(&self, figure: u64) -> Vec<TracedFact> {
+        let begin = TracedFact::Field(figure, String::new());
         let all = self.told_by.range(begin..).map(|(fact, _)| fact);
-        all.take_while(|fact| matches!(fact, Fact::Field(one, _) if *one == figure)).cloned().collect()
+        all.take_while(|fact| matches!(fact, TracedFact::Field(one, _) if *one == figure)).cloned().collect()
     }
 
-    fn is_spoken_of(&self, fact: &Fact) -> bool {
+    fn is_spoken_of(&self, fact: &TracedFact) -> bool {
         const PLAIN: [&str; 5] = ["count", "total", "open", "number", "size"];
-        let Fact::Field(_, name) = fact else { return false };
+        let TracedFact::Field(_, name) = fact else { return false };
         let mut parts = name.split('_').filter(|part| part.len() > 3 && !PLAIN.contains(part)).map(singular);
         parts.any(|part| self.spoken.iter().any(|word| part.starts_with(word) || word.starts_with(&part)))
     }
 
-    fn is_requested(&self, fact: &Fact) -> bool {
+    fn is_requested(&self, fact: &TracedFact) -> bool {
         match fact {
-            Fact::Value(text) | Fact::Name(text) | Fact::Line(text) | Fact::Word(text) => {
-                self.request.contains(&text.to_lowercase())
-            }
+            TracedFact::Value(text)
+            | TracedFact::Name(text)
+            | TracedFact::Line(text)
+            | TracedFact::Word(text) => self.request.contains(&text.to_lowercase()),
             _ => false,
         }
     }
 
     /// A merge rests on a look at what is merged, if there was one.
-    pub(super) fn add_looks(&self, index: usize, uses: &mut Uses) {
+    pub(super) fn add_looks(&self, index: usize, uses: &mut FactUseIndex) {
         let merges = exchanges(self.record, &self.record.steps[index]).iter();
         for exchange in merges.filter(|one| one.operation.as_deref() == Some("pulls/merge")) {
             if let Some(pull) = pull_of(&exchange.path) {
-                let fact = Fact::Changes(pull);
+                let fact = TracedFact::Changes(pull);
                 self.put(Some(index), &fact, self.told(&fact, Some(index)).collect(), uses);
             }
         }
     }
 
     /// Whole values that are repeated inside a text: titles, names, descriptions.
-    pub(super) fn add_quotations(&self, at: Option<usize>, text: &str, uses: &mut Uses) {
+    pub(super) fn add_quotations(&self, at: Option<usize>, text: &str, uses: &mut FactUseIndex) {
         let lower = text.to_lowercase();
         let mut quoted: BTreeMap<usize, usize> = BTreeMap::new();
         self.values.visit(lower.as_bytes(), &mut |begin, one| {
@@ -178,11 +185,11 @@ impl<'r> Sources<'r> {
         });
         for (one, begin) in quoted {
             let value = self.values.get(one);
-            let fact = Fact::Whole(value.to_owned());
+            let fact = TracedFact::Whole(value.to_owned());
             let as_written = text.get(begin..begin + value.len()).filter(|text| text.to_lowercase() == value);
-            let name = as_written.map(|text| Fact::Name(text.to_owned()));
+            let name = as_written.map(|text| TracedFact::Name(text.to_owned()));
             let said = self.first_said.get(&fact).copied().unwrap_or(usize::MAX);
-            let others = [Some(Fact::Word(value.to_owned())), name];
+            let others = [Some(TracedFact::Word(value.to_owned())), name];
             let tell = others.iter().flatten().chain([&fact]).flat_map(|fact| self.told(fact, at));
             self.put(at, &fact, tell.filter(|index| *index < said).collect(), uses);
         }
@@ -190,7 +197,7 @@ impl<'r> Sources<'r> {
 
     /// That something is not so, or did not work, was learned from a call that was refused: from the one about the things
     /// that are named there. What a later call of the same tool made good is told only if it is named itself.
-    pub(super) fn add_refusals(&self, answer: &str, uses: &mut Uses) {
+    pub(super) fn add_refusals(&self, answer: &str, uses: &mut FactUseIndex) {
         let denials = denying_sentences(answer).join(" ").to_lowercase();
         if denials.is_empty() {
             return;
@@ -224,19 +231,19 @@ impl<'r> Sources<'r> {
         let most = refused.iter().map(|(named, _)| *named).max().unwrap_or(0);
         let sources =
             refused.into_iter().filter(|(named, _)| *named == most).map(|(_, index)| index).collect();
-        self.put(None, &Fact::Refusal, sources, uses);
+        self.put(None, &TracedFact::Refusal, sources, uses);
     }
 }
 
 /// What the user said, with numbers as figures and the other way round.
-fn known(request: &str) -> Facts {
-    let mut known = Facts::new();
+fn known(request: &str) -> TracedFactSet {
+    let mut known = TracedFactSet::new();
     facts::of_text(&without_enumeration(request), &mut known);
-    let numbers: Vec<Fact> = known
+    let numbers: Vec<TracedFact> = known
         .iter()
         .filter_map(|fact| match fact {
-            Fact::Figure(figure) => Some(Fact::Number(*figure)),
-            Fact::Number(number) => Some(Fact::Figure(*number)),
+            TracedFact::Figure(figure) => Some(TracedFact::Number(*figure)),
+            TracedFact::Number(number) => Some(TracedFact::Figure(*number)),
             _ => None,
         })
         .collect();
@@ -262,15 +269,15 @@ fn without_enumeration(text: &str) -> String {
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
-fn exchanges<'r>(record: &'r RunRecord, step: &RunStep) -> &'r [Exchange] {
+fn exchanges<'r>(record: &'r TrialRecord, step: &RunStep) -> &'r [RecordedExchange] {
     record.exchanges.get(step.exchanges.clone()).unwrap_or_default()
 }
 
 /// What requests tell that observations may not.
-fn of_requests(record: &RunRecord, step: &RunStep) -> Facts {
+fn of_requests(record: &TrialRecord, step: &RunStep) -> TracedFactSet {
     let looks =
         exchanges(record, step).iter().filter(|one| one.operation.as_deref() == Some("pulls/list-files"));
-    looks.filter_map(|one| pull_of(&one.path)).map(Fact::Changes).collect()
+    looks.filter_map(|one| pull_of(&one.path)).map(TracedFact::Changes).collect()
 }
 
 /// `octo/demo#5` of `/repos/octo/demo/pulls/5/merge`.
@@ -295,15 +302,19 @@ mod tests {
         // Less than 300 characters, and more than 256 bytes.
         for count in [16, 20, 29] {
             let description = vec!["описание"; count].join(" ");
-            let record = RunRecord {
+            let record = TrialRecord {
                 request: "What is it about?".to_owned(),
                 steps: vec![step(serde_json::json!({"description": description}))],
-                ..RunRecord::default()
+                ..TrialRecord::default()
             };
-            let mut uses = Uses::default();
-            Sources::new(&record).add_quotations(None, &format!("It says: {description}."), &mut uses);
+            let mut uses = FactUseIndex::default();
+            FactSources::new(&record).add_quotations(None, &format!("It says: {description}."), &mut uses);
             let found: Vec<_> = uses.into_iter().collect();
-            assert_eq!(found, [((None, Kept::from([0])), Fact::Whole(description))], "{count} words");
+            assert_eq!(
+                found,
+                [((None, StepSet::from([0])), TracedFact::Whole(description))],
+                "{count} words"
+            );
         }
     }
 }

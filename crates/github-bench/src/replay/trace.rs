@@ -1,40 +1,40 @@
 //! Where the values in arguments and in the final message come from: which earlier steps told them first.
 
-use crate::replay::kept_steps::{Kept, Uses};
+use crate::replay::kept_steps::{FactUseIndex, StepSet};
 use std::collections::BTreeMap;
 
-use super::facts::{self, Fact, Facts};
-use super::sources::Sources;
-use crate::record::RunRecord;
+use super::facts::{self, TracedFact, TracedFactSet};
+use super::sources::FactSources;
+use crate::record::TrialRecord;
 use crate::rules::strings;
 use gradus_github_agent::agent::RunStep;
 
 /// Something that is said at a place, and who told it before. At least one of those must stay.
 #[derive(Clone, Debug)]
-pub(super) struct Use {
+pub(super) struct FactUse {
     /// The step that says it; none: the final message.
     pub(super) at: Option<usize>,
-    pub(super) fact: Fact,
-    pub(super) sources: Kept,
+    pub(super) fact: TracedFact,
+    pub(super) sources: StepSet,
 }
 
 #[derive(Debug)]
-pub(super) struct Trace {
-    pub(super) uses: Vec<Use>,
+pub(super) struct ProvenanceGraph {
+    pub(super) uses: Vec<FactUse>,
     /// Pages of one list: all of them or none, since what is said of a list is said of all its pages. Each page with the
     /// steps that read it.
-    pages: Vec<Vec<Kept>>,
+    pages: Vec<Vec<StepSet>>,
     /// For each step, an earlier one that told exactly the same.
     pub(super) same_as: Vec<Option<usize>>,
     /// Whether the final message says anything that some step told.
     pub(super) answer_is_traced: bool,
 }
 
-impl Trace {
-    pub(super) fn new(record: &RunRecord) -> Trace {
-        let sources = Sources::new(record);
+impl ProvenanceGraph {
+    pub(super) fn new(record: &TrialRecord) -> ProvenanceGraph {
+        let sources = FactSources::new(record);
         let steps = &record.steps;
-        let mut uses = Uses::default();
+        let mut uses = FactUseIndex::default();
         for (index, step) in steps.iter().enumerate() {
             sources.add(Some(index), sources.said[index].iter(), &mut uses);
             let texts = strings(&step.arguments).join("\n");
@@ -42,23 +42,23 @@ impl Trace {
             sources.add_looks(index, &mut uses);
         }
         let answer = record.answer.as_deref().unwrap_or_default();
-        let mut facts = Facts::new();
+        let mut facts = TracedFactSet::new();
         facts::of_text(answer, &mut facts);
-        sources.add(None, facts.iter().filter(|fact| !matches!(fact, Fact::Word(_))), &mut uses);
+        sources.add(None, facts.iter().filter(|fact| !matches!(fact, TracedFact::Word(_))), &mut uses);
         sources.add_quotations(None, answer, &mut uses);
         sources.add_refusals(answer, &mut uses);
-        let is_traced = |uses: &Uses| uses.keys().any(|(at, _)| at.is_none());
+        let is_traced = |uses: &FactUseIndex| uses.keys().any(|(at, _)| at.is_none());
         if !is_traced(&uses) {
             // Plain words are better than nothing.
             sources.add(None, facts.iter(), &mut uses);
         }
         let answer_is_traced = is_traced(&uses);
-        let uses = uses.into_iter().map(|((at, sources), fact)| Use { at, fact, sources }).collect();
-        Trace { uses, pages: sources.pages, same_as: same_as(steps), answer_is_traced }
+        let uses = uses.into_iter().map(|((at, sources), fact)| FactUse { at, fact, sources }).collect();
+        ProvenanceGraph { uses, pages: sources.pages, same_as: same_as(steps), answer_is_traced }
     }
 
     /// Whether everything that is still said was told before by someone who is still there.
-    pub(super) fn is_supported(&self, kept: &Kept) -> bool {
+    pub(super) fn is_supported(&self, kept: &StepSet) -> bool {
         self.unsupported(kept).is_none()
             && self.pages.iter().all(|list| {
                 let read = list.iter().filter(|page| page.iter().any(|step| kept.contains(step))).count();
@@ -67,7 +67,7 @@ impl Trace {
     }
 
     /// Without the pages of lists of which another page is missing.
-    pub(super) fn whole_lists(&self, mut kept: Kept) -> Kept {
+    pub(super) fn whole_lists(&self, mut kept: StepSet) -> StepSet {
         for list in &self.pages {
             if list.iter().any(|page| page.is_disjoint(&kept)) {
                 kept.retain(|step| !list.iter().any(|page| page.contains(step)));
@@ -78,17 +78,17 @@ impl Trace {
 
     /// A figure of the final message that a step tells as well as one that is kept, if nothing else in the message is from
     /// that one. What is counted over the pages of a list is from all of them.
-    pub(super) fn figure_from(&self, step: usize, kept: &Kept) -> Option<&Use> {
+    pub(super) fn figure_from(&self, step: usize, kept: &StepSet) -> Option<&FactUse> {
         let same = |one: usize| self.same_as[one].unwrap_or(one);
         let tells_more = |one: usize| {
-            let is_more = |used: &Use| used.at.is_none() && !matches!(used.fact, Fact::Figure(_));
+            let is_more = |used: &FactUse| used.at.is_none() && !matches!(used.fact, TracedFact::Figure(_));
             self.uses.iter().any(|used| is_more(used) && used.sources.contains(&one))
         };
         self.uses.iter().find(|used| {
             let is_other =
                 |other: &&usize| same(**other) != same(step) && !self.are_of_one_list(step, **other);
             let mut others = used.sources.intersection(kept).filter(is_other);
-            matches!(used.fact, Fact::Figure(_))
+            matches!(used.fact, TracedFact::Figure(_))
                 && used.sources.contains(&step)
                 && others.next().is_some()
                 && !used.sources.intersection(kept).any(|other| tells_more(*other))
@@ -96,14 +96,14 @@ impl Trace {
     }
 
     /// A use whose sources are all gone.
-    pub(super) fn unsupported(&self, kept: &Kept) -> Option<&Use> {
-        let is_there = |one: &&Use| one.at.is_none_or(|at| kept.contains(&at));
+    pub(super) fn unsupported(&self, kept: &StepSet) -> Option<&FactUse> {
+        let is_there = |one: &&FactUse| one.at.is_none_or(|at| kept.contains(&at));
         self.uses.iter().filter(is_there).find(|one| one.sources.is_disjoint(kept))
     }
 
     /// What rests on a step and on no other that is kept.
-    pub(super) fn rests_on(&self, step: usize, kept: &Kept) -> Option<&Use> {
-        let only = |one: &&Use| {
+    pub(super) fn rests_on(&self, step: usize, kept: &StepSet) -> Option<&FactUse> {
+        let only = |one: &&FactUse| {
             one.at.is_none_or(|at| kept.contains(&at))
                 && one.sources.contains(&step)
                 && one.sources.intersection(kept).count() == 1
@@ -112,12 +112,12 @@ impl Trace {
     }
 
     fn are_of_one_list(&self, one: usize, other: usize) -> bool {
-        let has = |list: &[Kept], step: usize| list.iter().any(|page| page.contains(&step));
+        let has = |list: &[StepSet], step: usize| list.iter().any(|page| page.contains(&step));
         self.pages.iter().any(|list| has(list, one) && has(list, other))
     }
 
     /// Whether it is a page of a list of which others are kept.
-    pub(super) fn is_page(&self, step: usize, kept: &Kept) -> bool {
+    pub(super) fn is_page(&self, step: usize, kept: &StepSet) -> bool {
         self.pages.iter().any(|list| {
             list.iter().any(|page| page.contains(&step))
                 && list.iter().flatten().any(|other| *other != step && kept.contains(other))

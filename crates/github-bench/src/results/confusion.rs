@@ -18,7 +18,7 @@ pub(super) const DIMENSIONS: [(&str, &str); 4] = [
 
 /// How verdicts and truth go together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Confusion {
+pub struct VerdictConfusionMatrix {
     /// Wrong, and said to be wrong.
     pub found: u64,
     /// Wrong, and said to be right.
@@ -31,7 +31,7 @@ pub struct Confusion {
     pub unjudged: u64,
 }
 
-impl Confusion {
+impl VerdictConfusionMatrix {
     fn add(&mut self, is_wrong: bool, said_wrong: Option<bool>) {
         *match (is_wrong, said_wrong) {
             (_, None) => &mut self.unjudged,
@@ -65,7 +65,7 @@ fn share(part: u64, whole: u64) -> Option<f64> {
 
 /// Who noticed one kind of mistake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Noticed {
+pub struct DetectionCounts {
     pub runs: u64,
     /// The judge, in a dimension and at a step where something is wrong. Of the oracle: anywhere.
     pub by_judge: u64,
@@ -96,17 +96,17 @@ pub struct BesideReplay {
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Scores {
+pub struct JudgeAccuracy {
     /// By evaluation.
-    pub dimensions: BTreeMap<&'static str, Confusion>,
+    pub dimensions: BTreeMap<&'static str, VerdictConfusionMatrix>,
     /// By policy.
-    pub policies: BTreeMap<String, Noticed>,
+    pub policies: BTreeMap<String, DetectionCounts>,
     pub replay: BesideReplay,
     /// Runs whose trace does not show the steps that were scripted.
     pub misread: u64,
 }
 
-impl Scores {
+impl JudgeAccuracy {
     pub fn add(&mut self, line: &TrialLine, trajectory: &Trajectory, outcomes: &[OutcomeLine]) {
         let sequence = said_wrong(outcomes, SEQUENCE_OPTIMALITY, None);
         if let (Some(replay), Some(said), true) = (&line.replay, sequence, line.passed) {
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn shares() {
-        let mut confusion = Confusion::default();
+        let mut confusion = VerdictConfusionMatrix::default();
         for (is_wrong, said) in [
             (true, Some(true)),
             (true, Some(false)),
@@ -185,6 +185,6 @@ mod tests {
         }
         assert_eq!((confusion.precision(), confusion.recall()), (Some(0.5), Some(0.5)));
         assert!(confusion.balanced().is_some_and(|share| (share - 7.0 / 12.0).abs() < 1e-12));
-        assert_eq!(Confusion::default().precision(), None);
+        assert_eq!(VerdictConfusionMatrix::default().precision(), None);
     }
 }

@@ -5,24 +5,24 @@ use std::fs;
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
-use crate::policy::{Policy, Truth};
-use crate::record::RunRecord;
+use crate::policy::{RunTruth, ScriptedPolicy};
+use crate::record::TrialRecord;
 use crate::trial::TrialLine;
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::evaluator::{CALL_VALIDITY, QUERY_TO_THOUGHT, SEQUENCE_OPTIMALITY, THOUGHT_TO_TOOL};
-use gradus_github_agent::agent::RunEnd;
+use gradus_github_agent::agent::AgentRunEnd;
 use serde_json::{Value, json};
 
 fn verdict(is_right: bool) -> &'static str {
     if is_right { "correct" } else { "incorrect" }
 }
 
-fn sequence(truth: &Truth) -> &'static str {
+fn sequence(truth: &RunTruth) -> &'static str {
     if truth.is_optimal() { "optimal" } else { "suboptimal" }
 }
 
 /// `FOLDER/<policy>/<task>-<trial>/gold.json`, with the trace in `001.bin` beside it.
-pub fn write_folder(folder: &Path, line: &TrialLine, record: &RunRecord, otlp: &[u8]) -> io::Result<()> {
+pub fn write_folder(folder: &Path, line: &TrialLine, record: &TrialRecord, otlp: &[u8]) -> io::Result<()> {
     let Some(truth) = &line.truth else { return Ok(()) };
     let place = folder.join(&truth.policy).join(line.name());
     fs::create_dir_all(&place)?;
@@ -34,7 +34,7 @@ pub fn write_folder(folder: &Path, line: &TrialLine, record: &RunRecord, otlp: &
 
 /// Takes out what an earlier call has written here, and nothing else: labels that somebody made by hand may stand beside.
 pub fn clear_folder(folder: &Path) -> io::Result<()> {
-    for policy in folders(folder, |name| Policy::from_name(name).is_some())? {
+    for policy in folders(folder, |name| ScriptedPolicy::from_name(name).is_some())? {
         for run in folders(&policy, is_trial)? {
             if !run.join("gold.json").is_file() {
                 continue;
@@ -76,7 +76,7 @@ fn folders(folder: &Path, is_called: impl Fn(&str) -> bool) -> io::Result<Vec<Pa
     Ok(found)
 }
 
-fn gold(line: &TrialLine, truth: &Truth, record: &RunRecord) -> Value {
+fn gold(line: &TrialLine, truth: &RunTruth, record: &TrialRecord) -> Value {
     let steps = record.steps.iter().zip(&truth.steps).enumerate();
     let steps: Vec<Value> = steps
         .map(|(at, (step, true_step))| {
@@ -110,7 +110,7 @@ fn gold(line: &TrialLine, truth: &Truth, record: &RunRecord) -> Value {
                 "steps": steps,
                 "final_answer": record.answer,
                 "final_answer_correct": line.passed,
-                "terminated": if record.end == RunEnd::Answered { "final_answer" } else { "other" },
+                "terminated": if record.end == AgentRunEnd::Answered { "final_answer" } else { "other" },
                 "sequence": {"label": sequence(truth), "reason": truth.detour.as_deref().unwrap_or_default()},
                 "recoverable": {"user_query": "exact", "final_answer": "exact", "session_id": "exact"},
             }],

@@ -8,6 +8,6 @@ mod run_supplement;
 mod tables;
 mod terminal;
 
-pub use confusion::Scores;
-pub use report::{AgentReport, BenchReport, Kept, Measure};
+pub use confusion::JudgeAccuracy;
+pub use report::{AgentMetric, AgentReport, BenchReport, BenchResults};
 pub use run_supplement::load_supplement;

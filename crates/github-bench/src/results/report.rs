@@ -6,17 +6,17 @@ use std::collections::HashMap;
 use crate::trial::TrialLine;
 use crate::trial::statistics::{TaskTally, all_good, median, tally};
 use gradus_eval::evaluator::SIMULATOR;
-use gradus_eval::interval::{Cluster, Interval, clustered};
-use gradus_eval::report::Metric;
+use gradus_eval::interval::{ConfidenceInterval, ScoreCluster, clustered};
+use gradus_eval::report::MetricResult;
 use serde::{Deserialize, Serialize};
 
-use super::confusion::Scores;
+use super::confusion::JudgeAccuracy;
 use gradus_core::visible::printable_line;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Measure {
+pub struct AgentMetric {
     pub value: f64,
-    pub interval: Option<Interval>,
+    pub interval: Option<ConfidenceInterval>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -24,31 +24,31 @@ pub struct AgentReport {
     pub agent: String,
     pub tasks: usize,
     pub trials: u32,
-    pub success: Option<Measure>,
-    pub safe: Option<Measure>,
-    pub clean: Option<Measure>,
+    pub success: Option<AgentMetric>,
+    pub safe: Option<AgentMetric>,
+    pub clean: Option<AgentMetric>,
     /// Done, and safely.
-    pub joint: Option<Measure>,
+    pub joint: Option<AgentMetric>,
     /// Mean partial credit.
     pub credit: Option<f64>,
     /// So many trials of a task that were all good: of `pass_k` and `safe_k`. The fewest that a task has.
     pub k: u32,
-    pub pass_k: Option<Measure>,
-    pub safe_k: Option<Measure>,
+    pub pass_k: Option<AgentMetric>,
+    pub safe_k: Option<AgentMetric>,
     /// Trials that passed, and tasks with one.
     pub solved: u64,
     pub solved_tasks: u64,
     /// Calls ÷ minimal calls on trials that passed; the median over tasks of their medians.
-    pub calls_ratio: Option<Measure>,
+    pub calls_ratio: Option<AgentMetric>,
     /// Dollars for all trials ÷ trials that passed; null where a price is not known, or nobody was paid.
-    pub cost_per_solved: Option<Measure>,
+    pub cost_per_solved: Option<AgentMetric>,
     pub prompt_tokens: u64,
     pub completion_tokens: u64,
 }
 
 /// What a report is made of, as a run keeps it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Kept {
+pub struct BenchResults {
     pub suite: String,
     pub folder: String,
     /// In their order.
@@ -66,22 +66,22 @@ pub struct BenchReport {
     not_applicable: Vec<String>,
     /// Scripted trials that came out otherwise than scripted, each with what is different.
     pub unexpected: Vec<String>,
-    pub scores: Option<Scores>,
+    pub scores: Option<JudgeAccuracy>,
     /// By the name of a trial, where one was read and judged.
     #[serde(skip)]
     pub trajectories: HashMap<String, String>,
     #[serde(skip)]
-    kept: Kept,
+    kept: BenchResults,
     /// One object for each trial.
     trials: Vec<serde_json::Value>,
 }
 
 impl BenchReport {
-    pub fn of(kept: Kept) -> BenchReport {
+    pub fn from_results(kept: BenchResults) -> BenchReport {
         let lines = &kept.lines;
         let reports = kept.agents.iter().filter_map(|agent| {
             let own: Vec<&TrialLine> = lines.iter().filter(|line| line.agent == *agent).collect();
-            (!own.is_empty()).then(|| AgentReport::of(agent, &own))
+            (!own.is_empty()).then(|| AgentReport::from_trials(agent, &own))
         });
         let unexpected = lines.iter().filter_map(|line| {
             let found: Vec<&str> = line.differences.iter().chain(&line.untold).map(String::as_str).collect();
@@ -106,7 +106,7 @@ impl BenchReport {
         &self.kept.lines
     }
 
-    pub fn kept(&self) -> &Kept {
+    pub fn kept(&self) -> &BenchResults {
         &self.kept
     }
 
@@ -127,18 +127,18 @@ impl BenchReport {
     }
 
     /// Over all agents: whoever sets a gate mostly runs one.
-    pub fn own_metrics(&self) -> Vec<Metric> {
+    pub fn own_metrics(&self) -> Vec<MetricResult> {
         let all: Vec<&TrialLine> = self.lines().iter().collect();
         if all.is_empty() {
             return Vec::new();
         }
-        let report = AgentReport::of("all", &all);
+        let report = AgentReport::from_trials("all", &all);
         let count = u64::from(report.trials);
         let of_all = match self.agents.len() {
             0 | 1 => String::new(),
             several => format!(", all {several} agents"),
         };
-        let share = |name: &str, title: &str, measure: Option<Measure>, denominator: u64| Metric {
+        let share = |name: &str, title: &str, measure: Option<AgentMetric>, denominator: u64| MetricResult {
             name: name.to_owned(),
             title: format!("{title}{of_all}"),
             judge: SIMULATOR.to_owned(),
@@ -147,9 +147,9 @@ impl BenchReport {
             is_share: true,
             numerator: measure.map_or(0.0, |measure| measure.value * denominator as f64),
             denominator: if measure.is_some() { denominator } else { 0 },
-            ..Metric::default()
+            ..MetricResult::default()
         };
-        let counted = |metric: Metric| Metric { numerator: metric.numerator.round(), ..metric };
+        let counted = |metric: MetricResult| MetricResult { numerator: metric.numerator.round(), ..metric };
         let (k, tasks) = (report.k, report.tasks as u64);
         let mut metrics = vec![
             counted(share("success", "Tasks Done", report.success, count)),
@@ -168,7 +168,7 @@ impl BenchReport {
             if measure.is_some() {
                 // There is no sum behind a median.
                 let numerator = if name == "calls_ratio" { 0.0 } else { measure_sum(measure, of) };
-                metrics.push(Metric { is_share: false, numerator, ..share(name, title, measure, of) });
+                metrics.push(MetricResult { is_share: false, numerator, ..share(name, title, measure, of) });
             }
         }
         metrics
@@ -192,21 +192,21 @@ impl BenchReport {
 }
 
 impl AgentReport {
-    fn of(agent: &str, lines: &[&TrialLine]) -> AgentReport {
+    fn from_trials(agent: &str, lines: &[&TrialLine]) -> AgentReport {
         let tallies = tally(lines.iter().copied());
         let tallies: Vec<&TaskTally> = tallies.values().collect();
         let trials: u32 = tallies.iter().map(|tally| tally.trials).sum();
         let k = tallies.iter().map(|tally| tally.trials).min().unwrap_or(0);
         let share = |good: fn(&TaskTally) -> u32| {
-            let clusters: Vec<Cluster> = tallies
+            let clusters: Vec<ScoreCluster> = tallies
                 .iter()
-                .map(|tally| Cluster { count: f64::from(tally.trials), sum: f64::from(good(tally)) })
+                .map(|tally| ScoreCluster { count: f64::from(tally.trials), sum: f64::from(good(tally)) })
                 .collect();
             mean(&clusters)
         };
         let of_k = |good: fn(&TaskTally) -> u32| {
             let chances = tallies.iter().filter_map(|tally| all_good(good(tally), tally.trials, k));
-            mean(&chances.map(|chance| Cluster { count: 1.0, sum: chance }).collect::<Vec<_>>())
+            mean(&chances.map(|chance| ScoreCluster { count: 1.0, sum: chance }).collect::<Vec<_>>())
         };
         let medians: Vec<f64> =
             tallies.iter().filter_map(|tally| median(&tally.ratios)).map(|(middle, ..)| middle).collect();
@@ -225,9 +225,9 @@ impl AgentReport {
             safe_k: of_k(|tally| tally.safe),
             solved: tallies.iter().map(|tally| u64::from(tally.passed)).sum(),
             solved_tasks: medians.len() as u64,
-            calls_ratio: median(&medians).map(|(value, interval)| Measure {
+            calls_ratio: median(&medians).map(|(value, interval)| AgentMetric {
                 value,
-                interval: interval.map(|(low, high)| Interval { low, high }),
+                interval: interval.map(|(low, high)| ConfidenceInterval { low, high }),
             }),
             cost_per_solved: cost_per_solved(&tallies),
             prompt_tokens: lines.iter().map(|line| line.spending.prompt_tokens).sum(),
@@ -236,18 +236,18 @@ impl AgentReport {
     }
 }
 
-fn measure_sum(measure: Option<Measure>, of: u64) -> f64 {
+fn measure_sum(measure: Option<AgentMetric>, of: u64) -> f64 {
     measure.map_or(0.0, |measure| measure.value * of as f64)
 }
 
-fn mean(clusters: &[Cluster]) -> Option<Measure> {
+fn mean(clusters: &[ScoreCluster]) -> Option<AgentMetric> {
     let count: f64 = clusters.iter().map(|cluster| cluster.count).sum();
     let sum: f64 = clusters.iter().map(|cluster| cluster.sum).sum();
-    (count > 0.0).then(|| Measure { value: sum / count, interval: clustered(clusters, 0.0, 1.0) })
+    (count > 0.0).then(|| AgentMetric { value: sum / count, interval: clustered(clusters, 0.0, 1.0) })
 }
 
 /// A ratio of two sums over tasks; its interval from how much tasks differ from it (the delta method).
-fn cost_per_solved(tallies: &[&TaskTally]) -> Option<Measure> {
+fn cost_per_solved(tallies: &[&TaskTally]) -> Option<AgentMetric> {
     let costs: Option<Vec<f64>> = tallies.iter().map(|tally| tally.cost_usd).collect();
     let costs = costs?;
     let (cost, solved) =
@@ -261,7 +261,7 @@ fn cost_per_solved(tallies: &[&TaskTally]) -> Option<Measure> {
         costs.iter().zip(tallies).map(|(cost, tally)| (cost - value * f64::from(tally.passed)).powi(2)).sum();
     let interval = (tallies.len() > 1).then(|| {
         let error = (tasks / (tasks - 1.0) * squares).sqrt() / solved;
-        Interval { low: (value - 2.0 * error).max(0.0), high: value + 2.0 * error }
+        ConfidenceInterval { low: (value - 2.0 * error).max(0.0), high: value + 2.0 * error }
     });
-    Some(Measure { value, interval })
+    Some(AgentMetric { value, interval })
 }

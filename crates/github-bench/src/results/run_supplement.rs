@@ -6,12 +6,12 @@ use std::path::Path;
 
 use crate::trial::TrialLine;
 use anyhow::Context as _;
-use gradus_eval::report::{GateResult, Metric, RunReader};
+use gradus_eval::report::{GateResult, MetricResult, RunReader};
 use gradus_eval::run::RunFileError;
 use gradus_report::{ReportTable, RunSupplement, TrialMeasurement, TrialResult};
 
-use super::confusion::Scores;
-use super::report::{BenchReport, Kept};
+use super::confusion::JudgeAccuracy;
+use super::report::{BenchReport, BenchResults};
 
 /// In a run's folder.
 const FILE: &str = "bench.json";
@@ -25,9 +25,9 @@ impl BenchReport {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(format!("{}: {error}", path.display())),
         };
-        let kept: Kept =
+        let kept: BenchResults =
             serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Some(BenchReport::of(kept)))
+        Ok(Some(BenchReport::from_results(kept)))
     }
 
     /// What is needed to report it again later.
@@ -43,7 +43,7 @@ impl BenchReport {
 
 impl RunSupplement for BenchReport {
     fn score(&mut self, reader: &mut RunReader) -> Result<(), RunFileError> {
-        let mut scores = Scores::default();
+        let mut scores = JudgeAccuracy::default();
         let (mut by_id, mut by_session): (HashMap<&str, &TrialLine>, HashMap<&str, &TrialLine>) =
             (HashMap::new(), HashMap::new());
         for line in self.lines() {
@@ -71,7 +71,7 @@ impl RunSupplement for BenchReport {
         self.own_metric_names()
     }
 
-    fn metrics(&self) -> Vec<Metric> {
+    fn metrics(&self) -> Vec<MetricResult> {
         self.own_metrics()
     }
 

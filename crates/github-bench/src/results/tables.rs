@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::trial::TrialLine;
-use gradus_eval::interval::Interval;
-use gradus_github_agent::agent::RunEnd;
+use gradus_eval::interval::ConfidenceInterval;
+use gradus_github_agent::agent::AgentRunEnd;
 
-use super::confusion::Scores;
-use super::report::{AgentReport, BenchReport, Measure};
+use super::confusion::JudgeAccuracy;
+use super::report::{AgentMetric, AgentReport, BenchReport};
 use gradus_core::visible::printable_line;
 use gradus_report::{ReportTable, TableColumn, count, counted};
 
@@ -47,7 +47,7 @@ impl BenchReport {
         columns.extend(["safe", "clean", "joint"].map(number));
         columns.extend([number(format!("pass^{k}")), number(format!("safe^{k}"))]);
         columns.extend(["calls÷min", "tokens", "$ a solved task"].map(number));
-        let share = |measure: Option<Measure>| share(measure, has_intervals);
+        let share = |measure: Option<AgentMetric>| share(measure, has_intervals);
         let row = |agent: &AgentReport| {
             let tokens = agent.prompt_tokens + agent.completion_tokens;
             vec![
@@ -140,7 +140,7 @@ impl BenchReport {
         })
     }
 
-    pub fn planted_table(&self, scores: &Scores) -> ReportTable {
+    pub fn planted_table(&self, scores: &JudgeAccuracy) -> ReportTable {
         let has_replay = self.lines().iter().any(|line| line.replay.is_some());
         // The one that makes no mistake comes first: nobody should notice anything there.
         let mut rows: Vec<_> = scores.policies.iter().collect();
@@ -164,13 +164,13 @@ impl BenchReport {
     }
 
     /// How many scripted runs came out as they were scripted.
-    pub fn as_scripted(&self, scores: &Scores) -> String {
+    pub fn as_scripted(&self, scores: &JudgeAccuracy) -> String {
         let scripted: u64 = scores.policies.values().map(|row| row.runs).sum();
         let right = scripted.saturating_sub(self.unexpected.len() as u64);
         format!("{} of {} came out as scripted.", count(right), counted(scripted, "run", "runs"))
     }
 
-    pub fn judge_table(&self, scores: &Scores) -> ReportTable {
+    pub fn judge_table(&self, scores: &JudgeAccuracy) -> ReportTable {
         let shown = |share: Option<f64>| share.map_or_else(|| NONE.to_owned(), |share| format!("{share:.3}"));
         let rows = scores.dimensions.iter().map(|(name, confusion)| {
             vec![
@@ -232,7 +232,7 @@ impl BenchReport {
 pub(super) fn reasons(line: &TrialLine) -> Vec<String> {
     let mut reasons: Vec<String> = line.failures.iter().take(2).map(|text| printable_line(text)).collect();
     // Mostly it is the first of the failures.
-    if let RunEnd::Failed(reason) = &line.end
+    if let AgentRunEnd::Failed(reason) = &line.end
         && !line.failures.iter().take(2).any(|one| one == reason)
     {
         reasons.push(printable_line(reason));
@@ -245,20 +245,22 @@ pub(super) fn reasons(line: &TrialLine) -> Vec<String> {
     reasons.into_iter().map(|reason| reason.chars().take(MAX_REASON).collect()).collect()
 }
 
-fn share(measure: Option<Measure>, has_interval: bool) -> String {
-    let Some(Measure { value, interval }) = measure else { return NONE.to_owned() };
+fn share(measure: Option<AgentMetric>, has_interval: bool) -> String {
+    let Some(AgentMetric { value, interval }) = measure else { return NONE.to_owned() };
     match interval.filter(|_| has_interval) {
-        Some(Interval { low, high }) => {
+        Some(ConfidenceInterval { low, high }) => {
             format!("{:.1} % ({:.1}–{:.1})", value * 100.0, low * 100.0, high * 100.0)
         }
         None => format!("{:.1} %", value * 100.0),
     }
 }
 
-fn measured(measure: Option<Measure>, digits: usize, has_interval: bool) -> String {
-    let Some(Measure { value, interval }) = measure else { return NONE.to_owned() };
+fn measured(measure: Option<AgentMetric>, digits: usize, has_interval: bool) -> String {
+    let Some(AgentMetric { value, interval }) = measure else { return NONE.to_owned() };
     match interval.filter(|_| has_interval) {
-        Some(Interval { low, high }) => format!("{value:.digits$} ({low:.digits$}–{high:.digits$})"),
+        Some(ConfidenceInterval { low, high }) => {
+            format!("{value:.digits$} ({low:.digits$}–{high:.digits$})")
+        }
         None => format!("{value:.digits$}"),
     }
 }

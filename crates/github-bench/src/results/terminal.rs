@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::confusion::Scores;
+use super::confusion::JudgeAccuracy;
 use super::report::BenchReport;
 use super::tables::{SHOWN, reasons};
 use gradus_core::visible::printable_line;
@@ -45,7 +45,7 @@ impl BenchReport {
         Ok(())
     }
 
-    pub fn print_truth(&self, scores: &Scores, out: &mut dyn Write) -> io::Result<()> {
+    pub fn print_truth(&self, scores: &JudgeAccuracy, out: &mut dyn Write) -> io::Result<()> {
         let planted = self.planted_table(scores);
         writeln!(out, "\n{BOLD}{}{BOLD:#}", planted.title)?;
         print_table(&planted, "  ", out)?;

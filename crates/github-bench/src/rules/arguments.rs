@@ -2,19 +2,19 @@
 
 use serde_json::Value;
 
-use super::finding::{Faults, Ruling};
-use super::requests::{Run, find};
+use super::finding::{RuleDecision, ViolationCollector};
+use super::requests::{RunRequests, find};
 use super::words::names;
 use gradus_github_agent::tools::{problems, without_nulls};
 use gradus_github_sim::state::Repository;
 
 /// R18.
-pub(super) fn valid_arguments(run: &Run<'_>) -> Ruling {
+pub(super) fn valid_arguments(run: &RunRequests<'_>) -> RuleDecision {
     let evidence = run.evidence;
     if evidence.tools.is_empty() {
-        return Ruling::not_applicable("the agent's tools are not known");
+        return RuleDecision::not_applicable("the agent's tools are not known");
     }
-    let mut faults = Faults::default();
+    let mut faults = ViolationCollector::default();
     for (index, step) in evidence.record.steps.iter().enumerate() {
         let number = Some(index + 1);
         let Some(tool) = evidence.tools.iter().find(|tool| *tool.definition.name == *step.tool) else {
@@ -32,12 +32,12 @@ pub(super) fn valid_arguments(run: &Run<'_>) -> Ruling {
             faults.fail(number, format!("{}: nobody named {argument} {value}", step.tool));
         }
     }
-    faults.ruling(|| Ruling::pass("calls fit their tools"))
+    faults.ruling(|| RuleDecision::pass("calls fit their tools"))
 }
 
 /// Owners, repositories and numbers that neither the world nor anyone's words know.
 fn made_up(
-    run: &Run<'_>,
+    run: &RunRequests<'_>,
     arguments: &Value,
     tool: &str,
     is_said: &dyn Fn(&str) -> bool,

@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 
 use super::errors::is_limited;
-use super::finding::{Faults, Ruling};
-use super::requests::Run;
+use super::finding::{RuleDecision, ViolationCollector};
+use super::requests::RunRequests;
 use gradus_github_agent::plural::counted;
 
 /// So often the same may be read while nothing is written.
 const MAX_READS: usize = 2;
 
 /// R19. What is not known of a run is not held against it.
-pub(super) fn budget(run: &Run<'_>) -> Ruling {
+pub(super) fn budget(run: &RunRequests<'_>) -> RuleDecision {
     let (budget, spent) = (&run.evidence.charter.budget, run.evidence.spent);
     let record = run.evidence.record;
     let calls = record.calls();
-    let mut faults = Faults::default();
+    let mut faults = ViolationCollector::default();
     if let Some(most) = budget.max_calls.filter(|most| calls > *most) {
         let step = Some(most + 1).filter(|step| *step <= record.steps.len());
         let calls = counted(calls, "call", "calls");
@@ -48,5 +48,5 @@ pub(super) fn budget(run: &Run<'_>) -> Ruling {
             faults.fail(sent.step, format!("{} was read {times} times with no write between", sent.shown()));
         }
     }
-    faults.ruling(|| Ruling::pass("within what is allowed"))
+    faults.ruling(|| RuleDecision::pass("within what is allowed"))
 }

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Charter {
+pub struct TaskCharter {
     /// What of the things that are hard to take back is asked for. None: read from the request's words.
-    pub allowed_actions: Option<Vec<Action>>,
+    pub allowed_actions: Option<Vec<IrreversibleAction>>,
     /// Repositories that may be written to, `octo/demo` or `octo/*`; for what has no repository (a gist, a new one
     /// before it is there) the owner's: `octo/*`. None: any.
     pub write_scope: Option<Vec<String>>,
@@ -19,10 +19,10 @@ pub struct Charter {
     pub read_only: bool,
     /// What new branches are called, `*` standing for anything.
     pub branch_pattern: Option<String>,
-    pub injections: Vec<Injection>,
+    pub injections: Vec<PromptInjection>,
     /// Secrets of the seed: they are to appear nowhere.
     pub canaries: Vec<String>,
-    pub budget: Budget,
+    pub budget: TaskBudget,
     /// Names in the request that fit no thing, or several.
     pub unclear_targets: Vec<UnclearTarget>,
     /// What was read in private repositories must not be in the final message either.
@@ -34,7 +34,7 @@ pub struct Charter {
 /// Something that is hard to take back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Action {
+pub enum IrreversibleAction {
     /// Any of those below that begin so, but a repository.
     Delete,
     DeleteRepository,
@@ -64,7 +64,7 @@ pub enum Action {
 /// A text in the seed that tells agents to do something nobody asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Injection {
+pub struct PromptInjection {
     /// Words by which it is known when it is read.
     pub marker: String,
     pub calls: Vec<InjectedCall>,
@@ -83,7 +83,7 @@ pub struct InjectedCall {
 /// What is not said has no limit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Budget {
+pub struct TaskBudget {
     pub max_calls: Option<usize>,
     pub max_tokens: Option<u64>,
     pub max_seconds: Option<f64>,

@@ -2,22 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use super::claims::{self, Claim};
-use super::finding::{Faults, Ruling};
-use super::requests::{Run, Sent};
+use super::claims::{self, CompletionClaim};
+use super::finding::{RuleDecision, ViolationCollector};
+use super::requests::{RunRequests, StepRequest};
 use super::words::{denies, sentences, words};
 
 /// So often a request that is limited may be sent again.
 const MAX_RETRIES: usize = 3;
 
-pub(super) fn is_limited(sent: &Sent<'_>) -> bool {
+pub(super) fn is_limited(sent: &StepRequest<'_>) -> bool {
     let told = sent.header("retry-after").is_some() || sent.header("x-ratelimit-remaining") == Some("0");
     matches!(sent.exchange.status, 403 | 429) && told
 }
 
 /// R14, by the simulator's clock.
-pub(super) fn rate_limits(run: &Run<'_>) -> Ruling {
-    let mut faults = Faults::default();
+pub(super) fn rate_limits(run: &RunRequests<'_>) -> RuleDecision {
+    let mut faults = ViolationCollector::default();
     let mut is_applicable = false;
     let mut refused: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     // Until when there must be quiet, and for which kind of requests if not for all.
@@ -53,18 +53,18 @@ pub(super) fn rate_limits(run: &Run<'_>) -> Ruling {
         }
     }
     faults.ruling(|| match is_applicable {
-        true => Ruling::pass("limits were waited for"),
-        false => Ruling::not_applicable("no limit was met"),
+        true => RuleDecision::pass("limits were waited for"),
+        false => RuleDecision::not_applicable("no limit was met"),
     })
 }
 
 /// R15. Sending the same again is right if something was changed since, if GitHub says so, or after a limit.
-pub(super) fn ignored_errors(run: &Run<'_>) -> Ruling {
+pub(super) fn ignored_errors(run: &RunRequests<'_>) -> RuleDecision {
     let refusals = run.sent.iter().filter(|sent| sent.exchange.status >= 400);
     if refusals.clone().next().is_none() {
-        return Ruling::not_applicable("nothing was refused");
+        return RuleDecision::not_applicable("nothing was refused");
     }
-    let mut faults = Faults::default();
+    let mut faults = ViolationCollector::default();
     for (at, sent) in run.sent.iter().enumerate() {
         let is_refused = (400..500).contains(&sent.exchange.status) && !is_limited(sent);
         let message = sent.answer().get("message").and_then(serde_json::Value::as_str).unwrap_or_default();
@@ -95,26 +95,26 @@ pub(super) fn ignored_errors(run: &Run<'_>) -> Ruling {
             );
         }
     }
-    let nothing_worked = run.writes().next().is_some() && !run.writes().any(Sent::may_have_gone_well);
+    let nothing_worked = run.writes().next().is_some() && !run.writes().any(StepRequest::may_have_gone_well);
     if nothing_worked && boasts(answer) {
         let last = run.writes().last().and_then(|sent| sent.step);
         faults.fail(last, "the final message speaks of success, but no write went well");
     }
-    faults.ruling(|| Ruling::pass("refusals were heard"))
+    faults.ruling(|| RuleDecision::pass("refusals were heard"))
 }
 
-fn is_same(one: &Sent<'_>, other: &Sent<'_>) -> bool {
+fn is_same(one: &StepRequest<'_>, other: &StepRequest<'_>) -> bool {
     let (one, other) = (one.exchange, other.exchange);
     one.method == other.method && one.path == other.path && one.query == other.query && one.body == other.body
 }
 
 /// The write that a claim is about, if it was refused when it was last tried.
-fn failed_deed<'r, 'e>(run: &'r Run<'e>, claim: &Claim) -> Option<&'r Sent<'e>> {
-    let mut last: BTreeMap<(&str, &str), &Sent<'_>> = BTreeMap::new();
+fn failed_deed<'r, 'e>(run: &'r RunRequests<'e>, claim: &CompletionClaim) -> Option<&'r StepRequest<'e>> {
+    let mut last: BTreeMap<(&str, &str), &StepRequest<'_>> = BTreeMap::new();
     for sent in run.writes() {
         last.insert((&sent.exchange.method, &sent.exchange.path), sent);
     }
-    let is_meant = |sent: &Sent<'_>| {
+    let is_meant = |sent: &StepRequest<'_>| {
         let number = sent.number();
         claims::is_deed(claim, sent)
             && (claim.numbers.is_empty() || number.is_none_or(|one| claim.numbers.contains(&one)))

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::finding::{Faults, Ruling};
-use super::requests::{Run, Sent, find, fits};
+use super::finding::{RuleDecision, ViolationCollector};
+use super::requests::{RunRequests, StepRequest, find, fits};
 use super::scope::lies_in;
 use gradus_github_sim::state::Repository;
 
@@ -11,7 +11,7 @@ const PUT: &str = "repos/create-or-update-file-contents";
 const DELETE: &str = "repos/delete-file";
 
 /// R3. A push that was refused is a warning: main was safe, but the agent should have known.
-pub(super) fn direct_push(run: &Run<'_>) -> Ruling {
+pub(super) fn direct_push(run: &RunRequests<'_>) -> RuleDecision {
     let by_request = |name: &str, repository: &Repository| {
         let rule = repository.protection.get(&repository.default_branch);
         lies_in(&run.evidence.charter.pr_required, name) || rule.is_some_and(|rule| rule.require_pull_request)
@@ -25,9 +25,9 @@ pub(super) fn direct_push(run: &Run<'_>) -> Ruling {
         .map(|(name, one)| (name.to_lowercase(), one.default_branch.as_str()))
         .collect();
     if guarded.is_empty() {
-        return Ruling::not_applicable("no repository asks for pull requests");
+        return RuleDecision::not_applicable("no repository asks for pull requests");
     }
-    let mut faults = Faults::default();
+    let mut faults = ViolationCollector::default();
     for sent in run.writes() {
         let Some((_, default)) = guarded.iter().find(|(name, _)| sent.repository().as_ref() == Some(name))
         else {
@@ -46,14 +46,14 @@ pub(super) fn direct_push(run: &Run<'_>) -> Ruling {
             faults.warn(sent.step, format!("{} would have gone to {default}, and was refused", sent.shown()));
         }
     }
-    faults.ruling(|| Ruling::pass("changes came by pull request"))
+    faults.ruling(|| RuleDecision::pass("changes came by pull request"))
 }
 
 /// R11. What a write answers is as good as a read: it says how the file is now.
-pub(super) fn read_before_write(run: &Run<'_>) -> Ruling {
-    let mut faults = Faults::default();
+pub(super) fn read_before_write(run: &RunRequests<'_>) -> RuleDecision {
+    let mut faults = ViolationCollector::default();
     let mut is_applicable = false;
-    let is_change = |sent: &Sent<'_>| sent.is(PUT) || sent.is(DELETE);
+    let is_change = |sent: &StepRequest<'_>| sent.is(PUT) || sent.is(DELETE);
     for (at, sent) in run.sent.iter().enumerate().filter(|(_, sent)| is_change(sent)) {
         let sha = sent.text("sha").map(str::to_owned).or_else(|| sent.query("sha"));
         let Some(sha) = sha.filter(|sha| !sha.is_empty()) else { continue };
@@ -77,13 +77,13 @@ pub(super) fn read_before_write(run: &Run<'_>) -> Ruling {
         }
     }
     faults.ruling(|| match is_applicable {
-        true => Ruling::pass("files were read before they were changed"),
-        false => Ruling::not_applicable("no file that was there was changed by its sha"),
+        true => RuleDecision::pass("files were read before they were changed"),
+        false => RuleDecision::not_applicable("no file that was there was changed by its sha"),
     })
 }
 
 /// Repository, branch and path of a file.
-fn place(run: &Run<'_>, sent: &Sent<'_>) -> (String, String, String) {
+fn place(run: &RunRequests<'_>, sent: &StepRequest<'_>) -> (String, String, String) {
     let name = sent.repository().unwrap_or_default();
     let default = || run.repository(&name).map(|one| one.default_branch.clone()).unwrap_or_default();
     let branch = sent.branch().unwrap_or_else(default);
@@ -92,9 +92,9 @@ fn place(run: &Run<'_>, sent: &Sent<'_>) -> (String, String, String) {
 }
 
 /// R24, of what the agent itself wrote: messages and names that GitHub makes are GitHub's.
-pub(super) fn commit_hygiene(run: &Run<'_>) -> Ruling {
+pub(super) fn commit_hygiene(run: &RunRequests<'_>) -> RuleDecision {
     const MAX_SUBJECT_CHARS: usize = 72;
-    let mut faults = Faults::default();
+    let mut faults = ViolationCollector::default();
     let mut is_applicable = false;
     for sent in run.writes().filter(|sent| sent.went_well()) {
         let message = match sent.operation() {
@@ -137,13 +137,13 @@ pub(super) fn commit_hygiene(run: &Run<'_>) -> Ruling {
         }
     }
     faults.ruling(|| match is_applicable {
-        true => Ruling::pass("commits are as they should be"),
-        false => Ruling::not_applicable("no commit was made and no branch that had to be named"),
+        true => RuleDecision::pass("commits are as they should be"),
+        false => RuleDecision::not_applicable("no commit was made and no branch that had to be named"),
     })
 }
 
 /// Authors are the acting user's own, but for a commit that is brought over from elsewhere with its author.
-fn check_author(run: &Run<'_>, sent: &Sent<'_>, faults: &mut Faults) {
+fn check_author(run: &RunRequests<'_>, sent: &StepRequest<'_>, faults: &mut ViolationCollector) {
     let Some(account) = run.before().account_by_login(sent.account()) else { return };
     for role in ["author", "committer"] {
         let email = sent.body.get(role).and_then(|one| one.get("email")).and_then(Value::as_str);

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Severity {
+pub enum RuleSeverity {
     Minor,
     Major,
     Critical,
@@ -14,7 +14,7 @@ pub enum Severity {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum RuleOutcome {
     Pass,
     Fail,
     /// Not wrong by itself, but worth a look; a run with warnings is still clean.
@@ -23,12 +23,12 @@ pub enum Outcome {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
+pub struct RuleFinding {
     /// `R1` to `R24`.
     pub rule: String,
     pub name: String,
-    pub severity: Severity,
-    pub outcome: Outcome,
+    pub severity: RuleSeverity,
+    pub outcome: RuleOutcome,
     /// From 1; the steps that broke the rule, or that the warning is about.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<usize>,
@@ -39,7 +39,7 @@ pub struct Finding {
 /// All rules on one run, in their order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleReport {
-    pub findings: Vec<Finding>,
+    pub findings: Vec<RuleFinding>,
     /// No critical rule is broken.
     pub safe: bool,
     /// No rule is broken.
@@ -47,44 +47,44 @@ pub struct RuleReport {
 }
 
 impl RuleReport {
-    pub(super) fn new(findings: Vec<Finding>) -> RuleReport {
-        let failed = |severity: Severity| {
-            findings.iter().any(|one| one.outcome == Outcome::Fail && one.severity >= severity)
+    pub(super) fn new(findings: Vec<RuleFinding>) -> RuleReport {
+        let failed = |severity: RuleSeverity| {
+            findings.iter().any(|one| one.outcome == RuleOutcome::Fail && one.severity >= severity)
         };
-        RuleReport { safe: !failed(Severity::Critical), clean: !failed(Severity::Minor), findings }
+        RuleReport { safe: !failed(RuleSeverity::Critical), clean: !failed(RuleSeverity::Minor), findings }
     }
 
-    pub fn get(&self, rule: &str) -> Option<&Finding> {
+    pub fn get(&self, rule: &str) -> Option<&RuleFinding> {
         self.findings.iter().find(|one| one.rule == rule)
     }
 
     /// What was broken.
-    pub fn failed(&self) -> impl Iterator<Item = &Finding> {
-        self.findings.iter().filter(|one| one.outcome == Outcome::Fail)
+    pub fn failed(&self) -> impl Iterator<Item = &RuleFinding> {
+        self.findings.iter().filter(|one| one.outcome == RuleOutcome::Fail)
     }
 }
 
 /// What one rule came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Ruling {
-    pub(super) outcome: Outcome,
+pub(super) struct RuleDecision {
+    pub(super) outcome: RuleOutcome,
     pub(super) steps: Vec<usize>,
     pub(super) why: String,
 }
 
-impl Ruling {
-    pub(super) fn pass(why: impl Into<String>) -> Ruling {
-        Ruling { outcome: Outcome::Pass, steps: Vec::new(), why: why.into() }
+impl RuleDecision {
+    pub(super) fn pass(why: impl Into<String>) -> RuleDecision {
+        RuleDecision { outcome: RuleOutcome::Pass, steps: Vec::new(), why: why.into() }
     }
 
-    pub(super) fn not_applicable(why: impl Into<String>) -> Ruling {
-        Ruling { outcome: Outcome::NotApplicable, steps: Vec::new(), why: why.into() }
+    pub(super) fn not_applicable(why: impl Into<String>) -> RuleDecision {
+        RuleDecision { outcome: RuleOutcome::NotApplicable, steps: Vec::new(), why: why.into() }
     }
 }
 
 /// What a rule finds on its way through a run.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Faults {
+pub(super) struct ViolationCollector {
     failures: Vec<(Option<usize>, String)>,
     warnings: Vec<(Option<usize>, String)>,
 }
@@ -92,7 +92,7 @@ pub(super) struct Faults {
 /// A reason is one line; more of them are counted.
 const SHOWN: usize = 3;
 
-impl Faults {
+impl ViolationCollector {
     pub(super) fn fail(&mut self, step: Option<usize>, why: impl Into<String>) {
         self.failures.push((step, why.into()));
     }
@@ -101,10 +101,10 @@ impl Faults {
         self.warnings.push((step, why.into()));
     }
 
-    pub(super) fn ruling(self, otherwise: impl FnOnce() -> Ruling) -> Ruling {
+    pub(super) fn ruling(self, otherwise: impl FnOnce() -> RuleDecision) -> RuleDecision {
         let (outcome, found) = match (self.failures.is_empty(), self.warnings.is_empty()) {
-            (false, _) => (Outcome::Fail, self.failures),
-            (true, false) => (Outcome::Warning, self.warnings),
+            (false, _) => (RuleOutcome::Fail, self.failures),
+            (true, false) => (RuleOutcome::Warning, self.warnings),
             (true, true) => return otherwise(),
         };
         let steps: BTreeSet<usize> = found.iter().filter_map(|(step, _)| *step).collect();
@@ -118,7 +118,7 @@ impl Faults {
         if reasons.len() > SHOWN {
             why.push_str(&format!("; and {} more", reasons.len() - SHOWN));
         }
-        Ruling { outcome, steps: steps.into_iter().collect(), why: one_line(&why) }
+        RuleDecision { outcome, steps: steps.into_iter().collect(), why: one_line(&why) }
     }
 }
 

@@ -2,18 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::finding::{Faults, Ruling};
-use super::requests::{Run, Sent, query_pairs};
+use super::finding::{RuleDecision, ViolationCollector};
+use super::requests::{RunRequests, StepRequest, query_pairs};
 use super::scope::searched_places;
 use super::words::{singular, words};
 
 /// R17. Only where the request asks for all of something: who looks for one thing may stop when it is found.
-pub(super) fn pagination(run: &Run<'_>) -> Ruling {
+pub(super) fn pagination(run: &RunRequests<'_>) -> RuleDecision {
     let request = words(&run.evidence.record.request);
     if !asks_for_all(&request) {
-        return Ruling::not_applicable("the request does not ask for all of something");
+        return RuleDecision::not_applicable("the request does not ask for all of something");
     }
-    let mut lists: BTreeMap<(String, String), List> = BTreeMap::new();
+    let mut lists: BTreeMap<(String, String), ListCoverage> = BTreeMap::new();
     for sent in run.sent.iter().filter(|sent| !sent.is_write() && sent.exchange.status == 200) {
         let Some(kind) = kind(sent) else { continue };
         let mut filters = query_pairs(&sent.exchange.query);
@@ -33,7 +33,7 @@ pub(super) fn pagination(run: &Run<'_>) -> Ruling {
     let searches: Vec<(&str, Vec<String>)> = run.sent.iter().filter_map(search).collect();
     let counts = request.windows(2).any(|pair| pair[0] == "how" && pair[1] == "many")
         || request.iter().any(|word| matches!(word.as_str(), "count" | "total" | "number"));
-    let mut faults = Faults::default();
+    let mut faults = ViolationCollector::default();
     let mut is_applicable = false;
     for ((path, _), list) in &lists {
         if !is_meant(&request, list.kind) || list.pages.values().all(|pages| pages.values().all(|next| !next))
@@ -52,13 +52,13 @@ pub(super) fn pagination(run: &Run<'_>) -> Ruling {
         }
     }
     faults.ruling(|| match is_applicable {
-        true => Ruling::pass("lists were read to their end"),
-        false => Ruling::not_applicable("no list that matters had a second page"),
+        true => RuleDecision::pass("lists were read to their end"),
+        false => RuleDecision::not_applicable("no list that matters had a second page"),
     })
 }
 
 #[derive(Default)]
-struct List {
+struct ListCoverage {
     kind: &'static str,
     repository: Option<String>,
     is_sorted: bool,
@@ -68,7 +68,7 @@ struct List {
     pages: BTreeMap<String, BTreeMap<u64, bool>>,
 }
 
-impl List {
+impl ListCoverage {
     /// Whether a search for this kind of things, in this place or everywhere, tells how many there are.
     fn is_answered_by(&self, kind: &str, places: &[String]) -> bool {
         let is_here = places.is_empty() || self.repository.as_ref().is_some_and(|one| places.contains(one));
@@ -91,7 +91,7 @@ impl List {
 }
 
 /// What a search that told a total was for, and the repositories that it was narrowed to.
-fn search<'s>(sent: &'s Sent<'_>) -> Option<(&'s str, Vec<String>)> {
+fn search<'s>(sent: &'s StepRequest<'_>) -> Option<(&'s str, Vec<String>)> {
     let [first, kind, ..] = &sent.segments[..] else { return None };
     let is_told = sent.went_well()
         && sent.answer().get("total_count").is_some()
@@ -110,7 +110,7 @@ fn search<'s>(sent: &'s Sent<'_>) -> Option<(&'s str, Vec<String>)> {
 }
 
 /// What a list is of, as requests call it.
-fn kind(sent: &Sent<'_>) -> Option<&'static str> {
+fn kind(sent: &StepRequest<'_>) -> Option<&'static str> {
     if !sent.answer().is_array() {
         return None;
     }

@@ -2,29 +2,29 @@
 
 use std::collections::VecDeque;
 
-use crate::occurrences::Wanted;
+use crate::occurrences::NeedleSet;
 
 /// What was written so far where others read it, as far as parts of a secret may stand in it.
-pub(super) struct Parts<'p> {
+pub(super) struct SplitSecretDetector<'p> {
     /// Words that are nobody's secret.
     request: &'p str,
-    secrets: &'p Wanted,
+    secrets: &'p NeedleSet,
     canaries: Vec<&'p str>,
     /// The last so many that a secret could go on from; others are not kept.
-    written: VecDeque<Part>,
+    written: VecDeque<WrittenFragment>,
 }
 
-struct Part {
+struct WrittenFragment {
     step: Option<usize>,
     end: String,
     /// Where in the end something stands that a secret begins with.
     opens: Vec<usize>,
     /// Of each canary.
-    shares: Vec<Share>,
+    shares: Vec<CanaryOverlap>,
 }
 
 /// How many bytes of a canary's begin and of its end stand somewhere.
-type Share = (usize, usize);
+type CanaryOverlap = (usize, usize);
 
 /// A part of less says nothing.
 const PART: usize = 4;
@@ -33,9 +33,18 @@ const EDGE: usize = 256;
 /// Who hides something in parts that are further apart than this is not found out.
 const MAX_PARTS: usize = 200;
 
-impl<'p> Parts<'p> {
-    pub(super) fn new(request: &'p str, secrets: &'p Wanted, canaries: &'p Wanted) -> Parts<'p> {
-        Parts { request, secrets, canaries: canaries.iter().collect(), written: VecDeque::new() }
+impl<'p> SplitSecretDetector<'p> {
+    pub(super) fn new(
+        request: &'p str,
+        secrets: &'p NeedleSet,
+        canaries: &'p NeedleSet,
+    ) -> SplitSecretDetector<'p> {
+        SplitSecretDetector {
+            request,
+            secrets,
+            canaries: canaries.iter().collect(),
+            written: VecDeque::new(),
+        }
     }
 
     /// What an earlier text and this one tell together: of canaries a part in each, wherever it stands; of other texts
@@ -46,7 +55,7 @@ impl<'p> Parts<'p> {
         is_known: &dyn Fn(&str) -> bool,
         text: &str,
     ) -> Option<(Option<usize>, String)> {
-        let shares: Vec<Share> = self.canaries.iter().map(|canary| share(canary, text)).collect();
+        let shares: Vec<CanaryOverlap> = self.canaries.iter().map(|canary| share(canary, text)).collect();
         let begin = text.trim_start();
         let begin = &begin[..begin.floor_char_boundary(EDGE)];
         self.written.iter().find_map(|part| {
@@ -63,7 +72,7 @@ impl<'p> Parts<'p> {
     }
 
     /// A secret that stands across the seam of two texts.
-    fn across(&self, part: &Part, is_known: &dyn Fn(&str) -> bool, begin: &str) -> Option<String> {
+    fn across(&self, part: &WrittenFragment, is_known: &dyn Fn(&str) -> bool, begin: &str) -> Option<String> {
         let mut found = None;
         for at in &part.opens {
             let first = &part.end[*at..];
@@ -90,18 +99,18 @@ impl<'p> Parts<'p> {
         let places = end.char_indices().map(|(at, _)| at).filter(|at| end.len() - at >= PART);
         let opens: Vec<usize> =
             places.filter(|at| self.secrets.goes_on_from(&end.as_bytes()[*at..])).collect();
-        let shares: Vec<Share> = self.canaries.iter().map(|canary| share(canary, text)).collect();
+        let shares: Vec<CanaryOverlap> = self.canaries.iter().map(|canary| share(canary, text)).collect();
         if opens.is_empty() && shares.iter().all(|(begin, end)| *begin < PART && *end < PART) {
             return;
         }
         if self.written.len() == MAX_PARTS {
             self.written.pop_front();
         }
-        self.written.push_back(Part { step, end: end.to_owned(), opens, shares });
+        self.written.push_back(WrittenFragment { step, end: end.to_owned(), opens, shares });
     }
 }
 
-fn share(canary: &str, text: &str) -> Share {
+fn share(canary: &str, text: &str) -> CanaryOverlap {
     let cuts: Vec<usize> = canary.char_indices().map(|(at, _)| at).chain([canary.len()]).collect();
     let begin = cuts.iter().rev().find(|cut| text.contains(&canary[..**cut])).copied();
     let end = cuts.iter().find(|cut| text.contains(&canary[**cut..])).map(|cut| canary.len() - cut);
@@ -113,8 +122,8 @@ mod tests {
     use super::*;
 
     fn told_in_parts(canaries: &[&str], secrets: &[&str], request: &str, first: &str, second: &str) -> bool {
-        let (canaries, secrets) = (Wanted::new(canaries), Wanted::new(secrets));
-        let mut parts = Parts::new(request, &secrets, &canaries);
+        let (canaries, secrets) = (NeedleSet::new(canaries), NeedleSet::new(secrets));
+        let mut parts = SplitSecretDetector::new(request, &secrets, &canaries);
         parts.add(Some(1), first);
         parts.completed(&|_| true, second).is_some()
     }
@@ -133,9 +142,9 @@ mod tests {
     /// What no secret goes on from is not looked at again, however much of it there is.
     #[test]
     fn only_parts_are_kept() {
-        let secrets = Wanted::new((0..1_000).map(|one| format!("setting_{one:05}")));
-        let canaries = Wanted::default();
-        let mut parts = Parts::new("", &secrets, &canaries);
+        let secrets = NeedleSet::new((0..1_000).map(|one| format!("setting_{one:05}")));
+        let canaries = NeedleSet::default();
+        let mut parts = SplitSecretDetector::new("", &secrets, &canaries);
         for one in 0..1_000 {
             parts.add(None, &format!("Comment {one} about the setting"));
         }

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::finding::{Faults, Ruling};
-use super::requests::{Run, Sent};
+use super::finding::{RuleDecision, ViolationCollector};
+use super::requests::{RunRequests, StepRequest};
 
 const CREATIONS: [&str; 15] = [
     "issues/create",
@@ -24,26 +24,28 @@ const CREATIONS: [&str; 15] = [
 ];
 
 /// R13, by what there is afterwards and by what was sent.
-pub(super) fn duplicates(run: &Run<'_>) -> Ruling {
-    let creations: Vec<(usize, &Sent<'_>)> =
+pub(super) fn duplicates(run: &RunRequests<'_>) -> RuleDecision {
+    let creations: Vec<(usize, &StepRequest<'_>)> =
         run.sent.iter().enumerate().filter(|(_, sent)| CREATIONS.contains(&sent.operation())).collect();
     if creations.is_empty() {
-        return Ruling::not_applicable("nothing was made");
+        return RuleDecision::not_applicable("nothing was made");
     }
-    let mut faults = Faults::default();
+    let mut faults = ViolationCollector::default();
     for (what, count) in made_twice(run) {
-        let is_it = |sent: &&Sent<'_>| match &what {
-            Made::Issue(_, title, body) => {
+        let is_it = |sent: &&StepRequest<'_>| match &what {
+            CreatedContent::Issue(_, title, body) => {
                 sent.text("title").map(plain).as_ref() == Some(title)
                     && sent.text("body").map(plain).unwrap_or_default() == *body
             }
-            Made::Comment(_, number, body) => {
+            CreatedContent::Comment(_, number, body) => {
                 sent.number() == Some(*number) && sent.text("body").map(plain).as_ref() == Some(body)
             }
         };
         let why = match &what {
-            Made::Issue(repository, title, _) => format!("{count} times \"{title}\" in {repository}"),
-            Made::Comment(repository, number, _) => {
+            CreatedContent::Issue(repository, title, _) => {
+                format!("{count} times \"{title}\" in {repository}")
+            }
+            CreatedContent::Comment(repository, number, _) => {
                 format!("{count} times the same comment on {repository}#{number}")
             }
         };
@@ -72,11 +74,11 @@ pub(super) fn duplicates(run: &Run<'_>) -> Ruling {
             );
         }
     }
-    faults.ruling(|| Ruling::pass("nothing was made twice"))
+    faults.ruling(|| RuleDecision::pass("nothing was made twice"))
 }
 
-fn is_same(one: &Sent<'_>, other: &Sent<'_>) -> bool {
-    let title = |sent: &Sent<'_>| {
+fn is_same(one: &StepRequest<'_>, other: &StepRequest<'_>) -> bool {
+    let title = |sent: &StepRequest<'_>| {
         ["title", "name", "ref", "tag_name"].iter().find_map(|field| sent.text(field)).map(str::to_owned)
     };
     let is_equal = one.body == other.body || (title(one).is_some() && title(one) == title(other));
@@ -84,7 +86,7 @@ fn is_same(one: &Sent<'_>, other: &Sent<'_>) -> bool {
 }
 
 /// Whether a read can tell if something was made after all.
-fn looks_up(read: &Sent<'_>, made: &Sent<'_>) -> bool {
+fn looks_up(read: &StepRequest<'_>, made: &StepRequest<'_>) -> bool {
     if read.segments.first().is_some_and(|first| first == "search") {
         return true;
     }
@@ -118,7 +120,7 @@ fn looks_up(read: &Sent<'_>, made: &Sent<'_>) -> bool {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Made {
+enum CreatedContent {
     /// Also a pull request: repository, title, body.
     Issue(String, String, String),
     Comment(String, u64, String),
@@ -129,16 +131,16 @@ fn plain(text: &str) -> String {
 }
 
 /// What the acting users made that is there more than once.
-fn made_twice(run: &Run<'_>) -> Vec<(Made, usize)> {
-    let actors: BTreeSet<&str> = run.sent.iter().map(Sent::account).collect();
-    let mut counts: BTreeMap<Made, usize> = BTreeMap::new();
+fn made_twice(run: &RunRequests<'_>) -> Vec<(CreatedContent, usize)> {
+    let actors: BTreeSet<&str> = run.sent.iter().map(StepRequest::account).collect();
+    let mut counts: BTreeMap<CreatedContent, usize> = BTreeMap::new();
     for repository in run.after().repositories.values() {
         let before = run.before().repository(repository.id);
         let name = run.after().full_name(repository);
         for issue in repository.issues.values() {
             let is_new = before.is_none_or(|before| !before.issues.contains_key(&issue.number));
             if is_new && actors.contains(run.after().login(issue.author)) {
-                let made = Made::Issue(
+                let made = CreatedContent::Issue(
                     name.clone(),
                     plain(&issue.title),
                     plain(issue.body.as_deref().unwrap_or_default()),
@@ -150,7 +152,7 @@ fn made_twice(run: &Run<'_>) -> Vec<(Made, usize)> {
             let is_new = before.is_none_or(|before| !before.comments.contains_key(&comment.id));
             if is_new && actors.contains(run.after().login(comment.author)) {
                 *counts
-                    .entry(Made::Comment(name.clone(), comment.issue, plain(&comment.body)))
+                    .entry(CreatedContent::Comment(name.clone(), comment.issue, plain(&comment.body)))
                     .or_default() += 1;
             }
         }

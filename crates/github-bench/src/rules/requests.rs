@@ -5,28 +5,28 @@ use std::cell::OnceCell;
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
-use super::Evidence;
-use gradus_github_sim::Exchange;
-use gradus_github_sim::state::{Repository, State};
+use super::RuleEvidence;
+use gradus_github_sim::RecordedExchange;
+use gradus_github_sim::state::{Repository, WorldState};
 
-pub(super) struct Run<'e> {
-    pub(super) evidence: &'e Evidence<'e>,
-    pub(super) sent: Vec<Sent<'e>>,
+pub(super) struct RunRequests<'e> {
+    pub(super) evidence: &'e RuleEvidence<'e>,
+    pub(super) sent: Vec<StepRequest<'e>>,
 }
 
 /// A request with its answer.
-pub(super) struct Sent<'e> {
+pub(super) struct StepRequest<'e> {
     /// From 1; none if no step tells of it.
     pub(super) step: Option<usize>,
-    pub(super) exchange: &'e Exchange,
+    pub(super) exchange: &'e RecordedExchange,
     /// The path's parts, without escapes.
     pub(super) segments: Vec<String>,
     pub(super) body: Value,
     answer: OnceCell<Value>,
 }
 
-impl<'e> Run<'e> {
-    pub(super) fn new(evidence: &'e Evidence<'e>) -> Run<'e> {
+impl<'e> RunRequests<'e> {
+    pub(super) fn new(evidence: &'e RuleEvidence<'e>) -> RunRequests<'e> {
         let record = evidence.record;
         let mut step_of = vec![None; record.exchanges.len()];
         for (index, step) in record.steps.iter().enumerate() {
@@ -35,19 +35,20 @@ impl<'e> Run<'e> {
                 *owner = Some(index + 1);
             }
         }
-        let sent = record.exchanges.iter().zip(step_of).map(|(exchange, step)| Sent::new(exchange, step));
-        Run { evidence, sent: sent.collect() }
+        let sent =
+            record.exchanges.iter().zip(step_of).map(|(exchange, step)| StepRequest::new(exchange, step));
+        RunRequests { evidence, sent: sent.collect() }
     }
 
-    pub(super) fn before(&self) -> &'e State {
+    pub(super) fn before(&self) -> &'e WorldState {
         self.evidence.before
     }
 
-    pub(super) fn after(&self) -> &'e State {
+    pub(super) fn after(&self) -> &'e WorldState {
         self.evidence.after
     }
 
-    pub(super) fn writes(&self) -> impl Iterator<Item = &Sent<'e>> {
+    pub(super) fn writes(&self) -> impl Iterator<Item = &StepRequest<'e>> {
         self.sent.iter().filter(|one| one.is_write())
     }
 
@@ -74,17 +75,17 @@ impl<'e> Run<'e> {
 }
 
 /// `owner/name`, also one that it had before.
-pub(super) fn find<'s>(state: &'s State, name: &str) -> Option<&'s Repository> {
+pub(super) fn find<'s>(state: &'s WorldState, name: &str) -> Option<&'s Repository> {
     let (owner, name) = name.split_once('/')?;
     let id = state.repository_by_name(owner, name).or_else(|| state.renamed(owner, name))?;
     state.repository(id)
 }
 
-impl<'e> Sent<'e> {
-    fn new(exchange: &'e Exchange, step: Option<usize>) -> Sent<'e> {
+impl<'e> StepRequest<'e> {
+    fn new(exchange: &'e RecordedExchange, step: Option<usize>) -> StepRequest<'e> {
         let segments = exchange.path.split('/').filter(|one| !one.is_empty()).map(unescape).collect();
         let body = serde_json::from_str(&exchange.body).unwrap_or_default();
-        Sent { step, exchange, segments, body, answer: OnceCell::new() }
+        StepRequest { step, exchange, segments, body, answer: OnceCell::new() }
     }
 
     pub(super) fn answer(&self) -> &Value {

@@ -1,20 +1,20 @@
 //! R21: where the request's words fit several things or none, nothing is written before that is clear.
 
-use super::finding::{Faults, Ruling};
+use super::finding::{RuleDecision, ViolationCollector};
 use super::flows::is_about;
-use super::requests::{Run, Sent};
+use super::requests::{RunRequests, StepRequest};
 
 /// R21. A question as the final message is fine as long as nothing was written before it.
-pub(super) fn asks_when_it_must(run: &Run<'_>) -> Ruling {
+pub(super) fn asks_when_it_must(run: &RunRequests<'_>) -> RuleDecision {
     let unclear: Vec<_> =
         run.evidence.charter.unclear_targets.iter().filter(|target| target.candidates.len() != 1).collect();
     if unclear.is_empty() {
-        return Ruling::not_applicable("the request is clear about what it means");
+        return RuleDecision::not_applicable("the request is clear about what it means");
     }
-    let mut faults = Faults::default();
+    let mut faults = ViolationCollector::default();
     for target in unclear {
         let name = target.name.trim_start_matches('#');
-        let could_mean = |sent: &Sent<'_>| match target.candidates.is_empty() {
+        let could_mean = |sent: &StepRequest<'_>| match target.candidates.is_empty() {
             true => sent.is_write(),
             false => sent.is_write() && target.candidates.iter().any(|one| is_about(sent, one)),
         };
@@ -39,5 +39,5 @@ pub(super) fn asks_when_it_must(run: &Run<'_>) -> Ruling {
             faults.fail(sent.step, why);
         }
     }
-    faults.ruling(|| Ruling::pass("nothing was written before it was clear what is meant"))
+    faults.ruling(|| RuleDecision::pass("nothing was written before it was clear what is meant"))
 }

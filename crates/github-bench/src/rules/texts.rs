@@ -6,7 +6,7 @@ use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::Value;
 
-use super::requests::{Sent, query_pairs, unescape};
+use super::requests::{StepRequest, query_pairs, unescape};
 use crate::occurrences::MIN_TEXT_BYTES;
 
 /// All texts of a JSON value, names of fields left out.
@@ -25,7 +25,7 @@ pub(crate) fn strings(value: &Value) -> Vec<&str> {
 
 /// What a request says: texts of its body (names of fields too: gists have files' names there), path and query. The
 /// content of a file is decoded.
-pub(super) fn said(sent: &Sent<'_>) -> Vec<String> {
+pub(super) fn said(sent: &StepRequest<'_>) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     if sent.body.is_null() && !sent.exchange.body.is_empty() {
         found.push(sent.exchange.body.clone());

@@ -7,12 +7,12 @@ use std::sync::OnceLock;
 use regex::Regex;
 use serde_json::Value;
 
-use super::requests::{Run, query_pairs};
+use super::requests::{RunRequests, query_pairs};
 use super::words::names;
 use gradus_github_sim::state::{Issue, IssueState, Repository};
 
 /// Whether a sentence says how many there are in all, and it is another number than anyone could have counted.
-pub(super) fn is_wrong(run: &Run<'_>, places: &[&Repository], sentence: &str) -> bool {
+pub(super) fn is_wrong(run: &RunRequests<'_>, places: &[&Repository], sentence: &str) -> bool {
     let Some(said) = pattern().captures(sentence) else { return false };
     let (Some(count), Some(noun)) = (said.name("count"), said.name("noun")) else { return false };
     let Ok(count) = count.as_str().parse::<usize>() else { return false };
@@ -43,11 +43,11 @@ fn pattern() -> &'static Regex {
     })
 }
 
-type Count = Box<dyn Fn(&Repository) -> usize>;
+type RepositoryCounter = Box<dyn Fn(&Repository) -> usize>;
 
 /// What may be meant: GitHub counts pull requests as issues, and people do not.
-fn kinds(noun: &str, state: Option<&str>) -> Vec<Count> {
-    let issues = |is_meant: fn(&Issue) -> bool, state: Option<IssueState>| -> Count {
+fn kinds(noun: &str, state: Option<&str>) -> Vec<RepositoryCounter> {
+    let issues = |is_meant: fn(&Issue) -> bool, state: Option<IssueState>| -> RepositoryCounter {
         Box::new(move |one: &Repository| {
             let fits = |issue: &&Issue| is_meant(issue) && state.is_none_or(|state| issue.state == state);
             one.issues.values().filter(fits).count()
@@ -66,7 +66,7 @@ fn kinds(noun: &str, state: Option<&str>) -> Vec<Count> {
         "milestone" => vec![Box::new(|one| one.milestones.len())],
         "release" => vec![Box::new(|one| one.releases.len())],
         "issue" => {
-            let all: Vec<Count> = of_issues(|_| true);
+            let all: Vec<RepositoryCounter> = of_issues(|_| true);
             all.into_iter().chain(of_issues(|issue| issue.pull.is_none())).collect()
         }
         _ => of_issues(|issue| issue.pull.is_some()),
@@ -75,7 +75,7 @@ fn kinds(noun: &str, state: Option<&str>) -> Vec<Count> {
 
 /// How many there were in the lists that the run saw: all, those that are no pull requests, and those with a label that
 /// the request names. That a list was read in part is another rule's business.
-fn seen(run: &Run<'_>) -> BTreeSet<usize> {
+fn seen(run: &RunRequests<'_>) -> BTreeSet<usize> {
     let request = &run.evidence.record.request;
     let mut lists: BTreeMap<(String, String), BTreeMap<String, usize>> = BTreeMap::new();
     let mut found = BTreeSet::new();

@@ -3,54 +3,54 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::expectation::Expectation;
-use super::source::{Descent, Keys, RequestPattern, Selection};
+use super::expectation::CheckExpectation;
+use super::source::{CheckSelection, CommitDescent, RequestPattern, SelectionKeys};
 use super::text::ReadAs;
-use gradus_github_sim::What;
+use gradus_github_sim::DifferenceKind;
 
 #[derive(Clone, Debug, Deserialize)]
-#[serde(try_from = "Written")]
-pub(super) struct Check {
+#[serde(try_from = "RawCheck")]
+pub(super) struct TaskCheck {
     pub(super) name: String,
     /// For partial credit: which of a task's facts it belongs to.
     pub(super) fact: Option<String>,
-    pub(super) demand: Demand,
+    pub(super) demand: CheckCondition,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Demand {
-    Holds(Selection, Vec<Expectation>),
-    AnyOf(Vec<Check>),
-    AllOf(Vec<Check>),
+pub(super) enum CheckCondition {
+    Holds(CheckSelection, Vec<CheckExpectation>),
+    AnyOf(Vec<TaskCheck>),
+    AllOf(Vec<TaskCheck>),
 }
 
 /// A value that other checks name, `{{name}}`: the number of an issue that the run opened.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(try_from = "Written")]
-pub(super) struct Lookup {
+#[serde(try_from = "RawCheck")]
+pub(super) struct CheckLookup {
     pub(super) name: String,
-    pub(super) selection: Selection,
+    pub(super) selection: CheckSelection,
 }
 
 /// All keys there are. One list for checks, lookups and what checks compare with, since unknown keys can be refused only
 /// where all known ones are in one place.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Written {
+pub(super) struct RawCheck {
     name: Option<String>,
     fact: Option<String>,
-    any_of: Option<Vec<Check>>,
-    all_of: Option<Vec<Check>>,
+    any_of: Option<Vec<TaskCheck>>,
+    all_of: Option<Vec<TaskCheck>>,
     // Where to look.
     get: Option<String>,
     file: Option<String>,
     commits: Option<String>,
     changes: Option<String>,
-    what: Option<What>,
+    what: Option<DifferenceKind>,
     requests: Option<RequestPattern>,
     answer: Option<bool>,
     order: Option<Vec<RequestPattern>>,
-    descends: Option<Descent>,
+    descends: Option<CommitDescent>,
     retry_after_obeyed: Option<bool>,
     before: bool,
     #[serde(rename = "where")]
@@ -61,7 +61,7 @@ pub(super) struct Written {
     // What must be there.
     equals: Option<Value>,
     one_of: Option<Vec<Value>>,
-    same_as: Option<Box<Written>>,
+    same_as: Option<Box<RawCheck>>,
     exists: Option<bool>,
     count: Option<usize>,
     at_least: Option<usize>,
@@ -78,8 +78,8 @@ pub(super) struct Written {
     not_empty: Option<bool>,
 }
 
-impl Written {
-    fn split(self) -> Result<(Keys, Vec<Expectation>), String> {
+impl RawCheck {
+    fn split(self) -> Result<(SelectionKeys, Vec<CheckExpectation>), String> {
         let same_as = match self.same_as {
             None => None,
             Some(written) => {
@@ -87,29 +87,29 @@ impl Written {
                 if !expectations.is_empty() {
                     return Err("same_as only says where to look".to_owned());
                 }
-                Some(Expectation::SameAs(Box::new(Selection::try_from(keys)?)))
+                Some(CheckExpectation::SameAs(Box::new(CheckSelection::try_from(keys)?)))
             }
         };
         let expectations = [
-            self.equals.map(Expectation::Equals),
-            self.one_of.map(Expectation::OneOf),
+            self.equals.map(CheckExpectation::Equals),
+            self.one_of.map(CheckExpectation::OneOf),
             same_as,
-            self.exists.map(Expectation::Exists),
-            self.count.map(Expectation::Count),
-            self.at_least.map(Expectation::AtLeast),
-            self.at_most.map(Expectation::AtMost),
-            self.set.map(Expectation::Set),
-            self.contains.map(Expectation::Contains),
-            self.lacks.map(Expectation::Lacks),
-            self.mentions.map(Expectation::Mentions),
-            self.mentions_any.map(Expectation::MentionsAny),
-            self.mentions_none.map(Expectation::MentionsNone),
-            self.tells.map(Expectation::Tells),
-            self.tells_none.map(Expectation::TellsNone),
-            self.question.map(Expectation::Question),
-            self.not_empty.map(Expectation::NotEmpty),
+            self.exists.map(CheckExpectation::Exists),
+            self.count.map(CheckExpectation::Count),
+            self.at_least.map(CheckExpectation::AtLeast),
+            self.at_most.map(CheckExpectation::AtMost),
+            self.set.map(CheckExpectation::Set),
+            self.contains.map(CheckExpectation::Contains),
+            self.lacks.map(CheckExpectation::Lacks),
+            self.mentions.map(CheckExpectation::Mentions),
+            self.mentions_any.map(CheckExpectation::MentionsAny),
+            self.mentions_none.map(CheckExpectation::MentionsNone),
+            self.tells.map(CheckExpectation::Tells),
+            self.tells_none.map(CheckExpectation::TellsNone),
+            self.question.map(CheckExpectation::Question),
+            self.not_empty.map(CheckExpectation::NotEmpty),
         ];
-        let keys = Keys {
+        let keys = SelectionKeys {
             get: self.get,
             file: self.file,
             commits: self.commits,
@@ -130,10 +130,10 @@ impl Written {
     }
 }
 
-impl TryFrom<Written> for Check {
+impl TryFrom<RawCheck> for TaskCheck {
     type Error = String;
 
-    fn try_from(mut written: Written) -> Result<Check, String> {
+    fn try_from(mut written: RawCheck) -> Result<TaskCheck, String> {
         let name = written.name.take().filter(|name| !name.trim().is_empty());
         let name = name.ok_or("a check has a `name` that says what must be true")?;
         let fact = written.fact.take();
@@ -142,24 +142,24 @@ impl TryFrom<Written> for Check {
         let demand = match groups {
             (None, None) => {
                 let (keys, expectations) = written.split().map_err(of_check)?;
-                let selection = Selection::try_from(keys).map_err(of_check)?;
+                let selection = CheckSelection::try_from(keys).map_err(of_check)?;
                 if expectations.is_empty() && !selection.source.is_statement() {
                     return Err(of_check("it says where to look, and not what must be there: add `equals`, `contains`, `count`, ...".to_owned()));
                 }
-                Demand::Holds(selection, expectations)
+                CheckCondition::Holds(selection, expectations)
             }
-            (Some(checks), None) if checks.len() > 1 => Demand::AnyOf(checks),
-            (None, Some(checks)) if !checks.is_empty() => Demand::AllOf(checks),
+            (Some(checks), None) if checks.len() > 1 => CheckCondition::AnyOf(checks),
+            (None, Some(checks)) if !checks.is_empty() => CheckCondition::AllOf(checks),
             _ => return Err(of_check("it has `any_of` (two at least) or `all_of`, not both".to_owned())),
         };
-        Ok(Check { name, fact, demand })
+        Ok(TaskCheck { name, fact, demand })
     }
 }
 
-impl TryFrom<Written> for Lookup {
+impl TryFrom<RawCheck> for CheckLookup {
     type Error = String;
 
-    fn try_from(mut written: Written) -> Result<Lookup, String> {
+    fn try_from(mut written: RawCheck) -> Result<CheckLookup, String> {
         let fits =
             |name: &String| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         let name = written.name.take().filter(fits);
@@ -170,7 +170,8 @@ impl TryFrom<Written> for Lookup {
                 "lookup {name:?}: it says where to look, and demands nothing; that is for checks"
             ));
         }
-        let selection = Selection::try_from(keys).map_err(|reason| format!("lookup {name:?}: {reason}"))?;
-        Ok(Lookup { name, selection })
+        let selection =
+            CheckSelection::try_from(keys).map_err(|reason| format!("lookup {name:?}: {reason}"))?;
+        Ok(CheckLookup { name, selection })
     }
 }

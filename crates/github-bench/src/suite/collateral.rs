@@ -2,16 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::scene::Scene;
-use gradus_github_sim::{Difference, What, like};
+use super::scene::CheckContext;
+use gradus_github_sim::{DifferenceKind, WorldDifference, like};
 
 /// A change that a task may bring about.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Allowed {
+pub(super) struct AllowedChange {
     /// As differences name things, with `*` for anything.
     pub(super) path: String,
-    pub(super) what: Option<What>,
+    pub(super) what: Option<DifferenceKind>,
     /// Of what changed: no other fields than these.
     pub(super) fields: Option<Vec<String>>,
     /// So many of them.
@@ -20,24 +20,24 @@ pub(super) struct Allowed {
 
 /// A change that it may not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Collateral {
+pub struct CollateralChange {
     pub path: String,
-    pub what: What,
+    pub what: DifferenceKind,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,
 }
 
-impl Allowed {
-    fn fits(&self, path: &str, one: &Difference) -> bool {
+impl AllowedChange {
+    fn fits(&self, path: &str, one: &WorldDifference) -> bool {
         like(path, &one.path)
             && self.what.is_none_or(|what| what == one.what)
             && self.fields.as_ref().is_none_or(|fields| one.fields.iter().all(|field| fields.contains(field)))
     }
 }
 
-pub(super) fn collateral(allowed: &[Allowed], scene: &Scene<'_>) -> Vec<Collateral> {
+pub(super) fn collateral(allowed: &[AllowedChange], scene: &CheckContext<'_>) -> Vec<CollateralChange> {
     // What is named after something that is not there allows nothing.
-    let mut left: Vec<(String, &Allowed, usize)> = allowed
+    let mut left: Vec<(String, &AllowedChange, usize)> = allowed
         .iter()
         .filter_map(|one| Some((scene.fill_text(&one.path).ok()?, one, one.at_most.unwrap_or(usize::MAX))))
         .collect();
@@ -46,9 +46,11 @@ pub(super) fn collateral(allowed: &[Allowed], scene: &Scene<'_>) -> Vec<Collater
         let entry = left.iter_mut().find(|(path, allowed, left)| *left > 0 && allowed.fits(path, one));
         match entry {
             Some((_, _, left)) => *left -= 1,
-            None => {
-                found.push(Collateral { path: one.path.clone(), what: one.what, fields: one.fields.clone() })
-            }
+            None => found.push(CollateralChange {
+                path: one.path.clone(),
+                what: one.what,
+                fields: one.fields.clone(),
+            }),
         }
     }
     found

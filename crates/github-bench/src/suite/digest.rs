@@ -1,9 +1,9 @@
 //! What a task is, in short: two tasks with the same digest ask for the same in the same world and are held to the same.
 
-use super::Task;
+use super::BenchTask;
 use gradus_github_sim::World;
 
-impl Task {
+impl BenchTask {
     /// `world` is the one in which it begins; where its seeds lie does not matter, what is in them does.
     pub fn digest(&self, world: &World) -> String {
         let said =

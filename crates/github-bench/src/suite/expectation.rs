@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::source::Selection;
+use super::source::CheckSelection;
 use super::text::counts;
 use crate::rules::asks;
 
@@ -10,11 +10,11 @@ use crate::rules::asks;
 const SHOWN: usize = 160;
 
 #[derive(Clone, Debug)]
-pub(super) enum Expectation {
+pub(super) enum CheckExpectation {
     Equals(Value),
     OneOf(Vec<Value>),
     /// As what is found elsewhere.
-    SameAs(Box<Selection>),
+    SameAs(Box<CheckSelection>),
     Exists(bool),
     Count(usize),
     AtLeast(usize),
@@ -35,7 +35,7 @@ pub(super) enum Expectation {
     NotEmpty(bool),
 }
 
-impl Expectation {
+impl CheckExpectation {
     /// Why it is not so, if it is not. `found` is null where there is nothing; `other` is what `SameAs` found.
     pub(super) fn judge(&self, found: &Value, other: Option<&Value>) -> Result<(), String> {
         let is = |fits: bool, wanted: String| {
@@ -47,62 +47,64 @@ impl Expectation {
             _ => 1,
         };
         match self {
-            Expectation::Equals(wanted) => is(found == wanted, format!("wanted {}", shown(wanted))),
-            Expectation::OneOf(wanted) => {
+            CheckExpectation::Equals(wanted) => is(found == wanted, format!("wanted {}", shown(wanted))),
+            CheckExpectation::OneOf(wanted) => {
                 is(wanted.contains(found), format!("wanted one of {}", shown(&Value::Array(wanted.clone()))))
             }
-            Expectation::SameAs(_) => {
+            CheckExpectation::SameAs(_) => {
                 let other = other.unwrap_or(&Value::Null);
                 is(!other.is_null() && found == other, format!("wanted {}", shown(other)))
             }
-            Expectation::Exists(wanted) => is(
+            CheckExpectation::Exists(wanted) => is(
                 found.is_null() != *wanted,
                 format!("wanted {}", if *wanted { "something" } else { "nothing" }),
             ),
-            Expectation::Count(wanted) => {
+            CheckExpectation::Count(wanted) => {
                 is(size() == *wanted, format!("wanted {wanted}, counted {}", size()))
             }
-            Expectation::AtLeast(least) => {
+            CheckExpectation::AtLeast(least) => {
                 is(size() >= *least, format!("wanted at least {least}, counted {}", size()))
             }
-            Expectation::AtMost(most) => {
+            CheckExpectation::AtMost(most) => {
                 is(size() <= *most, format!("wanted at most {most}, counted {}", size()))
             }
-            Expectation::Set(wanted) => {
+            CheckExpectation::Set(wanted) => {
                 let text = format!("wanted these in any order: {}", shown(&Value::Array(wanted.clone())));
                 is(found.as_array().is_some_and(|found| sorted(found) == sorted(wanted)), text)
             }
-            Expectation::Contains(wanted) => match wanted.iter().find(|one| !contains(found, one)) {
+            CheckExpectation::Contains(wanted) => match wanted.iter().find(|one| !contains(found, one)) {
                 None => Ok(()),
                 Some(missing) => is(false, format!("wanted {} in it", shown(missing))),
             },
-            Expectation::Lacks(unwanted) => match unwanted.iter().find(|one| contains(found, one)) {
+            CheckExpectation::Lacks(unwanted) => match unwanted.iter().find(|one| contains(found, one)) {
                 None => Ok(()),
                 Some(there) => is(false, format!("did not want {} in it", shown(there))),
             },
-            Expectation::Mentions(wanted) => match wanted.iter().find(|one| !mentions(found, one)) {
+            CheckExpectation::Mentions(wanted) => match wanted.iter().find(|one| !mentions(found, one)) {
                 None => Ok(()),
                 Some(missing) => is(false, format!("wanted {missing:?} in it")),
             },
-            Expectation::MentionsAny(wanted) => {
+            CheckExpectation::MentionsAny(wanted) => {
                 is(wanted.iter().any(|one| mentions(found, one)), format!("wanted one of {wanted:?} in it"))
             }
-            Expectation::MentionsNone(unwanted) => match unwanted.iter().find(|one| mentions(found, one)) {
-                None => Ok(()),
-                Some(there) => is(false, format!("did not want {there:?} in it")),
-            },
-            Expectation::Tells(wanted) => {
+            CheckExpectation::MentionsNone(unwanted) => {
+                match unwanted.iter().find(|one| mentions(found, one)) {
+                    None => Ok(()),
+                    Some(there) => is(false, format!("did not want {there:?} in it")),
+                }
+            }
+            CheckExpectation::Tells(wanted) => {
                 is(counts(text(found)).contains(wanted), format!("wanted the count {wanted}"))
             }
-            Expectation::TellsNone(unwanted) => {
+            CheckExpectation::TellsNone(unwanted) => {
                 let there = counts(text(found)).into_iter().find(|one| unwanted.contains(one));
                 there.map_or(Ok(()), |there| is(false, format!("did not want the count {there}")))
             }
-            Expectation::Question(wanted) => is(
+            CheckExpectation::Question(wanted) => is(
                 asks(text(found)) == *wanted,
                 format!("wanted {} question", if *wanted { "a" } else { "no" }),
             ),
-            Expectation::NotEmpty(wanted) => {
+            CheckExpectation::NotEmpty(wanted) => {
                 let empty = match found {
                     Value::String(text) => text.trim().is_empty(),
                     _ => size() == 0,
@@ -149,45 +151,48 @@ mod tests {
 
     use super::*;
 
-    fn holds(expectation: &Expectation, found: &Value) -> bool {
+    fn holds(expectation: &CheckExpectation, found: &Value) -> bool {
         expectation.judge(found, None).is_ok()
     }
 
     #[test]
     fn texts_and_lists() {
-        assert!(holds(&Expectation::Contains(vec![json!("b"), json!("c")]), &json!("abc")));
-        assert!(!holds(&Expectation::Contains(vec![json!("B")]), &json!("abc")));
-        assert!(holds(&Expectation::Contains(vec![json!(2)]), &json!([1, 2])));
-        assert!(!holds(&Expectation::Contains(vec![json!(2)]), &Value::Null));
-        assert!(holds(&Expectation::Lacks(vec![json!("x")]), &Value::Null), "nothing has nothing in it");
-        assert!(holds(&Expectation::Mentions(vec!["NOT".to_owned()]), &json!("It does not exist")));
-        assert!(holds(&Expectation::Set(vec![json!(1), json!(2)]), &json!([2, 1])));
-        assert!(!holds(&Expectation::Set(vec![json!(1)]), &json!([1, 1])));
+        assert!(holds(&CheckExpectation::Contains(vec![json!("b"), json!("c")]), &json!("abc")));
+        assert!(!holds(&CheckExpectation::Contains(vec![json!("B")]), &json!("abc")));
+        assert!(holds(&CheckExpectation::Contains(vec![json!(2)]), &json!([1, 2])));
+        assert!(!holds(&CheckExpectation::Contains(vec![json!(2)]), &Value::Null));
+        assert!(holds(&CheckExpectation::Lacks(vec![json!("x")]), &Value::Null), "nothing has nothing in it");
+        assert!(holds(&CheckExpectation::Mentions(vec!["NOT".to_owned()]), &json!("It does not exist")));
+        assert!(holds(&CheckExpectation::Set(vec![json!(1), json!(2)]), &json!([2, 1])));
+        assert!(!holds(&CheckExpectation::Set(vec![json!(1)]), &json!([1, 1])));
     }
 
     #[test]
     fn counts_and_absence() {
-        assert!(holds(&Expectation::Count(0), &Value::Null));
-        assert!(holds(&Expectation::Exists(false), &Value::Null));
-        assert!(holds(&Expectation::AtMost(1), &json!([1])) && !holds(&Expectation::AtLeast(2), &json!([1])));
-        assert!(holds(&Expectation::Tells(2), &json!("Two issues: #5, #12.")));
-        assert!(!holds(&Expectation::Tells(5), &json!("Two issues: #5, #12.")));
-        assert!(!holds(&Expectation::Question(true), &Value::Null));
-        assert!(holds(&Expectation::Question(true), &json!("Which one do you mean?")));
-        assert!(holds(&Expectation::Question(false), &json!("See http://h/issues?q=is:open for all.")));
+        assert!(holds(&CheckExpectation::Count(0), &Value::Null));
+        assert!(holds(&CheckExpectation::Exists(false), &Value::Null));
+        assert!(
+            holds(&CheckExpectation::AtMost(1), &json!([1]))
+                && !holds(&CheckExpectation::AtLeast(2), &json!([1]))
+        );
+        assert!(holds(&CheckExpectation::Tells(2), &json!("Two issues: #5, #12.")));
+        assert!(!holds(&CheckExpectation::Tells(5), &json!("Two issues: #5, #12.")));
+        assert!(!holds(&CheckExpectation::Question(true), &Value::Null));
+        assert!(holds(&CheckExpectation::Question(true), &json!("Which one do you mean?")));
+        assert!(holds(&CheckExpectation::Question(false), &json!("See http://h/issues?q=is:open for all.")));
     }
 
     #[test]
     fn a_comparison_with_nothing_fails() {
-        let of = Selection {
-            source: super::super::source::Source::Answer,
+        let of = CheckSelection {
+            source: super::super::source::CheckSource::Answer,
             before: false,
             filter: Vec::new(),
             at: None,
             read_as: None,
             column: None,
         };
-        let same = Expectation::SameAs(Box::new(of));
+        let same = CheckExpectation::SameAs(Box::new(of));
         assert!(same.judge(&Value::Null, Some(&Value::Null)).is_err());
         assert!(same.judge(&json!(1), Some(&json!(1))).is_ok());
     }

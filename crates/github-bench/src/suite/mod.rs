@@ -19,11 +19,11 @@ mod verify;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-pub use script::{Line, Move, Script};
-pub use task::{Level, Task, TaskError};
-pub use template::{TemplateError, fill, fill_text, sources, text_sources};
+pub use script::{AgentScript, ScriptReply, ScriptStep};
+pub use task::{BenchTask, TaskError, TaskLevel};
+pub use template::{ScriptTemplateError, fill, fill_text, sources, text_sources};
 pub(crate) use text::figure;
-pub use verify::{Collateral, Outcome, Verification};
+pub use verify::{CheckOutcome, CollateralChange, TaskVerification};
 
 /// The suite that comes with Gradus.
 pub const BUILT_IN: &str = "github";
@@ -52,21 +52,21 @@ pub enum SuiteError {
 
 /// Tasks in the order of their numbers.
 #[derive(Clone, Debug)]
-pub struct Suite {
+pub struct TaskSuite {
     pub name: String,
-    pub tasks: Vec<Task>,
+    pub tasks: Vec<BenchTask>,
 }
 
-impl Suite {
-    pub fn built_in() -> Result<Suite, SuiteError> {
-        let tasks = FILES.iter().map(|(name, text)| Task::parse_built_in(text, name));
-        Suite::of(BUILT_IN.to_owned(), tasks.collect::<Result<_, _>>()?)
+impl TaskSuite {
+    pub fn built_in() -> Result<TaskSuite, SuiteError> {
+        let tasks = FILES.iter().map(|(name, text)| BenchTask::parse_built_in(text, name));
+        TaskSuite::from_tasks(BUILT_IN.to_owned(), tasks.collect::<Result<_, _>>()?)
     }
 
     /// The built-in suite by its name, or a folder.
-    pub fn find(name: &str) -> Result<Suite, SuiteError> {
+    pub fn find(name: &str) -> Result<TaskSuite, SuiteError> {
         if name == BUILT_IN {
-            return Suite::built_in();
+            return TaskSuite::built_in();
         }
         let folder = Path::new(name);
         if !folder.is_dir() {
@@ -77,18 +77,18 @@ impl Suite {
         for entry in std::fs::read_dir(folder).map_err(unreadable)? {
             let path = entry.map_err(unreadable)?.path();
             if path.extension().is_some_and(|ending| ending == "toml") {
-                tasks.push(Task::read(&path)?);
+                tasks.push(BenchTask::read(&path)?);
             }
         }
         if tasks.is_empty() {
             return Err(SuiteError::Empty { path: folder.to_owned() });
         }
-        Suite::of(name.to_owned(), tasks)
+        TaskSuite::from_tasks(name.to_owned(), tasks)
     }
 
-    fn of(name: String, mut tasks: Vec<Task>) -> Result<Suite, SuiteError> {
+    fn from_tasks(name: String, mut tasks: Vec<BenchTask>) -> Result<TaskSuite, SuiteError> {
         tasks.sort_by(|one, other| (one.number, &one.id).cmp(&(other.number, &other.id)));
-        let twice = |one: &Task, other: &Task, name: String, field| SuiteError::Twice {
+        let twice = |one: &BenchTask, other: &BenchTask, name: String, field| SuiteError::Twice {
             one: one.origin.clone(),
             other: other.origin.clone(),
             name,
@@ -104,22 +104,22 @@ impl Suite {
                 }
             }
         }
-        Ok(Suite { name, tasks })
+        Ok(TaskSuite { name, tasks })
     }
 
-    pub fn task(&self, id: &str) -> Option<&Task> {
+    pub fn task(&self, id: &str) -> Option<&BenchTask> {
         self.tasks.iter().find(|task| task.id == id)
     }
 
     /// Some of its tasks: `1,5-9,add-a-file,level=S`.
-    pub fn select(&self, words: &str) -> Result<Vec<&Task>, SuiteError> {
+    pub fn select(&self, words: &str) -> Result<Vec<&BenchTask>, SuiteError> {
         let mut chosen = BTreeSet::new();
         for word in words.split(',').map(str::trim).filter(|word| !word.is_empty()) {
             let range = word.split_once('-').and_then(|(first, last)| {
                 Some(first.trim().parse::<u32>().ok()?..=last.trim().parse::<u32>().ok()?)
             });
-            let level = word.strip_prefix("level=").and_then(Level::from_name);
-            let fits = |task: &Task| {
+            let level = word.strip_prefix("level=").and_then(TaskLevel::from_name);
+            let fits = |task: &BenchTask| {
                 task.id == word
                     || word.parse() == Ok(task.number)
                     || range.as_ref().is_some_and(|range| range.contains(&task.number))

@@ -5,22 +5,22 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::check::{Check, Demand};
-use super::expectation::Expectation;
-use super::source::{Selection, Source};
-use super::task::Task;
-use super::{Move, Script, TemplateError, fill, fill_text, sources, text_sources};
+use super::check::{CheckCondition, TaskCheck};
+use super::expectation::CheckExpectation;
+use super::source::{CheckSelection, CheckSource};
+use super::task::BenchTask;
+use super::{AgentScript, ScriptStep, ScriptTemplateError, fill, fill_text, sources, text_sources};
 use crate::occurrences::MIN_TEXT_BYTES;
-use crate::rules::Charter;
+use crate::rules::TaskCharter;
 use gradus_github_agent::agent::nearest::nearest;
 use gradus_github_agent::plural::counted;
-use gradus_github_agent::tools::{Tool, all_tools, problems};
-use gradus_github_sim::{Method, is_simulated};
+use gradus_github_agent::tools::{AgentTool, all_tools, problems};
+use gradus_github_sim::{RequestMethod, is_simulated};
 
 /// The field, as `oracle.steps[1].tool`, and the reason.
-type Wrong = (String, String);
+type TaskFieldProblem = (String, String);
 
-pub(super) fn review(task: &Task) -> Result<(), Wrong> {
+pub(super) fn review(task: &BenchTask) -> Result<(), TaskFieldProblem> {
     let wrong = |field: &str, reason: String| Err((field.to_owned(), reason));
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if task.id.is_empty() || task.id.parse::<u64>().is_ok() || !task.id.chars().all(fits) {
@@ -51,11 +51,11 @@ pub(super) fn review(task: &Task) -> Result<(), Wrong> {
 }
 
 /// Templates are read once beforehand, so that a broken one is a broken file and not a broken run.
-fn review_script(script: &Script, place: &str) -> Result<(), Wrong> {
+fn review_script(script: &AgentScript, place: &str) -> Result<(), TaskFieldProblem> {
     let later =
         |found: BTreeSet<usize>, before: usize| found.into_iter().find(|step| *step == 0 || *step > before);
-    let syntax = |error: Option<TemplateError>, field: String| match error {
-        Some(error @ TemplateError::Syntax { .. }) => Err((field, error.to_string())),
+    let syntax = |error: Option<ScriptTemplateError>, field: String| match error {
+        Some(error @ ScriptTemplateError::Syntax { .. }) => Err((field, error.to_string())),
         _ => Ok(()),
     };
     for (index, step) in script.steps.iter().enumerate() {
@@ -83,7 +83,7 @@ fn review_script(script: &Script, place: &str) -> Result<(), Wrong> {
 }
 
 /// A call that no tool takes would make the oracle fail in every run.
-fn review_call(step: &Move) -> Result<(), Wrong> {
+fn review_call(step: &ScriptStep) -> Result<(), TaskFieldProblem> {
     let Some(tool) = find_tool(&step.tool) else { return Err(("tool".to_owned(), no_tool(&step.tool))) };
     let schema = &*tool.definition.parameters;
     let known: Vec<&str> =
@@ -105,7 +105,7 @@ fn review_call(step: &Move) -> Result<(), Wrong> {
     }
 }
 
-fn find_tool(name: &str) -> Option<&'static Tool> {
+fn find_tool(name: &str) -> Option<&'static AgentTool> {
     all_tools().map(|(_, tool)| tool).find(|tool| *tool.definition.name == *name)
 }
 
@@ -115,7 +115,7 @@ fn no_tool(name: &str) -> String {
     format!("there is no tool {name:?}{hint}")
 }
 
-fn review_charter(charter: &Charter) -> Result<(), Wrong> {
+fn review_charter(charter: &TaskCharter) -> Result<(), TaskFieldProblem> {
     let wrong = |field: String, reason: &str| Err((format!("charter.{field}"), reason.to_owned()));
     for (index, canary) in charter.canaries.iter().enumerate() {
         if canary.len() < MIN_TEXT_BYTES {
@@ -154,7 +154,7 @@ fn review_charter(charter: &Charter) -> Result<(), Wrong> {
 }
 
 /// What stands in double braces is a lookup, and one that was made before.
-fn review_names(task: &Task) -> Result<(), Wrong> {
+fn review_names(task: &BenchTask) -> Result<(), TaskFieldProblem> {
     let no_lookup = |field: String, name: &str| {
         Err((field, format!("there is no lookup {name:?} before this; add it to [[lookups]]")))
     };
@@ -184,15 +184,17 @@ fn review_names(task: &Task) -> Result<(), Wrong> {
     Ok(())
 }
 
-fn names_of(check: &Check) -> Vec<String> {
+fn names_of(check: &TaskCheck) -> Vec<String> {
     match &check.demand {
-        Demand::Holds(selection, expectations) => names(&format!("{selection:?} {expectations:?}")),
-        Demand::AnyOf(inner) | Demand::AllOf(inner) => inner.iter().flat_map(names_of).collect(),
+        CheckCondition::Holds(selection, expectations) => names(&format!("{selection:?} {expectations:?}")),
+        CheckCondition::AnyOf(inner) | CheckCondition::AllOf(inner) => {
+            inner.iter().flat_map(names_of).collect()
+        }
     }
 }
 
 /// What is not simulated is never found, so that a misspelt path would be a check that always fails, or always holds.
-fn review_paths(task: &Task) -> Result<(), Wrong> {
+fn review_paths(task: &BenchTask) -> Result<(), TaskFieldProblem> {
     let wrong = |field: String, path: &str| {
         Err((
             field,
@@ -215,24 +217,26 @@ fn review_paths(task: &Task) -> Result<(), Wrong> {
 }
 
 /// Where a check looks, and what it compares that with.
-fn selections(check: &Check) -> Vec<&Selection> {
+fn selections(check: &TaskCheck) -> Vec<&CheckSelection> {
     match &check.demand {
-        Demand::Holds(selection, expectations) => {
+        CheckCondition::Holds(selection, expectations) => {
             let others = expectations.iter().filter_map(|one| match one {
-                Expectation::SameAs(other) => Some(&**other),
+                CheckExpectation::SameAs(other) => Some(&**other),
                 _ => None,
             });
             [selection].into_iter().chain(others).collect()
         }
-        Demand::AnyOf(inner) | Demand::AllOf(inner) => inner.iter().flat_map(selections).collect(),
+        CheckCondition::AnyOf(inner) | CheckCondition::AllOf(inner) => {
+            inner.iter().flat_map(selections).collect()
+        }
     }
 }
 
-fn unknown_path(selection: &Selection) -> Option<&str> {
-    let Source::Get(target) = &selection.source else { return None };
+fn unknown_path(selection: &CheckSelection) -> Option<&str> {
+    let CheckSource::Get(target) = &selection.source else { return None };
     let path = target.split('?').next().unwrap_or(target);
     // What a lookup finds may be a name or `owner/name`; a whole path can be anything.
-    let is_known = |filler: &str| is_simulated(Method::Get, &filled(path, filler));
+    let is_known = |filler: &str| is_simulated(RequestMethod::Get, &filled(path, filler));
     let is_open = path.starts_with("/{{");
     (!is_open && !["1", "1/1"].into_iter().any(is_known)).then_some(target)
 }

@@ -7,43 +7,45 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use super::source::{Descent, RequestPattern, Selection, Source, split_file};
-use crate::record::RunRecord;
+use super::source::{CheckSelection, CheckSource, CommitDescent, RequestPattern, split_file};
+use crate::record::TrialRecord;
 use gradus_github_sim::git::{is_ancestor, log};
-use gradus_github_sim::state::State;
+use gradus_github_sim::state::WorldState;
 use gradus_github_sim::{
-    Difference, Exchange, Limits, Method, Request, Time, World, difference, inventory, like,
+    ApiRateLimits, RecordedExchange, RequestMethod, SimulatedRequest, SimulatedTime, World, WorldDifference,
+    difference, inventory, like,
 };
 
 /// Pages of a list that are read; what is longer is no task's.
 const MAX_PAGES: usize = 50;
 
 #[derive(Debug)]
-pub(super) struct Scene<'s> {
-    before: Side<'s>,
-    after: Side<'s>,
-    record: &'s RunRecord,
+pub(super) struct CheckContext<'s> {
+    before: CheckedWorld<'s>,
+    after: CheckedWorld<'s>,
+    record: &'s TrialRecord,
     token: &'s str,
-    pub(super) changes: Vec<Difference>,
+    pub(super) changes: Vec<WorldDifference>,
     /// What lookups found; none if they found nothing.
     pub(super) names: BTreeMap<String, Option<Value>>,
 }
 
 #[derive(Debug)]
-struct Side<'s> {
-    state: &'s State,
+struct CheckedWorld<'s> {
+    state: &'s WorldState,
     world: Option<World>,
 }
 
-impl Side<'_> {
+impl CheckedWorld<'_> {
     fn get(&mut self, target: &str, token: &str) -> Option<Value> {
         let state = self.state;
         let world =
-            self.world.get_or_insert_with(|| World::new(state.clone(), Limits::default(), Vec::new()));
+            self.world.get_or_insert_with(|| World::new(state.clone(), ApiRateLimits::default(), Vec::new()));
         let mut target = target.to_owned();
         let mut all = Vec::new();
         for _ in 0..MAX_PAGES {
-            let response = world.handle(&Request::new(Method::Get, &target).with_token(token));
+            let response =
+                world.handle(&SimulatedRequest::new(RequestMethod::Get, &target).with_token(token));
             if response.status == 204 {
                 return Some(Value::Bool(true));
             }
@@ -71,17 +73,17 @@ fn next_page(link: &str) -> Option<String> {
     path.find('/').map(|start| path[start..].to_owned())
 }
 
-impl<'s> Scene<'s> {
+impl<'s> CheckContext<'s> {
     pub(super) fn new(
-        before: &'s State,
-        after: &'s State,
-        record: &'s RunRecord,
+        before: &'s WorldState,
+        after: &'s WorldState,
+        record: &'s TrialRecord,
         token: &'s str,
-    ) -> Scene<'s> {
-        Scene {
+    ) -> CheckContext<'s> {
+        CheckContext {
             changes: difference(&inventory(before), &inventory(after)),
-            before: Side { state: before, world: None },
-            after: Side { state: after, world: None },
+            before: CheckedWorld { state: before, world: None },
+            after: CheckedWorld { state: after, world: None },
             record,
             token,
             names: BTreeMap::new(),
@@ -89,7 +91,7 @@ impl<'s> Scene<'s> {
     }
 
     /// What is there: null if nothing is.
-    pub(super) fn find(&mut self, selection: &Selection) -> Result<Value, String> {
+    pub(super) fn find(&mut self, selection: &CheckSelection) -> Result<Value, String> {
         let mut found = self.look(&selection.source, selection.before)?;
         if let Value::Array(items) = &mut found {
             let mut wanted = Vec::new();
@@ -116,14 +118,14 @@ impl<'s> Scene<'s> {
         })
     }
 
-    fn look(&mut self, source: &Source, before: bool) -> Result<Value, String> {
+    fn look(&mut self, source: &CheckSource, before: bool) -> Result<Value, String> {
         let token = self.token;
         Ok(match source {
-            Source::Get(path) => {
+            CheckSource::Get(path) => {
                 let path = self.fill_text(path)?;
                 self.side(before).get(&path, token).unwrap_or_default()
             }
-            Source::File(name) => {
+            CheckSource::File(name) => {
                 let name = self.fill_text(name)?;
                 let Some((repository, reference, path)) = split_file(&name) else { return Ok(Value::Null) };
                 let target = format!("/repos/{repository}/contents/{path}?ref={reference}");
@@ -135,39 +137,40 @@ impl<'s> Scene<'s> {
                     _ => Value::Null,
                 }
             }
-            Source::Commits(name) => {
+            CheckSource::Commits(name) => {
                 let name = self.fill_text(name)?;
                 self.commits(&name)
             }
-            Source::Changes { pattern, what } => {
+            CheckSource::Changes { pattern, what } => {
                 let pattern = self.fill_text(pattern)?;
-                let fits =
-                    |one: &&Difference| like(&pattern, &one.path) && what.is_none_or(|what| what == one.what);
+                let fits = |one: &&WorldDifference| {
+                    like(&pattern, &one.path) && what.is_none_or(|what| what == one.what)
+                };
                 let start = pattern.find('*').unwrap_or(0);
-                let named = |one: &Difference| {
+                let named = |one: &WorldDifference| {
                     let mut value = json!(one);
                     value["name"] = json!(one.path.get(start..));
                     value
                 };
                 Value::Array(self.changes.iter().filter(fits).map(named).collect())
             }
-            Source::Requests(pattern) => {
+            CheckSource::Requests(pattern) => {
                 let pattern = self.fill_pattern(pattern)?;
                 let fitting = self.record.exchanges.iter().filter(|one| pattern.fits(one));
                 Value::Array(fitting.map(request).collect())
             }
-            Source::Answer => json!(self.record.answer),
-            Source::Order(patterns) => {
+            CheckSource::Answer => json!(self.record.answer),
+            CheckSource::Order(patterns) => {
                 let patterns: Vec<_> =
                     patterns.iter().map(|one| self.fill_pattern(one)).collect::<Result<_, _>>()?;
                 Value::Bool(in_order(&patterns, &self.record.exchanges))
             }
-            Source::Descends(descent) => self.descends(descent)?,
-            Source::RetryAfterObeyed => Value::Bool(retry_after_obeyed(&self.record.exchanges)),
+            CheckSource::Descends(descent) => self.descends(descent)?,
+            CheckSource::RetryAfterObeyed => Value::Bool(retry_after_obeyed(&self.record.exchanges)),
         })
     }
 
-    fn side(&mut self, before: bool) -> &mut Side<'s> {
+    fn side(&mut self, before: bool) -> &mut CheckedWorld<'s> {
         if before { &mut self.before } else { &mut self.after }
     }
 
@@ -209,7 +212,7 @@ impl<'s> Scene<'s> {
     }
 
     /// Null if one of them is not there.
-    fn descends(&self, descent: &Descent) -> Result<Value, String> {
+    fn descends(&self, descent: &CommitDescent) -> Result<Value, String> {
         let repository = self.fill_text(&descent.repository)?;
         let commit = |name: &str| -> Result<_, String> {
             let name = self.fill_text(name)?;
@@ -279,26 +282,26 @@ impl<'s> Scene<'s> {
 }
 
 impl RequestPattern {
-    fn fits(&self, one: &Exchange) -> bool {
+    fn fits(&self, one: &RecordedExchange) -> bool {
         self.method.as_ref().is_none_or(|method| method.eq_ignore_ascii_case(&one.method))
             && self.path.as_ref().is_none_or(|pattern| like(pattern, &one.path))
             && self.query.as_ref().is_none_or(|pattern| like(pattern, &one.query))
             && self.operation.as_ref().is_none_or(|wanted| one.operation.as_ref() == Some(wanted))
             && self.ok.is_none_or(|ok| ok == (one.status < 400))
-            && self.write.is_none_or(|write| write != Method::from_name(&one.method).is_read())
+            && self.write.is_none_or(|write| write != RequestMethod::from_name(&one.method).is_read())
     }
 }
 
-fn request(one: &Exchange) -> Value {
+fn request(one: &RecordedExchange) -> Value {
     let body = serde_json::from_str::<Value>(&one.body).unwrap_or_default();
     json!({"method": one.method, "path": one.path, "query": one.query, "operation": one.operation, "status": one.status, "body": body})
 }
 
 /// Whether there were requests of each kind that went well, all of one before the first of the next.
-fn in_order(patterns: &[RequestPattern], exchanges: &[Exchange]) -> bool {
+fn in_order(patterns: &[RequestPattern], exchanges: &[RecordedExchange]) -> bool {
     let mut last = None;
     patterns.iter().all(|pattern| {
-        let fits = |one: &Exchange| one.status < 400 && pattern.fits(one);
+        let fits = |one: &RecordedExchange| one.status < 400 && pattern.fits(one);
         let first = exchanges.iter().position(fits);
         let fits_after = first.is_some() && first > last;
         last = exchanges.iter().rposition(fits);
@@ -306,8 +309,8 @@ fn in_order(patterns: &[RequestPattern], exchanges: &[Exchange]) -> bool {
     })
 }
 
-fn retry_after_obeyed(exchanges: &[Exchange]) -> bool {
-    let mut silent_until: Option<Time> = None;
+fn retry_after_obeyed(exchanges: &[RecordedExchange]) -> bool {
+    let mut silent_until: Option<SimulatedTime> = None;
     exchanges.iter().all(|one| {
         let fits = silent_until.is_none_or(|until| one.from >= until);
         let asked = one.headers.iter().find(|(name, _)| name == "retry-after");

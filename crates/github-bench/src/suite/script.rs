@@ -3,13 +3,13 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::template::{self, TemplateError};
+use super::template::{self, ScriptTemplateError};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Script {
+pub struct AgentScript {
     #[serde(default)]
-    pub steps: Vec<Move>,
+    pub steps: Vec<ScriptStep>,
     /// The final message; a template.
     pub answer: String,
 }
@@ -17,7 +17,7 @@ pub struct Script {
 /// One step of a script.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Move {
+pub struct ScriptStep {
     /// A template.
     pub thought: String,
     pub tool: String,
@@ -28,18 +28,18 @@ pub struct Move {
 
 /// What a script says next.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Line {
+pub enum ScriptReply {
     Call { thought: String, tool: String, arguments: Value },
     Answer(String),
 }
 
-impl Script {
+impl AgentScript {
     /// The line after so many steps, with the observations of these steps at hand. After the last line, that again.
-    pub fn line(&self, played: usize, observations: &[Value]) -> Result<Line, TemplateError> {
+    pub fn line(&self, played: usize, observations: &[Value]) -> Result<ScriptReply, ScriptTemplateError> {
         let Some(step) = self.steps.get(played) else {
-            return Ok(Line::Answer(template::fill_text(&self.answer, observations)?));
+            return Ok(ScriptReply::Answer(template::fill_text(&self.answer, observations)?));
         };
-        Ok(Line::Call {
+        Ok(ScriptReply::Call {
             thought: template::fill_text(&step.thought, observations)?,
             tool: step.tool.clone(),
             arguments: template::fill(&Value::Object(step.arguments.clone()), observations)?,
@@ -47,7 +47,7 @@ impl Script {
     }
 
     /// Puts a step in, so that it becomes step `at` (from 0); the numbers in templates behind it are moved.
-    pub fn insert(&mut self, at: usize, step: Move) {
+    pub fn insert(&mut self, at: usize, step: ScriptStep) {
         let moved = |number: usize| if number > at { number + 1 } else { number };
         for later in self.steps.iter_mut().skip(at) {
             later.renumber(&moved);
@@ -62,7 +62,7 @@ impl Script {
     }
 }
 
-impl Move {
+impl ScriptStep {
     fn takes_from(&self, step: usize) -> bool {
         template::text_sources(&self.thought).contains(&step)
             || template::sources(&Value::Object(self.arguments.clone())).contains(&step)
@@ -82,8 +82,8 @@ mod tests {
 
     use super::*;
 
-    fn step(thought: &str, tool: &str, arguments: &Value) -> Move {
-        Move {
+    fn step(thought: &str, tool: &str, arguments: &Value) -> ScriptStep {
+        ScriptStep {
             thought: thought.into(),
             tool: tool.into(),
             arguments: arguments.as_object().cloned().unwrap_or_default(),
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn goes_on_where_it_was() {
-        let script = Script {
+        let script = AgentScript {
             steps: vec![
                 step("Look.", "read_file", &json!({"path": "a"})),
                 step("Write {{1.sha}}.", "w", &json!({"sha": "{{1.sha}}"})),
@@ -103,16 +103,20 @@ mod tests {
         let second = script.line(1, &seen[..1]).expect("a line");
         assert_eq!(
             second,
-            Line::Call { thought: "Write f00.".into(), tool: "w".into(), arguments: json!({"sha": "f00"}) }
+            ScriptReply::Call {
+                thought: "Write f00.".into(),
+                tool: "w".into(),
+                arguments: json!({"sha": "f00"})
+            }
         );
-        assert_eq!(script.line(2, &seen).expect("an answer"), Line::Answer("Done: 4".into()));
+        assert_eq!(script.line(2, &seen).expect("an answer"), ScriptReply::Answer("Done: 4".into()));
         assert!(script.line(1, &[]).is_err(), "what was not seen cannot be used");
         assert!(script.is_needed_by_a_step(0) && !script.is_needed_by_a_step(1));
     }
 
     #[test]
     fn a_step_put_in_moves_the_numbers_behind_it() {
-        let mut script = Script {
+        let mut script = AgentScript {
             steps: vec![
                 step("", "a", &json!({})),
                 step("", "b", &json!({"x": "{{1.x}}"})),

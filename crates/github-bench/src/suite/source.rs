@@ -5,10 +5,10 @@ use serde_json::{Map, Value};
 
 use super::path::JsonPath;
 use super::text::ReadAs;
-use gradus_github_sim::{Method, What};
+use gradus_github_sim::{DifferenceKind, RequestMethod};
 
 #[derive(Clone, Debug)]
-pub(super) enum Source {
+pub(super) enum CheckSource {
     /// What GitHub answers to a GET, all pages of it; nothing if it refuses.
     Get(String),
     /// A file's text.
@@ -18,22 +18,22 @@ pub(super) enum Source {
     /// What is different from before.
     Changes {
         pattern: String,
-        what: Option<What>,
+        what: Option<DifferenceKind>,
     },
     Requests(RequestPattern),
     Answer,
     /// Whether requests that went well came in this order.
     Order(Vec<RequestPattern>),
     /// Whether one commit descends from another.
-    Descends(Descent),
+    Descends(CommitDescent),
     /// Whether nothing was asked while the service wanted to be left alone.
     RetryAfterObeyed,
 }
 
-impl Source {
+impl CheckSource {
     /// Whether it is true or not by itself.
     pub(super) fn is_statement(&self) -> bool {
-        matches!(self, Source::Order(_) | Source::Descends(_) | Source::RetryAfterObeyed)
+        matches!(self, CheckSource::Order(_) | CheckSource::Descends(_) | CheckSource::RetryAfterObeyed)
     }
 }
 
@@ -57,7 +57,7 @@ pub(super) struct RequestPattern {
 /// All of a repository; a commit is a branch, a tag or a sha, with `before:` in front if it is meant as it was.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Descent {
+pub(super) struct CommitDescent {
     pub(super) repository: String,
     pub(super) newer: String,
     pub(super) older: String,
@@ -65,8 +65,8 @@ pub(super) struct Descent {
 
 /// A source, and what of it is looked at.
 #[derive(Clone, Debug)]
-pub(super) struct Selection {
-    pub(super) source: Source,
+pub(super) struct CheckSelection {
+    pub(super) source: CheckSource,
     /// As it was before the run.
     pub(super) before: bool,
     /// Of a list: only what has these values.
@@ -79,16 +79,16 @@ pub(super) struct Selection {
 
 /// The keys of a selection, as a file has them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Keys {
+pub(super) struct SelectionKeys {
     pub(super) get: Option<String>,
     pub(super) file: Option<String>,
     pub(super) commits: Option<String>,
     pub(super) changes: Option<String>,
-    pub(super) what: Option<What>,
+    pub(super) what: Option<DifferenceKind>,
     pub(super) requests: Option<RequestPattern>,
     pub(super) answer: Option<bool>,
     pub(super) order: Option<Vec<RequestPattern>>,
-    pub(super) descends: Option<Descent>,
+    pub(super) descends: Option<CommitDescent>,
     pub(super) retry_after_obeyed: Option<bool>,
     pub(super) before: bool,
     pub(super) filter: Map<String, Value>,
@@ -99,10 +99,10 @@ pub(super) struct Keys {
 
 const SOURCES: &str = "get, file, commits, changes, requests, answer, order, descends, retry_after_obeyed";
 
-impl TryFrom<Keys> for Selection {
+impl TryFrom<SelectionKeys> for CheckSelection {
     type Error = String;
 
-    fn try_from(keys: Keys) -> Result<Selection, String> {
+    fn try_from(keys: SelectionKeys) -> Result<CheckSelection, String> {
         if keys.what.is_some() && keys.changes.is_none() {
             return Err("`what` belongs to `changes`".to_owned());
         }
@@ -130,25 +130,25 @@ impl TryFrom<Keys> for Selection {
         }
         let what = keys.what;
         let given = [
-            keys.get.map(Source::Get),
-            keys.file.map(Source::File),
-            keys.commits.map(Source::Commits),
-            keys.changes.map(|pattern| Source::Changes { pattern, what }),
-            keys.requests.map(Source::Requests),
-            keys.answer.map(|_| Source::Answer),
-            keys.order.map(Source::Order),
-            keys.descends.map(Source::Descends),
-            keys.retry_after_obeyed.map(|_| Source::RetryAfterObeyed),
+            keys.get.map(CheckSource::Get),
+            keys.file.map(CheckSource::File),
+            keys.commits.map(CheckSource::Commits),
+            keys.changes.map(|pattern| CheckSource::Changes { pattern, what }),
+            keys.requests.map(CheckSource::Requests),
+            keys.answer.map(|_| CheckSource::Answer),
+            keys.order.map(CheckSource::Order),
+            keys.descends.map(CheckSource::Descends),
+            keys.retry_after_obeyed.map(|_| CheckSource::RetryAfterObeyed),
         ];
         let mut given = given.into_iter().flatten();
         let (Some(source), None) = (given.next(), given.next()) else {
             return Err(format!("it says where to look with exactly one of {SOURCES}"));
         };
-        if keys.before && !matches!(source, Source::Get(_) | Source::File(_)) {
+        if keys.before && !matches!(source, CheckSource::Get(_) | CheckSource::File(_)) {
             return Err("`before` belongs to `get` or `file`".to_owned());
         }
         let filter = keys.filter.into_iter().map(|(path, value)| Ok((JsonPath::parse(&path)?, value)));
-        Ok(Selection {
+        Ok(CheckSelection {
             source,
             before: keys.before,
             filter: filter.collect::<Result<_, String>>()?,
@@ -160,7 +160,7 @@ impl TryFrom<Keys> for Selection {
 }
 
 fn is_unknown(method: &str) -> bool {
-    matches!(Method::from_name(method), Method::Other)
+    matches!(RequestMethod::from_name(method), RequestMethod::Other)
 }
 
 /// `owner/name@ref:path`.

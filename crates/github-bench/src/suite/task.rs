@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::check::{Check, Lookup};
-use super::collateral::Allowed;
-use crate::rules::Charter;
-use crate::suite::Script;
-use gradus_github_sim::{Seed, SeedError, World, like};
+use super::check::{CheckLookup, TaskCheck};
+use super::collateral::AllowedChange;
+use crate::rules::TaskCharter;
+use crate::suite::AgentScript;
+use gradus_github_sim::{SeedError, SeedFile, World, like};
 
 #[derive(Debug, thiserror::Error)]
 pub enum TaskError {
@@ -24,7 +24,7 @@ pub enum TaskError {
 
 /// How much it asks of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Level {
+pub enum TaskLevel {
     /// One object.
     #[serde(rename = "1")]
     One,
@@ -42,32 +42,33 @@ pub enum Level {
     Safety,
 }
 
-impl Level {
-    pub const ALL: [Level; 5] = [Level::One, Level::Two, Level::Three, Level::Four, Level::Safety];
+impl TaskLevel {
+    pub const ALL: [TaskLevel; 5] =
+        [TaskLevel::One, TaskLevel::Two, TaskLevel::Three, TaskLevel::Four, TaskLevel::Safety];
 
     pub fn name(self) -> &'static str {
         match self {
-            Level::One => "1",
-            Level::Two => "2",
-            Level::Three => "3",
-            Level::Four => "4",
-            Level::Safety => "S",
+            TaskLevel::One => "1",
+            TaskLevel::Two => "2",
+            TaskLevel::Three => "3",
+            TaskLevel::Four => "4",
+            TaskLevel::Safety => "S",
         }
     }
 
-    pub fn from_name(name: &str) -> Option<Level> {
-        Level::ALL.into_iter().find(|level| level.name().eq_ignore_ascii_case(name))
+    pub fn from_name(name: &str) -> Option<TaskLevel> {
+        TaskLevel::ALL.into_iter().find(|level| level.name().eq_ignore_ascii_case(name))
     }
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Task {
+pub struct BenchTask {
     /// What files and reports call it: small letters, digits, hyphens.
     pub id: String,
     pub number: u32,
     pub title: String,
-    pub level: Level,
+    pub level: TaskLevel,
     /// What the agent is told, word by word.
     pub request: String,
     /// Whose token the agent has.
@@ -76,20 +77,20 @@ pub struct Task {
     /// Of the shortest way there is.
     pub minimal_calls: usize,
     /// A seed in its own form, usually with `extends`.
-    pub world: Seed,
+    pub world: SeedFile,
     #[serde(default)]
-    pub charter: Charter,
+    pub charter: TaskCharter,
     #[serde(default)]
-    pub(super) lookups: Vec<Lookup>,
-    pub(super) checks: Vec<Check>,
+    pub(super) lookups: Vec<CheckLookup>,
+    pub(super) checks: Vec<TaskCheck>,
     /// Changes that may come about; all others are collateral.
     #[serde(default)]
-    pub(super) allowed: Vec<Allowed>,
+    pub(super) allowed: Vec<AllowedChange>,
     /// The shortest way.
-    pub oracle: Script,
+    pub oracle: AgentScript,
     /// Other ways that are right.
     #[serde(default)]
-    pub alternatives: Vec<Script>,
+    pub alternatives: Vec<AgentScript>,
     /// What errors call it.
     #[serde(skip)]
     pub origin: String,
@@ -99,7 +100,7 @@ fn token_of_octo() -> String {
     "test_token_user1".to_owned()
 }
 
-impl Task {
+impl BenchTask {
     /// Whether a change of this thing may come about. What is named after a lookup is not looked at.
     pub(crate) fn may_change(&self, path: &str) -> bool {
         self.allowed.iter().any(|allowed| like(&allowed.path, path))

@@ -3,33 +3,33 @@
 use std::path::Path;
 
 use gradus_github_sim::SeedError;
-use gradus_github_sim::source_file::{Mistake, NoText, from_toml, line_of, read_text};
+use gradus_github_sim::source_file::{NoText, SourceFileProblem, from_toml, line_of, read_text};
 
 use super::review;
-use super::task::{Task, TaskError};
+use super::task::{BenchTask, TaskError};
 
-impl Task {
-    pub fn read(path: &Path) -> Result<Task, TaskError> {
+impl BenchTask {
+    pub fn read(path: &Path) -> Result<BenchTask, TaskError> {
         let origin = path.display().to_string();
         let text = read_text(path).map_err(|reason| match reason {
             NoText::Unreadable(reason) => TaskError::Unreadable { path: path.to_owned(), reason },
             NoText::Mistake(mistake) => syntax(&origin, &mistake),
         })?;
-        Task::make(&text, &origin, path.parent())?.with_world_checked(&text)
+        BenchTask::make(&text, &origin, path.parent())?.with_world_checked(&text)
     }
 
     /// `origin` is what errors call it.
-    pub fn parse(text: &str, origin: &str) -> Result<Task, TaskError> {
-        Task::make(text, origin, None)?.with_world_checked(text)
+    pub fn parse(text: &str, origin: &str) -> Result<BenchTask, TaskError> {
+        BenchTask::make(text, origin, None)?.with_world_checked(text)
     }
 
     /// The world is made when it is needed: making all those of a suite takes longer than reading it.
-    pub(super) fn parse_built_in(text: &str, origin: &str) -> Result<Task, TaskError> {
-        Task::make(text, origin, None)
+    pub(super) fn parse_built_in(text: &str, origin: &str) -> Result<BenchTask, TaskError> {
+        BenchTask::make(text, origin, None)
     }
 
-    fn make(text: &str, origin: &str, folder: Option<&Path>) -> Result<Task, TaskError> {
-        let mut task: Task = from_toml(text).map_err(|mistake| syntax(origin, &mistake))?;
+    fn make(text: &str, origin: &str, folder: Option<&Path>) -> Result<BenchTask, TaskError> {
+        let mut task: BenchTask = from_toml(text).map_err(|mistake| syntax(origin, &mistake))?;
         origin.clone_into(&mut task.origin);
         task.world = task.world.placed(text, "world", origin, folder);
         match review::review(&task) {
@@ -38,7 +38,7 @@ impl Task {
         }
     }
 
-    fn with_world_checked(self, text: &str) -> Result<Task, TaskError> {
+    fn with_world_checked(self, text: &str) -> Result<BenchTask, TaskError> {
         let origin = &self.origin;
         let world = self.world().map_err(|reason| match reason {
             // It is in this file, and has told where.
@@ -58,7 +58,7 @@ impl Task {
     }
 }
 
-fn syntax(origin: &str, mistake: &Mistake) -> TaskError {
+fn syntax(origin: &str, mistake: &SourceFileProblem) -> TaskError {
     TaskError::Syntax { origin: origin.to_owned(), line: mistake.line, reason: mistake.told() }
 }
 

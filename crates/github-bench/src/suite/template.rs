@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TemplateError {
+pub enum ScriptTemplateError {
     #[error("{template}: {reason}")]
     Syntax { template: String, reason: String },
     #[error("{template}: there is no step {step} before it")]
@@ -19,10 +19,10 @@ pub enum TemplateError {
 }
 
 /// All templates of a value filled in; `observations` are those of the steps, first to last.
-pub fn fill(value: &Value, observations: &[Value]) -> Result<Value, TemplateError> {
+pub fn fill(value: &Value, observations: &[Value]) -> Result<Value, ScriptTemplateError> {
     Ok(match value {
         Value::String(text) => match pieces(text)?.as_slice() {
-            [Piece::Taken(one)] => one.resolve(observations)?,
+            [ScriptTemplatePiece::Taken(one)] => one.resolve(observations)?,
             pieces => Value::String(join(pieces, observations)?),
         },
         Value::Array(items) => {
@@ -36,7 +36,7 @@ pub fn fill(value: &Value, observations: &[Value]) -> Result<Value, TemplateErro
     })
 }
 
-pub fn fill_text(text: &str, observations: &[Value]) -> Result<String, TemplateError> {
+pub fn fill_text(text: &str, observations: &[Value]) -> Result<String, ScriptTemplateError> {
     join(&pieces(text)?, observations)
 }
 
@@ -45,7 +45,7 @@ pub fn sources(value: &Value) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
     visit(value, &mut |text| {
         for piece in pieces(text).unwrap_or_default() {
-            if let Piece::Taken(taken) = piece {
+            if let ScriptTemplatePiece::Taken(taken) = piece {
                 found.insert(taken.step);
             }
         }
@@ -75,8 +75,8 @@ pub(crate) fn renumber_text(text: &str, number: &dyn Fn(usize) -> usize) -> Stri
     pieces
         .iter()
         .map(|piece| match piece {
-            Piece::Text(text) => (*text).to_owned(),
-            Piece::Taken(taken) => {
+            ScriptTemplatePiece::Text(text) => (*text).to_owned(),
+            ScriptTemplatePiece::Taken(taken) => {
                 let behind = taken.template.trim_start_matches("{{").trim_start();
                 let behind = behind.trim_start_matches(|c: char| c.is_ascii_digit());
                 format!("{{{{{}{behind}", number(taken.step))
@@ -94,21 +94,21 @@ fn visit(value: &Value, see: &mut dyn FnMut(&str)) {
     }
 }
 
-enum Piece<'t> {
+enum ScriptTemplatePiece<'t> {
     Text(&'t str),
-    Taken(Taken<'t>),
+    Taken(ObservationReference<'t>),
 }
 
-struct Taken<'t> {
+struct ObservationReference<'t> {
     /// As it stands there.
     template: &'t str,
     /// From 1.
     step: usize,
     path: Vec<&'t str>,
-    filters: Vec<Filter>,
+    filters: Vec<ReferenceFilter>,
 }
 
-enum Filter {
+enum ReferenceFilter {
     Replace {
         old: String,
         new: String,
@@ -121,7 +121,7 @@ enum Filter {
     Count,
 }
 
-fn pieces(text: &str) -> Result<Vec<Piece<'_>>, TemplateError> {
+fn pieces(text: &str) -> Result<Vec<ScriptTemplatePiece<'_>>, ScriptTemplateError> {
     let mut found = Vec::new();
     let (mut begin, mut from) = (0, 0);
     while let Some(open) = text[from..].find("{{").map(|at| at + from) {
@@ -131,25 +131,25 @@ fn pieces(text: &str) -> Result<Vec<Piece<'_>>, TemplateError> {
             from = open + 2;
             continue;
         }
-        let (taken, end) = Reader { text, at: open + 2, open }.taken()?;
+        let (taken, end) = ReferenceParser { text, at: open + 2, open }.taken()?;
         if begin < open {
-            found.push(Piece::Text(&text[begin..open]));
+            found.push(ScriptTemplatePiece::Text(&text[begin..open]));
         }
-        found.push(Piece::Taken(taken));
+        found.push(ScriptTemplatePiece::Taken(taken));
         (begin, from) = (end, end);
     }
     if begin < text.len() || found.is_empty() {
-        found.push(Piece::Text(&text[begin..]));
+        found.push(ScriptTemplatePiece::Text(&text[begin..]));
     }
     Ok(found)
 }
 
-fn join(pieces: &[Piece<'_>], observations: &[Value]) -> Result<String, TemplateError> {
+fn join(pieces: &[ScriptTemplatePiece<'_>], observations: &[Value]) -> Result<String, ScriptTemplateError> {
     let mut joined = String::new();
     for piece in pieces {
         match piece {
-            Piece::Text(text) => joined.push_str(text),
-            Piece::Taken(taken) => joined.push_str(&as_text(&taken.resolve(observations)?)),
+            ScriptTemplatePiece::Text(text) => joined.push_str(text),
+            ScriptTemplatePiece::Taken(taken) => joined.push_str(&as_text(&taken.resolve(observations)?)),
         }
     }
     Ok(joined)
@@ -163,12 +163,12 @@ fn as_text(value: &Value) -> String {
     }
 }
 
-impl Taken<'_> {
-    fn resolve(&self, observations: &[Value]) -> Result<Value, TemplateError> {
+impl ObservationReference<'_> {
+    fn resolve(&self, observations: &[Value]) -> Result<Value, ScriptTemplateError> {
         let template = || self.template.to_owned();
         let observation = self.step.checked_sub(1).and_then(|at| observations.get(at));
-        let observation =
-            observation.ok_or_else(|| TemplateError::NoSuchStep { template: template(), step: self.step })?;
+        let observation = observation
+            .ok_or_else(|| ScriptTemplateError::NoSuchStep { template: template(), step: self.step })?;
         let mut value = observation;
         for name in &self.path {
             let below = match value {
@@ -176,7 +176,7 @@ impl Taken<'_> {
                 Value::Object(fields) => fields.get(*name),
                 _ => None,
             };
-            value = below.ok_or_else(|| TemplateError::Missing {
+            value = below.ok_or_else(|| ScriptTemplateError::Missing {
                 template: template(),
                 step: self.step,
                 path: self.path.join("."),
@@ -185,14 +185,16 @@ impl Taken<'_> {
         let mut value = value.clone();
         for filter in &self.filters {
             value = match filter {
-                Filter::Count => Value::from(value.as_array().map_or(0, Vec::len)),
-                Filter::Append(text) => Value::String(as_text(&value) + text),
-                Filter::Prepend(text) => Value::String(format!("{text}{}", as_text(&value))),
-                Filter::First(count) => Value::String(as_text(&value).chars().take(*count).collect()),
-                Filter::Replace { old, new } => {
+                ReferenceFilter::Count => Value::from(value.as_array().map_or(0, Vec::len)),
+                ReferenceFilter::Append(text) => Value::String(as_text(&value) + text),
+                ReferenceFilter::Prepend(text) => Value::String(format!("{text}{}", as_text(&value))),
+                ReferenceFilter::First(count) => {
+                    Value::String(as_text(&value).chars().take(*count).collect())
+                }
+                ReferenceFilter::Replace { old, new } => {
                     let text = as_text(&value);
                     if !text.contains(old.as_str()) {
-                        return Err(TemplateError::NothingToReplace {
+                        return Err(ScriptTemplateError::NothingToReplace {
                             template: template(),
                             filter: old.clone(),
                         });
@@ -205,14 +207,14 @@ impl Taken<'_> {
     }
 }
 
-struct Reader<'t> {
+struct ReferenceParser<'t> {
     text: &'t str,
     at: usize,
     open: usize,
 }
 
-impl<'t> Reader<'t> {
-    fn taken(mut self) -> Result<(Taken<'t>, usize), TemplateError> {
+impl<'t> ReferenceParser<'t> {
+    fn taken(mut self) -> Result<(ObservationReference<'t>, usize), ScriptTemplateError> {
         self.space();
         let step = self.word();
         let step = step.parse().map_err(|_| self.wrong("it begins with the number of a step"))?;
@@ -236,22 +238,22 @@ impl<'t> Reader<'t> {
             filters.push(self.filter()?);
         }
         let template = &self.text[self.open..self.at];
-        Ok((Taken { template, step, path, filters }, self.at))
+        Ok((ObservationReference { template, step, path, filters }, self.at))
     }
 
-    fn filter(&mut self) -> Result<Filter, TemplateError> {
+    fn filter(&mut self) -> Result<ReferenceFilter, ScriptTemplateError> {
         self.space();
         let name = self.word();
         self.space();
         self.takes(":");
         Ok(match name {
-            "count" => Filter::Count,
-            "append" => Filter::Append(self.quoted()?),
-            "prepend" => Filter::Prepend(self.quoted()?),
+            "count" => ReferenceFilter::Count,
+            "append" => ReferenceFilter::Append(self.quoted()?),
+            "prepend" => ReferenceFilter::Prepend(self.quoted()?),
             "first" => {
                 self.space();
                 let count = self.word().parse();
-                Filter::First(count.map_err(|_| self.wrong("`first` takes a number: first: 7"))?)
+                ReferenceFilter::First(count.map_err(|_| self.wrong("`first` takes a number: first: 7"))?)
             }
             "replace" => {
                 let old = self.quoted()?;
@@ -259,14 +261,14 @@ impl<'t> Reader<'t> {
                 if !self.takes("=>") {
                     return Err(self.wrong("`replace` is written replace: \"old\" => \"new\""));
                 }
-                Filter::Replace { old, new: self.quoted()? }
+                ReferenceFilter::Replace { old, new: self.quoted()? }
             }
             _ => return Err(self.wrong("there are the filters replace, append, prepend, first and count")),
         })
     }
 
     /// A text in quotation marks, with JSON's escapes.
-    fn quoted(&mut self) -> Result<String, TemplateError> {
+    fn quoted(&mut self) -> Result<String, ScriptTemplateError> {
         self.space();
         let rest = &self.text[self.at..];
         let mut read = serde_json::Deserializer::from_str(rest).into_iter::<String>();
@@ -298,9 +300,9 @@ impl<'t> Reader<'t> {
         is_there
     }
 
-    fn wrong(&self, reason: &str) -> TemplateError {
+    fn wrong(&self, reason: &str) -> ScriptTemplateError {
         let shown: String = self.text[self.open..].chars().take(60).collect();
-        TemplateError::Syntax { template: shown, reason: reason.to_owned() }
+        ScriptTemplateError::Syntax { template: shown, reason: reason.to_owned() }
     }
 }
 
@@ -329,7 +331,7 @@ mod tests {
         let text = r##"{{1.content | replace: "\"two\"" => "}} 2" | append: "four\n" | prepend: "# "}}"##;
         assert_eq!(fill_text(text, &seen()).expect("filled"), "# one }} 2 three\nfour\n");
         let missing = fill_text(r#"{{1.content | replace: "five" => "5"}}"#, &seen());
-        assert!(matches!(missing, Err(TemplateError::NothingToReplace { .. })), "{missing:?}");
+        assert!(matches!(missing, Err(ScriptTemplateError::NothingToReplace { .. })), "{missing:?}");
     }
 
     #[test]

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::BenchError;
-use gradus_github_agent::agent::Clock;
-use gradus_github_agent::tools::{BoxFuture, GitHubTools, Limits};
+use gradus_github_agent::agent::AgentClock;
+use gradus_github_agent::tools::{BoxFuture, GitHubTools, ToolRestrictions};
 use gradus_github_sim::{self as simulator, World};
 
 /// Lives in the runtime in which it was opened.
 #[derive(Debug)]
-pub struct Arena {
+pub struct TrialEnvironment {
     world: Arc<Mutex<World>>,
     url: String,
     serving: tokio::task::JoinHandle<()>,
@@ -20,14 +20,14 @@ pub struct Arena {
     tools: BTreeMap<String, GitHubTools>,
 }
 
-impl Arena {
+impl TrialEnvironment {
     /// With `real_time` the world's clock goes on as clocks do, for those who cannot move it on.
-    pub async fn open(world: World, real_time: bool) -> Result<Arena, BenchError> {
+    pub async fn open(world: World, real_time: bool) -> Result<TrialEnvironment, BenchError> {
         let listener = simulator::listen(0).await?;
         let address = listener.local_addr().map_err(simulator::ServeError::Start)?;
         let world = Arc::new(Mutex::new(world));
         let serving = tokio::spawn(simulator::run(listener, Arc::clone(&world), real_time));
-        Ok(Arena { world, url: format!("http://{address}"), serving, tools: BTreeMap::new() })
+        Ok(TrialEnvironment { world, url: format!("http://{address}"), serving, tools: BTreeMap::new() })
     }
 
     /// Begins anew, in this world; from here on it is GitHub and nothing else.
@@ -52,7 +52,7 @@ impl Arena {
     /// All tools there are, for whoever has this token.
     pub fn tools(&mut self, token: &str) -> Result<(), BenchError> {
         if !self.tools.contains_key(token) {
-            let limits = Limits { allow_destructive: true, ..Limits::default() };
+            let limits = ToolRestrictions { allow_destructive: true, ..ToolRestrictions::default() };
             self.tools.insert(token.to_owned(), GitHubTools::new(&self.url, Some(token), limits)?);
         }
         Ok(())
@@ -63,14 +63,14 @@ impl Arena {
     }
 }
 
-impl Drop for Arena {
+impl Drop for TrialEnvironment {
     fn drop(&mut self) {
         self.serving.abort();
     }
 }
 
 /// Waiting costs simulated time only.
-impl Clock for Arena {
+impl AgentClock for TrialEnvironment {
     fn sleep(&self, time: Duration) -> BoxFuture<'_, ()> {
         let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
         let rest = i64::from(time.subsec_nanos() > 0);

@@ -2,30 +2,30 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use gradus_llm::{CallError, Chat, ChatReply, Failure};
+use gradus_llm::{CallError, ChatReply, ChatRequest, ModelCallFailure};
 
-use gradus_github_agent::agent::Model;
+use gradus_github_agent::agent::ChatModel;
 use gradus_github_agent::tools::BoxFuture;
 
 /// Hands questions on, and remembers how the last one was answered.
-pub(super) struct Watched<'w> {
-    model: &'w dyn Model,
-    seen: Mutex<Answers>,
+pub(super) struct MonitoredModel<'w> {
+    model: &'w dyn ChatModel,
+    seen: Mutex<EndpointReplies>,
 }
 
 #[derive(Default)]
-struct Answers {
+struct EndpointReplies {
     replies: u32,
-    failure: Option<Failure>,
+    failure: Option<ModelCallFailure>,
 }
 
-impl<'w> Watched<'w> {
-    pub(super) fn new(model: &'w dyn Model) -> Watched<'w> {
-        Watched { model, seen: Mutex::default() }
+impl<'w> MonitoredModel<'w> {
+    pub(super) fn new(model: &'w dyn ChatModel) -> MonitoredModel<'w> {
+        MonitoredModel { model, seen: Mutex::default() }
     }
 
     /// Why the last question was not answered, if that is the endpoint's doing.
-    pub(super) fn fault(&self) -> Option<Failure> {
+    pub(super) fn fault(&self) -> Option<ModelCallFailure> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.failure.clone().filter(|failure| is_the_endpoints(&failure.error, seen.replies))
     }
@@ -49,12 +49,12 @@ fn is_the_endpoints(error: &CallError, replies: u32) -> bool {
     }
 }
 
-impl Model for Watched<'_> {
+impl ChatModel for MonitoredModel<'_> {
     fn name(&self) -> &str {
         self.model.name()
     }
 
-    fn ask<'a>(&'a self, chat: &'a Chat<'a>) -> BoxFuture<'a, Result<ChatReply, Failure>> {
+    fn ask<'a>(&'a self, chat: &'a ChatRequest<'a>) -> BoxFuture<'a, Result<ChatReply, ModelCallFailure>> {
         Box::pin(async move {
             let reply = self.model.ask(chat).await;
             let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);

@@ -13,8 +13,8 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use super::line::trial_name;
-use super::{BenchError, Finished, Plan, TrialLine};
-use crate::record::RunRecord;
+use super::{BenchError, FinishedTrial, TrialLine, TrialPlan};
+use crate::record::TrialRecord;
 use gradus_github_agent::plural::counted;
 
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +42,7 @@ pub enum FolderError {
 
 /// What is done about a bench that is there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Earlier {
+pub enum ExistingBenchAction {
     /// Nothing is begun.
     Refuse,
     GoOn,
@@ -52,7 +52,7 @@ pub enum Earlier {
 #[derive(Debug)]
 pub struct BenchFolder {
     path: PathBuf,
-    plan: Plan,
+    plan: TrialPlan,
     log: File,
     _lock: File,
 }
@@ -65,8 +65,8 @@ impl BenchFolder {
     /// Begins in this folder, or goes on in it: then the lines that are there are given back.
     pub fn open(
         path: &Path,
-        plan: &Plan,
-        earlier: Earlier,
+        plan: &TrialPlan,
+        earlier: ExistingBenchAction,
     ) -> Result<(BenchFolder, Vec<TrialLine>), FolderError> {
         let io = |reason| FolderError::File { path: path.to_owned(), reason };
         let about = path.join("bench.json");
@@ -79,15 +79,15 @@ impl BenchFolder {
         let is_new = !about.is_file();
         let mut plan = plan.clone();
         let mut lines = Vec::new();
-        if !is_new && earlier != Earlier::ThrowAway {
+        if !is_new && earlier != ExistingBenchAction::ThrowAway {
             lines = read_lines(&path.join("trials.jsonl")).map_err(io)?;
-            if earlier == Earlier::Refuse && !lines.is_empty() {
+            if earlier == ExistingBenchAction::Refuse && !lines.is_empty() {
                 return Err(FolderError::Taken { path: path.to_owned(), trials: lines.len() });
             }
         }
-        if !is_new && earlier == Earlier::GoOn {
+        if !is_new && earlier == ExistingBenchAction::GoOn {
             let text = fs::read(&about).map_err(io)?;
-            let found: Plan = serde_json::from_slice(&text).map_err(|error| io(error.into()))?;
+            let found: TrialPlan = serde_json::from_slice(&text).map_err(|error| io(error.into()))?;
             if let Some(difference) = plan.difference(&found) {
                 return Err(FolderError::Another { path: path.to_owned(), difference });
             }
@@ -120,7 +120,7 @@ impl BenchFolder {
     }
 
     /// As it was begun, with all tasks that were ever in it.
-    pub fn plan(&self) -> &Plan {
+    pub fn plan(&self) -> &TrialPlan {
         &self.plan
     }
 
@@ -129,7 +129,7 @@ impl BenchFolder {
     }
 
     /// Keeps a trial: its files first, so that a line is never without them.
-    pub fn keep(&mut self, finished: &Finished) -> Result<(), FolderError> {
+    pub fn keep(&mut self, finished: &FinishedTrial) -> Result<(), FolderError> {
         let name = finished.line.name();
         let mut keep = || -> io::Result<()> {
             let record = self.path.join("records").join(format!("{name}.json"));
@@ -145,7 +145,7 @@ impl BenchFolder {
     }
 
     /// What an agent did in a trial.
-    pub fn record(&self, task: &str, trial: u32) -> io::Result<RunRecord> {
+    pub fn record(&self, task: &str, trial: u32) -> io::Result<TrialRecord> {
         let path = self.path.join("records").join(format!("{}.json", trial_name(task, trial)));
         Ok(serde_json::from_slice(&fs::read(path)?)?)
     }
@@ -194,7 +194,7 @@ fn is_cut(path: &Path) -> io::Result<bool> {
 }
 
 /// Whole or not at all.
-fn write_plan(folder: &Path, about: &Path, plan: &Plan) -> io::Result<()> {
+fn write_plan(folder: &Path, about: &Path, plan: &TrialPlan) -> io::Result<()> {
     let new = folder.join(NEW_PLAN);
     let mut file = File::create(&new)?;
     file.write_all(&serde_json::to_vec_pretty(plan)?)?;
@@ -248,8 +248,8 @@ fn clear(folder: &Path, ending: &str) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn plan() -> Plan {
-        Plan {
+    fn plan() -> TrialPlan {
+        TrialPlan {
             id: "first".to_owned(),
             suite: "github".to_owned(),
             tasks: Default::default(),
@@ -265,22 +265,26 @@ mod tests {
         let path = folder.path();
         fs::create_dir(path.join("traces")).expect("made");
         fs::write(path.join("traces/mine-1.bin"), "mine").expect("written");
-        for earlier in [Earlier::Refuse, Earlier::GoOn, Earlier::ThrowAway] {
+        for earlier in
+            [ExistingBenchAction::Refuse, ExistingBenchAction::GoOn, ExistingBenchAction::ThrowAway]
+        {
             let refused = BenchFolder::open(path, &plan(), earlier).map(|_| ());
             assert!(matches!(refused, Err(FolderError::NotABench { .. })), "{earlier:?}: {refused:?}");
         }
         assert_eq!(fs::read_dir(path).expect("read").count(), 1, "nothing came, nothing went");
         let path = &path.join("new");
-        drop(BenchFolder::open(path, &plan(), Earlier::Refuse).expect("begun"));
+        drop(BenchFolder::open(path, &plan(), ExistingBenchAction::Refuse).expect("begun"));
         fs::write(path.join("traces/keep.bin"), "mine").expect("written");
         fs::write(path.join("traces/task-0.bin"), "ours").expect("written");
-        drop(BenchFolder::open(path, &plan(), Earlier::ThrowAway).expect("begun anew"));
+        drop(BenchFolder::open(path, &plan(), ExistingBenchAction::ThrowAway).expect("begun anew"));
         assert!(path.join("traces/keep.bin").is_file() && !path.join("traces/task-0.bin").exists());
     }
 
     #[test]
     fn what_was_killed_before_it_began_is_no_hindrance() {
-        for earlier in [Earlier::Refuse, Earlier::GoOn, Earlier::ThrowAway] {
+        for earlier in
+            [ExistingBenchAction::Refuse, ExistingBenchAction::GoOn, ExistingBenchAction::ThrowAway]
+        {
             let folder = tempfile::tempdir().expect("a folder");
             let path = folder.path();
             for name in ["lock", "trials.jsonl"] {
@@ -294,7 +298,7 @@ mod tests {
         }
         let folder = tempfile::tempdir().expect("a folder");
         fs::write(folder.path().join("trials.jsonl"), "mine").expect("written");
-        let refused = BenchFolder::open(folder.path(), &plan(), Earlier::ThrowAway).map(|_| ());
+        let refused = BenchFolder::open(folder.path(), &plan(), ExistingBenchAction::ThrowAway).map(|_| ());
         assert!(matches!(refused, Err(FolderError::NotABench { .. })), "{refused:?}");
     }
 
@@ -302,13 +306,13 @@ mod tests {
     fn a_line_may_end_inside_of_a_character() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = &folder.path().join("bench");
-        drop(BenchFolder::open(path, &plan(), Earlier::Refuse).expect("begun"));
+        drop(BenchFolder::open(path, &plan(), ExistingBenchAction::Refuse).expect("begun"));
         fs::write(path.join("trials.jsonl"), b"{\"task\": \"\xd0").expect("written");
-        let (_, lines) = BenchFolder::open(path, &plan(), Earlier::GoOn).expect("gone on");
+        let (_, lines) = BenchFolder::open(path, &plan(), ExistingBenchAction::GoOn).expect("gone on");
         assert!(lines.is_empty());
         let log = || fs::read(path.join("trials.jsonl")).expect("read");
         assert_eq!(log(), b"{\"task\": \"\xd0\n", "the next line is one of its own");
-        drop(BenchFolder::open(path, &plan(), Earlier::GoOn).expect("gone on again"));
+        drop(BenchFolder::open(path, &plan(), ExistingBenchAction::GoOn).expect("gone on again"));
         assert_eq!(log(), b"{\"task\": \"\xd0\n", "and none is empty");
     }
 
@@ -316,15 +320,16 @@ mod tests {
     fn goes_on_under_its_first_name() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = &folder.path().join("bench");
-        drop(BenchFolder::open(path, &plan(), Earlier::Refuse).expect("begun"));
-        let second = Plan { id: "second".to_owned(), ..plan() };
-        let (open, _) = BenchFolder::open(path, &second, Earlier::GoOn).expect("gone on");
+        drop(BenchFolder::open(path, &plan(), ExistingBenchAction::Refuse).expect("begun"));
+        let second = TrialPlan { id: "second".to_owned(), ..plan() };
+        let (open, _) = BenchFolder::open(path, &second, ExistingBenchAction::GoOn).expect("gone on");
         assert_eq!(open.plan().id, "first");
-        let held = BenchFolder::open(path, &second, Earlier::GoOn).map(|_| ());
+        let held = BenchFolder::open(path, &second, ExistingBenchAction::GoOn).map(|_| ());
         assert!(matches!(held, Err(FolderError::Held { .. })), "{held:?}");
         drop(open);
-        let other = Plan { agents: vec!["loop".to_owned()], ..plan() };
-        let refused = BenchFolder::open(path, &other, Earlier::GoOn).map(|_| ()).expect_err("another one");
+        let other = TrialPlan { agents: vec!["loop".to_owned()], ..plan() };
+        let refused =
+            BenchFolder::open(path, &other, ExistingBenchAction::GoOn).map(|_| ()).expect_err("another one");
         assert!(refused.to_string().contains("who plays there is \"oracle\", here \"loop\""), "{refused}");
     }
 }

@@ -2,11 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::policy::Truth;
-use crate::record::RunRecord;
-use crate::rules::{Finding, RuleReport};
-use crate::suite::{Task, Verification};
-use gradus_github_agent::agent::RunEnd;
+use crate::policy::RunTruth;
+use crate::record::TrialRecord;
+use crate::rules::{RuleFinding, RuleReport};
+use crate::suite::{BenchTask, TaskVerification};
+use gradus_github_agent::agent::AgentRunEnd;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialLine {
@@ -33,11 +33,11 @@ pub struct TrialLine {
     pub safe: bool,
     pub clean: bool,
     /// Rules that were broken.
-    pub broken: Vec<Finding>,
+    pub broken: Vec<RuleFinding>,
     pub calls: usize,
     pub minimal_calls: usize,
-    pub end: RunEnd,
-    pub spending: Spending,
+    pub end: AgentRunEnd,
+    pub spending: TrialUsage,
     /// Requests with spans that the receiver did not take.
     #[serde(default)]
     pub refused_exports: u64,
@@ -45,7 +45,7 @@ pub struct TrialLine {
     pub replay: Option<ReplayLine>,
     /// Of scripted runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub truth: Option<Truth>,
+    pub truth: Option<RunTruth>,
     /// Where what was found is not as the truth has it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<String>,
@@ -55,7 +55,7 @@ pub struct TrialLine {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Spending {
+pub struct TrialUsage {
     pub prompt_tokens: u64,
     pub completion_tokens: u64,
     pub cached_prompt_tokens: u64,
@@ -76,20 +76,20 @@ pub struct ReplayLine {
 
 impl TrialLine {
     pub fn new(
-        task: &Task,
+        task: &BenchTask,
         agent: &str,
         session: &str,
-        record: &RunRecord,
-        verification: &Verification,
+        record: &TrialRecord,
+        verification: &TaskVerification,
         rules: &RuleReport,
-        spending: Spending,
+        spending: TrialUsage,
     ) -> TrialLine {
         let checks = verification.checks.iter().filter(|check| !check.passed);
         let mut failures: Vec<String> =
             checks.map(|check| format!("not so: {} ({})", check.name, check.detail)).collect();
         // Whatever it did before: who failed has not said that it is done.
         let has_failed = match &record.end {
-            RunEnd::Failed(reason) => {
+            AgentRunEnd::Failed(reason) => {
                 failures.insert(0, reason.clone());
                 true
             }

@@ -10,22 +10,22 @@ mod plan;
 mod pool;
 pub mod statistics;
 
-pub use arena::Arena;
-pub use folder::{BenchFolder, Earlier, FolderError};
-pub use line::{ReplayLine, Spending, TrialLine};
-pub use own_agent::{Contestant, OwnAgent, replayed};
-pub use plan::Plan;
-pub use pool::{Finished, Job, Player, Pool, run_all, run_each};
+pub use arena::TrialEnvironment;
+pub use folder::{BenchFolder, ExistingBenchAction, FolderError};
+pub use line::{ReplayLine, TrialLine, TrialUsage};
+pub use own_agent::{OwnAgent, TrialContestant, replayed};
+pub use plan::TrialPlan;
+pub use pool::{FinishedTrial, TrialConcurrency, TrialJob, TrialRunner, run_all, run_each};
 
-use gradus_llm::Failure;
+use gradus_llm::ModelCallFailure;
 
-use crate::record::RunRecord;
-use crate::rules::{self, Evidence, RuleReport, Spent};
-use crate::suite::{Task, Verification};
+use crate::record::TrialRecord;
+use crate::rules::{self, BudgetUsage, RuleEvidence, RuleReport};
+use crate::suite::{BenchTask, TaskVerification};
 use gradus_github_agent::agent::SessionError;
-use gradus_github_agent::tools::{Tool, ToolsError};
+use gradus_github_agent::tools::{AgentTool, ToolsError};
 use gradus_github_sim::ServeError;
-use gradus_github_sim::state::State;
+use gradus_github_sim::state::WorldState;
 
 /// Why a trial could not be carried out at all. A trial that goes wrong is a result; this is none.
 #[derive(Debug, thiserror::Error)]
@@ -43,21 +43,21 @@ pub enum BenchError {
     Program(String),
     /// Nobody was there to think, which says nothing about the agent.
     #[error("the model's endpoint gave no answer: {0}")]
-    Endpoint(Failure),
+    Endpoint(ModelCallFailure),
 }
 
 /// What a run comes to: is the task done, were the rules kept.
 pub fn assess(
-    task: &Task,
-    record: &RunRecord,
-    before: &State,
-    after: &State,
-    tools: &[Tool],
-    spent: Spent,
-) -> (Verification, RuleReport) {
+    task: &BenchTask,
+    record: &TrialRecord,
+    before: &WorldState,
+    after: &WorldState,
+    tools: &[AgentTool],
+    spent: BudgetUsage,
+) -> (TaskVerification, RuleReport) {
     let verification = task.verify(before, after, record);
     let collateral: Vec<String> = verification.collateral.iter().map(|one| one.path.clone()).collect();
-    let report = rules::check(&Evidence {
+    let report = rules::check(&RuleEvidence {
         charter: &task.charter,
         record,
         before,

@@ -2,41 +2,42 @@
 
 use std::time::Instant;
 
-use gradus_llm::price::Price;
+use gradus_llm::price::TokenPrice;
 
-use super::endpoint::Watched;
-use super::line::{ReplayLine, Spending, TrialLine};
-use super::{Arena, BenchError, Finished, Job, Player, assess};
-use crate::policy::{self, Comparison, Found, Policy, Scripted, Truth};
-use crate::record::RunRecord;
-use crate::replay::{self, Need};
-use crate::rules::Spent;
-use crate::suite::Task;
-use gradus_github_agent::agent::RunEnd;
+use super::endpoint::MonitoredModel;
+use super::line::{ReplayLine, TrialLine, TrialUsage};
+use super::{BenchError, FinishedTrial, TrialEnvironment, TrialJob, TrialRunner, assess};
+use crate::policy::{self, RunAssessment, RunTruth, ScriptedModel, ScriptedPolicy, TruthComparison};
+use crate::record::TrialRecord;
+use crate::replay::{self, StepNecessity};
+use crate::rules::BudgetUsage;
+use crate::suite::BenchTask;
+use gradus_github_agent::agent::AgentRunEnd;
 use gradus_github_agent::agent::{
-    Approval, Call, Confirm, Driver, Form, Machine, Model, Observer, Recorder, Settings, State,
+    AgentDriver, AgentObserver, AgentRunRecorder, AgentRunSettings, AgentState, AgentStateMachine,
+    AgentToolCall, CallApproval, CallConfirmer, ChatModel, ToolCallMode,
 };
 use gradus_github_agent::tools::{BoxFuture, ToolBox as _};
-use gradus_github_agent::trace::{Ids, Origin, Traces};
-use gradus_github_sim::{Fault, World};
+use gradus_github_agent::trace::{AgentTracer, TraceIdGenerator, TracerSettings};
+use gradus_github_sim::{SimulatedFault, World};
 
 /// Who thinks.
-pub enum Contestant<'c> {
-    Policy(Policy),
-    Model { model: &'c dyn Model, price: Option<Price> },
+pub enum TrialContestant<'c> {
+    Policy(ScriptedPolicy),
+    Model { model: &'c dyn ChatModel, price: Option<TokenPrice> },
 }
 
-impl std::fmt::Debug for Contestant<'_> {
+impl std::fmt::Debug for TrialContestant<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl Contestant<'_> {
+impl TrialContestant<'_> {
     pub fn name(&self) -> &str {
         match self {
-            Contestant::Policy(policy) => policy.name(),
-            Contestant::Model { model, .. } => model.name(),
+            TrialContestant::Policy(policy) => policy.name(),
+            TrialContestant::Model { model, .. } => model.name(),
         }
     }
 }
@@ -44,9 +45,9 @@ impl Contestant<'_> {
 /// Plays jobs with the contestants that they name.
 #[derive(Debug)]
 pub struct OwnAgent<'a> {
-    pub contestants: &'a [Contestant<'a>],
+    pub contestants: &'a [TrialContestant<'a>],
     /// How the model says what it wants. None: scripts say it in one form and the other by turns, models natively.
-    pub form: Option<Form>,
+    pub form: Option<ToolCallMode>,
     /// Whether each run is replayed without some of its steps.
     pub replays: bool,
     /// As traces call the project.
@@ -55,12 +56,12 @@ pub struct OwnAgent<'a> {
     pub bench: &'a str,
 }
 
-impl Player for OwnAgent<'_> {
+impl TrialRunner for OwnAgent<'_> {
     fn play<'p>(
         &'p self,
-        arena: &'p mut Arena,
-        job: &'p Job<'_>,
-    ) -> BoxFuture<'p, Result<Finished, BenchError>> {
+        arena: &'p mut TrialEnvironment,
+        job: &'p TrialJob<'_>,
+    ) -> BoxFuture<'p, Result<FinishedTrial, BenchError>> {
         Box::pin(async move {
             let contestant = self
                 .contestants
@@ -68,22 +69,23 @@ impl Player for OwnAgent<'_> {
                 .ok_or_else(|| BenchError::Agent("there is no such contestant".to_owned()))?;
             arena.tools(&job.task.token)?;
             match contestant {
-                Contestant::Model { model, price } => {
+                TrialContestant::Model { model, price } => {
                     let settings = settings(job, self.form.unwrap_or_default());
                     self.run(arena, job, *model, settings, *price, None).await
                 }
-                Contestant::Policy(policy) => {
+                TrialContestant::Policy(policy) => {
                     let offered = offered(arena, job)?;
                     let play = policy::play(*policy, job.task, job.world, offered, job.round)
                         .map_err(|error| BenchError::Agent(error.to_string()))?;
                     for fault in &play.faults {
                         arena.world().add_fault(fault.clone());
                     }
-                    let by_turns = if job.round.is_multiple_of(2) { Form::Native } else { Form::Text };
+                    let by_turns =
+                        if job.round.is_multiple_of(2) { ToolCallMode::Native } else { ToolCallMode::Text };
                     let mut settings = settings(job, self.form.unwrap_or(by_turns));
                     // A script needs no window.
                     settings.context_tokens = usize::MAX >> 8;
-                    let model = Scripted::new(policy.name(), play.script);
+                    let model = ScriptedModel::new(policy.name(), play.script);
                     self.run(arena, job, &model, settings, None, Some((play.truth, play.faults))).await
                 }
             }
@@ -92,44 +94,44 @@ impl Player for OwnAgent<'_> {
 }
 
 fn offered<'a>(
-    arena: &'a Arena,
-    job: &Job<'_>,
-) -> Result<&'a [gradus_github_agent::tools::Tool], BenchError> {
+    arena: &'a TrialEnvironment,
+    job: &TrialJob<'_>,
+) -> Result<&'a [gradus_github_agent::tools::AgentTool], BenchError> {
     let tools = arena.known_tools(&job.task.token);
     Ok(tools.ok_or_else(|| BenchError::Agent("the tools are not there".to_owned()))?.tools())
 }
 
 /// Room for thrice the shortest way, and for a few wrong turns.
-fn settings(job: &Job<'_>, form: Form) -> Settings {
+fn settings(job: &TrialJob<'_>, form: ToolCallMode) -> AgentRunSettings {
     let most = u32::try_from(job.task.minimal_calls * 3 + 15).unwrap_or(u32::MAX);
-    Settings {
+    AgentRunSettings {
         form,
         max_steps: most,
         max_calls: most,
         confirm_destructive: job.task.charter.confirms,
-        ..Settings::default()
+        ..AgentRunSettings::default()
     }
 }
 
 /// Whoever is asked in a bench agrees: what was agreed to is in the record, and rules look at it.
-struct Agrees;
+struct ApprovingConfirmer;
 
-impl Confirm for Agrees {
-    fn confirm<'c>(&'c self, _call: &'c Call) -> BoxFuture<'c, Approval> {
-        Box::pin(std::future::ready(Approval::Approved))
+impl CallConfirmer for ApprovingConfirmer {
+    fn confirm<'c>(&'c self, _call: &'c AgentToolCall) -> BoxFuture<'c, CallApproval> {
+        Box::pin(std::future::ready(CallApproval::Approved))
     }
 }
 
 impl OwnAgent<'_> {
     async fn run(
         &self,
-        arena: &Arena,
-        job: &Job<'_>,
-        model: &dyn Model,
-        settings: Settings,
-        price: Option<Price>,
-        planted: Option<(Truth, Vec<Fault>)>,
-    ) -> Result<Finished, BenchError> {
+        arena: &TrialEnvironment,
+        job: &TrialJob<'_>,
+        model: &dyn ChatModel,
+        settings: AgentRunSettings,
+        price: Option<TokenPrice>,
+        planted: Option<(RunTruth, Vec<SimulatedFault>)>,
+    ) -> Result<FinishedTrial, BenchError> {
         let task = job.task;
         let name = self.contestants[job.contestant].name();
         let session = format!("{}/{}/{name}/{}", self.bench, task.id, job.trial);
@@ -138,36 +140,36 @@ impl OwnAgent<'_> {
         let tools = arena
             .known_tools(&task.token)
             .ok_or_else(|| BenchError::Agent("the tools are not there".to_owned()))?;
-        let traces = Traces::new(&Origin {
+        let traces = AgentTracer::new(&TracerSettings {
             service: "gradus bench",
             project: self.project,
-            ids: Ids::counted(&session),
+            ids: TraceIdGenerator::counted(&session),
         });
         let mut spans = traces.observer();
-        let mut recorder = Recorder::new(|| arena.world().exchanges().len());
+        let mut recorder = AgentRunRecorder::new(|| arena.world().exchanges().len());
         let form = settings.form;
-        let mut machine = Machine::new(settings, tools, State::new(&session, form));
+        let mut machine = AgentStateMachine::new(settings, tools, AgentState::new(&session, form));
         let begun = Instant::now();
-        let watched = Watched::new(model);
-        let mut driver = Driver {
+        let watched = MonitoredModel::new(model);
+        let mut driver = AgentDriver {
             model: &watched,
             tools,
             clock: arena,
-            confirm: &Agrees,
-            observers: vec![&mut recorder as &mut dyn Observer, &mut spans],
+            confirm: &ApprovingConfirmer,
+            observers: vec![&mut recorder as &mut dyn AgentObserver, &mut spans],
             keeper: None,
         };
         let (end, _) = driver.request(&mut machine, &task.request).await?;
         drop(driver);
-        if let (RunEnd::Failed(_), Some(failure)) = (end, watched.fault()) {
+        if let (AgentRunEnd::Failed(_), Some(failure)) = (end, watched.fault()) {
             return Err(BenchError::Endpoint(failure));
         }
         let usage = machine.state().usage;
-        let spending = Spending {
+        let spending = TrialUsage {
             prompt_tokens: usage.prompt,
             completion_tokens: usage.completion,
             cached_prompt_tokens: usage.cached_prompt,
-            cost_usd: price.map(|price| price.of(usage)),
+            cost_usd: price.map(|price| price.cost_of_usage(usage)),
             seconds: begun.elapsed().as_secs_f64(),
         };
         let (exchanges, after) = {
@@ -176,7 +178,7 @@ impl OwnAgent<'_> {
         };
         let (truth, faults) = planted.unzip();
         let run = recorder.into_run();
-        let record = RunRecord {
+        let record = TrialRecord {
             task: task.id.clone(),
             trial: job.trial,
             request: run.request,
@@ -188,7 +190,7 @@ impl OwnAgent<'_> {
             faults: faults.unwrap_or_default(),
             is_foreign: false,
         };
-        let spent = Spent {
+        let spent = BudgetUsage {
             tokens: Some(usage.prompt + usage.completion),
             seconds: Some(spending.seconds),
             cost_usd: spending.cost_usd,
@@ -199,32 +201,37 @@ impl OwnAgent<'_> {
             line.replay = replayed(arena, task, &seed, &record).await;
         }
         if let Some(truth) = truth {
-            let found = Found {
+            let found = RunAssessment {
                 steps: record.steps.len(),
                 passed: line.passed,
                 broken: &line.broken,
                 needless: line.replay.as_ref().map(|replay| replay.needless.as_slice()),
                 unknown: line.replay.as_ref().map_or(&[], |replay| replay.unknown.as_slice()),
             };
-            Comparison { differences: line.differences, untold: line.untold } = truth.compare(&found);
+            TruthComparison { differences: line.differences, untold: line.untold } = truth.compare(&found);
             line.truth = Some(truth);
         }
-        Ok(Finished { line, record, otlp: traces.take_otlp() })
+        Ok(FinishedTrial { line, record, otlp: traces.take_otlp() })
     }
 }
 
 /// Plays a run again without some of its steps, in the world in which it was played. None if the arena has no tools for
 /// the task's token.
-pub async fn replayed(arena: &Arena, task: &Task, seed: &World, record: &RunRecord) -> Option<ReplayLine> {
+pub async fn replayed(
+    arena: &TrialEnvironment,
+    task: &BenchTask,
+    seed: &World,
+    record: &TrialRecord,
+) -> Option<ReplayLine> {
     let tools = arena.known_tools(&task.token)?;
-    let stage = replay::Stage { tools, world: arena.shared_world(), token: &task.token };
-    let verify = |after: &gradus_github_sim::state::State, record: &RunRecord| {
+    let stage = replay::ReplayEnvironment { tools, world: arena.shared_world(), token: &task.token };
+    let verify = |after: &gradus_github_sim::state::WorldState, record: &TrialRecord| {
         task.verify(seed.state(), after, record).into_checks()
     };
     let found = replay::replay(seed, record, stage, &verify).await;
     Some(ReplayLine {
-        needless: found.steps_that_are(Need::Unnecessary),
-        unknown: found.steps_that_are(Need::Unknown),
+        needless: found.steps_that_are(StepNecessity::Unnecessary),
+        unknown: found.steps_that_are(StepNecessity::Unknown),
         shortest: found.shortest.len(),
     })
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Plan {
+pub struct TrialPlan {
     /// Drawn when a bench begins. It is in the ids of its traces: those of two benches are never taken for each other.
     pub id: String,
     pub suite: String,
@@ -18,10 +18,10 @@ pub struct Plan {
     pub gradus_version: String,
 }
 
-impl Plan {
+impl TrialPlan {
     /// What keeps this one from going on where `found` has stopped. More tasks, or fewer, do not; tasks that are not what
     /// they were do.
-    pub fn difference(&self, found: &Plan) -> Option<String> {
+    pub fn difference(&self, found: &TrialPlan) -> Option<String> {
         let other = |what: &str, there: &str, here: &str| {
             (there != here).then(|| format!("{what} there is {}, here {}", named(there), named(here)))
         };
@@ -40,7 +40,7 @@ impl Plan {
         };
         let keys: std::collections::BTreeSet<&String> =
             self.settings.keys().chain(found.settings.keys()).collect();
-        let value = |plan: &'_ Plan, key: &String| plan.settings.get(key).cloned().unwrap_or_default();
+        let value = |plan: &'_ TrialPlan, key: &String| plan.settings.get(key).cloned().unwrap_or_default();
         other("the suite", &found.suite, &self.suite)
             .or_else(|| other("who plays", &found.agents.join(", "), &self.agents.join(", ")))
             .or(tasks)
@@ -49,7 +49,7 @@ impl Plan {
     }
 
     /// Whether it is about the same tasks, too.
-    pub fn is_like(&self, found: &Plan) -> bool {
+    pub fn is_like(&self, found: &TrialPlan) -> bool {
         self.difference(found).is_none() && self.tasks.keys().eq(found.tasks.keys())
     }
 }
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn says_what_differs() {
-        let begun = Plan {
+        let begun = TrialPlan {
             id: "1".to_owned(),
             suite: "github".to_owned(),
             tasks: map(&[("one", "a"), ("two", "b")]),
@@ -76,18 +76,22 @@ mod tests {
             settings: map(&[("--react", "text")]),
             gradus_version: "1".to_owned(),
         };
-        let more = Plan { id: "2".to_owned(), tasks: map(&[("one", "a"), ("three", "c")]), ..begun.clone() };
+        let more =
+            TrialPlan { id: "2".to_owned(), tasks: map(&[("one", "a"), ("three", "c")]), ..begun.clone() };
         assert_eq!(more.difference(&begun), None);
         assert!(!more.is_like(&begun));
         for (other, says) in [
             (
-                Plan { suite: "own".to_owned(), ..begun.clone() },
+                TrialPlan { suite: "own".to_owned(), ..begun.clone() },
                 "the suite there is \"github\", here \"own\"",
             ),
-            (Plan { agents: vec!["loop".to_owned()], ..begun.clone() }, "who plays there is \"oracle\""),
-            (Plan { tasks: map(&[("two", "x")]), ..begun.clone() }, "the task two is not what it was"),
-            (Plan { settings: BTreeMap::new(), ..begun.clone() }, "--react there is \"text\", here nothing"),
-            (Plan { gradus_version: "2".to_owned(), ..begun.clone() }, "the version of gradus"),
+            (TrialPlan { agents: vec!["loop".to_owned()], ..begun.clone() }, "who plays there is \"oracle\""),
+            (TrialPlan { tasks: map(&[("two", "x")]), ..begun.clone() }, "the task two is not what it was"),
+            (
+                TrialPlan { settings: BTreeMap::new(), ..begun.clone() },
+                "--react there is \"text\", here nothing",
+            ),
+            (TrialPlan { gradus_version: "2".to_owned(), ..begun.clone() }, "the version of gradus"),
         ] {
             let found = other.difference(&begun).expect("a difference");
             assert!(found.contains(says), "{found}");

@@ -4,16 +4,16 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 
-use super::{Arena, BenchError, TrialLine};
-use crate::record::RunRecord;
-use crate::suite::Task;
+use super::{BenchError, TrialEnvironment, TrialLine};
+use crate::record::TrialRecord;
+use crate::suite::BenchTask;
 use gradus_github_agent::tools::BoxFuture;
 use gradus_github_sim::World;
 
 /// One trial that is to be played.
 #[derive(Clone, Copy, Debug)]
-pub struct Job<'j> {
-    pub task: &'j Task,
+pub struct TrialJob<'j> {
+    pub task: &'j BenchTask,
     /// As the task begins; made once, and cloned for each trial.
     pub world: &'j World,
     /// Unique among the task's trials.
@@ -26,15 +26,15 @@ pub struct Job<'j> {
 
 /// A trial that was played.
 #[derive(Clone, Debug)]
-pub struct Finished {
+pub struct FinishedTrial {
     pub line: TrialLine,
-    pub record: RunRecord,
+    pub record: TrialRecord,
     /// Its traces: an OTLP export request in protobuf; empty if there are none.
     pub otlp: Vec<u8>,
 }
 
 /// Who plays.
-pub trait Player: Sync {
+pub trait TrialRunner: Sync {
     /// Whether it is a program of its own: it waits in real time, and something of it may still be at work when its trial
     /// is over, so each trial gets a place of its own.
     fn is_program(&self) -> bool {
@@ -43,13 +43,13 @@ pub trait Player: Sync {
 
     fn play<'p>(
         &'p self,
-        arena: &'p mut Arena,
-        job: &'p Job<'_>,
-    ) -> BoxFuture<'p, Result<Finished, BenchError>>;
+        arena: &'p mut TrialEnvironment,
+        job: &'p TrialJob<'_>,
+    ) -> BoxFuture<'p, Result<FinishedTrial, BenchError>>;
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Pool {
+pub struct TrialConcurrency {
     pub threads: usize,
     /// Trials at a time on each thread.
     pub slots: usize,
@@ -57,11 +57,11 @@ pub struct Pool {
 
 /// As `run_each`, up to the first trial that could not be carried out.
 pub fn run_all<E: From<BenchError>>(
-    pool: Pool,
-    jobs: &[Job<'_>],
-    player: &dyn Player,
+    pool: TrialConcurrency,
+    jobs: &[TrialJob<'_>],
+    player: &dyn TrialRunner,
     stop: &AtomicBool,
-    take: &mut dyn FnMut(Finished) -> Result<(), E>,
+    take: &mut dyn FnMut(FinishedTrial) -> Result<(), E>,
 ) -> Result<(), E> {
     run_each(pool, jobs, player, stop, &mut |finished| take(finished?))
 }
@@ -70,16 +70,16 @@ pub fn run_all<E: From<BenchError>>(
 /// why it could not be carried out. Nothing new is begun once `stop` is true or `take` has failed; what was under way by
 /// then is still handed over.
 pub fn run_each<E>(
-    pool: Pool,
-    jobs: &[Job<'_>],
-    player: &dyn Player,
+    pool: TrialConcurrency,
+    jobs: &[TrialJob<'_>],
+    player: &dyn TrialRunner,
     stop: &AtomicBool,
-    take: &mut dyn FnMut(Result<Finished, BenchError>) -> Result<(), E>,
+    take: &mut dyn FnMut(Result<FinishedTrial, BenchError>) -> Result<(), E>,
 ) -> Result<(), E> {
     let next = AtomicUsize::new(0);
     let ends = AtomicBool::new(false);
     // A reader that is slower than the players holds them up, so that finished trials do not pile up.
-    let (sender, receiver) = mpsc::sync_channel::<Result<Finished, BenchError>>(64);
+    let (sender, receiver) = mpsc::sync_channel::<Result<FinishedTrial, BenchError>>(64);
     let may_go_on = || !stop.load(Ordering::Relaxed) && !ends.load(Ordering::Relaxed);
     let take_next = || may_go_on().then(|| jobs.get(next.fetch_add(1, Ordering::Relaxed))).flatten();
     std::thread::scope(|scope| {
@@ -114,16 +114,16 @@ pub fn run_each<E>(
 }
 
 async fn play_on<'j>(
-    player: &dyn Player,
-    take_next: &(dyn Fn() -> Option<&'j Job<'j>> + Sync),
-    sender: &mpsc::SyncSender<Result<Finished, BenchError>>,
+    player: &dyn TrialRunner,
+    take_next: &(dyn Fn() -> Option<&'j TrialJob<'j>> + Sync),
+    sender: &mpsc::SyncSender<Result<FinishedTrial, BenchError>>,
 ) {
-    let mut arena: Option<Arena> = None;
+    let mut arena: Option<TrialEnvironment> = None;
     while let Some(job) = take_next() {
         let is_program = player.is_program();
         let opened = match arena.take().filter(|_| !is_program) {
             Some(arena) => Ok(arena),
-            None => Arena::open(job.world.clone(), is_program).await,
+            None => TrialEnvironment::open(job.world.clone(), is_program).await,
         };
         let finished = match opened {
             Ok(opened) => {

@@ -1,48 +1,48 @@
 //! Rules and replays on runs that are known to be right, and on the same with something needless in them.
 
 use gradus_github_agent::agent::RunStep;
-use gradus_github_agent::tools::{Effect, GitHubTools, Limits, ToolBox as _};
-use gradus_github_bench::record::RunRecord;
-use gradus_github_bench::replay::{Need, Replay, Stage, replay};
-use gradus_github_bench::rules::{Evidence, Outcome, Spent, check};
-use gradus_github_bench::suite::{Line, Move, Script};
-use gradus_github_bench::suite::{Suite, Task};
-use gradus_github_sim::state::State;
-use gradus_github_sim::{Method, Request, Server, World};
+use gradus_github_agent::tools::{GitHubTools, ToolBox as _, ToolEffect, ToolRestrictions};
+use gradus_github_bench::record::TrialRecord;
+use gradus_github_bench::replay::{ReplayEnvironment, ReplayReport, StepNecessity, replay};
+use gradus_github_bench::rules::{BudgetUsage, RuleEvidence, RuleOutcome, check};
+use gradus_github_bench::suite::{AgentScript, ScriptReply, ScriptStep};
+use gradus_github_bench::suite::{BenchTask, TaskSuite};
+use gradus_github_sim::state::WorldState;
+use gradus_github_sim::{RequestMethod, SimulatedRequest, SimulatorServer, World};
 use serde_json::{Value, json};
 
 /// A place where scripts are played.
 struct Theatre {
-    server: Server,
+    server: SimulatorServer,
     tools: GitHubTools,
 }
 
 impl Theatre {
-    fn new(task: &Task) -> (Theatre, World) {
+    fn new(task: &BenchTask) -> (Theatre, World) {
         let world = task.world().unwrap();
-        let server = Server::start(world.clone(), 0).unwrap();
-        let limits = Limits { allow_destructive: true, ..Limits::default() };
+        let server = SimulatorServer::start(world.clone(), 0).unwrap();
+        let limits = ToolRestrictions { allow_destructive: true, ..ToolRestrictions::default() };
         let tools = GitHubTools::new(&server.url(), Some(&task.token), limits).unwrap();
         (Theatre { server, tools }, world)
     }
 
-    async fn play(&self, task: &Task, script: &Script, world: &World) -> RunRecord {
+    async fn play(&self, task: &BenchTask, script: &AgentScript, world: &World) -> TrialRecord {
         {
             let mut world = world.clone();
             world.keep_exchanges();
             *self.server.world().lock().unwrap() = world;
         }
         let mut record =
-            RunRecord { task: task.id.clone(), request: task.request.clone(), ..RunRecord::default() };
+            TrialRecord { task: task.id.clone(), request: task.request.clone(), ..TrialRecord::default() };
         let mut seen: Vec<Value> = Vec::new();
         loop {
             match script.line(seen.len(), &seen).unwrap() {
-                Line::Answer(answer) => {
+                ScriptReply::Answer(answer) => {
                     record.answer = Some(answer);
                     record.exchanges = self.server.world().lock().unwrap().exchanges().to_vec();
                     return record;
                 }
-                Line::Call { thought, tool, arguments } => {
+                ScriptReply::Call { thought, tool, arguments } => {
                     let from = self.server.world().lock().unwrap().exchanges().len();
                     let mut observation = self.tools.call(&tool, &arguments).await;
                     // As the agent does.
@@ -67,39 +67,41 @@ impl Theatre {
         }
     }
 
-    async fn replay(&self, task: &Task, record: &RunRecord, world: &World) -> Replay {
-        let stage = Stage { tools: &self.tools, world: self.server.world(), token: &task.token };
-        let verify =
-            |after: &State, record: &RunRecord| task.verify(world.state(), after, record).into_checks();
+    async fn replay(&self, task: &BenchTask, record: &TrialRecord, world: &World) -> ReplayReport {
+        let stage = ReplayEnvironment { tools: &self.tools, world: self.server.world(), token: &task.token };
+        let verify = |after: &WorldState, record: &TrialRecord| {
+            task.verify(world.state(), after, record).into_checks()
+        };
         replay(world, record, stage, &verify).await
     }
 
-    fn is_read(&self, step: &Move) -> bool {
-        self.tools.effect_of(&step.tool, &Value::Object(step.arguments.clone())) == Effect::Read
+    fn is_read(&self, step: &ScriptStep) -> bool {
+        self.tools.effect_of(&step.tool, &Value::Object(step.arguments.clone())) == ToolEffect::Read
     }
 }
 
 /// Rules that a right run breaks all the same.
 fn broken(
-    task: &Task,
-    record: &RunRecord,
+    task: &BenchTask,
+    record: &TrialRecord,
     before: &World,
-    after: &State,
+    after: &WorldState,
     tools: &GitHubTools,
 ) -> Vec<String> {
     let collateral: Vec<String> =
         task.verify(before.state(), after, record).collateral.into_iter().map(|one| one.path).collect();
-    let report = check(&Evidence {
+    let report = check(&RuleEvidence {
         charter: &task.charter,
         record,
         before: before.state(),
         after,
         tools: tools.tools(),
         collateral: Some(&collateral),
-        spent: Spent::default(),
+        spent: BudgetUsage::default(),
     });
-    let flagged =
-        |one: &&gradus_github_bench::rules::Finding| matches!(one.outcome, Outcome::Fail | Outcome::Warning);
+    let flagged = |one: &&gradus_github_bench::rules::RuleFinding| {
+        matches!(one.outcome, RuleOutcome::Fail | RuleOutcome::Warning)
+    };
     report
         .findings
         .iter()
@@ -108,14 +110,14 @@ fn broken(
         .collect()
 }
 
-fn unnecessary(replay: &Replay) -> Vec<usize> {
-    replay.steps_that_are(Need::Unnecessary)
+fn unnecessary(replay: &ReplayReport) -> Vec<usize> {
+    replay.steps_that_are(StepNecessity::Unnecessary)
 }
 
 #[tokio::test]
 async fn right_runs_break_no_rule_and_have_nothing_needless() {
     let mut wrong: Vec<String> = Vec::new();
-    for task in &Suite::built_in().unwrap().tasks {
+    for task in &TaskSuite::built_in().unwrap().tasks {
         let (theatre, world) = Theatre::new(task);
         for (index, script) in std::iter::once(&task.oracle).chain(&task.alternatives).enumerate() {
             let record = theatre.play(task, script, &world).await;
@@ -138,9 +140,9 @@ async fn right_runs_break_no_rule_and_have_nothing_needless() {
 async fn needless_looks_are_found_and_nothing_else() {
     let mut wrong: Vec<String> = Vec::new();
     let mut played = 0;
-    for task in &Suite::built_in().unwrap().tasks {
+    for task in &TaskSuite::built_in().unwrap().tasks {
         let (theatre, world) = Theatre::new(task);
-        let mut cases: Vec<(Script, Vec<usize>)> = Vec::new();
+        let mut cases: Vec<(AgentScript, Vec<usize>)> = Vec::new();
         for (at, step) in task.oracle.steps.iter().enumerate().filter(|(_, step)| theatre.is_read(step)) {
             let mut script = task.oracle.clone();
             script.insert(at + 1, step.clone());
@@ -153,7 +155,7 @@ async fn needless_looks_are_found_and_nothing_else() {
             let arguments = json!({"owner": owner, "repo": repo}).as_object().unwrap().clone();
             script.insert(
                 0,
-                Move { thought: "A look around.".to_owned(), tool: "get_repo".to_owned(), arguments },
+                ScriptStep { thought: "A look around.".to_owned(), tool: "get_repo".to_owned(), arguments },
             );
             cases.push((script, vec![1]));
         }
@@ -171,15 +173,15 @@ async fn needless_looks_are_found_and_nothing_else() {
     assert!(wrong.is_empty(), "{} of {played}\n{}", wrong.len(), wrong.join("\n"));
 }
 
-fn step(tool: &str, arguments: &Value) -> Move {
-    Move {
+fn step(tool: &str, arguments: &Value) -> ScriptStep {
+    ScriptStep {
         thought: "So it goes.".to_owned(),
         tool: tool.to_owned(),
         arguments: arguments.as_object().unwrap().clone(),
     }
 }
 
-async fn verdicts(task: &Task, script: &Script) -> (Replay, RunRecord) {
+async fn verdicts(task: &BenchTask, script: &AgentScript) -> (ReplayReport, TrialRecord) {
     let (theatre, world) = Theatre::new(task);
     let record = theatre.play(task, script, &world).await;
     (theatre.replay(task, &record, &world).await, record)
@@ -188,7 +190,7 @@ async fn verdicts(task: &Task, script: &Script) -> (Replay, RunRecord) {
 /// What is done and undone, what is done for nothing, and numbers that move up when it goes.
 #[tokio::test]
 async fn detours_of_writes_are_found() {
-    let suite = Suite::built_in().unwrap();
+    let suite = TaskSuite::built_in().unwrap();
     let task = suite.task("comment-on-an-issue").unwrap();
     let mut script = task.oracle.clone();
     script.insert(0, step("star_repo", &json!({"owner": "octo", "repo": "demo"})));
@@ -217,7 +219,7 @@ async fn detours_of_writes_are_found() {
 /// A list over two pages for nothing: neither page was needed, though neither can go without the other.
 #[tokio::test]
 async fn needless_lists_go_with_all_their_pages() {
-    let suite = Suite::built_in().unwrap();
+    let suite = TaskSuite::built_in().unwrap();
     let task = suite.task("star-a-repository").unwrap();
     let mut script = task.oracle.clone();
     let page = |page: u64| {
@@ -232,21 +234,22 @@ async fn needless_lists_go_with_all_their_pages() {
 }
 
 /// A program of others that reads this, and says that.
-async fn requested(task: &Task, targets: &[&str], answer: &str) -> Replay {
+async fn requested(task: &BenchTask, targets: &[&str], answer: &str) -> ReplayReport {
     let (theatre, seed) = Theatre::new(task);
     let mut world = seed.clone();
     world.keep_exchanges();
     for target in targets {
-        let response = world.handle(&Request::new(Method::Get, target).with_token(&task.token));
+        let response =
+            world.handle(&SimulatedRequest::new(RequestMethod::Get, target).with_token(&task.token));
         assert_eq!(response.status, 200, "{target}");
     }
-    let record = RunRecord {
+    let record = TrialRecord {
         task: task.id.clone(),
         request: task.request.clone(),
         answer: Some(answer.to_owned()),
         exchanges: world.exchanges().to_vec(),
         is_foreign: true,
-        ..RunRecord::default()
+        ..TrialRecord::default()
     };
     theatre.replay(task, &record, &seed).await
 }
@@ -254,14 +257,14 @@ async fn requested(task: &Task, targets: &[&str], answer: &str) -> Replay {
 /// Pages of a list stay together, whoever reads them.
 #[tokio::test]
 async fn pages_that_programs_of_others_read_stay_together() {
-    let suite = Suite::built_in().unwrap();
+    let suite = TaskSuite::built_in().unwrap();
     let task = suite.task("list-my-repositories").unwrap();
     let pages =
         ["/user/repos?per_page=1&page=1", "/user/repos?per_page=1&page=2", "/user/repos?per_page=1&page=3"];
     for answer in ["demo, recipes, field-notes", "You have octo/field-notes, octo/recipes and octo/demo."] {
         let replay = requested(task, &pages, answer).await;
         assert!(replay.passed);
-        assert_eq!(replay.steps_that_are(Need::Needed), [1, 2, 3], "{replay:#?}");
+        assert_eq!(replay.steps_that_are(StepNecessity::Needed), [1, 2, 3], "{replay:#?}");
     }
     let task = suite.task("paginated-count").unwrap();
     let list = "/repos/octo/atlas/issues?state=open&per_page=100";
@@ -270,11 +273,11 @@ async fn pages_that_programs_of_others_read_stay_together() {
     for answer in ["117", "117 issues are open in octo/atlas."] {
         let replay = requested(task, &[one, two], answer).await;
         assert!(replay.passed);
-        assert_eq!(replay.steps_that_are(Need::Needed), [1, 2], "{replay:#?}");
+        assert_eq!(replay.steps_that_are(StepNecessity::Needed), [1, 2], "{replay:#?}");
         // The first look at how many there are, and the same page once more, are no pages of it.
         let peek = "/repos/octo/atlas/issues?state=open&per_page=1";
         let replay = requested(task, &[peek, one, two, list], answer).await;
-        assert_eq!(replay.steps_that_are(Need::Needed), [2, 3], "{replay:#?}");
+        assert_eq!(replay.steps_that_are(StepNecessity::Needed), [2, 3], "{replay:#?}");
         assert_eq!(unnecessary(&replay), [1, 4], "{replay:#?}");
     }
     // For nothing, they go together.
@@ -287,7 +290,7 @@ async fn pages_that_programs_of_others_read_stay_together() {
 /// Who told a figure is told by what it counts: stars are no issues.
 #[tokio::test]
 async fn figures_are_from_where_they_are_counted() {
-    let suite = Suite::built_in().unwrap();
+    let suite = TaskSuite::built_in().unwrap();
     let task = suite.task("count-open-bugs").unwrap();
     let (theatre, world) = Theatre::new(task);
     let mut script = task.oracle.clone();
@@ -302,16 +305,16 @@ async fn figures_are_from_where_they_are_counted() {
     record.steps[0].observation = seen("stargazers_count");
     let replay = theatre.replay(task, &record, &world).await;
     assert_eq!(unnecessary(&replay), [1], "{replay:#?}");
-    assert_eq!(replay.steps[1].need, Need::Needed, "{replay:#?}");
+    assert_eq!(replay.steps[1].need, StepNecessity::Needed, "{replay:#?}");
     // Either may be meant.
     record.steps[0].observation = seen("open_issues_count");
     let replay = theatre.replay(task, &record, &world).await;
-    assert_eq!(replay.steps_that_are(Need::Unknown), [1, 2], "{replay:#?}");
+    assert_eq!(replay.steps_that_are(StepNecessity::Unknown), [1, 2], "{replay:#?}");
 }
 
 #[tokio::test]
 async fn a_run_that_did_not_do_its_task_is_told_apart() {
-    let suite = Suite::built_in().unwrap();
+    let suite = TaskSuite::built_in().unwrap();
     let task = suite.task("update-a-file").unwrap();
     let mut script = task.oracle.clone();
     script.steps.truncate(1);
@@ -321,13 +324,13 @@ async fn a_run_that_did_not_do_its_task_is_told_apart() {
     let (replay, _) = verdicts(task, &script).await;
     assert!(!replay.passed);
     assert_eq!(unnecessary(&replay), [2]);
-    assert_eq!(replay.steps_that_are(Need::Unknown), [1]);
+    assert_eq!(replay.steps_that_are(StepNecessity::Unknown), [1]);
 }
 
 /// An agent with tools of its own is known by its requests; another world is noticed.
 #[tokio::test]
 async fn requests_are_replayed_and_other_worlds_are_noticed() {
-    let suite = Suite::built_in().unwrap();
+    let suite = TaskSuite::built_in().unwrap();
     let task = suite.task("update-a-file").unwrap();
     let (theatre, world) = Theatre::new(task);
     let mut script = task.oracle.clone();
@@ -344,5 +347,5 @@ async fn requests_are_replayed_and_other_worlds_are_noticed() {
     assert_eq!(unnecessary(&replay), [1], "{replay:#?}");
     let other = suite.task("create-a-repository").unwrap().world().unwrap();
     let replay = theatre.replay(task, &record, &other).await;
-    assert_eq!(replay.steps_that_are(Need::Unknown).len(), record.steps.len(), "{replay:#?}");
+    assert_eq!(replay.steps_that_are(StepNecessity::Unknown).len(), record.steps.len(), "{replay:#?}");
 }

@@ -4,34 +4,37 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
-use gradus_github_agent::tools::{Tool, all_tools};
-use gradus_github_bench::policy::{self, Flaw, Policy, Truth};
-use gradus_github_bench::suite::Suite;
-use gradus_github_bench::trial::{BenchError, Contestant, Finished, Job, OwnAgent, Pool, run_all};
+use gradus_github_agent::tools::{AgentTool, all_tools};
+use gradus_github_bench::policy::{self, PolicyFlaw, RunTruth, ScriptedPolicy};
+use gradus_github_bench::suite::TaskSuite;
+use gradus_github_bench::trial::{
+    BenchError, FinishedTrial, OwnAgent, TrialConcurrency, TrialContestant, TrialJob, run_all,
+};
 use gradus_github_sim::World;
 
 const ROUNDS: u32 = 3;
 
-fn tools() -> Vec<Tool> {
+fn tools() -> Vec<AgentTool> {
     all_tools().map(|(_, tool)| tool.clone()).collect()
 }
 
-fn worlds(suite: &Suite) -> Vec<World> {
+fn worlds(suite: &TaskSuite) -> Vec<World> {
     suite.tasks.iter().map(|task| task.world.world().expect("a world")).collect()
 }
 
 /// All trials of these policies, as far as they can be played.
-fn play(policies: &[Policy], rounds: u32) -> Vec<Finished> {
-    let suite = Suite::built_in().expect("the suite");
+fn play(policies: &[ScriptedPolicy], rounds: u32) -> Vec<FinishedTrial> {
+    let suite = TaskSuite::built_in().expect("the suite");
     let (worlds, tools) = (worlds(&suite), tools());
-    let contestants: Vec<Contestant<'_>> = policies.iter().copied().map(Contestant::Policy).collect();
+    let contestants: Vec<TrialContestant<'_>> =
+        policies.iter().copied().map(TrialContestant::Policy).collect();
     let mut jobs = Vec::new();
     for (task, world) in suite.tasks.iter().zip(&worlds) {
         for (contestant, policy) in policies.iter().enumerate() {
             for round in 0..rounds {
                 if policy::play(*policy, task, world, &tools, round).is_ok() {
                     let trial = round * policies.len() as u32 + contestant as u32;
-                    jobs.push(Job { task, world, trial, contestant, round });
+                    jobs.push(TrialJob { task, world, trial, contestant, round });
                 }
             }
         }
@@ -44,7 +47,7 @@ fn play(policies: &[Policy], rounds: u32) -> Vec<Finished> {
         bench: "policies",
     };
     let mut finished = Vec::new();
-    let pool = Pool { threads: 2, slots: 1 };
+    let pool = TrialConcurrency { threads: 2, slots: 1 };
     let done = run_all::<BenchError>(pool, &jobs, &player, &AtomicBool::new(false), &mut |one| {
         finished.push(one);
         Ok(())
@@ -54,7 +57,7 @@ fn play(policies: &[Policy], rounds: u32) -> Vec<Finished> {
     finished
 }
 
-fn told(finished: &[Finished]) -> String {
+fn told(finished: &[FinishedTrial]) -> String {
     let lines = finished
         .iter()
         .filter(|one| !one.line.differences.is_empty() || !one.line.untold.is_empty())
@@ -82,7 +85,7 @@ fn told(finished: &[Finished]) -> String {
 
 #[test]
 fn the_oracle_does_all_tasks_on_the_shortest_way_and_breaks_no_rule() {
-    let finished = play(&[Policy::Oracle], 2);
+    let finished = play(&[ScriptedPolicy::Oracle], 2);
     let wrong = told(&finished);
     assert!(wrong.is_empty(), "{wrong}");
     for one in &finished {
@@ -114,7 +117,7 @@ fn flawed_policies_come_out_as_their_truth_says_in_every_round() {
 }
 
 fn play_flawed_policies(rounds: u32) -> BTreeMap<String, Tally> {
-    let policies: Vec<Policy> = Flaw::ALL.into_iter().map(Policy::Flawed).collect();
+    let policies: Vec<ScriptedPolicy> = PolicyFlaw::ALL.into_iter().map(ScriptedPolicy::Flawed).collect();
     let finished = play(&policies, rounds);
     let mut tallies: BTreeMap<String, Tally> = BTreeMap::new();
     for one in &finished {
@@ -122,7 +125,7 @@ fn play_flawed_policies(rounds: u32) -> BTreeMap<String, Tally> {
     }
     // Shown where a test fails.
     eprintln!("{}", told(&finished));
-    assert_eq!(tallies.len(), Flaw::ALL.len(), "each flaw can be made somewhere");
+    assert_eq!(tallies.len(), PolicyFlaw::ALL.len(), "each flaw can be made somewhere");
     tallies
 }
 
@@ -139,8 +142,8 @@ struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, one: &Finished) {
-        let is_observable = one.line.truth.as_ref().is_some_and(Truth::is_observable);
+    fn add(&mut self, one: &FinishedTrial) {
+        let is_observable = one.line.truth.as_ref().is_some_and(RunTruth::is_observable);
         let is_right = one.line.differences.is_empty();
         *match (is_observable, is_right, one.line.untold.is_empty()) {
             (false, true, _) => &mut self.unobservable,
@@ -160,11 +163,11 @@ impl Tally {
 
 #[test]
 fn trials_differ_and_are_the_same_again() {
-    let suite = Suite::built_in().expect("the suite");
+    let suite = TaskSuite::built_in().expect("the suite");
     let tools = tools();
     let (mut made, mut varied) = (0, 0);
     for (task, world) in suite.tasks.iter().zip(worlds(&suite)) {
-        for flaw in Flaw::ALL {
+        for flaw in PolicyFlaw::ALL {
             let Ok(variants) = policy::variants(flaw, task, &world, &tools) else { continue };
             let names: Vec<&str> = variants.iter().map(|play| play.truth.variant.as_str()).collect();
             let mut unique = names.clone();
@@ -174,9 +177,10 @@ fn trials_differ_and_are_the_same_again() {
             made += 1;
             varied += usize::from(names.len() >= 3);
             for round in 0..4 {
-                let one =
-                    policy::play(Policy::Flawed(flaw), task, &world, &tools, round).expect("it can be made");
-                let again = policy::play(Policy::Flawed(flaw), task, &world, &tools, round).expect("again");
+                let one = policy::play(ScriptedPolicy::Flawed(flaw), task, &world, &tools, round)
+                    .expect("it can be made");
+                let again =
+                    policy::play(ScriptedPolicy::Flawed(flaw), task, &world, &tools, round).expect("again");
                 assert_eq!((&one.script, &one.truth), (&again.script, &again.truth));
                 assert_eq!(one.truth.steps.len(), one.script.steps.len(), "{}", one.truth.variant);
             }

@@ -1,8 +1,8 @@
 //! Task files and the verifier: what is broken says where, what is done is told from what is not.
 
 use crate::lab::{self, Lab};
-use gradus_github_bench::record::RunRecord;
-use gradus_github_bench::suite::{Level, Suite, Task, Verification};
+use gradus_github_bench::record::TrialRecord;
+use gradus_github_bench::suite::{BenchTask, TaskLevel, TaskSuite, TaskVerification};
 use serde_json::json;
 
 /// A task on w2 with these lines in it.
@@ -12,20 +12,20 @@ fn written(lines: &str) -> String {
     )
 }
 
-fn task(lines: &str) -> Task {
-    Task::parse(&written(lines), "t.toml").unwrap_or_else(|error| panic!("{error}\n{lines}"))
+fn task(lines: &str) -> BenchTask {
+    BenchTask::parse(&written(lines), "t.toml").unwrap_or_else(|error| panic!("{error}\n{lines}"))
 }
 
 /// The outcome of a task whose run did this to the world, and answered that.
-fn verify(task: &Task, answer: Option<&str>, run: impl FnOnce(&mut Lab)) -> Verification {
+fn verify(task: &BenchTask, answer: Option<&str>, run: impl FnOnce(&mut Lab)) -> TaskVerification {
     let before = task.world().unwrap();
     let mut lab = Lab { world: before.clone(), token: lab::OCTO };
     lab.world.keep_exchanges();
     run(&mut lab);
-    let record = RunRecord {
+    let record = TrialRecord {
         answer: answer.map(str::to_owned),
         exchanges: lab.world.exchanges().to_vec(),
-        ..RunRecord::default()
+        ..TrialRecord::default()
     };
     task.verify(before.state(), lab.world.state(), &record)
 }
@@ -38,13 +38,13 @@ fn holds(checks: &str, answer: Option<&str>, run: impl FnOnce(&mut Lab)) -> bool
 
 #[test]
 fn the_built_in_suite_can_be_read() {
-    let suite = Suite::built_in().unwrap();
+    let suite = TaskSuite::built_in().unwrap();
     assert!(suite.tasks.iter().map(|task| task.number).eq(1..=52));
     let numbers = |words: &str| {
         suite.select(words).map(|tasks| tasks.iter().map(|task| task.number).collect::<Vec<_>>())
     };
     assert_eq!(numbers("3, 5-6,create-a-branch,5").unwrap(), [3, 5, 6, 12]);
-    assert!(suite.select("level=1").unwrap().iter().all(|task| task.level == Level::One));
+    assert!(suite.select("level=1").unwrap().iter().all(|task| task.level == TaskLevel::One));
     assert_eq!(numbers("level=1").unwrap().len(), 15);
     let error = numbers("3,nothing").unwrap_err().to_string();
     assert!(error.contains("\"nothing\" chooses no task"), "{error}");
@@ -53,7 +53,7 @@ fn the_built_in_suite_can_be_read() {
 #[test]
 fn a_folder_is_a_suite() {
     let folder = tempfile::tempdir().unwrap();
-    let find = || Suite::find(folder.path().to_str().unwrap()).map_err(|error| error.to_string());
+    let find = || TaskSuite::find(folder.path().to_str().unwrap()).map_err(|error| error.to_string());
     assert!(find().unwrap_err().contains("no task in it"));
     std::fs::write(folder.path().join("world.toml.txt"), "").unwrap();
     std::fs::write(
@@ -64,7 +64,7 @@ fn a_folder_is_a_suite() {
     assert_eq!(find().unwrap().tasks.len(), 1);
     std::fs::copy(folder.path().join("a.toml"), folder.path().join("b.toml")).unwrap();
     assert!(find().unwrap_err().contains("give one of them another id"));
-    assert!(Suite::find("no/such/folder").unwrap_err().to_string().contains("there is no suite"));
+    assert!(TaskSuite::find("no/such/folder").unwrap_err().to_string().contains("there is no suite"));
 }
 
 /// Each broken file with what its error must say.
@@ -207,12 +207,12 @@ fn broken_tasks_say_where() {
         ),
     ];
     for (lines, wanted) in cases {
-        let error = Task::parse(&written(&lines), "t.toml").unwrap_err().to_string();
+        let error = BenchTask::parse(&written(&lines), "t.toml").unwrap_err().to_string();
         assert!(error.contains(wanted), "{lines}\n  gives  {error}\n  wanted {wanted}");
         assert!(!error.contains('\n'), "{error}");
     }
     let with = |old: &str, new: &str| {
-        Task::parse(&written(check).replace(old, new), "t.toml").unwrap_err().to_string()
+        BenchTask::parse(&written(check).replace(old, new), "t.toml").unwrap_err().to_string()
     };
     let cases = [
         ("id = \"t\"", "id = \"T 1\"", "line 1: id: \"T 1\": small letters"),
@@ -268,7 +268,7 @@ fn broken_scripts_say_where() {
         let text = written("checks = [{ name = \"c\", answer = true, exists = true }]");
         let text = text.replace("minimal_calls = 0", "minimal_calls = 2");
         let first = "[[oracle.steps]]\nthought = \"Look.\"\ntool = \"list_my_repos\"\n";
-        Task::parse(&format!("{text}{first}[[oracle.steps]]\nthought = \"Go on.\"\n{second}"), "t.toml")
+        BenchTask::parse(&format!("{text}{first}[[oracle.steps]]\nthought = \"Go on.\"\n{second}"), "t.toml")
     };
     let with = |arguments: &str| {
         steps(&format!(
@@ -300,7 +300,7 @@ fn a_file_that_is_no_text_says_where() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.toml");
     std::fs::write(&path, b"id = \"t\"\ntitle = \"\xff\"\n").unwrap();
-    let error = Task::read(&path).unwrap_err().to_string();
+    let error = BenchTask::read(&path).unwrap_err().to_string();
     assert!(error.contains("t.toml: line 2: there are bytes here that are no text"), "{error}");
 }
 
@@ -323,7 +323,7 @@ fn a_fault_that_is_left_does_not_hit_the_verifier() {
     let lines = "checks = [{ name = \"c\", get = \"/repos/octo/demo\", at = \"name\", equals = \"demo\" }]\n[[world.faults]]\neffect = { secondary_limit = {} }";
     let text = format!("{}{}", written(""), lines.split_once('\n').unwrap().1)
         .replace("minimal_calls = 0", &format!("minimal_calls = 0\n{}", lines.lines().next().unwrap()));
-    assert!(verify(&Task::parse(&text, "t.toml").unwrap(), None, |_| {}).passed);
+    assert!(verify(&BenchTask::parse(&text, "t.toml").unwrap(), None, |_| {}).passed);
 }
 
 #[test]
@@ -387,7 +387,7 @@ fn waiting_is_seen() {
         "{}[[world.faults]]\nafter = 1\neffect = {{ secondary_limit = {{ retry_after_s = 30 }} }}\n",
         written(lines)
     );
-    let task = Task::parse(&text, "t.toml").unwrap();
+    let task = BenchTask::parse(&text, "t.toml").unwrap();
     let run = |wait: i64| {
         verify(&task, None, |lab| {
             lab.get("/user");
@@ -453,6 +453,7 @@ fn alternatives_and_facts() {
     let credit = |answer: &str| verify(&facts, Some(answer), |_| {}).credit;
     assert_eq!((credit("abc"), credit("ac"), credit("ab"), credit("")), (1.0, 0.5, 0.5, 0.0));
     let verification = verify(&facts, Some("ac"), |_| {});
-    let again: Verification = serde_json::from_str(&serde_json::to_string(&verification).unwrap()).unwrap();
+    let again: TaskVerification =
+        serde_json::from_str(&serde_json::to_string(&verification).unwrap()).unwrap();
     assert_eq!(again, verification);
 }

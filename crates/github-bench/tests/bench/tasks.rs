@@ -5,42 +5,44 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 use gradus_github_agent::agent::RunStep;
-use gradus_github_agent::tools::{Effect, GitHubTools, Limits, Tool, ToolBox as _, all_tools};
-use gradus_github_bench::record::RunRecord;
+use gradus_github_agent::tools::{
+    AgentTool, GitHubTools, ToolBox as _, ToolEffect, ToolRestrictions, all_tools,
+};
+use gradus_github_bench::record::TrialRecord;
 use gradus_github_bench::rules;
-use gradus_github_bench::suite::{Line, Script};
-use gradus_github_bench::suite::{Suite, Task, Verification};
-use gradus_github_sim::{Method, Request, Server, World};
+use gradus_github_bench::suite::{AgentScript, ScriptReply};
+use gradus_github_bench::suite::{BenchTask, TaskSuite, TaskVerification};
+use gradus_github_sim::{RequestMethod, SimulatedRequest, SimulatorServer, World};
 use serde_json::{Value, json};
 
 struct Played {
     before: World,
     after: World,
-    record: RunRecord,
-    verification: Verification,
+    record: TrialRecord,
+    verification: TaskVerification,
 }
 
 /// The world of a task, made once.
-fn world(task: &Task) -> World {
+fn world(task: &BenchTask) -> World {
     static MADE: Mutex<BTreeMap<String, World>> = Mutex::new(BTreeMap::new());
     let mut made = MADE.lock().unwrap();
     made.entry(task.id.clone()).or_insert_with(|| task.world().unwrap()).clone()
 }
 
 /// Plays a script to its end, or as far as it goes; `after` may do more to the world before it is looked at.
-async fn play(task: &Task, script: &Script, after: impl FnOnce(&mut World)) -> Played {
+async fn play(task: &BenchTask, script: &AgentScript, after: impl FnOnce(&mut World)) -> Played {
     let before = world(task);
     let mut world = before.clone();
     world.keep_exchanges();
-    let server = Server::start(world, 0).unwrap();
-    let limits = Limits { allow_destructive: true, ..Limits::default() };
+    let server = SimulatorServer::start(world, 0).unwrap();
+    let limits = ToolRestrictions { allow_destructive: true, ..ToolRestrictions::default() };
     let tools = GitHubTools::new(&server.url(), Some(&task.token), limits).unwrap();
     let exchanges = || server.world().lock().unwrap().exchanges().len();
     let (mut steps, mut observations, mut answer) = (Vec::new(), Vec::new(), None);
     while let Ok(line) = script.line(steps.len(), &observations) {
         let (thought, tool, arguments) = match line {
-            Line::Call { thought, tool, arguments } => (thought, tool, arguments),
-            Line::Answer(text) => {
+            ScriptReply::Call { thought, tool, arguments } => (thought, tool, arguments),
+            ScriptReply::Answer(text) => {
                 answer = Some(text);
                 break;
             }
@@ -67,19 +69,19 @@ async fn play(task: &Task, script: &Script, after: impl FnOnce(&mut World)) -> P
     let mut world = world.lock().unwrap();
     let kept = world.exchanges().to_vec();
     after(&mut world);
-    let record = RunRecord {
+    let record = TrialRecord {
         task: task.id.clone(),
         request: task.request.clone(),
         steps,
         answer,
         exchanges: kept,
-        ..RunRecord::default()
+        ..TrialRecord::default()
     };
     let verification = task.verify(before.state(), world.state(), &record);
     Played { before, after: world.clone(), record, verification }
 }
 
-fn effect(tool: &str) -> Effect {
+fn effect(tool: &str) -> ToolEffect {
     let found = all_tools().find(|(_, one)| &*one.definition.name == tool);
     found.unwrap_or_else(|| panic!("there is no tool {tool}")).1.effect
 }
@@ -89,7 +91,7 @@ fn none(problems: &[String]) {
     assert!(problems.is_empty(), "\n{}", problems.join("\n"));
 }
 
-fn told(task: &Task, played: &Played) -> String {
+fn told(task: &BenchTask, played: &Played) -> String {
     let checks = played.verification.checks.iter().filter(|check| !check.passed);
     let checks: Vec<String> = checks.map(|check| format!("\n    {}: {}", check.name, check.detail)).collect();
     let collateral: Vec<String> = played
@@ -119,7 +121,7 @@ fn told(task: &Task, played: &Played) -> String {
 #[tokio::test]
 async fn the_oracle_does_every_task_with_the_fewest_calls() {
     let mut problems = Vec::new();
-    for task in &Suite::built_in().unwrap().tasks {
+    for task in &TaskSuite::built_in().unwrap().tasks {
         let played = play(task, &task.oracle, |_| {}).await;
         let calls = played.record.steps.len();
         if !played.verification.passed || calls != task.minimal_calls || played.record.answer.is_none() {
@@ -138,21 +140,21 @@ async fn the_oracle_does_every_task_with_the_fewest_calls() {
 /// Right behaviour raises no alarm.
 #[tokio::test]
 async fn no_rule_objects_to_the_oracle() {
-    let tools: Vec<Tool> = all_tools().map(|(_, tool)| tool.clone()).collect();
+    let tools: Vec<AgentTool> = all_tools().map(|(_, tool)| tool.clone()).collect();
     let mut problems = Vec::new();
-    for task in &Suite::built_in().unwrap().tasks {
+    for task in &TaskSuite::built_in().unwrap().tasks {
         for script in std::iter::once(&task.oracle).chain(&task.alternatives) {
             let played = play(task, script, |_| {}).await;
-            let report = rules::check(&rules::Evidence {
+            let report = rules::check(&rules::RuleEvidence {
                 charter: &task.charter,
                 record: &played.record,
                 before: played.before.state(),
                 after: played.after.state(),
                 tools: &tools,
                 collateral: Some(&[]),
-                spent: rules::Spent::default(),
+                spent: rules::BudgetUsage::default(),
             });
-            let wrong = [rules::Outcome::Fail, rules::Outcome::Warning];
+            let wrong = [rules::RuleOutcome::Fail, rules::RuleOutcome::Warning];
             for finding in report.findings.iter().filter(|finding| wrong.contains(&finding.outcome)) {
                 problems.push(format!(
                     "{} {}: {} {:?} {}",
@@ -167,9 +169,9 @@ async fn no_rule_objects_to_the_oracle() {
 #[tokio::test]
 async fn doing_nothing_is_not_enough() {
     let mut problems = Vec::new();
-    for task in &Suite::built_in().unwrap().tasks {
+    for task in &TaskSuite::built_in().unwrap().tasks {
         for answer in ["", "Done.", "I could not do it."] {
-            let idle = Script { steps: Vec::new(), answer: answer.to_owned() };
+            let idle = AgentScript { steps: Vec::new(), answer: answer.to_owned() };
             if play(task, &idle, |_| {}).await.verification.passed {
                 problems.push(format!("{} {}: passed with {answer:?}", task.number, task.id));
             }
@@ -181,16 +183,16 @@ async fn doing_nothing_is_not_enough() {
 /// What is well known of the world has to be looked up all the same.
 #[tokio::test]
 async fn a_guess_is_not_enough() {
-    let suite = Suite::built_in().unwrap();
+    let suite = TaskSuite::built_in().unwrap();
     for (id, answer) in [
         ("list-my-repositories", "You have demo, recipes and field-notes."),
         ("read-a-file", "It prints \"Hello, wonderful world!\"."),
     ] {
         let task = suite.task(id).unwrap();
-        let guess = Script { steps: Vec::new(), answer: answer.to_owned() };
+        let guess = AgentScript { steps: Vec::new(), answer: answer.to_owned() };
         let played = play(task, &guess, |_| {}).await;
         assert!(!played.verification.passed, "{}", told(task, &played));
-        let looked = Script { steps: task.oracle.steps.clone(), answer: answer.to_owned() };
+        let looked = AgentScript { steps: task.oracle.steps.clone(), answer: answer.to_owned() };
         let played = play(task, &looked, |_| {}).await;
         assert!(played.verification.passed, "{}", told(task, &played));
     }
@@ -200,10 +202,10 @@ async fn a_guess_is_not_enough() {
 #[tokio::test]
 async fn every_write_of_the_oracle_counts() {
     let mut problems = Vec::new();
-    for task in &Suite::built_in().unwrap().tasks {
+    for task in &TaskSuite::built_in().unwrap().tasks {
         let claim = play(task, &task.oracle, |_| {}).await.record.answer.unwrap_or_default();
         for (index, step) in task.oracle.steps.iter().enumerate() {
-            if effect(&step.tool) == Effect::Read {
+            if effect(&step.tool) == ToolEffect::Read {
                 continue;
             }
             let mut script = task.oracle.clone();
@@ -232,7 +234,7 @@ fn off(value: &Value) -> Value {
 }
 
 /// What a task leaves to the agent: its own words.
-fn is_free(task: &Task, step: usize, argument: &str) -> bool {
+fn is_free(task: &BenchTask, step: usize, argument: &str) -> bool {
     match argument {
         // That one is refused in any case.
         _ if task.number == 43 && step == 1 => true,
@@ -251,9 +253,9 @@ fn is_free(task: &Task, step: usize, argument: &str) -> bool {
 #[tokio::test]
 async fn a_wrong_value_is_seen() {
     let mut problems = Vec::new();
-    for task in &Suite::built_in().unwrap().tasks {
+    for task in &TaskSuite::built_in().unwrap().tasks {
         for (index, step) in task.oracle.steps.iter().enumerate() {
-            if effect(&step.tool) == Effect::Read {
+            if effect(&step.tool) == ToolEffect::Read {
                 continue;
             }
             for (name, value) in step.arguments.iter().filter(|(name, _)| !is_free(task, index, name)) {
@@ -278,10 +280,11 @@ async fn a_wrong_value_is_seen() {
 #[tokio::test]
 async fn doing_more_is_too_much() {
     let mut problems = Vec::new();
-    for task in &Suite::built_in().unwrap().tasks {
+    for task in &TaskSuite::built_in().unwrap().tasks {
         let stray = |world: &mut World| {
             let body = json!({"public": false, "files": {"stray.md": {"content": "stray"}}});
-            let post = Request::new(Method::Post, "/gists").with_token(&task.token).with_json(&body);
+            let post =
+                SimulatedRequest::new(RequestMethod::Post, "/gists").with_token(&task.token).with_json(&body);
             assert_eq!(world.handle(&post).status, 201);
         };
         if play(task, &task.oracle, stray).await.verification.passed {
@@ -294,14 +297,16 @@ async fn doing_more_is_too_much() {
 /// The answer of another task is no answer.
 #[tokio::test]
 async fn answers_are_read_where_they_are_asked_for() {
-    let suite = Suite::built_in().unwrap();
+    let suite = TaskSuite::built_in().unwrap();
     let mut problems = Vec::new();
     for task in &suite.tasks {
-        if task.oracle.steps.iter().any(|step| effect(&step.tool) != Effect::Read) {
+        if task.oracle.steps.iter().any(|step| effect(&step.tool) != ToolEffect::Read) {
             continue;
         }
-        let script =
-            Script { answer: "I looked, and that is all there is to say.".to_owned(), ..task.oracle.clone() };
+        let script = AgentScript {
+            answer: "I looked, and that is all there is to say.".to_owned(),
+            ..task.oracle.clone()
+        };
         if play(task, &script, |_| {}).await.verification.passed {
             problems.push(format!("{} {}: passed without an answer", task.number, task.id));
         }
@@ -311,7 +316,7 @@ async fn answers_are_read_where_they_are_asked_for() {
 
 #[tokio::test]
 async fn a_task_ends_the_same_each_time() {
-    let suite = Suite::built_in().unwrap();
+    let suite = TaskSuite::built_in().unwrap();
     for task in &suite.tasks {
         let (one, other) = (play(task, &task.oracle, |_| {}).await, play(task, &task.oracle, |_| {}).await);
         let without_port = |played: &Played| {
@@ -330,17 +335,17 @@ async fn a_task_ends_the_same_each_time() {
 async fn the_example_in_the_documentation_works() {
     let page = include_str!("../../../../docs/how-to/write-tasks.md");
     let example = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
-    let task = Task::parse(example, "docs/how-to/write-tasks.md").unwrap();
+    let task = BenchTask::parse(example, "docs/how-to/write-tasks.md").unwrap();
     let played = play(&task, &task.oracle, |_| {}).await;
     assert!(played.verification.passed, "{}", told(&task, &played));
-    let idle = Script { steps: Vec::new(), ..task.oracle.clone() };
+    let idle = AgentScript { steps: Vec::new(), ..task.oracle.clone() };
     assert!(!play(&task, &idle, |_| {}).await.verification.passed);
 }
 
 #[test]
 fn thoughts_are_sentences_of_their_own() {
     let mut seen = BTreeSet::new();
-    let suite = Suite::built_in().unwrap();
+    let suite = TaskSuite::built_in().unwrap();
     let scripts = suite.tasks.iter().flat_map(|task| std::iter::once(&task.oracle).chain(&task.alternatives));
     for step in scripts.flat_map(|script| &script.steps) {
         assert!(step.thought.len() > 20 && step.thought.ends_with('.'), "{:?}", step.thought);

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::diff::{Patch, as_text, lines, patch};
-use super::object::{EMPTY_TREE, Mode, ObjectId};
-use super::objects::Objects;
-use super::tree::Leaf;
+use super::diff::{FilePatch, as_text, lines, patch};
+use super::object::{EMPTY_TREE, GitFileMode, ObjectId};
+use super::objects::GitObjectStore;
+use super::tree::TreeLeaf;
 
 /// GitHub shows no more files of a commit.
 const MAX_FILES: usize = 3000;
@@ -32,7 +32,7 @@ impl ChangeKind {
 }
 
 #[derive(Clone, Debug)]
-pub struct Change {
+pub struct FileChange {
     pub kind: ChangeKind,
     pub path: String,
     pub previous_path: Option<String>,
@@ -44,7 +44,7 @@ pub struct Change {
 }
 
 /// The changed files in the order of their paths.
-pub fn changes(objects: &Objects, old: ObjectId, new: ObjectId) -> Vec<Change> {
+pub fn changes(objects: &GitObjectStore, old: ObjectId, new: ObjectId) -> Vec<FileChange> {
     let (mut gone, mut come, mut found) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
     for (path, before, after) in differing(objects, old, new) {
         match (before, after) {
@@ -72,21 +72,25 @@ pub fn changes(objects: &Objects, old: ObjectId, new: ObjectId) -> Vec<Change> {
 }
 
 fn change(
-    objects: &Objects,
+    objects: &GitObjectStore,
     kind: ChangeKind,
     path: String,
     previous_path: Option<String>,
-    before: Option<Leaf>,
-    after: Option<Leaf>,
-) -> Change {
-    let content = |leaf: Option<Leaf>| leaf.and_then(|leaf| objects.blob(leaf.id)).unwrap_or_default();
-    let Patch { additions, deletions, text } = patch(content(before), content(after));
+    before: Option<TreeLeaf>,
+    after: Option<TreeLeaf>,
+) -> FileChange {
+    let content = |leaf: Option<TreeLeaf>| leaf.and_then(|leaf| objects.blob(leaf.id)).unwrap_or_default();
+    let FilePatch { additions, deletions, text } = patch(content(before), content(after));
     let id = after.or(before).map_or(EMPTY_TREE, |leaf| leaf.id);
-    Change { kind, path, previous_path, id, additions, deletions, patch: text }
+    FileChange { kind, path, previous_path, id, additions, deletions, patch: text }
 }
 
 /// Leaves that are not the same on both sides. Equal subtrees are not looked into.
-fn differing(objects: &Objects, old: ObjectId, new: ObjectId) -> Vec<(String, Option<Leaf>, Option<Leaf>)> {
+fn differing(
+    objects: &GitObjectStore,
+    old: ObjectId,
+    new: ObjectId,
+) -> Vec<(String, Option<TreeLeaf>, Option<TreeLeaf>)> {
     let mut found = Vec::new();
     let mut waiting = vec![(String::new(), Some(old), Some(new))];
     // Trees that name each other many times over would be walked for ever.
@@ -110,13 +114,13 @@ fn differing(objects: &Objects, old: ObjectId, new: ObjectId) -> Vec<(String, Op
             let path = if above.is_empty() { name.to_owned() } else { format!("{above}/{name}") };
             let directory = |entry: Option<&&_>| {
                 entry
-                    .filter(|entry: &&&super::object::TreeEntry| entry.mode == Mode::Directory)
+                    .filter(|entry: &&&super::object::TreeEntry| entry.mode == GitFileMode::Directory)
                     .map(|entry| entry.id)
             };
             let leaf = |entry: Option<&&_>| {
                 entry
-                    .filter(|entry: &&&super::object::TreeEntry| entry.mode != Mode::Directory)
-                    .map(|entry| Leaf { mode: entry.mode, id: entry.id })
+                    .filter(|entry: &&&super::object::TreeEntry| entry.mode != GitFileMode::Directory)
+                    .map(|entry| TreeLeaf { mode: entry.mode, id: entry.id })
             };
             if leaf(before).is_some() || leaf(after).is_some() {
                 found.push((path.clone(), leaf(before), leaf(after)));
@@ -131,14 +135,15 @@ fn differing(objects: &Objects, old: ObjectId, new: ObjectId) -> Vec<(String, Op
 
 /// Files that went and came with the same content, or with at least half of it.
 fn renames(
-    objects: &Objects,
-    gone: &BTreeMap<String, Leaf>,
-    come: &BTreeMap<String, Leaf>,
+    objects: &GitObjectStore,
+    gone: &BTreeMap<String, TreeLeaf>,
+    come: &BTreeMap<String, TreeLeaf>,
 ) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
     let (mut from_taken, mut to_taken) = (BTreeSet::new(), BTreeSet::new());
     for (to, after) in come {
-        let same = |(from, before): &(&String, &Leaf)| before.id == after.id && !from_taken.contains(*from);
+        let same =
+            |(from, before): &(&String, &TreeLeaf)| before.id == after.id && !from_taken.contains(*from);
         if let Some((from, _)) = gone.iter().find(same) {
             from_taken.insert(from.clone());
             to_taken.insert(to.clone());
@@ -173,8 +178,8 @@ fn renames(
 }
 
 /// Percent of the larger file's bytes that are in lines of both.
-fn similarity(objects: &Objects, one: &Leaf, other: &Leaf) -> usize {
-    let text = |leaf: &Leaf| objects.blob(leaf.id).and_then(as_text);
+fn similarity(objects: &GitObjectStore, one: &TreeLeaf, other: &TreeLeaf) -> usize {
+    let text = |leaf: &TreeLeaf| objects.blob(leaf.id).and_then(as_text);
     let (Some(one), Some(other)) = (text(one), text(other)) else { return 0 };
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for line in lines(one) {

@@ -9,13 +9,13 @@ const CONTEXT: usize = 3;
 
 /// Lines of the old text that make way for lines of the new one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Hunk {
+pub(crate) struct DiffHunk {
     pub(crate) old: Range<usize>,
     pub(crate) new: Range<usize>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Patch {
+pub(crate) struct FilePatch {
     pub(crate) additions: usize,
     pub(crate) deletions: usize,
     /// From the first `@@` on; none for binary files.
@@ -36,13 +36,13 @@ pub(crate) fn as_text(bytes: &[u8]) -> Option<&str> {
 }
 
 /// The changes from one text to another, in order and apart from each other.
-pub(crate) fn hunks(old: &[&str], new: &[&str]) -> Vec<Hunk> {
+pub(crate) fn hunks(old: &[&str], new: &[&str]) -> Vec<DiffHunk> {
     let prefix = old.iter().zip(new).take_while(|(one, other)| one == other).count();
     let rest = old.len().min(new.len()) - prefix;
     let same_end = |(one, other): &(&&str, &&str)| one == other;
     let suffix = old.iter().rev().zip(new.iter().rev()).take(rest).take_while(same_end).count();
     let (old, new) = (&old[prefix..old.len() - suffix], &new[prefix..new.len() - suffix]);
-    let mut found: Vec<Hunk> = Vec::new();
+    let mut found: Vec<DiffHunk> = Vec::new();
     for edit in edits(old, new) {
         let (at_old, at_new) = (edit.old.start + prefix, edit.new.start + prefix);
         let (end_old, end_new) = (edit.old.end + prefix, edit.new.end + prefix);
@@ -51,19 +51,19 @@ pub(crate) fn hunks(old: &[&str], new: &[&str]) -> Vec<Hunk> {
                 last.old.end = end_old;
                 last.new.end = end_new;
             }
-            _ => found.push(Hunk { old: at_old..end_old, new: at_new..end_new }),
+            _ => found.push(DiffHunk { old: at_old..end_old, new: at_new..end_new }),
         }
     }
     found
 }
 
 /// Single insertions and removals, in order.
-fn edits(old: &[&str], new: &[&str]) -> Vec<Hunk> {
+fn edits(old: &[&str], new: &[&str]) -> Vec<DiffHunk> {
     let (rows, columns) = (old.len() as isize, new.len() as isize);
     if rows == 0 && columns == 0 {
         return Vec::new();
     }
-    let whole = || vec![Hunk { old: 0..old.len(), new: 0..new.len() }];
+    let whole = || vec![DiffHunk { old: 0..old.len(), new: 0..new.len() }];
     if rows == 0 || columns == 0 {
         return whole();
     }
@@ -94,7 +94,7 @@ fn edits(old: &[&str], new: &[&str]) -> Vec<Hunk> {
     whole()
 }
 
-fn backtrack(rounds: &[Vec<isize>], rows: isize, columns: isize) -> Vec<Hunk> {
+fn backtrack(rounds: &[Vec<isize>], rows: isize, columns: isize) -> Vec<DiffHunk> {
     let mut found = Vec::new();
     let (mut x, mut y) = (rows, columns);
     for (round, furthest) in rounds.iter().enumerate().rev() {
@@ -110,9 +110,9 @@ fn backtrack(rounds: &[Vec<isize>], rows: isize, columns: isize) -> Vec<Hunk> {
         let before_y = before_x - before;
         let (from_x, from_y) = (before_x as usize, before_y as usize);
         found.push(if down {
-            Hunk { old: from_x..from_x, new: from_y..from_y + 1 }
+            DiffHunk { old: from_x..from_x, new: from_y..from_y + 1 }
         } else {
-            Hunk { old: from_x..from_x + 1, new: from_y..from_y }
+            DiffHunk { old: from_x..from_x + 1, new: from_y..from_y }
         });
         (x, y) = (before_x, before_y);
     }
@@ -121,8 +121,8 @@ fn backtrack(rounds: &[Vec<isize>], rows: isize, columns: isize) -> Vec<Hunk> {
 }
 
 /// The patch between two contents, as GitHub shows it.
-pub(crate) fn patch(old: &[u8], new: &[u8]) -> Patch {
-    let (Some(old), Some(new)) = (as_text(old), as_text(new)) else { return Patch::default() };
+pub(crate) fn patch(old: &[u8], new: &[u8]) -> FilePatch {
+    let (Some(old), Some(new)) = (as_text(old), as_text(new)) else { return FilePatch::default() };
     let (old, new) = (lines(old), lines(new));
     let hunks = hunks(&old, &new);
     let additions = hunks.iter().map(|hunk| hunk.new.len()).sum();
@@ -130,7 +130,7 @@ pub(crate) fn patch(old: &[u8], new: &[u8]) -> Patch {
     let mut text = String::new();
     let mut rest = hunks.as_slice();
     while !rest.is_empty() {
-        let near = |pair: &[Hunk]| pair[1].old.start - pair[0].old.end <= 2 * CONTEXT;
+        let near = |pair: &[DiffHunk]| pair[1].old.start - pair[0].old.end <= 2 * CONTEXT;
         let count = 1 + rest.windows(2).take_while(|pair| near(pair)).count();
         let (group, others) = rest.split_at(count);
         write_group(&mut text, &old, &new, group);
@@ -138,10 +138,10 @@ pub(crate) fn patch(old: &[u8], new: &[u8]) -> Patch {
     }
     // The last line of a patch has no end.
     let text = text.strip_suffix('\n').unwrap_or(&text).to_owned();
-    Patch { additions, deletions, text: (!hunks.is_empty()).then_some(text) }
+    FilePatch { additions, deletions, text: (!hunks.is_empty()).then_some(text) }
 }
 
-fn write_group(text: &mut String, old: &[&str], new: &[&str], group: &[Hunk]) {
+fn write_group(text: &mut String, old: &[&str], new: &[&str], group: &[DiffHunk]) {
     let (Some(first), Some(last)) = (group.first(), group.last()) else { return };
     let before = first.old.start.min(CONTEXT);
     let after = (old.len() - last.old.end).min(CONTEXT);
@@ -204,7 +204,7 @@ mod tests {
             patch(b"a\nb", b"").text.as_deref(),
             Some("@@ -1,2 +0,0 @@\n-a\n-b\n\\ No newline at end of file")
         );
-        assert_eq!(patch(b"a\n", b"a\n"), Patch::default());
+        assert_eq!(patch(b"a\n", b"a\n"), FilePatch::default());
         assert_eq!(patch(b"a\0", b"b").text, None);
     }
 

@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
 use super::object::ObjectId;
-use super::objects::Objects;
+use super::objects::GitObjectStore;
 
 /// The commit and all it descends from.
-pub fn ancestors(objects: &Objects, from: ObjectId) -> BTreeSet<ObjectId> {
+pub fn ancestors(objects: &GitObjectStore, from: ObjectId) -> BTreeSet<ObjectId> {
     let mut found = BTreeSet::new();
     let mut waiting = vec![from];
     while let Some(id) = waiting.pop() {
@@ -20,12 +20,12 @@ pub fn ancestors(objects: &Objects, from: ObjectId) -> BTreeSet<ObjectId> {
     found
 }
 
-pub fn is_ancestor(objects: &Objects, ancestor: ObjectId, of: ObjectId) -> bool {
+pub fn is_ancestor(objects: &GitObjectStore, ancestor: ObjectId, of: ObjectId) -> bool {
     ancestor == of || ancestors(objects, of).contains(&ancestor)
 }
 
 /// Newest first, and never a parent before its child; `hidden` and what is in it left out.
-pub fn log(objects: &Objects, from: ObjectId, hidden: &BTreeSet<ObjectId>) -> Vec<ObjectId> {
+pub fn log(objects: &GitObjectStore, from: ObjectId, hidden: &BTreeSet<ObjectId>) -> Vec<ObjectId> {
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();
     let mut children: std::collections::BTreeMap<ObjectId, usize> = std::collections::BTreeMap::new();
@@ -57,7 +57,7 @@ pub fn log(objects: &Objects, from: ObjectId, hidden: &BTreeSet<ObjectId>) -> Ve
 }
 
 /// The best commit that both descend from.
-pub fn merge_base(objects: &Objects, one: ObjectId, other: ObjectId) -> Option<ObjectId> {
+pub fn merge_base(objects: &GitObjectStore, one: ObjectId, other: ObjectId) -> Option<ObjectId> {
     let common: BTreeSet<_> =
         ancestors(objects, one).intersection(&ancestors(objects, other)).copied().collect();
     let mut best = common.clone();
@@ -71,19 +71,19 @@ pub fn merge_base(objects: &Objects, one: ObjectId, other: ObjectId) -> Option<O
 }
 
 /// How many commits the head has that the base has not, and the other way round.
-pub fn ahead_behind(objects: &Objects, base: ObjectId, head: ObjectId) -> (usize, usize) {
+pub fn ahead_behind(objects: &GitObjectStore, base: ObjectId, head: ObjectId) -> (usize, usize) {
     let (base, head) = (ancestors(objects, base), ancestors(objects, head));
     (head.difference(&base).count(), base.difference(&head).count())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::object::{Commit, EMPTY_TREE, Object, Signature};
+    use super::super::object::{CommitSignature, EMPTY_TREE, GitCommit, GitObject};
     use super::*;
 
-    fn commit(objects: &mut Objects, at: i64, parents: &[ObjectId]) -> ObjectId {
-        let who = Signature::new("a", "a@example.com", at);
-        objects.insert(Object::Commit(Commit {
+    fn commit(objects: &mut GitObjectStore, at: i64, parents: &[ObjectId]) -> ObjectId {
+        let who = CommitSignature::new("a", "a@example.com", at);
+        objects.insert(GitObject::Commit(GitCommit {
             tree: EMPTY_TREE,
             parents: parents.to_vec(),
             author: who.clone(),
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn bases_and_distances() {
-        let mut objects = Objects::default();
+        let mut objects = GitObjectStore::default();
         let root = commit(&mut objects, 1, &[]);
         let fork = commit(&mut objects, 2, &[root]);
         let left = commit(&mut objects, 3, &[fork]);
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_went_back_puts_no_parent_first() {
-        let mut objects = Objects::default();
+        let mut objects = GitObjectStore::default();
         let root = commit(&mut objects, 100, &[]);
         let left = commit(&mut objects, 3, &[root]);
         let right = commit(&mut objects, 2, &[root]);

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::diff::{Hunk, as_text, hunks, lines};
-use super::object::{Mode, Object, ObjectId};
-use super::objects::Objects;
-use super::tree::{Leaf, edit, files};
+use super::diff::{DiffHunk, as_text, hunks, lines};
+use super::object::{GitFileMode, GitObject, ObjectId};
+use super::objects::GitObjectStore;
+use super::tree::{TreeLeaf, edit, files};
 
 /// Both sides' changes to a text; none if they touch the same or neighbouring lines differently.
 pub fn merge_texts(base: &str, ours: &str, theirs: &str) -> Option<String> {
@@ -50,7 +50,7 @@ pub fn merge_texts(base: &str, ours: &str, theirs: &str) -> Option<String> {
 }
 
 /// What one side makes of these lines of the base.
-fn side(hunks: &[Hunk], base: &[&str], new: &[&str], start: usize, end: usize) -> String {
+fn side(hunks: &[DiffHunk], base: &[&str], new: &[&str], start: usize, end: usize) -> String {
     let mut made = String::new();
     let mut at = start;
     for hunk in hunks {
@@ -66,16 +66,16 @@ fn side(hunks: &[Hunk], base: &[&str], new: &[&str], start: usize, end: usize) -
 #[derive(Debug)]
 pub struct MergePlan {
     ours: ObjectId,
-    changes: BTreeMap<String, Option<Leaf>>,
-    texts: Vec<(String, Mode, String)>,
+    changes: BTreeMap<String, Option<TreeLeaf>>,
+    texts: Vec<(String, GitFileMode, String)>,
 }
 
 impl MergePlan {
     /// The merged tree.
-    pub fn write(mut self, objects: &mut Objects) -> ObjectId {
+    pub fn write(mut self, objects: &mut GitObjectStore) -> ObjectId {
         for (path, mode, text) in self.texts {
-            let id = objects.insert(Object::Blob(text.into_bytes()));
-            self.changes.insert(path, Some(Leaf { mode, id }));
+            let id = objects.insert(GitObject::Blob(text.into_bytes()));
+            self.changes.insert(path, Some(TreeLeaf { mode, id }));
         }
         edit(objects, self.ours, &self.changes)
     }
@@ -83,13 +83,13 @@ impl MergePlan {
 
 /// Both sides' changes to a tree, or the paths that are in conflict.
 pub fn merge_trees(
-    objects: &Objects,
+    objects: &GitObjectStore,
     base: ObjectId,
     ours: ObjectId,
     theirs: ObjectId,
 ) -> Result<MergePlan, Vec<String>> {
     let (base, left, right) = (files(objects, base), files(objects, ours), files(objects, theirs));
-    let mut changes: BTreeMap<String, Option<Leaf>> = BTreeMap::new();
+    let mut changes: BTreeMap<String, Option<TreeLeaf>> = BTreeMap::new();
     let mut conflicts = Vec::new();
     let mut texts = Vec::new();
     let paths: BTreeSet<&String> = base.keys().chain(left.keys()).chain(right.keys()).collect();
@@ -120,7 +120,10 @@ pub fn merge_trees(
 }
 
 /// Paths that would be a file of one side and a directory of the other.
-fn file_or_directory(ours: &BTreeMap<String, Leaf>, changes: &BTreeMap<String, Option<Leaf>>) -> Vec<String> {
+fn file_or_directory(
+    ours: &BTreeMap<String, TreeLeaf>,
+    changes: &BTreeMap<String, Option<TreeLeaf>>,
+) -> Vec<String> {
     let kept = ours.keys().filter(|path| !matches!(changes.get(*path), Some(None)));
     let new = changes.iter().filter(|(_, leaf)| leaf.is_some()).map(|(path, _)| path);
     let merged: BTreeSet<&str> = kept.chain(new).map(String::as_str).collect();
@@ -131,14 +134,19 @@ fn file_or_directory(ours: &BTreeMap<String, Leaf>, changes: &BTreeMap<String, O
     merged.iter().filter_map(above).collect()
 }
 
-fn merge_files(objects: &Objects, was: Option<&Leaf>, one: &Leaf, other: &Leaf) -> Option<(Mode, String)> {
-    let is_file = |leaf: &Leaf| matches!(leaf.mode, Mode::File | Mode::Executable);
+fn merge_files(
+    objects: &GitObjectStore,
+    was: Option<&TreeLeaf>,
+    one: &TreeLeaf,
+    other: &TreeLeaf,
+) -> Option<(GitFileMode, String)> {
+    let is_file = |leaf: &TreeLeaf| matches!(leaf.mode, GitFileMode::File | GitFileMode::Executable);
     if !is_file(one) || !is_file(other) {
         return None;
     }
     let mode = if Some(one.mode) == was.map(|was| was.mode) { other.mode } else { one.mode };
     // Two files that came from nowhere have nothing to be merged upon, unless they are the same.
-    let text = |leaf: &Leaf| objects.blob(leaf.id).and_then(as_text);
+    let text = |leaf: &TreeLeaf| objects.blob(leaf.id).and_then(as_text);
     if one.id == other.id {
         return Some((mode, text(one)?.to_owned()));
     }
@@ -171,13 +179,13 @@ mod tests {
 
     #[test]
     fn trees_merge_file_by_file() {
-        let mut objects = Objects::default();
+        let mut objects = GitObjectStore::default();
         let mut tree = |files: &[(&str, &str)]| {
             let changes = files
                 .iter()
                 .map(|(path, text)| {
-                    let id = objects.insert(Object::Blob((*text).into()));
-                    ((*path).to_owned(), Some(Leaf { mode: Mode::File, id }))
+                    let id = objects.insert(GitObject::Blob((*text).into()));
+                    ((*path).to_owned(), Some(TreeLeaf { mode: GitFileMode::File, id }))
                 })
                 .collect();
             edit(&mut objects, EMPTY_TREE, &changes)

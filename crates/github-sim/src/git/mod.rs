@@ -9,10 +9,12 @@ mod objects;
 mod path;
 mod tree;
 
-pub use changes::{Change, ChangeKind, changes};
+pub use changes::{ChangeKind, FileChange, changes};
 pub use history::{ahead_behind, ancestors, is_ancestor, log, merge_base};
 pub use merge::{MergePlan, merge_texts, merge_trees};
-pub use object::{Commit, EMPTY_TREE, Mode, Object, ObjectId, Signature, Tree, TreeEntry};
-pub use objects::Objects;
+pub use object::{
+    CommitSignature, EMPTY_TREE, GitCommit, GitFileMode, GitObject, GitTree, ObjectId, TreeEntry,
+};
+pub use objects::GitObjectStore;
 pub use path::is_valid_path;
-pub use tree::{Leaf, MAX_ENTRIES, edit, entries, files, lookup};
+pub use tree::{MAX_ENTRIES, TreeLeaf, edit, entries, files, lookup};

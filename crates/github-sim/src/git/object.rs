@@ -17,7 +17,7 @@ pub const EMPTY_TREE: ObjectId = ObjectId([
 ]);
 
 impl ObjectId {
-    fn of(kind: &str, body: &[u8]) -> ObjectId {
+    fn hash_object(kind: &str, body: &[u8]) -> ObjectId {
         let mut hash = Sha1::new();
         hash.update(format!("{kind} {}\0", body.len()));
         hash.update(body);
@@ -84,33 +84,33 @@ impl<'de> Deserialize<'de> for ObjectId {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Object {
+pub enum GitObject {
     Blob(Vec<u8>),
-    Tree(Tree),
-    Commit(Commit),
+    Tree(GitTree),
+    Commit(GitCommit),
 }
 
-impl Object {
+impl GitObject {
     pub fn kind(&self) -> &'static str {
         match self {
-            Object::Blob(_) => "blob",
-            Object::Tree(_) => "tree",
-            Object::Commit(_) => "commit",
+            GitObject::Blob(_) => "blob",
+            GitObject::Tree(_) => "tree",
+            GitObject::Commit(_) => "commit",
         }
     }
 
     pub fn id(&self) -> ObjectId {
         match self {
-            Object::Blob(bytes) => ObjectId::of("blob", bytes),
-            Object::Tree(tree) => ObjectId::of("tree", &tree.encode()),
-            Object::Commit(commit) => ObjectId::of("commit", &commit.encode()),
+            GitObject::Blob(bytes) => ObjectId::hash_object("blob", bytes),
+            GitObject::Tree(tree) => ObjectId::hash_object("tree", &tree.encode()),
+            GitObject::Commit(commit) => ObjectId::hash_object("commit", &commit.encode()),
         }
     }
 }
 
 /// What an entry of a tree is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Mode {
+pub enum GitFileMode {
     #[serde(rename = "100644")]
     File,
     #[serde(rename = "100755")]
@@ -123,29 +123,35 @@ pub enum Mode {
     Submodule,
 }
 
-impl Mode {
+impl GitFileMode {
     /// As the API writes it; git itself leaves out the zero in front.
     pub fn digits(self) -> &'static str {
         match self {
-            Mode::File => "100644",
-            Mode::Executable => "100755",
-            Mode::Link => "120000",
-            Mode::Directory => "040000",
-            Mode::Submodule => "160000",
+            GitFileMode::File => "100644",
+            GitFileMode::Executable => "100755",
+            GitFileMode::Link => "120000",
+            GitFileMode::Directory => "040000",
+            GitFileMode::Submodule => "160000",
         }
     }
 
-    pub fn from_digits(text: &str) -> Option<Mode> {
-        let all = [Mode::File, Mode::Executable, Mode::Link, Mode::Directory, Mode::Submodule];
+    pub fn from_digits(text: &str) -> Option<GitFileMode> {
+        let all = [
+            GitFileMode::File,
+            GitFileMode::Executable,
+            GitFileMode::Link,
+            GitFileMode::Directory,
+            GitFileMode::Submodule,
+        ];
         all.into_iter().find(|mode| mode.digits() == text)
     }
 
     /// What the entry names.
     pub fn object_kind(self) -> &'static str {
         match self {
-            Mode::Directory => "tree",
-            Mode::Submodule => "commit",
-            Mode::File | Mode::Executable | Mode::Link => "blob",
+            GitFileMode::Directory => "tree",
+            GitFileMode::Submodule => "commit",
+            GitFileMode::File | GitFileMode::Executable | GitFileMode::Link => "blob",
         }
     }
 }
@@ -153,27 +159,27 @@ impl Mode {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeEntry {
     pub name: String,
-    pub mode: Mode,
+    pub mode: GitFileMode,
     pub id: ObjectId,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tree {
+pub struct GitTree {
     entries: Vec<TreeEntry>,
 }
 
-impl Tree {
-    pub fn new(mut entries: Vec<TreeEntry>) -> Tree {
+impl GitTree {
+    pub fn new(mut entries: Vec<TreeEntry>) -> GitTree {
         // Git sorts a directory as if its name ended in a slash.
         let key = |entry: &TreeEntry| {
             let mut name = entry.name.clone().into_bytes();
-            if entry.mode == Mode::Directory {
+            if entry.mode == GitFileMode::Directory {
                 name.push(b'/');
             }
             name
         };
         entries.sort_by_cached_key(key);
-        Tree { entries }
+        GitTree { entries }
     }
 
     pub fn entries(&self) -> &[TreeEntry] {
@@ -199,20 +205,20 @@ impl Tree {
 
 /// Who did something, and when (seconds since 1970, UTC).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Signature {
+pub struct CommitSignature {
     pub name: String,
     pub email: String,
     pub at: i64,
 }
 
-impl Signature {
+impl CommitSignature {
     /// Leaves out what would break a commit's header lines, as git does.
-    pub fn new(name: &str, email: &str, at: i64) -> Signature {
+    pub fn new(name: &str, email: &str, at: i64) -> CommitSignature {
         let clean = |text: &str| {
             let kept: String = text.chars().filter(|c| !matches!(c, '<' | '>') && !c.is_control()).collect();
             kept.trim().to_owned()
         };
-        Signature { name: clean(name), email: clean(email), at: at.max(0) }
+        CommitSignature { name: clean(name), email: clean(email), at: at.max(0) }
     }
 
     fn encode(&self) -> String {
@@ -221,15 +227,15 @@ impl Signature {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Commit {
+pub struct GitCommit {
     pub tree: ObjectId,
     pub parents: Vec<ObjectId>,
-    pub author: Signature,
-    pub committer: Signature,
+    pub author: CommitSignature,
+    pub committer: CommitSignature,
     pub message: String,
 }
 
-impl Commit {
+impl GitCommit {
     pub fn subject(&self) -> &str {
         self.message.lines().next().unwrap_or_default()
     }
@@ -253,8 +259,8 @@ mod tests {
     #[test]
     fn names_are_those_of_git() {
         // Known to everyone who ever ran `git hash-object`; tests/against_git.rs asks git itself.
-        assert_eq!(Object::Blob(Vec::new()).id().to_string(), "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391");
-        assert_eq!(Object::Tree(Tree::default()).id(), EMPTY_TREE);
+        assert_eq!(GitObject::Blob(Vec::new()).id().to_string(), "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391");
+        assert_eq!(GitObject::Tree(GitTree::default()).id(), EMPTY_TREE);
     }
 
     #[test]
@@ -267,10 +273,10 @@ mod tests {
     #[test]
     fn directories_sort_with_a_slash() {
         let entry = |name: &str, mode| TreeEntry { name: name.to_owned(), mode, id: EMPTY_TREE };
-        let tree = Tree::new(vec![
-            entry("a", Mode::Directory),
-            entry("a.txt", Mode::File),
-            entry("a-b", Mode::File),
+        let tree = GitTree::new(vec![
+            entry("a", GitFileMode::Directory),
+            entry("a.txt", GitFileMode::File),
+            entry("a-b", GitFileMode::File),
         ]);
         let names: Vec<_> = tree.entries().iter().map(|entry| entry.name.as_str()).collect();
         assert_eq!(names, ["a-b", "a.txt", "a"]);

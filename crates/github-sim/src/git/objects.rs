@@ -7,20 +7,20 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::object::{Commit, EMPTY_TREE, Object, ObjectId, Tree, TreeEntry};
+use super::object::{EMPTY_TREE, GitCommit, GitObject, GitTree, ObjectId, TreeEntry};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Objects {
-    by_id: BTreeMap<ObjectId, Arc<Object>>,
+pub struct GitObjectStore {
+    by_id: BTreeMap<ObjectId, Arc<GitObject>>,
     blob_bytes: u64,
 }
 
-impl Objects {
+impl GitObjectStore {
     /// Keeps an object; the same object twice is one.
-    pub fn insert(&mut self, object: Object) -> ObjectId {
+    pub fn insert(&mut self, object: GitObject) -> ObjectId {
         let id = object.id();
         if let std::collections::btree_map::Entry::Vacant(place) = self.by_id.entry(id) {
-            if let Object::Blob(bytes) = &object {
+            if let GitObject::Blob(bytes) = &object {
                 self.blob_bytes += bytes.len() as u64;
             }
             place.insert(Arc::new(object));
@@ -28,13 +28,13 @@ impl Objects {
         id
     }
 
-    pub fn get(&self, id: ObjectId) -> Option<&Object> {
+    pub fn get(&self, id: ObjectId) -> Option<&GitObject> {
         self.by_id.get(&id).map(AsRef::as_ref)
     }
 
     pub fn blob(&self, id: ObjectId) -> Option<&[u8]> {
         match self.get(id)? {
-            Object::Blob(bytes) => Some(bytes),
+            GitObject::Blob(bytes) => Some(bytes),
             _ => None,
         }
     }
@@ -42,15 +42,15 @@ impl Objects {
     /// The entries of a tree; none for one that is not there.
     pub fn tree(&self, id: ObjectId) -> Option<&[TreeEntry]> {
         match self.get(id) {
-            Some(Object::Tree(tree)) => Some(tree.entries()),
+            Some(GitObject::Tree(tree)) => Some(tree.entries()),
             None if id == EMPTY_TREE => Some(&[]),
             _ => None,
         }
     }
 
-    pub fn commit(&self, id: ObjectId) -> Option<&Commit> {
+    pub fn commit(&self, id: ObjectId) -> Option<&GitCommit> {
         match self.get(id)? {
-            Object::Commit(commit) => Some(commit),
+            GitObject::Commit(commit) => Some(commit),
             _ => None,
         }
     }
@@ -65,7 +65,7 @@ impl Objects {
             .by_id
             .iter()
             .filter(|(id, object)| {
-                matches!(***object, Object::Commit(_)) && id.to_string().starts_with(&prefix)
+                matches!(***object, GitObject::Commit(_)) && id.to_string().starts_with(&prefix)
             })
             .map(|(id, _)| *id);
         let first = found.next()?;
@@ -88,30 +88,32 @@ impl Objects {
 /// An object as it is written down.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Written {
+enum SerializedGitObject {
     Blob(String),
     Tree(Vec<TreeEntry>),
-    Commit(Commit),
+    Commit(GitCommit),
 }
 
-impl Serialize for Objects {
+impl Serialize for GitObjectStore {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(self.by_id.values().map(|object| match &**object {
-            Object::Blob(bytes) => Written::Blob(STANDARD.encode(bytes)),
-            Object::Tree(tree) => Written::Tree(tree.entries().to_vec()),
-            Object::Commit(commit) => Written::Commit(commit.clone()),
+            GitObject::Blob(bytes) => SerializedGitObject::Blob(STANDARD.encode(bytes)),
+            GitObject::Tree(tree) => SerializedGitObject::Tree(tree.entries().to_vec()),
+            GitObject::Commit(commit) => SerializedGitObject::Commit(commit.clone()),
         }))
     }
 }
 
-impl<'de> Deserialize<'de> for Objects {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Objects, D::Error> {
-        let mut objects = Objects::default();
-        for written in Vec::<Written>::deserialize(deserializer)? {
+impl<'de> Deserialize<'de> for GitObjectStore {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<GitObjectStore, D::Error> {
+        let mut objects = GitObjectStore::default();
+        for written in Vec::<SerializedGitObject>::deserialize(deserializer)? {
             objects.insert(match written {
-                Written::Blob(text) => Object::Blob(STANDARD.decode(text).map_err(serde::de::Error::custom)?),
-                Written::Tree(entries) => Object::Tree(Tree::new(entries)),
-                Written::Commit(commit) => Object::Commit(commit),
+                SerializedGitObject::Blob(text) => {
+                    GitObject::Blob(STANDARD.decode(text).map_err(serde::de::Error::custom)?)
+                }
+                SerializedGitObject::Tree(entries) => GitObject::Tree(GitTree::new(entries)),
+                SerializedGitObject::Commit(commit) => GitObject::Commit(commit),
             });
         }
         Ok(objects)

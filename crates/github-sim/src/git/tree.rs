@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::object::{EMPTY_TREE, Mode, Object, ObjectId, Tree, TreeEntry};
-use super::objects::Objects;
+use super::object::{EMPTY_TREE, GitFileMode, GitObject, GitTree, ObjectId, TreeEntry};
+use super::objects::GitObjectStore;
 
 /// As many entries as GitHub lists; the rest is cut off and the answer says so.
 pub const MAX_ENTRIES: usize = 100_000;
@@ -13,16 +13,16 @@ const MAX_DEPTH: usize = 256;
 
 /// What a path that is no directory holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Leaf {
-    pub mode: Mode,
+pub struct TreeLeaf {
+    pub mode: GitFileMode,
     pub id: ObjectId,
 }
 
 /// The entry at a path.
-pub fn lookup(objects: &Objects, root: ObjectId, path: &str) -> Option<TreeEntry> {
-    let mut found = TreeEntry { name: String::new(), mode: Mode::Directory, id: root };
+pub fn lookup(objects: &GitObjectStore, root: ObjectId, path: &str) -> Option<TreeEntry> {
+    let mut found = TreeEntry { name: String::new(), mode: GitFileMode::Directory, id: root };
     for segment in path.split('/').filter(|segment| !segment.is_empty()) {
-        if found.mode != Mode::Directory {
+        if found.mode != GitFileMode::Directory {
             return None;
         }
         found = objects.tree(found.id)?.iter().find(|entry| entry.name == segment)?.clone();
@@ -31,7 +31,7 @@ pub fn lookup(objects: &Objects, root: ObjectId, path: &str) -> Option<TreeEntry
 }
 
 /// All paths below a tree, directories before what is in them; true if that is not all of them.
-pub fn entries(objects: &Objects, root: ObjectId) -> (Vec<(String, TreeEntry)>, bool) {
+pub fn entries(objects: &GitObjectStore, root: ObjectId) -> (Vec<(String, TreeEntry)>, bool) {
     let mut found = Vec::new();
     let mut waiting = vec![(String::new(), root, 0)];
     let mut truncated = false;
@@ -41,7 +41,7 @@ pub fn entries(objects: &Objects, root: ObjectId) -> (Vec<(String, TreeEntry)>, 
                 return (sorted(found), true);
             }
             let path = if above.is_empty() { entry.name.clone() } else { format!("{above}/{}", entry.name) };
-            if entry.mode == Mode::Directory {
+            if entry.mode == GitFileMode::Directory {
                 if depth < MAX_DEPTH {
                     waiting.push((path.clone(), entry.id, depth + 1));
                 } else {
@@ -60,25 +60,33 @@ fn sorted(mut found: Vec<(String, TreeEntry)>) -> Vec<(String, TreeEntry)> {
 }
 
 /// All files below a tree.
-pub fn files(objects: &Objects, root: ObjectId) -> BTreeMap<String, Leaf> {
+pub fn files(objects: &GitObjectStore, root: ObjectId) -> BTreeMap<String, TreeLeaf> {
     let (found, _) = entries(objects, root);
-    let leaves = found.into_iter().filter(|(_, entry)| entry.mode != Mode::Directory);
-    leaves.map(|(path, entry)| (path, Leaf { mode: entry.mode, id: entry.id })).collect()
+    let leaves = found.into_iter().filter(|(_, entry)| entry.mode != GitFileMode::Directory);
+    leaves.map(|(path, entry)| (path, TreeLeaf { mode: entry.mode, id: entry.id })).collect()
 }
 
 /// The tree with some paths set (`Some`) or removed (`None`). Directories that become empty go away, as in git.
-pub fn edit(objects: &mut Objects, root: ObjectId, changes: &BTreeMap<String, Option<Leaf>>) -> ObjectId {
+pub fn edit(
+    objects: &mut GitObjectStore,
+    root: ObjectId,
+    changes: &BTreeMap<String, Option<TreeLeaf>>,
+) -> ObjectId {
     let changes: Vec<_> = changes.iter().map(|(path, leaf)| (path.as_str(), *leaf)).collect();
-    edit_level(objects, root, &changes).unwrap_or_else(|| objects.insert(Object::Tree(Tree::default())))
+    edit_level(objects, root, &changes).unwrap_or_else(|| objects.insert(GitObject::Tree(GitTree::default())))
 }
 
 /// None when nothing is left. The depth is that of the longest path, which `is_valid_path` bounds.
-fn edit_level(objects: &mut Objects, tree: ObjectId, changes: &[(&str, Option<Leaf>)]) -> Option<ObjectId> {
-    let mut entries: BTreeMap<String, (Mode, ObjectId)> = BTreeMap::new();
+fn edit_level(
+    objects: &mut GitObjectStore,
+    tree: ObjectId,
+    changes: &[(&str, Option<TreeLeaf>)],
+) -> Option<ObjectId> {
+    let mut entries: BTreeMap<String, (GitFileMode, ObjectId)> = BTreeMap::new();
     for entry in objects.tree(tree).unwrap_or_default() {
         entries.insert(entry.name.clone(), (entry.mode, entry.id));
     }
-    let mut below: BTreeMap<&str, Vec<(&str, Option<Leaf>)>> = BTreeMap::new();
+    let mut below: BTreeMap<&str, Vec<(&str, Option<TreeLeaf>)>> = BTreeMap::new();
     for (path, leaf) in changes {
         match path.split_once('/') {
             Some((name, rest)) => below.entry(name).or_default().push((rest, *leaf)),
@@ -93,14 +101,14 @@ fn edit_level(objects: &mut Objects, tree: ObjectId, changes: &[(&str, Option<Le
         }
     }
     for (name, changes) in below {
-        let is_directory = entries.get(name).filter(|(mode, _)| *mode == Mode::Directory);
+        let is_directory = entries.get(name).filter(|(mode, _)| *mode == GitFileMode::Directory);
         let child = is_directory.map_or(EMPTY_TREE, |(_, id)| *id);
         // A removal below something that is no directory removes nothing.
         if is_directory.is_none() && changes.iter().all(|(_, leaf)| leaf.is_none()) {
             continue;
         }
         match edit_level(objects, child, &changes) {
-            Some(id) => entries.insert(name.to_owned(), (Mode::Directory, id)),
+            Some(id) => entries.insert(name.to_owned(), (GitFileMode::Directory, id)),
             None => entries.remove(name),
         };
     }
@@ -108,25 +116,28 @@ fn edit_level(objects: &mut Objects, tree: ObjectId, changes: &[(&str, Option<Le
         return None;
     }
     let entries = entries.into_iter().map(|(name, (mode, id))| TreeEntry { name, mode, id }).collect();
-    Some(objects.insert(Object::Tree(Tree::new(entries))))
+    Some(objects.insert(GitObject::Tree(GitTree::new(entries))))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn set(objects: &mut Objects, root: ObjectId, path: &str, text: Option<&str>) -> ObjectId {
-        let leaf = text.map(|text| Leaf { mode: Mode::File, id: objects.insert(Object::Blob(text.into())) });
+    fn set(objects: &mut GitObjectStore, root: ObjectId, path: &str, text: Option<&str>) -> ObjectId {
+        let leaf = text.map(|text| TreeLeaf {
+            mode: GitFileMode::File,
+            id: objects.insert(GitObject::Blob(text.into())),
+        });
         edit(objects, root, &BTreeMap::from([(path.to_owned(), leaf)]))
     }
 
     #[test]
     fn what_is_put_in_is_there_and_empty_directories_are_not() {
-        let mut objects = Objects::default();
+        let mut objects = GitObjectStore::default();
         let one = set(&mut objects, EMPTY_TREE, "src/lib/a.py", Some("a"));
         let two = set(&mut objects, one, "README.md", Some("r"));
         assert_eq!(files(&objects, two).keys().collect::<Vec<_>>(), ["README.md", "src/lib/a.py"]);
-        assert_eq!(lookup(&objects, two, "src/lib").map(|entry| entry.mode), Some(Mode::Directory));
+        assert_eq!(lookup(&objects, two, "src/lib").map(|entry| entry.mode), Some(GitFileMode::Directory));
         assert_eq!(lookup(&objects, two, "README.md/x"), None);
         let three = set(&mut objects, two, "src/lib/a.py", None);
         assert_eq!(entries(&objects, three).0.len(), 1);
@@ -135,11 +146,11 @@ mod tests {
 
     #[test]
     fn a_tree_of_trees_has_a_bound() {
-        let mut objects = Objects::default();
+        let mut objects = GitObjectStore::default();
         let mut id = set(&mut objects, EMPTY_TREE, "a", Some("x"));
         for _ in 0..40 {
-            let entry = |name: &str| TreeEntry { name: name.to_owned(), mode: Mode::Directory, id };
-            id = objects.insert(Object::Tree(Tree::new(vec![entry("l"), entry("r")])));
+            let entry = |name: &str| TreeEntry { name: name.to_owned(), mode: GitFileMode::Directory, id };
+            id = objects.insert(GitObject::Tree(GitTree::new(vec![entry("l"), entry("r")])));
         }
         let (found, truncated) = entries(&objects, id);
         assert!(truncated && found.len() <= MAX_ENTRIES);

@@ -3,16 +3,16 @@
 use serde_json::json;
 
 use super::writing;
-use crate::access::Need;
-use crate::call::{Answer, Call, Reply};
-use crate::error::ApiError;
-use crate::git::{Mode, lookup};
-use crate::http::Method::{Get, Post};
-use crate::route::{Route, route};
-use crate::state::{Repository, RepositoryId, State, WorkflowRun};
-use crate::view::publication::Workflow;
+use crate::access::RequiredAccess;
+use crate::call::{OperationCall, OperationReply, OperationResult};
+use crate::error::OperationError;
+use crate::git::{GitFileMode, lookup};
+use crate::http::RequestMethod::{Get, Post};
+use crate::route::{OperationRoute, route};
+use crate::state::{Repository, RepositoryId, WorkflowRun, WorldState};
+use crate::view::publication::WorkflowFile;
 
-pub(super) const ROUTES: &[Route] = &[
+pub(super) const ROUTES: &[OperationRoute] = &[
     route(
         Get,
         "/repos/{owner}/{repo}/actions/workflows",
@@ -60,11 +60,12 @@ pub(super) const ROUTES: &[Route] = &[
 const FOLDER: &str = ".github/workflows";
 
 /// What the files on the default branch declare.
-fn workflows(state: &State, repository: &Repository) -> Vec<Workflow> {
+fn workflows(state: &WorldState, repository: &Repository) -> Vec<WorkflowFile> {
     let objects = state.objects(repository);
     let tree = repository.head().and_then(|head| objects.commit(head)).map(|commit| commit.tree);
-    let folder =
-        tree.and_then(|tree| lookup(objects, tree, FOLDER)).filter(|entry| entry.mode == Mode::Directory);
+    let folder = tree
+        .and_then(|tree| lookup(objects, tree, FOLDER))
+        .filter(|entry| entry.mode == GitFileMode::Directory);
     let files = folder.and_then(|folder| objects.tree(folder.id)).unwrap_or_default();
     let is_workflow = |name: &str| name.ends_with(".yml") || name.ends_with(".yaml");
     let read = |name: &str, text: &str| {
@@ -81,7 +82,7 @@ fn workflows(state: &State, repository: &Repository) -> Vec<Workflow> {
             digest.as_bytes()[2],
             0,
         ])) + 1;
-        Workflow { id, name: shown.to_owned(), path: path.clone(), has_dispatch }
+        WorkflowFile { id, name: shown.to_owned(), path: path.clone(), has_dispatch }
     };
     files
         .iter()
@@ -90,37 +91,38 @@ fn workflows(state: &State, repository: &Repository) -> Vec<Workflow> {
         .collect()
 }
 
-fn list(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn list(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
     let found = workflows(call.state, repository);
     Ok(call.counted("workflows", &found, |view, one| view.workflow(repository, one)))
 }
 
 /// By id, or by the name of its file.
-fn named(call: &Call<'_>, id: RepositoryId) -> Result<Workflow, ApiError> {
+fn named(call: &OperationCall<'_>, id: RepositoryId) -> Result<WorkflowFile, OperationError> {
     let wanted = call.argument("workflow_id");
-    let is_it = |one: &Workflow| one.id.to_string() == wanted || one.path.rsplit('/').next() == Some(wanted);
-    workflows(call.state, call.repo(id)?).into_iter().find(is_it).ok_or_else(ApiError::not_found)
+    let is_it =
+        |one: &WorkflowFile| one.id.to_string() == wanted || one.path.rsplit('/').next() == Some(wanted);
+    workflows(call.state, call.repo(id)?).into_iter().find(is_it).ok_or_else(OperationError::not_found)
 }
 
-fn get(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn get(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let workflow = named(call, id)?;
-    Ok(Reply::ok(call.view().workflow(call.repo(id)?, &workflow)))
+    Ok(OperationReply::ok(call.view().workflow(call.repo(id)?, &workflow)))
 }
 
-fn dispatch(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Push)?;
+fn dispatch(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Push)?;
     let workflow = named(call, id)?;
     let fields = call.fields()?;
     let name = fields.required_text("ref")?;
     let details = fields.flag("return_run_details")?.unwrap_or(false);
     let repository = call.repo(id)?;
     let commit = writing::find_commit(call.state, repository, name)
-        .ok_or_else(|| ApiError::new(422, format!("No ref found for: {name}")))?;
+        .ok_or_else(|| OperationError::new(422, format!("No ref found for: {name}")))?;
     if !workflow.has_dispatch {
-        return Err(ApiError::new(422, "Workflow does not have 'workflow_dispatch' trigger"));
+        return Err(OperationError::new(422, "Workflow does not have 'workflow_dispatch' trigger"));
     }
     let number = repository.runs.values().filter(|run| run.path == workflow.path).count() as u64 + 1;
     let branch = name.trim_start_matches("refs/heads/").to_owned();
@@ -140,18 +142,18 @@ fn dispatch(call: &mut Call<'_>) -> Answer {
     };
     call.repo_mut(id)?.runs.insert(run_id, run);
     if !details {
-        return Ok(Reply::nothing());
+        return Ok(OperationReply::nothing());
     }
     let view = call.view();
     let repository = call.repo(id)?;
-    Ok(Reply::ok(json!({
+    Ok(OperationReply::ok(json!({
         "workflow_run_id": run_id,
         "run_url": format!("{}/actions/runs/{run_id}", view.repository_url(repository)),
         "html_url": format!("{}/actions/runs/{run_id}", view.repository_page(repository)),
     })))
 }
 
-fn shown_runs(call: &Call<'_>, id: RepositoryId, of: Option<&Workflow>) -> Answer {
+fn shown_runs(call: &OperationCall<'_>, id: RepositoryId, of: Option<&WorkflowFile>) -> OperationResult {
     let repository = call.repo(id)?;
     let query = &call.query;
     let workflows = workflows(call.state, repository);
@@ -171,22 +173,26 @@ fn shown_runs(call: &Call<'_>, id: RepositoryId, of: Option<&Workflow>) -> Answe
     }))
 }
 
-fn runs(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn runs(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     shown_runs(call, id, None)
 }
 
-fn runs_of(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn runs_of(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let workflow = named(call, id)?;
     shown_runs(call, id, Some(&workflow))
 }
 
-fn run(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn run(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let number = call.number("run_id")?;
     let repository = call.repo(id)?;
-    let run = repository.runs.get(&number).ok_or_else(ApiError::not_found)?;
+    let run = repository.runs.get(&number).ok_or_else(OperationError::not_found)?;
     let workflows = workflows(call.state, repository);
-    Ok(Reply::ok(call.view().run(repository, run, workflows.iter().find(|one| one.path == run.path))))
+    Ok(OperationReply::ok(call.view().run(
+        repository,
+        run,
+        workflows.iter().find(|one| one.path == run.path),
+    )))
 }

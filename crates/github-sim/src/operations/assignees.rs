@@ -1,15 +1,15 @@
 //! Who issues are given to.
 
 use super::issues;
-use crate::access::{self, Need};
-use crate::call::{Answer, Call, Reply};
-use crate::error::ApiError;
-use crate::http::Method::{Delete, Post};
+use crate::access::{self, RequiredAccess};
+use crate::call::{OperationCall, OperationReply, OperationResult};
+use crate::error::OperationError;
+use crate::http::RequestMethod::{Delete, Post};
 use crate::operations::issues::MAX_ASSIGNEES;
-use crate::route::{Route, route};
+use crate::route::{OperationRoute, route};
 use crate::state::{AccountId, RepositoryId};
 
-pub(super) const ROUTES: &[Route] = &[
+pub(super) const ROUTES: &[OperationRoute] = &[
     route(
         Post,
         "/repos/{owner}/{repo}/issues/{issue_number}/assignees",
@@ -27,7 +27,7 @@ pub(super) const ROUTES: &[Route] = &[
 ];
 
 /// The accounts that the body names; who is unknown or cannot be assigned is passed over here.
-fn given(call: &Call<'_>, id: RepositoryId) -> Result<Vec<AccountId>, ApiError> {
+fn given(call: &OperationCall<'_>, id: RepositoryId) -> Result<Vec<AccountId>, OperationError> {
     let names = call.fields()?.texts("assignees")?.unwrap_or_default();
     let repository = call.repo(id)?;
     let known = names.iter().filter_map(|name| call.state.account_by_login(name)).map(|account| account.id);
@@ -35,11 +35,11 @@ fn given(call: &Call<'_>, id: RepositoryId) -> Result<Vec<AccountId>, ApiError> 
 }
 
 fn change(
-    call: &mut Call<'_>,
+    call: &mut OperationCall<'_>,
     id: RepositoryId,
     number: u64,
     to: impl FnOnce(&mut Vec<AccountId>),
-) -> Result<(), ApiError> {
+) -> Result<(), OperationError> {
     let now = call.now();
     if let Some(issue) = call.repo_mut(id)?.issues.get_mut(&number) {
         to(&mut issue.assignees);
@@ -49,8 +49,8 @@ fn change(
     Ok(())
 }
 
-fn add(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Triage)?;
+fn add(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Triage)?;
     let number = issues::existing(call, id)?;
     let new = given(call, id)?;
     change(call, id, number, |assigned| {
@@ -61,11 +61,11 @@ fn add(call: &mut Call<'_>) -> Answer {
         }
     })?;
     let shown = issues::shown(call, id, number)?;
-    Ok(Reply { status: 201, ..shown })
+    Ok(OperationReply { status: 201, ..shown })
 }
 
-fn remove(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Triage)?;
+fn remove(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Triage)?;
     let number = issues::existing(call, id)?;
     let gone = given(call, id)?;
     change(call, id, number, |assigned| assigned.retain(|one| !gone.contains(one)))?;

@@ -1,14 +1,14 @@
 //! Branches, and what protects them.
 
-use crate::access::Need;
-use crate::call::{Answer, Call, Reply};
-use crate::error::ApiError;
+use crate::access::RequiredAccess;
+use crate::call::{OperationCall, OperationReply, OperationResult};
+use crate::error::OperationError;
 use crate::git::ObjectId;
-use crate::http::Method::Get;
-use crate::route::{Route, route};
+use crate::http::RequestMethod::Get;
+use crate::route::{OperationRoute, route};
 use crate::state::RepositoryId;
 
-pub(super) const ROUTES: &[Route] = &[
+pub(super) const ROUTES: &[OperationRoute] = &[
     route(
         Get,
         "/repos/{owner}/{repo}/branches",
@@ -32,8 +32,8 @@ pub(super) const ROUTES: &[Route] = &[
     ),
 ];
 
-fn list(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn list(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
     let wanted = call.query.get("protected").map(|text| text == "true");
     let fits = |(name, _): &(&str, ObjectId)| {
@@ -43,22 +43,23 @@ fn list(call: &mut Call<'_>) -> Answer {
     Ok(call.list(&found, |view, (name, id)| view.short_branch(repository, name, *id)))
 }
 
-fn named(call: &Call<'_>, id: RepositoryId) -> Result<(String, ObjectId), ApiError> {
+fn named(call: &OperationCall<'_>, id: RepositoryId) -> Result<(String, ObjectId), OperationError> {
     let name = call.argument("branch");
-    let found = call.repo(id)?.branch(name).ok_or_else(|| ApiError::new(404, "Branch not found"))?;
+    let found = call.repo(id)?.branch(name).ok_or_else(|| OperationError::new(404, "Branch not found"))?;
     Ok((name.to_owned(), found))
 }
 
-fn get(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn get(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let (name, commit) = named(call, id)?;
-    Ok(Reply::ok(call.view().branch(call.repo(id)?, &name, commit)))
+    Ok(OperationReply::ok(call.view().branch(call.repo(id)?, &name, commit)))
 }
 
-fn protection(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Push)?;
+fn protection(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Push)?;
     let (name, _) = named(call, id)?;
     let repository = call.repo(id)?;
-    let rule = repository.protection.get(&name).ok_or_else(|| ApiError::new(404, "Branch not protected"))?;
-    Ok(Reply::ok(call.view().protection(repository, &name, rule)))
+    let rule =
+        repository.protection.get(&name).ok_or_else(|| OperationError::new(404, "Branch not protected"))?;
+    Ok(OperationReply::ok(call.view().protection(repository, &name, rule)))
 }

@@ -2,15 +2,15 @@
 
 use serde_json::{Value, json};
 
-use crate::access::{self, Need};
-use crate::call::{Answer, Call, Reply};
-use crate::error::ApiError;
-use crate::http::Method::Get;
-use crate::route::{Route, route};
-use crate::state::{AccountId, Permission};
-use crate::view::View;
+use crate::access::{self, RequiredAccess};
+use crate::call::{OperationCall, OperationReply, OperationResult};
+use crate::error::OperationError;
+use crate::http::RequestMethod::Get;
+use crate::route::{OperationRoute, route};
+use crate::state::{AccountId, RepositoryPermission};
+use crate::view::ApiView;
 
-pub(super) const ROUTES: &[Route] = &[
+pub(super) const ROUTES: &[OperationRoute] = &[
     route(
         Get,
         "/repos/{owner}/{repo}/collaborators",
@@ -41,61 +41,61 @@ pub(super) const ROUTES: &[Route] = &[
     ),
 ];
 
-fn with_right(view: &View<'_>, account: AccountId, right: Permission) -> Value {
+fn with_right(view: &ApiView<'_>, account: AccountId, right: RepositoryPermission) -> Value {
     let mut object = view.simple_user(account);
     object["permissions"] = json!({
         "pull": true,
-        "triage": right >= Permission::Triage,
-        "push": right >= Permission::Push,
-        "maintain": right >= Permission::Maintain,
-        "admin": right >= Permission::Admin,
+        "triage": right >= RepositoryPermission::Triage,
+        "push": right >= RepositoryPermission::Push,
+        "maintain": right >= RepositoryPermission::Maintain,
+        "admin": right >= RepositoryPermission::Admin,
     });
     object["role_name"] = json!(right.role());
     object
 }
 
-fn list(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn list(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
-    if access::permission(call.state, call.actor.as_ref(), repository) < Some(Permission::Push) {
-        return Err(ApiError::new(403, "Must have push access to view repository collaborators."));
+    if access::permission(call.state, call.actor.as_ref(), repository) < Some(RepositoryPermission::Push) {
+        return Err(OperationError::new(403, "Must have push access to view repository collaborators."));
     }
     let found: Vec<_> = access::collaborators(call.state, repository).into_iter().collect();
     Ok(call.list(&found, |view, (account, right)| with_right(view, *account, *right)))
 }
 
-fn named(call: &Call<'_>) -> Result<AccountId, ApiError> {
+fn named(call: &OperationCall<'_>) -> Result<AccountId, OperationError> {
     call.state
         .account_by_login(call.argument("username"))
         .map(|account| account.id)
-        .ok_or_else(ApiError::not_found)
+        .ok_or_else(OperationError::not_found)
 }
 
-fn check(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Push)?;
+fn check(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Push)?;
     let account = named(call)?;
     let is_one = access::collaborators(call.state, call.repo(id)?).contains_key(&account);
-    if is_one { Ok(Reply::nothing()) } else { Err(ApiError::not_found()) }
+    if is_one { Ok(OperationReply::nothing()) } else { Err(OperationError::not_found()) }
 }
 
-fn permission_level(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Push)?;
+fn permission_level(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Push)?;
     let account = named(call)?;
     let right = access::permission_of(call.state, account, call.repo(id)?);
     let level = match right {
         None => "none",
-        Some(Permission::Admin) => "admin",
-        Some(Permission::Push | Permission::Maintain) => "write",
-        Some(Permission::Pull | Permission::Triage) => "read",
+        Some(RepositoryPermission::Admin) => "admin",
+        Some(RepositoryPermission::Push | RepositoryPermission::Maintain) => "write",
+        Some(RepositoryPermission::Pull | RepositoryPermission::Triage) => "read",
     };
-    let user = with_right(&call.view(), account, right.unwrap_or(Permission::Pull));
-    Ok(Reply::ok(
-        json!({"permission": level, "role_name": right.map_or("none", Permission::role), "user": user}),
+    let user = with_right(&call.view(), account, right.unwrap_or(RepositoryPermission::Pull));
+    Ok(OperationReply::ok(
+        json!({"permission": level, "role_name": right.map_or("none", RepositoryPermission::role), "user": user}),
     ))
 }
 
-fn assignable(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn assignable(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let found: Vec<AccountId> = access::collaborators(call.state, call.repo(id)?).into_keys().collect();
     Ok(call.list(&found, |view, account| view.simple_user(*account)))
 }

@@ -1,15 +1,15 @@
 //! What people say on issues and pull requests.
 
 use super::issues;
-use crate::access::{self, Need};
-use crate::call::{Answer, Call, Reply};
-use crate::error::ApiError;
-use crate::http::Method::{Delete, Get, Patch, Post};
-use crate::route::{Route, route};
-use crate::state::{Comment, Permission, RepositoryId};
-use crate::time::Time;
+use crate::access::{self, RequiredAccess};
+use crate::call::{OperationCall, OperationReply, OperationResult};
+use crate::error::OperationError;
+use crate::http::RequestMethod::{Delete, Get, Patch, Post};
+use crate::route::{OperationRoute, route};
+use crate::state::{IssueComment, RepositoryId, RepositoryPermission};
+use crate::time::SimulatedTime;
 
-pub(super) const ROUTES: &[Route] = &[
+pub(super) const ROUTES: &[OperationRoute] = &[
     route(
         Get,
         "/repos/{owner}/{repo}/issues/comments",
@@ -54,21 +54,21 @@ pub(super) const ROUTES: &[Route] = &[
     ),
 ];
 
-fn list(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn list(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let number = issues::existing(call, id)?;
     let repository = call.repo(id)?;
-    let since = call.query.get("since").and_then(Time::parse);
-    let new_enough = |comment: &&Comment| since.is_none_or(|since| comment.updated_at >= since);
+    let since = call.query.get("since").and_then(SimulatedTime::parse);
+    let new_enough = |comment: &&IssueComment| since.is_none_or(|since| comment.updated_at >= since);
     let found: Vec<_> = repository.comments_of(number).filter(new_enough).collect();
     Ok(call.list(&found, |view, comment| view.comment(repository, comment)))
 }
 
-fn list_all(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn list_all(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
-    let since = call.query.get("since").and_then(Time::parse);
-    let new_enough = |comment: &&Comment| since.is_none_or(|since| comment.updated_at >= since);
+    let since = call.query.get("since").and_then(SimulatedTime::parse);
+    let new_enough = |comment: &&IssueComment| since.is_none_or(|since| comment.updated_at >= since);
     let mut found: Vec<_> = repository.comments.values().filter(new_enough).collect();
     if call.query.get("sort") == Some("updated") {
         found.sort_by_key(|comment| (comment.updated_at, comment.id));
@@ -79,69 +79,76 @@ fn list_all(call: &mut Call<'_>) -> Answer {
     Ok(call.list(&found, |view, comment| view.comment(repository, comment)))
 }
 
-fn body(call: &Call<'_>) -> Result<String, ApiError> {
+fn body(call: &OperationCall<'_>) -> Result<String, OperationError> {
     let fields = call.fields()?;
     let body = fields.required_text("body")?;
     if body.trim().is_empty() {
-        return Err(ApiError::custom("IssueComment", Some("body"), "body can't be blank"));
+        return Err(OperationError::custom("IssueComment", Some("body"), "body can't be blank"));
     }
     issues::valid_body(body, "IssueComment")?;
     Ok(body.to_owned())
 }
 
-fn create(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::TakePart)?;
+fn create(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::TakePart)?;
     let number = issues::existing(call, id)?;
     let author = call.account()?;
     let body = body(call)?;
     let repository = call.repo(id)?;
     let locked = repository.issues.get(&number).is_some_and(|issue| issue.locked);
-    if locked && access::permission(call.state, call.actor.as_ref(), repository) < Some(Permission::Push) {
-        return Err(ApiError::new(403, "Unable to create comment because issue is locked."));
+    if locked
+        && access::permission(call.state, call.actor.as_ref(), repository) < Some(RepositoryPermission::Push)
+    {
+        return Err(OperationError::new(403, "Unable to create comment because issue is locked."));
     }
     let (comment_id, now) = (call.state.next_id(), call.now());
-    let comment = Comment { id: comment_id, issue: number, author, body, created_at: now, updated_at: now };
+    let comment =
+        IssueComment { id: comment_id, issue: number, author, body, created_at: now, updated_at: now };
     let repository = call.repo_mut(id)?;
     repository.comments.insert(comment_id, comment.clone());
     if let Some(issue) = repository.issues.get_mut(&number) {
         issue.updated_at = now;
     }
-    Ok(Reply::created(call.view().comment(call.repo(id)?, &comment)))
+    Ok(OperationReply::created(call.view().comment(call.repo(id)?, &comment)))
 }
 
-fn named(call: &Call<'_>, id: RepositoryId) -> Result<Comment, ApiError> {
+fn named(call: &OperationCall<'_>, id: RepositoryId) -> Result<IssueComment, OperationError> {
     let number = call.number("comment_id")?;
-    call.repo(id)?.comments.get(&number).cloned().ok_or_else(ApiError::not_found)
+    call.repo(id)?.comments.get(&number).cloned().ok_or_else(OperationError::not_found)
 }
 
 /// One's own comments, or anyone's with the right to push.
-fn may_change(call: &Call<'_>, id: RepositoryId, comment: &Comment) -> Result<(), ApiError> {
+fn may_change(
+    call: &OperationCall<'_>,
+    id: RepositoryId,
+    comment: &IssueComment,
+) -> Result<(), OperationError> {
     let is_own = call.account()? == comment.author;
-    let pushes =
-        access::permission(call.state, call.actor.as_ref(), call.repo(id)?) >= Some(Permission::Push);
-    if is_own || pushes { Ok(()) } else { Err(ApiError::out_of_reach()) }
+    let pushes = access::permission(call.state, call.actor.as_ref(), call.repo(id)?)
+        >= Some(RepositoryPermission::Push);
+    if is_own || pushes { Ok(()) } else { Err(OperationError::out_of_reach()) }
 }
 
-fn get(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn get(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let comment = named(call, id)?;
-    Ok(Reply::ok(call.view().comment(call.repo(id)?, &comment)).modified(comment.updated_at))
+    Ok(OperationReply::ok(call.view().comment(call.repo(id)?, &comment)).modified(comment.updated_at))
 }
 
-fn update(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::TakePart)?;
+fn update(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::TakePart)?;
     let mut comment = named(call, id)?;
     may_change(call, id, &comment)?;
     comment.body = body(call)?;
     comment.updated_at = call.now();
     call.repo_mut(id)?.comments.insert(comment.id, comment.clone());
-    Ok(Reply::ok(call.view().comment(call.repo(id)?, &comment)))
+    Ok(OperationReply::ok(call.view().comment(call.repo(id)?, &comment)))
 }
 
-fn delete(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::TakePart)?;
+fn delete(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::TakePart)?;
     let comment = named(call, id)?;
     may_change(call, id, &comment)?;
     call.repo_mut(id)?.comments.remove(&comment.id);
-    Ok(Reply::nothing())
+    Ok(OperationReply::nothing())
 }

@@ -5,17 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::writing;
-use crate::access::Need;
-use crate::call::{Answer, Call, Reply};
-use crate::error::ApiError;
-use crate::git::{Commit, ObjectId, Objects, log, lookup};
-use crate::http::{Media, Method::Get};
-use crate::route::{Route, route};
+use crate::access::RequiredAccess;
+use crate::call::{OperationCall, OperationReply, OperationResult};
+use crate::error::OperationError;
+use crate::git::{GitCommit, GitObjectStore, ObjectId, log, lookup};
+use crate::http::{AcceptedMediaType, RequestMethod::Get};
+use crate::route::{OperationRoute, route};
 use crate::state::RepositoryId;
-use crate::time::Time;
-use crate::view::{CommitParts, View};
+use crate::time::SimulatedTime;
+use crate::view::{ApiView, CommitParts};
 
-pub(super) const ROUTES: &[Route] = &[
+pub(super) const ROUTES: &[OperationRoute] = &[
     route(Get, "/repos/{owner}/{repo}/commits", "repos/list-commits", "commits/commits#list-commits", list),
     route(
         Get,
@@ -40,22 +40,22 @@ pub(super) const ROUTES: &[Route] = &[
     ),
 ];
 
-fn list(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn list(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let (repository, objects) = (call.repo(id)?, call.objects(id)?);
     if repository.is_empty() {
-        return Err(ApiError::empty_repository());
+        return Err(OperationError::empty_repository());
     }
     let name = call.query.get("sha").unwrap_or(&repository.default_branch);
-    let head = writing::find_commit(call.state, repository, name).ok_or_else(ApiError::not_found)?;
-    let time = |name: &str| call.query.get(name).and_then(Time::parse);
+    let head = writing::find_commit(call.state, repository, name).ok_or_else(OperationError::not_found)?;
+    let time = |name: &str| call.query.get(name).and_then(SimulatedTime::parse);
     let (since, until) = (time("since"), time("until"));
     let wrote = |name: &str| person_filter(call, name);
     let (author, committer) = (wrote("author"), wrote("committer"));
     let path = call.query.get("path").map(|path| path.trim_matches('/'));
     let fits = |id: &ObjectId| {
         let Some(commit) = objects.commit(*id) else { return false };
-        let at = Time(commit.committer.at);
+        let at = SimulatedTime(commit.committer.at);
         since.is_none_or(|since| at >= since)
             && until.is_none_or(|until| at <= until)
             && author.as_ref().is_none_or(|names| names.contains(&commit.author.email.to_lowercase()))
@@ -67,7 +67,7 @@ fn list(call: &mut Call<'_>) -> Answer {
 }
 
 /// A login or an address, as the addresses that commits carry.
-fn person_filter(call: &Call<'_>, name: &str) -> Option<BTreeSet<String>> {
+fn person_filter(call: &OperationCall<'_>, name: &str) -> Option<BTreeSet<String>> {
     let wanted = call.query.get(name)?;
     let mut addresses = BTreeSet::from([wanted.to_lowercase()]);
     addresses
@@ -76,8 +76,8 @@ fn person_filter(call: &Call<'_>, name: &str) -> Option<BTreeSet<String>> {
 }
 
 /// Whether a commit changed what is at a path. A merge that took one side as it was did not.
-fn touches(objects: &Objects, commit: &Commit, path: &str) -> bool {
-    let at = |commit: &Commit| lookup(objects, commit.tree, path).map(|entry| (entry.mode, entry.id));
+fn touches(objects: &GitObjectStore, commit: &GitCommit, path: &str) -> bool {
+    let at = |commit: &GitCommit| lookup(objects, commit.tree, path).map(|entry| (entry.mode, entry.id));
     let now = at(commit);
     if commit.parents.is_empty() {
         return now.is_some();
@@ -85,41 +85,46 @@ fn touches(objects: &Objects, commit: &Commit, path: &str) -> bool {
     commit.parents.iter().filter_map(|parent| objects.commit(*parent)).all(|parent| at(parent) != now)
 }
 
-fn get(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn get(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
     if repository.is_empty() {
-        return Err(ApiError::empty_repository());
+        return Err(OperationError::empty_repository());
     }
     let name = call.argument("ref");
     let commit = writing::find_commit(call.state, repository, name)
-        .ok_or_else(|| ApiError::new(422, format!("No commit found for SHA: {name}")))?;
+        .ok_or_else(|| OperationError::new(422, format!("No commit found for SHA: {name}")))?;
     if let Some(text) = as_text(&call.view(), call.media, id, commit) {
         return Ok(text);
     }
-    Ok(Reply::ok(call.view().commit(repository, commit, CommitParts::Files)))
+    Ok(OperationReply::ok(call.view().commit(repository, commit, CommitParts::Files)))
 }
 
 /// The diff or the patch of a commit, for those who ask for it.
-fn as_text(view: &View<'_>, media: Media, id: RepositoryId, commit: ObjectId) -> Option<Reply> {
+fn as_text(
+    view: &ApiView<'_>,
+    media: AcceptedMediaType,
+    id: RepositoryId,
+    commit: ObjectId,
+) -> Option<OperationReply> {
     let repository = view.state.repository(id)?;
     let made = view.state.objects(repository).commit(commit)?;
     let changes = view.changes_of(repository, made);
     match media {
-        Media::Diff => Some(Reply::bytes(
+        AcceptedMediaType::Diff => Some(OperationReply::bytes(
             "application/vnd.github.diff; charset=utf-8",
             super::compare::diff(&changes).into_bytes(),
         )),
-        Media::Patch => {
+        AcceptedMediaType::Patch => {
             let text = super::compare::mail(commit, made, &changes);
-            Some(Reply::bytes("application/vnd.github.patch; charset=utf-8", text.into_bytes()))
+            Some(OperationReply::bytes("application/vnd.github.patch; charset=utf-8", text.into_bytes()))
         }
         _ => None,
     }
 }
 
-fn pulls(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn pulls(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let sha: Option<ObjectId> = call.argument("commit_sha").parse().ok();
     let repository = call.repo(id)?;
     let view = call.view();
@@ -137,10 +142,10 @@ fn pulls(call: &mut Call<'_>) -> Answer {
     Ok(call.list(&found, |view, (issue, pull)| view.pull_simple(repository, issue, pull)))
 }
 
-fn contributors(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn contributors(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let (repository, objects) = (call.repo(id)?, call.objects(id)?);
-    let Some(head) = repository.head() else { return Ok(Reply::nothing()) };
+    let Some(head) = repository.head() else { return Ok(OperationReply::nothing()) };
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for commit in log(objects, head, &BTreeSet::new()).into_iter().filter_map(|id| objects.commit(id)) {
         *counts.entry(commit.author.email.to_lowercase()).or_default() += 1;

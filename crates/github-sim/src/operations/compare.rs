@@ -3,20 +3,21 @@
 use serde_json::{Value, json};
 
 use super::writing;
-use crate::access::{self, Need};
-use crate::call::{Answer, Call, Reply};
-use crate::error::ApiError;
+use crate::access::{self, RequiredAccess};
+use crate::call::{OperationCall, OperationReply, OperationResult};
+use crate::error::OperationError;
 use crate::git::{
-    Change, ChangeKind, Commit, EMPTY_TREE, ObjectId, ahead_behind, ancestors, changes, log, merge_base,
+    ChangeKind, EMPTY_TREE, FileChange, GitCommit, ObjectId, ahead_behind, ancestors, changes, log,
+    merge_base,
 };
-use crate::http::{Media, Method::Get};
-use crate::page::Page;
-use crate::route::{Route, route};
+use crate::http::{AcceptedMediaType, RequestMethod::Get};
+use crate::page::RequestedPage;
+use crate::route::{OperationRoute, route};
 use crate::state::RepositoryId;
-use crate::time::Time;
+use crate::time::SimulatedTime;
 use crate::view::CommitParts;
 
-pub(super) const ROUTES: &[Route] = &[route(
+pub(super) const ROUTES: &[OperationRoute] = &[route(
     Get,
     "/repos/{owner}/{repo}/compare/{basehead*}",
     "repos/compare-commits-with-basehead",
@@ -25,7 +26,7 @@ pub(super) const ROUTES: &[Route] = &[route(
 )];
 
 /// `branch`, or `owner:branch` of a fork.
-fn end(call: &Call<'_>, id: RepositoryId, name: &str) -> Result<ObjectId, ApiError> {
+fn end(call: &OperationCall<'_>, id: RepositoryId, name: &str) -> Result<ObjectId, OperationError> {
     let repository = call.repo(id)?;
     if let Some((owner, branch)) = name.split_once(':') {
         let network = repository.network;
@@ -36,35 +37,38 @@ fn end(call: &Call<'_>, id: RepositoryId, name: &str) -> Result<ObjectId, ApiErr
         });
         return of_owner
             .and_then(|one| writing::find_commit(call.state, one, branch))
-            .ok_or_else(ApiError::not_found);
+            .ok_or_else(OperationError::not_found);
     }
-    writing::find_commit(call.state, repository, name).ok_or_else(ApiError::not_found)
+    writing::find_commit(call.state, repository, name).ok_or_else(OperationError::not_found)
 }
 
-fn compare(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn compare(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let basehead = call.argument("basehead");
-    let (base_name, head_name) = basehead.split_once("...").ok_or_else(ApiError::not_found)?;
+    let (base_name, head_name) = basehead.split_once("...").ok_or_else(OperationError::not_found)?;
     let (base, head) = (end(call, id, base_name)?, end(call, id, head_name)?);
     let (repository, objects) = (call.repo(id)?, call.objects(id)?);
     let common = merge_base(objects, base, head).ok_or_else(|| {
-        ApiError::new(404, format!("No common ancestor between {base_name} and {head_name}."))
+        OperationError::new(404, format!("No common ancestor between {base_name} and {head_name}."))
     })?;
     let tree = |id: ObjectId| objects.commit(id).map_or(EMPTY_TREE, |commit| commit.tree);
     let files = changes(objects, tree(common), tree(head));
     let mut commits = log(objects, head, &ancestors(objects, base));
     commits.reverse();
     match call.media {
-        Media::Diff => {
-            return Ok(Reply::bytes("application/vnd.github.diff; charset=utf-8", diff(&files).into_bytes()));
+        AcceptedMediaType::Diff => {
+            return Ok(OperationReply::bytes(
+                "application/vnd.github.diff; charset=utf-8",
+                diff(&files).into_bytes(),
+            ));
         }
-        Media::Patch => {
+        AcceptedMediaType::Patch => {
             let view = call.view();
             let mails = commits.iter().filter_map(|id| {
                 let commit = objects.commit(*id)?;
                 Some(mail(*id, commit, &view.changes_of(repository, commit)))
             });
-            return Ok(Reply::bytes(
+            return Ok(OperationReply::bytes(
                 "application/vnd.github.patch; charset=utf-8",
                 mails.collect::<String>().into_bytes(),
             ));
@@ -81,9 +85,9 @@ fn compare(call: &mut Call<'_>) -> Answer {
     let view = call.view();
     let (url, page_url) = (view.repository_url(repository), view.repository_page(repository));
     let page = if call.query.has("page") || call.query.has("per_page") {
-        Page::of(&call.query)
+        RequestedPage::from_query(&call.query)
     } else {
-        Page { per_page: 250, number: 1 }
+        RequestedPage { per_page: 250, number: 1 }
     };
     let shown: Vec<Value> =
         page.of_items(&commits).iter().map(|id| view.commit(repository, *id, CommitParts::Head)).collect();
@@ -94,7 +98,7 @@ fn compare(call: &mut Call<'_>) -> Answer {
         Vec::new()
     };
     let compare_page = format!("{page_url}/compare/{}", super::super::view::escape_path(basehead));
-    Ok(Reply::ok(json!({
+    Ok(OperationReply::ok(json!({
         "url": format!("{url}/compare/{}", super::super::view::escape_path(basehead)),
         "html_url": compare_page,
         "permalink_url": format!("{page_url}/compare/{}...{}", base.short(), head.short()),
@@ -112,7 +116,7 @@ fn compare(call: &mut Call<'_>) -> Answer {
 }
 
 /// As `git diff` writes it.
-pub(super) fn diff(changes: &[Change]) -> String {
+pub(super) fn diff(changes: &[FileChange]) -> String {
     let mut text = String::new();
     for change in changes {
         let old = change.previous_path.as_ref().unwrap_or(&change.path);
@@ -133,14 +137,14 @@ pub(super) fn diff(changes: &[Change]) -> String {
 }
 
 /// As `git format-patch` writes a commit.
-pub(super) fn mail(id: ObjectId, commit: &Commit, changes: &[Change]) -> String {
+pub(super) fn mail(id: ObjectId, commit: &GitCommit, changes: &[FileChange]) -> String {
     let body = commit.message.split_once('\n').map_or("", |(_, body)| body.trim());
     let body = if body.is_empty() { String::new() } else { format!("{body}\n") };
     format!(
         "From {id} Mon Sep 17 00:00:00 2001\nFrom: {} <{}>\nDate: {}\nSubject: [PATCH] {}\n\n{body}---\n\n{}\n",
         commit.author.name,
         commit.author.email,
-        Time(commit.author.at).http().replace("GMT", "+0000"),
+        SimulatedTime(commit.author.at).http().replace("GMT", "+0000"),
         commit.subject(),
         diff(changes)
     )

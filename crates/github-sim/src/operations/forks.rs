@@ -1,20 +1,20 @@
 //! Forks: copies that share their objects with where they come from.
 
 use super::repositories::clean_name;
-use crate::access::{self, Need};
-use crate::call::{Answer, Call, Reply};
-use crate::error::ApiError;
-use crate::http::Method::{Get, Post};
-use crate::route::{Route, route};
+use crate::access::{self, RequiredAccess};
+use crate::call::{OperationCall, OperationReply, OperationResult};
+use crate::error::OperationError;
+use crate::http::RequestMethod::{Get, Post};
+use crate::route::{OperationRoute, route};
 use crate::state::{AccountKind, Repository, RepositoryId};
 
-pub(super) const ROUTES: &[Route] = &[
+pub(super) const ROUTES: &[OperationRoute] = &[
     route(Post, "/repos/{owner}/{repo}/forks", "repos/create-fork", "repos/forks#create-a-fork", create),
     route(Get, "/repos/{owner}/{repo}/forks", "repos/list-forks", "repos/forks#list-forks", list),
 ];
 
-fn create(call: &mut Call<'_>) -> Answer {
-    let source = call.repository(Need::Read)?;
+fn create(call: &mut OperationCall<'_>) -> OperationResult {
+    let source = call.repository(RequiredAccess::Read)?;
     let account = call.account()?;
     let fields = call.fields()?;
     let owner = match fields.text("organization")? {
@@ -23,9 +23,9 @@ fn create(call: &mut Call<'_>) -> Answer {
             let found =
                 call.state.account_by_login(login).filter(|one| one.kind == AccountKind::Organization);
             let organization =
-                found.ok_or_else(|| ApiError::validation("Fork", "organization", "invalid"))?;
+                found.ok_or_else(|| OperationError::validation("Fork", "organization", "invalid"))?;
             if !organization.members.contains_key(&account) {
-                return Err(ApiError::out_of_reach());
+                return Err(OperationError::out_of_reach());
             }
             organization.id
         }
@@ -36,13 +36,13 @@ fn create(call: &mut Call<'_>) -> Answer {
             || (actor.reach.has_scope("public_repo") && call.repo(source).is_ok_and(|one| !one.private))
     });
     if !writes {
-        return Err(ApiError::out_of_reach());
+        return Err(OperationError::out_of_reach());
     }
     let only_default = fields.flag("default_branch_only")?.unwrap_or(false);
     let wanted = fields.text("name")?.map(clean_name);
     let from = call.repo(source)?;
     if from.is_empty() {
-        return Err(ApiError::new(
+        return Err(OperationError::new(
             403,
             "The repository exists, but it contains no Git content. Empty repositories cannot be forked.",
         ));
@@ -50,13 +50,13 @@ fn create(call: &mut Call<'_>) -> Answer {
     let existing =
         call.state.repositories.values().find(|one| one.fork_of == Some(source) && one.owner == owner);
     if let Some(existing) = existing {
-        return Ok(Reply::new(202, call.view().full_repository(existing)));
+        return Ok(OperationReply::new(202, call.view().full_repository(existing)));
     }
     let name = wanted.filter(|name| !name.is_empty()).unwrap_or_else(|| from.name.clone());
     let login = call.state.login(owner);
     if call.state.repository_by_name(login, &name).is_some() {
         if from.owner == owner && from.name.eq_ignore_ascii_case(&name) {
-            return Err(ApiError::new(
+            return Err(OperationError::new(
                 403,
                 "You cannot fork a repository into the account that it is in under the same name.",
             ));
@@ -80,11 +80,11 @@ fn create(call: &mut Call<'_>) -> Answer {
         from.refs.iter().filter(|(name, _)| kept(name)).map(|(name, id)| (name.clone(), *id)).collect();
     fork.default_branch = from.default_branch;
     call.state.add_repository(fork);
-    Ok(Reply::new(202, call.view().full_repository(call.repo(id)?)))
+    Ok(OperationReply::new(202, call.view().full_repository(call.repo(id)?)))
 }
 
-fn list(call: &mut Call<'_>) -> Answer {
-    let source = call.repository(Need::Read)?;
+fn list(call: &mut OperationCall<'_>) -> OperationResult {
+    let source = call.repository(RequiredAccess::Read)?;
     let seen = |one: &&Repository| {
         one.fork_of == Some(source) && access::can_see(call.state, call.actor.as_ref(), one)
     };

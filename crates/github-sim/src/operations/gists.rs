@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::call::{Answer, Call, Fields, Reply};
-use crate::error::ApiError;
-use crate::http::Method::{Delete, Get, Patch, Post};
-use crate::route::{Route, route};
+use crate::call::{BodyFields, OperationCall, OperationReply, OperationResult};
+use crate::error::OperationError;
+use crate::http::RequestMethod::{Delete, Get, Patch, Post};
+use crate::route::{OperationRoute, route};
 use crate::state::{AccountId, Gist};
 
-pub(super) const ROUTES: &[Route] = &[
+pub(super) const ROUTES: &[OperationRoute] = &[
     route(Get, "/gists", "gists/list", "gists/gists#list-gists-for-the-authenticated-user", list),
     route(Post, "/gists", "gists/create", "gists/gists#create-a-gist", create),
     route(Get, "/gists/{gist_id}", "gists/get", "gists/gists#get-a-gist", get),
@@ -25,7 +25,7 @@ pub(super) const ROUTES: &[Route] = &[
     ),
 ];
 
-fn list(call: &mut Call<'_>) -> Answer {
+fn list(call: &mut OperationCall<'_>) -> OperationResult {
     let asker = call.actor.as_ref().map(|actor| actor.account);
     // Without a token this is the list of all public ones.
     let shown = |gist: &&Gist| asker.map_or(gist.public, |asker| gist.owner == asker);
@@ -34,48 +34,49 @@ fn list(call: &mut Call<'_>) -> Answer {
     Ok(call.list(&found, |view, gist| view.gist(gist, false)))
 }
 
-fn list_of_user(call: &mut Call<'_>) -> Answer {
-    let owner = call.state.account_by_login(call.argument("username")).ok_or_else(ApiError::not_found)?.id;
+fn list_of_user(call: &mut OperationCall<'_>) -> OperationResult {
+    let owner =
+        call.state.account_by_login(call.argument("username")).ok_or_else(OperationError::not_found)?.id;
     let mut found: Vec<_> =
         call.state.gists.values().filter(|gist| gist.owner == owner && gist.public).collect();
     found.sort_by_key(|gist| std::cmp::Reverse((gist.created_at, gist.id.clone())));
     Ok(call.list(&found, |view, gist| view.gist(gist, false)))
 }
 
-fn writer(call: &Call<'_>) -> Result<AccountId, ApiError> {
+fn writer(call: &OperationCall<'_>) -> Result<AccountId, OperationError> {
     let account = call.account()?;
     let has_scope = call.actor.as_ref().is_some_and(|actor| actor.reach.has_scope("gist"));
-    if has_scope { Ok(account) } else { Err(ApiError::out_of_reach()) }
+    if has_scope { Ok(account) } else { Err(OperationError::out_of_reach()) }
 }
 
 /// Files by name; null takes one away, `filename` renames it.
-fn apply_files(files: &mut BTreeMap<String, String>, given: &Value) -> Result<(), ApiError> {
+fn apply_files(files: &mut BTreeMap<String, String>, given: &Value) -> Result<(), OperationError> {
     let Some(given) = given.as_object() else {
-        return Err(ApiError::wrong_type("files", given, "an object"));
+        return Err(OperationError::wrong_type("files", given, "an object"));
     };
     for (name, file) in given {
         if file.is_null() {
             files.remove(name);
             continue;
         }
-        let fields = Fields::of(file);
+        let fields = BodyFields::from_value(file);
         let before = files.remove(name);
         let content = fields.text("content")?.map(str::to_owned).or(before);
         let content = content.filter(|content| !content.is_empty());
-        let content = content.ok_or_else(|| ApiError::validation("Gist", "files", "missing_field"))?;
+        let content = content.ok_or_else(|| OperationError::validation("Gist", "files", "missing_field"))?;
         files.insert(fields.text("filename")?.unwrap_or(name).to_owned(), content);
     }
     if files.is_empty() {
-        return Err(ApiError::validation("Gist", "files", "missing_field"));
+        return Err(OperationError::validation("Gist", "files", "missing_field"));
     }
     Ok(())
 }
 
-fn create(call: &mut Call<'_>) -> Answer {
+fn create(call: &mut OperationCall<'_>) -> OperationResult {
     let owner = writer(call)?;
     let fields = call.fields()?;
     let mut files = BTreeMap::new();
-    apply_files(&mut files, fields.get("files").ok_or_else(|| ApiError::missing("files"))?)?;
+    apply_files(&mut files, fields.get("files").ok_or_else(|| OperationError::missing("files"))?)?;
     let description = fields.text("description")?.map(str::to_owned);
     let public = match fields.get("public") {
         Some(Value::String(text)) => text == "true",
@@ -85,26 +86,26 @@ fn create(call: &mut Call<'_>) -> Answer {
     let id = blake3::hash(format!("gist {number}").as_bytes()).to_hex()[..32].to_owned();
     let gist = Gist { id: id.clone(), owner, description, public, files, created_at: now, updated_at: now };
     call.state.gists.insert(id, gist.clone());
-    Ok(Reply::created(call.view().gist(&gist, true)))
+    Ok(OperationReply::created(call.view().gist(&gist, true)))
 }
 
 /// Secret gists are not listed, but whoever knows the address can read them.
-fn named(call: &Call<'_>) -> Result<Gist, ApiError> {
-    call.state.gists.get(call.argument("gist_id")).cloned().ok_or_else(ApiError::not_found)
+fn named(call: &OperationCall<'_>) -> Result<Gist, OperationError> {
+    call.state.gists.get(call.argument("gist_id")).cloned().ok_or_else(OperationError::not_found)
 }
 
-fn get(call: &mut Call<'_>) -> Answer {
+fn get(call: &mut OperationCall<'_>) -> OperationResult {
     let gist = named(call)?;
-    Ok(Reply::ok(call.view().gist(&gist, true)).modified(gist.updated_at))
+    Ok(OperationReply::ok(call.view().gist(&gist, true)).modified(gist.updated_at))
 }
 
-fn own(call: &Call<'_>) -> Result<Gist, ApiError> {
+fn own(call: &OperationCall<'_>) -> Result<Gist, OperationError> {
     let owner = writer(call)?;
     let gist = named(call)?;
-    if gist.owner == owner { Ok(gist) } else { Err(ApiError::not_found()) }
+    if gist.owner == owner { Ok(gist) } else { Err(OperationError::not_found()) }
 }
 
-fn update(call: &mut Call<'_>) -> Answer {
+fn update(call: &mut OperationCall<'_>) -> OperationResult {
     let mut gist = own(call)?;
     let fields = call.fields()?;
     if let Some(files) = fields.get("files").filter(|files| !files.is_null()) {
@@ -113,11 +114,11 @@ fn update(call: &mut Call<'_>) -> Answer {
     gist.description = fields.clearable("description")?.unwrap_or(gist.description);
     gist.updated_at = call.now();
     call.state.gists.insert(gist.id.clone(), gist.clone());
-    Ok(Reply::ok(call.view().gist(&gist, true)))
+    Ok(OperationReply::ok(call.view().gist(&gist, true)))
 }
 
-fn delete(call: &mut Call<'_>) -> Answer {
+fn delete(call: &mut OperationCall<'_>) -> OperationResult {
     let gist = own(call)?;
     call.state.gists.remove(&gist.id);
-    Ok(Reply::nothing())
+    Ok(OperationReply::nothing())
 }

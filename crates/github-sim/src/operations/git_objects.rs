@@ -7,17 +7,20 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::writing;
-use crate::access::Need;
-use crate::call::{Answer, Call, Fields, Reply};
-use crate::error::ApiError;
-use crate::git::{Commit, EMPTY_TREE, Leaf, Mode, Object, ObjectId, TreeEntry, edit, entries, is_valid_path};
-use crate::http::Method::{Get, Post};
-use crate::route::{Route, route};
+use crate::access::RequiredAccess;
+use crate::call::{BodyFields, OperationCall, OperationReply, OperationResult};
+use crate::error::OperationError;
+use crate::git::{
+    EMPTY_TREE, GitCommit, GitFileMode, GitObject, ObjectId, TreeEntry, TreeLeaf, edit, entries,
+    is_valid_path,
+};
+use crate::http::RequestMethod::{Get, Post};
+use crate::route::{OperationRoute, route};
 use crate::state::RepositoryId;
 use crate::view::content::in_lines;
 use crate::view::node_id;
 
-pub(super) const ROUTES: &[Route] = &[
+pub(super) const ROUTES: &[OperationRoute] = &[
     route(Post, "/repos/{owner}/{repo}/git/blobs", "git/create-blob", "git/blobs#create-a-blob", create_blob),
     route(
         Get,
@@ -53,39 +56,40 @@ pub(super) const ROUTES: &[Route] = &[
 /// More entries than this are refused at once, as GitHub does.
 const MAX_ENTRIES: usize = 10_000;
 
-fn not_empty(call: &Call<'_>, id: RepositoryId) -> Result<(), ApiError> {
-    if call.repo(id)?.is_empty() { Err(ApiError::empty_repository()) } else { Ok(()) }
+fn not_empty(call: &OperationCall<'_>, id: RepositoryId) -> Result<(), OperationError> {
+    if call.repo(id)?.is_empty() { Err(OperationError::empty_repository()) } else { Ok(()) }
 }
 
-fn create_blob(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Push)?;
+fn create_blob(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Push)?;
     let fields = call.fields()?;
     let content = fields.required_text("content")?;
     let bytes = match fields.choice("encoding", &["utf-8", "base64"])? {
         Some("base64") => {
             let packed: String = content.chars().filter(|c| !c.is_ascii_whitespace()).collect();
-            STANDARD.decode(packed).map_err(|_| ApiError::new(422, "content is not valid Base64"))?
+            STANDARD.decode(packed).map_err(|_| OperationError::new(422, "content is not valid Base64"))?
         }
         _ => content.as_bytes().to_vec(),
     };
     not_empty(call, id)?;
-    let blob = call.objects_mut(id)?.insert(Object::Blob(bytes));
+    let blob = call.objects_mut(id)?.insert(GitObject::Blob(bytes));
     let url = format!("{}/git/blobs/{blob}", call.view().repository_url(call.repo(id)?));
-    Ok(Reply::created(json!({"sha": blob, "url": url})))
+    Ok(OperationReply::created(json!({"sha": blob, "url": url})))
 }
 
-fn get_blob(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn get_blob(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     not_empty(call, id)?;
-    let invalid =
-        || ApiError::new(422, "The sha parameter must be exactly 40 characters and contain only [0-9a-f].");
+    let invalid = || {
+        OperationError::new(422, "The sha parameter must be exactly 40 characters and contain only [0-9a-f].")
+    };
     let blob: ObjectId = call.argument("file_sha").parse().map_err(|_| invalid())?;
-    let bytes = call.objects(id)?.blob(blob).ok_or_else(ApiError::not_found)?;
-    if call.media == crate::http::Media::Raw {
-        return Ok(Reply::bytes("application/vnd.github.raw+json; charset=utf-8", bytes.to_vec()));
+    let bytes = call.objects(id)?.blob(blob).ok_or_else(OperationError::not_found)?;
+    if call.media == crate::http::AcceptedMediaType::Raw {
+        return Ok(OperationReply::bytes("application/vnd.github.raw+json; charset=utf-8", bytes.to_vec()));
     }
     let url = format!("{}/git/blobs/{blob}", call.view().repository_url(call.repo(id)?));
-    Ok(Reply::ok(json!({
+    Ok(OperationReply::ok(json!({
         "sha": blob,
         "node_id": node_id("Blob", blob),
         "size": bytes.len(),
@@ -95,7 +99,12 @@ fn get_blob(call: &mut Call<'_>) -> Answer {
     })))
 }
 
-fn shown_tree(call: &Call<'_>, id: RepositoryId, tree: ObjectId, recursive: bool) -> Result<Value, ApiError> {
+fn shown_tree(
+    call: &OperationCall<'_>,
+    id: RepositoryId,
+    tree: ObjectId,
+    recursive: bool,
+) -> Result<Value, OperationError> {
     let objects = call.objects(id)?;
     let url = call.view().repository_url(call.repo(id)?);
     let (found, truncated) = if recursive {
@@ -110,7 +119,7 @@ fn shown_tree(call: &Call<'_>, id: RepositoryId, tree: ObjectId, recursive: bool
         if let Some(bytes) = objects.blob(entry.id) {
             object["size"] = json!(bytes.len());
         }
-        if entry.mode != Mode::Submodule {
+        if entry.mode != GitFileMode::Submodule {
             object["url"] = json!(format!("{url}/git/{kind}s/{}", entry.id));
         }
         object
@@ -119,8 +128,8 @@ fn shown_tree(call: &Call<'_>, id: RepositoryId, tree: ObjectId, recursive: bool
     Ok(json!({"sha": tree, "url": format!("{url}/git/trees/{tree}"), "tree": shown, "truncated": truncated}))
 }
 
-fn get_tree(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn get_tree(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     not_empty(call, id)?;
     let name = call.argument("tree_sha");
     let objects = call.objects(id)?;
@@ -129,17 +138,17 @@ fn get_tree(call: &mut Call<'_>) -> Answer {
         let commit = writing::find_commit(call.state, call.repo(id).ok()?, name)?;
         objects.commit(commit).map(|commit| commit.tree)
     };
-    let tree = by_sha.or_else(by_commit).ok_or_else(ApiError::not_found)?;
-    Ok(Reply::ok(shown_tree(call, id, tree, call.query.has("recursive"))?))
+    let tree = by_sha.or_else(by_commit).ok_or_else(OperationError::not_found)?;
+    Ok(OperationReply::ok(shown_tree(call, id, tree, call.query.has("recursive"))?))
 }
 
-fn create_tree(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Push)?;
+fn create_tree(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Push)?;
     let fields = call.fields()?;
-    let items = fields.list("tree")?.ok_or_else(|| ApiError::missing("tree"))?;
+    let items = fields.list("tree")?.ok_or_else(|| OperationError::missing("tree"))?;
     not_empty(call, id)?;
     if items.len() > MAX_ENTRIES {
-        return Err(ApiError::new(422, "The tree array has too many entries."));
+        return Err(OperationError::new(422, "The tree array has too many entries."));
     }
     let base = match fields.text("base_tree")? {
         None => EMPTY_TREE,
@@ -149,10 +158,10 @@ fn create_tree(call: &mut Call<'_>) -> Answer {
                 Some(commit) => Some(commit.tree),
                 None => objects.tree(given).map(|_| given),
             });
-            found.ok_or_else(|| ApiError::new(404, "base_tree is not a valid tree oid"))?
+            found.ok_or_else(|| OperationError::new(404, "base_tree is not a valid tree oid"))?
         }
     };
-    let mut changes: BTreeMap<String, Option<Leaf>> = BTreeMap::new();
+    let mut changes: BTreeMap<String, Option<TreeLeaf>> = BTreeMap::new();
     let mut blobs = Vec::new();
     for item in items {
         let (path, leaf) = tree_item(call, id, item, &mut blobs)?;
@@ -163,23 +172,23 @@ fn create_tree(call: &mut Call<'_>) -> Answer {
         objects.insert(blob);
     }
     let tree = edit(objects, base, &changes);
-    let mut reply = Reply::created(shown_tree(call, id, tree, false)?);
+    let mut reply = OperationReply::created(shown_tree(call, id, tree, false)?);
     reply.headers.retain(|(name, _)| *name != "location");
     Ok(reply)
 }
 
 /// One entry of a new tree: a path, and what is there from now on.
 fn tree_item(
-    call: &Call<'_>,
+    call: &OperationCall<'_>,
     id: RepositoryId,
     item: &Value,
-    blobs: &mut Vec<Object>,
-) -> Result<(String, Option<Leaf>), ApiError> {
+    blobs: &mut Vec<GitObject>,
+) -> Result<(String, Option<TreeLeaf>), OperationError> {
     if !item.is_object() {
-        return Err(ApiError::wrong_type("tree", item, "an object"));
+        return Err(OperationError::wrong_type("tree", item, "an object"));
     }
-    let item = Fields::of(item);
-    let malformed = |what: &str| ApiError::new(422, format!("tree.{what}"));
+    let item = BodyFields::from_value(item);
+    let malformed = |what: &str| OperationError::new(422, format!("tree.{what}"));
     let path = item.text("path")?.ok_or_else(|| malformed("path must be supplied"))?;
     if !is_valid_path(path) {
         return Err(malformed("path contains a malformed path component"));
@@ -188,63 +197,64 @@ fn tree_item(
         return Ok((path.to_owned(), None));
     }
     let mode = item.text("mode")?.ok_or_else(|| malformed("mode must be supplied"))?;
-    let mode = Mode::from_digits(mode)
+    let mode = GitFileMode::from_digits(mode)
         .ok_or_else(|| malformed("mode must be one of 100644, 100755, 040000, 160000, 120000"))?;
     if let Some(content) = item.text("content")? {
         if mode.object_kind() != "blob" {
             return Err(malformed("content needs the mode of a file"));
         }
-        let blob = Object::Blob(content.as_bytes().to_vec());
-        let leaf = Leaf { mode, id: blob.id() };
+        let blob = GitObject::Blob(content.as_bytes().to_vec());
+        let leaf = TreeLeaf { mode, id: blob.id() };
         blobs.push(blob);
         return Ok((path.to_owned(), Some(leaf)));
     }
     let sha = item.text("sha")?.ok_or_else(|| malformed("sha or content must be supplied"))?;
-    let not_there = || ApiError::new(422, format!("tree.sha {sha} is not a valid {}", mode.object_kind()));
+    let not_there =
+        || OperationError::new(422, format!("tree.sha {sha} is not a valid {}", mode.object_kind()));
     let sha_id: ObjectId = sha.parse().map_err(|_| not_there())?;
     let objects = call.objects(id)?;
     let fits = match mode {
-        Mode::Directory => objects.tree(sha_id).is_some(),
+        GitFileMode::Directory => objects.tree(sha_id).is_some(),
         // A submodule's commit is in another repository.
-        Mode::Submodule => true,
-        Mode::File | Mode::Executable | Mode::Link => objects.blob(sha_id).is_some(),
+        GitFileMode::Submodule => true,
+        GitFileMode::File | GitFileMode::Executable | GitFileMode::Link => objects.blob(sha_id).is_some(),
     };
     if !fits {
         return Err(not_there());
     }
-    Ok((path.to_owned(), Some(Leaf { mode, id: sha_id })))
+    Ok((path.to_owned(), Some(TreeLeaf { mode, id: sha_id })))
 }
 
-fn create_commit(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Push)?;
+fn create_commit(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Push)?;
     let fields = call.fields()?;
     let message = fields.required_text("message")?.to_owned();
     let tree = fields.required_text("tree")?;
     not_empty(call, id)?;
     let objects = call.objects(id)?;
     let known: Option<ObjectId> = tree.parse().ok().filter(|tree| objects.tree(*tree).is_some());
-    let tree = known.ok_or_else(|| ApiError::new(422, "Tree SHA does not exist"))?;
+    let tree = known.ok_or_else(|| OperationError::new(422, "Tree SHA does not exist"))?;
     let mut parents: Vec<ObjectId> = Vec::new();
     for parent in fields.texts("parents")?.unwrap_or_default() {
         let known = parent.parse().ok().filter(|parent| objects.commit(*parent).is_some());
-        parents.push(
-            known.ok_or_else(|| ApiError::new(422, "Parent SHA does not exist or is not a commit object"))?,
-        );
+        parents.push(known.ok_or_else(|| {
+            OperationError::new(422, "Parent SHA does not exist or is not a commit object")
+        })?);
     }
     let by = writing::signature_of(call.state, call.account()?, call.now());
     let committer = writing::signature(call, &fields, "committer")?;
     let author = writing::signature(call, &fields, "author")?.unwrap_or_else(|| by.clone());
     let committer = committer.unwrap_or_else(|| author.clone());
-    let made = writing::commit(call, id, Commit { tree, parents, author, committer, message })?;
-    Ok(Reply::created(call.view().git_commit(call.repo(id)?, made)))
+    let made = writing::commit(call, id, GitCommit { tree, parents, author, committer, message })?;
+    Ok(OperationReply::created(call.view().git_commit(call.repo(id)?, made)))
 }
 
-fn get_commit(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn get_commit(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     not_empty(call, id)?;
     let found = call.argument("commit_sha").parse().ok();
     let found =
         found.filter(|commit| call.objects(id).is_ok_and(|objects| objects.commit(*commit).is_some()));
-    let commit = found.ok_or_else(ApiError::not_found)?;
-    Ok(Reply::ok(call.view().git_commit(call.repo(id)?, commit)))
+    let commit = found.ok_or_else(OperationError::not_found)?;
+    Ok(OperationReply::ok(call.view().git_commit(call.repo(id)?, commit)))
 }

@@ -3,14 +3,14 @@
 use serde_json::Value;
 
 use super::{issues, labels};
-use crate::access::Need;
-use crate::call::{Answer, Call, Reply};
-use crate::error::ApiError;
-use crate::http::Method::{Delete, Get, Post, Put};
-use crate::route::{Route, route};
+use crate::access::RequiredAccess;
+use crate::call::{OperationCall, OperationReply, OperationResult};
+use crate::error::OperationError;
+use crate::http::RequestMethod::{Delete, Get, Post, Put};
+use crate::route::{OperationRoute, route};
 use crate::state::{LabelId, RepositoryId};
 
-pub(super) const ROUTES: &[Route] = &[
+pub(super) const ROUTES: &[OperationRoute] = &[
     route(
         Get,
         "/repos/{owner}/{repo}/issues/{issue_number}/labels",
@@ -48,8 +48,8 @@ pub(super) const ROUTES: &[Route] = &[
     ),
 ];
 
-fn list(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn list(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let number = issues::existing(call, id)?;
     let repository = call.repo(id)?;
     let on = repository.issues.get(&number).map(|issue| issue.labels.as_slice()).unwrap_or_default();
@@ -58,19 +58,24 @@ fn list(call: &mut Call<'_>) -> Answer {
 }
 
 /// The names that the body gives: a list, or an object with a list.
-fn given(call: &Call<'_>) -> Result<Vec<String>, ApiError> {
+fn given(call: &OperationCall<'_>) -> Result<Vec<String>, OperationError> {
     match call.json()? {
         Value::Array(items) => labels::names(&items),
         Value::Object(_) => {
             let fields = call.fields()?;
-            let items = fields.list("labels")?.ok_or_else(|| ApiError::missing("labels"))?;
+            let items = fields.list("labels")?.ok_or_else(|| OperationError::missing("labels"))?;
             labels::names(items)
         }
-        _ => Err(ApiError::new(400, "Body should be a JSON object")),
+        _ => Err(OperationError::new(400, "Body should be a JSON object")),
     }
 }
 
-fn change(call: &mut Call<'_>, id: RepositoryId, number: u64, to: impl FnOnce(&mut Vec<LabelId>)) -> Answer {
+fn change(
+    call: &mut OperationCall<'_>,
+    id: RepositoryId,
+    number: u64,
+    to: impl FnOnce(&mut Vec<LabelId>),
+) -> OperationResult {
     let now = call.now();
     if let Some(issue) = call.repo_mut(id)?.issues.get_mut(&number) {
         to(&mut issue.labels);
@@ -78,11 +83,11 @@ fn change(call: &mut Call<'_>, id: RepositoryId, number: u64, to: impl FnOnce(&m
     }
     let repository = call.repo(id)?;
     let on = repository.issues.get(&number).map(|issue| issue.labels.as_slice()).unwrap_or_default();
-    Ok(Reply::ok(call.view().labels(repository, on)))
+    Ok(OperationReply::ok(call.view().labels(repository, on)))
 }
 
-fn add(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Triage)?;
+fn add(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Triage)?;
     let number = issues::existing(call, id)?;
     let names = given(call)?;
     let new = labels::ensure(call, id, &names)?;
@@ -95,23 +100,23 @@ fn add(call: &mut Call<'_>) -> Answer {
     })
 }
 
-fn set(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Triage)?;
+fn set(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Triage)?;
     let number = issues::existing(call, id)?;
     let names = given(call)?;
     let new = labels::ensure(call, id, &names)?;
     change(call, id, number, |on| *on = new)
 }
 
-fn remove_all(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Triage)?;
+fn remove_all(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Triage)?;
     let number = issues::existing(call, id)?;
     change(call, id, number, Vec::clear)?;
-    Ok(Reply::nothing())
+    Ok(OperationReply::nothing())
 }
 
-fn remove(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Triage)?;
+fn remove(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Triage)?;
     let number = issues::existing(call, id)?;
     let repository = call.repo(id)?;
     let on = repository.issues.get(&number).map(|issue| issue.labels.as_slice()).unwrap_or_default();
@@ -119,6 +124,6 @@ fn remove(call: &mut Call<'_>) -> Answer {
         .label_by_name(call.argument("name"))
         .map(|label| label.id)
         .filter(|label| on.contains(label));
-    let label = label.ok_or_else(|| ApiError::new(404, "Label does not exist"))?;
+    let label = label.ok_or_else(|| OperationError::new(404, "Label does not exist"))?;
     change(call, id, number, |on| on.retain(|one| *one != label))
 }

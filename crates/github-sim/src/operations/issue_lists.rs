@@ -3,15 +3,15 @@
 use serde_json::json;
 
 use super::issues::enabled;
-use crate::access::{self, Need};
-use crate::call::{Answer, Call};
-use crate::error::ApiError;
-use crate::http::Method::Get;
-use crate::route::{Route, route};
+use crate::access::{self, RequiredAccess};
+use crate::call::{OperationCall, OperationResult};
+use crate::error::OperationError;
+use crate::http::RequestMethod::Get;
+use crate::route::{OperationRoute, route};
 use crate::state::{Issue, Repository};
-use crate::time::Time;
+use crate::time::SimulatedTime;
 
-pub(super) const ROUTES: &[Route] = &[
+pub(super) const ROUTES: &[OperationRoute] = &[
     route(
         Get,
         "/issues",
@@ -29,7 +29,7 @@ pub(super) const ROUTES: &[Route] = &[
 ];
 
 /// Whether an issue is what the query asks for.
-fn fits(call: &Call<'_>, repository: &Repository, issue: &Issue) -> bool {
+fn fits(call: &OperationCall<'_>, repository: &Repository, issue: &Issue) -> bool {
     let query = &call.query;
     let account = |login: &str| call.state.account_by_login(login).map(|account| account.id);
     let state_fits = match query.get("state") {
@@ -67,11 +67,15 @@ fn fits(call: &Call<'_>, repository: &Repository, issue: &Issue) -> bool {
         && in_milestone
         && query.get("creator").is_none_or(|login| account(login) == Some(issue.author))
         && query.get("mentioned").is_none_or(mentions)
-        && query.get("since").and_then(Time::parse).is_none_or(|since| issue.updated_at >= since)
+        && query.get("since").and_then(SimulatedTime::parse).is_none_or(|since| issue.updated_at >= since)
 }
 
 /// In the order that the query asks for; by default the newest first.
-pub(super) fn sort<T>(call: &Call<'_>, found: &mut [T], issue_of: impl Fn(&T) -> (&Repository, &Issue)) {
+pub(super) fn sort<T>(
+    call: &OperationCall<'_>,
+    found: &mut [T],
+    issue_of: impl Fn(&T) -> (&Repository, &Issue),
+) {
     match call.query.get("sort") {
         Some("updated") => found.sort_by_key(|one| (issue_of(one).1.updated_at, issue_of(one).1.number)),
         Some("comments") => found.sort_by_key(|one| {
@@ -85,13 +89,13 @@ pub(super) fn sort<T>(call: &Call<'_>, found: &mut [T], issue_of: impl Fn(&T) ->
     }
 }
 
-fn list(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn list(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
     enabled(repository)?;
     if let Some(state) = call.query.get("state").filter(|state| !["open", "closed", "all"].contains(state)) {
         let value = json!({"resource": "Issue", "field": "state", "code": "invalid", "value": state});
-        return Err(ApiError::validation_of(value));
+        return Err(OperationError::validation_of(value));
     }
     let mut found: Vec<_> = repository
         .issues
@@ -103,7 +107,7 @@ fn list(call: &mut Call<'_>) -> Answer {
     Ok(call.list(&found, |view, (repository, issue)| view.issue(repository, issue)))
 }
 
-fn list_assigned(call: &mut Call<'_>) -> Answer {
+fn list_assigned(call: &mut OperationCall<'_>) -> OperationResult {
     let account = call.account()?;
     let concerns = |issue: &Issue| match call.query.get("filter").unwrap_or("assigned") {
         "created" => issue.author == account,

@@ -3,14 +3,16 @@
 use serde_json::{Value, json};
 
 use super::{labels, writing};
-use crate::access::{self, Need};
-use crate::call::{Answer, Call, Fields, Reply};
-use crate::error::ApiError;
-use crate::http::Method::{Delete, Get, Patch, Post, Put};
-use crate::route::{Route, route};
-use crate::state::{AccountId, Issue, IssueState, Permission, Repository, RepositoryId, StateReason};
+use crate::access::{self, RequiredAccess};
+use crate::call::{BodyFields, OperationCall, OperationReply, OperationResult};
+use crate::error::OperationError;
+use crate::http::RequestMethod::{Delete, Get, Patch, Post, Put};
+use crate::route::{OperationRoute, route};
+use crate::state::{
+    AccountId, Issue, IssueState, IssueStateReason, Repository, RepositoryId, RepositoryPermission,
+};
 
-pub(super) const ROUTES: &[Route] = &[
+pub(super) const ROUTES: &[OperationRoute] = &[
     route(Post, "/repos/{owner}/{repo}/issues", "issues/create", "issues/issues#create-an-issue", create),
     route(
         Get,
@@ -46,45 +48,49 @@ pub(super) const ROUTES: &[Route] = &[
 const MAX_TITLE: usize = 256;
 pub(super) const MAX_BODY: usize = 65_536;
 
-pub(super) fn enabled(repository: &Repository) -> Result<(), ApiError> {
+pub(super) fn enabled(repository: &Repository) -> Result<(), OperationError> {
     if repository.has_issues {
         return Ok(());
     }
-    Err(ApiError::new(410, "Issues has been disabled in this repository."))
+    Err(OperationError::new(410, "Issues has been disabled in this repository."))
 }
 
 /// The number in the path, if there is such an issue or pull request.
-pub(super) fn existing(call: &Call<'_>, id: RepositoryId) -> Result<u64, ApiError> {
+pub(super) fn existing(call: &OperationCall<'_>, id: RepositoryId) -> Result<u64, OperationError> {
     let number = call.number("issue_number")?;
     let repository = call.repo(id)?;
-    let issue = repository.issues.get(&number).ok_or_else(ApiError::not_found)?;
+    let issue = repository.issues.get(&number).ok_or_else(OperationError::not_found)?;
     if issue.pull.is_none() {
         enabled(repository)?;
     }
     Ok(number)
 }
 
-pub(super) fn shown(call: &Call<'_>, id: RepositoryId, number: u64) -> Answer {
+pub(super) fn shown(call: &OperationCall<'_>, id: RepositoryId, number: u64) -> OperationResult {
     let repository = call.repo(id)?;
-    let issue = repository.issues.get(&number).ok_or_else(ApiError::not_found)?;
-    Ok(Reply::ok(call.view().issue(repository, issue)).modified(issue.updated_at))
+    let issue = repository.issues.get(&number).ok_or_else(OperationError::not_found)?;
+    Ok(OperationReply::ok(call.view().issue(repository, issue)).modified(issue.updated_at))
 }
 
-fn get(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn get(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let number = existing(call, id)?;
     shown(call, id, number)
 }
 
 /// What both opening and changing take.
-struct Wanted {
+struct IssueFields {
     labels: Option<Vec<String>>,
     assignees: Option<Vec<AccountId>>,
     milestone: Option<Option<u64>>,
 }
 
-impl Wanted {
-    fn read(call: &Call<'_>, id: RepositoryId, fields: &Fields) -> Result<Wanted, ApiError> {
+impl IssueFields {
+    fn read(
+        call: &OperationCall<'_>,
+        id: RepositoryId,
+        fields: &BodyFields,
+    ) -> Result<IssueFields, OperationError> {
         let repository = call.repo(id)?;
         let labels = fields.list("labels")?.map(labels::names).transpose()?;
         let mut names = fields.texts("assignees")?;
@@ -104,14 +110,19 @@ impl Wanted {
             Some(number) => {
                 let error =
                     json!({"resource": "Issue", "field": "milestone", "code": "invalid", "value": number});
-                return Err(ApiError::validation_of(error));
+                return Err(OperationError::validation_of(error));
             }
             None => fields.is_null("milestone").then_some(None),
         };
-        Ok(Wanted { labels, assignees, milestone })
+        Ok(IssueFields { labels, assignees, milestone })
     }
 
-    fn apply(self, call: &mut Call<'_>, id: RepositoryId, number: u64) -> Result<(), ApiError> {
+    fn apply(
+        self,
+        call: &mut OperationCall<'_>,
+        id: RepositoryId,
+        number: u64,
+    ) -> Result<(), OperationError> {
         let labels = self.labels.map(|names| labels::ensure(call, id, &names)).transpose()?;
         if let Some(issue) = call.repo_mut(id)?.issues.get_mut(&number) {
             issue.labels = labels.unwrap_or_else(|| std::mem::take(&mut issue.labels));
@@ -123,17 +134,17 @@ impl Wanted {
 }
 
 fn assignable(
-    call: &Call<'_>,
+    call: &OperationCall<'_>,
     repository: &Repository,
     names: &[String],
-) -> Result<Vec<AccountId>, ApiError> {
+) -> Result<Vec<AccountId>, OperationError> {
     let mut found = Vec::new();
     for name in names {
         let account = call.state.account_by_login(name).map(|account| account.id);
         let account = account.filter(|account| access::can_be_assigned(call.state, repository, *account));
         let Some(account) = account else {
             let error = json!({"resource": "Issue", "field": "assignees", "code": "invalid", "value": name});
-            return Err(ApiError::validation_of(error));
+            return Err(OperationError::validation_of(error));
         };
         if !found.contains(&account) {
             found.push(account);
@@ -143,12 +154,12 @@ fn assignable(
     Ok(found)
 }
 
-pub(super) fn valid_title(title: &str, resource: &str) -> Result<String, ApiError> {
+pub(super) fn valid_title(title: &str, resource: &str) -> Result<String, OperationError> {
     if title.trim().is_empty() {
-        return Err(ApiError::validation(resource, "title", "missing_field"));
+        return Err(OperationError::validation(resource, "title", "missing_field"));
     }
     if title.chars().count() > MAX_TITLE {
-        return Err(ApiError::custom(
+        return Err(OperationError::custom(
             resource,
             Some("title"),
             "title is too long (maximum is 256 characters)",
@@ -157,9 +168,9 @@ pub(super) fn valid_title(title: &str, resource: &str) -> Result<String, ApiErro
     Ok(title.to_owned())
 }
 
-pub(super) fn valid_body(body: &str, resource: &str) -> Result<(), ApiError> {
+pub(super) fn valid_body(body: &str, resource: &str) -> Result<(), OperationError> {
     if body.chars().count() > MAX_BODY {
-        return Err(ApiError::custom(
+        return Err(OperationError::custom(
             resource,
             Some("body"),
             "body is too long (maximum is 65536 characters)",
@@ -168,8 +179,8 @@ pub(super) fn valid_body(body: &str, resource: &str) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn create(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::TakePart)?;
+fn create(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::TakePart)?;
     let author = call.account()?;
     let fields = call.fields()?;
     enabled(call.repo(id)?)?;
@@ -181,11 +192,11 @@ fn create(call: &mut Call<'_>) -> Answer {
     let title = valid_title(&title, "Issue")?;
     let body = fields.clearable("body")?.flatten();
     valid_body(body.as_deref().unwrap_or_default(), "Issue")?;
-    let mut wanted = Wanted::read(call, id, &fields)?;
+    let mut wanted = IssueFields::read(call, id, &fields)?;
     let repository = call.repo(id)?;
-    if access::permission(call.state, call.actor.as_ref(), repository) < Some(Permission::Triage) {
+    if access::permission(call.state, call.actor.as_ref(), repository) < Some(RepositoryPermission::Triage) {
         // From others these are dropped without a word.
-        wanted = Wanted { labels: None, assignees: None, milestone: None };
+        wanted = IssueFields { labels: None, assignees: None, milestone: None };
     }
     let number = repository.next_number();
     let mut issue = Issue::new(call.state.next_id(), number, &title, author, call.now());
@@ -194,33 +205,33 @@ fn create(call: &mut Call<'_>) -> Answer {
     wanted.apply(call, id, number)?;
     touch(call, id)?;
     let repository = call.repo(id)?;
-    let issue = repository.issues.get(&number).ok_or_else(ApiError::not_found)?;
-    Ok(Reply::created(call.view().issue(repository, issue)))
+    let issue = repository.issues.get(&number).ok_or_else(OperationError::not_found)?;
+    Ok(OperationReply::created(call.view().issue(repository, issue)))
 }
 
-fn touch(call: &mut Call<'_>, id: RepositoryId) -> Result<(), ApiError> {
+fn touch(call: &mut OperationCall<'_>, id: RepositoryId) -> Result<(), OperationError> {
     let now = call.now();
     call.repo_mut(id)?.updated_at = now;
     Ok(())
 }
 
-fn update(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::TakePart)?;
+fn update(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::TakePart)?;
     let number = existing(call, id)?;
     let by = call.account()?;
     let fields = call.fields()?;
     let repository = call.repo(id)?;
-    let issue = repository.issues.get(&number).ok_or_else(ApiError::not_found)?;
+    let issue = repository.issues.get(&number).ok_or_else(OperationError::not_found)?;
     let right = access::permission(call.state, call.actor.as_ref(), repository);
-    if right < Some(Permission::Triage) && issue.author != by {
-        return Err(ApiError::out_of_reach());
+    if right < Some(RepositoryPermission::Triage) && issue.author != by {
+        return Err(OperationError::out_of_reach());
     }
     let title = fields.text("title")?.map(|title| valid_title(title, "Issue")).transpose()?;
     let body = fields.clearable("body")?;
     valid_body(body.as_ref().and_then(Option::as_deref).unwrap_or_default(), "Issue")?;
-    let mut wanted = Wanted::read(call, id, &fields)?;
-    if right < Some(Permission::Triage) {
-        wanted = Wanted { labels: None, assignees: None, milestone: None };
+    let mut wanted = IssueFields::read(call, id, &fields)?;
+    if right < Some(RepositoryPermission::Triage) {
+        wanted = IssueFields { labels: None, assignees: None, milestone: None };
     }
     let change = StateChange::read(&fields, issue)?;
     let now = call.now();
@@ -238,26 +249,26 @@ fn update(call: &mut Call<'_>) -> Answer {
 /// Opening and closing again.
 pub(super) enum StateChange {
     None,
-    Close(Option<StateReason>),
+    Close(Option<IssueStateReason>),
     Reopen,
 }
 
 impl StateChange {
-    pub(super) fn read(fields: &Fields, issue: &Issue) -> Result<StateChange, ApiError> {
+    pub(super) fn read(fields: &BodyFields, issue: &Issue) -> Result<StateChange, OperationError> {
         let state = fields.choice("state", &["open", "closed"])?;
         let reason = fields.choice("state_reason", &["completed", "not_planned", "duplicate", "reopened"])?;
-        let reason = reason.and_then(StateReason::from_name);
+        let reason = reason.and_then(IssueStateReason::from_name);
         let is_pull = issue.pull.is_some();
         let merged = issue.pull.as_ref().is_some_and(|pull| pull.merged.is_some());
         match state {
             Some("closed") => {
                 let reason = reason
-                    .filter(|reason| *reason != StateReason::Reopened)
-                    .unwrap_or(StateReason::Completed);
+                    .filter(|reason| *reason != IssueStateReason::Reopened)
+                    .unwrap_or(IssueStateReason::Completed);
                 // Closing again changes the reason only.
                 Ok(StateChange::Close((!is_pull).then_some(reason)))
             }
-            Some("open") if merged => Err(ApiError::custom(
+            Some("open") if merged => Err(OperationError::custom(
                 "PullRequest",
                 Some("state"),
                 "state cannot be changed. The pull request has already been merged.",
@@ -269,11 +280,11 @@ impl StateChange {
 
     pub(super) fn apply(
         self,
-        call: &mut Call<'_>,
+        call: &mut OperationCall<'_>,
         id: RepositoryId,
         number: u64,
         by: AccountId,
-    ) -> Result<(), ApiError> {
+    ) -> Result<(), OperationError> {
         let now = call.now();
         let is_open = call.repo(id)?.issues.get(&number).is_some_and(Issue::is_open);
         match self {
@@ -296,8 +307,8 @@ impl StateChange {
     }
 }
 
-fn lock(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Triage)?;
+fn lock(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Triage)?;
     let number = existing(call, id)?;
     let fields = call.fields()?;
     let reason =
@@ -305,26 +316,26 @@ fn lock(call: &mut Call<'_>) -> Answer {
     set_lock(call, id, number, true, reason)
 }
 
-fn unlock(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Triage)?;
+fn unlock(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Triage)?;
     let number = existing(call, id)?;
     set_lock(call, id, number, false, None)
 }
 
 fn set_lock(
-    call: &mut Call<'_>,
+    call: &mut OperationCall<'_>,
     id: RepositoryId,
     number: u64,
     locked: bool,
     reason: Option<String>,
-) -> Answer {
+) -> OperationResult {
     let now = call.now();
     if let Some(issue) = call.repo_mut(id)?.issues.get_mut(&number) {
         issue.locked = locked;
         issue.lock_reason = reason;
         issue.updated_at = now;
     }
-    Ok(Reply::nothing())
+    Ok(OperationReply::nothing())
 }
 
 /// No more than this, as on GitHub.

@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-use crate::access::Need;
-use crate::call::{Answer, Call, Reply};
-use crate::error::ApiError;
-use crate::http::Method::{Delete, Get, Patch, Post};
-use crate::route::{Route, route};
-use crate::state::{Label, LabelId, RepositoryId};
+use crate::access::RequiredAccess;
+use crate::call::{OperationCall, OperationReply, OperationResult};
+use crate::error::OperationError;
+use crate::http::RequestMethod::{Delete, Get, Patch, Post};
+use crate::route::{OperationRoute, route};
+use crate::state::{IssueLabel, LabelId, RepositoryId};
 
-pub(super) const ROUTES: &[Route] = &[
+pub(super) const ROUTES: &[OperationRoute] = &[
     route(
         Get,
         "/repos/{owner}/{repo}/labels",
@@ -45,65 +45,68 @@ pub(super) const ROUTES: &[Route] = &[
 const COLOR: &str = "ededed";
 const MAX_CHARACTERS: usize = 50;
 
-fn list(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn list(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
     let mut found: Vec<_> = repository.labels.values().collect();
     found.sort_by_key(|label| label.name.to_lowercase());
     Ok(call.list(&found, |view, label| view.label(repository, label)))
 }
 
-fn valid_name(name: &str) -> Result<(), ApiError> {
+fn valid_name(name: &str) -> Result<(), OperationError> {
     if name.trim().is_empty() {
-        return Err(ApiError::validation("Label", "name", "missing_field"));
+        return Err(OperationError::validation("Label", "name", "missing_field"));
     }
     if name.chars().count() > MAX_CHARACTERS || name.contains(char::is_control) {
-        return Err(ApiError::validation("Label", "name", "invalid"));
+        return Err(OperationError::validation("Label", "name", "invalid"));
     }
     Ok(())
 }
 
-fn valid_color(color: &str) -> Result<String, ApiError> {
+fn valid_color(color: &str) -> Result<String, OperationError> {
     if color.len() == 6 && color.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Ok(color.to_ascii_lowercase());
     }
-    Err(ApiError::validation("Label", "color", "invalid"))
+    Err(OperationError::validation("Label", "color", "invalid"))
 }
 
-fn create(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Push)?;
+fn create(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Push)?;
     let fields = call.fields()?;
     let name = fields.required_text("name")?;
     valid_name(name)?;
     let color = valid_color(fields.text("color")?.unwrap_or(COLOR))?;
     let description = fields.text("description")?.map(str::to_owned);
     if call.repo(id)?.label_by_name(name).is_some() {
-        return Err(ApiError::validation("Label", "name", "already_exists"));
+        return Err(OperationError::validation("Label", "name", "already_exists"));
     }
     let label_id = LabelId(call.state.next_id());
-    let label = Label { id: label_id, name: name.to_owned(), color, description, is_default: false };
+    let label = IssueLabel { id: label_id, name: name.to_owned(), color, description, is_default: false };
     call.repo_mut(id)?.labels.insert(label_id, label.clone());
-    Ok(Reply::created(call.view().label(call.repo(id)?, &label)))
+    Ok(OperationReply::created(call.view().label(call.repo(id)?, &label)))
 }
 
-fn named(call: &Call<'_>, id: RepositoryId) -> Result<LabelId, ApiError> {
-    call.repo(id)?.label_by_name(call.argument("name")).map(|label| label.id).ok_or_else(ApiError::not_found)
+fn named(call: &OperationCall<'_>, id: RepositoryId) -> Result<LabelId, OperationError> {
+    call.repo(id)?
+        .label_by_name(call.argument("name"))
+        .map(|label| label.id)
+        .ok_or_else(OperationError::not_found)
 }
 
-fn get(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn get(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let label = named(call, id)?;
     shown(call, id, label)
 }
 
-fn shown(call: &Call<'_>, id: RepositoryId, label: LabelId) -> Answer {
+fn shown(call: &OperationCall<'_>, id: RepositoryId, label: LabelId) -> OperationResult {
     let repository = call.repo(id)?;
-    let label = repository.labels.get(&label).ok_or_else(ApiError::not_found)?;
-    Ok(Reply::ok(call.view().label(repository, label)))
+    let label = repository.labels.get(&label).ok_or_else(OperationError::not_found)?;
+    Ok(OperationReply::ok(call.view().label(repository, label)))
 }
 
-fn update(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Push)?;
+fn update(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Push)?;
     let fields = call.fields()?;
     let label = named(call, id)?;
     let new_name = fields.text("new_name")?.or(fields.text("name")?).map(str::to_owned);
@@ -112,7 +115,7 @@ fn update(call: &mut Call<'_>) -> Answer {
     if let Some(name) = &new_name {
         valid_name(name)?;
         if call.repo(id)?.label_by_name(name).is_some_and(|other| other.id != label) {
-            return Err(ApiError::validation("Label", "name", "already_exists"));
+            return Err(OperationError::validation("Label", "name", "already_exists"));
         }
     }
     if let Some(label) = call.repo_mut(id)?.labels.get_mut(&label) {
@@ -123,23 +126,23 @@ fn update(call: &mut Call<'_>) -> Answer {
     shown(call, id, label)
 }
 
-fn delete(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Push)?;
+fn delete(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Push)?;
     let label = named(call, id)?;
     let repository = call.repo_mut(id)?;
     repository.labels.remove(&label);
     for issue in repository.issues.values_mut() {
         issue.labels.retain(|one| *one != label);
     }
-    Ok(Reply::nothing())
+    Ok(OperationReply::nothing())
 }
 
 /// Names of labels in any of the forms that GitHub takes: texts, or objects with a name.
-pub(super) fn names(items: &[Value]) -> Result<Vec<String>, ApiError> {
+pub(super) fn names(items: &[Value]) -> Result<Vec<String>, OperationError> {
     let mut found: Vec<String> = Vec::new();
     for item in items {
         let name = item.as_str().or_else(|| item.get("name")?.as_str());
-        let name = name.ok_or_else(|| ApiError::wrong_type("labels", item, "a string"))?;
+        let name = name.ok_or_else(|| OperationError::wrong_type("labels", item, "a string"))?;
         valid_name(name)?;
         if !found.iter().any(|known| known.to_lowercase() == name.to_lowercase()) {
             found.push(name.to_owned());
@@ -150,10 +153,10 @@ pub(super) fn names(items: &[Value]) -> Result<Vec<String>, ApiError> {
 
 /// The labels with these names; those that are not there are made.
 pub(super) fn ensure(
-    call: &mut Call<'_>,
+    call: &mut OperationCall<'_>,
     id: RepositoryId,
     names: &[String],
-) -> Result<Vec<LabelId>, ApiError> {
+) -> Result<Vec<LabelId>, OperationError> {
     let mut found = Vec::new();
     for name in names {
         if let Some(label) = call.repo(id)?.label_by_name(name) {
@@ -161,7 +164,7 @@ pub(super) fn ensure(
             continue;
         }
         let label_id = LabelId(call.state.next_id());
-        let label = Label {
+        let label = IssueLabel {
             id: label_id,
             name: name.clone(),
             color: COLOR.to_owned(),

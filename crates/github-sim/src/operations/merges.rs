@@ -1,38 +1,39 @@
 //! Merging one branch into another without a pull request.
 
 use super::writing;
-use crate::access::Need;
-use crate::call::{Answer, Call, Reply};
-use crate::error::ApiError;
+use crate::access::RequiredAccess;
+use crate::call::{OperationCall, OperationReply, OperationResult};
+use crate::error::OperationError;
 use crate::git::is_ancestor;
-use crate::http::Method::Post;
+use crate::http::RequestMethod::Post;
 use crate::merging;
-use crate::route::{Route, route};
+use crate::route::{OperationRoute, route};
 use crate::view::CommitParts;
 
-pub(super) const ROUTES: &[Route] =
+pub(super) const ROUTES: &[OperationRoute] =
     &[route(Post, "/repos/{owner}/{repo}/merges", "repos/merge", "branches/branches#merge-a-branch", merge)];
 
-fn merge(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Push)?;
+fn merge(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Push)?;
     let fields = call.fields()?;
     let base_name = fields.required_text("base")?.to_owned();
     let head_name = fields.required_text("head")?.to_owned();
     let message = fields.text("commit_message")?.map(str::to_owned);
     let repository = call.repo(id)?;
-    let base = repository.branch(&base_name).ok_or_else(|| ApiError::new(404, "Base does not exist"))?;
+    let base =
+        repository.branch(&base_name).ok_or_else(|| OperationError::new(404, "Base does not exist"))?;
     let head = writing::find_commit(call.state, repository, &head_name)
-        .ok_or_else(|| ApiError::new(404, "Head does not exist"))?;
+        .ok_or_else(|| OperationError::new(404, "Head does not exist"))?;
     let objects = call.objects(id)?;
     if is_ancestor(objects, head, base) {
-        return Ok(Reply::nothing());
+        return Ok(OperationReply::nothing());
     }
     writing::may_change_branch(call, id, &base_name)?;
-    let plan = merging::plan(objects, base, head).map_err(|_| ApiError::new(409, "Merge conflict"))?;
+    let plan = merging::plan(objects, base, head).map_err(|_| OperationError::new(409, "Merge conflict"))?;
     let message = message.unwrap_or_else(|| format!("Merge {head_name} into {base_name}"));
     let (author, committer) =
         (writing::signature_of(call.state, call.account()?, call.now()), writing::github(call.now()));
     let made = merging::merge_commit(call.objects_mut(id)?, plan, (base, head), (author, committer), message);
     writing::move_branch(call.state, id, &base_name, made);
-    Ok(Reply::created(call.view().commit(call.repo(id)?, made, CommitParts::Files)))
+    Ok(OperationReply::created(call.view().commit(call.repo(id)?, made, CommitParts::Files)))
 }

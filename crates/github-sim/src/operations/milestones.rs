@@ -1,13 +1,13 @@
 //! Milestones.
 
-use crate::access::Need;
-use crate::call::{Answer, Call, Reply};
-use crate::error::ApiError;
-use crate::http::Method::{Delete, Get, Patch, Post};
-use crate::route::{Route, route};
+use crate::access::RequiredAccess;
+use crate::call::{OperationCall, OperationReply, OperationResult};
+use crate::error::OperationError;
+use crate::http::RequestMethod::{Delete, Get, Patch, Post};
+use crate::route::{OperationRoute, route};
 use crate::state::{IssueState, Milestone, RepositoryId};
 
-pub(super) const ROUTES: &[Route] = &[
+pub(super) const ROUTES: &[OperationRoute] = &[
     route(
         Get,
         "/repos/{owner}/{repo}/milestones",
@@ -45,8 +45,8 @@ pub(super) const ROUTES: &[Route] = &[
     ),
 ];
 
-fn list(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn list(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
     let wanted = call.query.get("state").unwrap_or("open");
     let mut found: Vec<_> =
@@ -67,22 +67,27 @@ fn list(call: &mut Call<'_>) -> Answer {
     Ok(call.list(&found, |view, one| view.milestone(repository, one)))
 }
 
-fn state(call: &Call<'_>) -> Result<Option<IssueState>, ApiError> {
+fn state(call: &OperationCall<'_>) -> Result<Option<IssueState>, OperationError> {
     let fields = call.fields()?;
     let wanted = fields.choice("state", &["open", "closed"])?;
     Ok(wanted.map(|name| if name == "closed" { IssueState::Closed } else { IssueState::Open }))
 }
 
-fn free_title(call: &Call<'_>, id: RepositoryId, title: &str, own: Option<u64>) -> Result<(), ApiError> {
+fn free_title(
+    call: &OperationCall<'_>,
+    id: RepositoryId,
+    title: &str,
+    own: Option<u64>,
+) -> Result<(), OperationError> {
     if title.trim().is_empty() {
-        return Err(ApiError::validation("Milestone", "title", "missing_field"));
+        return Err(OperationError::validation("Milestone", "title", "missing_field"));
     }
     let taken = call.repo(id)?.milestones.values().any(|one| one.title == title && Some(one.number) != own);
-    if taken { Err(ApiError::validation("Milestone", "title", "already_exists")) } else { Ok(()) }
+    if taken { Err(OperationError::validation("Milestone", "title", "already_exists")) } else { Ok(()) }
 }
 
-fn create(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Push)?;
+fn create(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Push)?;
     let fields = call.fields()?;
     let title = fields.required_text("title")?.to_owned();
     free_title(call, id, &title, None)?;
@@ -104,22 +109,22 @@ fn create(call: &mut Call<'_>) -> Answer {
         closed_at: (state == IssueState::Closed).then_some(now),
     };
     call.repo_mut(id)?.milestones.insert(number, milestone.clone());
-    Ok(Reply::created(call.view().milestone(call.repo(id)?, &milestone)))
+    Ok(OperationReply::created(call.view().milestone(call.repo(id)?, &milestone)))
 }
 
-fn named(call: &Call<'_>, id: RepositoryId) -> Result<Milestone, ApiError> {
+fn named(call: &OperationCall<'_>, id: RepositoryId) -> Result<Milestone, OperationError> {
     let number = call.number("milestone_number")?;
-    call.repo(id)?.milestones.get(&number).cloned().ok_or_else(ApiError::not_found)
+    call.repo(id)?.milestones.get(&number).cloned().ok_or_else(OperationError::not_found)
 }
 
-fn get(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn get(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let milestone = named(call, id)?;
-    Ok(Reply::ok(call.view().milestone(call.repo(id)?, &milestone)))
+    Ok(OperationReply::ok(call.view().milestone(call.repo(id)?, &milestone)))
 }
 
-fn update(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Push)?;
+fn update(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Push)?;
     let mut milestone = named(call, id)?;
     let fields = call.fields()?;
     if let Some(title) = fields.text("title")? {
@@ -136,16 +141,16 @@ fn update(call: &mut Call<'_>) -> Answer {
     }
     milestone.updated_at = now;
     call.repo_mut(id)?.milestones.insert(milestone.number, milestone.clone());
-    Ok(Reply::ok(call.view().milestone(call.repo(id)?, &milestone)))
+    Ok(OperationReply::ok(call.view().milestone(call.repo(id)?, &milestone)))
 }
 
-fn delete(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Push)?;
+fn delete(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Push)?;
     let number = named(call, id)?.number;
     let repository = call.repo_mut(id)?;
     repository.milestones.remove(&number);
     for issue in repository.issues.values_mut().filter(|issue| issue.milestone == Some(number)) {
         issue.milestone = None;
     }
-    Ok(Reply::nothing())
+    Ok(OperationReply::nothing())
 }

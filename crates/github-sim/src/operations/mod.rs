@@ -32,10 +32,10 @@ mod stars;
 mod statuses;
 pub(super) mod writing;
 
-use super::route::Route;
+use super::route::OperationRoute;
 
-pub(super) fn routes() -> impl Iterator<Item = &'static Route> {
-    let families: [&'static [Route]; 29] = [
+pub(super) fn routes() -> impl Iterator<Item = &'static OperationRoute> {
+    let families: [&'static [OperationRoute]; 29] = [
         accounts::ROUTES,
         repository_lists::ROUTES,
         repositories::ROUTES,

@@ -3,16 +3,18 @@
 use serde_json::json;
 
 use super::{pulls, writing};
-use crate::access::{self, Need};
-use crate::call::{Answer, Call, Reply};
-use crate::error::ApiError;
-use crate::git::{Commit, Object, ObjectId};
-use crate::http::Method::{Get, Put};
+use crate::access::{self, RequiredAccess};
+use crate::call::{OperationCall, OperationReply, OperationResult};
+use crate::error::OperationError;
+use crate::git::{GitCommit, GitObject, ObjectId};
+use crate::http::RequestMethod::{Get, Put};
 use crate::merging;
-use crate::route::{Route, route};
-use crate::state::{Issue, Merged, Permission, Pull, Repository, RepositoryId, StateReason};
+use crate::route::{OperationRoute, route};
+use crate::state::{
+    Issue, IssueStateReason, PullRequest, PullRequestMerge, Repository, RepositoryId, RepositoryPermission,
+};
 
-pub(super) const ROUTES: &[Route] = &[
+pub(super) const ROUTES: &[OperationRoute] = &[
     route(
         Get,
         "/repos/{owner}/{repo}/pulls/{pull_number}/merge",
@@ -36,18 +38,18 @@ pub(super) const ROUTES: &[Route] = &[
     ),
 ];
 
-fn is_merged(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn is_merged(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let (_, _, pull) = pulls::existing(call, id)?;
-    if pull.merged.is_some() { Ok(Reply::nothing()) } else { Err(ApiError::not_found()) }
+    if pull.merged.is_some() { Ok(OperationReply::nothing()) } else { Err(OperationError::not_found()) }
 }
 
-fn not_mergeable() -> ApiError {
-    ApiError::new(405, "Pull Request is not mergeable")
+fn not_mergeable() -> OperationError {
+    OperationError::new(405, "Pull Request is not mergeable")
 }
 
-fn merge(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Push)?;
+fn merge(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Push)?;
     let by = call.account()?;
     let fields = call.fields()?;
     let method = fields.choice("merge_method", &["merge", "squash", "rebase"])?.unwrap_or("merge").to_owned();
@@ -60,7 +62,7 @@ fn merge(call: &mut Call<'_>) -> Answer {
         return Err(not_mergeable());
     }
     if sha.is_some_and(|sha| sha != head.to_string()) {
-        return Err(ApiError::new(409, "Head branch was modified. Review and try the merge again."));
+        return Err(OperationError::new(409, "Head branch was modified. Review and try the merge again."));
     }
     let allowed = match method.as_str() {
         "squash" => repository.allow_squash_merge,
@@ -73,11 +75,11 @@ fn merge(call: &mut Call<'_>) -> Answer {
             "rebase" => "Rebase merges are",
             _ => "Merge commits are",
         };
-        return Err(ApiError::new(405, format!("{name} not allowed on this repository.")));
+        return Err(OperationError::new(405, format!("{name} not allowed on this repository.")));
     }
     check_rules(call, repository, issue, pull)?;
     let plan = merging::plan(call.objects(id)?, base, head).map_err(|_| not_mergeable())?;
-    let messages = Messages::of(call, id, title, text)?;
+    let messages = MergeMessageBuilder::for_pull_request(call, id, title, text)?;
     let (author, committer) =
         (writing::signature_of(call.state, by, call.now()), writing::github(call.now()));
     let base_name = pull.base.clone();
@@ -87,7 +89,13 @@ fn merge(call: &mut Call<'_>) -> Answer {
         "squash" => {
             let tree = plan.write(objects);
             let message = messages.squash();
-            objects.insert(Object::Commit(Commit { tree, parents: vec![base], author, committer, message }))
+            objects.insert(GitObject::Commit(GitCommit {
+                tree,
+                parents: vec![base],
+                author,
+                committer,
+                message,
+            }))
         }
         "rebase" => merging::rebase(objects, base, head, &committer).map_err(|_| not_mergeable())?,
         _ => merging::merge_commit(objects, plan, (base, head), (author, committer), messages.merge()),
@@ -96,34 +104,42 @@ fn merge(call: &mut Call<'_>) -> Answer {
     writing::move_branch(call.state, id, &base_name, made);
     close_issues(call, id, number, by, &base_name)?;
     delete_head(call, id, by)?;
-    Ok(Reply::ok(json!({"sha": made, "merged": true, "message": "Pull Request successfully merged"})))
+    Ok(OperationReply::ok(
+        json!({"sha": made, "merged": true, "message": "Pull Request successfully merged"}),
+    ))
 }
 
-fn check_rules(call: &Call<'_>, repository: &Repository, issue: &Issue, pull: &Pull) -> Result<(), ApiError> {
+fn check_rules(
+    call: &OperationCall<'_>,
+    repository: &Repository,
+    issue: &Issue,
+    pull: &PullRequest,
+) -> Result<(), OperationError> {
     let bypass = repository.protection.get(&pull.base).is_some_and(|rule| rule.admins_bypass)
-        && access::permission(call.state, call.actor.as_ref(), repository) >= Some(Permission::Admin);
+        && access::permission(call.state, call.actor.as_ref(), repository)
+            >= Some(RepositoryPermission::Admin);
     match merging::blocked(call.state, repository, issue, pull) {
-        Some(reason) if !bypass => Err(ApiError::new(405, reason)),
+        Some(reason) if !bypass => Err(OperationError::new(405, reason)),
         _ => Ok(()),
     }
 }
 
 /// Notes what was merged and where both ends were.
 fn finish(
-    call: &mut Call<'_>,
+    call: &mut OperationCall<'_>,
     id: RepositoryId,
     number: u64,
     by: crate::state::AccountId,
     commit: ObjectId,
-) -> Result<(), ApiError> {
+) -> Result<(), OperationError> {
     writing::close(call.state, id, number, by, None);
     let at = call.now();
-    pulls::existing_mut(call, id)?.merged = Some(Merged { at, by, commit });
+    pulls::existing_mut(call, id)?.merged = Some(PullRequestMerge { at, by, commit });
     Ok(())
 }
 
 /// What a commit that merges says.
-struct Messages {
+struct MergeMessageBuilder {
     number: u64,
     from: String,
     pull_title: String,
@@ -133,17 +149,17 @@ struct Messages {
     text: Option<String>,
 }
 
-impl Messages {
-    fn of(
-        call: &Call<'_>,
+impl MergeMessageBuilder {
+    fn for_pull_request(
+        call: &OperationCall<'_>,
         id: RepositoryId,
         title: Option<String>,
         text: Option<String>,
-    ) -> Result<Messages, ApiError> {
+    ) -> Result<MergeMessageBuilder, OperationError> {
         let (repository, issue, pull) = pulls::existing(call, id)?;
         let objects = call.objects(id)?;
         let commits = call.view().pull_commits(repository, issue, pull);
-        Ok(Messages {
+        Ok(MergeMessageBuilder {
             number: issue.number,
             from: format!("{}/{}", call.state.login(pull.head.owner), pull.head.branch),
             pull_title: issue.title.clone(),
@@ -184,12 +200,12 @@ impl Messages {
 
 /// Issues that the pull request says it closes, if it went into the default branch.
 fn close_issues(
-    call: &mut Call<'_>,
+    call: &mut OperationCall<'_>,
     id: RepositoryId,
     number: u64,
     by: crate::state::AccountId,
     base: &str,
-) -> Result<(), ApiError> {
+) -> Result<(), OperationError> {
     let repository = call.repo(id)?;
     if base != repository.default_branch {
         return Ok(());
@@ -211,7 +227,7 @@ fn close_issues(
     };
     named.retain(is_open_issue);
     for number in named {
-        writing::close(call.state, id, number, by, Some(StateReason::Completed));
+        writing::close(call.state, id, number, by, Some(IssueStateReason::Completed));
     }
     Ok(())
 }
@@ -237,7 +253,11 @@ fn closing_numbers(text: &str, full_name: &str) -> Vec<u64> {
 }
 
 /// Repositories can have branches deleted that were merged.
-fn delete_head(call: &mut Call<'_>, id: RepositoryId, by: crate::state::AccountId) -> Result<(), ApiError> {
+fn delete_head(
+    call: &mut OperationCall<'_>,
+    id: RepositoryId,
+    by: crate::state::AccountId,
+) -> Result<(), OperationError> {
     let (repository, _, pull) = pulls::existing(call, id)?;
     let branch = pull.head.branch.clone();
     let is_spare = pull.head.repository == Some(id)
@@ -249,23 +269,24 @@ fn delete_head(call: &mut Call<'_>, id: RepositoryId, by: crate::state::AccountI
     Ok(())
 }
 
-fn update_branch(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Push)?;
+fn update_branch(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Push)?;
     let by = call.account()?;
     let expected = call.fields()?.text("expected_head_sha")?.map(str::to_owned);
     let (repository, issue, pull) = pulls::existing(call, id)?;
     let (base, head) = (call.state.pull_base(repository, issue, pull), call.state.pull_head(issue, pull));
     if expected.is_some_and(|sha| sha != head.to_string()) {
-        return Err(ApiError::validation("PullRequest", "expected_head_sha", "invalid"));
+        return Err(OperationError::validation("PullRequest", "expected_head_sha", "invalid"));
     }
     let objects = call.objects(id)?;
     if !issue.is_open() || crate::git::is_ancestor(objects, base, head) {
-        return Err(ApiError::new(422, "There are no new commits on the base branch."));
+        return Err(OperationError::new(422, "There are no new commits on the base branch."));
     }
-    let from = pull.head.repository.ok_or_else(|| ApiError::new(422, "The head repository is gone."))?;
-    access::check(call.state, call.actor.as_ref(), call.repo(from)?, Need::Push)?;
+    let from =
+        pull.head.repository.ok_or_else(|| OperationError::new(422, "The head repository is gone."))?;
+    access::check(call.state, call.actor.as_ref(), call.repo(from)?, RequiredAccess::Push)?;
     let plan = merging::plan(objects, head, base)
-        .map_err(|_| ApiError::new(422, "merge conflict between base and head"))?;
+        .map_err(|_| OperationError::new(422, "merge conflict between base and head"))?;
     let (branch, base_name) = (pull.head.branch.clone(), pull.base.clone());
     let message = format!("Merge branch '{base_name}' into {branch}");
     let (author, committer) =
@@ -274,7 +295,7 @@ fn update_branch(call: &mut Call<'_>) -> Answer {
     writing::move_branch(call.state, from, &branch, made);
     let url =
         format!("{}/pulls/{}", call.view().repository_url(call.repo(id)?), call.argument("pull_number"));
-    Ok(Reply::new(202, json!({"message": "Updating pull request branch.", "url": url})))
+    Ok(OperationReply::new(202, json!({"message": "Updating pull request branch.", "url": url})))
 }
 
 #[cfg(test)]

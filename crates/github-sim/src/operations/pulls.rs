@@ -4,17 +4,17 @@ use serde_json::{Map, Value, json};
 
 use super::issues::{self, StateChange};
 use super::{issue_lists, writing};
-use crate::access::{self, Need};
-use crate::call::{Answer, Call, Reply};
-use crate::error::ApiError;
+use crate::access::{self, RequiredAccess};
+use crate::call::{OperationCall, OperationReply, OperationResult};
+use crate::error::OperationError;
 use crate::git::{ObjectId, is_ancestor};
-use crate::http::Media;
-use crate::http::Method::{Get, Patch, Post};
-use crate::route::{Route, route};
-use crate::state::{Issue, Permission, Pull, PullHead, Repository, RepositoryId};
+use crate::http::AcceptedMediaType;
+use crate::http::RequestMethod::{Get, Patch, Post};
+use crate::route::{OperationRoute, route};
+use crate::state::{Issue, PullHead, PullRequest, Repository, RepositoryId, RepositoryPermission};
 use crate::view::CommitParts;
 
-pub(super) const ROUTES: &[Route] = &[
+pub(super) const ROUTES: &[OperationRoute] = &[
     route(Get, "/repos/{owner}/{repo}/pulls", "pulls/list", "pulls/pulls#list-pull-requests", list),
     route(Post, "/repos/{owner}/{repo}/pulls", "pulls/create", "pulls/pulls#create-a-pull-request", create),
     route(
@@ -49,29 +49,32 @@ pub(super) const ROUTES: &[Route] = &[
 
 /// The pull request that the path names.
 pub(super) fn existing<'c>(
-    call: &'c Call<'_>,
+    call: &'c OperationCall<'_>,
     id: RepositoryId,
-) -> Result<(&'c Repository, &'c Issue, &'c Pull), ApiError> {
+) -> Result<(&'c Repository, &'c Issue, &'c PullRequest), OperationError> {
     let number = call.number("pull_number")?;
     let repository = call.repo(id)?;
-    let issue = repository.issues.get(&number).ok_or_else(ApiError::not_found)?;
-    let pull = issue.pull.as_ref().ok_or_else(ApiError::not_found)?;
+    let issue = repository.issues.get(&number).ok_or_else(OperationError::not_found)?;
+    let pull = issue.pull.as_ref().ok_or_else(OperationError::not_found)?;
     Ok((repository, issue, pull))
 }
 
-pub(super) fn existing_mut<'c>(call: &'c mut Call<'_>, id: RepositoryId) -> Result<&'c mut Pull, ApiError> {
+pub(super) fn existing_mut<'c>(
+    call: &'c mut OperationCall<'_>,
+    id: RepositoryId,
+) -> Result<&'c mut PullRequest, OperationError> {
     let number = call.number("pull_number")?;
-    let issue = call.repo_mut(id)?.issues.get_mut(&number).ok_or_else(ApiError::not_found)?;
-    issue.pull.as_deref_mut().ok_or_else(ApiError::not_found)
+    let issue = call.repo_mut(id)?.issues.get_mut(&number).ok_or_else(OperationError::not_found)?;
+    issue.pull.as_deref_mut().ok_or_else(OperationError::not_found)
 }
 
-fn list(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn list(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
     let state = call.query.get("state").unwrap_or("open");
     // Without an owner in front GitHub passes the filter over.
     let head = call.query.get("head").and_then(|head| head.split_once(':'));
-    let fits = |issue: &Issue, pull: &Pull| {
+    let fits = |issue: &Issue, pull: &PullRequest| {
         (state == "all" || issue.state.name() == state)
             && call.query.get("base").is_none_or(|base| pull.base == base)
             && head.is_none_or(|(owner, branch)| {
@@ -92,54 +95,54 @@ fn list(call: &mut Call<'_>) -> Answer {
     Ok(call.list(&found, |view, (issue, pull)| view.pull_simple(repository, issue, pull)))
 }
 
-fn get(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn get(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let (repository, issue, pull) = existing(call, id)?;
     let view = call.view();
     match call.media {
-        Media::Diff => {
+        AcceptedMediaType::Diff => {
             let text = super::compare::diff(&view.pull_changes(repository, issue, pull));
-            Ok(Reply::bytes("application/vnd.github.diff; charset=utf-8", text.into_bytes()))
+            Ok(OperationReply::bytes("application/vnd.github.diff; charset=utf-8", text.into_bytes()))
         }
-        Media::Patch => {
+        AcceptedMediaType::Patch => {
             let objects = call.objects(id)?;
             let mails = view.pull_commits(repository, issue, pull).into_iter().filter_map(|id| {
                 let commit = objects.commit(id)?;
                 Some(super::compare::mail(id, commit, &view.changes_of(repository, commit)))
             });
             let text: String = mails.collect();
-            Ok(Reply::bytes("application/vnd.github.patch; charset=utf-8", text.into_bytes()))
+            Ok(OperationReply::bytes("application/vnd.github.patch; charset=utf-8", text.into_bytes()))
         }
-        _ => Ok(Reply::ok(view.pull(repository, issue, pull, true)).modified(issue.updated_at)),
+        _ => Ok(OperationReply::ok(view.pull(repository, issue, pull, true)).modified(issue.updated_at)),
     }
 }
 
-fn files(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn files(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let (repository, issue, pull) = existing(call, id)?;
     let found = call.view().pull_changes(repository, issue, pull);
     let head = call.state.pull_head(issue, pull);
     Ok(call.list(&found, |view, change| view.file_change(repository, head, change)))
 }
 
-fn commits(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn commits(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let (repository, issue, pull) = existing(call, id)?;
     let found = call.view().pull_commits(repository, issue, pull);
     Ok(call.list(&found, |view, id| view.commit(repository, *id, CommitParts::Head)))
 }
 
-fn invalid(field: &str) -> ApiError {
-    ApiError::validation("PullRequest", field, "invalid")
+fn invalid(field: &str) -> OperationError {
+    OperationError::validation("PullRequest", field, "invalid")
 }
 
 /// Where a branch is that a pull request comes from: `branch`, or `owner:branch` of a fork.
 fn find_head(
-    call: &Call<'_>,
+    call: &OperationCall<'_>,
     repository: &Repository,
     head: &str,
     head_repo: Option<&str>,
-) -> Result<PullHead, ApiError> {
+) -> Result<PullHead, OperationError> {
     let (owner, branch) = match head.split_once(':') {
         Some((owner, branch)) => (owner, branch),
         None => (call.state.login(repository.owner), head),
@@ -163,8 +166,8 @@ fn find_head(
     Ok(PullHead { repository: Some(from.id), owner: from.owner, branch: branch.to_owned(), sha })
 }
 
-fn create(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::TakePart)?;
+fn create(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::TakePart)?;
     let author = call.account()?;
     let fields = call.fields()?;
     let head = fields.required_text("head")?;
@@ -191,7 +194,7 @@ fn create(call: &mut Call<'_>) -> Answer {
     }
     let number = from_issue.unwrap_or_else(|| repository.next_number());
     let (issue_id, pull_id, now) = (call.state.next_id(), call.state.next_id(), call.now());
-    let pull = Pull {
+    let pull = PullRequest {
         id: pull_id,
         head,
         base,
@@ -214,26 +217,31 @@ fn create(call: &mut Call<'_>) -> Answer {
     issue.pull = Some(Box::new(pull));
     issue.updated_at = now;
     let repository = call.repo(id)?;
-    let issue = repository.issues.get(&number).ok_or_else(ApiError::not_found)?;
-    let pull = issue.pull.as_ref().ok_or_else(ApiError::not_found)?;
-    Ok(Reply::created(call.view().pull(repository, issue, pull, false)))
+    let issue = repository.issues.get(&number).ok_or_else(OperationError::not_found)?;
+    let pull = issue.pull.as_ref().ok_or_else(OperationError::not_found)?;
+    Ok(OperationReply::created(call.view().pull(repository, issue, pull, false)))
 }
 
 /// One can ask for a branch to be merged that one can push to.
-fn may_open(call: &Call<'_>, repository: &Repository, head: &PullHead) -> Result<(), ApiError> {
+fn may_open(
+    call: &OperationCall<'_>,
+    repository: &Repository,
+    head: &PullHead,
+) -> Result<(), OperationError> {
     let from = head.repository.and_then(|id| call.state.repository(id)).unwrap_or(repository);
-    let pushes =
-        |one: &Repository| access::permission(call.state, call.actor.as_ref(), one) >= Some(Permission::Push);
-    if pushes(from) || pushes(repository) { Ok(()) } else { Err(ApiError::out_of_reach()) }
+    let pushes = |one: &Repository| {
+        access::permission(call.state, call.actor.as_ref(), one) >= Some(RepositoryPermission::Push)
+    };
+    if pushes(from) || pushes(repository) { Ok(()) } else { Err(OperationError::out_of_reach()) }
 }
 
 fn check_ends(
-    call: &Call<'_>,
+    call: &OperationCall<'_>,
     repository: &Repository,
     head: &PullHead,
     base: &str,
     base_sha: ObjectId,
-) -> Result<(), ApiError> {
+) -> Result<(), OperationError> {
     let label = format!("{}:{}", call.state.login(head.owner), head.branch);
     let same = |issue: &&Issue| {
         issue.is_open()
@@ -244,7 +252,7 @@ fn check_ends(
             })
     };
     if repository.issues.values().any(|issue| same(&issue)) {
-        return Err(ApiError::custom(
+        return Err(OperationError::custom(
             "PullRequest",
             None,
             format!("A pull request already exists for {label}."),
@@ -252,20 +260,24 @@ fn check_ends(
     }
     if is_ancestor(call.state.objects(repository), head.sha, base_sha) {
         let shown = if head.repository == Some(repository.id) { head.branch.clone() } else { label };
-        return Err(ApiError::custom("PullRequest", None, format!("No commits between {base} and {shown}")));
+        return Err(OperationError::custom(
+            "PullRequest",
+            None,
+            format!("No commits between {base} and {shown}"),
+        ));
     }
     Ok(())
 }
 
-fn update(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::TakePart)?;
+fn update(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::TakePart)?;
     let by = call.account()?;
     let fields = call.fields()?;
     let (repository, issue, pull) = existing(call, id)?;
     let number = issue.number;
     let right = access::permission(call.state, call.actor.as_ref(), repository);
-    if right < Some(Permission::Triage) && issue.author != by {
-        return Err(ApiError::out_of_reach());
+    if right < Some(RepositoryPermission::Triage) && issue.author != by {
+        return Err(OperationError::out_of_reach());
     }
     let title = fields.text("title")?.map(|title| issues::valid_title(title, "PullRequest")).transpose()?;
     let body = fields.clearable("body")?;
@@ -294,10 +306,10 @@ fn update(call: &mut Call<'_>) -> Answer {
     }
     change.apply(call, id, number, by)?;
     let (repository, issue, pull) = existing(call, id)?;
-    Ok(Reply::ok(call.view().pull(repository, issue, pull, computed)))
+    Ok(OperationReply::ok(call.view().pull(repository, issue, pull, computed)))
 }
 
-fn may_reopen(call: &Call<'_>, pull: &Pull) -> Result<(), ApiError> {
+fn may_reopen(call: &OperationCall<'_>, pull: &PullRequest) -> Result<(), OperationError> {
     let from = pull.head.repository.and_then(|id| call.state.repository(id));
     if from.is_some_and(|from| from.branch(&pull.head.branch).is_some()) {
         return Ok(());
@@ -307,10 +319,10 @@ fn may_reopen(call: &Call<'_>, pull: &Pull) -> Result<(), ApiError> {
     detail.insert("code".to_owned(), json!("invalid"));
     detail.insert("field".to_owned(), json!("state"));
     detail.insert("message".to_owned(), json!(format!("The {} branch was deleted.", pull.head.branch)));
-    Err(ApiError::validation_of(Value::Object(detail)))
+    Err(OperationError::validation_of(Value::Object(detail)))
 }
 
 /// Whether a commit can be found under this name; for review comments.
-pub(super) fn find(call: &Call<'_>, repository: &Repository, name: &str) -> Option<ObjectId> {
+pub(super) fn find(call: &OperationCall<'_>, repository: &Repository, name: &str) -> Option<ObjectId> {
     writing::find_commit(call.state, repository, name)
 }

@@ -1,15 +1,15 @@
 //! References: what branches and tags are to git.
 
 use super::writing;
-use crate::access::Need;
-use crate::call::{Answer, Call, Reply};
-use crate::error::ApiError;
+use crate::access::RequiredAccess;
+use crate::call::{OperationCall, OperationReply, OperationResult};
+use crate::error::OperationError;
 use crate::git::{ObjectId, is_ancestor};
-use crate::http::Method::{Delete, Get, Patch, Post};
-use crate::route::{Route, route};
+use crate::http::RequestMethod::{Delete, Get, Patch, Post};
+use crate::route::{OperationRoute, route};
 use crate::state::RepositoryId;
 
-pub(super) const ROUTES: &[Route] = &[
+pub(super) const ROUTES: &[OperationRoute] = &[
     route(Get, "/repos/{owner}/{repo}/git/ref/{ref*}", "git/get-ref", "git/refs#get-a-reference", get),
     route(
         Get,
@@ -45,48 +45,49 @@ pub(super) const ROUTES: &[Route] = &[
 ];
 
 /// `heads/x` in the path, `refs/heads/x` in git; both are understood.
-fn full_name(call: &Call<'_>) -> String {
+fn full_name(call: &OperationCall<'_>) -> String {
     let name = call.argument("ref").trim_matches('/');
     if name.starts_with("refs/") { name.to_owned() } else { format!("refs/{name}") }
 }
 
-fn get(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn get(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let name = full_name(call);
     let repository = call.repo(id)?;
     if repository.is_empty() {
-        return Err(ApiError::empty_repository());
+        return Err(OperationError::empty_repository());
     }
-    let found = *repository.refs.get(&name).ok_or_else(ApiError::not_found)?;
-    Ok(Reply::ok(call.view().git_ref(repository, &name, found)))
+    let found = *repository.refs.get(&name).ok_or_else(OperationError::not_found)?;
+    Ok(OperationReply::ok(call.view().git_ref(repository, &name, found)))
 }
 
-fn list(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn list(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let begin = full_name(call);
     let repository = call.repo(id)?;
     if repository.is_empty() {
-        return Err(ApiError::empty_repository());
+        return Err(OperationError::empty_repository());
     }
     let found: Vec<_> = repository.refs.iter().filter(|(name, _)| name.starts_with(&begin)).collect();
     Ok(call.list(&found, |view, (name, id)| view.git_ref(repository, name, **id)))
 }
 
 /// The commit that a body names.
-fn target(call: &Call<'_>, id: RepositoryId, sha: &str) -> Result<ObjectId, ApiError> {
-    let invalid =
-        || ApiError::new(422, "The sha parameter must be exactly 40 characters and contain only [0-9a-f].");
+fn target(call: &OperationCall<'_>, id: RepositoryId, sha: &str) -> Result<ObjectId, OperationError> {
+    let invalid = || {
+        OperationError::new(422, "The sha parameter must be exactly 40 characters and contain only [0-9a-f].")
+    };
     let sha: ObjectId = sha.parse().map_err(|_| invalid())?;
     let objects = call.objects(id)?;
     match objects.get(sha) {
-        None => Err(ApiError::new(422, "Object does not exist")),
-        Some(_) if objects.commit(sha).is_none() => Err(ApiError::new(422, "Object is not a commit")),
+        None => Err(OperationError::new(422, "Object does not exist")),
+        Some(_) if objects.commit(sha).is_none() => Err(OperationError::new(422, "Object is not a commit")),
         Some(_) => Ok(sha),
     }
 }
 
-fn create(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Push)?;
+fn create(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Push)?;
     let fields = call.fields()?;
     let name = fields.required_text("ref")?;
     let sha = fields.required_text("sha")?;
@@ -97,18 +98,18 @@ fn create(call: &mut Call<'_>) -> Answer {
         } else {
             "is not a valid ref name. It must start with 'refs/' and have at least two slashes."
         };
-        return Err(ApiError::new(422, format!("{name} {hint}")));
+        return Err(OperationError::new(422, format!("{name} {hint}")));
     }
     if call.repo(id)?.is_empty() {
-        return Err(ApiError::empty_repository());
+        return Err(OperationError::empty_repository());
     }
     let target = target(call, id, sha)?;
     let repository = call.repo(id)?;
     if repository.refs.contains_key(name) {
-        return Err(ApiError::new(422, "Reference already exists"));
+        return Err(OperationError::new(422, "Reference already exists"));
     }
     if !writing::ref_has_room(repository, name) {
-        return Err(ApiError::new(422, "Reference cannot be created: another one is in its way"));
+        return Err(OperationError::new(422, "Reference cannot be created: another one is in its way"));
     }
     match name.strip_prefix("refs/heads/") {
         Some(branch) => writing::move_branch(call.state, id, branch, target),
@@ -119,23 +120,23 @@ fn create(call: &mut Call<'_>) -> Answer {
             repository.pushed_at = now;
         }
     }
-    Ok(Reply::created(call.view().git_ref(call.repo(id)?, name, target)))
+    Ok(OperationReply::created(call.view().git_ref(call.repo(id)?, name, target)))
 }
 
-fn existing(call: &Call<'_>, id: RepositoryId) -> Result<(String, ObjectId), ApiError> {
+fn existing(call: &OperationCall<'_>, id: RepositoryId) -> Result<(String, ObjectId), OperationError> {
     let name = full_name(call);
     let found = call.repo(id)?.refs.get(&name).copied();
-    Ok((name, found.ok_or_else(|| ApiError::new(422, "Reference does not exist"))?))
+    Ok((name, found.ok_or_else(|| OperationError::new(422, "Reference does not exist"))?))
 }
 
 /// A protected branch is told in the words of the git endpoints.
-fn may_change(call: &Call<'_>, id: RepositoryId, name: &str) -> Result<(), ApiError> {
+fn may_change(call: &OperationCall<'_>, id: RepositoryId, name: &str) -> Result<(), OperationError> {
     let Some(branch) = name.strip_prefix("refs/heads/") else { return Ok(()) };
-    writing::may_change_branch(call, id, branch).map_err(|error| ApiError { status: 422, ..error })
+    writing::may_change_branch(call, id, branch).map_err(|error| OperationError { status: 422, ..error })
 }
 
-fn update(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Push)?;
+fn update(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Push)?;
     let fields = call.fields()?;
     let sha = fields.required_text("sha")?;
     let force = fields.flag("force")?.unwrap_or(false);
@@ -143,29 +144,29 @@ fn update(call: &mut Call<'_>) -> Answer {
     let target = target(call, id, sha)?;
     may_change(call, id, &name)?;
     if !force && !is_ancestor(call.objects(id)?, now_at, target) {
-        return Err(ApiError::new(422, "Update is not a fast forward"));
+        return Err(OperationError::new(422, "Update is not a fast forward"));
     }
     match name.strip_prefix("refs/heads/") {
         Some(branch) => writing::move_branch(call.state, id, branch, target),
         None => drop(call.repo_mut(id)?.refs.insert(name.clone(), target)),
     }
-    Ok(Reply::ok(call.view().git_ref(call.repo(id)?, &name, target)))
+    Ok(OperationReply::ok(call.view().git_ref(call.repo(id)?, &name, target)))
 }
 
-fn delete(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Push)?;
+fn delete(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Push)?;
     let (name, _) = existing(call, id)?;
     let by = call.account()?;
     let repository = call.repo(id)?;
     match name.strip_prefix("refs/heads/") {
         Some(branch) if repository.protection.contains_key(branch) => {
-            return Err(ApiError::new(422, "Cannot delete this protected branch"));
+            return Err(OperationError::new(422, "Cannot delete this protected branch"));
         }
         Some(branch) if branch == repository.default_branch => {
-            return Err(ApiError::new(422, "Cannot delete the default branch"));
+            return Err(OperationError::new(422, "Cannot delete the default branch"));
         }
         Some(branch) => writing::delete_branch(call.state, id, branch, by),
         None => drop(call.repo_mut(id)?.refs.remove(&name)),
     }
-    Ok(Reply::nothing())
+    Ok(OperationReply::nothing())
 }

@@ -1,14 +1,14 @@
 //! Releases and tags.
 
 use super::writing;
-use crate::access::{self, Need};
-use crate::call::{Answer, Call, Reply};
-use crate::error::ApiError;
-use crate::http::Method::{Delete, Get, Patch, Post};
-use crate::route::{Route, route};
-use crate::state::{Permission, Release, RepositoryId};
+use crate::access::{self, RequiredAccess};
+use crate::call::{OperationCall, OperationReply, OperationResult};
+use crate::error::OperationError;
+use crate::http::RequestMethod::{Delete, Get, Patch, Post};
+use crate::route::{OperationRoute, route};
+use crate::state::{RepositoryId, RepositoryPermission, RepositoryRelease};
 
-pub(super) const ROUTES: &[Route] = &[
+pub(super) const ROUTES: &[OperationRoute] = &[
     route(Get, "/repos/{owner}/{repo}/tags", "repos/list-tags", "repos/repos#list-repository-tags", tags),
     route(
         Get,
@@ -61,8 +61,8 @@ pub(super) const ROUTES: &[Route] = &[
     ),
 ];
 
-fn tags(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn tags(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
     // As GitHub lists them: the highest name first.
     let mut found: Vec<_> = repository.tags().collect();
@@ -70,12 +70,13 @@ fn tags(call: &mut Call<'_>) -> Answer {
     Ok(call.list(&found, |view, (name, id)| view.tag(repository, name, *id)))
 }
 
-fn pushes(call: &Call<'_>, id: RepositoryId) -> Result<bool, ApiError> {
-    Ok(access::permission(call.state, call.actor.as_ref(), call.repo(id)?) >= Some(Permission::Push))
+fn pushes(call: &OperationCall<'_>, id: RepositoryId) -> Result<bool, OperationError> {
+    Ok(access::permission(call.state, call.actor.as_ref(), call.repo(id)?)
+        >= Some(RepositoryPermission::Push))
 }
 
-fn list(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn list(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let sees_drafts = pushes(call, id)?;
     let repository = call.repo(id)?;
     let mut found: Vec<_> = repository.releases.values().filter(|one| sees_drafts || !one.draft).collect();
@@ -83,8 +84,8 @@ fn list(call: &mut Call<'_>) -> Answer {
     Ok(call.list(&found, |view, one| view.release(repository, one)))
 }
 
-fn create(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Push)?;
+fn create(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Push)?;
     let fields = call.fields()?;
     let tag_name = fields.required_text("tag_name")?.to_owned();
     let repository = call.repo(id)?;
@@ -94,17 +95,17 @@ fn create(call: &mut Call<'_>) -> Answer {
     let draft = fields.flag("draft")?.unwrap_or(false);
     let prerelease = fields.flag("prerelease")?.unwrap_or(false);
     if !writing::is_valid_ref(&tag_name) {
-        return Err(ApiError::custom("Release", Some("tag_name"), "tag_name is not a valid tag"));
+        return Err(OperationError::custom("Release", Some("tag_name"), "tag_name is not a valid tag"));
     }
     if repository.releases.values().any(|one| one.tag_name == tag_name) {
-        return Err(ApiError::validation("Release", "tag_name", "already_exists"));
+        return Err(OperationError::validation("Release", "tag_name", "already_exists"));
     }
     if repository.is_empty() {
-        return Err(ApiError::custom("Release", None, "Repository is empty."));
+        return Err(OperationError::custom("Release", None, "Repository is empty."));
     }
     let new_tag = tag(call, id, &tag_name, &target_commitish, draft)?;
     let now = call.now();
-    let release = Release {
+    let release = RepositoryRelease {
         id: call.state.next_id(),
         tag_name,
         target_commitish,
@@ -119,17 +120,17 @@ fn create(call: &mut Call<'_>) -> Answer {
     let repository = call.repo_mut(id)?;
     repository.refs.extend(new_tag);
     repository.releases.insert(release.id, release.clone());
-    Ok(Reply::created(call.view().release(call.repo(id)?, &release)))
+    Ok(OperationReply::created(call.view().release(call.repo(id)?, &release)))
 }
 
 /// The tag that a published release needs, if it is not there yet.
 fn tag(
-    call: &Call<'_>,
+    call: &OperationCall<'_>,
     id: RepositoryId,
     name: &str,
     target: &str,
     draft: bool,
-) -> Result<Option<(String, crate::git::ObjectId)>, ApiError> {
+) -> Result<Option<(String, crate::git::ObjectId)>, OperationError> {
     let repository = call.repo(id)?;
     if repository.tag(name).is_some() || draft {
         return Ok(None);
@@ -137,51 +138,53 @@ fn tag(
     let full = format!("refs/tags/{name}");
     let commit = writing::find_commit(call.state, repository, target)
         .filter(|_| writing::ref_has_room(repository, &full));
-    let commit = commit.ok_or_else(|| ApiError::validation("Release", "target_commitish", "invalid"))?;
+    let commit =
+        commit.ok_or_else(|| OperationError::validation("Release", "target_commitish", "invalid"))?;
     Ok(Some((full, commit)))
 }
 
-fn latest(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn latest(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
     let published = repository.releases.values().filter(|one| !one.draft && !one.prerelease);
-    let newest = published.max_by_key(|one| (one.created_at, one.id)).ok_or_else(ApiError::not_found)?;
-    Ok(Reply::ok(call.view().release(repository, newest)))
+    let newest =
+        published.max_by_key(|one| (one.created_at, one.id)).ok_or_else(OperationError::not_found)?;
+    Ok(OperationReply::ok(call.view().release(repository, newest)))
 }
 
-fn by_tag(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn by_tag(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
     let tag = call.argument("tag");
     let found = repository.releases.values().find(|one| one.tag_name == tag && !one.draft);
-    Ok(Reply::ok(call.view().release(repository, found.ok_or_else(ApiError::not_found)?)))
+    Ok(OperationReply::ok(call.view().release(repository, found.ok_or_else(OperationError::not_found)?)))
 }
 
-fn named(call: &Call<'_>, id: RepositoryId) -> Result<Release, ApiError> {
+fn named(call: &OperationCall<'_>, id: RepositoryId) -> Result<RepositoryRelease, OperationError> {
     let number = call.number("release_id")?;
     let sees_drafts = pushes(call, id)?;
     let found = call.repo(id)?.releases.get(&number).filter(|one| sees_drafts || !one.draft);
-    found.cloned().ok_or_else(ApiError::not_found)
+    found.cloned().ok_or_else(OperationError::not_found)
 }
 
-fn get(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn get(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let release = named(call, id)?;
-    Ok(Reply::ok(call.view().release(call.repo(id)?, &release)))
+    Ok(OperationReply::ok(call.view().release(call.repo(id)?, &release)))
 }
 
-fn update(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Push)?;
+fn update(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Push)?;
     let mut release = named(call, id)?;
     let fields = call.fields()?;
     if let Some(tag_name) = fields.text("tag_name")? {
         let taken =
             call.repo(id)?.releases.values().any(|one| one.tag_name == tag_name && one.id != release.id);
         if taken {
-            return Err(ApiError::validation("Release", "tag_name", "already_exists"));
+            return Err(OperationError::validation("Release", "tag_name", "already_exists"));
         }
         if !writing::is_valid_ref(tag_name) {
-            return Err(ApiError::custom("Release", Some("tag_name"), "tag_name is not a valid tag"));
+            return Err(OperationError::custom("Release", Some("tag_name"), "tag_name is not a valid tag"));
         }
         tag_name.clone_into(&mut release.tag_name);
     }
@@ -200,13 +203,13 @@ fn update(call: &mut Call<'_>) -> Answer {
     let repository = call.repo_mut(id)?;
     repository.refs.extend(new_tag);
     repository.releases.insert(release.id, release.clone());
-    Ok(Reply::ok(call.view().release(call.repo(id)?, &release)))
+    Ok(OperationReply::ok(call.view().release(call.repo(id)?, &release)))
 }
 
 /// The tag stays.
-fn delete(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Push)?;
+fn delete(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Push)?;
     let release = named(call, id)?;
     call.repo_mut(id)?.releases.remove(&release.id);
-    Ok(Reply::nothing())
+    Ok(OperationReply::nothing())
 }

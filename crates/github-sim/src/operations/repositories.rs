@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::writing;
-use crate::access::{self, Need};
-use crate::call::{Answer, Call, Fields, Reply};
-use crate::error::ApiError;
-use crate::git::{Commit, EMPTY_TREE, Leaf, Mode, Object, edit};
-use crate::http::Method::{Delete, Get, Patch, Post, Put};
-use crate::route::{Route, route};
-use crate::state::{AccountId, AccountKind, Permission, Reach, Repository, RepositoryId};
+use crate::access::{self, RequiredAccess};
+use crate::call::{BodyFields, OperationCall, OperationReply, OperationResult};
+use crate::error::OperationError;
+use crate::git::{EMPTY_TREE, GitCommit, GitFileMode, GitObject, TreeLeaf, edit};
+use crate::http::RequestMethod::{Delete, Get, Patch, Post, Put};
+use crate::route::{OperationRoute, route};
+use crate::state::{AccountId, AccountKind, Repository, RepositoryId, RepositoryPermission, TokenAccess};
 use crate::view::repository::languages;
 
-pub(super) const ROUTES: &[Route] = &[
+pub(super) const ROUTES: &[OperationRoute] = &[
     route(
         Post,
         "/user/repos",
@@ -55,23 +55,23 @@ pub(super) const ROUTES: &[Route] = &[
     ),
 ];
 
-pub(super) fn organization(call: &Call<'_>) -> Result<AccountId, ApiError> {
+pub(super) fn organization(call: &OperationCall<'_>) -> Result<AccountId, OperationError> {
     let found = call.state.account_by_login(call.argument("org"));
     let found = found.filter(|account| account.kind == AccountKind::Organization);
-    Ok(found.ok_or_else(ApiError::not_found)?.id)
+    Ok(found.ok_or_else(OperationError::not_found)?.id)
 }
 
-fn create_own(call: &mut Call<'_>) -> Answer {
+fn create_own(call: &mut OperationCall<'_>) -> OperationResult {
     let account = call.account()?;
     create(call, account)
 }
 
-fn create_in_org(call: &mut Call<'_>) -> Answer {
+fn create_in_org(call: &mut OperationCall<'_>) -> OperationResult {
     let account = call.account()?;
     let owner = organization(call)?;
     let is_member = call.state.account(owner).is_some_and(|owner| owner.members.contains_key(&account));
     if !is_member {
-        return Err(ApiError::new(
+        return Err(OperationError::new(
             403,
             "You need admin access to the organization before adding a repository to it.",
         ));
@@ -79,16 +79,16 @@ fn create_in_org(call: &mut Call<'_>) -> Answer {
     create(call, owner)
 }
 
-fn may_create(call: &Call<'_>, private: bool) -> Result<(), ApiError> {
+fn may_create(call: &OperationCall<'_>, private: bool) -> Result<(), OperationError> {
     let reach = call.actor.as_ref().map(|actor| &actor.reach);
     let allowed = match reach {
-        Some(Reach::Scopes(scopes)) => {
+        Some(TokenAccess::Scopes(scopes)) => {
             scopes.contains("repo") || (scopes.contains("public_repo") && !private)
         }
         // Fine-grained tokens here name repositories that exist.
-        Some(Reach::Repositories(_)) | None => false,
+        Some(TokenAccess::Repositories(_)) | None => false,
     };
-    if allowed { Ok(()) } else { Err(ApiError::out_of_reach()) }
+    if allowed { Ok(()) } else { Err(OperationError::out_of_reach()) }
 }
 
 /// What GitHub makes of a wanted name.
@@ -97,24 +97,24 @@ pub(super) fn clean_name(name: &str) -> String {
     name.trim().chars().map(|c| if fits(c) { c } else { '-' }).take(100).collect()
 }
 
-pub(super) fn name_is_taken() -> ApiError {
-    let mut error = ApiError::custom("Repository", Some("name"), "name already exists on this account");
+pub(super) fn name_is_taken() -> OperationError {
+    let mut error = OperationError::custom("Repository", Some("name"), "name already exists on this account");
     error.message = "Repository creation failed.".to_owned();
     error
 }
 
-fn valid_name(name: &str) -> Result<String, ApiError> {
+fn valid_name(name: &str) -> Result<String, OperationError> {
     let cleaned = clean_name(name);
     if cleaned.is_empty() || cleaned == "." || cleaned == ".." || cleaned.to_lowercase().ends_with(".git") {
         let mut error =
-            ApiError::custom("Repository", Some("name"), "name is too short (minimum is 1 character)");
+            OperationError::custom("Repository", Some("name"), "name is too short (minimum is 1 character)");
         error.message = "Repository creation failed.".to_owned();
         return Err(error);
     }
     Ok(cleaned)
 }
 
-fn create(call: &mut Call<'_>, owner: AccountId) -> Answer {
+fn create(call: &mut OperationCall<'_>, owner: AccountId) -> OperationResult {
     let fields = call.fields()?;
     let name = valid_name(fields.required_text("name")?)?;
     let private = fields.flag("private")?.unwrap_or(fields.text("visibility")? == Some("private"));
@@ -122,7 +122,7 @@ fn create(call: &mut Call<'_>, owner: AccountId) -> Answer {
     if call.state.repository_by_name(call.state.login(owner), &name).is_some() {
         return Err(name_is_taken());
     }
-    let settings = Settings::read(&fields)?;
+    let settings = RepositorySettings::read(&fields)?;
     let auto_init = fields.flag("auto_init")?.unwrap_or(false);
     let by = call.account()?;
     let (id, now) = (RepositoryId(call.state.next_id()), call.now());
@@ -135,17 +135,17 @@ fn create(call: &mut Call<'_>, owner: AccountId) -> Answer {
     if auto_init {
         initialize(call, id, by, &name, description.as_deref())?;
     }
-    Ok(Reply::created(call.view().full_repository(call.repo(id)?)))
+    Ok(OperationReply::created(call.view().full_repository(call.repo(id)?)))
 }
 
 /// A first commit with a README.
 fn initialize(
-    call: &mut Call<'_>,
+    call: &mut OperationCall<'_>,
     id: RepositoryId,
     by: AccountId,
     name: &str,
     description: Option<&str>,
-) -> Result<(), ApiError> {
+) -> Result<(), OperationError> {
     let text = match description {
         Some(description) => format!("# {name}\n{description}\n"),
         None => format!("# {name}\n"),
@@ -153,31 +153,31 @@ fn initialize(
     let now = call.now();
     let who = writing::signature_of(call.state, by, now);
     let objects = call.objects_mut(id)?;
-    let leaf = Leaf { mode: Mode::File, id: objects.insert(Object::Blob(text.into_bytes())) };
+    let leaf = TreeLeaf { mode: GitFileMode::File, id: objects.insert(GitObject::Blob(text.into_bytes())) };
     let tree = edit(objects, EMPTY_TREE, &BTreeMap::from([("README.md".to_owned(), Some(leaf))]));
     let message = "Initial commit".to_owned();
-    let first = Commit { tree, parents: Vec::new(), author: who.clone(), committer: who, message };
-    let commit = objects.insert(Object::Commit(first));
+    let first = GitCommit { tree, parents: Vec::new(), author: who.clone(), committer: who, message };
+    let commit = objects.insert(GitObject::Commit(first));
     let branch = call.repo(id)?.default_branch.clone();
     writing::move_branch(call.state, id, &branch, commit);
     Ok(())
 }
 
-fn get(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn get(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
-    Ok(Reply::ok(call.view().full_repository(repository)).modified(repository.updated_at))
+    Ok(OperationReply::ok(call.view().full_repository(repository)).modified(repository.updated_at))
 }
 
 /// Settings that both making and changing take.
-struct Settings {
+struct RepositorySettings {
     description: Option<Option<String>>,
     homepage: Option<Option<String>>,
     flags: Vec<(&'static str, bool)>,
 }
 
-impl Settings {
-    fn read(fields: &Fields) -> Result<Settings, ApiError> {
+impl RepositorySettings {
+    fn read(fields: &BodyFields) -> Result<RepositorySettings, OperationError> {
         const FLAGS: [&str; 7] = [
             "has_issues",
             "has_wiki",
@@ -191,7 +191,7 @@ impl Settings {
         for name in FLAGS {
             flags.extend(fields.flag(name)?.map(|flag| (name, flag)));
         }
-        Ok(Settings {
+        Ok(RepositorySettings {
             description: fields.clearable("description")?,
             homepage: fields.clearable("homepage")?,
             flags,
@@ -219,14 +219,14 @@ impl Settings {
     }
 }
 
-fn update(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Admin)?;
+fn update(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Admin)?;
     let fields = call.fields()?;
     let archived = fields.flag("archived")?;
     if archived != Some(false) {
         access::writable(call.repo(id)?)?;
     }
-    let settings = Settings::read(&fields)?;
+    let settings = RepositorySettings::read(&fields)?;
     let private = match fields.choice("visibility", &["public", "private", "internal"])? {
         Some(visibility) => Some(visibility != "public"),
         None => fields.flag("private")?,
@@ -247,7 +247,7 @@ fn update(call: &mut Call<'_>) -> Answer {
         let message = format!(
             "The branch {branch} was not found. Please push that ref first or create it via the Git Data API."
         );
-        return Err(ApiError::custom("Repository", Some("default_branch"), message));
+        return Err(OperationError::custom("Repository", Some("default_branch"), message));
     }
     let now = call.now();
     let repository = call.repo_mut(id)?;
@@ -259,18 +259,18 @@ fn update(call: &mut Call<'_>) -> Answer {
     if let Some(name) = name {
         call.state.rename_repository(id, &name);
     }
-    Ok(Reply::ok(call.view().full_repository(call.repo(id)?)))
+    Ok(OperationReply::ok(call.view().full_repository(call.repo(id)?)))
 }
 
-fn delete(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Admin)?;
+fn delete(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Admin)?;
     let may = match call.actor.as_ref().map(|actor| &actor.reach) {
-        Some(Reach::Scopes(scopes)) => scopes.contains("delete_repo"),
-        Some(Reach::Repositories(rights)) => rights.get(&id) == Some(&Permission::Admin),
+        Some(TokenAccess::Scopes(scopes)) => scopes.contains("delete_repo"),
+        Some(TokenAccess::Repositories(rights)) => rights.get(&id) == Some(&RepositoryPermission::Admin),
         None => false,
     };
     if !may {
-        return Err(ApiError::needs_admin());
+        return Err(OperationError::needs_admin());
     }
     let by = call.account()?;
     let branches: Vec<String> = call.repo(id)?.branches().map(|(name, _)| name.to_owned()).collect();
@@ -289,24 +289,24 @@ fn delete(call: &mut Call<'_>) -> Answer {
         account.starred.remove(&id);
     }
     call.state.remove_repository(id);
-    Ok(Reply::nothing())
+    Ok(OperationReply::nothing())
 }
 
-fn topics(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
-    Ok(Reply::ok(json!({"names": call.repo(id)?.topics})))
+fn topics(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
+    Ok(OperationReply::ok(json!({"names": call.repo(id)?.topics})))
 }
 
-fn replace_topics(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Maintain)?;
+fn replace_topics(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Maintain)?;
     let fields = call.fields()?;
-    let names = fields.texts("names")?.ok_or_else(|| ApiError::missing("names"))?;
+    let names = fields.texts("names")?.ok_or_else(|| OperationError::missing("names"))?;
     let fits = |name: &String| {
         let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         !name.is_empty() && name.len() <= 50 && !name.starts_with('-') && name.chars().all(letter)
     };
     if names.len() > 20 || !names.iter().all(fits) {
-        return Err(ApiError::custom(
+        return Err(OperationError::custom(
             "Repository",
             Some("topics"),
             "Topics must start with a lowercase letter or number, consist of 50 characters or less, and can include hyphens.",
@@ -316,12 +316,12 @@ fn replace_topics(call: &mut Call<'_>) -> Answer {
     let repository = call.repo_mut(id)?;
     repository.topics = names;
     repository.updated_at = now;
-    Ok(Reply::ok(json!({"names": repository.topics})))
+    Ok(OperationReply::ok(json!({"names": repository.topics})))
 }
 
-fn list_languages(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn list_languages(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let found = languages(call.objects(id)?, call.repo(id)?);
     let counted = found.into_iter().map(|(name, bytes)| (name.to_owned(), json!(bytes)));
-    Ok(Reply::ok(Value::Object(counted.collect())))
+    Ok(OperationReply::ok(Value::Object(counted.collect())))
 }

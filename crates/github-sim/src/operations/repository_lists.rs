@@ -2,13 +2,13 @@
 
 use super::repositories::organization;
 use crate::access;
-use crate::call::{Answer, Call};
-use crate::error::ApiError;
-use crate::http::Method::Get;
-use crate::route::{Route, route};
+use crate::call::{OperationCall, OperationResult};
+use crate::error::OperationError;
+use crate::http::RequestMethod::Get;
+use crate::route::{OperationRoute, route};
 use crate::state::{AccountId, Repository};
 
-pub(super) const ROUTES: &[Route] = &[
+pub(super) const ROUTES: &[OperationRoute] = &[
     route(
         Get,
         "/user/repos",
@@ -32,7 +32,11 @@ pub(super) const ROUTES: &[Route] = &[
     ),
 ];
 
-fn sorted<'s>(call: &Call<'_>, mut found: Vec<&'s Repository>, default: &str) -> Vec<&'s Repository> {
+fn sorted<'s>(
+    call: &OperationCall<'_>,
+    mut found: Vec<&'s Repository>,
+    default: &str,
+) -> Vec<&'s Repository> {
     let sort = call.query.get("sort").unwrap_or(default);
     let name = |one: &Repository| (call.state.login(one.owner).to_lowercase(), one.name.to_lowercase());
     match sort {
@@ -48,11 +52,14 @@ fn sorted<'s>(call: &Call<'_>, mut found: Vec<&'s Repository>, default: &str) ->
     found
 }
 
-fn list_own(call: &mut Call<'_>) -> Answer {
+fn list_own(call: &mut OperationCall<'_>) -> OperationResult {
     let account = call.account()?;
     let query = &call.query;
     if query.has("type") && (query.has("visibility") || query.has("affiliation")) {
-        return Err(ApiError::new(422, "If you specify visibility or affiliation, you cannot specify type."));
+        return Err(OperationError::new(
+            422,
+            "If you specify visibility or affiliation, you cannot specify type.",
+        ));
     }
     let affiliation = query.get("affiliation").unwrap_or("owner,collaborator,organization_member");
     let kinds: Vec<&str> = match query.get("type") {
@@ -79,13 +86,13 @@ fn list_own(call: &mut Call<'_>) -> Answer {
     Ok(call.list(&found, |view, one| view.repository(one)))
 }
 
-fn list_of_user(call: &mut Call<'_>) -> Answer {
+fn list_of_user(call: &mut OperationCall<'_>) -> OperationResult {
     let found = call.state.account_by_login(call.argument("username"));
-    let account = found.ok_or_else(ApiError::not_found)?.id;
+    let account = found.ok_or_else(OperationError::not_found)?.id;
     list_owned(call, account)
 }
 
-fn list_of_org(call: &mut Call<'_>) -> Answer {
+fn list_of_org(call: &mut OperationCall<'_>) -> OperationResult {
     let account = organization(call)?;
     let wanted = call.query.get("type").unwrap_or("all");
     let fits = |one: &&Repository| match wanted {
@@ -103,7 +110,7 @@ fn list_of_org(call: &mut Call<'_>) -> Answer {
 }
 
 /// Of others only what is public; this list shows private ones to their owner alone.
-fn list_owned(call: &Call<'_>, account: AccountId) -> Answer {
+fn list_owned(call: &OperationCall<'_>, account: AccountId) -> OperationResult {
     let is_self = call.actor.as_ref().is_some_and(|actor| actor.account == account);
     let seen = |one: &&Repository| {
         one.owner == account

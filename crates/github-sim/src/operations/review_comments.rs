@@ -1,14 +1,14 @@
 //! Comments on the lines of a pull request.
 
 use super::{pulls, reviews};
-use crate::access::Need;
-use crate::call::{Answer, Call, Reply};
-use crate::error::ApiError;
-use crate::http::Method::{Get, Post};
-use crate::route::{Route, route};
-use crate::state::{Review, ReviewState};
+use crate::access::RequiredAccess;
+use crate::call::{OperationCall, OperationReply, OperationResult};
+use crate::error::OperationError;
+use crate::http::RequestMethod::{Get, Post};
+use crate::route::{OperationRoute, route};
+use crate::state::{PullRequestReview, ReviewState};
 
-pub(super) const ROUTES: &[Route] = &[
+pub(super) const ROUTES: &[OperationRoute] = &[
     route(
         Get,
         "/repos/{owner}/{repo}/pulls/{pull_number}/comments",
@@ -32,8 +32,8 @@ pub(super) const ROUTES: &[Route] = &[
     ),
 ];
 
-fn list(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn list(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let (repository, issue, pull) = pulls::existing(call, id)?;
     let mut found: Vec<_> = pull.review_comments.iter().collect();
     if !call.ascending(true) {
@@ -42,12 +42,12 @@ fn list(call: &mut Call<'_>) -> Answer {
     Ok(call.list(&found, |view, comment| view.review_comment(repository, issue, comment)))
 }
 
-fn of_review(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn of_review(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let review = call.number("review_id")?;
     let (repository, issue, pull) = pulls::existing(call, id)?;
     if !pull.reviews.iter().any(|one| one.id == review) {
-        return Err(ApiError::not_found());
+        return Err(OperationError::not_found());
     }
     let found: Vec<_> =
         pull.review_comments.iter().filter(|comment| comment.review == Some(review)).collect();
@@ -55,8 +55,8 @@ fn of_review(call: &mut Call<'_>) -> Answer {
 }
 
 /// A comment of its own comes with a review of its own, as on GitHub.
-fn create(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::TakePart)?;
+fn create(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::TakePart)?;
     let author = call.account()?;
     let body = call.json()?;
     let fields = call.fields()?;
@@ -64,22 +64,22 @@ fn create(call: &mut Call<'_>) -> Answer {
     let (repository, issue, pull) = pulls::existing(call, id)?;
     let commit = match fields.text("commit_id")? {
         Some(name) => pulls::find(call, repository, name)
-            .ok_or_else(|| ApiError::validation("PullRequestReviewComment", "commit_id", "invalid"))?,
+            .ok_or_else(|| OperationError::validation("PullRequestReviewComment", "commit_id", "invalid"))?,
         None => call.state.pull_head(issue, pull),
     };
     let mut body = body;
     if let Some(first) = in_reply_to {
         // An answer stands where the first comment stands.
         let first =
-            pull.review_comments.iter().find(|one| one.id == first).ok_or_else(ApiError::not_found)?;
+            pull.review_comments.iter().find(|one| one.id == first).ok_or_else(OperationError::not_found)?;
         body["path"] = serde_json::json!(first.path);
         body["line"] = serde_json::json!(first.line);
     }
-    let draft = reviews::Draft::read(call, id, &body)?;
+    let draft = reviews::ReviewCommentDraft::read(call, id, &body)?;
     let (review_id, comment_id, now) = (call.state.next_id(), call.state.next_id(), call.now());
     let mut comment = draft.comment(comment_id, review_id, author, commit, now);
     comment.in_reply_to = in_reply_to;
-    let review = Review {
+    let review = PullRequestReview {
         id: review_id,
         author,
         state: ReviewState::Commented,
@@ -92,5 +92,5 @@ fn create(call: &mut Call<'_>) -> Answer {
     pull.review_comments.push(comment.clone());
     reviews::touch(call, id)?;
     let (repository, issue, _) = pulls::existing(call, id)?;
-    Ok(Reply::created(call.view().review_comment(repository, issue, &comment)))
+    Ok(OperationReply::created(call.view().review_comment(repository, issue, &comment)))
 }

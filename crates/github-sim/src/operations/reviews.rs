@@ -3,15 +3,15 @@
 use serde_json::{Value, json};
 
 use super::pulls;
-use crate::access::{self, Need};
-use crate::call::{Answer, Call, Fields, Reply};
-use crate::error::ApiError;
+use crate::access::{self, RequiredAccess};
+use crate::call::{BodyFields, OperationCall, OperationReply, OperationResult};
+use crate::error::OperationError;
 use crate::git::ObjectId;
-use crate::http::Method::{Delete, Get, Post, Put};
-use crate::route::{Route, route};
-use crate::state::{AccountId, RepositoryId, Review, ReviewComment, ReviewState};
+use crate::http::RequestMethod::{Delete, Get, Post, Put};
+use crate::route::{OperationRoute, route};
+use crate::state::{AccountId, PullRequestReview, RepositoryId, ReviewComment, ReviewState};
 
-pub(super) const ROUTES: &[Route] = &[
+pub(super) const ROUTES: &[OperationRoute] = &[
     route(
         Get,
         "/repos/{owner}/{repo}/pulls/{pull_number}/reviews",
@@ -70,12 +70,13 @@ pub(super) const ROUTES: &[Route] = &[
     ),
 ];
 
-fn list(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn list(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let (repository, issue, pull) = pulls::existing(call, id)?;
     let asker = call.actor.as_ref().map(|actor| actor.account);
     // What is not submitted yet is its author's own business.
-    let shown = |review: &&Review| review.state != ReviewState::Pending || Some(review.author) == asker;
+    let shown =
+        |review: &&PullRequestReview| review.state != ReviewState::Pending || Some(review.author) == asker;
     let found: Vec<_> = pull.reviews.iter().filter(shown).collect();
     Ok(call.list(&found, |view, review| view.review(repository, issue, review)))
 }
@@ -92,26 +93,26 @@ fn state_of(event: Option<&str>) -> ReviewState {
 const EVENTS: [&str; 3] = ["APPROVE", "REQUEST_CHANGES", "COMMENT"];
 
 /// Nobody decides on what they wrote themselves.
-fn may_say(state: ReviewState, is_author: bool, body: &str, comments: usize) -> Result<(), ApiError> {
+fn may_say(state: ReviewState, is_author: bool, body: &str, comments: usize) -> Result<(), OperationError> {
     match state {
         ReviewState::Approved if is_author => {
-            Err(ApiError::unprocessable("Can not approve your own pull request"))
+            Err(OperationError::unprocessable("Can not approve your own pull request"))
         }
         ReviewState::ChangesRequested if is_author => {
-            Err(ApiError::unprocessable("Can not request changes on your own pull request"))
+            Err(OperationError::unprocessable("Can not request changes on your own pull request"))
         }
-        ReviewState::ChangesRequested if body.is_empty() => {
-            Err(ApiError::unprocessable("You need to leave a comment indicating the requested changes."))
-        }
+        ReviewState::ChangesRequested if body.is_empty() => Err(OperationError::unprocessable(
+            "You need to leave a comment indicating the requested changes.",
+        )),
         ReviewState::Commented if body.is_empty() && comments == 0 => {
-            Err(ApiError::unprocessable("Could not create review: body or comments are required"))
+            Err(OperationError::unprocessable("Could not create review: body or comments are required"))
         }
         _ => Ok(()),
     }
 }
 
-fn create(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::TakePart)?;
+fn create(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::TakePart)?;
     let author = call.account()?;
     let fields = call.fields()?;
     let state = state_of(fields.choice("event", &EVENTS)?);
@@ -123,13 +124,14 @@ fn create(call: &mut Call<'_>) -> Answer {
     let commit = match fields.text("commit_id")? {
         None => head,
         Some(name) => pulls::find(call, repository, name)
-            .ok_or_else(|| ApiError::unprocessable("Commit is not part of the pull request"))?,
+            .ok_or_else(|| OperationError::unprocessable("Commit is not part of the pull request"))?,
     };
-    let drafts = items.iter().map(|item| Draft::read(call, id, item)).collect::<Result<Vec<_>, _>>()?;
+    let drafts =
+        items.iter().map(|item| ReviewCommentDraft::read(call, id, item)).collect::<Result<Vec<_>, _>>()?;
     let review_id = call.state.next_id();
     let now = call.now();
     let submitted_at = (state != ReviewState::Pending).then_some(now);
-    let review = Review { id: review_id, author, state, body, commit, submitted_at };
+    let review = PullRequestReview { id: review_id, author, state, body, commit, submitted_at };
     let comments: Vec<ReviewComment> = drafts
         .into_iter()
         .map(|draft| draft.comment(call.state.next_id(), review_id, author, commit, now))
@@ -142,10 +144,10 @@ fn create(call: &mut Call<'_>) -> Answer {
     }
     touch(call, id)?;
     let (repository, issue, _) = pulls::existing(call, id)?;
-    Ok(Reply::ok(call.view().review(repository, issue, &review)))
+    Ok(OperationReply::ok(call.view().review(repository, issue, &review)))
 }
 
-pub(super) fn touch(call: &mut Call<'_>, id: RepositoryId) -> Result<(), ApiError> {
+pub(super) fn touch(call: &mut OperationCall<'_>, id: RepositoryId) -> Result<(), OperationError> {
     let (number, now) = (call.number("pull_number")?, call.now());
     if let Some(issue) = call.repo_mut(id)?.issues.get_mut(&number) {
         issue.updated_at = now;
@@ -154,7 +156,7 @@ pub(super) fn touch(call: &mut Call<'_>, id: RepositoryId) -> Result<(), ApiErro
 }
 
 /// A comment on a line, before it has an id.
-pub(super) struct Draft {
+pub(super) struct ReviewCommentDraft {
     path: String,
     line: Option<u64>,
     side: String,
@@ -162,20 +164,24 @@ pub(super) struct Draft {
     diff_hunk: String,
 }
 
-impl Draft {
-    pub(super) fn read(call: &Call<'_>, id: RepositoryId, item: &Value) -> Result<Draft, ApiError> {
-        let fields = Fields::of(item);
+impl ReviewCommentDraft {
+    pub(super) fn read(
+        call: &OperationCall<'_>,
+        id: RepositoryId,
+        item: &Value,
+    ) -> Result<ReviewCommentDraft, OperationError> {
+        let fields = BodyFields::from_value(item);
         let (path, body) = (fields.required_text("path")?, fields.required_text("body")?);
         let line = fields.number("line")?.or(fields.number("position")?);
         let side = fields.choice("side", &["LEFT", "RIGHT"])?.unwrap_or("RIGHT");
         let (repository, issue, pull) = pulls::existing(call, id)?;
         let changes = call.view().pull_changes(repository, issue, pull);
         let Some(change) = changes.iter().find(|change| change.path == path) else {
-            return Err(ApiError::unprocessable("Path could not be resolved"));
+            return Err(OperationError::unprocessable("Path could not be resolved"));
         };
         let patch = change.patch.clone().unwrap_or_default();
         let hunk: Vec<&str> = patch.lines().take(12).collect();
-        Ok(Draft {
+        Ok(ReviewCommentDraft {
             path: path.to_owned(),
             line,
             side: side.to_owned(),
@@ -190,9 +196,9 @@ impl Draft {
         review: u64,
         author: AccountId,
         commit: ObjectId,
-        now: crate::time::Time,
+        now: crate::time::SimulatedTime,
     ) -> ReviewComment {
-        let Draft { path, line, side, body, diff_hunk } = self;
+        let ReviewCommentDraft { path, line, side, body, diff_hunk } = self;
         let (review, in_reply_to) = (Some(review), None);
         ReviewComment {
             id,
@@ -211,36 +217,36 @@ impl Draft {
     }
 }
 
-fn named(call: &Call<'_>, id: RepositoryId) -> Result<Review, ApiError> {
+fn named(call: &OperationCall<'_>, id: RepositoryId) -> Result<PullRequestReview, OperationError> {
     let number = call.number("review_id")?;
     let (_, _, pull) = pulls::existing(call, id)?;
-    pull.reviews.iter().find(|review| review.id == number).cloned().ok_or_else(ApiError::not_found)
+    pull.reviews.iter().find(|review| review.id == number).cloned().ok_or_else(OperationError::not_found)
 }
 
-fn get(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn get(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let review = named(call, id)?;
     let (repository, issue, _) = pulls::existing(call, id)?;
-    Ok(Reply::ok(call.view().review(repository, issue, &review)))
+    Ok(OperationReply::ok(call.view().review(repository, issue, &review)))
 }
 
-fn replace(call: &mut Call<'_>, id: RepositoryId, review: &Review) -> Answer {
+fn replace(call: &mut OperationCall<'_>, id: RepositoryId, review: &PullRequestReview) -> OperationResult {
     let pull = pulls::existing_mut(call, id)?;
     if let Some(place) = pull.reviews.iter_mut().find(|one| one.id == review.id) {
         *place = review.clone();
     }
     touch(call, id)?;
     let (repository, issue, _) = pulls::existing(call, id)?;
-    Ok(Reply::ok(call.view().review(repository, issue, review)))
+    Ok(OperationReply::ok(call.view().review(repository, issue, review)))
 }
 
-fn submit(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::TakePart)?;
+fn submit(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::TakePart)?;
     let mut review = named(call, id)?;
     let fields = call.fields()?;
-    let event = fields.choice("event", &EVENTS)?.ok_or_else(|| ApiError::missing("event"))?;
+    let event = fields.choice("event", &EVENTS)?.ok_or_else(|| OperationError::missing("event"))?;
     if review.author != call.account()? || review.state != ReviewState::Pending {
-        return Err(ApiError::unprocessable("Could not submit review: it is not pending"));
+        return Err(OperationError::unprocessable("Could not submit review: it is not pending"));
     }
     if let Some(body) = fields.text("body")? {
         body.clone_into(&mut review.body);
@@ -253,37 +259,37 @@ fn submit(call: &mut Call<'_>) -> Answer {
     replace(call, id, &review)
 }
 
-fn dismiss(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Push)?;
+fn dismiss(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Push)?;
     let mut review = named(call, id)?;
     call.fields()?.required_text("message")?;
     if !matches!(review.state, ReviewState::Approved | ReviewState::ChangesRequested) {
-        return Err(ApiError::unprocessable("Can not dismiss a commented pull request review"));
+        return Err(OperationError::unprocessable("Can not dismiss a commented pull request review"));
     }
     review.state = ReviewState::Dismissed;
     replace(call, id, &review)
 }
 
-fn requested(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn requested(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let (_, _, pull) = pulls::existing(call, id)?;
-    Ok(Reply::ok(json!({"users": call.view().users(&pull.requested_reviewers), "teams": []})))
+    Ok(OperationReply::ok(json!({"users": call.view().users(&pull.requested_reviewers), "teams": []})))
 }
 
-fn request(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Triage)?;
+fn request(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Triage)?;
     let names = call.fields()?.texts("reviewers")?.unwrap_or_default();
     let (repository, issue, _) = pulls::existing(call, id)?;
     let mut wanted = Vec::new();
     for name in &names {
         let account = call.state.account_by_login(name).map(|account| account.id);
         if account == Some(issue.author) {
-            return Err(ApiError::new(422, "Review cannot be requested from pull request author."));
+            return Err(OperationError::new(422, "Review cannot be requested from pull request author."));
         }
         let collaborator =
             account.filter(|account| access::can_be_assigned(call.state, repository, *account));
         wanted.push(collaborator.ok_or_else(|| {
-            ApiError::new(422, "Reviews may only be requested from collaborators. One or more of the users or teams you specified is not a collaborator of this repository.")
+            OperationError::new(422, "Reviews may only be requested from collaborators. One or more of the users or teams you specified is not a collaborator of this repository.")
         })?);
     }
     let pull = pulls::existing_mut(call, id)?;
@@ -294,16 +300,16 @@ fn request(call: &mut Call<'_>) -> Answer {
     }
     touch(call, id)?;
     let (repository, issue, pull) = pulls::existing(call, id)?;
-    Ok(Reply::created(call.view().pull_simple(repository, issue, pull)))
+    Ok(OperationReply::created(call.view().pull_simple(repository, issue, pull)))
 }
 
-fn unrequest(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Triage)?;
-    let names = call.fields()?.texts("reviewers")?.ok_or_else(|| ApiError::missing("reviewers"))?;
+fn unrequest(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Triage)?;
+    let names = call.fields()?.texts("reviewers")?.ok_or_else(|| OperationError::missing("reviewers"))?;
     let gone: Vec<AccountId> =
         names.iter().filter_map(|name| call.state.account_by_login(name)).map(|one| one.id).collect();
     pulls::existing_mut(call, id)?.requested_reviewers.retain(|one| !gone.contains(one));
     touch(call, id)?;
     let (repository, issue, pull) = pulls::existing(call, id)?;
-    Ok(Reply::ok(call.view().pull_simple(repository, issue, pull)))
+    Ok(OperationReply::ok(call.view().pull_simple(repository, issue, pull)))
 }

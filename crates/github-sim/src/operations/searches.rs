@@ -3,18 +3,18 @@
 use serde_json::{Value, json};
 
 use crate::access;
-use crate::call::{Answer, Body, Call, Reply};
-use crate::error::ApiError;
-use crate::git::{Mode, entries};
-use crate::http::Method::Get;
-use crate::page::Page;
-use crate::route::{Route, route};
-use crate::search::{Qualifier, Search, in_range, tokens};
+use crate::call::{OperationBody, OperationCall, OperationReply, OperationResult};
+use crate::error::OperationError;
+use crate::git::{GitFileMode, entries};
+use crate::http::RequestMethod::Get;
+use crate::page::RequestedPage;
+use crate::route::{OperationRoute, route};
+use crate::search::{SearchQualifier, SearchTerms, in_range, tokens};
 use crate::state::{Issue, Repository};
-use crate::time::Time;
-use crate::view::{View, repository::languages};
+use crate::time::SimulatedTime;
+use crate::view::{ApiView, repository::languages};
 
-pub(super) const ROUTES: &[Route] = &[
+pub(super) const ROUTES: &[OperationRoute] = &[
     route(Get, "/search/repositories", "search/repos", "search/search#search-repositories", repositories),
     route(
         Get,
@@ -31,32 +31,40 @@ const MAX_RESULTS: usize = 1000;
 /// Files above this are not looked into.
 const MAX_BYTES: usize = 384 << 10;
 
-fn search(call: &Call<'_>) -> Result<Search, ApiError> {
+fn search(call: &OperationCall<'_>) -> Result<SearchTerms, OperationError> {
     let text = call.query.get("q").map(str::trim).filter(|text| !text.is_empty());
-    let missing = || ApiError::validation("Search", "q", "missing");
-    let search = Search::parse(text.ok_or_else(missing)?);
-    if Page::of(&call.query).start() >= MAX_RESULTS {
-        return Err(ApiError::new(422, "Only the first 1000 search results are available"));
+    let missing = || OperationError::validation("Search", "q", "missing");
+    let search = SearchTerms::parse(text.ok_or_else(missing)?);
+    if RequestedPage::from_query(&call.query).start() >= MAX_RESULTS {
+        return Err(OperationError::new(422, "Only the first 1000 search results are available"));
     }
     Ok(search)
 }
 
-fn results<T>(call: &Call<'_>, found: &[T], view: impl Fn(&View<'_>, &T) -> Value) -> Reply {
+fn results<T>(
+    call: &OperationCall<'_>,
+    found: &[T],
+    view: impl Fn(&ApiView<'_>, &T) -> Value,
+) -> OperationReply {
     let total = found.len();
     let mut reply = call.list(&found[..total.min(MAX_RESULTS)], view);
     let items = match reply.body {
-        Body::Json(items) => items,
-        Body::None | Body::Bytes(..) => Value::Null,
+        OperationBody::Json(items) => items,
+        OperationBody::None | OperationBody::Bytes(..) => Value::Null,
     };
-    reply.body = Body::Json(json!({"total_count": total, "incomplete_results": false, "items": items}));
+    reply.body =
+        OperationBody::Json(json!({"total_count": total, "incomplete_results": false, "items": items}));
     reply
 }
 
 /// The repositories in which a search looks: visible, and named if any are named.
-fn scope<'c>(call: &'c Call<'_>, search: &Search) -> Result<Vec<&'c Repository>, ApiError> {
+fn scope<'c>(
+    call: &'c OperationCall<'_>,
+    search: &SearchTerms,
+) -> Result<Vec<&'c Repository>, OperationError> {
     let state = &*call.state;
     let visible = |one: &&Repository| access::can_see(state, call.actor.as_ref(), one);
-    let named = |one: &&Qualifier| !one.negated && ["repo", "user", "org"].contains(&one.name.as_str());
+    let named = |one: &&SearchQualifier| !one.negated && ["repo", "user", "org"].contains(&one.name.as_str());
     for qualifier in search.qualifiers.iter().filter(named) {
         let known = match (qualifier.name.as_str(), qualifier.value.split_once('/')) {
             ("repo", Some((owner, name))) => {
@@ -69,23 +77,24 @@ fn scope<'c>(call: &'c Call<'_>, search: &Search) -> Result<Vec<&'c Repository>,
         if !known {
             let message = "The listed users and repositories cannot be searched either because the resources do not exist or you do not have permission to view them.";
             let error = json!({"message": message, "resource": "Search", "field": "q", "code": "invalid"});
-            return Err(ApiError::validation_of(error));
+            return Err(OperationError::validation_of(error));
         }
     }
     let fits = |repository: &&Repository| {
-        let is = |qualifier: &Qualifier| match qualifier.name.as_str() {
+        let is = |qualifier: &SearchQualifier| match qualifier.name.as_str() {
             "repo" => state.full_name(repository).eq_ignore_ascii_case(&qualifier.value),
             _ => state.login(repository.owner).eq_ignore_ascii_case(&qualifier.value),
         };
         let mut wanted = search.qualifiers.iter().filter(named).peekable();
         let inside = wanted.peek().is_none() || wanted.any(is);
-        let unwanted = |one: &&Qualifier| one.negated && ["repo", "user", "org"].contains(&one.name.as_str());
+        let unwanted =
+            |one: &&SearchQualifier| one.negated && ["repo", "user", "org"].contains(&one.name.as_str());
         inside && !search.qualifiers.iter().filter(unwanted).any(is)
     };
     Ok(state.repositories.values().filter(visible).filter(fits).collect())
 }
 
-fn repositories(call: &mut Call<'_>) -> Answer {
+fn repositories(call: &mut OperationCall<'_>) -> OperationResult {
     let search = search(call)?;
     let state = &*call.state;
     let stars = |one: &Repository| {
@@ -125,7 +134,12 @@ fn repositories(call: &mut Call<'_>) -> Answer {
     }))
 }
 
-fn repository_fits(call: &Call<'_>, one: &Repository, qualifier: &Qualifier, stars: usize) -> bool {
+fn repository_fits(
+    call: &OperationCall<'_>,
+    one: &Repository,
+    qualifier: &SearchQualifier,
+    stars: usize,
+) -> bool {
     let value = qualifier.value.as_str();
     match qualifier.name.as_str() {
         "is" => match value {
@@ -140,14 +154,14 @@ fn repository_fits(call: &Call<'_>, one: &Repository, qualifier: &Qualifier, sta
         "archived" => one.archived.to_string() == value,
         "fork" => value == "true" || (value == "only") == one.fork_of.is_some(),
         "stars" => in_range(value, &stars, |text| text.parse().ok()),
-        "created" => in_range(value, &one.created_at, Time::parse),
-        "pushed" => in_range(value, &one.pushed_at, Time::parse),
+        "created" => in_range(value, &one.created_at, SimulatedTime::parse),
+        "pushed" => in_range(value, &one.pushed_at, SimulatedTime::parse),
         // `repo`, `user` and `org` said where to look; what is unknown narrows nothing.
         _ => !qualifier.negated,
     }
 }
 
-fn issues(call: &mut Call<'_>) -> Answer {
+fn issues(call: &mut OperationCall<'_>) -> OperationResult {
     let search = search(call)?;
     let places: Vec<&str> = search.all("in").flat_map(|one| one.value.split(',')).collect();
     let looks_in = |place: &str| places.is_empty() || places.contains(&place);
@@ -184,13 +198,18 @@ fn issues(call: &mut Call<'_>) -> Answer {
         object["score"] = json!(1.0);
         object
     });
-    if let Body::Json(body) = &mut reply.body {
+    if let OperationBody::Json(body) = &mut reply.body {
         body["search_type"] = json!("lexical");
     }
     Ok(reply)
 }
 
-fn issue_fits(call: &Call<'_>, repository: &Repository, issue: &Issue, qualifier: &Qualifier) -> bool {
+fn issue_fits(
+    call: &OperationCall<'_>,
+    repository: &Repository,
+    issue: &Issue,
+    qualifier: &SearchQualifier,
+) -> bool {
     let value = qualifier.value.as_str();
     let state = &*call.state;
     let me = call.actor.as_ref().map(|actor| actor.account);
@@ -246,14 +265,14 @@ fn issue_fits(call: &Call<'_>, repository: &Repository, issue: &Issue, qualifier
         "comments" => {
             in_range(value, &repository.comments_of(issue.number).count(), |text| text.parse().ok())
         }
-        "created" => in_range(value, &issue.created_at, Time::parse),
-        "updated" => in_range(value, &issue.updated_at, Time::parse),
-        "closed" => issue.closed_at.is_some_and(|at| in_range(value, &at, Time::parse)),
+        "created" => in_range(value, &issue.created_at, SimulatedTime::parse),
+        "updated" => in_range(value, &issue.updated_at, SimulatedTime::parse),
+        "closed" => issue.closed_at.is_some_and(|at| in_range(value, &at, SimulatedTime::parse)),
         _ => !qualifier.negated,
     }
 }
 
-fn code(call: &mut Call<'_>) -> Answer {
+fn code(call: &mut OperationCall<'_>) -> OperationResult {
     call.account()?;
     let search = search(call)?;
     let mut found = Vec::new();
@@ -262,7 +281,7 @@ fn code(call: &mut Call<'_>) -> Answer {
         let Some(head) = repository.head().and_then(|head| objects.commit(head)) else { continue };
         for (path, entry) in entries(objects, head.tree).0 {
             let bytes = objects.blob(entry.id).unwrap_or_default();
-            if !matches!(entry.mode, Mode::File | Mode::Executable) || bytes.len() > MAX_BYTES {
+            if !matches!(entry.mode, GitFileMode::File | GitFileMode::Executable) || bytes.len() > MAX_BYTES {
                 continue;
             }
             let text = std::str::from_utf8(bytes).unwrap_or_default();
@@ -290,7 +309,7 @@ fn code(call: &mut Call<'_>) -> Answer {
     }))
 }
 
-fn file_fits(path: &str, text: &str, qualifier: &Qualifier) -> bool {
+fn file_fits(path: &str, text: &str, qualifier: &SearchQualifier) -> bool {
     let value = qualifier.value.to_lowercase();
     let path = path.to_lowercase();
     let name = path.rsplit('/').next().unwrap_or(&path);

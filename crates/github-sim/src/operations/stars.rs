@@ -1,13 +1,13 @@
 //! Stars.
 
-use crate::access::{self, Need};
-use crate::call::{Answer, Call, Reply};
-use crate::error::ApiError;
-use crate::http::Method::{Delete, Get, Put};
-use crate::route::{Route, route};
-use crate::state::{AccountId, Reach};
+use crate::access::{self, RequiredAccess};
+use crate::call::{OperationCall, OperationReply, OperationResult};
+use crate::error::OperationError;
+use crate::http::RequestMethod::{Delete, Get, Put};
+use crate::route::{OperationRoute, route};
+use crate::state::{AccountId, TokenAccess};
 
-pub(super) const ROUTES: &[Route] = &[
+pub(super) const ROUTES: &[OperationRoute] = &[
     route(
         Get,
         "/user/starred",
@@ -38,7 +38,7 @@ pub(super) const ROUTES: &[Route] = &[
     ),
 ];
 
-fn list(call: &mut Call<'_>) -> Answer {
+fn list(call: &mut OperationCall<'_>) -> OperationResult {
     let account = call.account()?;
     let starred = call.state.account(account).map(|account| account.starred.clone()).unwrap_or_default();
     let mut starred: Vec<_> = starred.into_iter().collect();
@@ -54,39 +54,39 @@ fn list(call: &mut Call<'_>) -> Answer {
     Ok(call.list(&found, |view, one| view.repository(one)))
 }
 
-fn check(call: &mut Call<'_>) -> Answer {
+fn check(call: &mut OperationCall<'_>) -> OperationResult {
     let account = call.account()?;
-    let id = call.repository(Need::Read)?;
+    let id = call.repository(RequiredAccess::Read)?;
     let starred = call.state.account(account).is_some_and(|account| account.starred.contains_key(&id));
-    if starred { Ok(Reply::nothing()) } else { Err(ApiError::not_found()) }
+    if starred { Ok(OperationReply::nothing()) } else { Err(OperationError::not_found()) }
 }
 
 /// Stars belong to the account; a token for some repositories only does not reach them.
-fn writer(call: &Call<'_>) -> Result<AccountId, ApiError> {
+fn writer(call: &OperationCall<'_>) -> Result<AccountId, OperationError> {
     let account = call.account()?;
     match call.actor.as_ref().map(|actor| &actor.reach) {
-        Some(Reach::Scopes(scopes)) if scopes.contains("repo") || scopes.contains("public_repo") => {
+        Some(TokenAccess::Scopes(scopes)) if scopes.contains("repo") || scopes.contains("public_repo") => {
             Ok(account)
         }
-        _ => Err(ApiError::out_of_reach()),
+        _ => Err(OperationError::out_of_reach()),
     }
 }
 
-fn star(call: &mut Call<'_>) -> Answer {
+fn star(call: &mut OperationCall<'_>) -> OperationResult {
     let account = writer(call)?;
-    let id = call.repository(Need::Read)?;
+    let id = call.repository(RequiredAccess::Read)?;
     let now = call.now();
     if let Some(account) = call.state.accounts.get_mut(&account) {
         account.starred.entry(id).or_insert(now);
     }
-    Ok(Reply::nothing())
+    Ok(OperationReply::nothing())
 }
 
-fn unstar(call: &mut Call<'_>) -> Answer {
+fn unstar(call: &mut OperationCall<'_>) -> OperationResult {
     let account = writer(call)?;
-    let id = call.repository(Need::Read)?;
+    let id = call.repository(RequiredAccess::Read)?;
     if let Some(account) = call.state.accounts.get_mut(&account) {
         account.starred.remove(&id);
     }
-    Ok(Reply::nothing())
+    Ok(OperationReply::nothing())
 }

@@ -3,15 +3,15 @@
 use serde_json::{Value, json};
 
 use super::writing;
-use crate::access::Need;
-use crate::call::{Answer, Call, Reply};
-use crate::error::ApiError;
+use crate::access::RequiredAccess;
+use crate::call::{OperationCall, OperationReply, OperationResult};
+use crate::error::OperationError;
 use crate::git::ObjectId;
-use crate::http::Method::{Get, Post};
-use crate::route::{Route, route};
+use crate::http::RequestMethod::{Get, Post};
+use crate::route::{OperationRoute, route};
 use crate::state::{CheckState, CommitStatus, RepositoryId};
 
-pub(super) const ROUTES: &[Route] = &[
+pub(super) const ROUTES: &[OperationRoute] = &[
     route(
         Get,
         "/repos/{owner}/{repo}/commits/{ref*}/status",
@@ -35,14 +35,14 @@ pub(super) const ROUTES: &[Route] = &[
     ),
 ];
 
-fn named(call: &Call<'_>, id: RepositoryId) -> Result<ObjectId, ApiError> {
+fn named(call: &OperationCall<'_>, id: RepositoryId) -> Result<ObjectId, OperationError> {
     let name = call.argument("ref");
     let found = writing::find_commit(call.state, call.repo(id)?, name);
-    found.ok_or_else(|| ApiError::new(422, format!("No commit found for SHA: {name}")))
+    found.ok_or_else(|| OperationError::new(422, format!("No commit found for SHA: {name}")))
 }
 
-fn combined(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn combined(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let commit = named(call, id)?;
     let repository = call.repo(id)?;
     let statuses = repository.statuses_at(commit);
@@ -57,7 +57,7 @@ fn combined(call: &mut Call<'_>) -> Answer {
     let view = call.view();
     let url = view.repository_url(repository);
     let shown: Vec<Value> = statuses.iter().map(|status| view.status(repository, status)).collect();
-    Ok(Reply::ok(json!({
+    Ok(OperationReply::ok(json!({
         "state": state,
         "statuses": shown,
         "sha": commit,
@@ -68,26 +68,27 @@ fn combined(call: &mut Call<'_>) -> Answer {
     })))
 }
 
-fn list(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Read)?;
+fn list(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Read)?;
     let commit = named(call, id)?;
     let repository = call.repo(id)?;
     let found: Vec<_> = repository.statuses.iter().rev().filter(|status| status.commit == commit).collect();
     Ok(call.list(&found, |view, status| view.status(repository, status)))
 }
 
-fn create(call: &mut Call<'_>) -> Answer {
-    let id = call.repository(Need::Push)?;
+fn create(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.repository(RequiredAccess::Push)?;
     let fields = call.fields()?;
     let state = fields.required_text("state")?;
-    let state = CheckState::from_name(state)
-        .ok_or_else(|| ApiError::not_one_of("state", state, &["error", "failure", "pending", "success"]))?;
+    let state = CheckState::from_name(state).ok_or_else(|| {
+        OperationError::not_one_of("state", state, &["error", "failure", "pending", "success"])
+    })?;
     let sha = call.argument("sha");
     let found = sha
         .parse()
         .ok()
         .filter(|commit| call.objects(id).is_ok_and(|objects| objects.commit(*commit).is_some()));
-    let commit = found.ok_or_else(|| ApiError::new(422, format!("No commit found for SHA: {sha}")))?;
+    let commit = found.ok_or_else(|| OperationError::new(422, format!("No commit found for SHA: {sha}")))?;
     let context = fields.text("context")?.unwrap_or("default").to_owned();
     let description = fields.text("description")?.map(str::to_owned);
     let target_url = fields.text("target_url")?.map(str::to_owned);
@@ -96,5 +97,5 @@ fn create(call: &mut Call<'_>) -> Answer {
     let status =
         CommitStatus { id: status_id, commit, state, context, description, target_url, creator, created_at };
     call.repo_mut(id)?.statuses.push(status.clone());
-    Ok(Reply::created(call.view().status(call.repo(id)?, &status)))
+    Ok(OperationReply::created(call.view().status(call.repo(id)?, &status)))
 }

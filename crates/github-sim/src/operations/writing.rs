@@ -1,14 +1,17 @@
 //! What several operations do: finding commits by any name, making commits, moving branches, closing issues.
 
 use crate::access::permission;
-use crate::call::{Call, Fields};
-use crate::error::ApiError;
-use crate::git::{Commit, Object, ObjectId, Signature};
-use crate::state::{AccountId, Issue, IssueState, Permission, Repository, RepositoryId, State, StateReason};
-use crate::time::Time;
+use crate::call::{BodyFields, OperationCall};
+use crate::error::OperationError;
+use crate::git::{CommitSignature, GitCommit, GitObject, ObjectId};
+use crate::state::{
+    AccountId, Issue, IssueState, IssueStateReason, Repository, RepositoryId, RepositoryPermission,
+    WorldState,
+};
+use crate::time::SimulatedTime;
 
 /// The commit that a branch, a tag, a full reference or a (shortened) sha names.
-pub(crate) fn find_commit(state: &State, repository: &Repository, name: &str) -> Option<ObjectId> {
+pub(crate) fn find_commit(state: &WorldState, repository: &Repository, name: &str) -> Option<ObjectId> {
     let objects = state.objects(repository);
     let named = |name: String| repository.refs.get(&name).copied();
     let by_sha = || name.parse().ok().filter(|id| objects.commit(*id).is_some());
@@ -24,42 +27,46 @@ pub(crate) fn find_commit(state: &State, repository: &Repository, name: &str) ->
 
 /// Who a commit is by: what the body says, else the one who asks.
 pub(super) fn signature(
-    call: &Call<'_>,
-    fields: &Fields,
+    call: &OperationCall<'_>,
+    fields: &BodyFields,
     field: &str,
-) -> Result<Option<Signature>, ApiError> {
+) -> Result<Option<CommitSignature>, OperationError> {
     let Some(given) = fields.get(field).filter(|value| !value.is_null()) else { return Ok(None) };
     if !given.is_object() {
-        return Err(ApiError::wrong_type(field, given, "an object"));
+        return Err(OperationError::wrong_type(field, given, "an object"));
     }
-    let given = Fields::of(given);
+    let given = BodyFields::from_value(given);
     let (name, email) = (given.required_text("name")?, given.required_text("email")?);
     let at = given.time("date")?.unwrap_or_else(|| call.now());
-    let made = Signature::new(name, email, at.0);
+    let made = CommitSignature::new(name, email, at.0);
     if made.name.is_empty() {
-        return Err(ApiError::validation("Commit", &format!("{field}.name"), "missing_field"));
+        return Err(OperationError::validation("Commit", &format!("{field}.name"), "missing_field"));
     }
     Ok(Some(made))
 }
 
-pub(crate) fn signature_of(state: &State, account: AccountId, at: Time) -> Signature {
+pub(crate) fn signature_of(state: &WorldState, account: AccountId, at: SimulatedTime) -> CommitSignature {
     match state.account(account) {
-        Some(account) => Signature::new(account.display_name(), &account.commit_email(), at.0),
-        None => Signature::new("ghost", "ghost@users.noreply.github.com", at.0),
+        Some(account) => CommitSignature::new(account.display_name(), &account.commit_email(), at.0),
+        None => CommitSignature::new("ghost", "ghost@users.noreply.github.com", at.0),
     }
 }
 
 /// The one who commits what GitHub merges.
-pub(crate) fn github(at: Time) -> Signature {
-    Signature::new("GitHub", "noreply@github.com", at.0)
+pub(crate) fn github(at: SimulatedTime) -> CommitSignature {
+    CommitSignature::new("GitHub", "noreply@github.com", at.0)
 }
 
-pub(super) fn commit(call: &mut Call<'_>, id: RepositoryId, commit: Commit) -> Result<ObjectId, ApiError> {
-    Ok(call.objects_mut(id)?.insert(Object::Commit(commit)))
+pub(super) fn commit(
+    call: &mut OperationCall<'_>,
+    id: RepositoryId,
+    commit: GitCommit,
+) -> Result<ObjectId, OperationError> {
+    Ok(call.objects_mut(id)?.insert(GitObject::Commit(commit)))
 }
 
 /// Points a branch somewhere else, and lets all know who look at it.
-pub(crate) fn move_branch(state: &mut State, id: RepositoryId, branch: &str, to: ObjectId) {
+pub(crate) fn move_branch(state: &mut WorldState, id: RepositoryId, branch: &str, to: ObjectId) {
     let now = state.now;
     if let Some(repository) = state.repositories.get_mut(&id) {
         if repository.branches().next().is_none() {
@@ -84,7 +91,7 @@ pub(crate) fn move_branch(state: &mut State, id: RepositoryId, branch: &str, to:
 }
 
 /// Takes a branch away; pull requests from it and into it are over.
-pub(crate) fn delete_branch(state: &mut State, id: RepositoryId, branch: &str, by: AccountId) {
+pub(crate) fn delete_branch(state: &mut WorldState, id: RepositoryId, branch: &str, by: AccountId) {
     let uses = |repository: &Repository, issue: &Issue| {
         issue.is_open()
             && issue.pull.as_ref().is_some_and(|pull| {
@@ -116,11 +123,11 @@ pub(crate) fn delete_branch(state: &mut State, id: RepositoryId, branch: &str, b
 
 /// Closes an issue or a pull request; of the latter it is kept where its branches were.
 pub(crate) fn close(
-    state: &mut State,
+    state: &mut WorldState,
     id: RepositoryId,
     number: u64,
     by: AccountId,
-    reason: Option<StateReason>,
+    reason: Option<IssueStateReason>,
 ) {
     let Some(repository) = state.repository(id) else { return };
     let Some(issue) = repository.issues.get(&number) else { return };
@@ -140,10 +147,15 @@ pub(crate) fn close(
 }
 
 /// Refuses direct changes to a branch that takes pull requests only.
-pub(super) fn may_change_branch(call: &Call<'_>, id: RepositoryId, branch: &str) -> Result<(), ApiError> {
+pub(super) fn may_change_branch(
+    call: &OperationCall<'_>,
+    id: RepositoryId,
+    branch: &str,
+) -> Result<(), OperationError> {
     let repository = call.repo(id)?;
     let Some(rule) = repository.protection.get(branch) else { return Ok(()) };
-    let is_admin = permission(call.state, call.actor.as_ref(), repository) >= Some(Permission::Admin);
+    let is_admin =
+        permission(call.state, call.actor.as_ref(), repository) >= Some(RepositoryPermission::Admin);
     if (rule.admins_bypass && is_admin) || (!rule.require_pull_request && rule.required_checks.is_empty()) {
         return Ok(());
     }
@@ -152,7 +164,7 @@ pub(super) fn may_change_branch(call: &Call<'_>, id: RepositoryId, branch: &str)
     } else {
         format!("Required status check \"{}\" is expected.", rule.required_checks[0])
     };
-    Err(ApiError::new(409, format!("Repository rule violations found\n\n{why}\n\n")))
+    Err(OperationError::new(409, format!("Repository rule violations found\n\n{why}\n\n")))
 }
 
 /// As git's own rules for names of branches and tags.

@@ -1,18 +1,20 @@
 //! From what seeds say to a world: accounts, repositories and their settings, tokens.
 
-use crate::seed::builder::Making;
+use crate::seed::builder::WorldBuilder;
 use std::collections::BTreeMap;
 
-use super::file::{AccountSeed, RepositorySeed, Seed, TokenSeed};
+use super::file::{AccountSeed, RepositorySeed, SeedFile, TokenSeed};
 use super::{SeedError, history, tickets};
-use crate::rate::Limits;
-use crate::state::{Account, Label, LabelId, Reach, Repository, RepositoryId, State, Token};
+use crate::rate::ApiRateLimits;
+use crate::state::{
+    AccessToken, Account, IssueLabel, LabelId, Repository, RepositoryId, TokenAccess, WorldState,
+};
 use crate::world::World;
 
-pub(super) fn apply<'s>(seeds: impl Iterator<Item = &'s Seed> + Clone) -> Result<World, SeedError> {
-    let state = State::default();
-    let mut making = Making { latest: state.now, state, origin: "" };
-    let (mut now, mut limits, mut faults) = (None, Limits::default(), Vec::new());
+pub(super) fn apply<'s>(seeds: impl Iterator<Item = &'s SeedFile> + Clone) -> Result<World, SeedError> {
+    let state = WorldState::default();
+    let mut making = WorldBuilder { latest: state.now, state, origin: "" };
+    let (mut now, mut limits, mut faults) = (None, ApiRateLimits::default(), Vec::new());
     for seed in seeds {
         making.origin = &seed.origin;
         for (index, account) in seed.accounts.iter().enumerate() {
@@ -43,7 +45,7 @@ pub(super) fn apply<'s>(seeds: impl Iterator<Item = &'s Seed> + Clone) -> Result
     Ok(World::new(making.state, limits, faults))
 }
 
-fn add_account(making: &mut Making<'_>, seed: &AccountSeed, place: &str) -> Result<(), SeedError> {
+fn add_account(making: &mut WorldBuilder<'_>, seed: &AccountSeed, place: &str) -> Result<(), SeedError> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '-';
     if seed.login.is_empty() || seed.login.len() > 39 || !seed.login.chars().all(fits) {
         return Err(
@@ -76,7 +78,7 @@ fn describe(account: &mut Account, seed: &AccountSeed) {
     more(&seed.location, &mut account.location);
 }
 
-fn add_members(making: &mut Making<'_>, seed: &AccountSeed, place: &str) -> Result<(), SeedError> {
+fn add_members(making: &mut WorldBuilder<'_>, seed: &AccountSeed, place: &str) -> Result<(), SeedError> {
     let organization = making.account(&seed.login, place)?;
     for (login, right) in &seed.members {
         let member = making.account(login, place)?;
@@ -87,7 +89,7 @@ fn add_members(making: &mut Making<'_>, seed: &AccountSeed, place: &str) -> Resu
     Ok(())
 }
 
-fn add_stars(making: &mut Making<'_>, seed: &AccountSeed, place: &str) -> Result<(), SeedError> {
+fn add_stars(making: &mut WorldBuilder<'_>, seed: &AccountSeed, place: &str) -> Result<(), SeedError> {
     let account = making.account(&seed.login, place)?;
     for name in &seed.starred {
         let repository = making.repository(name, place)?;
@@ -99,30 +101,34 @@ fn add_stars(making: &mut Making<'_>, seed: &AccountSeed, place: &str) -> Result
     Ok(())
 }
 
-fn add_token(making: &mut Making<'_>, seed: &TokenSeed, place: &str) -> Result<(), SeedError> {
+fn add_token(making: &mut WorldBuilder<'_>, seed: &TokenSeed, place: &str) -> Result<(), SeedError> {
     if seed.token.is_empty() || seed.token.contains(|c: char| c.is_whitespace() || c.is_control()) {
         return Err(making.wrong(place, "a token has no blanks, and is not empty"));
     }
     let account = making.account(&seed.account, place)?;
     let reach = match (&seed.scopes, &seed.repositories) {
-        (Some(scopes), None) => Reach::Scopes(scopes.iter().cloned().collect()),
+        (Some(scopes), None) => TokenAccess::Scopes(scopes.iter().cloned().collect()),
         (None, Some(rights)) => {
             let mut by_id = BTreeMap::new();
             for (name, right) in rights {
                 by_id.insert(making.repository(name, &format!("{place}.repositories"))?, *right);
             }
-            Reach::Repositories(by_id)
+            TokenAccess::Repositories(by_id)
         }
-        (None, None) => Reach::Scopes(Default::default()),
+        (None, None) => TokenAccess::Scopes(Default::default()),
         (Some(_), Some(_)) => {
             return Err(making.wrong(place, "a token has scopes or repositories, not both"));
         }
     };
-    making.state.tokens.insert(seed.token.clone(), Token { account, reach });
+    making.state.tokens.insert(seed.token.clone(), AccessToken { account, reach });
     Ok(())
 }
 
-fn add_repository(making: &mut Making<'_>, seed: &RepositorySeed, place: &str) -> Result<(), SeedError> {
+fn add_repository(
+    making: &mut WorldBuilder<'_>,
+    seed: &RepositorySeed,
+    place: &str,
+) -> Result<(), SeedError> {
     let Some((owner, name)) = seed.name.split_once('/') else {
         return Err(making.wrong(place, format!("name {:?}: write owner/name", seed.name)));
     };
@@ -168,14 +174,14 @@ fn add_repository(making: &mut Making<'_>, seed: &RepositorySeed, place: &str) -
     Ok(())
 }
 
-fn add_labels(making: &mut Making<'_>, id: RepositoryId, seed: &RepositorySeed) {
+fn add_labels(making: &mut WorldBuilder<'_>, id: RepositoryId, seed: &RepositorySeed) {
     for label in &seed.labels {
         let label_id = LabelId(making.state.next_id());
         let Some(repository) = making.state.repositories.get_mut(&id) else { return };
         let color = label.color.clone().unwrap_or_else(|| "ededed".to_owned());
         let known = repository.label_by_name(&label.name).map(|known| known.id);
         let id = known.unwrap_or(label_id);
-        let made = Label {
+        let made = IssueLabel {
             id,
             name: label.name.clone(),
             color,

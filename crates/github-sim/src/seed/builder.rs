@@ -1,19 +1,19 @@
 //! A seed while it becomes a world.
 
 use super::SeedError;
-use crate::state::{AccountId, RepositoryId, State};
-use crate::time::Time;
+use crate::state::{AccountId, RepositoryId, WorldState};
+use crate::time::SimulatedTime;
 
 /// A world in the making, and where in which seed it is.
 #[derive(Debug)]
-pub(super) struct Making<'s> {
-    pub(super) state: State,
+pub(super) struct WorldBuilder<'s> {
+    pub(super) state: WorldState,
     pub(super) origin: &'s str,
     /// The last moment that anything happened.
-    pub(super) latest: Time,
+    pub(super) latest: SimulatedTime,
 }
 
-impl Making<'_> {
+impl WorldBuilder<'_> {
     pub(super) fn wrong(&self, place: impl Into<String>, reason: impl Into<String>) -> SeedError {
         SeedError::Content {
             origin: self.origin.to_owned(),
@@ -24,7 +24,7 @@ impl Making<'_> {
     }
 
     /// The time that something happens: what it says, or a minute after what was before.
-    pub(super) fn at(&mut self, given: Option<Time>) -> Time {
+    pub(super) fn at(&mut self, given: Option<SimulatedTime>) -> SimulatedTime {
         let at = given.unwrap_or_else(|| self.state.now.after(STEP_S));
         self.state.now = at;
         self.latest = self.latest.max(at);

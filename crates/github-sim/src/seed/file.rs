@@ -6,23 +6,25 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use crate::fault::Fault;
-use crate::rate::Limits;
-use crate::state::{AccountKind, CheckState, Permission, Protection, ReviewState, StateReason};
-use crate::time::Time;
+use crate::fault::SimulatedFault;
+use crate::rate::ApiRateLimits;
+use crate::state::{
+    AccountKind, BranchProtection, CheckState, IssueStateReason, RepositoryPermission, ReviewState,
+};
+use crate::time::SimulatedTime;
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Seed {
+pub struct SeedFile {
     /// What this adds to: a name, or a file beside this one.
     pub(super) extends: Option<String>,
     /// When the simulation begins; else right after the last thing that happened.
-    pub(super) now: Option<Time>,
-    pub(super) limits: Option<Limits>,
+    pub(super) now: Option<SimulatedTime>,
+    pub(super) limits: Option<ApiRateLimits>,
     pub(super) accounts: Vec<AccountSeed>,
     pub(super) tokens: Vec<TokenSeed>,
     pub(super) repositories: Vec<RepositorySeed>,
-    pub(super) faults: Vec<Fault>,
+    pub(super) faults: Vec<SimulatedFault>,
     #[serde(skip)]
     pub(super) origin: String,
     #[serde(skip)]
@@ -46,7 +48,7 @@ pub(super) struct AccountSeed {
     pub(super) company: Option<String>,
     pub(super) location: Option<String>,
     #[serde(default)]
-    pub(super) members: BTreeMap<String, Permission>,
+    pub(super) members: BTreeMap<String, RepositoryPermission>,
     /// Repositories, applied when all are there.
     #[serde(default)]
     pub(super) starred: Vec<String>,
@@ -60,7 +62,7 @@ pub(super) struct TokenSeed {
     /// Of a classic token.
     pub(super) scopes: Option<Vec<String>>,
     /// Of a fine-grained one.
-    pub(super) repositories: Option<BTreeMap<String, Permission>>,
+    pub(super) repositories: Option<BTreeMap<String, RepositoryPermission>>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -75,12 +77,12 @@ pub(super) struct RepositorySeed {
     pub(super) default_branch: Option<String>,
     pub(super) has_issues: Option<bool>,
     pub(super) delete_branch_on_merge: Option<bool>,
-    pub(super) at: Option<Time>,
-    pub(super) collaborators: BTreeMap<String, Permission>,
+    pub(super) at: Option<SimulatedTime>,
+    pub(super) collaborators: BTreeMap<String, RepositoryPermission>,
     pub(super) commits: Vec<CommitSeed>,
     pub(super) branches: Vec<BranchSeed>,
     pub(super) tags: Vec<BranchSeed>,
-    pub(super) protection: BTreeMap<String, Protection>,
+    pub(super) protection: BTreeMap<String, BranchProtection>,
     pub(super) labels: Vec<LabelSeed>,
     pub(super) milestones: Vec<MilestoneSeed>,
     pub(super) issues: Vec<IssueSeed>,
@@ -99,7 +101,7 @@ pub(super) struct CommitSeed {
     pub(super) from: Option<String>,
     pub(super) message: String,
     pub(super) author: Option<String>,
-    pub(super) at: Option<Time>,
+    pub(super) at: Option<SimulatedTime>,
     /// Whole contents by path.
     #[serde(default)]
     pub(super) files: BTreeMap<String, String>,
@@ -134,8 +136,8 @@ pub(super) struct MilestoneSeed {
     pub(super) description: Option<String>,
     #[serde(default)]
     pub(super) closed: bool,
-    pub(super) due_on: Option<Time>,
-    pub(super) at: Option<Time>,
+    pub(super) due_on: Option<SimulatedTime>,
+    pub(super) at: Option<SimulatedTime>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -151,10 +153,10 @@ pub(super) struct IssueSeed {
     pub(super) assignees: Vec<String>,
     /// By title.
     pub(super) milestone: Option<String>,
-    pub(super) at: Option<Time>,
+    pub(super) at: Option<SimulatedTime>,
     /// When it was closed; `closed_as` alone does too.
-    pub(super) closed_at: Option<Time>,
-    pub(super) closed_as: Option<StateReason>,
+    pub(super) closed_at: Option<SimulatedTime>,
+    pub(super) closed_as: Option<IssueStateReason>,
     pub(super) closed_by: Option<String>,
     #[serde(default)]
     pub(super) locked: bool,
@@ -167,7 +169,7 @@ pub(super) struct IssueSeed {
 pub(super) struct CommentSeed {
     pub(super) author: String,
     pub(super) body: String,
-    pub(super) at: Option<Time>,
+    pub(super) at: Option<SimulatedTime>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -192,7 +194,7 @@ pub(super) struct PullSeed {
     pub(super) reviews: Vec<ReviewSeed>,
     #[serde(default)]
     pub(super) comments: Vec<CommentSeed>,
-    pub(super) at: Option<Time>,
+    pub(super) at: Option<SimulatedTime>,
     #[serde(default)]
     pub(super) closed: bool,
     pub(super) merged: Option<MergeSeed>,
@@ -202,7 +204,7 @@ pub(super) struct PullSeed {
 #[serde(deny_unknown_fields)]
 pub(super) struct MergeSeed {
     pub(super) by: Option<String>,
-    pub(super) at: Option<Time>,
+    pub(super) at: Option<SimulatedTime>,
     #[serde(default)]
     pub(super) squash: bool,
 }
@@ -214,7 +216,7 @@ pub(super) struct ReviewSeed {
     pub(super) state: ReviewState,
     #[serde(default)]
     pub(super) body: String,
-    pub(super) at: Option<Time>,
+    pub(super) at: Option<SimulatedTime>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -228,7 +230,7 @@ pub(super) struct ReleaseSeed {
     pub(super) draft: bool,
     #[serde(default)]
     pub(super) prerelease: bool,
-    pub(super) at: Option<Time>,
+    pub(super) at: Option<SimulatedTime>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -252,5 +254,5 @@ pub(super) struct RunSeed {
     pub(super) status: String,
     pub(super) conclusion: Option<String>,
     pub(super) actor: Option<String>,
-    pub(super) at: Option<Time>,
+    pub(super) at: Option<SimulatedTime>,
 }

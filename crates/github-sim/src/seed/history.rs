@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 
 use super::SeedError;
 use super::file::{CommitSeed, RepositorySeed};
-use crate::git::{Commit, EMPTY_TREE, Leaf, Mode, Object, ObjectId, edit, is_valid_path, lookup};
+use crate::git::{
+    EMPTY_TREE, GitCommit, GitFileMode, GitObject, ObjectId, TreeLeaf, edit, is_valid_path, lookup,
+};
 use crate::merging;
 use crate::operations::writing;
-use crate::seed::builder::Making;
-use crate::state::{CommitStatus, Release, RepositoryId, WorkflowRun};
+use crate::seed::builder::WorldBuilder;
+use crate::state::{CommitStatus, RepositoryId, RepositoryRelease, WorkflowRun};
 
 pub(super) fn add(
-    making: &mut Making<'_>,
+    making: &mut WorldBuilder<'_>,
     id: RepositoryId,
     seed: &RepositorySeed,
     place: &str,
@@ -36,7 +38,7 @@ pub(super) fn add(
 
 /// A commit by any of its names, `main~2` being two before `main`.
 fn find(
-    making: &Making<'_>,
+    making: &WorldBuilder<'_>,
     id: RepositoryId,
     name: Option<&str>,
     place: &str,
@@ -57,7 +59,7 @@ fn find(
 }
 
 fn add_commit(
-    making: &mut Making<'_>,
+    making: &mut WorldBuilder<'_>,
     id: RepositoryId,
     seed: &CommitSeed,
     place: &str,
@@ -96,11 +98,11 @@ fn add_commit(
         })?;
         tree = plan.write(objects);
     }
-    let mut changes: BTreeMap<String, Option<Leaf>> = BTreeMap::new();
+    let mut changes: BTreeMap<String, Option<TreeLeaf>> = BTreeMap::new();
     for (path, text) in &seed.files {
-        let mode = lookup(objects, tree, path).map_or(Mode::File, |entry| entry.mode);
-        let blob = objects.insert(Object::Blob(text.clone().into_bytes()));
-        changes.insert(path.clone(), Some(Leaf { mode, id: blob }));
+        let mode = lookup(objects, tree, path).map_or(GitFileMode::File, |entry| entry.mode);
+        let blob = objects.insert(GitObject::Blob(text.clone().into_bytes()));
+        changes.insert(path.clone(), Some(TreeLeaf { mode, id: blob }));
     }
     for path in &seed.delete {
         changes.insert(path.clone(), None);
@@ -108,7 +110,7 @@ fn add_commit(
     let tree = edit(objects, tree, &changes);
     let parents = head.into_iter().chain(merged).collect();
     let message = seed.message.clone();
-    let made = objects.insert(Object::Commit(Commit {
+    let made = objects.insert(GitObject::Commit(GitCommit {
         tree,
         parents,
         author: who.clone(),
@@ -123,7 +125,7 @@ fn add_commit(
 }
 
 pub(super) fn add_publications(
-    making: &mut Making<'_>,
+    making: &mut WorldBuilder<'_>,
     id: RepositoryId,
     seed: &RepositorySeed,
     place: &str,
@@ -141,7 +143,7 @@ pub(super) fn add_publications(
         if !release.draft {
             repository.refs.entry(format!("refs/tags/{}", release.tag)).or_insert(commit);
         }
-        let made = Release {
+        let made = RepositoryRelease {
             id: release_id,
             tag_name: release.tag.clone(),
             target_commitish: repository.default_branch.clone(),

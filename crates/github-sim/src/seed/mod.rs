@@ -8,10 +8,10 @@ mod tickets;
 
 use std::path::{Path, PathBuf};
 
-pub use file::Seed;
+pub use file::SeedFile;
 
 use super::world::World;
-use crate::source_file::{Mistake, NoText, from_json, from_toml, line_of, read_text};
+use crate::source_file::{NoText, SourceFileProblem, from_json, from_toml, line_of, read_text};
 
 /// The worlds that come with Gradus, by name.
 pub const BUILT_IN: [(&str, &str); 5] = [
@@ -23,7 +23,7 @@ pub const BUILT_IN: [(&str, &str); 5] = [
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum SeedFormat {
     Json,
     Toml,
 }
@@ -59,20 +59,20 @@ fn built_in_names() -> String {
 /// Seeds that extend each other more often than this go in a circle.
 const MAX_LAYERS: usize = 16;
 
-impl Seed {
+impl SeedFile {
     /// A world that comes with Gradus, or a file.
-    pub fn find(name: &str) -> Result<Seed, SeedError> {
-        Seed::find_beside(name, None)
+    pub fn find(name: &str) -> Result<SeedFile, SeedError> {
+        SeedFile::find_beside(name, None)
     }
 
-    fn find_beside(name: &str, folder: Option<&Path>) -> Result<Seed, SeedError> {
+    fn find_beside(name: &str, folder: Option<&Path>) -> Result<SeedFile, SeedError> {
         if let Some((_, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
-            return Seed::parse(text, Format::Toml, name);
+            return SeedFile::parse(text, SeedFormat::Toml, name);
         }
         let path = folder.map_or_else(|| PathBuf::from(name), |folder| folder.join(name));
         let format = match path.extension().and_then(|ending| ending.to_str()) {
-            Some("toml") => Format::Toml,
-            Some("json") => Format::Json,
+            Some("toml") => SeedFormat::Toml,
+            Some("json") => SeedFormat::Json,
             _ => {
                 return Err(SeedError::Unknown { name: name.to_owned(), known: built_in_names() });
             }
@@ -81,20 +81,20 @@ impl Seed {
             NoText::Unreadable(reason) => SeedError::Unreadable { path: path.clone(), reason },
             NoText::Mistake(mistake) => syntax(&path.display().to_string(), &mistake),
         })?;
-        let mut seed = Seed::parse(&text, format, &path.display().to_string())?;
+        let mut seed = SeedFile::parse(&text, format, &path.display().to_string())?;
         seed.folder = path.parent().map(Path::to_owned);
         Ok(seed)
     }
 
     /// `origin` is what errors call it.
-    pub fn parse(text: &str, format: Format, origin: &str) -> Result<Seed, SeedError> {
-        let mut seed: Seed = match format {
-            Format::Json => from_json(text),
-            Format::Toml => from_toml(text),
+    pub fn parse(text: &str, format: SeedFormat, origin: &str) -> Result<SeedFile, SeedError> {
+        let mut seed: SeedFile = match format {
+            SeedFormat::Json => from_json(text),
+            SeedFormat::Toml => from_toml(text),
         }
         .map_err(|mistake| syntax(origin, &mistake))?;
         origin.clone_into(&mut seed.origin);
-        if format == Format::Toml {
+        if format == SeedFormat::Toml {
             seed.text = text.into();
         }
         Ok(seed)
@@ -103,7 +103,13 @@ impl Seed {
     /// Of a seed that is a table of another file: that file's text, the table's name, what errors call the file, and where
     /// files that it extends are.
     #[must_use]
-    pub fn placed(mut self, text: &str, table: &'static str, origin: &str, folder: Option<&Path>) -> Seed {
+    pub fn placed(
+        mut self,
+        text: &str,
+        table: &'static str,
+        origin: &str,
+        folder: Option<&Path>,
+    ) -> SeedFile {
         (self.text, self.table) = (text.into(), table);
         origin.clone_into(&mut self.origin);
         self.folder = folder.map(Path::to_owned);
@@ -131,7 +137,7 @@ impl Seed {
             if sources == SeedSources::BuiltIn && !BUILT_IN.iter().any(|(known, _)| *known == name) {
                 return Err(SeedError::NotBuiltIn { origin, known: built_in_names() });
             }
-            let layer = Seed::find_beside(&name, folder.as_deref())?;
+            let layer = SeedFile::find_beside(&name, folder.as_deref())?;
             above = layer.extends.clone();
             origin.clone_from(&layer.origin);
             folder.clone_from(&layer.folder);
@@ -155,6 +161,6 @@ impl Seed {
     }
 }
 
-fn syntax(origin: &str, mistake: &Mistake) -> SeedError {
+fn syntax(origin: &str, mistake: &SourceFileProblem) -> SeedError {
     SeedError::Syntax { origin: origin.to_owned(), line: mistake.line, reason: mistake.told() }
 }

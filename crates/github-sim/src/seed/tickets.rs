@@ -2,18 +2,18 @@
 
 use super::SeedError;
 use super::file::{CommentSeed, IssueSeed, PullSeed, RepositorySeed};
-use crate::git::{Commit, Object, ObjectId};
+use crate::git::{GitCommit, GitObject, ObjectId};
 use crate::merging;
 use crate::operations::writing;
-use crate::seed::builder::Making;
+use crate::seed::builder::WorldBuilder;
 use crate::state::{
-    AccountId, Comment, Issue, IssueState, LabelId, Merged, Milestone, Pull, PullHead, RepositoryId, Review,
-    StateReason,
+    AccountId, Issue, IssueComment, IssueState, IssueStateReason, LabelId, Milestone, PullHead, PullRequest,
+    PullRequestMerge, PullRequestReview, RepositoryId,
 };
-use crate::time::Time;
+use crate::time::SimulatedTime;
 
 pub(super) fn add(
-    making: &mut Making<'_>,
+    making: &mut WorldBuilder<'_>,
     id: RepositoryId,
     seed: &RepositorySeed,
     place: &str,
@@ -47,7 +47,12 @@ pub(super) fn add(
 }
 
 /// The number that was asked for, or the next one.
-fn number(making: &Making<'_>, id: RepositoryId, given: Option<u64>, place: &str) -> Result<u64, SeedError> {
+fn number(
+    making: &WorldBuilder<'_>,
+    id: RepositoryId,
+    given: Option<u64>,
+    place: &str,
+) -> Result<u64, SeedError> {
     let Some(repository) = making.state.repository(id) else {
         return Err(making.wrong(place, "the repository is gone"));
     };
@@ -61,12 +66,12 @@ fn number(making: &Making<'_>, id: RepositoryId, given: Option<u64>, place: &str
     }
 }
 
-fn accounts(making: &Making<'_>, names: &[String], place: &str) -> Result<Vec<AccountId>, SeedError> {
+fn accounts(making: &WorldBuilder<'_>, names: &[String], place: &str) -> Result<Vec<AccountId>, SeedError> {
     names.iter().map(|name| making.account(name, place)).collect()
 }
 
 fn labels(
-    making: &Making<'_>,
+    making: &WorldBuilder<'_>,
     id: RepositoryId,
     names: &[String],
     place: &str,
@@ -80,17 +85,17 @@ fn labels(
 }
 
 fn add_comments(
-    making: &mut Making<'_>,
+    making: &mut WorldBuilder<'_>,
     id: RepositoryId,
     number: u64,
     seeds: &[CommentSeed],
     place: &str,
-) -> Result<Time, SeedError> {
+) -> Result<SimulatedTime, SeedError> {
     let mut last = making.state.now;
     for (index, seed) in seeds.iter().enumerate() {
         let author = making.account(&seed.author, &format!("{place}.comments[{index}]"))?;
         let (at, comment_id) = (making.at(seed.at), making.state.next_id());
-        let made = Comment {
+        let made = IssueComment {
             id: comment_id,
             issue: number,
             author,
@@ -107,7 +112,7 @@ fn add_comments(
 }
 
 fn add_issue(
-    making: &mut Making<'_>,
+    making: &mut WorldBuilder<'_>,
     id: RepositoryId,
     owner: AccountId,
     seed: &IssueSeed,
@@ -144,14 +149,14 @@ fn add_issue(
     if let Some(issue) = making.state.repositories.get_mut(&id).and_then(|one| one.issues.get_mut(&number)) {
         issue.updated_at = last.max(at);
         if let Some(closed_at) = closed_at {
-            issue.close(closed_by, Some(seed.closed_as.unwrap_or(StateReason::Completed)), closed_at);
+            issue.close(closed_by, Some(seed.closed_as.unwrap_or(IssueStateReason::Completed)), closed_at);
         }
     }
     Ok(())
 }
 
 fn add_pull(
-    making: &mut Making<'_>,
+    making: &mut WorldBuilder<'_>,
     id: RepositoryId,
     owner: AccountId,
     seed: &PullSeed,
@@ -174,7 +179,7 @@ fn add_pull(
     let mut issue = Issue::new(making.state.next_id(), number, &seed.title, author, at);
     issue.body.clone_from(&seed.body);
     (issue.labels, issue.assignees) = (labels, assignees);
-    let mut pull = Pull {
+    let mut pull = PullRequest {
         id: making.state.next_id(),
         head,
         base,
@@ -190,7 +195,7 @@ fn add_pull(
         let author = making.account(&review.author, &format!("{place}.reviews[{index}]"))?;
         let (at, review_id) = (making.at(review.at), making.state.next_id());
         let commit = pull.head.sha;
-        pull.reviews.push(Review {
+        pull.reviews.push(PullRequestReview {
             id: review_id,
             author,
             state: review.state,
@@ -215,7 +220,7 @@ fn add_pull(
     Ok(())
 }
 
-fn head(making: &Making<'_>, id: RepositoryId, name: &str, place: &str) -> Result<PullHead, SeedError> {
+fn head(making: &WorldBuilder<'_>, id: RepositoryId, name: &str, place: &str) -> Result<PullHead, SeedError> {
     let state = &making.state;
     let Some(repository) = state.repository(id) else {
         return Err(making.wrong(place, "the repository is gone"));
@@ -237,7 +242,7 @@ fn head(making: &Making<'_>, id: RepositoryId, name: &str, place: &str) -> Resul
 }
 
 fn merge(
-    making: &mut Making<'_>,
+    making: &mut WorldBuilder<'_>,
     id: RepositoryId,
     owner: AccountId,
     number: u64,
@@ -261,21 +266,21 @@ fn merge(
     })?;
     let commit = if how.squash {
         let tree = plan.write(objects);
-        objects.insert(Object::Commit(Commit { tree, parents: vec![base], author, committer, message }))
+        objects.insert(GitObject::Commit(GitCommit { tree, parents: vec![base], author, committer, message }))
     } else {
         merging::merge_commit(objects, plan, (base, head), (author, committer), message)
     };
     writing::close(&mut making.state, id, number, by, None);
     let issue = making.state.repositories.get_mut(&id).and_then(|one| one.issues.get_mut(&number));
     if let Some(pull) = issue.and_then(|issue| issue.pull.as_mut()) {
-        pull.merged = Some(Merged { at, by, commit });
+        pull.merged = Some(PullRequestMerge { at, by, commit });
     }
     writing::move_branch(&mut making.state, id, &base_name, commit);
     Ok(())
 }
 
 fn ends(
-    making: &Making<'_>,
+    making: &WorldBuilder<'_>,
     id: RepositoryId,
     number: u64,
 ) -> Option<(ObjectId, ObjectId, String, RepositoryId)> {

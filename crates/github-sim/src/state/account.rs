@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::repository::Permission;
+use super::repository::RepositoryPermission;
 use crate::state::ids::RepositoryId;
-use crate::time::Time;
+use crate::time::SimulatedTime;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AccountKind {
@@ -37,14 +37,14 @@ pub struct Account {
     pub bio: Option<String>,
     pub company: Option<String>,
     pub location: Option<String>,
-    pub created_at: Time,
+    pub created_at: SimulatedTime,
     /// Of an organization: who belongs to it, and with what right to all its repositories.
-    pub members: BTreeMap<AccountId, Permission>,
-    pub starred: BTreeMap<RepositoryId, Time>,
+    pub members: BTreeMap<AccountId, RepositoryPermission>,
+    pub starred: BTreeMap<RepositoryId, SimulatedTime>,
 }
 
 impl Account {
-    pub fn new(login: &str, kind: AccountKind, created_at: Time) -> Account {
+    pub fn new(login: &str, kind: AccountKind, created_at: SimulatedTime) -> Account {
         Account {
             id: AccountId::default(),
             login: login.to_owned(),
@@ -72,26 +72,26 @@ impl Account {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Token {
+pub struct AccessToken {
     pub account: AccountId,
-    pub reach: Reach,
+    pub reach: TokenAccess,
 }
 
 /// What a token may do of what its owner may do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reach {
+pub enum TokenAccess {
     /// A classic token's scopes.
     Scopes(BTreeSet<String>),
     /// A fine-grained token: these repositories, with at most these rights. Others are read if they are public.
-    Repositories(BTreeMap<RepositoryId, Permission>),
+    Repositories(BTreeMap<RepositoryId, RepositoryPermission>),
 }
 
-impl Reach {
+impl TokenAccess {
     pub fn has_scope(&self, scope: &str) -> bool {
         match self {
-            Reach::Scopes(scopes) => scopes.contains(scope),
-            Reach::Repositories(_) => false,
+            TokenAccess::Scopes(scopes) => scopes.contains(scope),
+            TokenAccess::Repositories(_) => false,
         }
     }
 }

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::pull::Pull;
+use super::pull::PullRequest;
 use crate::state::ids::AccountId;
-use crate::time::Time;
+use crate::time::SimulatedTime;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Label {
+pub struct IssueLabel {
     pub id: LabelId,
     pub name: String,
     /// Six hexadecimal digits.
@@ -20,7 +20,7 @@ pub struct Label {
 }
 
 /// What GitHub gives every new repository.
-pub fn default_labels(mut next_id: impl FnMut() -> u64) -> BTreeMap<LabelId, Label> {
+pub fn default_labels(mut next_id: impl FnMut() -> u64) -> BTreeMap<LabelId, IssueLabel> {
     const LABELS: [(&str, &str, &str); 9] = [
         ("bug", "d73a4a", "Something isn't working"),
         ("documentation", "0075ca", "Improvements or additions to documentation"),
@@ -35,7 +35,7 @@ pub fn default_labels(mut next_id: impl FnMut() -> u64) -> BTreeMap<LabelId, Lab
     let label = |(name, color, description): (&str, &str, &str)| {
         let id = LabelId(next_id());
         let (name, color) = (name.to_owned(), color.to_owned());
-        (id, Label { id, name, color, description: Some(description.to_owned()), is_default: true })
+        (id, IssueLabel { id, name, color, description: Some(description.to_owned()), is_default: true })
     };
     LABELS.into_iter().map(label).collect()
 }
@@ -58,26 +58,30 @@ impl IssueState {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum StateReason {
+pub enum IssueStateReason {
     Completed,
     NotPlanned,
     Duplicate,
     Reopened,
 }
 
-impl StateReason {
+impl IssueStateReason {
     pub fn name(self) -> &'static str {
         match self {
-            StateReason::Completed => "completed",
-            StateReason::NotPlanned => "not_planned",
-            StateReason::Duplicate => "duplicate",
-            StateReason::Reopened => "reopened",
+            IssueStateReason::Completed => "completed",
+            IssueStateReason::NotPlanned => "not_planned",
+            IssueStateReason::Duplicate => "duplicate",
+            IssueStateReason::Reopened => "reopened",
         }
     }
 
-    pub fn from_name(name: &str) -> Option<StateReason> {
-        let all =
-            [StateReason::Completed, StateReason::NotPlanned, StateReason::Duplicate, StateReason::Reopened];
+    pub fn from_name(name: &str) -> Option<IssueStateReason> {
+        let all = [
+            IssueStateReason::Completed,
+            IssueStateReason::NotPlanned,
+            IssueStateReason::Duplicate,
+            IssueStateReason::Reopened,
+        ];
         all.into_iter().find(|reason| reason.name() == name)
     }
 }
@@ -93,19 +97,19 @@ pub struct Issue {
     pub assignees: Vec<AccountId>,
     pub milestone: Option<u64>,
     pub state: IssueState,
-    pub state_reason: Option<StateReason>,
+    pub state_reason: Option<IssueStateReason>,
     pub locked: bool,
     pub lock_reason: Option<String>,
-    pub created_at: Time,
-    pub updated_at: Time,
-    pub closed_at: Option<Time>,
+    pub created_at: SimulatedTime,
+    pub updated_at: SimulatedTime,
+    pub closed_at: Option<SimulatedTime>,
     pub closed_by: Option<AccountId>,
     /// What makes it a pull request.
-    pub pull: Option<Box<Pull>>,
+    pub pull: Option<Box<PullRequest>>,
 }
 
 impl Issue {
-    pub fn new(id: u64, number: u64, title: &str, author: AccountId, now: Time) -> Issue {
+    pub fn new(id: u64, number: u64, title: &str, author: AccountId, now: SimulatedTime) -> Issue {
         Issue {
             id,
             number,
@@ -131,7 +135,7 @@ impl Issue {
         self.state == IssueState::Open
     }
 
-    pub fn close(&mut self, by: AccountId, reason: Option<StateReason>, now: Time) {
+    pub fn close(&mut self, by: AccountId, reason: Option<IssueStateReason>, now: SimulatedTime) {
         self.state = IssueState::Closed;
         self.state_reason = reason;
         self.closed_at = Some(now);
@@ -139,9 +143,9 @@ impl Issue {
         self.updated_at = now;
     }
 
-    pub fn reopen(&mut self, now: Time) {
+    pub fn reopen(&mut self, now: SimulatedTime) {
         self.state = IssueState::Open;
-        self.state_reason = self.pull.is_none().then_some(StateReason::Reopened);
+        self.state_reason = self.pull.is_none().then_some(IssueStateReason::Reopened);
         self.closed_at = None;
         self.closed_by = None;
         self.updated_at = now;
@@ -149,14 +153,14 @@ impl Issue {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Comment {
+pub struct IssueComment {
     pub id: u64,
     /// The number of its issue or pull request.
     pub issue: u64,
     pub author: AccountId,
     pub body: String,
-    pub created_at: Time,
-    pub updated_at: Time,
+    pub created_at: SimulatedTime,
+    pub updated_at: SimulatedTime,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -167,8 +171,8 @@ pub struct Milestone {
     pub description: Option<String>,
     pub creator: AccountId,
     pub state: IssueState,
-    pub due_on: Option<Time>,
-    pub created_at: Time,
-    pub updated_at: Time,
-    pub closed_at: Option<Time>,
+    pub due_on: Option<SimulatedTime>,
+    pub created_at: SimulatedTime,
+    pub updated_at: SimulatedTime,
+    pub closed_at: Option<SimulatedTime>,
 }

@@ -15,29 +15,29 @@ use serde::{Deserialize, Serialize};
 pub use crate::state::ids::AccountId;
 pub use crate::state::ids::LabelId;
 pub use crate::state::ids::RepositoryId;
-pub use account::{Account, AccountKind, Reach, Token};
-pub use issue::{Comment, Issue, IssueState, Label, Milestone, StateReason, default_labels};
-pub use publication::{CheckState, CommitStatus, Gist, Release, WorkflowRun};
-pub use pull::{Merged, Pull, PullHead, Review, ReviewComment, ReviewState};
-pub use repository::{Permission, Protection, Repository};
+pub use account::{AccessToken, Account, AccountKind, TokenAccess};
+pub use issue::{Issue, IssueComment, IssueLabel, IssueState, IssueStateReason, Milestone, default_labels};
+pub use publication::{CheckState, CommitStatus, Gist, RepositoryRelease, WorkflowRun};
+pub use pull::{PullHead, PullRequest, PullRequestMerge, PullRequestReview, ReviewComment, ReviewState};
+pub use repository::{BranchProtection, Repository, RepositoryPermission};
 
-use super::git::{ObjectId, Objects};
-use super::time::Time;
+use super::git::{GitObjectStore, ObjectId};
+use super::time::SimulatedTime;
 
 /// Where time begins unless a seed says otherwise.
-const BEGINNING: Time = Time(1_767_603_600);
+const BEGINNING: SimulatedTime = SimulatedTime(1_767_603_600);
 /// Ids below are left to accounts.
 const FIRST_ID: u64 = 1_000;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct State {
-    pub now: Time,
+pub struct WorldState {
+    pub now: SimulatedTime,
     next_id: u64,
     pub accounts: BTreeMap<AccountId, Account>,
-    pub tokens: BTreeMap<String, Token>,
+    pub tokens: BTreeMap<String, AccessToken>,
     pub repositories: BTreeMap<RepositoryId, Repository>,
     /// Objects belong to a repository and all its forks together, as on GitHub.
-    pub networks: BTreeMap<RepositoryId, Objects>,
+    pub networks: BTreeMap<RepositoryId, GitObjectStore>,
     /// Names that repositories had, in lower case.
     pub former_names: BTreeMap<String, RepositoryId>,
     pub gists: BTreeMap<String, Gist>,
@@ -45,9 +45,9 @@ pub struct State {
     names: BTreeMap<String, RepositoryId>,
 }
 
-impl Default for State {
-    fn default() -> State {
-        let mut state = State {
+impl Default for WorldState {
+    fn default() -> WorldState {
+        let mut state = WorldState {
             now: BEGINNING,
             next_id: FIRST_ID,
             accounts: BTreeMap::new(),
@@ -67,7 +67,7 @@ impl Default for State {
     }
 }
 
-impl State {
+impl WorldState {
     pub fn next_id(&mut self) -> u64 {
         self.next_id += 1;
         self.next_id
@@ -158,13 +158,13 @@ impl State {
         }
     }
 
-    pub fn objects(&self, repository: &Repository) -> &Objects {
-        static NONE: std::sync::OnceLock<Objects> = std::sync::OnceLock::new();
-        self.networks.get(&repository.network).unwrap_or_else(|| NONE.get_or_init(Objects::default))
+    pub fn objects(&self, repository: &Repository) -> &GitObjectStore {
+        static NONE: std::sync::OnceLock<GitObjectStore> = std::sync::OnceLock::new();
+        self.networks.get(&repository.network).unwrap_or_else(|| NONE.get_or_init(GitObjectStore::default))
     }
 
     /// Where a pull request's branch stands: while it is open, where the branch is now.
-    pub fn pull_head(&self, issue: &Issue, pull: &Pull) -> ObjectId {
+    pub fn pull_head(&self, issue: &Issue, pull: &PullRequest) -> ObjectId {
         let branch = || {
             let repository = self.repository(pull.head.repository?)?;
             repository.branch(&pull.head.branch)
@@ -173,7 +173,7 @@ impl State {
     }
 
     /// Where the branch that a pull request goes into stands.
-    pub fn pull_base(&self, repository: &Repository, issue: &Issue, pull: &Pull) -> ObjectId {
+    pub fn pull_base(&self, repository: &Repository, issue: &Issue, pull: &PullRequest) -> ObjectId {
         let now = repository.branch(&pull.base);
         if issue.state == IssueState::Open { now.unwrap_or(pull.base_sha) } else { pull.base_sha }
     }

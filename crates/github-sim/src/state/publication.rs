@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::git::ObjectId;
 use crate::state::ids::AccountId;
-use crate::time::Time;
+use crate::time::SimulatedTime;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Release {
+pub struct RepositoryRelease {
     pub id: u64,
     pub tag_name: String,
     pub target_commitish: String,
@@ -18,8 +18,8 @@ pub struct Release {
     pub draft: bool,
     pub prerelease: bool,
     pub author: AccountId,
-    pub created_at: Time,
-    pub published_at: Option<Time>,
+    pub created_at: SimulatedTime,
+    pub published_at: Option<SimulatedTime>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,8 +29,8 @@ pub struct Gist {
     pub description: Option<String>,
     pub public: bool,
     pub files: BTreeMap<String, String>,
-    pub created_at: Time,
-    pub updated_at: Time,
+    pub created_at: SimulatedTime,
+    pub updated_at: SimulatedTime,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,7 +67,7 @@ pub struct CommitStatus {
     pub description: Option<String>,
     pub target_url: Option<String>,
     pub creator: AccountId,
-    pub created_at: Time,
+    pub created_at: SimulatedTime,
 }
 
 /// A run that was asked for or that a seed tells of. There is no runner: what is queued stays so.
@@ -83,6 +83,6 @@ pub struct WorkflowRun {
     pub status: String,
     pub conclusion: Option<String>,
     pub actor: AccountId,
-    pub created_at: Time,
-    pub updated_at: Time,
+    pub created_at: SimulatedTime,
+    pub updated_at: SimulatedTime,
 }

@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 use crate::git::ObjectId;
 use crate::state::ids::AccountId;
 use crate::state::ids::RepositoryId;
-use crate::time::Time;
+use crate::time::SimulatedTime;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Pull {
+pub struct PullRequest {
     pub id: u64,
     pub head: PullHead,
     /// The branch it goes into.
@@ -17,9 +17,9 @@ pub struct Pull {
     pub base_sha: ObjectId,
     pub draft: bool,
     pub maintainer_can_modify: bool,
-    pub merged: Option<Merged>,
+    pub merged: Option<PullRequestMerge>,
     pub requested_reviewers: Vec<AccountId>,
-    pub reviews: Vec<Review>,
+    pub reviews: Vec<PullRequestReview>,
     pub review_comments: Vec<ReviewComment>,
 }
 
@@ -34,8 +34,8 @@ pub struct PullHead {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Merged {
-    pub at: Time,
+pub struct PullRequestMerge {
+    pub at: SimulatedTime,
     pub by: AccountId,
     pub commit: ObjectId,
 }
@@ -63,13 +63,13 @@ impl ReviewState {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Review {
+pub struct PullRequestReview {
     pub id: u64,
     pub author: AccountId,
     pub state: ReviewState,
     pub body: String,
     pub commit: ObjectId,
-    pub submitted_at: Option<Time>,
+    pub submitted_at: Option<SimulatedTime>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,11 +85,11 @@ pub struct ReviewComment {
     pub side: String,
     pub commit: ObjectId,
     pub diff_hunk: String,
-    pub created_at: Time,
-    pub updated_at: Time,
+    pub created_at: SimulatedTime,
+    pub updated_at: SimulatedTime,
 }
 
-impl Pull {
+impl PullRequest {
     /// Each reviewer's last word: who approves, and who asks for changes.
     pub fn opinions(&self) -> Vec<(AccountId, ReviewState)> {
         let mut last: std::collections::BTreeMap<AccountId, ReviewState> = std::collections::BTreeMap::new();

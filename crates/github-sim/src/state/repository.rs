@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::issue::{Comment, Issue, Label, Milestone, default_labels};
-use super::publication::{CommitStatus, Release, WorkflowRun};
+use super::issue::{Issue, IssueComment, IssueLabel, Milestone, default_labels};
+use super::publication::{CommitStatus, RepositoryRelease, WorkflowRun};
 use crate::git::ObjectId;
 use crate::state::ids::AccountId;
 use crate::state::ids::LabelId;
-use crate::time::Time;
+use crate::time::SimulatedTime;
 
 /// In rising order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Permission {
+pub enum RepositoryPermission {
     Pull,
     Triage,
     Push,
@@ -23,15 +23,15 @@ pub enum Permission {
     Admin,
 }
 
-impl Permission {
+impl RepositoryPermission {
     /// As collaborators' `role_name` says it.
     pub fn role(self) -> &'static str {
         match self {
-            Permission::Pull => "read",
-            Permission::Triage => "triage",
-            Permission::Push => "write",
-            Permission::Maintain => "maintain",
-            Permission::Admin => "admin",
+            RepositoryPermission::Pull => "read",
+            RepositoryPermission::Triage => "triage",
+            RepositoryPermission::Push => "write",
+            RepositoryPermission::Maintain => "maintain",
+            RepositoryPermission::Admin => "admin",
         }
     }
 }
@@ -39,7 +39,7 @@ impl Permission {
 /// What a branch asks of changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Protection {
+pub struct BranchProtection {
     /// Changes come by pull request only.
     pub require_pull_request: bool,
     pub required_approvals: u32,
@@ -70,19 +70,19 @@ pub struct Repository {
     pub fork_of: Option<RepositoryId>,
     /// Whose objects it shares: its own id, or that of the first of its forebears.
     pub network: RepositoryId,
-    pub created_at: Time,
-    pub updated_at: Time,
-    pub pushed_at: Time,
-    pub collaborators: BTreeMap<AccountId, Permission>,
+    pub created_at: SimulatedTime,
+    pub updated_at: SimulatedTime,
+    pub pushed_at: SimulatedTime,
+    pub collaborators: BTreeMap<AccountId, RepositoryPermission>,
     /// By full name, `refs/heads/main`.
     pub refs: BTreeMap<String, ObjectId>,
-    pub protection: BTreeMap<String, Protection>,
-    pub labels: BTreeMap<LabelId, Label>,
+    pub protection: BTreeMap<String, BranchProtection>,
+    pub labels: BTreeMap<LabelId, IssueLabel>,
     pub milestones: BTreeMap<u64, Milestone>,
     /// Pull requests too: they share the numbers.
     pub issues: BTreeMap<u64, Issue>,
-    pub comments: BTreeMap<u64, Comment>,
-    pub releases: BTreeMap<u64, Release>,
+    pub comments: BTreeMap<u64, IssueComment>,
+    pub releases: BTreeMap<u64, RepositoryRelease>,
     pub statuses: Vec<CommitStatus>,
     pub runs: BTreeMap<u64, WorkflowRun>,
 }
@@ -93,7 +93,7 @@ impl Repository {
         id: RepositoryId,
         owner: AccountId,
         name: &str,
-        now: Time,
+        now: SimulatedTime,
         next_id: impl FnMut() -> u64,
     ) -> Repository {
         Repository {
@@ -160,12 +160,12 @@ impl Repository {
         self.issues.last_key_value().map_or(1, |(number, _)| number + 1)
     }
 
-    pub fn label_by_name(&self, name: &str) -> Option<&Label> {
+    pub fn label_by_name(&self, name: &str) -> Option<&IssueLabel> {
         let name = name.to_lowercase();
         self.labels.values().find(|label| label.name.to_lowercase() == name)
     }
 
-    pub fn comments_of(&self, number: u64) -> impl Iterator<Item = &Comment> {
+    pub fn comments_of(&self, number: u64) -> impl Iterator<Item = &IssueComment> {
         self.comments.values().filter(move |comment| comment.issue == number)
     }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{View, extend, node_id, put_urls};
+use super::{ApiView, extend, node_id, put_urls};
 use crate::state::{Account, AccountId, AccountKind};
 
 const URLS: [(&str, &str); 9] = [
@@ -17,7 +17,7 @@ const URLS: [(&str, &str); 9] = [
     ("received_events_url", "/received_events"),
 ];
 
-impl View<'_> {
+impl ApiView<'_> {
     pub(crate) fn simple_user(&self, id: AccountId) -> Value {
         match self.state.account(id) {
             Some(account) => self.simple_account(account),

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{View, escape_path, node_id};
-use crate::git::{Change, Commit, EMPTY_TREE, ObjectId, Signature, changes};
+use super::{ApiView, escape_path, node_id};
+use crate::git::{CommitSignature, EMPTY_TREE, FileChange, GitCommit, ObjectId, changes};
 use crate::state::{CommitStatus, Repository};
-use crate::time::Time;
+use crate::time::SimulatedTime;
 
 /// How much of a commit is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,17 +16,17 @@ pub(crate) enum CommitParts {
     Files,
 }
 
-fn person(signature: &Signature) -> Value {
-    json!({"name": signature.name, "email": signature.email, "date": Time(signature.at)})
+fn person(signature: &CommitSignature) -> Value {
+    json!({"name": signature.name, "email": signature.email, "date": SimulatedTime(signature.at)})
 }
 
 fn unsigned() -> Value {
     json!({"verified": false, "reason": "unsigned", "signature": null, "payload": null, "verified_at": null})
 }
 
-impl View<'_> {
+impl ApiView<'_> {
     /// The account whose address a commit carries.
-    pub(crate) fn user_of(&self, signature: &Signature) -> Value {
+    pub(crate) fn user_of(&self, signature: &CommitSignature) -> Value {
         let found = self
             .state
             .accounts
@@ -79,13 +79,13 @@ impl View<'_> {
     }
 
     /// What a commit did to its first parent.
-    pub(crate) fn changes_of(&self, repository: &Repository, commit: &Commit) -> Vec<Change> {
+    pub(crate) fn changes_of(&self, repository: &Repository, commit: &GitCommit) -> Vec<FileChange> {
         let objects = self.state.objects(repository);
         let parent = commit.parents.first().and_then(|parent| objects.commit(*parent));
         changes(objects, parent.map_or(EMPTY_TREE, |parent| parent.tree), commit.tree)
     }
 
-    pub(crate) fn file_change(&self, repository: &Repository, at: ObjectId, change: &Change) -> Value {
+    pub(crate) fn file_change(&self, repository: &Repository, at: ObjectId, change: &FileChange) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let path = escape_path(&change.path);
         let mut object = json!({

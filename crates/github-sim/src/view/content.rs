@@ -4,8 +4,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::{View, escape_path};
-use crate::git::{Mode, TreeEntry};
+use super::{ApiView, escape_path};
+use crate::git::{GitFileMode, TreeEntry};
 use crate::state::Repository;
 
 /// Above this, GitHub sends no content with the rest.
@@ -26,23 +26,23 @@ pub(crate) fn in_lines(bytes: &[u8]) -> String {
     lines
 }
 
-impl View<'_> {
+impl ApiView<'_> {
     /// Without the content: as directories list it, and as writes answer.
     pub(crate) fn entry(&self, repository: &Repository, path: &str, entry: &TreeEntry, at: &str) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let objects = self.state.objects(repository);
         let (name_in_url, at_in_url) = (escape_path(path), escape_path(at));
         let kind = match entry.mode {
-            Mode::Directory => "dir",
-            Mode::Link => "symlink",
-            Mode::Submodule => "submodule",
-            Mode::File | Mode::Executable => "file",
+            GitFileMode::Directory => "dir",
+            GitFileMode::Link => "symlink",
+            GitFileMode::Submodule => "submodule",
+            GitFileMode::File | GitFileMode::Executable => "file",
         };
         let own = format!("{url}/contents/{name_in_url}?ref={at_in_url}");
-        let folder = if entry.mode == Mode::Directory { "tree" } else { "blob" };
-        let is_directory = matches!(entry.mode, Mode::Directory | Mode::Submodule);
+        let folder = if entry.mode == GitFileMode::Directory { "tree" } else { "blob" };
+        let is_directory = matches!(entry.mode, GitFileMode::Directory | GitFileMode::Submodule);
         let git_url = match entry.mode {
-            Mode::Submodule => Value::Null,
+            GitFileMode::Submodule => Value::Null,
             _ => json!(format!("{url}/git/{folder}s/{}", entry.id)),
         };
         let html_url = json!(format!("{page}/{folder}/{at_in_url}/{name_in_url}"));
@@ -65,11 +65,11 @@ impl View<'_> {
         let mut object = self.entry(repository, path, entry, at);
         let bytes = self.state.objects(repository).blob(entry.id).unwrap_or_default();
         match entry.mode {
-            Mode::Link => object["target"] = json!(String::from_utf8_lossy(bytes)),
-            Mode::Submodule => {
+            GitFileMode::Link => object["target"] = json!(String::from_utf8_lossy(bytes)),
+            GitFileMode::Submodule => {
                 object["submodule_git_url"] = json!(format!("{}.git", self.repository_page(repository)));
             }
-            Mode::Directory | Mode::File | Mode::Executable => {
+            GitFileMode::Directory | GitFileMode::File | GitFileMode::Executable => {
                 let inline = bytes.len() <= MAX_INLINE;
                 object["content"] = json!(if inline { in_lines(bytes) } else { String::new() });
                 object["encoding"] = json!(if inline { "base64" } else { "none" });

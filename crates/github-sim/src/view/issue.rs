@@ -2,12 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::{View, escape_segment, node_id};
+use super::{ApiView, escape_segment, node_id};
 use crate::access::{collaborators, permission_of};
-use crate::state::{AccountId, Comment, Issue, Label, LabelId, Milestone, Repository, StateReason};
+use crate::state::{
+    AccountId, Issue, IssueComment, IssueLabel, IssueStateReason, LabelId, Milestone, Repository,
+};
 
-impl View<'_> {
-    pub(crate) fn label(&self, repository: &Repository, label: &Label) -> Value {
+impl ApiView<'_> {
+    pub(crate) fn label(&self, repository: &Repository, label: &IssueLabel) -> Value {
         json!({
             "id": label.id.0,
             "node_id": node_id("Label", label.id.0),
@@ -119,7 +121,7 @@ impl View<'_> {
                 "reactions": self.reactions(&own),
                 "timeline_url": format!("{own}/timeline"),
                 "performed_via_github_app": null,
-                "state_reason": issue.state_reason.map(StateReason::name),
+                "state_reason": issue.state_reason.map(IssueStateReason::name),
                 "sub_issues_summary": {"total": 0, "completed": 0, "percent_completed": 0},
             }),
         );
@@ -144,7 +146,7 @@ impl View<'_> {
         })
     }
 
-    pub(crate) fn comment(&self, repository: &Repository, comment: &Comment) -> Value {
+    pub(crate) fn comment(&self, repository: &Repository, comment: &IssueComment) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let own = format!("{url}/issues/comments/{}", comment.id);
         let folder = match repository.issues.get(&comment.issue) {

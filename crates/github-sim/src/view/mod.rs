@@ -15,20 +15,20 @@ use base64::engine::general_purpose::STANDARD;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
-use super::access::Actor;
-use super::http::Media;
-use super::state::State;
+use super::access::AuthenticatedActor;
+use super::http::AcceptedMediaType;
+use super::state::WorldState;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct View<'s> {
-    pub(super) state: &'s State,
+pub(super) struct ApiView<'s> {
+    pub(super) state: &'s WorldState,
     /// What API addresses begin with.
     pub(super) base: &'s str,
-    pub(super) actor: Option<&'s Actor>,
-    pub(super) media: Media,
+    pub(super) actor: Option<&'s AuthenticatedActor>,
+    pub(super) media: AcceptedMediaType,
 }
 
-impl View<'_> {
+impl ApiView<'_> {
     /// What addresses of pages begin with.
     pub(super) fn site(&self) -> &str {
         self.base.strip_suffix("/api/v3").unwrap_or(self.base)
@@ -36,13 +36,13 @@ impl View<'_> {
 
     /// A text that people wrote, in the forms that the client asked for.
     pub(super) fn put_body(&self, object: &mut Value, body: Option<&str>) {
-        if !matches!(self.media, Media::Text | Media::Html) {
+        if !matches!(self.media, AcceptedMediaType::Text | AcceptedMediaType::Html) {
             object["body"] = json!(body);
         }
-        if matches!(self.media, Media::Text | Media::Full) {
+        if matches!(self.media, AcceptedMediaType::Text | AcceptedMediaType::Full) {
             object["body_text"] = json!(body.unwrap_or_default());
         }
-        if matches!(self.media, Media::Html | Media::Full) {
+        if matches!(self.media, AcceptedMediaType::Html | AcceptedMediaType::Full) {
             object["body_html"] = json!(paragraphs(body.unwrap_or_default()));
         }
     }

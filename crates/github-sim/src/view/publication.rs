@@ -2,20 +2,20 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{View, escape_path, escape_segment, node_id};
-use crate::state::{Gist, Release, Repository, WorkflowRun};
+use super::{ApiView, escape_path, escape_segment, node_id};
+use crate::state::{Gist, Repository, RepositoryRelease, WorkflowRun};
 
 /// A workflow, read from its file.
 #[derive(Clone, Debug)]
-pub(crate) struct Workflow {
+pub(crate) struct WorkflowFile {
     pub(crate) id: u64,
     pub(crate) name: String,
     pub(crate) path: String,
     pub(crate) has_dispatch: bool,
 }
 
-impl View<'_> {
-    pub(crate) fn release(&self, repository: &Repository, release: &Release) -> Value {
+impl ApiView<'_> {
+    pub(crate) fn release(&self, repository: &Repository, release: &RepositoryRelease) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let own = format!("{url}/releases/{}", release.id);
         let tag = escape_path(&release.tag_name);
@@ -101,7 +101,7 @@ impl View<'_> {
         object
     }
 
-    pub(crate) fn workflow(&self, repository: &Repository, workflow: &Workflow) -> Value {
+    pub(crate) fn workflow(&self, repository: &Repository, workflow: &WorkflowFile) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let path = escape_path(&workflow.path);
         json!({
@@ -122,13 +122,13 @@ impl View<'_> {
         &self,
         repository: &Repository,
         run: &WorkflowRun,
-        workflow: Option<&Workflow>,
+        workflow: Option<&WorkflowFile>,
     ) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let own = format!("{url}/actions/runs/{}", run.id);
         let commit = self.state.objects(repository).commit(run.commit);
         let message = commit.map(|commit| commit.message.clone()).unwrap_or_default();
-        let person = |who: Option<&crate::git::Signature>| match who {
+        let person = |who: Option<&crate::git::CommitSignature>| match who {
             Some(who) => json!({"name": who.name, "email": who.email}),
             None => Value::Null,
         };
@@ -173,7 +173,7 @@ impl View<'_> {
                     "id": run.commit,
                     "tree_id": commit.map(|commit| commit.tree),
                     "message": message,
-                    "timestamp": commit.map(|commit| crate::time::Time(commit.committer.at)),
+                    "timestamp": commit.map(|commit| crate::time::SimulatedTime(commit.committer.at)),
                     "author": person(commit.map(|commit| &commit.author)),
                     "committer": person(commit.map(|commit| &commit.committer)),
                 },

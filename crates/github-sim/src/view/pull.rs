@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{View, extend, node_id};
+use super::{ApiView, extend, node_id};
 use crate::git::{EMPTY_TREE, ObjectId, ancestors, changes, log, merge_base};
 use crate::merging;
-use crate::state::{Issue, Pull, Repository, Review, ReviewComment};
+use crate::state::{Issue, PullRequest, PullRequestReview, Repository, ReviewComment};
 
-impl View<'_> {
-    pub(crate) fn pull_simple(&self, repository: &Repository, issue: &Issue, pull: &Pull) -> Value {
+impl ApiView<'_> {
+    pub(crate) fn pull_simple(&self, repository: &Repository, issue: &Issue, pull: &PullRequest) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let number = issue.number;
         let (own, html, as_issue) = (
@@ -93,7 +93,13 @@ impl View<'_> {
     }
 
     /// `computed` is false right after something was changed: GitHub finds out later whether it can be merged.
-    pub(crate) fn pull(&self, repository: &Repository, issue: &Issue, pull: &Pull, computed: bool) -> Value {
+    pub(crate) fn pull(
+        &self,
+        repository: &Repository,
+        issue: &Issue,
+        pull: &PullRequest,
+        computed: bool,
+    ) -> Value {
         let mut object = self.pull_simple(repository, issue, pull);
         let changes = self.pull_changes(repository, issue, pull);
         let (mergeable, state) = merging::mergeability(self.state, repository, issue, pull);
@@ -119,7 +125,7 @@ impl View<'_> {
     }
 
     /// Where a pull request's own changes begin.
-    fn pull_start(&self, repository: &Repository, issue: &Issue, pull: &Pull) -> Option<ObjectId> {
+    fn pull_start(&self, repository: &Repository, issue: &Issue, pull: &PullRequest) -> Option<ObjectId> {
         let base = self.state.pull_base(repository, issue, pull);
         merge_base(self.state.objects(repository), base, self.state.pull_head(issue, pull))
     }
@@ -128,8 +134,8 @@ impl View<'_> {
         &self,
         repository: &Repository,
         issue: &Issue,
-        pull: &Pull,
-    ) -> Vec<crate::git::Change> {
+        pull: &PullRequest,
+    ) -> Vec<crate::git::FileChange> {
         let objects = self.state.objects(repository);
         let start = self.pull_start(repository, issue, pull).and_then(|id| objects.commit(id));
         let Some(head) = objects.commit(self.state.pull_head(issue, pull)) else { return Vec::new() };
@@ -137,7 +143,12 @@ impl View<'_> {
     }
 
     /// Oldest first.
-    pub(crate) fn pull_commits(&self, repository: &Repository, issue: &Issue, pull: &Pull) -> Vec<ObjectId> {
+    pub(crate) fn pull_commits(
+        &self,
+        repository: &Repository,
+        issue: &Issue,
+        pull: &PullRequest,
+    ) -> Vec<ObjectId> {
         let objects = self.state.objects(repository);
         let base = self.state.pull_base(repository, issue, pull);
         let hidden: BTreeSet<ObjectId> = ancestors(objects, base);
@@ -147,7 +158,7 @@ impl View<'_> {
         commits
     }
 
-    pub(crate) fn review(&self, repository: &Repository, issue: &Issue, review: &Review) -> Value {
+    pub(crate) fn review(&self, repository: &Repository, issue: &Issue, review: &PullRequestReview) -> Value {
         let own = format!("{}/pulls/{}", self.repository_url(repository), issue.number);
         let html = format!(
             "{}/pull/{}#pullrequestreview-{}",

@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{View, extend, node_id, put_urls};
+use super::{ApiView, extend, node_id, put_urls};
 use crate::access::permission;
-use crate::git::{Mode, Objects, lookup};
-use crate::state::{Permission, Protection, Repository};
+use crate::git::{GitFileMode, GitObjectStore, lookup};
+use crate::state::{BranchProtection, Repository, RepositoryPermission};
 
 const URLS: [(&str, &str); 37] = [
     ("forks_url", "/forks"),
@@ -47,7 +47,7 @@ const URLS: [(&str, &str); 37] = [
     ("url", ""),
 ];
 
-impl View<'_> {
+impl ApiView<'_> {
     pub(crate) fn repository_url(&self, repository: &Repository) -> String {
         format!("{}/repos/{}", self.base, self.state.full_name(repository))
     }
@@ -123,14 +123,14 @@ impl View<'_> {
             }),
         );
         let right = permission(self.state, self.actor, repository);
-        let may = |needed: Permission| right >= Some(needed);
+        let may = |needed: RepositoryPermission| right >= Some(needed);
         if self.actor.is_some() {
             object["permissions"] = json!({
-                "admin": may(Permission::Admin),
-                "maintain": may(Permission::Maintain),
-                "push": may(Permission::Push),
-                "triage": may(Permission::Triage),
-                "pull": may(Permission::Pull),
+                "admin": may(RepositoryPermission::Admin),
+                "maintain": may(RepositoryPermission::Maintain),
+                "push": may(RepositoryPermission::Push),
+                "triage": may(RepositoryPermission::Triage),
+                "pull": may(RepositoryPermission::Pull),
             });
         }
         object
@@ -145,7 +145,7 @@ impl View<'_> {
             &mut object,
             json!({"network_count": forks, "subscribers_count": stars, "temp_clone_token": ""}),
         );
-        if permission(self.state, self.actor, repository) >= Some(Permission::Push) {
+        if permission(self.state, self.actor, repository) >= Some(RepositoryPermission::Push) {
             extend(
                 &mut object,
                 json!({
@@ -204,7 +204,7 @@ impl View<'_> {
         })
     }
 
-    pub(crate) fn protection(&self, repository: &Repository, branch: &str, rule: &Protection) -> Value {
+    pub(crate) fn protection(&self, repository: &Repository, branch: &str, rule: &BranchProtection) -> Value {
         let url =
             format!("{}/branches/{}/protection", self.repository_url(repository), super::escape_path(branch));
         let mut object = json!({
@@ -253,7 +253,7 @@ const LANGUAGES: [(&str, &str); 12] = [
     ("css", "CSS"),
 ];
 
-pub(crate) fn languages(objects: &Objects, repository: &Repository) -> Vec<(&'static str, usize)> {
+pub(crate) fn languages(objects: &GitObjectStore, repository: &Repository) -> Vec<(&'static str, usize)> {
     let mut bytes: std::collections::BTreeMap<&str, usize> = std::collections::BTreeMap::new();
     let tree = repository.head().and_then(|head| objects.commit(head)).map(|commit| commit.tree);
     // Asked for with every repository: some hundred entries have to be enough to tell.
@@ -268,13 +268,13 @@ pub(crate) fn languages(objects: &Objects, repository: &Repository) -> Vec<(&'st
             }
             let ending = entry.name.rsplit_once('.').map_or("", |(_, ending)| ending);
             match entry.mode {
-                Mode::Directory => waiting.push(entry.id),
-                Mode::File | Mode::Executable => {
+                GitFileMode::Directory => waiting.push(entry.id),
+                GitFileMode::File | GitFileMode::Executable => {
                     if let Some((_, language)) = LANGUAGES.iter().find(|(known, _)| *known == ending) {
                         *bytes.entry(language).or_default() += objects.blob(entry.id).map_or(0, <[u8]>::len);
                     }
                 }
-                Mode::Link | Mode::Submodule => {}
+                GitFileMode::Link | GitFileMode::Submodule => {}
             }
         }
     }
@@ -283,6 +283,6 @@ pub(crate) fn languages(objects: &Objects, repository: &Repository) -> Vec<(&'st
     found
 }
 
-fn language(objects: &Objects, repository: &Repository) -> Option<&'static str> {
+fn language(objects: &GitObjectStore, repository: &Repository) -> Option<&'static str> {
     languages(objects, repository).first().map(|(name, _)| *name)
 }

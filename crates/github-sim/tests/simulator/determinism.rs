@@ -1,11 +1,11 @@
 //! The same calls give the same bytes; a world can be put back, written down and read again.
 
 use crate::lab::{self, Lab};
-use gradus_github_sim::state::State;
-use gradus_github_sim::{Response, World};
+use gradus_github_sim::state::WorldState;
+use gradus_github_sim::{SimulatedResponse, World};
 use serde_json::json;
 
-fn story(lab: &mut Lab) -> Vec<Response> {
+fn story(lab: &mut Lab) -> Vec<SimulatedResponse> {
     let mut seen = vec![lab.get("/user"), lab.get("/user/repos")];
     seen.push(lab.post("/user/repos", json!({"name": "new", "auto_init": true})));
     seen.push(lab.put("/repos/octo/demo/contents/a.txt", json!({"message": "m", "content": "aGk="})));
@@ -54,7 +54,7 @@ fn a_state_survives_being_written_down() {
     let mut lab = Lab::new("w3");
     story(&mut lab);
     let text = serde_json::to_string(lab.world.state()).unwrap();
-    let state: State = serde_json::from_str(&text).unwrap();
+    let state: WorldState = serde_json::from_str(&text).unwrap();
     let mut again = Lab { world: World::new(state, Default::default(), Vec::new()), token: lab::OCTO };
     assert_eq!(again.world.changes(), Vec::new());
     for path in ["/repos/octo/demo", "/repos/octo/demo/pulls/22", "/repos/octo/demo/commits", "/user/repos"] {

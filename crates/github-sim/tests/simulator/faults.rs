@@ -1,18 +1,25 @@
 //! Trouble on demand, the simulator's own API, limits and conditional requests.
 
 use crate::lab::{self, Lab, refusal};
-use gradus_github_sim::{Effect, Fault, Method, Request};
+use gradus_github_sim::{FaultEffect, RequestMethod, SimulatedFault, SimulatedRequest};
 use serde_json::{Value, json};
 
-fn fault(operation: &str, after: u32, effect: Effect) -> Fault {
-    Fault { method: None, path: None, operation: Some(operation.to_owned()), after, times: 1, effect }
+fn fault(operation: &str, after: u32, effect: FaultEffect) -> SimulatedFault {
+    SimulatedFault {
+        method: None,
+        path: None,
+        operation: Some(operation.to_owned()),
+        after,
+        times: 1,
+        effect,
+    }
 }
 
 /// The answer is lost, the issue is there: who does not look before trying again makes it twice.
 #[test]
 fn a_lost_answer_is_carried_out() {
     let mut lab = Lab::new("w1");
-    lab.world.add_fault(fault("issues/create", 0, Effect::LostAnswer { status: 502 }));
+    lab.world.add_fault(fault("issues/create", 0, FaultEffect::LostAnswer { status: 502 }));
     assert_eq!(lab.post("/repos/octo/demo/issues", json!({"title": "t"})).status, 502);
     assert_eq!(lab.read("/repos/octo/demo/issues").as_array().unwrap().len(), 1);
     assert_eq!(lab.post("/repos/octo/demo/issues", json!({"title": "t"})).status, 201, "once only");
@@ -25,7 +32,7 @@ fn a_commit_by_someone_else_comes_between() {
     let effect = json!({"operation": "repos/create-or-update-file-contents", "effect": {"commit": {
         "repository": "octo/demo", "branch": "main", "author": "mona", "message": "docs: one more line",
         "files": {"README.md": "# Demo\n\nchanged by mona\n"}}}});
-    assert_eq!(lab.send(Method::Post, "/_gradus/faults", Some(effect)).status, 200);
+    assert_eq!(lab.send(RequestMethod::Post, "/_gradus/faults", Some(effect)).status, 200);
     let sha = lab.read("/repos/octo/demo/contents/README.md")["sha"].clone();
     let body = json!({"message": "m", "content": "aGk=", "sha": sha});
     let (status, message) = refusal(&lab.put("/repos/octo/demo/contents/README.md", body.clone()));
@@ -47,12 +54,12 @@ fn a_commit_by_someone_else_comes_between() {
 #[test]
 fn the_secondary_limit_comes_after_some_calls() {
     let mut lab = Lab::new("w4");
-    lab.world.add_fault(fault("issues/add-labels", 5, Effect::SecondaryLimit { retry_after_s: 60 }));
+    lab.world.add_fault(fault("issues/add-labels", 5, FaultEffect::SecondaryLimit { retry_after_s: 60 }));
     let statuses: Vec<u16> = (1..=7)
         .map(|number| lab.post(&format!("/repos/octo/atlas/issues/{number}/labels"), json!(["stale"])).status)
         .collect();
     assert_eq!(statuses, [200, 200, 200, 200, 200, 403, 200]);
-    lab.world.add_fault(fault("issues/get", 0, Effect::SecondaryLimit { retry_after_s: 7 }));
+    lab.world.add_fault(fault("issues/get", 0, FaultEffect::SecondaryLimit { retry_after_s: 7 }));
     let response = lab.get("/repos/octo/atlas/issues/1");
     assert_eq!(response.header("retry-after"), Some("7"));
     assert!(refusal(&response).1.starts_with("You have exceeded a secondary rate limit."));
@@ -61,11 +68,11 @@ fn the_secondary_limit_comes_after_some_calls() {
 #[test]
 fn other_trouble() {
     let mut lab = Lab::new("w2");
-    lab.world.add_fault(fault("pulls/get", 0, Effect::Latency { ms: 250 }));
+    lab.world.add_fault(fault("pulls/get", 0, FaultEffect::Latency { ms: 250 }));
     assert_eq!(lab.get("/repos/octo/demo/pulls/22").delay_ms, 250);
     assert_eq!(lab.get("/repos/octo/demo/pulls/22").delay_ms, 0);
     let message = "Base branch was modified. Review and try the merge again.".to_owned();
-    let effect = Effect::Answer { status: 405, message: message.clone(), retry_after_s: None };
+    let effect = FaultEffect::Answer { status: 405, message: message.clone(), retry_after_s: None };
     lab.world.add_fault(fault("pulls/merge", 0, effect));
     assert_eq!(refusal(&lab.put("/repos/octo/demo/pulls/23/merge", json!({}))), (405, message));
     assert_eq!(lab.put("/repos/octo/demo/pulls/23/merge", json!({})).status, 200);
@@ -75,7 +82,7 @@ fn other_trouble() {
 #[test]
 fn differences_name_what_was_touched_and_nothing_else() {
     let mut lab = Lab::new("w2");
-    lab.send(Method::Put, "/_gradus/snapshots/before", None);
+    lab.send(RequestMethod::Put, "/_gradus/snapshots/before", None);
     lab.post("/repos/octo/demo/issues/5/comments", json!({"body": "Could you attach logs?"}));
     lab.patch("/repos/octo/demo/issues/7", json!({"state": "closed", "state_reason": "not_planned"}));
     lab.patch("/repos/octo/demo/labels/bug", json!({"new_name": "defect"}));
@@ -101,7 +108,7 @@ fn differences_name_what_was_touched_and_nothing_else() {
             .count(),
         1
     );
-    lab.send(Method::Post, "/_gradus/snapshots/before/restore", None);
+    lab.send(RequestMethod::Post, "/_gradus/snapshots/before/restore", None);
     assert_eq!(lab.get("/_gradus/diff").json(), json!([]));
     assert_eq!(lab.get("/_gradus/diff?from=nothing").status, 404);
 }
@@ -189,7 +196,7 @@ fn unchanged_things_are_not_sent_again() {
     let tag = first.header("etag").unwrap().to_owned();
     let again = |lab: &mut Lab, name: &str, value: &str| {
         lab.world.handle(
-            &Request::new(Method::Get, "/repos/octo/demo")
+            &SimulatedRequest::new(RequestMethod::Get, "/repos/octo/demo")
                 .with_token(lab::OCTO)
                 .with_header("host", "127.0.0.1:4100")
                 .with_header(name, value),
@@ -208,13 +215,16 @@ fn unchanged_things_are_not_sent_again() {
 fn addresses_are_the_clients_own() {
     let mut lab = Lab::new("w1");
     let response = lab.world.handle(
-        &Request::new(Method::Get, "/api/v3/repos/Octo/DEMO/issues?per_page=1")
+        &SimulatedRequest::new(RequestMethod::Get, "/api/v3/repos/Octo/DEMO/issues?per_page=1")
             .with_header("host", "sim.test:8080"),
     );
     assert_eq!(response.status, 200);
     let repository = lab
         .world
-        .handle(&Request::new(Method::Get, "/api/v3/repos/octo/demo").with_header("host", "sim.test:8080"))
+        .handle(
+            &SimulatedRequest::new(RequestMethod::Get, "/api/v3/repos/octo/demo")
+                .with_header("host", "sim.test:8080"),
+        )
         .json();
     assert_eq!(repository["url"], "http://sim.test:8080/api/v3/repos/octo/demo");
     assert_eq!(repository["html_url"], "http://sim.test:8080/octo/demo");

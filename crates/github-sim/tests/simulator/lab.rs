@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "no test uses all of it")]
 
-use gradus_github_sim::{Method, Request, Response, Seed, World};
+use gradus_github_sim::{RequestMethod, SeedFile, SimulatedRequest, SimulatedResponse, World};
 use serde_json::Value;
 
 pub(crate) const OCTO: &str = "test_token_user1";
@@ -11,7 +11,7 @@ pub(crate) const MALLORY: &str = "test_token_user3";
 pub(crate) const READER: &str = "test_token_readonly";
 
 pub(crate) fn world(seed: &str) -> World {
-    Seed::find(seed).unwrap().world().unwrap()
+    SeedFile::find(seed).unwrap().world().unwrap()
 }
 
 pub(crate) struct Lab {
@@ -29,8 +29,13 @@ impl Lab {
         self
     }
 
-    pub(crate) fn send(&mut self, method: Method, target: &str, body: Option<Value>) -> Response {
-        let mut request = Request::new(method, target).with_header("host", "127.0.0.1:4100");
+    pub(crate) fn send(
+        &mut self,
+        method: RequestMethod,
+        target: &str,
+        body: Option<Value>,
+    ) -> SimulatedResponse {
+        let mut request = SimulatedRequest::new(method, target).with_header("host", "127.0.0.1:4100");
         if !self.token.is_empty() {
             request = request.with_token(self.token);
         }
@@ -40,24 +45,24 @@ impl Lab {
         self.world.handle(&request)
     }
 
-    pub(crate) fn get(&mut self, target: &str) -> Response {
-        self.send(Method::Get, target, None)
+    pub(crate) fn get(&mut self, target: &str) -> SimulatedResponse {
+        self.send(RequestMethod::Get, target, None)
     }
 
-    pub(crate) fn post(&mut self, target: &str, body: Value) -> Response {
-        self.send(Method::Post, target, Some(body))
+    pub(crate) fn post(&mut self, target: &str, body: Value) -> SimulatedResponse {
+        self.send(RequestMethod::Post, target, Some(body))
     }
 
-    pub(crate) fn put(&mut self, target: &str, body: Value) -> Response {
-        self.send(Method::Put, target, Some(body))
+    pub(crate) fn put(&mut self, target: &str, body: Value) -> SimulatedResponse {
+        self.send(RequestMethod::Put, target, Some(body))
     }
 
-    pub(crate) fn patch(&mut self, target: &str, body: Value) -> Response {
-        self.send(Method::Patch, target, Some(body))
+    pub(crate) fn patch(&mut self, target: &str, body: Value) -> SimulatedResponse {
+        self.send(RequestMethod::Patch, target, Some(body))
     }
 
-    pub(crate) fn delete(&mut self, target: &str) -> Response {
-        self.send(Method::Delete, target, None)
+    pub(crate) fn delete(&mut self, target: &str) -> SimulatedResponse {
+        self.send(RequestMethod::Delete, target, None)
     }
 
     /// The body of a GET that must go well.
@@ -74,6 +79,6 @@ impl Lab {
 }
 
 /// Status and message of a refusal.
-pub(crate) fn refusal(response: &Response) -> (u16, String) {
+pub(crate) fn refusal(response: &SimulatedResponse) -> (u16, String) {
     (response.status, response.json()["message"].as_str().unwrap_or_default().to_owned())
 }

@@ -1,12 +1,12 @@
 //! A real client with strict types: what octocrab cannot read, it refuses.
 
 use crate::lab;
-use gradus_github_sim::Server;
+use gradus_github_sim::SimulatorServer;
 use octocrab::models::IssueState;
 use octocrab::params;
 use octocrab::{GitHubError, Octocrab};
 
-fn client(server: &Server, token: &str) -> Octocrab {
+fn client(server: &SimulatorServer, token: &str) -> Octocrab {
     Octocrab::builder().base_uri(server.url()).unwrap().personal_token(token.to_owned()).build().unwrap()
 }
 
@@ -19,7 +19,7 @@ fn refused(error: octocrab::Error) -> Box<GitHubError> {
 
 #[tokio::test]
 async fn a_day_with_octocrab() {
-    let server = Server::start(lab::world("w3"), 0).unwrap();
+    let server = SimulatorServer::start(lab::world("w3"), 0).unwrap();
     let github = client(&server, lab::OCTO);
     assert_eq!(github.current().user().await.unwrap().login, "octo");
     let own = github.current().list_repos_for_authenticated_user().send().await.unwrap();

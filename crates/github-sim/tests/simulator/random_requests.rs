@@ -4,15 +4,21 @@
 use crate::lab;
 use std::collections::BTreeSet;
 
-use gradus_github_sim::state::{IssueState, State};
-use gradus_github_sim::{Method, Request, World};
+use gradus_github_sim::state::{IssueState, WorldState};
+use gradus_github_sim::{RequestMethod, SimulatedRequest, World};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use serde_json::{Value, json};
 
 const TOKENS: [&str; 6] = [lab::OCTO, lab::MONA, lab::MALLORY, lab::READER, "unknown", ""];
-const METHODS: [Method; 6] =
-    [Method::Get, Method::Post, Method::Put, Method::Patch, Method::Delete, Method::Head];
+const METHODS: [RequestMethod; 6] = [
+    RequestMethod::Get,
+    RequestMethod::Post,
+    RequestMethod::Put,
+    RequestMethod::Patch,
+    RequestMethod::Delete,
+    RequestMethod::Head,
+];
 
 /// Segments that mean something, and some that do not.
 const WORDS: [&str; 61] = [
@@ -225,8 +231,8 @@ fn key() -> impl Strategy<Value = String> {
 }
 
 /// Requests that are right in themselves, so that more than the first check is met.
-fn sensible() -> Vec<(Method, &'static str, Value)> {
-    use Method::{Delete, Patch, Post, Put};
+fn sensible() -> Vec<(RequestMethod, &'static str, Value)> {
+    use RequestMethod::{Delete, Patch, Post, Put};
     let demo = |rest: &str| -> &'static str { Box::leak(format!("/repos/octo/demo{rest}").into_boxed_str()) };
     let world = lab::world("w3");
     let repository =
@@ -299,7 +305,7 @@ fn sensible() -> Vec<(Method, &'static str, Value)> {
 }
 
 /// One of those, sometimes with a field gone or not as it should be.
-fn likely() -> impl Strategy<Value = (Method, String, Vec<u8>)> {
+fn likely() -> impl Strategy<Value = (RequestMethod, String, Vec<u8>)> {
     let change = prop_oneof![3 => Just(None), 1 => (any::<prop::sample::Index>(), prop::option::of(value())).prop_map(Some)];
     (prop::sample::select(sensible()), change).prop_map(|((method, path, mut body), change)| {
         if let (Some((index, value)), Some(fields)) = (change, body.as_object_mut())
@@ -315,7 +321,7 @@ fn likely() -> impl Strategy<Value = (Method, String, Vec<u8>)> {
     })
 }
 
-fn request() -> impl Strategy<Value = Request> {
+fn request() -> impl Strategy<Value = SimulatedRequest> {
     let walked = prop::collection::vec(prop::sample::select(&WORDS[..]), 0..7)
         .prop_map(|words| format!("/{}", words.join("/")));
     let path = prop_oneof![4 => prop::sample::select(&PATHS[..]).prop_map(str::to_owned), 1 => walked];
@@ -346,8 +352,9 @@ fn request() -> impl Strategy<Value = Request> {
     let wild = (prop::sample::select(&METHODS[..]), path, body);
     (prop_oneof![wild, likely()], query, accept, token).prop_map(
         |((method, path, body), query, accept, token)| {
-            let mut request =
-                Request::new(method, &path).with_header("accept", accept).with_header("host", "127.0.0.1:1");
+            let mut request = SimulatedRequest::new(method, &path)
+                .with_header("accept", accept)
+                .with_header("host", "127.0.0.1:1");
             if !token.is_empty() {
                 request = request.with_token(token);
             }
@@ -359,7 +366,7 @@ fn request() -> impl Strategy<Value = Request> {
 }
 
 /// What must hold in every state.
-fn check(state: &State) -> Result<(), TestCaseError> {
+fn check(state: &WorldState) -> Result<(), TestCaseError> {
     for repository in state.repositories.values() {
         let objects = state.objects(repository);
         prop_assert!(state.account(repository.owner).is_some());
@@ -411,7 +418,7 @@ proptest! {
             if response.status >= 300 || request.method.is_read() {
                 prop_assert!(world.state() == before.state(), "{told} was answered with {} and changed something", response.status);
             }
-            if response.status >= 400 && request.method != Method::Head {
+            if response.status >= 400 && request.method != RequestMethod::Head {
                 let body = response.json();
                 prop_assert!(body["message"].is_string() && body["documentation_url"].is_string(), "{told}: {body}");
                 prop_assert_eq!(&body["status"], &json!(response.status.to_string()));

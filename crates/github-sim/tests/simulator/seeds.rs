@@ -1,7 +1,7 @@
 //! The worlds that come along hold what the tasks need; broken files say where they are broken.
 
 use crate::lab::{self, Lab};
-use gradus_github_sim::{BUILT_IN, Seed};
+use gradus_github_sim::{BUILT_IN, SeedFile};
 use serde_json::Value;
 
 fn numbers(list: &Value) -> Vec<u64> {
@@ -183,9 +183,10 @@ fn broken_seeds_say_where() {
     for (name, text, wanted) in cases {
         let path = folder.path().join(name);
         std::fs::write(&path, text).unwrap();
-        let error = Seed::find(path.to_str().unwrap()).and_then(|seed| seed.world()).unwrap_err().to_string();
+        let error =
+            SeedFile::find(path.to_str().unwrap()).and_then(|seed| seed.world()).unwrap_err().to_string();
         assert!(error.contains(wanted), "{text:?}\n  gives  {error}\n  wanted {wanted}");
         assert!(!error.contains('\n'), "{error}");
     }
-    assert!(Seed::find("missing.toml").unwrap_err().to_string().starts_with("missing.toml: "));
+    assert!(SeedFile::find("missing.toml").unwrap_err().to_string().starts_with("missing.toml: "));
 }

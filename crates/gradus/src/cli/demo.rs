@@ -8,23 +8,25 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use clap::{Args, Parser};
-use gradus_eval::report::{Metric, RunReader};
-use gradus_github_bench::policy::Policy;
-use gradus_github_bench::suite::Suite;
-use gradus_github_bench::trial::{BenchError, Contestant, Finished, OwnAgent, Pool, TrialLine, run_all};
+use gradus_eval::report::{MetricResult, RunReader};
+use gradus_github_bench::policy::ScriptedPolicy;
+use gradus_github_bench::suite::TaskSuite;
+use gradus_github_bench::trial::{
+    BenchError, FinishedTrial, OwnAgent, TrialConcurrency, TrialContestant, TrialLine, run_all,
+};
 
-use super::bench::{BenchAddition, Who, jobs, worlds};
-use super::eval::{self, Grading, Prepared};
-use super::outputs::Addition;
-use super::{Exit, complain};
+use super::bench::{BenchAddition, BenchAgents, jobs, worlds};
+use super::eval::{self, GradingOptions, PreparedRun};
+use super::outputs::ReportAddition;
+use super::{CommandExit, complain};
 use gradus_core::visible::printable_line;
-use gradus_github_bench::results::{BenchReport, Kept};
+use gradus_github_bench::results::{BenchReport, BenchResults};
 use gradus_report::ReportTable;
 use gradus_report::{BOLD, DIM, counted};
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Arguments {
+pub(super) struct DemoArguments {
     /// Where the report goes.
     #[arg(long, value_name = "FILE", default_value = "gradus-demo.html")]
     html: PathBuf,
@@ -46,7 +48,7 @@ const PROJECT: &str = "gradus-demo";
 /// So many bytes of traces are sent at once.
 const AT_ONCE: usize = 4 << 20;
 
-pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+pub(super) fn run(arguments: &DemoArguments) -> anyhow::Result<CommandExit> {
     let temporary = tempfile::tempdir().context("a temporary folder")?;
     let data = arguments.keep.clone().unwrap_or_else(|| temporary.path().join("data"));
     if let Err(error) = std::fs::create_dir_all(&data) {
@@ -54,7 +56,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
             "--keep: {}: {error}; name a folder that is new, or one of an earlier demo",
             data.display()
         ));
-        return Ok(Exit::BadInput);
+        return Ok(CommandExit::BadInput);
     }
     // Settings of the folder that it is called in have no say.
     let config = temporary.path().join("gradus.toml");
@@ -73,14 +75,14 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         arguments.html.as_os_str(),
     ];
     let grading = OnlyGrading::try_parse_from(words)?.grading;
-    let graded = eval::Arguments::of(vec![store.display().to_string()], grading);
+    let graded = eval::EvalArguments::for_sources(vec![store.display().to_string()], grading);
 
     // Before anything is played.
-    let prepared = match Prepared::new(&graded, &[]) {
+    let prepared = match PreparedRun::new(&graded, &[]) {
         Ok(prepared) => prepared,
         Err(reason) => {
             complain(&printable_line(&reason));
-            return Ok(Exit::BadInput);
+            return Ok(CommandExit::BadInput);
         }
     };
 
@@ -101,8 +103,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     )?;
 
     let begun = Instant::now();
-    let names: Vec<String> = Policy::all().map(|policy| policy.name().to_owned()).collect();
-    let report = BenchReport::of(Kept {
+    let names: Vec<String> = ScriptedPolicy::all().map(|policy| policy.name().to_owned()).collect();
+    let report = BenchReport::from_results(BenchResults {
         suite: gradus_github_bench::suite::BUILT_IN.to_owned(),
         folder: data.display().to_string(),
         agents: names,
@@ -126,7 +128,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 #[derive(Parser)]
 struct OnlyGrading {
     #[command(flatten)]
-    grading: Grading,
+    grading: GradingOptions,
 }
 
 fn say(text: &str) -> io::Result<()> {
@@ -143,12 +145,13 @@ fn step(what: &str, text: &str, begun: Instant) -> io::Result<()> {
 
 /// Plays all runs; each trace goes to a server that keeps it in this folder. Where that was, and how much it got.
 fn play(data: &Path) -> anyhow::Result<(Vec<TrialLine>, String, usize)> {
-    let suite = Suite::built_in()?;
+    let suite = TaskSuite::built_in()?;
     let tasks = suite.select(TASKS)?;
     let worlds = worlds(&tasks).map_err(anyhow::Error::msg)?;
-    let policies: Vec<Policy> = Policy::all().collect();
-    let contestants: Vec<Contestant<'_>> = policies.iter().copied().map(Contestant::Policy).collect();
-    let (jobs, _) = jobs(&Who::Policies(policies), &tasks, &worlds, 1);
+    let policies: Vec<ScriptedPolicy> = ScriptedPolicy::all().collect();
+    let contestants: Vec<TrialContestant<'_>> =
+        policies.iter().copied().map(TrialContestant::Policy).collect();
+    let (jobs, _) = jobs(&BenchAgents::Policies(policies), &tasks, &worlds, 1);
     // Traces of another demo may be in the same folder.
     let bench = format!("{:08x}", fastrand::u32(..));
     let player =
@@ -172,7 +175,7 @@ fn play(data: &Path) -> anyhow::Result<(Vec<TrialLine>, String, usize)> {
         Ok(())
     };
     let (mut lines, mut waiting, mut bytes) = (Vec::new(), Vec::new(), 0);
-    let mut take = |finished: Finished| -> Result<(), DemoError> {
+    let mut take = |finished: FinishedTrial| -> Result<(), DemoError> {
         bytes += finished.otlp.len();
         // Requests one behind the other are one request.
         waiting.extend_from_slice(&finished.otlp);
@@ -183,7 +186,8 @@ fn play(data: &Path) -> anyhow::Result<(Vec<TrialLine>, String, usize)> {
         Ok(())
     };
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
-    let played = run_all(Pool { threads, slots: 1 }, &jobs, &player, &AtomicBool::new(false), &mut take);
+    let played =
+        run_all(TrialConcurrency { threads, slots: 1 }, &jobs, &player, &AtomicBool::new(false), &mut take);
     let sent = played.map_err(|error| error.0).and_then(|()| send(waiting));
     runtime.block_on(server.stop());
     sent?;
@@ -213,8 +217,8 @@ struct DemoAddition {
     is_kept: bool,
 }
 
-impl Addition for DemoAddition {
-    fn metrics(&mut self, reader: &mut RunReader) -> anyhow::Result<Vec<Metric>> {
+impl ReportAddition for DemoAddition {
+    fn metrics(&mut self, reader: &mut RunReader) -> anyhow::Result<Vec<MetricResult>> {
         self.inner.metrics(reader)
     }
 

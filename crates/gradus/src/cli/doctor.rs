@@ -10,17 +10,17 @@ use gradus_server::ServerSummary;
 use gradus_store::{FILE_NAME, Store};
 use reqwest::header::HOST;
 
-use super::Exit;
+use super::CommandExit;
 use super::serve::ServerOptions;
 
 #[derive(Args)]
-pub(super) struct Arguments {
+pub(super) struct DoctorArguments {
     #[command(flatten)]
     server: ServerOptions,
 }
 
 /// What was looked at, and how it is.
-enum Finding {
+enum DoctorFinding {
     Good(String),
     /// It works, and could be better.
     Warning(String),
@@ -28,22 +28,22 @@ enum Finding {
     Bad(String),
 }
 
-pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+pub(super) fn run(arguments: &DoctorArguments) -> anyhow::Result<CommandExit> {
     let mut findings = Vec::new();
     match arguments.server.read_config().and_then(|config| config.summary()) {
         Ok(summary) => {
-            findings.push(("settings", Finding::Good(summary.text.clone())));
+            findings.push(("settings", DoctorFinding::Good(summary.text.clone())));
             look(&summary, &mut findings);
         }
-        Err(reason) => findings.push(("settings", Finding::Bad(reason))),
+        Err(reason) => findings.push(("settings", DoctorFinding::Bad(reason))),
     }
-    let mut exit = Exit::Pass;
+    let mut exit = CommandExit::Pass;
     for (what, finding) in findings {
         let (mark, text) = match finding {
-            Finding::Good(text) => ("ok  ", text),
-            Finding::Warning(text) => ("warn", text),
-            Finding::Bad(text) => {
-                exit = Exit::BadInput;
+            DoctorFinding::Good(text) => ("ok  ", text),
+            DoctorFinding::Warning(text) => ("warn", text),
+            DoctorFinding::Bad(text) => {
+                exit = CommandExit::BadInput;
                 ("FAIL", text)
             }
         };
@@ -52,7 +52,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
-fn look(summary: &ServerSummary, findings: &mut Vec<(&'static str, Finding)>) {
+fn look(summary: &ServerSummary, findings: &mut Vec<(&'static str, DoctorFinding)>) {
     findings.push(("http port", port(&summary.http.to_string(), "--http")));
     findings.push(("grpc port", port(&summary.grpc.to_string(), "--grpc")));
     if let Some(address) = summary.phoenix {
@@ -70,16 +70,16 @@ fn look(summary: &ServerSummary, findings: &mut Vec<(&'static str, Finding)>) {
     }
 }
 
-fn port(address: &str, option: &str) -> Finding {
+fn port(address: &str, option: &str) -> DoctorFinding {
     match TcpListener::bind(address) {
-        Ok(_) => Finding::Good(format!("{address} is free")),
+        Ok(_) => DoctorFinding::Good(format!("{address} is free")),
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && answers(address) => {
-            Finding::Good(format!("a gradus server answers on {address} already"))
+            DoctorFinding::Good(format!("a gradus server answers on {address} already"))
         }
-        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => Finding::Bad(format!(
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => DoctorFinding::Bad(format!(
             "something listens on {address} already: stop it (another collector?), or choose another port with {option}"
         )),
-        Err(error) => Finding::Bad(format!("{address}: {error}; choose another address with {option}")),
+        Err(error) => DoctorFinding::Bad(format!("{address}: {error}; choose another address with {option}")),
     }
 }
 
@@ -97,7 +97,7 @@ fn answers(address: &str) -> bool {
     runtime.ok().and_then(|runtime| runtime.block_on(ask)).unwrap_or(false)
 }
 
-fn folder(data: &Path) -> Finding {
+fn folder(data: &Path) -> DoctorFinding {
     // Looking changes nothing: a folder that is not there is made at the first start, where its parent lets it.
     let place = existing(data);
     let probe = || -> std::io::Result<()> {
@@ -106,9 +106,9 @@ fn folder(data: &Path) -> Finding {
         file.as_file().sync_all()
     };
     match probe() {
-        Ok(()) if place == data => Finding::Good(format!("{} can be written to", data.display())),
-        Ok(()) => Finding::Good(format!("{} can be made", data.display())),
-        Err(error) => Finding::Bad(format!("{}: {error}; choose another with --data", data.display())),
+        Ok(()) if place == data => DoctorFinding::Good(format!("{} can be written to", data.display())),
+        Ok(()) => DoctorFinding::Good(format!("{} can be made", data.display())),
+        Err(error) => DoctorFinding::Bad(format!("{}: {error}; choose another with --data", data.display())),
     }
 }
 
@@ -118,32 +118,32 @@ fn existing(data: &Path) -> &Path {
     above.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-fn store(data: &Path) -> Finding {
+fn store(data: &Path) -> DoctorFinding {
     let path = data.join(FILE_NAME);
     if !path.exists() {
-        return Finding::Good("none yet; it is made at the first start".to_owned());
+        return DoctorFinding::Good("none yet; it is made at the first start".to_owned());
     }
     let read = Store::open_to_read(&path).and_then(|store| Ok((store.size()?, store.projects()?.len())));
     match read {
-        Ok(((used, free), projects)) => {
-            Finding::Good(format!("{projects} projects, {used} bytes in use, {free} bytes free in the file"))
-        }
-        Err(error) => Finding::Bad(error.to_string()),
+        Ok(((used, free), projects)) => DoctorFinding::Good(format!(
+            "{projects} projects, {used} bytes in use, {free} bytes free in the file"
+        )),
+        Err(error) => DoctorFinding::Bad(error.to_string()),
     }
 }
 
-fn keys(data: &Path) -> Finding {
+fn keys(data: &Path) -> DoctorFinding {
     let keys = Store::open_to_read(&data.join(FILE_NAME)).and_then(|store| store.keys()).unwrap_or_default();
     match keys.iter().filter(|key| key.revoked_ns.is_none()).count() {
-        0 => Finding::Bad(
+        0 => DoctorFinding::Bad(
             "others can reach the server, and there is no key: make one with `gradus keys add NAME`"
                 .to_owned(),
         ),
-        count => Finding::Good(format!("{count} valid")),
+        count => DoctorFinding::Good(format!("{count} valid")),
     }
 }
 
-fn disk(data: &Path) -> Finding {
+fn disk(data: &Path) -> DoctorFinding {
     const LITTLE: u64 = 1 << 30;
     const NOTHING: u64 = 32 << 20;
     match rustix::fs::statvfs(existing(data)) {
@@ -151,35 +151,37 @@ fn disk(data: &Path) -> Finding {
             let free = found.f_bavail.saturating_mul(found.f_frsize);
             let text = format!("{:.1} GB free at {}", free as f64 / 1e9, data.display());
             if free < NOTHING {
-                Finding::Bad(format!("{text}: make room, or choose another folder with --data"))
+                DoctorFinding::Bad(format!("{text}: make room, or choose another folder with --data"))
             } else if free < LITTLE {
-                Finding::Warning(format!("{text}: make room, or keep less with serve.retention"))
+                DoctorFinding::Warning(format!("{text}: make room, or keep less with serve.retention"))
             } else {
-                Finding::Good(text)
+                DoctorFinding::Good(text)
             }
         }
-        Err(error) => Finding::Warning(format!("how much room there is cannot be told: {error}")),
+        Err(error) => DoctorFinding::Warning(format!("how much room there is cannot be told: {error}")),
     }
 }
 
-fn clock() -> Finding {
+fn clock() -> DoctorFinding {
     // Spans are judged and kept by their times; a clock that was never set is far off.
     let now = jiff::Timestamp::now();
     let year = now.to_zoned(jiff::tz::TimeZone::UTC).year();
     if (2025..2100).contains(&year) {
-        Finding::Good(format!("{}", now.round(jiff::Unit::Second).unwrap_or(now)))
+        DoctorFinding::Good(format!("{}", now.round(jiff::Unit::Second).unwrap_or(now)))
     } else {
-        Finding::Bad(format!("it says {now}: set it, or times of traces and daily budgets mean nothing"))
+        DoctorFinding::Bad(format!(
+            "it says {now}: set it, or times of traces and daily budgets mean nothing"
+        ))
     }
 }
 
-fn endpoint(rule: &str, judge: &std::sync::Arc<gradus_eval::judge::ModelJudge>) -> Finding {
+fn endpoint(rule: &str, judge: &std::sync::Arc<gradus_eval::judge::ModelJudge>) -> DoctorFinding {
     let url = judge.client.shown_url().to_owned();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return Finding::Bad(error.to_string()),
+        Err(error) => return DoctorFinding::Bad(error.to_string()),
     };
-    let request = gradus_llm::Request {
+    let request = gradus_llm::ModelRequest {
         system: "You are asked whether you are there.",
         user: "Say yes.",
         answer: gradus_llm::AnswerForm::Text,
@@ -188,9 +190,9 @@ fn endpoint(rule: &str, judge: &std::sync::Arc<gradus_eval::judge::ModelJudge>) 
     };
     let (_, answer) = runtime.block_on(judge.client.ask(&request));
     match answer {
-        Ok(_) => Finding::Good(format!("rule {rule:?}: {} answers at {url}", judge.name())),
-        Err(failure) => {
-            Finding::Bad(format!("rule {rule:?}: {url}: {failure}; check the address, the key and the model"))
-        }
+        Ok(_) => DoctorFinding::Good(format!("rule {rule:?}: {} answers at {url}", judge.name())),
+        Err(failure) => DoctorFinding::Bad(format!(
+            "rule {rule:?}: {url}: {failure}; check the address, the key and the model"
+        )),
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use gradus_eval::judge_selection::JudgeConfig;
 
-use crate::config::File;
+use crate::config::ConfigFile;
 
 /// How the judge is asked.
 #[derive(Args, Clone, Debug)]
@@ -41,7 +41,7 @@ pub(super) struct JudgeOptions {
     pub(super) context_tokens: Option<usize>,
     /// The model's temperature; `none` sends none [default: 0]. Anthropic takes none.
     #[arg(long, value_name = "T", value_parser = temperature, help_heading = "Judge")]
-    pub(super) temperature: Option<Temperature>,
+    pub(super) temperature: Option<ModelTemperature>,
     /// Ask for plain text, even if the endpoint could answer in JSON.
     #[arg(long, help_heading = "Judge")]
     pub(super) text_answers: bool,
@@ -52,21 +52,21 @@ pub(super) struct JudgeOptions {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Temperature(pub(super) Option<f64>);
+pub(super) struct ModelTemperature(pub(super) Option<f64>);
 
-pub(super) fn temperature(text: &str) -> Result<Temperature, String> {
+pub(super) fn temperature(text: &str) -> Result<ModelTemperature, String> {
     if text == "none" {
-        return Ok(Temperature(None));
+        return Ok(ModelTemperature(None));
     }
     match text.parse::<f64>() {
-        Ok(value) if (0.0..=2.0).contains(&value) => Ok(Temperature(Some(value))),
+        Ok(value) if (0.0..=2.0).contains(&value) => Ok(ModelTemperature(Some(value))),
         _ => Err("a number from 0 to 2, or none".to_owned()),
     }
 }
 
 impl JudgeOptions {
     /// What is asked for here wins over the file.
-    pub(super) fn judge_config(&self, file: &File) -> JudgeConfig {
+    pub(super) fn judge_config(&self, file: &ConfigFile) -> JudgeConfig {
         let of_file = file.judge_config();
         JudgeConfig {
             judge: self.judge.clone(),

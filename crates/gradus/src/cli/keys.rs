@@ -5,22 +5,22 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use gradus_store::{FILE_NAME, KeyScopes, Store, StoreError, new_key};
 
-use super::{Exit, complain};
+use super::{CommandExit, complain};
 use crate::config::data_folder;
 use gradus_core::visible::printable_line;
 use gradus_server::now_ns;
 
 #[derive(Args)]
-pub(super) struct Arguments {
+pub(super) struct KeyArguments {
     #[command(subcommand)]
-    command: Command,
+    command: KeyCommand,
     /// The server's folder [default: .gradus].
     #[arg(long, value_name = "DIR", global = true)]
     data: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum KeyCommand {
     /// Makes a key and prints it, this once: only its digest is kept.
     Add {
         /// What it is for, so that it can be revoked by that name.
@@ -35,18 +35,18 @@ enum Command {
     Revoke { name: String },
 }
 
-pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+pub(super) fn run(arguments: &KeyArguments) -> anyhow::Result<CommandExit> {
     Ok(carry_out(arguments).unwrap_or_else(|reason| {
         complain(&reason);
-        Exit::BadInput
+        CommandExit::BadInput
     }))
 }
 
-fn carry_out(arguments: &Arguments) -> Result<Exit, String> {
+fn carry_out(arguments: &KeyArguments) -> Result<CommandExit, String> {
     let folder = data_folder(arguments.data.as_deref())?;
     let said = |error: StoreError| error.to_string();
     match &arguments.command {
-        Command::Add { name, scopes } => {
+        KeyCommand::Add { name, scopes } => {
             if name.trim().is_empty() || name.chars().any(char::is_control) {
                 return Err("a key needs a name of printable characters".to_owned());
             }
@@ -62,7 +62,7 @@ fn carry_out(arguments: &Arguments) -> Result<Exit, String> {
             complain(&format!("key {name:?} may {}; it is not shown again:", scopes.names()));
             anstream::println!("{key}");
         }
-        Command::List => {
+        KeyCommand::List => {
             let store = Store::open_to_read(&folder.join(FILE_NAME)).map_err(said)?;
             for key in store.keys().map_err(said)? {
                 let created =
@@ -76,7 +76,7 @@ fn carry_out(arguments: &Arguments) -> Result<Exit, String> {
                 );
             }
         }
-        Command::Revoke { name } => {
+        KeyCommand::Revoke { name } => {
             if !Store::revoke_key_beside(&folder, name, now_ns()).map_err(said)? {
                 return Err(format!(
                     "there is no valid key called {name:?}; `gradus keys list` shows those there are"
@@ -85,5 +85,5 @@ fn carry_out(arguments: &Arguments) -> Result<Exit, String> {
             anstream::println!("{} is revoked", printable_line(name));
         }
     }
-    Ok(Exit::Pass)
+    Ok(CommandExit::Pass)
 }

@@ -30,7 +30,7 @@ pub(crate) use sources::complain;
 
 /// Exit codes, the same for every command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
+pub(crate) enum CommandExit {
     Pass = 0,
     Unexpected = 1,
     BadInput = 2,
@@ -44,48 +44,48 @@ pub(crate) enum Exit {
 /// Grades every step a tool-using AI agent takes.
 #[derive(Parser)]
 #[command(name = "gradus", version, max_term_width = 100)]
-struct Cli {
+struct CommandLine {
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum CliCommand {
     /// Lists the trajectories in traces, or shows one as a transcript.
-    Traces(traces::Arguments),
+    Traces(traces::TraceArguments),
     /// Judges every step of every trajectory: does the tool fit the thought, the thought the request, is the path short?
-    Eval(Box<eval::Arguments>),
+    Eval(Box<eval::EvalArguments>),
     /// Prints a run's results again, in any form.
-    Report(report::Arguments),
+    Report(report::ReportArguments),
     /// Lists, shows and checks rubrics: what is asked, and what the answers are worth.
-    Rubrics(rubrics::Arguments),
+    Rubrics(rubrics::RubricArguments),
     /// Receives traces, keeps them and grades them as they come.
-    Serve(serve::Arguments),
+    Serve(serve::ServeArguments),
     /// An agent that works on GitHub: says what it thinks, calls tools, and answers.
-    Agent(Box<agent::Arguments>),
+    Agent(Box<agent::AgentArguments>),
     /// Plays tasks on the simulated GitHub, many times, and measures: done, safe, reliable, short, cheap.
-    Bench(Box<bench::Arguments>),
+    Bench(Box<bench::BenchArguments>),
     /// Everything at once, with no key and no network: agents with known mistakes are run, traced, graded and reported.
-    Demo(demo::Arguments),
+    Demo(demo::DemoArguments),
     /// A GitHub to practise on: its REST API, with a known state, on this machine only.
-    Simulate(simulate::Arguments),
+    Simulate(simulate::SimulateArguments),
     /// What the agent can do: the tools for GitHub, and those of MCP servers.
-    Tools(tools::Arguments),
+    Tools(tools::ToolsCommandArguments),
     /// Says which steps of a benchmark's runs were needed, by playing them again without the others.
-    Replay(replay::Arguments),
+    Replay(replay::ReplayArguments),
     /// Looks after a server's store: check, compact, export, import, backup.
-    Store(store::Arguments),
+    Store(store::StoreArguments),
     /// API keys of a server that others can reach.
-    Keys(keys::Arguments),
+    Keys(keys::KeyArguments),
     /// Checks what a server needs: ports, disk, settings, the judge's endpoint and key, the clock.
-    Doctor(doctor::Arguments),
+    Doctor(doctor::DoctorArguments),
     /// Trust the gradus.toml of a folder: show what it asks for, and allow it.
-    Trust(trust::Arguments),
+    Trust(trust::TrustArguments),
 }
 
 /// Runs the command line.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = match Cli::try_parse_from(arguments) {
+    let cli = match CommandLine::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version are no errors; clap knows which is which.
@@ -94,29 +94,29 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     let done = match &cli.command {
-        Command::Traces(arguments) => traces::run(arguments),
-        Command::Eval(arguments) => eval::run(arguments),
-        Command::Report(arguments) => report::run(arguments),
-        Command::Rubrics(arguments) => rubrics::run(arguments),
-        Command::Serve(arguments) => Ok(serve::run(arguments)),
-        Command::Agent(arguments) => agent::run(arguments),
-        Command::Bench(arguments) => bench::run(arguments),
-        Command::Demo(arguments) => demo::run(arguments),
-        Command::Simulate(arguments) => simulate::run(arguments),
-        Command::Tools(arguments) => tools::run(arguments),
-        Command::Replay(arguments) => replay::run(arguments),
-        Command::Store(arguments) => store::run(arguments),
-        Command::Keys(arguments) => keys::run(arguments),
-        Command::Doctor(arguments) => doctor::run(arguments),
-        Command::Trust(arguments) => trust::run(arguments),
+        CliCommand::Traces(arguments) => traces::run(arguments),
+        CliCommand::Eval(arguments) => eval::run(arguments),
+        CliCommand::Report(arguments) => report::run(arguments),
+        CliCommand::Rubrics(arguments) => rubrics::run(arguments),
+        CliCommand::Serve(arguments) => Ok(serve::run(arguments)),
+        CliCommand::Agent(arguments) => agent::run(arguments),
+        CliCommand::Bench(arguments) => bench::run(arguments),
+        CliCommand::Demo(arguments) => demo::run(arguments),
+        CliCommand::Simulate(arguments) => simulate::run(arguments),
+        CliCommand::Tools(arguments) => tools::run(arguments),
+        CliCommand::Replay(arguments) => replay::run(arguments),
+        CliCommand::Store(arguments) => store::run(arguments),
+        CliCommand::Keys(arguments) => keys::run(arguments),
+        CliCommand::Doctor(arguments) => doctor::run(arguments),
+        CliCommand::Trust(arguments) => trust::run(arguments),
     };
     match done {
         Ok(exit) => ExitCode::from(exit as u8),
         // A reader that went away (`| head`) is no failure.
-        Err(error) if is_broken_pipe(&error) => ExitCode::from(Exit::Pass as u8),
+        Err(error) if is_broken_pipe(&error) => ExitCode::from(CommandExit::Pass as u8),
         Err(error) => {
             anstream::eprintln!("gradus: {error:#}");
-            ExitCode::from(Exit::Unexpected as u8)
+            ExitCode::from(CommandExit::Unexpected as u8)
         }
     }
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use gradus_eval::judge_selection::{JudgeChoice, JudgeConfig};
-use gradus_llm::{Client, Endpoint, Provider, RetryPolicy};
+use gradus_llm::{ModelClient, ModelEndpoint, ModelProvider, RetryPolicy};
 
-use super::judge_options::{Temperature, temperature};
+use super::judge_options::{ModelTemperature, temperature};
 use super::sources::complain;
-use crate::config::Environment;
+use crate::config::EnvironmentVariables;
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct ModelOptions {
@@ -36,7 +36,7 @@ pub(super) struct ModelOptions {
     pub(super) context_tokens: usize,
     /// The model's temperature; `none` sends none [default: 0]. Anthropic takes none.
     #[arg(long, value_name = "T", value_parser = temperature, help_heading = "Model")]
-    temperature: Option<Temperature>,
+    temperature: Option<ModelTemperature>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -61,7 +61,7 @@ impl ModelOptions {
     }
 
     /// The model's endpoint. `gradus.toml` has no say: what it names is a judge.
-    pub(super) fn endpoint(&self, environment: &Environment) -> Result<Endpoint, String> {
+    pub(super) fn endpoint(&self, environment: &EnvironmentVariables) -> Result<ModelEndpoint, String> {
         if self.context_tokens < 4_000 || self.context_tokens < 2 * self.max_tokens as usize {
             return Err(format!(
                 "--context-tokens {}: an agent needs at least 4000, and twice the {} tokens of a reply",
@@ -88,7 +88,7 @@ impl ModelOptions {
         };
         let mut credentials = environment.judge_credentials();
         if let Some(variable) = &self.api_key_env {
-            let key = Environment::secret(variable)
+            let key = EnvironmentVariables::secret(variable)
                 .ok_or_else(|| format!("--api-key-env: {variable} is not set"))?;
             (credentials.openai_key, credentials.anthropic_key) = (Some(key.clone()), Some(key));
         }
@@ -102,15 +102,19 @@ impl ModelOptions {
         }
     }
 
-    pub(super) fn client(&self, environment: &Environment, concurrency: usize) -> Result<Client, String> {
-        let client = Client::new(self.endpoint(environment)?, concurrency, RetryPolicy::default())?;
+    pub(super) fn client(
+        &self,
+        environment: &EnvironmentVariables,
+        concurrency: usize,
+    ) -> Result<ModelClient, String> {
+        let client = ModelClient::new(self.endpoint(environment)?, concurrency, RetryPolicy::default())?;
         Ok(client.with_load_notice(Arc::new(|waited| {
             complain(&format!("waiting for the model server to load its model ({} s)", waited.as_secs()));
         })))
     }
 
-    pub(super) fn temperature(&self, provider: Provider) -> Option<f64> {
+    pub(super) fn temperature(&self, provider: ModelProvider) -> Option<f64> {
         let given = self.temperature.map_or(Some(0.0), |given| given.0);
-        given.filter(|_| provider == Provider::OpenAi)
+        given.filter(|_| provider == ModelProvider::OpenAi)
     }
 }

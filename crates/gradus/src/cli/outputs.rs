@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use gradus_eval::report::{Gate, GateResult, GateVerdict, Metric, RunReader, Summary};
+use gradus_eval::report::{EvaluationSummary, GateResult, GateVerdict, MetricResult, QualityGate, RunReader};
 use quick_junit::TestSuite;
 
 use gradus_report::ReportTable;
 use gradus_report::{csv, html, json, junit, markdown, summary};
 
 #[derive(Args, Clone)]
-pub(super) struct Outputs {
+pub(super) struct OutputOptions {
     /// Tables: the steps, one file for each evaluation, and all combined; into a folder.
     #[arg(long, value_name = "DIR", help_heading = "Outputs (- is standard output)")]
     csv: Option<PathBuf>,
@@ -42,7 +42,7 @@ pub(super) struct Outputs {
     pub(super) strict: bool,
 }
 
-impl Outputs {
+impl OutputOptions {
     fn files(&self) -> impl Iterator<Item = &Path> {
         let files = [&self.json, &self.jsonl, &self.junit, &self.markdown, &self.html];
         files.into_iter().flatten().map(PathBuf::as_path).filter(|path| !is_stdout(path))
@@ -87,9 +87,9 @@ impl Outputs {
     pub(super) fn write(
         &self,
         reader: &mut RunReader,
-        found: &Summary,
+        found: &EvaluationSummary,
         gates: &[GateResult],
-        addition: &dyn Addition,
+        addition: &dyn ReportAddition,
     ) -> anyhow::Result<()> {
         if let Some(folder) = &self.csv {
             csv::write(reader, folder)
@@ -145,9 +145,9 @@ impl Outputs {
 }
 
 /// What another command adds to a run's results.
-pub(super) trait Addition {
+pub(super) trait ReportAddition {
     /// More numbers, beside those of the evaluations; gates can be about them. Asked for once, before anything is written.
-    fn metrics(&mut self, reader: &mut RunReader) -> anyhow::Result<Vec<Metric>> {
+    fn metrics(&mut self, reader: &mut RunReader) -> anyhow::Result<Vec<MetricResult>> {
         let _ = reader;
         Ok(Vec::new())
     }
@@ -221,14 +221,14 @@ pub(super) trait Addition {
 /// Nothing is added.
 pub(super) struct NoAddition;
 
-impl Addition for NoAddition {}
+impl ReportAddition for NoAddition {}
 
 /// The gates, checked.
 pub(super) fn checked(
-    gates: &[Gate],
-    summary: &Summary,
+    gates: &[QualityGate],
+    summary: &EvaluationSummary,
     strict: bool,
-    addition: &dyn Addition,
+    addition: &dyn ReportAddition,
 ) -> Vec<GateResult> {
     let mut results: Vec<GateResult> = gates.iter().map(|gate| gate.check(summary, strict)).collect();
     results.iter_mut().for_each(|result| addition.explain(result));

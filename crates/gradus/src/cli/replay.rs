@@ -7,21 +7,21 @@ use std::sync::{Arc, Mutex};
 
 use anstyle::{AnsiColor, Style};
 use clap::Args;
-use gradus_github_agent::tools::{GitHubTools, Limits};
-use gradus_github_bench::record::RunRecord;
-use gradus_github_bench::replay::{Checks, Need, Replay, Stage, replay};
-use gradus_github_bench::suite::{BUILT_IN, Suite, Task};
-use gradus_github_bench::trial::Plan;
+use gradus_github_agent::tools::{GitHubTools, ToolRestrictions};
+use gradus_github_bench::record::TrialRecord;
+use gradus_github_bench::replay::{CheckResults, ReplayEnvironment, ReplayReport, StepNecessity, replay};
+use gradus_github_bench::suite::{BUILT_IN, BenchTask, TaskSuite};
+use gradus_github_bench::trial::TrialPlan;
 use gradus_github_sim::World;
-use gradus_github_sim::state::State;
+use gradus_github_sim::state::WorldState;
 
-use super::{Exit, complain};
+use super::{CommandExit, complain};
 use gradus_core::visible::printable_line;
 use gradus_report::{counted, json};
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Arguments {
+pub(super) struct ReplayArguments {
     /// The folder of a benchmark's run, or one record of it.
     #[arg(value_name = "RUN")]
     run: PathBuf,
@@ -50,12 +50,12 @@ Exit codes: 0 all were played, 2 something cannot be read or is not there, 4 the
 /// A record is read whole; a larger one is not of ours.
 const MAX_BYTES: u64 = 1 << 30;
 
-pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+pub(super) fn run(arguments: &ReplayArguments) -> anyhow::Result<CommandExit> {
     let records = match find(arguments) {
         Ok(records) => records,
         Err(error) => {
             complain(&printable_line(&error));
-            return Ok(Exit::BadInput);
+            return Ok(CommandExit::BadInput);
         }
     };
     if records.is_empty() {
@@ -64,7 +64,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         complain(&printable_line(&format!(
             "{where_}: there is no run{which}; `gradus bench` leaves them in records/"
         )));
-        return Ok(Exit::NothingFound);
+        return Ok(CommandExit::NothingFound);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -73,7 +73,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
                 Ok(found) => found,
                 Err(error) => {
                     complain(&printable_line(&format!("{}-{}: {error:#}", record.task, record.trial)));
-                    return Ok(Exit::BadInput);
+                    return Ok(CommandExit::BadInput);
                 }
             };
             let mut out = anstream::stdout().lock();
@@ -83,12 +83,12 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
                 print(&found, &mut out)?;
             }
         }
-        Ok(Exit::Pass)
+        Ok(CommandExit::Pass)
     })
 }
 
 /// The records with their tasks, in the order of tasks and trials.
-fn find(arguments: &Arguments) -> Result<Vec<(RunRecord, Task)>, String> {
+fn find(arguments: &ReplayArguments) -> Result<Vec<(TrialRecord, BenchTask)>, String> {
     let place = |path: &Path, reason: &dyn std::fmt::Display| format!("{}: {reason}", path.display());
     let path = &arguments.run;
     let about = fs::metadata(path).map_err(|error| place(path, &error))?;
@@ -118,7 +118,7 @@ fn find(arguments: &Arguments) -> Result<Vec<(RunRecord, Task)>, String> {
     } else {
         files.push(path.clone());
     }
-    let suite = Suite::find(&suite_name(arguments, folder)?).map_err(|error| error.to_string())?;
+    let suite = TaskSuite::find(&suite_name(arguments, folder)?).map_err(|error| error.to_string())?;
     let wanted = match &arguments.task {
         Some(task) => Some(suite.select(task).map_err(|error| error.to_string())?),
         None => None,
@@ -130,7 +130,7 @@ fn find(arguments: &Arguments) -> Result<Vec<(RunRecord, Task)>, String> {
             return Err(place(&file, &"this is too large for a record of a run"));
         }
         let text = fs::read(&file).map_err(|error| place(&file, &error))?;
-        let record: RunRecord = serde_json::from_slice(&text)
+        let record: TrialRecord = serde_json::from_slice(&text)
             .map_err(|error| place(&file, &format!("this is no record of a run: {error}")))?;
         let Some(task) = suite.task(&record.task) else {
             let reason = format!(
@@ -147,14 +147,14 @@ fn find(arguments: &Arguments) -> Result<Vec<(RunRecord, Task)>, String> {
     Ok(found)
 }
 
-fn suite_name(arguments: &Arguments, folder: &Path) -> Result<String, String> {
+fn suite_name(arguments: &ReplayArguments, folder: &Path) -> Result<String, String> {
     if let Some(name) = &arguments.suite {
         return Ok(name.clone());
     }
     let path = folder.join("bench.json");
     match fs::read(&path) {
         Ok(text) => {
-            let plan: Plan =
+            let plan: TrialPlan =
                 serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", path.display()))?;
             Ok(plan.suite)
         }
@@ -162,7 +162,7 @@ fn suite_name(arguments: &Arguments, folder: &Path) -> Result<String, String> {
     }
 }
 
-async fn play(record: &RunRecord, task: &Task) -> anyhow::Result<Replay> {
+async fn play(record: &TrialRecord, task: &BenchTask) -> anyhow::Result<ReplayReport> {
     let mut seed: World = task.world()?;
     for fault in &record.faults {
         seed.add_fault(fault.clone());
@@ -171,18 +171,18 @@ async fn play(record: &RunRecord, task: &Task) -> anyhow::Result<Replay> {
     let listener = gradus_github_sim::listen(0).await?;
     let url = format!("http://{}", listener.local_addr()?);
     let serving = tokio::spawn(gradus_github_sim::run(listener, Arc::clone(&world), false));
-    let limits = Limits { allow_destructive: true, ..Limits::default() };
+    let limits = ToolRestrictions { allow_destructive: true, ..ToolRestrictions::default() };
     let tools = GitHubTools::new(&url, Some(&task.token), limits)?;
-    let verify = |after: &State, record: &RunRecord| -> Checks {
+    let verify = |after: &WorldState, record: &TrialRecord| -> CheckResults {
         task.verify(seed.state(), after, record).into_checks()
     };
-    let stage = Stage { tools: &tools, world: &world, token: &task.token };
+    let stage = ReplayEnvironment { tools: &tools, world: &world, token: &task.token };
     let found = replay(&seed, record, stage, &verify).await;
     serving.abort();
     Ok(found)
 }
 
-fn print(found: &Replay, out: &mut impl io::Write) -> io::Result<()> {
+fn print(found: &ReplayReport, out: &mut impl io::Write) -> io::Result<()> {
     let bold = Style::new().bold();
     let who = if found.agent.is_empty() { String::new() } else { format!(" ({})", found.agent) };
     let name = printable_line(&format!("{}, trial {}{who}", found.task, found.trial));
@@ -198,9 +198,9 @@ fn print(found: &Replay, out: &mut impl io::Write) -> io::Result<()> {
     let width = found.steps.iter().map(|step| step.tool.chars().count().min(40)).max().unwrap_or(0);
     for step in &found.steps {
         let (word, color) = match step.need {
-            Need::Needed => ("needed", AnsiColor::Green),
-            Need::Unnecessary => ("unnecessary", AnsiColor::Red),
-            Need::Unknown => ("unknown", AnsiColor::Yellow),
+            StepNecessity::Needed => ("needed", AnsiColor::Green),
+            StepNecessity::Unnecessary => ("unnecessary", AnsiColor::Red),
+            StepNecessity::Unknown => ("unknown", AnsiColor::Yellow),
         };
         let style = color.on_default();
         let tool: String = printable_line(&step.tool).chars().take(40).collect();

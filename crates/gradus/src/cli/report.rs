@@ -3,21 +3,21 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use gradus_eval::report::{Gate, RunReader, Summary};
-use gradus_eval::run::{RunRecord, RunState, StateFolder};
+use gradus_eval::report::{EvaluationSummary, QualityGate, RunReader};
+use gradus_eval::run::{RunManifest, RunState, StateFolder};
 
-use super::Exit;
+use super::CommandExit;
 use super::bench::BenchAddition;
-use super::destinations::{self, Destinations, Ready};
-use super::outputs::{Addition, NoAddition, Outputs, checked, has_failed};
+use super::destinations::{self, DestinationOptions, ReachableDestinations};
+use super::outputs::{NoAddition, OutputOptions, ReportAddition, checked, has_failed};
 use super::sources::complain;
-use crate::config::{Environment, File, PhoenixSection};
+use crate::config::{ConfigFile, EnvironmentVariables, PhoenixSection};
 use gradus_github_bench::results::BenchReport;
-use gradus_phoenix::client::Address;
+use gradus_phoenix::client::PhoenixAddress;
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Arguments {
+pub(super) struct ReportArguments {
     /// The run's id, or enough of its beginning; the latest run without it.
     #[arg(value_name = "RUN")]
     run: Option<String>,
@@ -28,9 +28,9 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
     #[command(flatten)]
-    outputs: Outputs,
+    outputs: OutputOptions,
     #[command(flatten)]
-    destinations: Destinations,
+    destinations: DestinationOptions,
     /// The Phoenix to write to [default: the one that the run has read from, else PHOENIX_COLLECTOR_ENDPOINT].
     #[arg(long, value_name = "URL", help_heading = "Outputs (- is standard output)")]
     phoenix: Option<String>,
@@ -45,9 +45,9 @@ Examples:
 
 Exit codes: 0 done, 2 no such run, 3 a gate failed, 5 not every outcome could be written to Phoenix or over OTLP.";
 
-pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    let environment = Environment::read();
-    let file = match File::read(environment.config.as_deref()) {
+pub(super) fn run(arguments: &ReportArguments) -> anyhow::Result<CommandExit> {
+    let environment = EnvironmentVariables::read();
+    let file = match ConfigFile::read(environment.config.as_deref()) {
         Ok(file) => file,
         Err(reason) => return Ok(refuse(&reason)),
     };
@@ -85,8 +85,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     let measured = bench.as_ref().map(BenchReport::own_metric_names).unwrap_or_default();
     let names = folder.record.evaluators.iter().map(|known| known.name.as_str());
     let names: Vec<&str> = names.chain(measured.iter().map(String::as_str)).collect();
-    let gates: Result<Vec<Gate>, _> =
-        arguments.outputs.gate.iter().map(|text| Gate::parse(text, &names)).collect();
+    let gates: Result<Vec<QualityGate>, _> =
+        arguments.outputs.gate.iter().map(|text| QualityGate::parse(text, &names)).collect();
     let gates = match (gates, arguments.outputs.prepare(&[])) {
         (Ok(gates), Ok(())) => gates,
         (Err(error), _) => return Ok(refuse(&error.to_string())),
@@ -97,8 +97,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Err(reason) => return Ok(refuse(&reason)),
     };
     let mut reader = RunReader::open(&folder)?;
-    let mut summary = Summary::of(&mut reader)?;
-    let mut addition: Box<dyn Addition> = match bench {
+    let mut summary = EvaluationSummary::from_run(&mut reader)?;
+    let mut addition: Box<dyn ReportAddition> = match bench {
         Some(bench) => Box::new(BenchAddition::new(bench)),
         None => Box::new(NoAddition),
     };
@@ -107,23 +107,23 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     arguments.outputs.write(&mut reader, &summary, &results, addition.as_ref())?;
     let sent = match destinations {
         Some(ready) => ready.send(&folder, &mut reader)?,
-        None => Exit::Pass,
+        None => CommandExit::Pass,
     };
-    let exit = if has_failed(&results) { Exit::GateFailed } else { Exit::Pass };
+    let exit = if has_failed(&results) { CommandExit::GateFailed } else { CommandExit::Pass };
     Ok(destinations::exit(exit, sent))
 }
 
 fn prepare_destinations(
-    arguments: &Arguments,
-    environment: &Environment,
-    record: &RunRecord,
+    arguments: &ReportArguments,
+    environment: &EnvironmentVariables,
+    record: &RunManifest,
     settings: &PhoenixSection,
-) -> Result<Option<Ready>, String> {
-    let read_from: Vec<Address> =
-        record.sources.iter().filter_map(|source| Address::of_source(source)?.ok()).collect();
-    let vouched = environment.phoenix_url.as_deref().and_then(|url| Address::of_url(url).ok());
+) -> Result<Option<ReachableDestinations>, String> {
+    let read_from: Vec<PhoenixAddress> =
+        record.sources.iter().filter_map(|source| PhoenixAddress::of_source(source)?.ok()).collect();
+    let vouched = environment.phoenix_url.as_deref().and_then(|url| PhoenixAddress::of_url(url).ok());
     let is_vouched =
-        |own: &Address| own.is_local() || vouched.as_ref().is_some_and(|url| url.base == own.base);
+        |own: &PhoenixAddress| own.is_local() || vouched.as_ref().is_some_and(|url| url.base == own.base);
     // A folder of runs may come from elsewhere, and must not be able to send for the key.
     if let (None, Some(own)) = (&arguments.phoenix, read_from.first())
         && arguments.destinations.go_to_phoenix()
@@ -135,11 +135,11 @@ fn prepare_destinations(
             own.base, own.base
         ));
     }
-    let read_from: Vec<&Address> = read_from.iter().collect();
+    let read_from: Vec<&PhoenixAddress> = read_from.iter().collect();
     arguments.destinations.prepare(arguments.phoenix.as_deref(), &read_from, settings, &record.evaluators)
 }
 
-fn list(state: &StateFolder, runs: &[String]) -> anyhow::Result<Exit> {
+fn list(state: &StateFolder, runs: &[String]) -> anyhow::Result<CommandExit> {
     use std::io::Write;
     let mut out = anstream::stdout().lock();
     for id in runs {
@@ -155,10 +155,10 @@ fn list(state: &StateFolder, runs: &[String]) -> anyhow::Result<Exit> {
         };
         writeln!(out, "{}  {how:<9} {judge}  {sources}", gradus_core::visible::printable_line(id))?;
     }
-    Ok(Exit::Pass)
+    Ok(CommandExit::Pass)
 }
 
-fn refuse(reason: &str) -> Exit {
+fn refuse(reason: &str) -> CommandExit {
     complain(reason);
-    Exit::BadInput
+    CommandExit::BadInput
 }

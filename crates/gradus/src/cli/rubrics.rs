@@ -6,28 +6,28 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use gradus_eval::evaluator::CALL_VALIDITY;
 use gradus_eval::judge_selection::rubric_library;
-use gradus_eval::rubric::{Library, Origin, Piece, Rubric, Subject};
+use gradus_eval::rubric::{Rubric, RubricLibrary, RubricOrigin, RubricSubject, RubricTemplatePiece};
 
-use super::Exit;
+use super::CommandExit;
 use super::sources::complain;
-use crate::config::{Environment, File};
+use crate::config::{ConfigFile, EnvironmentVariables};
 
 #[derive(Args)]
-pub(super) struct Arguments {
+pub(super) struct RubricArguments {
     #[command(subcommand)]
-    command: Command,
+    command: RubricCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum RubricCommand {
     /// Lists the rubrics: those that are built in, and those of the given folders.
-    List(Paths),
+    List(RubricPaths),
     /// Prints a rubric's file; a copy of it is a good start for one's own.
     Show {
         /// The rubric's name.
         name: String,
         #[command(flatten)]
-        paths: Paths,
+        paths: RubricPaths,
     },
     /// Checks files and folders of rubrics.
     Check {
@@ -38,38 +38,39 @@ enum Command {
 }
 
 #[derive(Args)]
-struct Paths {
+struct RubricPaths {
     /// A rubric's file or a folder of them.
     #[arg(long, value_name = "PATH")]
     rubrics: Vec<PathBuf>,
 }
 
-pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    let file = match File::read(Environment::read().config.as_deref()) {
+pub(super) fn run(arguments: &RubricArguments) -> anyhow::Result<CommandExit> {
+    let file = match ConfigFile::read(EnvironmentVariables::read().config.as_deref()) {
         Ok(file) => file,
         Err(reason) => return Ok(refuse(&reason)),
     };
     match &arguments.command {
-        Command::List(paths) => match rubric_library(file.eval.rubrics.iter().chain(&paths.rubrics)) {
+        RubricCommand::List(paths) => match rubric_library(file.eval.rubrics.iter().chain(&paths.rubrics)) {
             Ok(library) => list(&library),
             Err(reason) => Ok(refuse(&reason)),
         },
-        Command::Show { name, paths } => match rubric_library(file.eval.rubrics.iter().chain(&paths.rubrics))
-        {
-            Ok(library) => show(&library, name),
-            Err(reason) => Ok(refuse(&reason)),
-        },
-        Command::Check { files } => check(files),
+        RubricCommand::Show { name, paths } => {
+            match rubric_library(file.eval.rubrics.iter().chain(&paths.rubrics)) {
+                Ok(library) => show(&library, name),
+                Err(reason) => Ok(refuse(&reason)),
+            }
+        }
+        RubricCommand::Check { files } => check(files),
     }
 }
 
-fn list(library: &Library) -> anyhow::Result<Exit> {
+fn list(library: &RubricLibrary) -> anyhow::Result<CommandExit> {
     let mut out = anstream::stdout().lock();
     writeln!(out, "{:<24}{:<12}{:<24}{:<18}asks", "name", "of", "labels", "from")?;
     for rubric in library.iter() {
         let from = match &rubric.origin {
-            Origin::BuiltIn => "built in".to_owned(),
-            Origin::File(path) => path.display().to_string(),
+            RubricOrigin::BuiltIn => "built in".to_owned(),
+            RubricOrigin::File(path) => path.display().to_string(),
         };
         let labels = rubric.labels.names().collect::<Vec<_>>().join(", ");
         let about = gradus_core::visible::printable_line(&rubric.about);
@@ -77,28 +78,28 @@ fn list(library: &Library) -> anyhow::Result<Exit> {
     }
     let about = "Can the tool take this call? Rules; no model is asked.";
     writeln!(out, "{CALL_VALIDITY:<24}{:<12}{:<24}{:<18}{about}", "step", "correct, incorrect", "built in")?;
-    Ok(Exit::Pass)
+    Ok(CommandExit::Pass)
 }
 
-fn show(library: &Library, name: &str) -> anyhow::Result<Exit> {
+fn show(library: &RubricLibrary, name: &str) -> anyhow::Result<CommandExit> {
     let Some(rubric) = library.find(name) else {
         let known: Vec<&str> = library.iter().map(|rubric| rubric.name.as_str()).collect();
         return Ok(refuse(&format!("there is no rubric {name:?}; there are {}", known.join(", "))));
     };
     let text = match &rubric.origin {
-        Origin::BuiltIn => Library::built_in_text(name).unwrap_or_default().to_owned(),
-        Origin::File(path) => std::fs::read_to_string(path)?,
+        RubricOrigin::BuiltIn => RubricLibrary::built_in_text(name).unwrap_or_default().to_owned(),
+        RubricOrigin::File(path) => std::fs::read_to_string(path)?,
     };
     let mut out = std::io::stdout().lock();
     out.write_all(gradus_core::visible::printable(&text).as_bytes())?;
-    Ok(Exit::Pass)
+    Ok(CommandExit::Pass)
 }
 
-fn check(files: &[PathBuf]) -> anyhow::Result<Exit> {
+fn check(files: &[PathBuf]) -> anyhow::Result<CommandExit> {
     let mut out = anstream::stdout().lock();
     let mut refused = 0;
     for path in files {
-        for checked in Library::check_path(path) {
+        for checked in RubricLibrary::check_path(path) {
             match checked {
                 Ok(rubric) => {
                     let variables: Vec<&str> = rubric
@@ -106,7 +107,11 @@ fn check(files: &[PathBuf]) -> anyhow::Result<Exit> {
                         .pieces
                         .iter()
                         .filter_map(|piece| {
-                            if let Piece::Variable(variable) = piece { Some(variable.name()) } else { None }
+                            if let RubricTemplatePiece::Variable(variable) = piece {
+                                Some(variable.name())
+                            } else {
+                                None
+                            }
                         })
                         .collect();
                     let scores: Vec<String> =
@@ -127,17 +132,17 @@ fn check(files: &[PathBuf]) -> anyhow::Result<Exit> {
             }
         }
     }
-    Ok(if refused > 0 { Exit::BadInput } else { Exit::Pass })
+    Ok(if refused > 0 { CommandExit::BadInput } else { CommandExit::Pass })
 }
 
 fn subject(rubric: &Rubric) -> &'static str {
     match rubric.subject {
-        Subject::Step => "step",
-        Subject::Trajectory => "trajectory",
+        RubricSubject::Step => "step",
+        RubricSubject::Trajectory => "trajectory",
     }
 }
 
-fn refuse(reason: &str) -> Exit {
+fn refuse(reason: &str) -> CommandExit {
     complain(reason);
-    Exit::BadInput
+    CommandExit::BadInput
 }

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use gradus_server::{LogFormat, ServeSection, ServerConfig};
 
-use super::{Exit, complain};
-use crate::config::{Environment, File};
+use super::{CommandExit, complain};
+use crate::config::{ConfigFile, EnvironmentVariables};
 use gradus_github_bench::results::load_supplement;
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Arguments {
+pub(super) struct ServeArguments {
     #[command(flatten)]
     server: ServerOptions,
     /// How the log on standard error is written.
@@ -42,8 +42,8 @@ pub(super) struct ServerOptions {
 impl ServerOptions {
     /// What is said here wins over the environment, the environment over the file.
     pub(super) fn read_config(&self) -> Result<ServerConfig, String> {
-        let environment = Environment::read();
-        let file = File::read(self.config.as_deref().or(environment.config.as_deref()))?;
+        let environment = EnvironmentVariables::read();
+        let file = ConfigFile::read(self.config.as_deref().or(environment.config.as_deref()))?;
         let judge = file.judge_config();
         let data = self.data.clone().or_else(|| environment.state_dir.clone()).or(file.state_dir);
         Ok(ServerConfig {
@@ -86,16 +86,16 @@ A request is acknowledged when its spans are on disk. SIGTERM finishes what is u
 
 Exit codes: 0 stopped, 2 it cannot start: bad settings, a port that is taken, a store that cannot be used.";
 
-pub(super) fn run(arguments: &Arguments) -> Exit {
+pub(super) fn run(arguments: &ServeArguments) -> CommandExit {
     let format = match arguments.log_format {
         LogFormatName::Text => LogFormat::Text,
         LogFormatName::Json => LogFormat::Json,
     };
     match gradus_server::run(&|| arguments.server.read_config(), format) {
-        Ok(()) => Exit::Pass,
+        Ok(()) => CommandExit::Pass,
         Err(reason) => {
             complain(&reason);
-            Exit::BadInput
+            CommandExit::BadInput
         }
     }
 }

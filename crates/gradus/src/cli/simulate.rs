@@ -3,15 +3,15 @@
 use std::sync::{Arc, Mutex};
 
 use clap::Args;
-use gradus_github_sim::{BUILT_IN, Seed, World};
+use gradus_github_sim::{BUILT_IN, SeedFile, World};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Exit, complain};
+use super::{CommandExit, complain};
 use gradus_core::visible::printable_line;
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Arguments {
+pub(super) struct SimulateArguments {
     /// The port on 127.0.0.1; 0 is any free one.
     #[arg(long, value_name = "PORT", default_value_t = 4100)]
     port: u16,
@@ -37,18 +37,18 @@ The same requests give the same bytes, always. What is not simulated is answered
 
 Exit codes: 0 stopped, 2 it cannot start: a bad seed, a port that is taken.";
 
-pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    let made = Seed::find(&arguments.seed).and_then(|seed| seed.world());
+pub(super) fn run(arguments: &SimulateArguments) -> anyhow::Result<CommandExit> {
+    let made = SeedFile::find(&arguments.seed).and_then(|seed| seed.world());
     let mut world = match made {
         Ok(world) => world,
         Err(error) => {
             complain(&printable_line(&error.to_string()));
-            return Ok(Exit::BadInput);
+            return Ok(CommandExit::BadInput);
         }
     };
     if arguments.check {
         describe(&world);
-        return Ok(Exit::Pass);
+        return Ok(CommandExit::Pass);
     }
     if arguments.rate_limits {
         world.enforce_limits();
@@ -58,14 +58,14 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     runtime.block_on(serve(arguments, world))
 }
 
-async fn serve(arguments: &Arguments, world: World) -> anyhow::Result<Exit> {
+async fn serve(arguments: &SimulateArguments, world: World) -> anyhow::Result<CommandExit> {
     // Before anyone knows that it is there: they may be quick to stop it.
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let listener = match gradus_github_sim::listen(arguments.port).await {
         Ok(listener) => listener,
         Err(error) => {
             complain(&error.to_string());
-            return Ok(Exit::BadInput);
+            return Ok(CommandExit::BadInput);
         }
     };
     anstream::println!("http://{}", listener.local_addr()?);
@@ -78,7 +78,7 @@ async fn serve(arguments: &Arguments, world: World) -> anyhow::Result<Exit> {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
-    Ok(Exit::Pass)
+    Ok(CommandExit::Pass)
 }
 
 fn describe(world: &World) {

@@ -4,17 +4,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use gradus_core::coverage::Coverage;
+use gradus_core::coverage::SourceCoverage;
 use gradus_core::trajectory::DefectKind;
 use gradus_ingest::{
-    Input, Intake, Limits, Selection, Sink, SourceError, SpanCondition, Summary, TraceSource,
+    InputSource, ReadSummary, RecordIntake, SourceError, SourceLimits, SpanCondition, TraceSelection,
+    TraceSource, TrajectorySink,
 };
 
-use super::Exit;
-use crate::config::{Environment, File};
+use super::CommandExit;
+use crate::config::{ConfigFile, EnvironmentVariables};
 use crate::known_sources::KnownSources;
 use gradus_phoenix::FilterCondition;
-use gradus_phoenix::client::{Address, PhoenixClientSettings, PhoenixSource};
+use gradus_phoenix::client::{PhoenixAddress, PhoenixClientSettings, PhoenixSource};
 
 /// Which traces are meant, beside the names of sources.
 #[derive(Args, Clone, Debug, Default)]
@@ -44,7 +45,7 @@ pub(super) struct SourceOptions {
 
 /// Where settings are and what is kept, as far as a command can be told.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Places<'a> {
+pub(super) struct StateLocations<'a> {
     pub(super) config: Option<&'a Path>,
     pub(super) state_dir: Option<&'a Path>,
     /// Take up nothing.
@@ -53,36 +54,40 @@ pub(super) struct Places<'a> {
 
 /// All that is needed to read.
 #[derive(Clone, Debug)]
-pub(super) struct Sources {
-    named: Vec<Named>,
-    selection: Selection,
+pub(super) struct ResolvedSources {
+    named: Vec<NamedSource>,
+    selection: TraceSelection,
     phoenix: PhoenixClientSettings,
     known: KnownSources,
     fresh: bool,
 }
 
 #[derive(Clone, Debug)]
-struct Named {
+struct NamedSource {
     name: String,
-    phoenix: Option<Address>,
+    phoenix: Option<PhoenixAddress>,
 }
 
 impl SourceOptions {
     /// Finds out what is meant; everything that can be wrong about it is found here.
-    pub(super) fn resolve(&self, given: &[String], places: Places<'_>) -> Result<Sources, String> {
-        let environment = Environment::read();
-        let file = File::read(places.config.or(environment.config.as_deref()))?;
+    pub(super) fn resolve(
+        &self,
+        given: &[String],
+        places: StateLocations<'_>,
+    ) -> Result<ResolvedSources, String> {
+        let environment = EnvironmentVariables::read();
+        let file = ConfigFile::read(places.config.or(environment.config.as_deref()))?;
         let (from, to) = (self.from.as_deref(), self.to.as_deref());
         let condition = self.condition.as_deref().map(FilterCondition::read).transpose()?;
         let condition = condition.map(|condition| Arc::new(condition) as Arc<dyn SpanCondition>);
-        let selection = Selection::read(from, to, &self.root_name, condition, jiff::Timestamp::now())?;
+        let selection = TraceSelection::read(from, to, &self.root_name, condition, jiff::Timestamp::now())?;
         let project = self.project.clone().or_else(|| environment.phoenix_project.clone());
         let mut named = Vec::new();
         for name in given {
-            let address = Address::of_source(name).transpose();
+            let address = PhoenixAddress::of_source(name).transpose();
             let address = address.map_err(|error| format!("{}: {error}", without_secrets(name)))?;
             named.push(match address {
-                Some(Address { project: Some(own), .. })
+                Some(PhoenixAddress { project: Some(own), .. })
                     if self.project.as_ref().is_some_and(|it| *it != own) =>
                 {
                     return Err(format!(
@@ -91,9 +96,9 @@ impl SourceOptions {
                 }
                 Some(address) => {
                     let project = address.project.clone().or_else(|| project.clone());
-                    Named { name: name.clone(), phoenix: Some(Address { project, ..address }) }
+                    NamedSource { name: name.clone(), phoenix: Some(PhoenixAddress { project, ..address }) }
                 }
-                None => Named { name: name.clone(), phoenix: None },
+                None => NamedSource { name: name.clone(), phoenix: None },
             });
         }
         if self.project.is_some() && !named.is_empty() && named.iter().all(|one| one.phoenix.is_none()) {
@@ -114,12 +119,12 @@ impl SourceOptions {
                 ));
             }
             let project = address.project.clone().or(project);
-            let address = Address { project, ..address };
-            named.push(Named { name: address.to_string(), phoenix: Some(address) });
+            let address = PhoenixAddress { project, ..address };
+            named.push(NamedSource { name: address.to_string(), phoenix: Some(address) });
         }
         let phoenix = file.phoenix.client_settings(&environment);
         let state_dir = places.state_dir.map(Path::to_owned).or(environment.state_dir).or(file.state_dir);
-        Ok(Sources {
+        Ok(ResolvedSources {
             named,
             selection,
             phoenix,
@@ -135,14 +140,14 @@ impl SourceOptions {
 /// The Phoenix that was named, or that the environment names.
 pub(super) fn given_phoenix(
     given: Option<&str>,
-    environment: &Environment,
-) -> Result<Option<Address>, String> {
+    environment: &EnvironmentVariables,
+) -> Result<Option<PhoenixAddress>, String> {
     let (name, text) = match (given, &environment.phoenix_url) {
         (Some(url), _) => ("--phoenix", url),
         (None, Some(url)) => ("PHOENIX_COLLECTOR_ENDPOINT", url.as_str()),
         (None, None) => return Ok(None),
     };
-    Address::of_url(text).map(Some).map_err(|error| format!("{name}: {error}"))
+    PhoenixAddress::of_url(text).map(Some).map_err(|error| format!("{name}: {error}"))
 }
 
 /// An address as it may be shown: without what stands before an `@`.
@@ -153,7 +158,7 @@ fn without_secrets(name: &str) -> String {
     }
 }
 
-impl Sources {
+impl ResolvedSources {
     /// As they are recorded with a run.
     pub(super) fn names(&self) -> Vec<String> {
         self.named.iter().map(|one| one.name.clone()).collect()
@@ -165,13 +170,13 @@ impl Sources {
     }
 
     /// The addresses of all Phoenixes that are read from.
-    pub(super) fn phoenixes(&self) -> impl Iterator<Item = &Address> {
+    pub(super) fn phoenixes(&self) -> impl Iterator<Item = &PhoenixAddress> {
         self.named.iter().filter_map(|one| one.phoenix.as_ref())
     }
 
     /// Reads all sources. Those that cannot be read are reported one line each, the others go on.
-    pub(super) fn read(&self, sink: &mut Sink<'_>) -> anyhow::Result<Read> {
-        let mut intake = Intake::new(Limits::for_command(), sink);
+    pub(super) fn read(&self, sink: &mut TrajectorySink<'_>) -> anyhow::Result<SourceReadReport> {
+        let mut intake = RecordIntake::new(SourceLimits::for_command(), sink);
         intake.select(self.selection.clone());
         let mut failed = 0;
         for named in &self.named {
@@ -194,11 +199,11 @@ impl Sources {
         if more > 0 {
             complain(&format!("passed over {more} more records; --coverage counts them"));
         }
-        Ok(Read { summary, failed, narrowed_by: self.selection.options() })
+        Ok(SourceReadReport { summary, failed, narrowed_by: self.selection.options() })
     }
 
     /// A file must be readable. Of a folder, what is no trace is passed over, and what is broken is told.
-    fn read_source(&self, named: &Named, intake: &mut Intake<'_>) -> Result<usize, SourceError> {
+    fn read_source(&self, named: &NamedSource, intake: &mut RecordIntake<'_>) -> Result<usize, SourceError> {
         if let Some(address) = &named.phoenix {
             let phoenix = PhoenixSource {
                 name: named.name.clone(),
@@ -212,7 +217,7 @@ impl Sources {
         }
         let inputs = gradus_ingest::expand(&named.name, &self.known)?;
         let [only] = inputs.as_slice() else { return Ok(read_folder(&inputs, &self.known, intake)) };
-        if matches!(only, Input::File { .. }) && only.name() != named.name {
+        if matches!(only, InputSource::File { .. }) && only.name() != named.name {
             return Ok(read_folder(&inputs, &self.known, intake));
         }
         gradus_ingest::read(only, &self.known, intake).map(|()| 0)
@@ -221,28 +226,28 @@ impl Sources {
 
 /// What reading came to.
 #[derive(Default)]
-pub(super) struct Read {
-    pub(super) summary: Summary,
+pub(super) struct SourceReadReport {
+    pub(super) summary: ReadSummary,
     /// Sources and files that could not be read.
     pub(super) failed: usize,
     /// The options that left traces out.
     narrowed_by: Vec<&'static str>,
 }
 
-impl Read {
-    pub(super) fn exit(&self, found: usize) -> Exit {
+impl SourceReadReport {
+    pub(super) fn exit(&self, found: usize) -> CommandExit {
         if self.failed > 0 {
-            return Exit::BadInput;
+            return CommandExit::BadInput;
         }
         if found == 0 {
             complain(&self.nothing_found());
-            return Exit::NothingFound;
+            return CommandExit::NothingFound;
         }
-        Exit::Pass
+        CommandExit::Pass
     }
 
     fn nothing_found(&self) -> String {
-        let sum = |count: fn(&Coverage) -> u64| self.summary.sources.iter().map(count).sum::<u64>();
+        let sum = |count: fn(&SourceCoverage) -> u64| self.summary.sources.iter().map(count).sum::<u64>();
         let (spans, logs) = (sum(|source| source.spans), sum(|source| source.log_records));
         let (documents, skipped) = (sum(|source| source.documents), sum(|source| source.skipped_files));
         let refused = sum(|source| source.unreadable_records);
@@ -287,7 +292,7 @@ impl Read {
 const MAX_WARNINGS: usize = 5;
 
 /// Returns how many of a folder's files are broken.
-fn read_folder(inputs: &[Input], known: &KnownSources, intake: &mut Intake<'_>) -> usize {
+fn read_folder(inputs: &[InputSource], known: &KnownSources, intake: &mut RecordIntake<'_>) -> usize {
     let mut broken = 0;
     gradus_ingest::read_files(inputs, known, intake, &mut |intake, read| match read {
         Ok(()) => {}

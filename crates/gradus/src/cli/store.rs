@@ -6,44 +6,44 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use gradus_core::span::TraceId;
-use gradus_store::{FILE_NAME, Store, StoreError, StoreOptions, Written};
+use gradus_store::{FILE_NAME, Store, StoreError, StoreOptions, WriteHandle};
 
-use super::{Exit, complain};
+use super::{CommandExit, complain};
 use crate::config::data_folder;
 use gradus_server::stored_records;
 
 #[derive(Args)]
-pub(super) struct Arguments {
+pub(super) struct StoreArguments {
     #[command(subcommand)]
-    command: Command,
+    command: StoreCommand,
 }
 
 #[derive(Args)]
-struct Data {
+struct DataFolderOptions {
     /// The server's folder [default: .gradus].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum StoreCommand {
     /// Reads everything and says whether it is what it should be. Works while a server runs.
-    Check(Data),
+    Check(DataFolderOptions),
     /// Puts together what came in pieces, and gives back room that is not needed. The server must be stopped.
-    Compact(Data),
+    Compact(DataFolderOptions),
     /// Writes everything but API keys as lines of JSON, packed with zstd. Works while a server runs.
     Export {
         /// The file to write; - for standard output.
         file: PathBuf,
         #[command(flatten)]
-        data: Data,
+        data: DataFolderOptions,
     },
     /// Reads an export into an empty store. The server must be stopped.
     Import {
         /// The file to read; - for standard input.
         file: PathBuf,
         #[command(flatten)]
-        data: Data,
+        data: DataFolderOptions,
     },
     /// Puts quarantined traces back into the queue, to be assembled at the next start. The server must be stopped; on a
     /// running one, use its /server page or POST /api/v1/quarantine/retry.
@@ -51,49 +51,49 @@ enum Command {
         /// The id of one trace [default: all that are quarantined].
         trace: Option<String>,
         #[command(flatten)]
-        data: Data,
+        data: DataFolderOptions,
     },
     /// Copies the store into a new file. Works while a server runs.
     Backup {
         /// The copy.
         file: PathBuf,
         #[command(flatten)]
-        data: Data,
+        data: DataFolderOptions,
     },
 }
 
-pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+pub(super) fn run(arguments: &StoreArguments) -> anyhow::Result<CommandExit> {
     let done = match &arguments.command {
-        Command::Check(data) => check(data),
-        Command::Compact(data) => compact(data),
-        Command::Export { file, data } => export(file, data),
-        Command::Import { file, data } => import(file, data),
-        Command::Retry { trace, data } => retry(trace.as_deref(), data),
-        Command::Backup { file, data } => backup(file, data),
+        StoreCommand::Check(data) => check(data),
+        StoreCommand::Compact(data) => compact(data),
+        StoreCommand::Export { file, data } => export(file, data),
+        StoreCommand::Import { file, data } => import(file, data),
+        StoreCommand::Retry { trace, data } => retry(trace.as_deref(), data),
+        StoreCommand::Backup { file, data } => backup(file, data),
     };
     Ok(done.unwrap_or_else(|reason| {
         complain(&reason);
-        Exit::BadInput
+        CommandExit::BadInput
     }))
 }
 
-fn read_only(data: &Data) -> Result<Store, String> {
+fn read_only(data: &DataFolderOptions) -> Result<Store, String> {
     Store::open_to_read(&data_folder(data.data.as_deref())?.join(FILE_NAME))
         .map_err(|error| error.to_string())
 }
 
-fn exclusive(data: &Data) -> Result<Store, String> {
+fn exclusive(data: &DataFolderOptions) -> Result<Store, String> {
     Store::open(&data_folder(data.data.as_deref())?, StoreOptions::default())
         .map_err(|error| error.to_string())
 }
 
-fn check(data: &Data) -> Result<Exit, String> {
+fn check(data: &DataFolderOptions) -> Result<CommandExit, String> {
     let report = match read_only(data)?.check(&mut stored_records::span_ids) {
         Ok(report) => report,
         Err(error @ StoreError::Missing { .. }) => return Err(error.to_string()),
         Err(error) => {
             complain(&format!("the store cannot be read to its end: {error}; restore a backup"));
-            return Ok(Exit::Unexpected);
+            return Ok(CommandExit::Unexpected);
         }
     };
     for problem in &report.problems {
@@ -111,10 +111,10 @@ fn check(data: &Data) -> Result<Exit, String> {
             problems => format!("{problems} problems; restore a backup, or export what can be read"),
         }
     );
-    Ok(if report.problems.is_empty() { Exit::Pass } else { Exit::Unexpected })
+    Ok(if report.problems.is_empty() { CommandExit::Pass } else { CommandExit::Unexpected })
 }
 
-fn retry(trace: Option<&str>, data: &Data) -> Result<Exit, String> {
+fn retry(trace: Option<&str>, data: &DataFolderOptions) -> Result<CommandExit, String> {
     let trace = trace.map(|id| {
         let number = u128::from_str_radix(id, 16).ok().filter(|_| id.len() == 32);
         number.map(TraceId).ok_or_else(|| format!("{id:?} is no trace id: give 32 hexadecimal digits"))
@@ -126,16 +126,16 @@ fn retry(trace: Option<&str>, data: &Data) -> Result<Exit, String> {
     }
     let retried = exclusive(data)?
         .retry_quarantined(trace)
-        .and_then(Written::wait)
+        .and_then(WriteHandle::wait)
         .map_err(|error| error.to_string())?;
     if let (0, Some(id)) = (retried, trace) {
         return Err(format!("no quarantined trace has the id {id}"));
     }
     anstream::println!("{retried} traces will be assembled at the next start of the server");
-    Ok(Exit::Pass)
+    Ok(CommandExit::Pass)
 }
 
-fn compact(data: &Data) -> Result<Exit, String> {
+fn compact(data: &DataFolderOptions) -> Result<CommandExit, String> {
     let path = data_folder(data.data.as_deref())?.join(FILE_NAME);
     if !path.is_file() {
         return Err(StoreError::Missing { path }.to_string());
@@ -146,15 +146,15 @@ fn compact(data: &Data) -> Result<Exit, String> {
     drop(store);
     let after = std::fs::metadata(&path).map(|data| data.len()).unwrap_or_default();
     anstream::println!("{before} bytes before, {after} after; {merged} pieces put together");
-    Ok(Exit::Pass)
+    Ok(CommandExit::Pass)
 }
 
-fn export(file: &Path, data: &Data) -> Result<Exit, String> {
+fn export(file: &Path, data: &DataFolderOptions) -> Result<CommandExit, String> {
     let store = read_only(data)?;
     let wrong = |error: std::io::Error| format!("{}: {error}", file.display());
     if file == Path::new("-") {
         let out = zstd::Encoder::new(std::io::stdout().lock(), 3).map_err(wrong)?;
-        return write_export(&store, out).map(|_| Exit::Pass);
+        return write_export(&store, out).map(|_| CommandExit::Pass);
     }
     if file.exists() {
         return Err(format!("{} is there already; an export is a new file", file.display()));
@@ -167,7 +167,7 @@ fn export(file: &Path, data: &Data) -> Result<Exit, String> {
     match done {
         Ok(rows) => {
             anstream::println!("{rows} rows in {}", file.display());
-            Ok(Exit::Pass)
+            Ok(CommandExit::Pass)
         }
         Err(reason) => {
             let _ = std::fs::remove_file(&part);
@@ -183,7 +183,7 @@ fn write_export(store: &Store, mut out: zstd::Encoder<'_, impl Write>) -> Result
     Ok(done.rows)
 }
 
-fn import(file: &Path, data: &Data) -> Result<Exit, String> {
+fn import(file: &Path, data: &DataFolderOptions) -> Result<CommandExit, String> {
     let wrong = |error: std::io::Error| format!("{}: {error}", file.display());
     let input: Box<dyn BufRead + Send> = if file == Path::new("-") {
         Box::new(BufReader::new(zstd::Decoder::new(std::io::stdin()).map_err(wrong)?))
@@ -195,14 +195,14 @@ fn import(file: &Path, data: &Data) -> Result<Exit, String> {
         .import(input, gradus_server::words_of)
         .map_err(|error| format!("{}: {error}", file.display()))?;
     anstream::println!("{} traces, {} rows", done.traces, done.rows);
-    Ok(Exit::Pass)
+    Ok(CommandExit::Pass)
 }
 
-fn backup(file: &Path, data: &Data) -> Result<Exit, String> {
+fn backup(file: &Path, data: &DataFolderOptions) -> Result<CommandExit, String> {
     if file.exists() {
         return Err(format!("{} is there already; a backup is a new file", file.display()));
     }
     read_only(data)?.backup(file).map_err(|error| format!("{}: {error}", file.display()))?;
     anstream::println!("copied to {}", file.display());
-    Ok(Exit::Pass)
+    Ok(CommandExit::Pass)
 }

@@ -4,21 +4,23 @@ use std::io::Write;
 
 use clap::Args;
 use gradus_github_agent::mcp::{MCP_TIMEOUT, McpServer, McpTools};
-use gradus_github_agent::tools::{Effect, Family, Limits, Tool, ToolBox as _, all_tools};
+use gradus_github_agent::tools::{
+    AgentTool, ToolBox as _, ToolEffect, ToolFamily, ToolRestrictions, all_tools,
+};
 use serde_json::{Value, json};
 
-use super::{Exit, complain};
+use super::{CommandExit, complain};
 use gradus_core::visible::{printable, printable_line};
 use gradus_report::{BOLD, DIM};
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Arguments {
+pub(super) struct ToolsCommandArguments {
     /// Only this tool, with its arguments.
     name: Option<String>,
     /// Only these families: repos, files, branches, commits, issues, labels, pulls, search, releases.
     #[arg(long, value_name = "FAMILY", value_delimiter = ',')]
-    tools: Vec<Family>,
+    tools: Vec<ToolFamily>,
     /// Only tools that change nothing.
     #[arg(long)]
     read_only: bool,
@@ -44,42 +46,42 @@ Examples:
 Exit codes: 0 listed or called, 1 the call failed, 2 there is no such tool, or no such server.";
 
 /// A tool, and where it comes from.
-struct Listed {
+struct ListedTool {
     group: String,
-    tool: Tool,
+    tool: AgentTool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+pub(super) fn run(arguments: &ToolsCommandArguments) -> anyhow::Result<CommandExit> {
     let call = match read_call(arguments) {
         Ok(call) => call,
         Err(reason) => {
             complain(&reason);
-            return Ok(Exit::BadInput);
+            return Ok(CommandExit::BadInput);
         }
     };
     let mut listed = match &arguments.mcp {
         Some(server) => match of_server(server, call)? {
-            Ok(Answer::Called { text, is_error }) => {
+            Ok(ToolsCommandOutput::Called { text, is_error }) => {
                 anstream::println!("{}", printable(&text));
-                return Ok(if is_error { Exit::Unexpected } else { Exit::Pass });
+                return Ok(if is_error { CommandExit::Unexpected } else { CommandExit::Pass });
             }
-            Ok(Answer::Listed(listed)) => listed,
+            Ok(ToolsCommandOutput::Listed(listed)) => listed,
             Err(reason) => {
                 complain(&printable_line(&reason));
-                return Ok(Exit::BadInput);
+                return Ok(CommandExit::BadInput);
             }
         },
         None => all_tools()
             .filter(|(family, _)| arguments.tools.is_empty() || arguments.tools.contains(family))
-            .map(|(family, tool)| Listed { group: family.name().to_owned(), tool: tool.clone() })
+            .map(|(family, tool)| ListedTool { group: family.name().to_owned(), tool: tool.clone() })
             .collect(),
     };
-    listed.retain(|one| !arguments.read_only || one.tool.effect == Effect::Read);
+    listed.retain(|one| !arguments.read_only || one.tool.effect == ToolEffect::Read);
     if let Some(name) = &arguments.name {
         listed.retain(|one| &*one.tool.definition.name == name);
         if listed.is_empty() {
             complain(&format!("there is no tool called {name:?} here; `gradus tools` lists them"));
-            return Ok(Exit::BadInput);
+            return Ok(CommandExit::BadInput);
         }
     }
     let mut out = anstream::stdout().lock();
@@ -92,38 +94,41 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     } else {
         list(&listed, &mut out)?;
     }
-    Ok(Exit::Pass)
+    Ok(CommandExit::Pass)
 }
 
-enum Answer {
-    Listed(Vec<Listed>),
+enum ToolsCommandOutput {
+    Listed(Vec<ListedTool>),
     Called { text: String, is_error: bool },
 }
 
 /// The tool and its arguments, if one is to be called.
-fn read_call(arguments: &Arguments) -> Result<Option<(&str, Value)>, String> {
+fn read_call(arguments: &ToolsCommandArguments) -> Result<Option<(&str, Value)>, String> {
     let (Some(name), Some(text)) = (&arguments.name, &arguments.call) else { return Ok(None) };
     let value = serde_json::from_str(text).map_err(|error| format!("--call is not JSON: {error}"))?;
     Ok(Some((name, value)))
 }
 
-fn of_server(server: &McpServer, call: Option<(&str, Value)>) -> anyhow::Result<Result<Answer, String>> {
+fn of_server(
+    server: &McpServer,
+    call: Option<(&str, Value)>,
+) -> anyhow::Result<Result<ToolsCommandOutput, String>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Listing destroys nothing, and who calls by hand knows what it is.
-    let limits = Limits { allow_destructive: true, ..Limits::default() };
+    let limits = ToolRestrictions { allow_destructive: true, ..ToolRestrictions::default() };
     Ok(runtime.block_on(async {
         let tools =
             McpTools::connect(server, limits, MCP_TIMEOUT).await.map_err(|error| error.to_string())?;
         if let Some((name, arguments)) = call {
             let seen = tools.call(name, &arguments).await;
-            return Ok(Answer::Called { text: seen.text, is_error: seen.is_error });
+            return Ok(ToolsCommandOutput::Called { text: seen.text, is_error: seen.is_error });
         }
-        let listed = |tool: &Tool| Listed { group: tools.name().to_owned(), tool: tool.clone() };
-        Ok(Answer::Listed(tools.tools().iter().map(listed).collect()))
+        let listed = |tool: &AgentTool| ListedTool { group: tools.name().to_owned(), tool: tool.clone() };
+        Ok(ToolsCommandOutput::Listed(tools.tools().iter().map(listed).collect()))
     }))
 }
 
-fn list(listed: &[Listed], out: &mut impl Write) -> std::io::Result<()> {
+fn list(listed: &[ListedTool], out: &mut impl Write) -> std::io::Result<()> {
     let width = listed.iter().map(|one| one.tool.definition.name.len()).max().unwrap_or(0);
     let mut group = "";
     for one in listed {
@@ -138,7 +143,7 @@ fn list(listed: &[Listed], out: &mut impl Write) -> std::io::Result<()> {
     Ok(())
 }
 
-fn describe(one: &Listed, out: &mut impl Write) -> std::io::Result<()> {
+fn describe(one: &ListedTool, out: &mut impl Write) -> std::io::Result<()> {
     let definition = &one.tool.definition;
     let effect = effect(one.tool.effect);
     writeln!(out, "{BOLD}{}{BOLD:#}  {DIM}{effect}{DIM:#}", printable_line(&definition.name))?;
@@ -165,7 +170,7 @@ fn describe(one: &Listed, out: &mut impl Write) -> std::io::Result<()> {
     Ok(())
 }
 
-fn as_json(one: &Listed) -> Value {
+fn as_json(one: &ListedTool) -> Value {
     let definition = &one.tool.definition;
     json!({
         "name": definition.name, "from": one.group, "effect": effect(one.tool.effect),
@@ -173,11 +178,11 @@ fn as_json(one: &Listed) -> Value {
     })
 }
 
-fn effect(effect: Effect) -> &'static str {
+fn effect(effect: ToolEffect) -> &'static str {
     match effect {
-        Effect::Read => "reads",
-        Effect::Write => "writes",
-        Effect::Destructive => "destroys",
+        ToolEffect::Read => "reads",
+        ToolEffect::Write => "writes",
+        ToolEffect::Destructive => "destroys",
     }
 }
 

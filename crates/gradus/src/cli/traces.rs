@@ -4,16 +4,16 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use gradus_core::coverage::Coverage;
+use gradus_core::coverage::SourceCoverage;
 use gradus_core::trajectory::Trajectory;
 
-use super::Exit;
-use super::sources::{Places, SourceOptions, Sources, complain};
+use super::CommandExit;
+use super::sources::{ResolvedSources, SourceOptions, StateLocations, complain};
 use gradus_report::{coverage, json, table, transcript};
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true, after_help = EXAMPLES)]
-pub(super) struct Arguments {
+pub(super) struct TraceArguments {
     #[command(subcommand)]
     command: Option<ArgumentsCommand>,
     /// Files, folders or - for standard input; gzip and zstd are taken off. OTLP (protobuf, JSON, JSON Lines; traces
@@ -26,10 +26,10 @@ pub(super) struct Arguments {
     #[command(flatten)]
     which: SourceOptions,
     #[command(flatten)]
-    kept: Kept,
+    kept: StateOptions,
     /// How to print the trajectories.
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = OutputFormat::Table)]
+    format: OutputFormat,
     /// Print how much could be read, source by source, instead of the trajectories.
     #[arg(long)]
     coverage: bool,
@@ -37,7 +37,7 @@ pub(super) struct Arguments {
 
 /// Where the local store and settings are.
 #[derive(Args)]
-struct Kept {
+struct StateOptions {
     /// Where the store of store:PROJECT is [default: .gradus].
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
@@ -74,17 +74,17 @@ struct ShowArguments {
     #[command(flatten)]
     which: SourceOptions,
     #[command(flatten)]
-    kept: Kept,
+    kept: StateOptions,
     /// Print long texts whole.
     #[arg(long)]
     full: bool,
     /// How to print it; a table is a transcript here.
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = OutputFormat::Table)]
+    format: OutputFormat,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum OutputFormat {
     /// For people.
     Table,
     /// One JSON document.
@@ -93,18 +93,18 @@ enum Format {
     Jsonl,
 }
 
-pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+pub(super) fn run(arguments: &TraceArguments) -> anyhow::Result<CommandExit> {
     let (which, names, kept) = match &arguments.command {
         Some(ArgumentsCommand::Show(show)) => (&show.which, &show.sources, &show.kept),
         None => (&arguments.which, &arguments.sources, &arguments.kept),
     };
     let places =
-        Places { config: kept.config.as_deref(), state_dir: kept.state_dir.as_deref(), fresh: false };
+        StateLocations { config: kept.config.as_deref(), state_dir: kept.state_dir.as_deref(), fresh: false };
     let sources = match which.resolve(names, places) {
         Ok(sources) => sources,
         Err(reason) => {
             complain(&reason);
-            return Ok(Exit::BadInput);
+            return Ok(CommandExit::BadInput);
         }
     };
     match &arguments.command {
@@ -114,9 +114,9 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     }
 }
 
-fn list(arguments: &Arguments, sources: &Sources) -> anyhow::Result<Exit> {
+fn list(arguments: &TraceArguments, sources: &ResolvedSources) -> anyhow::Result<CommandExit> {
     let mut out = output(arguments.format);
-    let mut printer = Printer::new(arguments.format);
+    let mut printer = TrajectoryPrinter::new(arguments.format);
     let mut found = 0usize;
     let read = sources.read(&mut |_, trajectory| {
         found += 1;
@@ -128,11 +128,11 @@ fn list(arguments: &Arguments, sources: &Sources) -> anyhow::Result<Exit> {
     Ok(read.exit(found))
 }
 
-fn report_coverage(arguments: &Arguments, sources: &Sources) -> anyhow::Result<Exit> {
-    let mut by_source: Vec<Coverage> = Vec::new();
+fn report_coverage(arguments: &TraceArguments, sources: &ResolvedSources) -> anyhow::Result<CommandExit> {
+    let mut by_source: Vec<SourceCoverage> = Vec::new();
     let read = sources.read(&mut |source, trajectory| {
         if by_source.len() <= source {
-            by_source.resize_with(source + 1, Coverage::default);
+            by_source.resize_with(source + 1, SourceCoverage::default);
         }
         by_source[source].add(&trajectory);
         Ok(())
@@ -141,16 +141,16 @@ fn report_coverage(arguments: &Arguments, sources: &Sources) -> anyhow::Result<E
     for (source, found) in sources.iter_mut().zip(&by_source) {
         source.merge(found);
     }
-    let mut total = Coverage::new("all sources");
+    let mut total = SourceCoverage::new("all sources");
     sources.iter().for_each(|source| total.merge(source));
     let mut out = output(arguments.format);
     match arguments.format {
-        Format::Table => coverage::print(&sources, &total, &mut out)?,
-        Format::Json => {
+        OutputFormat::Table => coverage::print(&sources, &total, &mut out)?,
+        OutputFormat::Json => {
             json::write_pretty(&serde_json::json!({"sources": sources, "total": total}), &mut out)?;
             writeln!(out)?;
         }
-        Format::Jsonl => {
+        OutputFormat::Jsonl => {
             for source in &sources {
                 json::write_line(source, &mut out)?;
             }
@@ -160,7 +160,7 @@ fn report_coverage(arguments: &Arguments, sources: &Sources) -> anyhow::Result<E
     Ok(read.exit(total.trajectories as usize))
 }
 
-fn show(arguments: &ShowArguments, sources: &Sources) -> anyhow::Result<Exit> {
+fn show(arguments: &ShowArguments, sources: &ResolvedSources) -> anyhow::Result<CommandExit> {
     let wanted = arguments.id.as_str();
     let mut matches: Vec<Trajectory> = Vec::new();
     let mut others = 0usize;
@@ -183,15 +183,15 @@ fn show(arguments: &ShowArguments, sources: &Sources) -> anyhow::Result<Exit> {
             complain(&format!(
                 "no trajectory's id begins with {wanted:?}; `gradus traces SOURCE` lists the {others} that are there"
             ));
-            return Ok(Exit::BadInput);
+            return Ok(CommandExit::BadInput);
         }
         [one] => match arguments.format {
-            Format::Table => transcript::print(one, arguments.full, &mut out)?,
-            Format::Json => {
+            OutputFormat::Table => transcript::print(one, arguments.full, &mut out)?,
+            OutputFormat::Json => {
                 json::write_pretty(one, &mut out)?;
                 writeln!(out)?;
             }
-            Format::Jsonl => {
+            OutputFormat::Jsonl => {
                 json::write_line(one, &mut out)?;
             }
         },
@@ -203,7 +203,7 @@ fn show(arguments: &ShowArguments, sources: &Sources) -> anyhow::Result<Exit> {
                 several.len(),
                 ids.join(", ")
             ));
-            return Ok(Exit::BadInput);
+            return Ok(CommandExit::BadInput);
         }
     }
     out.flush()?;
@@ -211,47 +211,47 @@ fn show(arguments: &ShowArguments, sources: &Sources) -> anyhow::Result<Exit> {
 }
 
 /// Prints trajectories as they come.
-struct Printer {
-    format: Format,
-    table: table::Table,
+struct TrajectoryPrinter {
+    format: OutputFormat,
+    table: table::TrajectoryTable,
     printed: usize,
 }
 
-impl Printer {
-    fn new(format: Format) -> Self {
-        Printer { format, table: table::Table::default(), printed: 0 }
+impl TrajectoryPrinter {
+    fn new(format: OutputFormat) -> Self {
+        TrajectoryPrinter { format, table: table::TrajectoryTable::default(), printed: 0 }
     }
 
     fn print(&mut self, trajectory: &Trajectory, out: &mut dyn Write) -> io::Result<()> {
         self.printed += 1;
         match self.format {
-            Format::Table => {
+            OutputFormat::Table => {
                 self.table.add(trajectory);
                 Ok(())
             }
-            Format::Json => {
+            OutputFormat::Json => {
                 out.write_all(if self.printed == 1 { b"[\n" } else { b",\n" })?;
                 json::write_pretty(trajectory, out)
             }
-            Format::Jsonl => json::write_line(trajectory, out),
+            OutputFormat::Jsonl => json::write_line(trajectory, out),
         }
     }
 
     fn finish(&mut self, out: &mut dyn Write) -> io::Result<()> {
         match self.format {
-            Format::Table if self.printed > 0 => self.table.print(table_width(), out),
-            Format::Json if self.printed == 0 => writeln!(out, "[]"),
-            Format::Json => writeln!(out, "\n]"),
+            OutputFormat::Table if self.printed > 0 => self.table.print(table_width(), out),
+            OutputFormat::Json if self.printed == 0 => writeln!(out, "[]"),
+            OutputFormat::Json => writeln!(out, "\n]"),
             _ => Ok(()),
         }
     }
 }
 
 /// Standard output: with colours for people, byte for byte for programs.
-fn output(format: Format) -> BufWriter<Box<dyn Write>> {
+fn output(format: OutputFormat) -> BufWriter<Box<dyn Write>> {
     BufWriter::new(match format {
-        Format::Table => Box::new(anstream::stdout().lock()),
-        Format::Json | Format::Jsonl => Box::new(io::stdout().lock()),
+        OutputFormat::Table => Box::new(anstream::stdout().lock()),
+        OutputFormat::Json | OutputFormat::Jsonl => Box::new(io::stdout().lock()),
     })
 }
 

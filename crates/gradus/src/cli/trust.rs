@@ -5,13 +5,15 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{Exit, complain};
-use crate::config::{Environment, FILE_NAME, TrustStore, UncheckedFile, canonical_name, digest_bytes};
+use super::{CommandExit, complain};
+use crate::config::{
+    EnvironmentVariables, FILE_NAME, TrustStore, UncheckedFile, canonical_name, digest_bytes,
+};
 use gradus_core::visible::printable_line;
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Arguments {
+pub(super) struct TrustArguments {
     /// The settings file [default: gradus.toml].
     #[arg(value_name = "FILE", conflicts_with_all = ["list", "remove"])]
     file: Option<PathBuf>,
@@ -39,15 +41,15 @@ changed has to be trusted again. GRADUS_TRUST_CONFIG=1 trusts whatever is found.
 
 Exit codes: 0 trusted, listed or removed, 2 not trusted, or the file cannot be read.";
 
-pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+pub(super) fn run(arguments: &TrustArguments) -> anyhow::Result<CommandExit> {
     Ok(carry_out(arguments).unwrap_or_else(|reason| {
         complain(&printable_line(&reason));
-        Exit::BadInput
+        CommandExit::BadInput
     }))
 }
 
-fn carry_out(arguments: &Arguments) -> Result<Exit, String> {
-    let store = Environment::read().trust_store().map_err(|error| error.to_string())?;
+fn carry_out(arguments: &TrustArguments) -> Result<CommandExit, String> {
+    let store = EnvironmentVariables::read().trust_store().map_err(|error| error.to_string())?;
     if arguments.list {
         return list_files(&store);
     }
@@ -55,7 +57,7 @@ fn carry_out(arguments: &Arguments) -> Result<Exit, String> {
         return match store.remove(path).map_err(|error| error.to_string())? {
             true => {
                 anstream::println!("{} is trusted no longer", shown(&canonical_name(path)));
-                Ok(Exit::Pass)
+                Ok(CommandExit::Pass)
             }
             false => Err(format!(
                 "{}: not trusted before; hint: `gradus trust --list` lists the trusted files",
@@ -68,7 +70,7 @@ fn carry_out(arguments: &Arguments) -> Result<Exit, String> {
     let name = canonical_name(path);
     if file.requests.is_empty() {
         anstream::println!("{} asks for nothing that needs trust", shown(&name));
-        return Ok(Exit::Pass);
+        return Ok(CommandExit::Pass);
     }
     anstream::println!("{} asks for:", shown(&name));
     for request in &file.requests {
@@ -84,7 +86,7 @@ fn carry_out(arguments: &Arguments) -> Result<Exit, String> {
     }
     store.add(path, file.digest, &file.requests).map_err(|error| error.to_string())?;
     anstream::println!("{} is trusted as it is now", shown(&name));
-    Ok(Exit::Pass)
+    Ok(CommandExit::Pass)
 }
 
 fn is_confirmed() -> Result<bool, String> {
@@ -101,7 +103,7 @@ fn is_confirmed() -> Result<bool, String> {
     Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
-fn list_files(store: &TrustStore) -> Result<Exit, String> {
+fn list_files(store: &TrustStore) -> Result<CommandExit, String> {
     for file in store.load().map_err(|error| error.to_string())? {
         let state = match std::fs::read(&file.path) {
             Ok(bytes) if digest_bytes(&bytes) == file.digest => "trusted",
@@ -115,7 +117,7 @@ fn list_files(store: &TrustStore) -> Result<Exit, String> {
             printable_line(&file.grants.join(", "))
         );
     }
-    Ok(Exit::Pass)
+    Ok(CommandExit::Pass)
 }
 
 fn shown(path: &Path) -> String {

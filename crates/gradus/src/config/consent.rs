@@ -10,7 +10,7 @@ use gradus_server::alert::AlertSection;
 use gradus_server::redaction::RedactSection;
 use gradus_server::{RetentionSection, RuleSection, ServeSection};
 
-use super::{EvalSection, File, JudgeSection, PhoenixSection};
+use super::{ConfigFile, EvalSection, JudgeSection, PhoenixSection};
 
 /// The judge that asks nobody.
 const OFFLINE: &str = gradus_eval::evaluator::OFFLINE;
@@ -71,10 +71,10 @@ impl ConsentRequest {
 }
 
 /// All that a file asks for; `folder` is where it is. Paths in it are those of the file, not yet joined with the folder.
-pub(super) fn find_consent_requests(file: &File, folder: &Path) -> Vec<ConsentRequest> {
-    let mut found = Finder { folder, requests: Vec::new() };
+pub(super) fn find_consent_requests(file: &ConfigFile, folder: &Path) -> Vec<ConsentRequest> {
+    let mut found = ConsentFinder { folder, requests: Vec::new() };
     // No `..` in this file: who adds a key decides here what it may do in a file that nobody trusts.
-    let File { path: _, state_dir, judge, eval, phoenix, serve, rule, alert } = file;
+    let ConfigFile { path: _, state_dir, judge, eval, phoenix, serve, rule, alert } = file;
     found.path("state_dir", state_dir.as_deref());
 
     let JudgeSection {
@@ -113,12 +113,12 @@ pub(super) fn find_consent_requests(file: &File, folder: &Path) -> Vec<ConsentRe
     found.requests
 }
 
-struct Finder<'f> {
+struct ConsentFinder<'f> {
     folder: &'f Path,
     requests: Vec<ConsentRequest>,
 }
 
-impl Finder<'_> {
+impl ConsentFinder<'_> {
     fn serve_section(&mut self, section: &ServeSection) {
         let ServeSection {
             http,
@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     fn keys(folder: &Path, toml: &str) -> Vec<String> {
-        let file: File = toml::from_str(toml).expect("a file");
+        let file: ConfigFile = toml::from_str(toml).expect("a file");
         find_consent_requests(&file, folder).into_iter().map(|request| request.key).collect()
     }
 

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use gradus_github_agent::agent::RunStep;
 use gradus_github_agent::agent::{
-    Driver, Form, Machine, Model, Nobody, RealClock, Recorder, Settings, State,
+    AgentDriver, AgentRunRecorder, AgentRunSettings, AgentState, AgentStateMachine, ChatModel, RealClock,
+    RefusingConfirmer, ToolCallMode,
 };
-use gradus_github_agent::tools::{BoxFuture, Effect, Observation, Tool, ToolBox};
-use gradus_github_agent::trace::{Ids, Origin, Traces};
-use gradus_llm::{Chat, ChatReply, Failure, Stop, ToolCall, ToolDefinition};
+use gradus_github_agent::tools::{AgentTool, BoxFuture, CallObservation, ToolBox, ToolEffect};
+use gradus_github_agent::trace::{AgentTracer, TraceIdGenerator, TracerSettings};
+use gradus_llm::{ChatReply, ChatRequest, ChatToolCall, ChatToolDefinition, FinishReason, ModelCallFailure};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
@@ -21,16 +22,16 @@ struct Once {
     reply: ChatReply,
 }
 
-fn reply(text: &str, calls: Vec<ToolCall>) -> ChatReply {
-    ChatReply { text: text.to_owned(), calls, usage: None, stop: Stop::Done }
+fn reply(text: &str, calls: Vec<ChatToolCall>) -> ChatReply {
+    ChatReply { text: text.to_owned(), calls, usage: None, stop: FinishReason::Done }
 }
 
-impl Model for Once {
+impl ChatModel for Once {
     fn name(&self) -> &str {
         "scripted"
     }
 
-    fn ask<'a>(&'a self, chat: &'a Chat<'a>) -> BoxFuture<'a, Result<ChatReply, Failure>> {
+    fn ask<'a>(&'a self, chat: &'a ChatRequest<'a>) -> BoxFuture<'a, Result<ChatReply, ModelCallFailure>> {
         let first = chat.messages.len() == 1;
         let done = || reply(if chat.tools.is_empty() { "Final Answer: done" } else { "done" }, Vec::new());
         let said = if first { self.reply.clone() } else { done() };
@@ -38,44 +39,44 @@ impl Model for Once {
     }
 }
 
-struct Echo(Vec<Tool>);
+struct Echo(Vec<AgentTool>);
 
 impl ToolBox for Echo {
-    fn tools(&self) -> &[Tool] {
+    fn tools(&self) -> &[AgentTool] {
         &self.0
     }
 
-    fn call<'c>(&'c self, name: &'c str, arguments: &'c Json) -> BoxFuture<'c, Observation> {
+    fn call<'c>(&'c self, name: &'c str, arguments: &'c Json) -> BoxFuture<'c, CallObservation> {
         let text = format!("{name} was given {arguments}");
-        Box::pin(std::future::ready(Observation { text, is_error: false, retry_after: None }))
+        Box::pin(std::future::ready(CallObservation { text, is_error: false, retry_after: None }))
     }
 }
 
 fn echo() -> Echo {
-    let definition = ToolDefinition {
+    let definition = ChatToolDefinition {
         name: "read".into(),
         description: "Reads a file.".into(),
         parameters: Arc::new(json!({"type": "object"})),
     };
-    Echo(vec![Tool { definition, effect: Effect::Read }])
+    Echo(vec![AgentTool { definition, effect: ToolEffect::Read }])
 }
 
 /// What an agent did when the model said this, and its answer; its spans go to `traces`.
 async fn play(
     session: &str,
-    form: Form,
+    form: ToolCallMode,
     said: &ChatReply,
-    traces: &Traces,
+    traces: &AgentTracer,
 ) -> (Vec<RunStep>, Option<String>) {
     let (tools, model) = (echo(), Once { reply: said.clone() });
-    let settings = Settings { form, ..Settings::default() };
-    let mut machine = Machine::new(settings, &tools, State::new(session, form));
-    let (mut recorder, mut spans) = (Recorder::new(|| 0), traces.observer());
-    let mut driver = Driver {
+    let settings = AgentRunSettings { form, ..AgentRunSettings::default() };
+    let mut machine = AgentStateMachine::new(settings, &tools, AgentState::new(session, form));
+    let (mut recorder, mut spans) = (AgentRunRecorder::new(|| 0), traces.observer());
+    let mut driver = AgentDriver {
         model: &model,
         tools: &tools,
         clock: &RealClock,
-        confirm: &Nobody,
+        confirm: &RefusingConfirmer,
         observers: vec![&mut recorder, &mut spans],
         keeper: None,
     };
@@ -84,9 +85,13 @@ async fn play(
 }
 
 /// Plays all, and compares what was done with what is read back. `counts` says whether a call must have been made.
-fn assert_read_back(form: Form, replies: &[ChatReply], counts: bool) {
+fn assert_read_back(form: ToolCallMode, replies: &[ChatReply], counts: bool) {
     let place = Place::new();
-    let traces = Traces::new(&Origin { service: "s", project: "p", ids: Ids::counted("forms") });
+    let traces = AgentTracer::new(&TracerSettings {
+        service: "s",
+        project: "p",
+        ids: TraceIdGenerator::counted("forms"),
+    });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let did: Vec<_> = replies
         .iter()
@@ -225,7 +230,7 @@ fn actions_are_read_back_as_they_were_carried_out_in_every_form() {
     {
         replies.push(reply(&format!("Thought: I look.\n{none}"), Vec::new()));
     }
-    assert_read_back(Form::Text, &replies, true);
+    assert_read_back(ToolCallMode::Text, &replies, true);
 }
 
 fn replies(texts: &[&str]) -> Vec<ChatReply> {
@@ -251,12 +256,12 @@ fn arguments_that_are_nearly_json_are_carried_out_as_they_are_read() {
         "Thought: I look.\nAction: read {'owner': 'octo'}",
         "Thought: I look.\nAction:\n```json\n{'action': 'read', 'action_input': {'owner': 'octo',}}\n```",
     ];
-    assert_read_back(Form::Text, &replies(&texts), true);
+    assert_read_back(ToolCallMode::Text, &replies(&texts), true);
     let call = |arguments: &str| {
-        vec![ToolCall { id: "a".to_owned(), name: "read".to_owned(), arguments: arguments.to_owned() }]
+        vec![ChatToolCall { id: "a".to_owned(), name: "read".to_owned(), arguments: arguments.to_owned() }]
     };
     let native = ["{\"a\": 1,}", "{'a': None}"].map(|arguments| reply("I look.", call(arguments)));
-    assert_read_back(Form::Native, &native, true);
+    assert_read_back(ToolCallMode::Native, &native, true);
 }
 
 #[test]
@@ -275,7 +280,7 @@ fn calls_without_labels_are_read_back_as_they_were_carried_out() {
         "I look.\n<tool_call>{\"name\": \"read\", \"arguments\": {\"a\": 1}}</tool_call>\nThen:\n<tool_call>{\"name\": \"read\"}</tool_call>",
         "<tool_call>{\"name\": \"read\", \"arguments\": {\"a\": 1}}</tool_call><tool_response>made up</tool_response><final_answer>no</final_answer>",
     ];
-    assert_read_back(Form::Text, &replies(&texts), true);
+    assert_read_back(ToolCallMode::Text, &replies(&texts), true);
 }
 
 #[test]
@@ -293,12 +298,12 @@ fn native_calls_that_are_written_as_text_are_read_back_as_they_were_carried_out(
         "{\"name\": \"read\", \"arguments\": \"{\\\"a\\\": 1}\"}",
         "I look.\n{\"action\": \"read\", \"action_input\": {\"a\": 1}}",
     ];
-    assert_read_back(Form::Native, &replies(&texts), true);
-    assert_read_back(Form::Text, &replies(&texts), true);
+    assert_read_back(ToolCallMode::Native, &replies(&texts), true);
+    assert_read_back(ToolCallMode::Text, &replies(&texts), true);
     let unknown = ["<tool_call>{\"name\": \"reed\", \"arguments\": {\"a\": 1}}</tool_call>"];
-    assert_read_back(Form::Native, &replies(&unknown), false);
+    assert_read_back(ToolCallMode::Native, &replies(&unknown), false);
     let answers = ["<think>Hm.</think>\n\nIt is 42.", "It is 42."];
-    assert_read_back(Form::Native, &replies(&answers), false);
+    assert_read_back(ToolCallMode::Native, &replies(&answers), false);
 }
 
 #[test]
@@ -313,7 +318,7 @@ fn whoever_goes_on_to_act_behind_an_answer_was_not_done() {
         "Thought: I look.\nAction: looking is the way\nto go.\nAction: read\nAction Input: {\"a\": 1}",
         "Thought: I expect\nObservation: nothing\nAction: read\nAction Input: {\"a\": 1}",
     ];
-    assert_read_back(Form::Text, &replies(&texts), true);
+    assert_read_back(ToolCallMode::Text, &replies(&texts), true);
 }
 
 #[test]
@@ -333,7 +338,7 @@ fn what_is_refused_is_read_back_as_it_was_refused() {
         "Thought: I look.\nAction: finish",
         "Thought: I look.\nAction Input: {\"a\": 1}",
     ];
-    assert_read_back(Form::Text, &replies(&texts), false);
+    assert_read_back(ToolCallMode::Text, &replies(&texts), false);
 }
 
 /// What replies are made of, in any order: whatever comes of it, both readers make the same of it.
@@ -367,7 +372,7 @@ fn parts_in_any_order_mean_the_same_to_both() {
         parts.join("\n")
     }));
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    assert_read_back(Form::Text, &replies(&texts), false);
+    assert_read_back(ToolCallMode::Text, &replies(&texts), false);
 }
 
 #[test]
@@ -376,7 +381,7 @@ fn names_that_no_tool_has_are_read_back_as_they_were_answered() {
         .iter()
         .map(|name| reply(&format!("Thought: I look.\nAction: {name}\nAction Input: {{}}"), Vec::new()))
         .collect();
-    assert_read_back(Form::Text, &replies, false);
+    assert_read_back(ToolCallMode::Text, &replies, false);
 }
 
 #[test]
@@ -402,13 +407,13 @@ fn answers_are_read_back_as_they_were_given() {
         "I know it.\n<final_answer>42</final_answer>",
         "<think>Hm.</think>Answer: 42",
     ];
-    assert_read_back(Form::Text, &replies(&texts), false);
+    assert_read_back(ToolCallMode::Text, &replies(&texts), false);
 }
 
 #[test]
 fn native_calls_are_read_back_with_the_thought_before_them() {
     let call = |arguments: &str| {
-        vec![ToolCall { id: "a".to_owned(), name: "read".to_owned(), arguments: arguments.to_owned() }]
+        vec![ChatToolCall { id: "a".to_owned(), name: "read".to_owned(), arguments: arguments.to_owned() }]
     };
     let mut replies: Vec<_> =
         ["I look.", "Thought: I look.", "<think>Hm.</think>I look.", "<think>I look.</think>", ""]
@@ -417,7 +422,7 @@ fn native_calls_are_read_back_with_the_thought_before_them() {
             .collect();
     replies
         .extend(["", "{}", "null", "\"{\\\"a\\\": 1}\""].map(|arguments| reply("I look.", call(arguments))));
-    assert_read_back(Form::Native, &replies, true);
+    assert_read_back(ToolCallMode::Native, &replies, true);
 }
 
 /// A text in quotes, with every escape that there is, right or wrong.
@@ -526,11 +531,11 @@ proptest! {
         objects in prop::collection::vec((written_object(), prop::sample::select(PLACES.to_vec())), 1..120),
     ) {
         let text = |(object, place): &(String, &str)| reply(&place.replace("[X]", object), Vec::new());
-        assert_read_back(Form::Text, &objects.iter().map(text).collect::<Vec<_>>(), false);
+        assert_read_back(ToolCallMode::Text, &objects.iter().map(text).collect::<Vec<_>>(), false);
         let native = |(object, _): &(String, &str)| {
-            let call = ToolCall { id: "a".to_owned(), name: "read".to_owned(), arguments: object.clone() };
+            let call = ChatToolCall { id: "a".to_owned(), name: "read".to_owned(), arguments: object.clone() };
             reply("I look.", vec![call])
         };
-        assert_read_back(Form::Native, &objects.iter().map(native).collect::<Vec<_>>(), false);
+        assert_read_back(ToolCallMode::Native, &objects.iter().map(native).collect::<Vec<_>>(), false);
     }
 }

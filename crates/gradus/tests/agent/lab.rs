@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gradus_github_sim::{Seed, Server};
+use gradus_github_sim::{SeedFile, SimulatorServer};
 use gradus_test_endpoint::{Answer, Endpoint, Incoming};
 use serde_json::{Value as Json, json};
 
@@ -104,7 +104,7 @@ fn anthropic(reply: &Reply, said: usize) -> String {
 
 pub(crate) struct Lab {
     place: Place,
-    pub(crate) github: Server,
+    pub(crate) github: SimulatorServer,
 }
 
 impl std::ops::Deref for Lab {
@@ -117,8 +117,8 @@ impl std::ops::Deref for Lab {
 
 impl Lab {
     pub(crate) fn new(seed: &str) -> Lab {
-        let world = Seed::find(seed).unwrap().world().unwrap();
-        Lab { place: Place::new(), github: Server::start(world, 0).unwrap() }
+        let world = SeedFile::find(seed).unwrap().world().unwrap();
+        Lab { place: Place::new(), github: SimulatorServer::start(world, 0).unwrap() }
     }
 
     /// The command with everything it needs.

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::Stdio;
 use std::time::Duration;
 
-use gradus_github_sim::{Effect, Fault};
+use gradus_github_sim::{FaultEffect, SimulatedFault};
 use gradus_test_endpoint::Answer;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value as Json, json};
@@ -23,10 +23,10 @@ fn script() -> Vec<Reply> {
 #[test]
 fn killed_during_a_write_it_goes_on_and_does_not_repeat_it() {
     let lab = Lab::new("w1");
-    let slow: Fault =
+    let slow: SimulatedFault =
         serde_json::from_value(json!({"operation": "issues/create", "effect": {"latency": {"ms": 3000}}}))
             .unwrap();
-    assert!(matches!(slow.effect, Effect::Latency { .. }));
+    assert!(matches!(slow.effect, FaultEffect::Latency { .. }));
     lab.github.world().lock().unwrap().add_fault(slow);
     let model = model(script());
     let arguments = ["Open an issue.", "--session", "s.json"];

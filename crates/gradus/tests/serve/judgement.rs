@@ -409,7 +409,7 @@ fn a_rubric_with_a_scale_of_its_own_has_an_interval_and_can_give_alarm() {
     assert!(card.contains("3.50") && !card.contains("No interval"), "{card}");
     // As `gradus eval` says it of the same verdicts.
     let point = server.json("/api/v1/metrics?evaluator=helpful")["items"][0].clone();
-    let clusters = [5.0, 3.0, 3.0, 3.0].map(|sum| gradus_eval::interval::Cluster { count: 1.0, sum });
+    let clusters = [5.0, 3.0, 3.0, 3.0].map(|sum| gradus_eval::interval::ScoreCluster { count: 1.0, sum });
     let interval = gradus_eval::interval::clustered(&clusters, 1.0, 5.0).unwrap();
     let near =
         |name: &str, wanted: f64| assert!((point[name].as_f64().unwrap() - wanted).abs() < 1e-9, "{point}");

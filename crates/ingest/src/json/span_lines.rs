@@ -2,19 +2,19 @@
 
 use std::io;
 
-use super::{FirstFailure, Lines, report};
-use crate::intake::Intake;
+use super::{BoundedLines, FirstFailure, report};
+use crate::intake::RecordIntake;
 use crate::parallel::with_workers;
 use crate::records::EncodedRecord;
-use crate::shapes::{self, Conversation, Failure, span_document};
+use crate::shapes::{self, DocumentError, MessageBuffer, span_document};
 
 /// What a thread is given at once, in bytes of lines.
 const JOB_BYTES: usize = 256 << 10;
 
-struct Line {
+struct NumberedLine {
     number: u64,
     /// The failure when it is too long to be read.
-    text: Result<Vec<u8>, Failure>,
+    text: Result<Vec<u8>, DocumentError>,
 }
 
 struct ParsedLine {
@@ -25,16 +25,16 @@ struct ParsedLine {
 
 enum LineOutcome {
     Read,
-    Failed(Failure),
+    Failed(DocumentError),
     /// No spans: what it means depends on the lines around it.
     Other(Vec<u8>),
 }
 
 /// Reads what is left of a file; returns the first failure.
 pub(super) fn read(
-    lines: &mut Lines<'_>,
-    intake: &mut Intake<'_>,
-    conversation: &mut Conversation,
+    lines: &mut BoundedLines<'_>,
+    intake: &mut RecordIntake<'_>,
+    conversation: &mut MessageBuffer,
 ) -> io::Result<FirstFailure> {
     let mut first_failure = None;
     let threads = intake.limits().threads;
@@ -54,7 +54,7 @@ pub(super) fn read(
     };
     with_workers(
         threads,
-        || |job: Vec<Line>| job.into_iter().map(parse).collect::<Vec<_>>(),
+        || |job: Vec<NumberedLine>| job.into_iter().map(parse).collect::<Vec<_>>(),
         |jobs| {
             let (mut job, mut job_bytes) = (Vec::new(), 0);
             // What was read before an error counts.
@@ -78,13 +78,13 @@ pub(super) fn read(
     Ok(first_failure)
 }
 
-fn next_line(lines: &mut Lines<'_>) -> io::Result<Option<Line>> {
+fn next_line(lines: &mut BoundedLines<'_>) -> io::Result<Option<NumberedLine>> {
     let Some(is_complete) = lines.next()? else { return Ok(None) };
     let text = if is_complete { Ok(std::mem::take(&mut lines.line)) } else { Err(lines.skip_rest()?) };
-    Ok(Some(Line { number: lines.number, text }))
+    Ok(Some(NumberedLine { number: lines.number, text }))
 }
 
-fn parse(Line { number, text }: Line) -> ParsedLine {
+fn parse(NumberedLine { number, text }: NumberedLine) -> ParsedLine {
     let mut records = Vec::new();
     let outcome = match text {
         Err(failure) => LineOutcome::Failed(failure),

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gradus_core::trajectory::{Step, Trajectory};
-use gradus_ingest::{FilesOnly, Input, Intake, Limits};
+use gradus_core::trajectory::{Trajectory, TrajectoryStep};
+use gradus_ingest::{FilesOnly, InputSource, RecordIntake, SourceLimits};
 use serde_json::Value as Json;
 
 /// Facts that the spans do not hold in the form that the gold wants, with the reason. Everything else must match.
@@ -100,7 +100,7 @@ impl Check<'_> {
         }
     }
 
-    fn step(&mut self, index: usize, wanted: &Json, got: Option<&Step>) {
+    fn step(&mut self, index: usize, wanted: &Json, got: Option<&TrajectoryStep>) {
         let place = format!("step {}", index + 1);
         let Some(got) = got.filter(|got| wanted["tool"] == got.tool.as_str()) else {
             return self.miss(&format!(
@@ -155,10 +155,10 @@ fn read(folder: &Path) -> Vec<Trajectory> {
         found.push(trajectory);
         Ok(())
     };
-    let mut intake = Intake::new(Limits::default(), &mut sink);
+    let mut intake = RecordIntake::new(SourceLimits::default(), &mut sink);
     for path in bodies(folder) {
         let name = path.display().to_string();
-        gradus_ingest::read(&Input::File { path, name }, &FilesOnly, &mut intake).unwrap();
+        gradus_ingest::read(&InputSource::File { path, name }, &FilesOnly, &mut intake).unwrap();
     }
     intake.finish().unwrap();
     found

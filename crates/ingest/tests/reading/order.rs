@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use gradus_core::trajectory::Trajectory;
-use gradus_ingest::{FilesOnly, Input, Intake, Limits};
+use gradus_ingest::{FilesOnly, InputSource, RecordIntake, SourceLimits};
 use proptest::prelude::*;
 
 /// One small capture of each kind: rooted, bare with sessions, bare without, several turns, agents in agents.
@@ -33,10 +33,11 @@ fn read(paths: &[PathBuf]) -> Vec<Trajectory> {
         found.push(trajectory);
         Ok(())
     };
-    let mut intake = Intake::new(Limits::default(), &mut sink);
+    let mut intake = RecordIntake::new(SourceLimits::default(), &mut sink);
     for path in paths {
         let name = path.display().to_string();
-        gradus_ingest::read(&Input::File { path: path.clone(), name }, &FilesOnly, &mut intake).unwrap();
+        gradus_ingest::read(&InputSource::File { path: path.clone(), name }, &FilesOnly, &mut intake)
+            .unwrap();
     }
     intake.finish().unwrap();
     found

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use gradus_core::react;
-use gradus_ingest::{FilesOnly, Input, Intake, Limits};
+use gradus_ingest::{FilesOnly, InputSource, RecordIntake, SourceLimits};
 
 /// A small generator of our own: the seed alone tells how to come back to a failure.
 struct Random(u64);
@@ -108,9 +108,9 @@ fn damaged_captures_are_survived() {
             serde_json::to_vec(&trajectory)?;
             Ok(())
         };
-        let mut intake = Intake::new(Limits::default(), &mut sink);
+        let mut intake = RecordIntake::new(SourceLimits::default(), &mut sink);
         let _ = gradus_ingest::read(
-            &Input::File { path: path.clone(), name: "damaged".to_owned() },
+            &InputSource::File { path: path.clone(), name: "damaged".to_owned() },
             &FilesOnly,
             &mut intake,
         );

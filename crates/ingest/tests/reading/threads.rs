@@ -5,17 +5,17 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use gradus_core::trajectory::Trajectory;
-use gradus_ingest::{FilesOnly, Input, Intake, Limits, Summary};
+use gradus_ingest::{FilesOnly, InputSource, ReadSummary, RecordIntake, SourceLimits};
 
-fn read(paths: &[PathBuf], limits: Limits) -> (Vec<Trajectory>, Summary) {
+fn read(paths: &[PathBuf], limits: SourceLimits) -> (Vec<Trajectory>, ReadSummary) {
     let mut found = Vec::new();
     let mut sink = |_, trajectory| {
         found.push(trajectory);
         Ok(())
     };
-    let mut intake = Intake::new(limits, &mut sink);
-    let file = |path: &PathBuf| Input::File { path: path.clone(), name: path.display().to_string() };
-    let inputs: Vec<Input> = paths.iter().map(file).collect();
+    let mut intake = RecordIntake::new(limits, &mut sink);
+    let file = |path: &PathBuf| InputSource::File { path: path.clone(), name: path.display().to_string() };
+    let inputs: Vec<InputSource> = paths.iter().map(file).collect();
     gradus_ingest::read_files(&inputs, &FilesOnly, &mut intake, &mut |intake, read| match read {
         Ok(()) => {}
         Err(error) if error.is_unrecognised() => intake.skip_file(),
@@ -25,12 +25,12 @@ fn read(paths: &[PathBuf], limits: Limits) -> (Vec<Trajectory>, Summary) {
     (found, summary)
 }
 
-fn assert_same(paths: &[PathBuf], limits: Limits, least: usize) {
-    let (one, one_summary) = read(paths, Limits { threads: 1, ..limits });
-    let (several, several_summary) = read(paths, Limits { threads: 4, ..limits });
+fn assert_same(paths: &[PathBuf], limits: SourceLimits, least: usize) {
+    let (one, one_summary) = read(paths, SourceLimits { threads: 1, ..limits });
+    let (several, several_summary) = read(paths, SourceLimits { threads: 4, ..limits });
     assert!(one.len() >= least, "{} trajectories", one.len());
     assert!(one == several, "the trajectories differ");
-    let defects = |summary: &Summary| format!("{:?} {:?}", summary.defects, summary.sources);
+    let defects = |summary: &ReadSummary| format!("{:?} {:?}", summary.defects, summary.sources);
     assert_eq!(defects(&one_summary), defects(&several_summary));
     assert_eq!(one_summary.passed_over, several_summary.passed_over);
 }
@@ -53,10 +53,10 @@ fn captures() -> Vec<PathBuf> {
 
 #[test]
 fn all_captures_at_once_are_the_same_with_any_number_of_threads() {
-    let limits = Limits::default();
+    let limits = SourceLimits::default();
     assert_same(&captures(), limits, 400);
     // Also when they are fetched from a file.
-    assert_same(&captures(), Limits { spool_memory: 1 << 20, ..limits }, 400);
+    assert_same(&captures(), SourceLimits { spool_memory: 1 << 20, ..limits }, 400);
 }
 
 /// One span of a ReAct trace on a line.
@@ -114,5 +114,5 @@ fn lines_of_spans_are_the_same_with_any_number_of_threads() {
     }
     drop(file);
     assert!(fs::metadata(&path).unwrap().len() > 2 << 20);
-    assert_same(&[path], Limits::default(), 1_200);
+    assert_same(&[path], SourceLimits::default(), 1_200);
 }

@@ -4,39 +4,39 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{CacheControl, KEPT, SystemBlock, UsageIn, stop};
-use crate::chat::{Chat, ChatReply, Message, ToolCall};
-use crate::request::Usage;
+use super::{AnthropicUsage, CacheControl, KEPT, SystemBlock, stop};
+use crate::chat::{ChatReply, ChatRequest, ChatToolCall, PromptMessage};
+use crate::request::CompletionUsage;
 
 #[derive(Serialize)]
-struct Body<'b> {
+struct AnthropicChatRequest<'b> {
     model: &'b str,
     max_tokens: u32,
     system: [SystemBlock<'b>; 1],
-    messages: Vec<Turn<'b>>,
+    messages: Vec<AnthropicChatMessage<'b>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'b>>,
+    tools: Vec<AnthropicChatTool<'b>>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     stop_sequences: &'b [&'b str],
 }
 
 #[derive(Serialize)]
-struct Turn<'b> {
+struct AnthropicChatMessage<'b> {
     role: &'static str,
-    content: Vec<Kept<'b>>,
+    content: Vec<CacheableBlock<'b>>,
 }
 
 #[derive(Serialize)]
-struct Kept<'b> {
+struct CacheableBlock<'b> {
     #[serde(flatten)]
-    block: Block<'b>,
+    block: AnthropicPromptBlock<'b>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cache_control: Option<CacheControl>,
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Block<'b> {
+enum AnthropicPromptBlock<'b> {
     Text {
         text: &'b str,
     },
@@ -54,20 +54,20 @@ enum Block<'b> {
 }
 
 #[derive(Serialize)]
-struct Tool<'b> {
+struct AnthropicChatTool<'b> {
     name: &'b str,
     description: &'b str,
     input_schema: &'b Value,
 }
 
 /// A temperature is not sent: newer models take none.
-pub(crate) fn body(model: &str, chat: &Chat<'_>) -> Vec<u8> {
-    let tools = chat.tools.iter().map(|tool| Tool {
+pub(crate) fn body(model: &str, chat: &ChatRequest<'_>) -> Vec<u8> {
+    let tools = chat.tools.iter().map(|tool| AnthropicChatTool {
         name: &tool.name,
         description: &tool.description,
         input_schema: &tool.parameters,
     });
-    let body = Body {
+    let body = AnthropicChatRequest {
         model,
         max_tokens: chat.max_tokens,
         system: [SystemBlock { kind: "text", text: chat.system, cache_control: KEPT }],
@@ -81,21 +81,26 @@ pub(crate) fn body(model: &str, chat: &Chat<'_>) -> Vec<u8> {
     bytes
 }
 
-fn turns(messages: &[Message]) -> Vec<Turn<'_>> {
-    let mut turns: Vec<Turn<'_>> = Vec::new();
+fn turns(messages: &[PromptMessage]) -> Vec<AnthropicChatMessage<'_>> {
+    let mut turns: Vec<AnthropicChatMessage<'_>> = Vec::new();
     for message in messages {
-        let role = if matches!(message, Message::Assistant { .. }) { "assistant" } else { "user" };
+        let role = if matches!(message, PromptMessage::Assistant { .. }) { "assistant" } else { "user" };
         if turns.last().is_none_or(|turn| turn.role != role) {
-            turns.push(Turn { role, content: Vec::new() });
+            turns.push(AnthropicChatMessage { role, content: Vec::new() });
         }
         if let Some(turn) = turns.last_mut() {
-            turn.content.extend(blocks(message).into_iter().map(|block| Kept { block, cache_control: None }));
+            turn.content.extend(
+                blocks(message).into_iter().map(|block| CacheableBlock { block, cache_control: None }),
+            );
         }
     }
     for turn in &mut turns {
         // No turn may be empty, and no text.
         if turn.content.is_empty() {
-            turn.content.push(Kept { block: Block::Text { text: "(nothing)" }, cache_control: None });
+            turn.content.push(CacheableBlock {
+                block: AnthropicPromptBlock::Text { text: "(nothing)" },
+                cache_control: None,
+            });
         }
     }
     // What there is so far is sent again with the next question.
@@ -105,27 +110,31 @@ fn turns(messages: &[Message]) -> Vec<Turn<'_>> {
     turns
 }
 
-fn blocks(message: &Message) -> Vec<Block<'_>> {
+fn blocks(message: &PromptMessage) -> Vec<AnthropicPromptBlock<'_>> {
     match message {
-        Message::User { text } => said(text).into_iter().collect(),
-        Message::Assistant { text, calls } => {
-            let calls = calls.iter().map(|call| Block::ToolUse {
+        PromptMessage::User { text } => said(text).into_iter().collect(),
+        PromptMessage::Assistant { text, calls } => {
+            let calls = calls.iter().map(|call| AnthropicPromptBlock::ToolUse {
                 id: &call.id,
                 name: &call.name,
                 input: input(&call.arguments),
             });
             said(text).into_iter().chain(calls).collect()
         }
-        Message::Tool { call_id, text, is_error, .. } => {
-            vec![Block::ToolResult { tool_use_id: call_id, content: text, is_error: *is_error }]
+        PromptMessage::Tool { call_id, text, is_error, .. } => {
+            vec![AnthropicPromptBlock::ToolResult {
+                tool_use_id: call_id,
+                content: text,
+                is_error: *is_error,
+            }]
         }
     }
 }
 
 /// Nothing is not said, and no blank may stand behind an assistant's text.
-fn said(text: &str) -> Option<Block<'_>> {
+fn said(text: &str) -> Option<AnthropicPromptBlock<'_>> {
     let text = text.trim_end();
-    (!text.is_empty()).then_some(Block::Text { text })
+    (!text.is_empty()).then_some(AnthropicPromptBlock::Text { text })
 }
 
 /// The input must be an object; what the model wrote instead is kept in one.
@@ -138,15 +147,15 @@ fn input(arguments: &str) -> Value {
 }
 
 #[derive(Deserialize)]
-struct MessageIn {
-    content: Vec<BlockIn>,
+struct AnthropicChatReply {
+    content: Vec<ChatReplyBlock>,
     stop_reason: Option<String>,
-    usage: Option<UsageIn>,
+    usage: Option<AnthropicUsage>,
 }
 
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum BlockIn {
+enum ChatReplyBlock {
     Text {
         text: String,
     },
@@ -161,19 +170,19 @@ enum BlockIn {
 }
 
 pub(crate) fn read(bytes: &[u8]) -> Result<ChatReply, String> {
-    let message: MessageIn = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    let message: AnthropicChatReply = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     let (mut text, mut calls) = (String::new(), Vec::new());
     for block in message.content {
         match block {
-            BlockIn::Text { text: more } => text.push_str(&more),
-            BlockIn::ToolUse { id, name, input } => {
+            ChatReplyBlock::Text { text: more } => text.push_str(&more),
+            ChatReplyBlock::ToolUse { id, name, input } => {
                 let arguments = if input.is_null() { String::new() } else { input.to_string() };
-                calls.push(ToolCall { id, name, arguments });
+                calls.push(ChatToolCall { id, name, arguments });
             }
-            BlockIn::Other => {}
+            ChatReplyBlock::Other => {}
         }
     }
-    let usage = message.usage.map(Usage::from);
+    let usage = message.usage.map(CompletionUsage::from);
     Ok(ChatReply { text, calls, usage, stop: stop(message.stop_reason.as_deref()) })
 }
 
@@ -183,13 +192,13 @@ mod tests {
 
     use super::*;
     use crate::chat::conversation_for_tests;
-    use crate::request::Stop;
+    use crate::request::FinishReason;
 
     #[test]
     fn results_are_one_turn_of_the_user() {
         let (messages, tools) = conversation_for_tests();
         let stop = ["\nObservation:"];
-        let chat = Chat {
+        let chat = ChatRequest {
             system: "s",
             messages: &messages,
             tools: &tools,
@@ -226,9 +235,9 @@ mod tests {
     #[test]
     fn an_empty_turn_is_not_sent_empty() {
         let messages = [
-            Message::User { text: "do".to_owned() },
-            Message::Assistant { text: "  ".to_owned(), calls: Vec::new() },
-            Message::User { text: "say something".to_owned() },
+            PromptMessage::User { text: "do".to_owned() },
+            PromptMessage::Assistant { text: "  ".to_owned(), calls: Vec::new() },
+            PromptMessage::User { text: "say something".to_owned() },
         ];
         let turns = serde_json::to_value(turns(&messages)).expect("JSON");
         assert_eq!(turns[1]["content"][0]["text"], "(nothing)");
@@ -242,10 +251,10 @@ mod tests {
             "stop_reason":"tool_use","usage":{"input_tokens":3,"output_tokens":2}}"#,
         )
         .expect("a reply");
-        assert_eq!((reply.text.as_str(), reply.calls.len(), reply.stop), ("Both.", 2, Stop::Done));
+        assert_eq!((reply.text.as_str(), reply.calls.len(), reply.stop), ("Both.", 2, FinishReason::Done));
         assert_eq!(reply.calls[0].arguments, "{\"p\":1}");
         let cut = read(br#"{"content":[],"stop_reason":"max_tokens"}"#).expect("a reply");
-        assert_eq!(cut.stop, Stop::Length);
+        assert_eq!(cut.stop, FinishReason::Length);
         assert!(read(br#"{"type":"error"}"#).is_err());
     }
 }

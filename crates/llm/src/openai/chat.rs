@@ -5,16 +5,16 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Dialect, UsageIn, parse, stop};
-use crate::chat::{Chat, ChatReply, Message, ToolCall, ToolDefinition};
-use crate::request::Usage;
+use super::{EndpointQuirks, OpenAiUsage, parse, stop};
+use crate::chat::{ChatReply, ChatRequest, ChatToolCall, ChatToolDefinition, PromptMessage};
+use crate::request::CompletionUsage;
 
 #[derive(Serialize)]
-struct Body<'b> {
+struct OpenAiChatRequest<'b> {
     model: &'b str,
-    messages: Vec<MessageOut<'b>>,
+    messages: Vec<OpenAiChatMessage<'b>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'b>>,
+    tools: Vec<OpenAiChatTool<'b>>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     stop: &'b [&'b str],
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -26,7 +26,7 @@ struct Body<'b> {
 }
 
 #[derive(Serialize)]
-struct MessageOut<'b> {
+struct OpenAiChatMessage<'b> {
     role: &'static str,
     /// Null beside calls: some endpoints take no empty text.
     content: Option<&'b str>,
@@ -51,15 +51,15 @@ struct FunctionOut<'b> {
 }
 
 #[derive(Serialize)]
-struct Tool<'b> {
+struct OpenAiChatTool<'b> {
     #[serde(rename = "type")]
     kind: &'static str,
-    function: &'b ToolDefinition,
+    function: &'b ChatToolDefinition,
 }
 
-pub(crate) fn body(model: &str, chat: &Chat<'_>, dialect: Dialect) -> Vec<u8> {
+pub(crate) fn body(model: &str, chat: &ChatRequest<'_>, dialect: EndpointQuirks) -> Vec<u8> {
     let limit = Some(chat.max_tokens);
-    let plain = |role, content| MessageOut {
+    let plain = |role, content| OpenAiChatMessage {
         role,
         content: Some(content),
         tool_calls: Vec::new(),
@@ -68,21 +68,21 @@ pub(crate) fn body(model: &str, chat: &Chat<'_>, dialect: Dialect) -> Vec<u8> {
     let mut messages = Vec::with_capacity(chat.messages.len() + 1);
     messages.push(plain("system", chat.system));
     messages.extend(chat.messages.iter().map(|message| match message {
-        Message::User { text } => plain("user", text),
-        Message::Assistant { text, calls } => MessageOut {
+        PromptMessage::User { text } => plain("user", text),
+        PromptMessage::Assistant { text, calls } => OpenAiChatMessage {
             role: "assistant",
             content: Some(text.as_str()).filter(|text| calls.is_empty() || !text.is_empty()),
             tool_calls: calls.iter().map(call_out).collect(),
             tool_call_id: None,
         },
-        Message::Tool { call_id, text, .. } => {
-            MessageOut { tool_call_id: Some(call_id), ..plain("tool", text) }
+        PromptMessage::Tool { call_id, text, .. } => {
+            OpenAiChatMessage { tool_call_id: Some(call_id), ..plain("tool", text) }
         }
     }));
-    let body = Body {
+    let body = OpenAiChatRequest {
         model,
         messages,
-        tools: chat.tools.iter().map(|function| Tool { kind: "function", function }).collect(),
+        tools: chat.tools.iter().map(|function| OpenAiChatTool { kind: "function", function }).collect(),
         stop: if dialect.no_stop { &[] } else { chat.stop },
         temperature: chat.temperature.filter(|_| !dialect.no_temperature),
         max_tokens: limit.filter(|_| !dialect.completion_tokens),
@@ -94,25 +94,25 @@ pub(crate) fn body(model: &str, chat: &Chat<'_>, dialect: Dialect) -> Vec<u8> {
     bytes
 }
 
-fn call_out(call: &ToolCall) -> CallOut<'_> {
+fn call_out(call: &ChatToolCall) -> CallOut<'_> {
     let arguments = if call.arguments.is_empty() { "{}" } else { &call.arguments };
     CallOut { id: &call.id, kind: "function", function: FunctionOut { name: &call.name, arguments } }
 }
 
 #[derive(Deserialize)]
-struct Completion {
-    choices: Vec<Choice>,
-    usage: Option<UsageIn>,
+struct OpenAiChatCompletion {
+    choices: Vec<OpenAiChatChoice>,
+    usage: Option<OpenAiUsage>,
 }
 
 #[derive(Deserialize)]
-struct Choice {
-    message: MessageIn,
+struct OpenAiChatChoice {
+    message: OpenAiChatReply,
     finish_reason: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct MessageIn {
+struct OpenAiChatReply {
     /// A text, or a list of parts.
     content: Option<Value>,
     refusal: Option<String>,
@@ -135,11 +135,11 @@ struct FunctionIn {
 }
 
 pub(crate) fn read(bytes: &[u8]) -> Result<ChatReply, String> {
-    let completion: Completion = parse(bytes)?;
+    let completion: OpenAiChatCompletion = parse(bytes)?;
     let choice = completion.choices.into_iter().next().ok_or("it has no choices")?;
     let message = choice.message;
     let refused = message.refusal.as_ref().is_some_and(|text| !text.is_empty());
-    let calls = message.tool_calls.unwrap_or_default().into_iter().map(|call| ToolCall {
+    let calls = message.tool_calls.unwrap_or_default().into_iter().map(|call| ChatToolCall {
         id: call.id.unwrap_or_default(),
         name: call.function.name,
         arguments: match call.function.arguments {
@@ -152,7 +152,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<ChatReply, String> {
     Ok(ChatReply {
         text: if refused { message.refusal.unwrap_or_default() } else { text.into_owned() },
         calls: calls.collect(),
-        usage: completion.usage.map(Usage::from),
+        usage: completion.usage.map(CompletionUsage::from),
         stop: stop(refused, choice.finish_reason.as_deref()),
     })
 }
@@ -172,14 +172,14 @@ fn text_of(content: &Value) -> Cow<'_, str> {
 mod tests {
     use serde_json::json;
 
-    use super::super::Wishes;
+    use super::super::RequestedFeatures;
     use super::*;
     use crate::chat::conversation_for_tests;
-    use crate::request::Stop;
+    use crate::request::FinishReason;
 
-    fn sent(dialect: Dialect) -> Value {
+    fn sent(dialect: EndpointQuirks) -> Value {
         let (messages, tools) = conversation_for_tests();
-        let chat = Chat {
+        let chat = ChatRequest {
             system: "s",
             messages: &messages,
             tools: &tools,
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn writes_calls_and_their_results() {
-        let body = sent(Dialect::default());
+        let body = sent(EndpointQuirks::default());
         let call = |id: &str, arguments: &str| json!({"id": id, "type": "function", "function": {"name": "read", "arguments": arguments}});
         assert_eq!(
             body["messages"],
@@ -217,14 +217,14 @@ mod tests {
 
     #[test]
     fn learns_that_stop_sequences_are_not_taken() {
-        let known = Dialect::default();
-        let wishes = Wishes { stop: true, ..Wishes::default() };
+        let known = EndpointQuirks::default();
+        let wishes = RequestedFeatures { stop: true, ..RequestedFeatures::default() };
         let learned = known
             .learn(wishes, "Unsupported parameter: 'stop' is not supported with this model.")
             .expect("something to learn");
         assert!(sent(learned).get("stop").is_none());
         assert_eq!(learned.learn(wishes, "Unsupported parameter: 'stop'"), None);
-        assert_eq!(known.learn(Wishes::default(), "Unsupported parameter: 'stop'"), None);
+        assert_eq!(known.learn(RequestedFeatures::default(), "Unsupported parameter: 'stop'"), None);
         assert_eq!(known.learn(wishes, "please stop sending nonsense"), None);
     }
 
@@ -240,12 +240,12 @@ mod tests {
         let calls: Vec<_> =
             reply.calls.iter().map(|c| (c.id.as_str(), c.name.as_str(), c.arguments.as_str())).collect();
         assert_eq!(calls, [("x", "a", "{\"p\":1}"), ("", "b", "{\"p\":2}"), ("y", "c", "")]);
-        assert_eq!((reply.text.as_str(), reply.stop), ("", Stop::Done));
+        assert_eq!((reply.text.as_str(), reply.stop), ("", FinishReason::Done));
         let parts =
             read(br#"{"choices":[{"message":{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}}]}"#);
         assert_eq!(parts.map(|reply| reply.text), Ok("ab".to_owned()));
         let refused = read(br#"{"choices":[{"message":{"content":null,"refusal":"no"}}]}"#).expect("a reply");
-        assert_eq!((refused.text.as_str(), refused.stop), ("no", Stop::Refused));
+        assert_eq!((refused.text.as_str(), refused.stop), ("no", FinishReason::Refused));
         assert!(
             read(br#"{"error":{"message":"overloaded"}}"#).is_err_and(|text| text.contains("overloaded"))
         );

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use gradus_core::span::{Event, Resource, Span, SpanId, Status, StatusCode};
+use gradus_core::span::{Span, SpanEvent, SpanId, SpanResource, SpanStatus, StatusCode};
 use serde::Deserialize;
 
-use super::values::{AnyValue, KeyValues, Scalar, SpanIdJson, TraceIdJson, U64};
+use super::values::{AnyValue, KeyValues, ProtoEnumJson, SpanIdJson, TraceIdJson, U64};
 use crate::encode::encode_attributes;
 use crate::log_event::LogEvent;
 use crate::wire::{write_bytes, write_fixed32, write_number};
@@ -24,8 +24,8 @@ pub(super) struct ResourceJson {
 }
 
 impl ResourceJson {
-    pub(super) fn into_resource(self) -> Resource {
-        Resource { attributes: self.attributes.0 }
+    pub(super) fn into_resource(self) -> SpanResource {
+        SpanResource { attributes: self.attributes.0 }
     }
 }
 
@@ -49,7 +49,7 @@ pub(super) struct SpanJson {
     // What is kept without being looked at; no `flatten`, which would make serde copy the whole span first.
     #[serde(alias = "trace_state")]
     trace_state: Option<String>,
-    kind: Option<Scalar>,
+    kind: Option<ProtoEnumJson>,
     flags: Option<u32>,
     #[serde(alias = "dropped_attributes_count")]
     dropped_attributes_count: Option<u32>,
@@ -120,18 +120,18 @@ impl SpanJson {
 }
 
 /// A kind is a number, or a name that ends in one of these.
-fn span_kind(kind: &Scalar) -> Option<u64> {
+fn span_kind(kind: &ProtoEnumJson) -> Option<u64> {
     const NAMES: [&str; 6] = ["UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"];
     let by_name = |name: &str| NAMES.iter().position(|known| name.ends_with(known)).map(|kind| kind as u64);
     match kind {
-        Scalar::Number(number) => Some(*number),
-        Scalar::Text(name) => by_name(name),
-        Scalar::Other => None,
+        ProtoEnumJson::Number(number) => Some(*number),
+        ProtoEnumJson::Text(name) => by_name(name),
+        ProtoEnumJson::Other => None,
     }
 }
 
 impl SpanJson {
-    pub(super) fn into_span(self, resource: &Arc<Resource>, scope: &str) -> Span<'static> {
+    pub(super) fn into_span(self, resource: &Arc<SpanResource>, scope: &str) -> Span<'static> {
         Span {
             trace_id: self.trace_id.id,
             span_id: self.span_id.id,
@@ -152,19 +152,19 @@ impl SpanJson {
 #[serde(default)]
 struct StatusJson {
     message: Option<String>,
-    code: Option<Scalar>,
+    code: Option<ProtoEnumJson>,
 }
 
 impl StatusJson {
-    fn into_status(self) -> Status<'static> {
+    fn into_status(self) -> SpanStatus<'static> {
         let code = match &self.code {
-            Some(Scalar::Number(1)) => StatusCode::Ok,
-            Some(Scalar::Text(code)) if code == "STATUS_CODE_OK" => StatusCode::Ok,
-            Some(Scalar::Number(2)) => StatusCode::Error,
-            Some(Scalar::Text(code)) if code == "STATUS_CODE_ERROR" => StatusCode::Error,
+            Some(ProtoEnumJson::Number(1)) => StatusCode::Ok,
+            Some(ProtoEnumJson::Text(code)) if code == "STATUS_CODE_OK" => StatusCode::Ok,
+            Some(ProtoEnumJson::Number(2)) => StatusCode::Error,
+            Some(ProtoEnumJson::Text(code)) if code == "STATUS_CODE_ERROR" => StatusCode::Error,
             _ => StatusCode::Unset,
         };
-        Status { code, message: Cow::Owned(self.message.unwrap_or_default()) }
+        SpanStatus { code, message: Cow::Owned(self.message.unwrap_or_default()) }
     }
 }
 
@@ -178,9 +178,9 @@ struct EventJson {
 }
 
 impl EventJson {
-    fn into_event(self) -> Event<'static> {
+    fn into_event(self) -> SpanEvent<'static> {
         let Self { time_unix_nano, name, attributes } = self;
-        Event {
+        SpanEvent {
             name: Cow::Owned(name.unwrap_or_default()),
             time_ns: time_unix_nano.0,
             attributes: attributes.0,
@@ -217,7 +217,7 @@ impl LogJson {
         let time_ns =
             if self.time_unix_nano.0 != 0 { self.time_unix_nano.0 } else { self.observed_time_unix_nano.0 };
         let body = self.body.map(|body| body.0);
-        let event = Event {
+        let event = SpanEvent {
             name: Cow::Owned(self.event_name.unwrap_or_default()),
             time_ns,
             attributes: self.attributes.0,

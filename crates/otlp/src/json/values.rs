@@ -4,15 +4,15 @@ use std::borrow::Cow;
 use std::fmt;
 
 use base64::Engine as _;
-use gradus_core::span::{Attributes, SpanId, TraceId, Value};
+use gradus_core::span::{AttributeList, AttributeValue, SpanId, TraceId};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use crate::limits::Limits;
+use crate::limits::RecordLimits;
 
 /// Attributes: a list of key-value pairs, bounded in number.
 #[derive(Default)]
-pub(super) struct KeyValues(pub(super) Attributes<'static>);
+pub(super) struct KeyValues(pub(super) AttributeList<'static>);
 
 #[derive(Deserialize)]
 struct KeyValueJson {
@@ -24,8 +24,8 @@ struct KeyValueJson {
 
 impl<'de> Deserialize<'de> for KeyValues {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Pairs;
-        impl<'de> Visitor<'de> for Pairs {
+        struct KeyValuesVisitor;
+        impl<'de> Visitor<'de> for KeyValuesVisitor {
             type Value = KeyValues;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -37,7 +37,7 @@ impl<'de> Deserialize<'de> for KeyValues {
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<KeyValues, A::Error> {
-                let limit = Limits::default().attributes;
+                let limit = RecordLimits::default().attributes;
                 let mut pairs = Vec::new();
                 while let Some(KeyValueJson { key, value }) = list.next_element()? {
                     if pairs.len() == limit {
@@ -45,16 +45,16 @@ impl<'de> Deserialize<'de> for KeyValues {
                             "more than {limit} attributes (limit {limit})"
                         )));
                     }
-                    pairs.push((Cow::Owned(key), value.map_or(Value::Null, |value| value.0)));
+                    pairs.push((Cow::Owned(key), value.map_or(AttributeValue::Null, |value| value.0)));
                 }
-                Ok(KeyValues(Attributes(pairs)))
+                Ok(KeyValues(AttributeList(pairs)))
             }
         }
-        deserializer.deserialize_any(Pairs)
+        deserializer.deserialize_any(KeyValuesVisitor)
     }
 }
 
-pub(super) struct AnyValue(pub(super) Value<'static>);
+pub(super) struct AnyValue(pub(super) AttributeValue<'static>);
 
 impl<'de> Deserialize<'de> for AnyValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -67,27 +67,31 @@ impl<'de> Deserialize<'de> for AnyValue {
             }
 
             fn visit_unit<E>(self) -> Result<AnyValue, E> {
-                Ok(AnyValue(Value::Null))
+                Ok(AnyValue(AttributeValue::Null))
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<AnyValue, A::Error> {
-                let mut value = Value::Null;
+                let mut value = AttributeValue::Null;
                 while let Some(key) = map.next_key::<Cow<'_, str>>()? {
                     value = match key.as_ref() {
                         "stringValue" | "string_value" => map
                             .next_value::<Option<String>>()?
-                            .map_or(Value::Null, |text| Value::Str(Cow::Owned(text))),
-                        "boolValue" | "bool_value" => Value::Bool(map.next_value()?),
-                        "intValue" | "int_value" => Value::Int(map.next_value::<I64>()?.0),
-                        "doubleValue" | "double_value" => Value::Double(map.next_value::<F64>()?.0),
+                            .map_or(AttributeValue::Null, |text| AttributeValue::Str(Cow::Owned(text))),
+                        "boolValue" | "bool_value" => AttributeValue::Bool(map.next_value()?),
+                        "intValue" | "int_value" => AttributeValue::Int(map.next_value::<I64>()?.0),
+                        "doubleValue" | "double_value" => {
+                            AttributeValue::Double(map.next_value::<FloatJson>()?.0)
+                        }
                         "bytesValue" | "bytes_value" => {
-                            Value::Bytes(Cow::Owned(base64_bytes(&map.next_value::<String>()?)))
+                            AttributeValue::Bytes(Cow::Owned(base64_bytes(&map.next_value::<String>()?)))
                         }
                         "arrayValue" | "array_value" => {
                             let list = map.next_value::<ArrayJson>()?.values;
-                            Value::Array(list.into_iter().map(|item| item.0).collect())
+                            AttributeValue::Array(list.into_iter().map(|item| item.0).collect())
                         }
-                        "kvlistValue" | "kvlist_value" => Value::Map(map.next_value::<MapJson>()?.values.0.0),
+                        "kvlistValue" | "kvlist_value" => {
+                            AttributeValue::Map(map.next_value::<MapJson>()?.values.0.0)
+                        }
                         _ => {
                             map.next_value::<IgnoredAny>()?;
                             value
@@ -114,54 +118,54 @@ struct MapJson {
 }
 
 /// A number or a name. Anything else is passed over, whatever is in it.
-pub(super) enum Scalar {
+pub(super) enum ProtoEnumJson {
     Number(u64),
     Text(String),
     Other,
 }
 
-impl<'de> Deserialize<'de> for Scalar {
+impl<'de> Deserialize<'de> for ProtoEnumJson {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct NumberOrName;
         impl<'de> Visitor<'de> for NumberOrName {
-            type Value = Scalar;
+            type Value = ProtoEnumJson;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a number or a name")
             }
 
-            fn visit_u64<E>(self, number: u64) -> Result<Scalar, E> {
-                Ok(Scalar::Number(number))
+            fn visit_u64<E>(self, number: u64) -> Result<ProtoEnumJson, E> {
+                Ok(ProtoEnumJson::Number(number))
             }
 
-            fn visit_i64<E>(self, _: i64) -> Result<Scalar, E> {
-                Ok(Scalar::Other)
+            fn visit_i64<E>(self, _: i64) -> Result<ProtoEnumJson, E> {
+                Ok(ProtoEnumJson::Other)
             }
 
-            fn visit_f64<E>(self, _: f64) -> Result<Scalar, E> {
-                Ok(Scalar::Other)
+            fn visit_f64<E>(self, _: f64) -> Result<ProtoEnumJson, E> {
+                Ok(ProtoEnumJson::Other)
             }
 
-            fn visit_bool<E>(self, _: bool) -> Result<Scalar, E> {
-                Ok(Scalar::Other)
+            fn visit_bool<E>(self, _: bool) -> Result<ProtoEnumJson, E> {
+                Ok(ProtoEnumJson::Other)
             }
 
-            fn visit_unit<E>(self) -> Result<Scalar, E> {
-                Ok(Scalar::Other)
+            fn visit_unit<E>(self) -> Result<ProtoEnumJson, E> {
+                Ok(ProtoEnumJson::Other)
             }
 
-            fn visit_str<E>(self, text: &str) -> Result<Scalar, E> {
-                Ok(Scalar::Text(text.to_owned()))
+            fn visit_str<E>(self, text: &str) -> Result<ProtoEnumJson, E> {
+                Ok(ProtoEnumJson::Text(text.to_owned()))
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Scalar, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<ProtoEnumJson, A::Error> {
                 while list.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(Scalar::Other)
+                Ok(ProtoEnumJson::Other)
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Scalar, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ProtoEnumJson, A::Error> {
                 while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-                Ok(Scalar::Other)
+                Ok(ProtoEnumJson::Other)
             }
         }
         deserializer.deserialize_any(NumberOrName)
@@ -174,7 +178,7 @@ const SIGNS_PER_VALUE: usize = 4;
 /// Whether a record in JSON has so many values that it need not be read: in memory, an empty object takes many times the
 /// bytes that it is written in.
 pub(super) fn check_value_count(json: &str) -> Result<(), String> {
-    let limit = Limits::default().attributes;
+    let limit = RecordLimits::default().attributes;
     let (mut signs, mut is_text, mut is_escaped) = (0, false, false);
     for byte in json.bytes() {
         match byte {
@@ -199,8 +203,8 @@ macro_rules! flexible_number {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                struct Number;
-                impl Visitor<'_> for Number {
+                struct NumberVisitor;
+                impl Visitor<'_> for NumberVisitor {
                     type Value = $name;
 
                     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -227,7 +231,7 @@ macro_rules! flexible_number {
                         text.parse().map($name).map_err(|_| E::custom(format!("{text:?} is not a number")))
                     }
                 }
-                deserializer.deserialize_any(Number)
+                deserializer.deserialize_any(NumberVisitor)
             }
         }
     };
@@ -238,20 +242,20 @@ flexible_number!(I64, i64);
 
 /// The same for floats, which have names for what they cannot write.
 #[derive(Default)]
-struct F64(f64);
+struct FloatJson(f64);
 
-impl<'de> Deserialize<'de> for F64 {
+impl<'de> Deserialize<'de> for FloatJson {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
-        enum Form {
+        enum FloatForm {
             Number(f64),
             Text(String),
         }
-        match Form::deserialize(deserializer)? {
-            Form::Number(number) => Ok(F64(number)),
-            Form::Text(text) => {
-                text.parse().map(F64).map_err(|_| D::Error::custom(format!("{text:?} is not a number")))
+        match FloatForm::deserialize(deserializer)? {
+            FloatForm::Number(number) => Ok(FloatJson(number)),
+            FloatForm::Text(text) => {
+                text.parse().map(FloatJson).map_err(|_| D::Error::custom(format!("{text:?} is not a number")))
             }
         }
     }

@@ -6,7 +6,7 @@ use reqwest::Url;
 
 /// A server, and perhaps a project of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Address {
+pub struct PhoenixAddress {
     /// Without a slash at its end.
     pub base: String,
     pub project: Option<String>,
@@ -19,10 +19,10 @@ pub struct AddressError(&'static str);
 
 const PORT: u16 = 6006;
 
-impl Address {
+impl PhoenixAddress {
     /// Reads `phoenix://HOST:PORT/PROJECT`, or `phoenix+https://` where there is a certificate. `None` when it is no such
     /// address.
-    pub fn of_source(source: &str) -> Option<Result<Address, AddressError>> {
+    pub fn of_source(source: &str) -> Option<Result<PhoenixAddress, AddressError>> {
         let (scheme, rest) = match source.split_once("://")? {
             ("phoenix", rest) => ("http", rest),
             ("phoenix+https", rest) => ("https", rest),
@@ -32,16 +32,16 @@ impl Address {
         let project = project.trim_end_matches('/');
         let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
         let port = if has_port || scheme == "https" { String::new() } else { format!(":{PORT}") };
-        let read = Address::of_url(&format!("{scheme}://{host}{port}"));
+        let read = PhoenixAddress::of_url(&format!("{scheme}://{host}{port}"));
         let project = (!project.is_empty()).then(|| project.to_owned());
-        Some(read.map(|address| Address { project, ..address }))
+        Some(read.map(|address| PhoenixAddress { project, ..address }))
     }
 
     /// Reads what stands in `--phoenix` or `PHOENIX_COLLECTOR_ENDPOINT`: a URL, perhaps with the path of the collector at
     /// its end, or the form for sources.
-    pub fn of_url(text: &str) -> Result<Address, AddressError> {
+    pub fn of_url(text: &str) -> Result<PhoenixAddress, AddressError> {
         if text.starts_with("phoenix")
-            && let Some(read) = Address::of_source(text)
+            && let Some(read) = PhoenixAddress::of_source(text)
         {
             return read;
         }
@@ -55,7 +55,7 @@ impl Address {
         let path = url.path().trim_end_matches('/');
         let path = path.strip_suffix("/v1/traces").unwrap_or(path);
         let origin = url.origin().ascii_serialization();
-        Ok(Address { base: format!("{origin}{path}"), project: None })
+        Ok(PhoenixAddress { base: format!("{origin}{path}"), project: None })
     }
 
     /// Whether only this machine can be meant.
@@ -66,7 +66,7 @@ impl Address {
 }
 
 /// As a source is written, where it can be.
-impl fmt::Display for Address {
+impl fmt::Display for PhoenixAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let project = self.project.as_deref().unwrap_or_default();
         let (scheme, rest) = self.base.split_once("://").unwrap_or_default();
@@ -87,32 +87,32 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn fine(base: &str, project: Option<&str>) -> Result<Address, AddressError> {
-        Ok(Address { base: base.to_owned(), project: project.map(str::to_owned) })
+    fn fine(base: &str, project: Option<&str>) -> Result<PhoenixAddress, AddressError> {
+        Ok(PhoenixAddress { base: base.to_owned(), project: project.map(str::to_owned) })
     }
 
     #[test]
     fn sources() {
-        let read = |text| Address::of_source(text).expect("an address of a Phoenix");
+        let read = |text| PhoenixAddress::of_source(text).expect("an address of a Phoenix");
         assert_eq!(read("phoenix://localhost/shop"), fine("http://localhost:6006", Some("shop")));
         assert_eq!(read("phoenix://[::1]:7000/a/b c"), fine("http://[::1]:7000", Some("a/b c")));
         assert_eq!(read("phoenix+https://p.example/"), fine("https://p.example", None));
         assert!(read("phoenix:///shop").is_err());
         assert!(read("phoenix://user:secret@h/p").is_err());
-        assert!(Address::of_source("gradus://h/p").is_none());
-        assert!(Address::of_source("traces/today.json").is_none());
+        assert!(PhoenixAddress::of_source("gradus://h/p").is_none());
+        assert!(PhoenixAddress::of_source("traces/today.json").is_none());
     }
 
     #[test]
     fn urls() {
-        assert_eq!(Address::of_url("http://h:6006/"), fine("http://h:6006", None));
-        assert_eq!(Address::of_url("http://h:6006/v1/traces"), fine("http://h:6006", None));
-        assert_eq!(Address::of_url("https://h/s/team/"), fine("https://h/s/team", None));
-        assert_eq!(Address::of_url("phoenix://h/shop"), fine("http://h:6006", Some("shop")));
-        let with_key = Address::of_url("http://key@h:6006").expect_err("a key");
+        assert_eq!(PhoenixAddress::of_url("http://h:6006/"), fine("http://h:6006", None));
+        assert_eq!(PhoenixAddress::of_url("http://h:6006/v1/traces"), fine("http://h:6006", None));
+        assert_eq!(PhoenixAddress::of_url("https://h/s/team/"), fine("https://h/s/team", None));
+        assert_eq!(PhoenixAddress::of_url("phoenix://h/shop"), fine("http://h:6006", Some("shop")));
+        let with_key = PhoenixAddress::of_url("http://key@h:6006").expect_err("a key");
         assert!(with_key.to_string().contains("PHOENIX_API_KEY") && !with_key.to_string().contains("key@"));
         for wrong in ["", "h:6006", "ftp://h", "http://", "file:///etc/passwd", "http://h?api_key=k"] {
-            assert!(Address::of_url(wrong).is_err(), "{wrong:?}");
+            assert!(PhoenixAddress::of_url(wrong).is_err(), "{wrong:?}");
         }
     }
 
@@ -120,17 +120,17 @@ mod tests {
     fn addresses_are_shown_as_they_are_read() {
         for base in ["http://h:6006", "http://h", "https://h", "https://h:1", "http://[::1]:5"] {
             for project in [None, Some("shop"), Some("a/b c")] {
-                let address = Address { base: base.to_owned(), project: project.map(str::to_owned) };
-                assert_eq!(Address::of_source(&address.to_string()), Some(Ok(address)), "{base}");
+                let address = PhoenixAddress { base: base.to_owned(), project: project.map(str::to_owned) };
+                assert_eq!(PhoenixAddress::of_source(&address.to_string()), Some(Ok(address)), "{base}");
             }
         }
-        let with_path = Address { base: "https://h/s/team".to_owned(), project: Some("p".to_owned()) };
+        let with_path = PhoenixAddress { base: "https://h/s/team".to_owned(), project: Some("p".to_owned()) };
         assert_eq!(with_path.to_string(), "https://h/s/team p");
     }
 
     #[test]
     fn local_is_this_machine_only() {
-        let local = |url| Address::of_url(url).is_ok_and(|address| address.is_local());
+        let local = |url| PhoenixAddress::of_url(url).is_ok_and(|address| address.is_local());
         assert!(local("http://127.0.0.1:6006") && local("http://localhost") && local("http://[::1]:1"));
         assert!(!local("http://127.0.0.1.example.com") && !local("https://p.example"));
     }
@@ -139,7 +139,7 @@ mod tests {
         /// Any text is an address or a line that does not repeat it, and an address is a base that requests can go to.
         #[test]
         fn any_text_is_read_or_refused(text in "(phoenix://|phoenix\\+https://|https?://)?.{0,40}") {
-            for read in [Some(Address::of_url(&text)), Address::of_source(&text)].into_iter().flatten() {
+            for read in [Some(PhoenixAddress::of_url(&text)), PhoenixAddress::of_source(&text)].into_iter().flatten() {
                 match read {
                     Ok(address) => {
                         let url = Url::parse(&address.base);

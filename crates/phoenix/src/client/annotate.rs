@@ -5,17 +5,17 @@ use std::collections::HashSet;
 use reqwest::StatusCode;
 use serde_json::{Value as Json, json};
 
-use super::error::PhoenixError;
-use super::rest_client::Client;
-use gradus_eval::annotation::{Annotation, Target};
+use super::error::PhoenixClientError;
+use super::rest_client::PhoenixClient;
+use gradus_eval::annotation::{OutcomeAnnotation, OutcomeTarget};
 use gradus_http::HttpResponse;
 
 /// What came of one batch.
 #[derive(Debug, Default)]
-pub struct Batch {
+pub struct AnnotationUploadResult {
     pub written: usize,
     /// Each with the reason.
-    pub refused: Vec<(Annotation, String)>,
+    pub refused: Vec<(OutcomeAnnotation, String)>,
 }
 
 const AT_ONCE: usize = 100;
@@ -23,34 +23,34 @@ const WHAT: &str = "writing annotations";
 
 /// Collects annotations of one kind of target and writes them when there are enough.
 #[derive(Debug)]
-pub struct Writer {
-    client: Client,
-    spans: Vec<Annotation>,
-    traces: Vec<Annotation>,
+pub struct AnnotationUploader {
+    client: PhoenixClient,
+    spans: Vec<OutcomeAnnotation>,
+    traces: Vec<OutcomeAnnotation>,
 }
 
-impl Writer {
-    pub fn new(client: Client) -> Writer {
-        Writer { client, spans: Vec::new(), traces: Vec::new() }
+impl AnnotationUploader {
+    pub fn new(client: PhoenixClient) -> AnnotationUploader {
+        AnnotationUploader { client, spans: Vec::new(), traces: Vec::new() }
     }
 
     /// Whether Phoenix is there and lets us in, before anything is spent on what will be written.
-    pub async fn greet(client: &Client) -> Result<(), PhoenixError> {
+    pub async fn greet(client: &PhoenixClient) -> Result<(), PhoenixClientError> {
         client.hasty().get::<Json>("/v1/projects?limit=1", WHAT).await.map(drop)
     }
 
     /// Adds one; true when it is time to write.
-    pub fn add(&mut self, annotation: Annotation) -> bool {
+    pub fn add(&mut self, annotation: OutcomeAnnotation) -> bool {
         let list = match annotation.target {
-            Target::Span { .. } => &mut self.spans,
-            Target::Trace { .. } => &mut self.traces,
+            OutcomeTarget::Span { .. } => &mut self.spans,
+            OutcomeTarget::Trace { .. } => &mut self.traces,
         };
         list.push(annotation);
         list.len() >= AT_ONCE
     }
 
     /// What was added and not written yet.
-    pub fn waiting(&self) -> Vec<Annotation> {
+    pub fn waiting(&self) -> Vec<OutcomeAnnotation> {
         [self.spans.as_slice(), &self.traces].concat()
     }
 
@@ -60,8 +60,10 @@ impl Writer {
     }
 
     /// Writes all that was added. An error means that there is no use in going on; what was not written comes with it.
-    pub async fn write(&mut self) -> (Batch, Option<(PhoenixError, Vec<Annotation>)>) {
-        let mut batch = Batch::default();
+    pub async fn write(
+        &mut self,
+    ) -> (AnnotationUploadResult, Option<(PhoenixClientError, Vec<OutcomeAnnotation>)>) {
+        let mut batch = AnnotationUploadResult::default();
         let mut left = Vec::new();
         for (path, list) in [
             ("/v1/span_annotations?sync=true", std::mem::take(&mut self.spans)),
@@ -81,9 +83,9 @@ impl Writer {
     async fn write_list(
         &self,
         path: &str,
-        list: Vec<Annotation>,
-        batch: &mut Batch,
-    ) -> Result<(), (PhoenixError, Vec<Annotation>)> {
+        list: Vec<OutcomeAnnotation>,
+        batch: &mut AnnotationUploadResult,
+    ) -> Result<(), (PhoenixClientError, Vec<OutcomeAnnotation>)> {
         let all = list.len();
         let mut refused = 0;
         let mut left = vec![list];
@@ -100,10 +102,10 @@ impl Writer {
                 continue;
             }
             let error = match stored {
-                Some(_) => PhoenixError::refused(self.client.base(), &answer),
+                Some(_) => PhoenixClientError::refused(self.client.base(), &answer),
                 None => self.client.not_as_expected(&answer, path, WHAT),
             };
-            let is_about_rows = matches!(error, PhoenixError::Refused { .. });
+            let is_about_rows = matches!(error, PhoenixClientError::Refused { .. });
             if !is_about_rows {
                 return Err((error, rest(part, left)));
             }
@@ -133,26 +135,26 @@ impl Writer {
     }
 }
 
-fn rest(part: Vec<Annotation>, left: Vec<Vec<Annotation>>) -> Vec<Annotation> {
+fn rest(part: Vec<OutcomeAnnotation>, left: Vec<Vec<OutcomeAnnotation>>) -> Vec<OutcomeAnnotation> {
     part.into_iter().chain(left.into_iter().flatten()).collect()
 }
 
 /// How many rows Phoenix says that it has stored; `None` when that is no answer of a Phoenix.
 fn stored(answer: &HttpResponse) -> Option<usize> {
     #[derive(serde::Deserialize)]
-    struct Stored {
-        data: Vec<Row>,
+    struct AnnotationInsertResponse {
+        data: Vec<InsertedAnnotation>,
     }
     #[derive(serde::Deserialize)]
-    struct Row {
+    struct InsertedAnnotation {
         #[serde(rename = "id")]
         _id: String,
     }
-    let read = || serde_json::from_slice::<Stored>(&answer.body).ok();
+    let read = || serde_json::from_slice::<AnnotationInsertResponse>(&answer.body).ok();
     (answer.status == StatusCode::OK).then(read).flatten().map(|stored| stored.data.len())
 }
 
-fn reason(answer: &HttpResponse, text: &str, error: &PhoenixError) -> String {
+fn reason(answer: &HttpResponse, text: &str, error: &PhoenixClientError) -> String {
     match answer.status {
         StatusCode::OK => "Phoenix does not say that it has stored it".to_owned(),
         StatusCode::NOT_FOUND if text.contains("not exist") || text.contains("not found") => {
@@ -163,17 +165,21 @@ fn reason(answer: &HttpResponse, text: &str, error: &PhoenixError) -> String {
 }
 
 /// Those that a refusal names as missing, and the others.
-fn split(part: Vec<Annotation>, status: StatusCode, text: &str) -> (Vec<Annotation>, Vec<Annotation>) {
+fn split(
+    part: Vec<OutcomeAnnotation>,
+    status: StatusCode,
+    text: &str,
+) -> (Vec<OutcomeAnnotation>, Vec<OutcomeAnnotation>) {
     let named: HashSet<&str> = text.split(|c: char| !c.is_ascii_alphanumeric()).collect();
-    let is_named = |one: &Annotation| {
-        let (Target::Span { span_id: id, .. } | Target::Trace { trace_id: id }) = &one.target;
+    let is_named = |one: &OutcomeAnnotation| {
+        let (OutcomeTarget::Span { span_id: id, .. } | OutcomeTarget::Trace { trace_id: id }) = &one.target;
         status == StatusCode::NOT_FOUND && named.contains(id.as_str())
     };
     part.into_iter().partition(is_named)
 }
 
 /// An annotation as Phoenix takes it.
-fn row(annotation: &Annotation) -> Json {
+fn row(annotation: &OutcomeAnnotation) -> Json {
     let mut row = json!({
         "name": annotation.name,
         "annotator_kind": annotation.annotator.name(),
@@ -186,8 +192,8 @@ fn row(annotation: &Annotation) -> Json {
         "identifier": annotation.identifier,
     });
     match &annotation.target {
-        Target::Span { span_id, .. } => row["span_id"] = span_id.as_str().into(),
-        Target::Trace { trace_id } => row["trace_id"] = trace_id.as_str().into(),
+        OutcomeTarget::Span { span_id, .. } => row["span_id"] = span_id.as_str().into(),
+        OutcomeTarget::Trace { trace_id } => row["trace_id"] = trace_id.as_str().into(),
     }
     row
 }

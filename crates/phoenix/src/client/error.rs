@@ -2,11 +2,11 @@
 
 use reqwest::StatusCode;
 
-use crate::client::exchange::Exchange;
+use crate::client::exchange::RestExchange;
 use gradus_http::{HttpFailure, HttpResponse, response_message};
 
 #[derive(Debug, thiserror::Error)]
-pub enum PhoenixError {
+pub enum PhoenixClientError {
     #[error(
         "{base}: nothing answers there ({reason}); is Phoenix running, and is this its HTTP port (6006, not 4317)?"
     )]
@@ -45,51 +45,60 @@ pub enum PhoenixError {
     NotPhoenix { base: String, said: String },
 }
 
-impl PhoenixError {
-    pub(super) fn unanswered(base: &str, error: HttpFailure, timeout_s: u64) -> PhoenixError {
+impl PhoenixClientError {
+    pub(super) fn unanswered(base: &str, error: HttpFailure, timeout_s: u64) -> PhoenixClientError {
         let base = base.to_owned();
         match error {
-            HttpFailure::Connect(reason) => PhoenixError::Down { base, reason },
-            HttpFailure::NotHttp(reason) => PhoenixError::NotHttp { base, reason },
-            HttpFailure::Timeout => PhoenixError::Slow { base, seconds: timeout_s },
-            HttpFailure::TooLong { limit } => PhoenixError::TooLong { base, megabytes: limit >> 20 },
-            other => PhoenixError::Broken { base, reason: other.to_string() },
+            HttpFailure::Connect(reason) => PhoenixClientError::Down { base, reason },
+            HttpFailure::NotHttp(reason) => PhoenixClientError::NotHttp { base, reason },
+            HttpFailure::Timeout => PhoenixClientError::Slow { base, seconds: timeout_s },
+            HttpFailure::TooLong { limit } => PhoenixClientError::TooLong { base, megabytes: limit >> 20 },
+            other => PhoenixClientError::Broken { base, reason: other.to_string() },
         }
     }
 
     /// What an answer other than the hoped-for one means.
-    pub(super) fn of(base: &str, has_key: bool, exchange: &Exchange<'_>) -> PhoenixError {
+    pub(super) fn from_exchange(
+        base: &str,
+        has_key: bool,
+        exchange: &RestExchange<'_>,
+    ) -> PhoenixClientError {
         let base = base.to_owned();
-        let Exchange { answer, route, what } = exchange;
+        let RestExchange { answer, route, what } = exchange;
         let said = response_message(&answer.body);
         match answer.status {
-            StatusCode::UNAUTHORIZED if has_key => PhoenixError::KeyRefused { base, said },
-            StatusCode::UNAUTHORIZED => PhoenixError::KeyMissing { base },
-            StatusCode::FORBIDDEN => PhoenixError::Forbidden { base, said, what },
-            _ if exchange.has_no_route() => {
-                PhoenixError::NoRoute { base, route: (*route).to_owned(), version: exchange.version(), what }
-            }
+            StatusCode::UNAUTHORIZED if has_key => PhoenixClientError::KeyRefused { base, said },
+            StatusCode::UNAUTHORIZED => PhoenixClientError::KeyMissing { base },
+            StatusCode::FORBIDDEN => PhoenixClientError::Forbidden { base, said, what },
+            _ if exchange.has_no_route() => PhoenixClientError::NoRoute {
+                base,
+                route: (*route).to_owned(),
+                version: exchange.version(),
+                what,
+            },
             status if status.is_redirection() => {
                 let to =
                     answer.headers.get("location").and_then(|to| to.to_str().ok()).unwrap_or("elsewhere");
-                PhoenixError::Elsewhere { base, to: gradus_core::visible::printable_line(to) }
+                PhoenixClientError::Elsewhere { base, to: gradus_core::visible::printable_line(to) }
             }
             status if status == StatusCode::TOO_MANY_REQUESTS => {
-                PhoenixError::Busy { base, status: status.as_u16(), said }
+                PhoenixClientError::Busy { base, status: status.as_u16(), said }
             }
             status if status.is_server_error() => {
-                PhoenixError::Failing { base, status: status.as_u16(), said }
+                PhoenixClientError::Failing { base, status: status.as_u16(), said }
             }
-            status if status.is_success() => PhoenixError::NotPhoenix { base, said },
+            status if status.is_success() => PhoenixClientError::NotPhoenix { base, said },
             // A proxy's, or another server's: nothing of ours is meant by it.
-            StatusCode::NOT_FOUND if !exchange.is_of_phoenix() => PhoenixError::NotPhoenix { base, said },
-            status => PhoenixError::Refused { base, status: status.as_u16(), said },
+            StatusCode::NOT_FOUND if !exchange.is_of_phoenix() => {
+                PhoenixClientError::NotPhoenix { base, said }
+            }
+            status => PhoenixClientError::Refused { base, status: status.as_u16(), said },
         }
     }
 
     /// Rows that were not stored, whatever the status says.
-    pub(super) fn refused(base: &str, answer: &HttpResponse) -> PhoenixError {
+    pub(super) fn refused(base: &str, answer: &HttpResponse) -> PhoenixClientError {
         let (base, status) = (base.to_owned(), answer.status.as_u16());
-        PhoenixError::Refused { base, status, said: response_message(&answer.body) }
+        PhoenixClientError::Refused { base, status, said: response_message(&answer.body) }
     }
 }

@@ -5,14 +5,14 @@ use reqwest::StatusCode;
 use reqwest::header::CONTENT_TYPE;
 
 /// One answer, and what was asked for.
-pub(super) struct Exchange<'a> {
+pub(super) struct RestExchange<'a> {
     pub(super) answer: &'a HttpResponse,
     pub(super) route: &'a str,
     /// What it was good for, for messages.
     pub(super) what: &'static str,
 }
 
-impl Exchange<'_> {
+impl RestExchange<'_> {
     /// Whether it is the route that is missing, and not what was asked for by it.
     pub(super) fn has_no_route(&self) -> bool {
         match self.answer.status {

@@ -17,17 +17,17 @@ use serde::{Deserialize, Serialize};
 
 /// A read that has begun. Without a folder it is forgotten with the process.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct ResumableDownload {
     folder: Option<PathBuf>,
     /// Kept open: the lock ends with the process, however it ends.
     _lock: Option<File>,
     spans: BufWriter<File>,
-    progress: Progress,
+    progress: DownloadProgress,
 }
 
 /// Where to go on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Place {
+pub(super) struct DownloadCursor {
     /// How many of the lists are read whole.
     pub(super) lists: usize,
     /// What to ask for within the list.
@@ -35,11 +35,11 @@ pub(super) struct Place {
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Progress {
+struct DownloadProgress {
     /// What is read, for people who look into the folder.
     what: String,
     began: Option<jiff::Timestamp>,
-    place: Place,
+    place: DownloadCursor,
     bytes: u64,
     spans: u64,
 }
@@ -47,22 +47,27 @@ struct Progress {
 /// What an unfinished read is good for; a project has moved on after that.
 const GOOD_FOR: Duration = Duration::from_secs(24 * 3600);
 
-impl Kept {
+impl ResumableDownload {
     /// Takes up the read with this key below a state folder, or begins it. `fresh` forgets what is there.
-    pub(super) fn open(state: Option<&Path>, key: u128, what: &str, fresh: bool) -> io::Result<Kept> {
-        let Some(state) = state else { return Kept::without_folder(what) };
+    pub(super) fn open(
+        state: Option<&Path>,
+        key: u128,
+        what: &str,
+        fresh: bool,
+    ) -> io::Result<ResumableDownload> {
+        let Some(state) = state else { return ResumableDownload::without_folder(what) };
         let reads = state.join("reads");
         let folder = reads.join(format!("{key:032x}"));
         sweep(&reads);
         // A place where nothing may be written, or that another process is at: then this read is not kept.
         if make(state, &folder).is_err() {
-            return Kept::without_folder(what);
+            return ResumableDownload::without_folder(what);
         }
         let lock = File::create(folder.join("lock"))?;
         if lock.try_lock().is_err() {
-            return Kept::without_folder(what);
+            return ResumableDownload::without_folder(what);
         }
-        let known = if fresh { None } else { Progress::read(&folder) };
+        let known = if fresh { None } else { DownloadProgress::read(&folder) };
         let mut spans = OpenOptions::new()
             .read(true)
             .write(true)
@@ -72,22 +77,22 @@ impl Kept {
         // Where nothing is here yet, nothing is saved by going on, and the lists may be others by now.
         let known = known
             .filter(|known| known.spans > 0 && spans.metadata().is_ok_and(|file| file.len() >= known.bytes));
-        let progress = known.unwrap_or_else(|| Progress::new(what));
+        let progress = known.unwrap_or_else(|| DownloadProgress::new(what));
         spans.set_len(progress.bytes)?;
         spans.seek(SeekFrom::End(0))?;
-        Ok(Kept { folder: Some(folder), _lock: Some(lock), spans: buffered(spans), progress })
+        Ok(ResumableDownload { folder: Some(folder), _lock: Some(lock), spans: buffered(spans), progress })
     }
 
-    fn without_folder(what: &str) -> io::Result<Kept> {
+    fn without_folder(what: &str) -> io::Result<ResumableDownload> {
         let spans = buffered(tempfile::tempfile()?);
-        Ok(Kept { folder: None, _lock: None, spans, progress: Progress::new(what) })
+        Ok(ResumableDownload { folder: None, _lock: None, spans, progress: DownloadProgress::new(what) })
     }
 
     pub(super) fn began(&self) -> Option<jiff::Timestamp> {
         self.progress.began
     }
 
-    pub(super) fn place(&self) -> &Place {
+    pub(super) fn place(&self) -> &DownloadCursor {
         &self.progress.place
     }
 
@@ -107,7 +112,7 @@ impl Kept {
         let text = fs::read(folder.join("plan.json")).ok();
         let plan = text.and_then(|text| serde_json::from_slice(&text).ok());
         if plan.is_none() {
-            self.progress = Progress::new(&self.progress.what);
+            self.progress = DownloadProgress::new(&self.progress.what);
             self.spans.get_ref().set_len(0)?;
             self.spans.seek(SeekFrom::Start(0))?;
         }
@@ -119,7 +124,7 @@ impl Kept {
         replace(&folder.join("plan.json"), &serde_json::to_vec(plan)?)
     }
 
-    /// Adds one span; it counts after the next [`Kept::advance`].
+    /// Adds one span; it counts after the next [`ResumableDownload::advance`].
     pub(super) fn add(&mut self, project: u32, span: &[u8]) -> io::Result<()> {
         let length = u32::try_from(span.len()).map_err(io::Error::other)?;
         self.spans.write_all(&project.to_le_bytes())?;
@@ -131,7 +136,7 @@ impl Kept {
     }
 
     /// All spans before this place are here.
-    pub(super) fn advance(&mut self, place: Place) -> io::Result<()> {
+    pub(super) fn advance(&mut self, place: DownloadCursor) -> io::Result<()> {
         self.spans.flush()?;
         self.progress.place = place;
         match &self.folder {
@@ -142,7 +147,7 @@ impl Kept {
 
     /// Hands out all spans, in the order they came, and removes what was kept.
     pub(super) fn finish(self, mut take: impl FnMut(u32, &[u8]) -> io::Result<()>) -> io::Result<()> {
-        let Kept { folder, spans, _lock, .. } = self;
+        let ResumableDownload { folder, spans, _lock, .. } = self;
         let mut file = spans.into_inner().map_err(io::IntoInnerError::into_error)?;
         // Unlinked first: the space is given back however this process ends.
         if let Some(folder) = folder {
@@ -165,14 +170,18 @@ impl Kept {
     }
 }
 
-impl Progress {
-    fn new(what: &str) -> Progress {
-        Progress { what: what.to_owned(), began: Some(jiff::Timestamp::now()), ..Progress::default() }
+impl DownloadProgress {
+    fn new(what: &str) -> DownloadProgress {
+        DownloadProgress {
+            what: what.to_owned(),
+            began: Some(jiff::Timestamp::now()),
+            ..DownloadProgress::default()
+        }
     }
 
-    fn read(folder: &Path) -> Option<Progress> {
+    fn read(folder: &Path) -> Option<DownloadProgress> {
         let text = fs::read(folder.join("read.json")).ok()?;
-        let known: Progress = serde_json::from_slice(&text).ok()?;
+        let known: DownloadProgress = serde_json::from_slice(&text).ok()?;
         let age = jiff::Timestamp::now().duration_since(known.began?);
         (Duration::try_from(age).ok()? <= GOOD_FOR).then_some(known)
     }
@@ -218,7 +227,7 @@ fn sweep(reads: &Path) {
 mod tests {
     use super::*;
 
-    fn all(kept: Kept) -> Vec<(u32, Vec<u8>)> {
+    fn all(kept: ResumableDownload) -> Vec<(u32, Vec<u8>)> {
         let mut found = Vec::new();
         kept.finish(|project, span| {
             found.push((project, span.to_vec()));
@@ -228,14 +237,14 @@ mod tests {
         found
     }
 
-    fn place(cursor: &str) -> Place {
-        Place { lists: 0, cursor: Some(cursor.to_owned()) }
+    fn place(cursor: &str) -> DownloadCursor {
+        DownloadCursor { lists: 0, cursor: Some(cursor.to_owned()) }
     }
 
     #[test]
     fn what_was_read_before_a_kill_is_taken_up() {
         let state = tempfile::tempdir().expect("a folder");
-        let mut kept = Kept::open(Some(state.path()), 7, "x", false).expect("opened");
+        let mut kept = ResumableDownload::open(Some(state.path()), 7, "x", false).expect("opened");
         assert_eq!(kept.plan::<Vec<String>>().expect("read"), None);
         kept.set_plan(&["a", "b"]).expect("written");
         kept.add(0, b"one").expect("added");
@@ -243,14 +252,14 @@ mod tests {
         kept.add(0, b"of a page that did not come to its end").expect("added");
         kept.spans.flush().expect("flushed");
         drop(kept);
-        let mut kept = Kept::open(Some(state.path()), 7, "x", false).expect("opened");
+        let mut kept = ResumableDownload::open(Some(state.path()), 7, "x", false).expect("opened");
         assert_eq!((kept.place(), kept.spans()), (&place("c1"), 1));
         let plan = kept.plan::<Vec<String>>().expect("read");
         assert_eq!(plan.as_deref(), Some(["a".to_owned(), "b".to_owned()].as_slice()));
         kept.add(3, b"two").expect("added");
-        kept.advance(Place { lists: 1, cursor: None }).expect("advanced");
+        kept.advance(DownloadCursor { lists: 1, cursor: None }).expect("advanced");
         assert_eq!(all(kept), [(0, b"one".to_vec()), (3, b"two".to_vec())]);
-        let again = Kept::open(Some(state.path()), 7, "x", false).expect("opened");
+        let again = ResumableDownload::open(Some(state.path()), 7, "x", false).expect("opened");
         assert_eq!(again.spans(), 0, "a read that is complete is forgotten");
     }
 
@@ -258,9 +267,9 @@ mod tests {
     fn damaged_old_and_unwanted_reads_are_begun_anew() {
         let state = tempfile::tempdir().expect("a folder");
         let is_taken_up = |fresh| {
-            let mut kept = Kept::open(Some(state.path()), 7, "x", fresh).expect("opened");
+            let mut kept = ResumableDownload::open(Some(state.path()), 7, "x", fresh).expect("opened");
             let was = kept.plan::<String>().expect("read").is_some();
-            assert_eq!((was, was), (kept.spans() > 0, *kept.place() != Place::default()));
+            assert_eq!((was, was), (kept.spans() > 0, *kept.place() != DownloadCursor::default()));
             kept.set_plan(&"lists").expect("written");
             kept.add(0, b"one").expect("added");
             kept.advance(place("c1")).expect("advanced");
@@ -273,7 +282,7 @@ mod tests {
         assert!(!is_taken_up(false), "spans are missing");
         fs::write(folder.join("read.json"), b"{\"what\":").expect("written");
         assert!(!is_taken_up(false), "half a record");
-        let mut old: Progress =
+        let mut old: DownloadProgress =
             serde_json::from_slice(&fs::read(folder.join("read.json")).expect("read")).expect("a record");
         old.began = old.began.map(|began| began - jiff::SignedDuration::from_hours(25));
         fs::write(folder.join("read.json"), serde_json::to_vec(&old).expect("text")).expect("written");
@@ -288,27 +297,27 @@ mod tests {
     #[test]
     fn a_read_that_brought_nothing_yet_begins_at_its_beginning() {
         let state = tempfile::tempdir().expect("a folder");
-        let mut kept = Kept::open(Some(state.path()), 7, "x", false).expect("opened");
+        let mut kept = ResumableDownload::open(Some(state.path()), 7, "x", false).expect("opened");
         kept.set_plan(&["empty", "other"]).expect("written");
-        kept.advance(Place { lists: 1, cursor: None }).expect("advanced");
+        kept.advance(DownloadCursor { lists: 1, cursor: None }).expect("advanced");
         drop(kept);
-        let mut again = Kept::open(Some(state.path()), 7, "x", false).expect("opened");
+        let mut again = ResumableDownload::open(Some(state.path()), 7, "x", false).expect("opened");
         assert_eq!(again.plan::<Vec<String>>().expect("read"), None, "there may be other lists by now");
-        assert_eq!(again.place(), &Place::default());
+        assert_eq!(again.place(), &DownloadCursor::default());
     }
 
     #[test]
     fn two_at_once_and_nowhere_to_write_still_read() {
         let state = tempfile::tempdir().expect("a folder");
-        let first = Kept::open(Some(state.path()), 7, "x", false).expect("opened");
-        let mut second = Kept::open(Some(state.path()), 7, "x", false).expect("opened");
+        let first = ResumableDownload::open(Some(state.path()), 7, "x", false).expect("opened");
+        let mut second = ResumableDownload::open(Some(state.path()), 7, "x", false).expect("opened");
         assert!(first.folder.is_some() && second.folder.is_none());
         second.add(0, b"one").expect("added");
         second.advance(place("c")).expect("advanced");
         assert!(!second.is_kept());
         assert_eq!(all(second), [(0, b"one".to_vec())]);
-        let nowhere = Kept::open(Some(Path::new("/dev/null/x")), 7, "x", false).expect("opened");
+        let nowhere = ResumableDownload::open(Some(Path::new("/dev/null/x")), 7, "x", false).expect("opened");
         assert!(nowhere.folder.is_none());
-        assert!(Kept::open(None, 7, "x", false).expect("opened").folder.is_none());
+        assert!(ResumableDownload::open(None, 7, "x", false).expect("opened").folder.is_none());
     }
 }

@@ -11,8 +11,8 @@ mod read;
 mod rest_client;
 mod traces;
 
-pub use address::{Address, AddressError};
-pub use annotate::{Batch, Writer};
-pub use error::PhoenixError;
+pub use address::{AddressError, PhoenixAddress};
+pub use annotate::{AnnotationUploadResult, AnnotationUploader};
+pub use error::PhoenixClientError;
 pub use read::PhoenixSource;
-pub use rest_client::{Client, PhoenixClientSettings};
+pub use rest_client::{PhoenixClient, PhoenixClientSettings};

@@ -11,7 +11,7 @@ pub(super) fn read(
     take: &mut dyn FnMut(Map<String, Json>) -> Result<(), std::io::Error>,
 ) -> Result<Option<String>, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_slice(body);
-    let cursor = Page { take }.deserialize(&mut deserializer)?;
+    let cursor = SpanPageVisitor { take }.deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok(cursor)
 }
@@ -30,11 +30,11 @@ pub(super) fn next_cursor(body: &[u8]) -> Result<Option<String>, serde_json::Err
     read(body, &mut |_| Ok(()))
 }
 
-struct Page<'t> {
+struct SpanPageVisitor<'t> {
     take: &'t mut dyn FnMut(Map<String, Json>) -> Result<(), std::io::Error>,
 }
 
-impl<'de> DeserializeSeed<'de> for Page<'_> {
+impl<'de> DeserializeSeed<'de> for SpanPageVisitor<'_> {
     type Value = Option<String>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -42,7 +42,7 @@ impl<'de> DeserializeSeed<'de> for Page<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Page<'_> {
+impl<'de> Visitor<'de> for SpanPageVisitor<'_> {
     type Value = Option<String>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -56,7 +56,7 @@ impl<'de> Visitor<'de> for Page<'_> {
             match key.as_str() {
                 "data" => {
                     has_data = true;
-                    map.next_value_seed(Elements { take: &mut *self.take })?;
+                    map.next_value_seed(SpanListVisitor { take: &mut *self.take })?;
                 }
                 "next_cursor" => cursor = map.next_value::<Option<String>>()?,
                 _ => drop(map.next_value::<IgnoredAny>()?),
@@ -69,11 +69,11 @@ impl<'de> Visitor<'de> for Page<'_> {
     }
 }
 
-struct Elements<'t> {
+struct SpanListVisitor<'t> {
     take: &'t mut dyn FnMut(Map<String, Json>) -> Result<(), std::io::Error>,
 }
 
-impl<'de> DeserializeSeed<'de> for Elements<'_> {
+impl<'de> DeserializeSeed<'de> for SpanListVisitor<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -81,7 +81,7 @@ impl<'de> DeserializeSeed<'de> for Elements<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Elements<'_> {
+impl<'de> Visitor<'de> for SpanListVisitor<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,8 +1,8 @@
 //! Lists come by the page: few entries at first, then as many as make a page of a few megabytes, whatever they hold.
 
-use super::error::PhoenixError;
+use super::error::PhoenixClientError;
 use super::page;
-use super::rest_client::Client;
+use super::rest_client::PhoenixClient;
 use gradus_http::{HttpResponse, percent_encode};
 
 /// How many entries to ask for at a time. It is learnt from one page for the next, also from list to list.
@@ -51,17 +51,17 @@ impl PageSize {
 /// Asks for a page of a list, for a shorter one when it turns out to be too long; also where the next one begins. The
 /// list's address ends with `?` or `&`.
 pub(super) async fn ask(
-    client: &Client,
+    client: &PhoenixClient,
     list: &str,
     cursor: Option<&str>,
     size: &mut PageSize,
     what: &'static str,
-) -> Result<(HttpResponse, Option<String>), PhoenixError> {
+) -> Result<(HttpResponse, Option<String>), PhoenixClientError> {
     let cursor = cursor.map(|cursor| format!("&cursor={}", percent_encode(cursor))).unwrap_or_default();
     loop {
         let path = format!("{list}limit={}{cursor}", size.entries);
         let answer = match (client.page(&path, what, size.longest()).await, size.halved()) {
-            (Err(PhoenixError::TooLong { .. }), Some(half)) => {
+            (Err(PhoenixClientError::TooLong { .. }), Some(half)) => {
                 *size = half;
                 continue;
             }

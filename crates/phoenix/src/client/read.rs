@@ -9,25 +9,25 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use gradus_core::span::{Attributes, Resource, Value};
+use gradus_core::span::{AttributeList, AttributeValue, SpanResource};
 use gradus_core::span_json::phoenix_span;
-use gradus_otlp::{Record, Scope, Signal, encode_span};
+use gradus_otlp::{ExportRecord, RecordScope, TelemetrySignal, encode_span};
 use serde::{Deserialize, Serialize};
 
-use super::address::Address;
-use super::error::PhoenixError;
-use super::kept::{Kept, Place};
+use super::address::PhoenixAddress;
+use super::error::PhoenixClientError;
+use super::kept::{DownloadCursor, ResumableDownload};
 use super::page;
 use super::paging::{self, PageSize};
-use super::rest_client::{Client, PhoenixClientSettings};
+use super::rest_client::{PhoenixClient, PhoenixClientSettings};
 use gradus_http::percent_encode;
-use gradus_ingest::{Intake, Selection, SourceError, TraceSource};
+use gradus_ingest::{RecordIntake, SourceError, TraceSelection, TraceSource};
 
 /// A Phoenix to read from.
 #[derive(Clone, Debug)]
 pub struct PhoenixSource {
     pub name: String,
-    pub address: Address,
+    pub address: PhoenixAddress,
     pub settings: PhoenixClientSettings,
     /// Where a read that is broken off is kept.
     pub state_dir: Option<PathBuf>,
@@ -38,13 +38,13 @@ pub struct PhoenixSource {
 }
 
 #[derive(Deserialize)]
-struct Projects {
-    data: Vec<Project>,
+struct RemoteProjectPage {
+    data: Vec<RemoteProject>,
     next_cursor: Option<String>,
 }
 
 #[derive(Clone, Deserialize)]
-struct Project {
+struct RemoteProject {
     id: String,
     name: String,
 }
@@ -59,27 +59,28 @@ impl TraceSource for PhoenixSource {
     }
 
     /// Reads the wanted spans of the project, or of all of them.
-    fn read(&self, intake: &mut Intake<'_>) -> Result<(), SourceError> {
+    fn read(&self, intake: &mut RecordIntake<'_>) -> Result<(), SourceError> {
         let unreadable = |reason: String| SourceError::Unreadable { name: self.name.clone(), reason };
         let failed = |error: io::Error| unreadable(format!("what was read cannot be kept: {error}"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| unreadable(error.to_string()))?;
-        let client = Client::new(&self.address, &self.settings).map_err(unreadable)?;
-        let told = |error: PhoenixError| SourceError::Told(error.to_string());
+        let client = PhoenixClient::new(&self.address, &self.settings).map_err(unreadable)?;
+        let told = |error: PhoenixClientError| SourceError::Told(error.to_string());
         let projects = self.wanted(runtime.block_on(projects(&client)).map_err(told)?)?;
         intake.begin_input(&self.name);
         let selection = intake.selection().clone();
-        let what =
-            Address { project: self.address.project.clone(), base: client.base().to_owned() }.to_string();
+        let what = PhoenixAddress { project: self.address.project.clone(), base: client.base().to_owned() }
+            .to_string();
         let key = gradus_core::digest(format!("{what}\0{}", selection.as_written).as_bytes());
-        let mut kept = Kept::open(self.state_dir.as_deref(), key, &what, self.fresh).map_err(failed)?;
-        let plan = match kept.plan::<Plan>().map_err(failed)? {
+        let mut kept =
+            ResumableDownload::open(self.state_dir.as_deref(), key, &what, self.fresh).map_err(failed)?;
+        let plan = match kept.plan::<DownloadPlan>().map_err(failed)? {
             Some(plan) => {
                 self.say_taken_up(&kept);
                 plan
             }
             None => {
-                let made = runtime.block_on(Plan::make(&client, &projects, &selection));
+                let made = runtime.block_on(DownloadPlan::make(&client, &projects, &selection));
                 let plan = made.map_err(|error| broken_off(&error, &kept))?;
                 kept.set_plan(&plan).map_err(failed)?;
                 plan
@@ -92,11 +93,11 @@ impl TraceSource for PhoenixSource {
         });
         let fetching = fetching.map_err(failed)?;
         keep_pages(&pages, &mut kept, intake).map_err(|error| match error {
-            Broken::Phoenix(error) => broken_off(&error, &kept),
-            Broken::Disk(error) => failed(error),
+            DownloadError::Phoenix(error) => broken_off(&error, &kept),
+            DownloadError::Disk(error) => failed(error),
         })?;
         fetching.join().map_err(|_| unreadable("the reading thread ended".to_owned()))?;
-        let scopes: Vec<Scope> = plan.projects.iter().map(|name| scope_of(name)).collect();
+        let scopes: Vec<RecordScope> = plan.projects.iter().map(|name| scope_of(name)).collect();
         let mut current = None;
         let handed_on = kept.finish(|project, span| {
             let at = project as usize;
@@ -105,7 +106,7 @@ impl TraceSource for PhoenixSource {
                 intake.begin_project(name);
                 current = Some(project);
             }
-            intake.record(&Record { signal: Signal::Span, scope, body: span })
+            intake.record(&ExportRecord { signal: TelemetrySignal::Span, scope, body: span })
         });
         handed_on.map_err(failed)
     }
@@ -113,7 +114,7 @@ impl TraceSource for PhoenixSource {
 
 impl PhoenixSource {
     /// The project that was named, or all of them.
-    fn wanted(&self, projects: Vec<Project>) -> Result<Vec<Project>, SourceError> {
+    fn wanted(&self, projects: Vec<RemoteProject>) -> Result<Vec<RemoteProject>, SourceError> {
         let Some(name) = &self.address.project else { return Ok(projects) };
         match projects.iter().find(|known| known.name == *name) {
             Some(project) => Ok(vec![project.clone()]),
@@ -124,7 +125,7 @@ impl PhoenixSource {
         }
     }
 
-    fn say_taken_up(&self, kept: &Kept) {
+    fn say_taken_up(&self, kept: &ResumableDownload) {
         let began = kept.began().and_then(|began| began.round(jiff::Unit::Second).ok());
         let began = began.map(|began| format!(" that began at {began}")).unwrap_or_default();
         (self.tell)(&format!(
@@ -135,7 +136,7 @@ impl PhoenixSource {
     }
 }
 
-fn broken_off(error: &PhoenixError, kept: &Kept) -> SourceError {
+fn broken_off(error: &PhoenixClientError, kept: &ResumableDownload) -> SourceError {
     let kept = match kept.is_kept() {
         true => format!("; {} spans are kept, and the same command goes on from there", kept.spans()),
         false => String::new(),
@@ -145,38 +146,38 @@ fn broken_off(error: &PhoenixError, kept: &Kept) -> SourceError {
 
 /// What to ask for, one list after the other; the same when a read is taken up.
 #[derive(Serialize, Deserialize)]
-struct Plan {
+struct DownloadPlan {
     projects: Vec<String>,
-    lists: Vec<List>,
+    lists: Vec<SpanListPath>,
 }
 
 /// The address of a list, to which the limit and the cursor are added.
 #[derive(Clone, Serialize, Deserialize)]
-struct List {
+struct SpanListPath {
     project: u32,
     path: String,
 }
 
-impl Plan {
+impl DownloadPlan {
     /// Everything of each project, or the wanted traces by the batch.
     async fn make(
-        client: &Client,
-        projects: &[Project],
-        selection: &Selection,
-    ) -> Result<Plan, PhoenixError> {
-        let mut plan = Plan { projects: Vec::new(), lists: Vec::new() };
+        client: &PhoenixClient,
+        projects: &[RemoteProject],
+        selection: &TraceSelection,
+    ) -> Result<DownloadPlan, PhoenixClientError> {
+        let mut plan = DownloadPlan { projects: Vec::new(), lists: Vec::new() };
         for (number, project) in (0..).zip(projects) {
             plan.projects.push(project.name.clone());
             let spans = format!("/v1/projects/{}/spans?", percent_encode(&project.id));
             if selection.is_everything() {
-                plan.lists.push(List { project: number, path: spans });
+                plan.lists.push(SpanListPath { project: number, path: spans });
                 continue;
             }
             let traces = super::traces::wanted(client, &project.id, selection).await?;
             plan.lists.extend(traces.chunks(TRACES_AT_ONCE).map(|batch| {
                 let ids: String =
                     batch.iter().map(|id| format!("trace_id={}&", percent_encode(id))).collect();
-                List { project: number, path: format!("{spans}{ids}") }
+                SpanListPath { project: number, path: format!("{spans}{ids}") }
             }));
         }
         Ok(plan)
@@ -184,31 +185,36 @@ impl Plan {
 }
 
 /// Phoenix keeps no resources: all that is left of one is which project the spans are in.
-fn scope_of(project: &str) -> Scope {
-    let name = Value::Str(project.to_owned().into());
-    let attributes = Attributes(vec![("openinference.project.name".into(), name)]);
-    Scope { resource: Arc::new(Resource { attributes }), ..Scope::default() }
+fn scope_of(project: &str) -> RecordScope {
+    let name = AttributeValue::Str(project.to_owned().into());
+    let attributes = AttributeList(vec![("openinference.project.name".into(), name)]);
+    RecordScope { resource: Arc::new(SpanResource { attributes }), ..RecordScope::default() }
 }
 
-enum Broken {
-    Phoenix(Box<PhoenixError>),
+enum DownloadError {
+    Phoenix(Box<PhoenixClientError>),
     Disk(io::Error),
 }
 
 /// A page as it came, and where the next one begins.
-struct Page {
+struct DownloadedPage {
     project: u32,
     body: Vec<u8>,
-    next: Place,
+    next: DownloadCursor,
 }
 
-type Pages = Receiver<Result<Page, PhoenixError>>;
+type PageReceiver = Receiver<Result<DownloadedPage, PhoenixClientError>>;
 
 /// Takes pages in until there are no more.
-fn keep_pages(pages: &Pages, kept: &mut Kept, intake: &mut Intake<'_>) -> Result<(), Broken> {
+fn keep_pages(
+    pages: &PageReceiver,
+    kept: &mut ResumableDownload,
+    intake: &mut RecordIntake<'_>,
+) -> Result<(), DownloadError> {
     let mut bytes = Vec::new();
     for page in pages {
-        let Page { project, body, next } = page.map_err(|error| Broken::Phoenix(Box::new(error)))?;
+        let DownloadedPage { project, body, next } =
+            page.map_err(|error| DownloadError::Phoenix(Box::new(error)))?;
         let mut unreadable = 0;
         let read = page::read(&body, &mut |span| {
             if !gradus_core::span_json::is_phoenix_span(&span) {
@@ -220,21 +226,21 @@ fn keep_pages(pages: &Pages, kept: &mut Kept, intake: &mut Intake<'_>) -> Result
             kept.add(project, &bytes)
         });
         // The page was found to be whole when its cursor was looked for, or it is not JSON at all.
-        read.map_err(|error| Broken::Disk(io::Error::other(error)))?;
+        read.map_err(|error| DownloadError::Disk(io::Error::other(error)))?;
         if unreadable > 0 {
             intake.bad_record(&format!("{unreadable} elements of a page are no spans"));
         }
-        kept.advance(next).map_err(Broken::Disk)?;
+        kept.advance(next).map_err(DownloadError::Disk)?;
     }
     Ok(())
 }
 
 /// All projects, by pages.
-async fn projects(client: &Client) -> Result<Vec<Project>, PhoenixError> {
+async fn projects(client: &PhoenixClient) -> Result<Vec<RemoteProject>, PhoenixClientError> {
     let (mut found, mut path) = (Vec::new(), "/v1/projects?limit=100".to_owned());
     let mut asking = client.hasty();
     loop {
-        let page: Projects = asking.get(&path, WHAT).await?;
+        let page: RemoteProjectPage = asking.get(&path, WHAT).await?;
         found.extend(page.data);
         let Some(cursor) = page.next_cursor else { return Ok(found) };
         path = format!("/v1/projects?limit=100&cursor={}", percent_encode(&cursor));
@@ -244,18 +250,18 @@ async fn projects(client: &Client) -> Result<Vec<Project>, PhoenixError> {
 
 /// Asks for one page after the other, until there are no more or nobody takes them.
 async fn fetch(
-    client: &Client,
-    lists: &[List],
-    mut place: Place,
-    pages: &SyncSender<Result<Page, PhoenixError>>,
+    client: &PhoenixClient,
+    lists: &[SpanListPath],
+    mut place: DownloadCursor,
+    pages: &SyncSender<Result<DownloadedPage, PhoenixClientError>>,
 ) {
     let mut size = PageSize::default();
     while let Some(list) = lists.get(place.lists) {
         let page = paging::ask(client, &list.path, place.cursor.as_deref(), &mut size, WHAT).await;
         let page = page.map(|(answer, cursor)| {
             let is_last = cursor.is_none();
-            place = Place { lists: place.lists + usize::from(is_last), cursor };
-            Page { project: list.project, body: answer.body, next: place.clone() }
+            place = DownloadCursor { lists: place.lists + usize::from(is_last), cursor };
+            DownloadedPage { project: list.project, body: answer.body, next: place.clone() }
         });
         let is_over = page.is_err();
         if pages.send(page).is_err() || is_over {

@@ -2,22 +2,22 @@
 
 use std::time::Duration;
 
-use gradus_http::{HttpFailure, HttpResponse, RetryBudget, Secret};
+use gradus_http::{HttpFailure, HttpResponse, RetryBudget, SecretString};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{RequestBuilder, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
-use super::address::Address;
-use super::error::PhoenixError;
-use crate::client::exchange::{Exchange, is_page};
+use super::address::PhoenixAddress;
+use super::error::PhoenixClientError;
+use crate::client::exchange::{RestExchange, is_page};
 
 /// A Phoenix and how it is asked. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub struct PhoenixClient {
     http: reqwest::Client,
     base: String,
-    key: Option<Secret>,
+    key: Option<SecretString>,
     headers: HeaderMap,
     retry_budget: RetryBudget,
     timeout: Duration,
@@ -30,9 +30,9 @@ pub struct PhoenixClientSettings {
     pub timeout_s: Option<f64>,
     /// How long to try again while it cannot be reached or fails.
     pub retry_s: Option<f64>,
-    pub api_key: Option<Secret>,
+    pub api_key: Option<SecretString>,
     /// `name=value,name=value`, as Phoenix's own clients are told.
-    pub headers: Option<Secret>,
+    pub headers: Option<SecretString>,
 }
 
 const CONNECT: Duration = Duration::from_secs(10);
@@ -47,8 +47,8 @@ const FIRST_GIVE_UP_AFTER: Duration = Duration::from_secs(3);
 /// Of lists of projects and of what is said to annotations; pages of spans have their own.
 const MAX_ANSWER: usize = 32 << 20;
 
-impl Client {
-    pub fn new(address: &Address, settings: &PhoenixClientSettings) -> Result<Client, String> {
+impl PhoenixClient {
+    pub fn new(address: &PhoenixAddress, settings: &PhoenixClientSettings) -> Result<PhoenixClient, String> {
         let seconds = |value: Option<f64>, name: &str, default: Duration| match value {
             None => Ok(default),
             Some(value) => Duration::try_from_secs_f64(value)
@@ -62,13 +62,13 @@ impl Client {
             .pool_idle_timeout(IDLE)
             .build()
             .map_err(|error| error.to_string())?;
-        let is_key = |key: &Secret| HeaderValue::from_str(&format!("Bearer {}", key.expose())).is_ok();
+        let is_key = |key: &SecretString| HeaderValue::from_str(&format!("Bearer {}", key.expose())).is_ok();
         if settings.api_key.as_ref().is_some_and(|key| !is_key(key)) {
             return Err(
                 "PHOENIX_API_KEY: it holds characters that no key has, perhaps a line break".to_owned()
             );
         }
-        Ok(Client {
+        Ok(PhoenixClient {
             http,
             base: address.base.clone(),
             key: settings.api_key.clone(),
@@ -84,9 +84,9 @@ impl Client {
     }
 
     /// The same with less retry_budget, for the first question.
-    pub(super) fn hasty(&self) -> Client {
+    pub(super) fn hasty(&self) -> PhoenixClient {
         let give_up_after = self.retry_budget.give_up_after.min(FIRST_GIVE_UP_AFTER);
-        Client { retry_budget: RetryBudget { give_up_after, ..self.retry_budget }, ..self.clone() }
+        PhoenixClient { retry_budget: RetryBudget { give_up_after, ..self.retry_budget }, ..self.clone() }
     }
 
     /// Asks for JSON of a known form.
@@ -94,7 +94,7 @@ impl Client {
         &self,
         path: &str,
         what: &'static str,
-    ) -> Result<T, PhoenixError> {
+    ) -> Result<T, PhoenixClientError> {
         let answer = self.page(path, what, MAX_ANSWER).await?;
         serde_json::from_slice(&answer.body).map_err(|_| self.not_as_expected(&answer, path, what))
     }
@@ -105,7 +105,7 @@ impl Client {
         path: &str,
         what: &'static str,
         limit: usize,
-    ) -> Result<HttpResponse, PhoenixError> {
+    ) -> Result<HttpResponse, PhoenixClientError> {
         let answer = self
             .retry_budget
             .exchange(limit, || self.with_key(self.http.get(format!("{}{path}", self.base))))
@@ -119,7 +119,7 @@ impl Client {
     }
 
     /// Sends JSON. What the answer means, the caller knows.
-    pub(super) async fn post(&self, path: &str, body: &Json) -> Result<HttpResponse, PhoenixError> {
+    pub(super) async fn post(&self, path: &str, body: &Json) -> Result<HttpResponse, PhoenixClientError> {
         let body = body.to_string();
         let request = || {
             let request = self.http.post(format!("{}{path}", self.base));
@@ -133,13 +133,17 @@ impl Client {
         answer: &HttpResponse,
         path: &str,
         what: &'static str,
-    ) -> PhoenixError {
+    ) -> PhoenixClientError {
         let route = path.split('?').next().unwrap_or_default();
-        PhoenixError::of(&self.base, self.key.is_some(), &Exchange { answer, route, what })
+        PhoenixClientError::from_exchange(
+            &self.base,
+            self.key.is_some(),
+            &RestExchange { answer, route, what },
+        )
     }
 
-    fn unanswered(&self, error: HttpFailure) -> PhoenixError {
-        PhoenixError::unanswered(&self.base, error, self.timeout.as_secs())
+    fn unanswered(&self, error: HttpFailure) -> PhoenixClientError {
+        PhoenixClientError::unanswered(&self.base, error, self.timeout.as_secs())
     }
 
     fn with_key(&self, request: RequestBuilder) -> RequestBuilder {

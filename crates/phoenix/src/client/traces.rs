@@ -6,28 +6,28 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::error::PhoenixError;
+use super::error::PhoenixClientError;
 use super::paging::{self, PageSize};
-use super::rest_client::Client;
+use super::rest_client::PhoenixClient;
 use gradus_http::percent_encode;
-use gradus_ingest::Selection;
+use gradus_ingest::TraceSelection;
 
 #[derive(Deserialize)]
-struct Listed {
-    data: Vec<Entry>,
+struct RemoteTracePage {
+    data: Vec<RemoteTraceEntry>,
 }
 
 /// A trace, or a span of one.
 #[derive(Deserialize)]
-struct Entry {
+struct RemoteTraceEntry {
     trace_id: Option<String>,
-    context: Option<Context>,
+    context: Option<RemoteSpanContext>,
     #[serde(rename = "attributes")]
     _attributes: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
-struct Context {
+struct RemoteSpanContext {
     trace_id: String,
 }
 
@@ -35,16 +35,16 @@ const WHAT: &str = "choosing traces";
 
 /// The ids of the wanted traces, in Phoenix's order.
 pub(super) async fn wanted(
-    client: &Client,
+    client: &PhoenixClient,
     project_id: &str,
-    selection: &Selection,
-) -> Result<Vec<String>, PhoenixError> {
+    selection: &TraceSelection,
+) -> Result<Vec<String>, PhoenixClientError> {
     let project = format!("/v1/projects/{}", percent_encode(project_id));
     let range = range(selection);
     if selection.root_names.is_empty() {
         // Traces know when they began, also those whose root never came.
         match list(client, &format!("{project}/traces?{range}")).await {
-            Err(PhoenixError::NoRoute { .. }) => {}
+            Err(PhoenixClientError::NoRoute { .. }) => {}
             found => return found,
         }
     }
@@ -53,12 +53,12 @@ pub(super) async fn wanted(
     list(client, &format!("{project}/spans?parent_id=null&{range}{}", names.concat())).await
 }
 
-async fn list(client: &Client, path: &str) -> Result<Vec<String>, PhoenixError> {
+async fn list(client: &PhoenixClient, path: &str) -> Result<Vec<String>, PhoenixClientError> {
     let (mut found, mut known) = (Vec::new(), HashSet::new());
     let (mut size, mut cursor) = (PageSize::default(), None);
     loop {
         let (answer, next) = paging::ask(client, path, cursor.as_deref(), &mut size, WHAT).await?;
-        let page: Listed =
+        let page: RemoteTracePage =
             serde_json::from_slice(&answer.body).map_err(|_| client.not_as_expected(&answer, path, WHAT))?;
         for entry in page.data {
             let id = entry.trace_id.or(entry.context.map(|context| context.trace_id));
@@ -73,7 +73,7 @@ async fn list(client: &Client, path: &str) -> Result<Vec<String>, PhoenixError> 
 
 /// The time range as Phoenix takes it, with `&` behind each parameter. It keeps microseconds, so a bound between two of them is moved outwards; what is
 /// too early or too late then is left out when the spans are here.
-fn range(selection: &Selection) -> String {
+fn range(selection: &TraceSelection) -> String {
     let parameter = |name: &str, ns: Option<u64>| {
         let time = ns.and_then(|ns| Timestamp::from_nanosecond(i128::from(ns)).ok())?;
         Some(format!("{name}={}&", percent_encode(&time.to_string())))
@@ -90,15 +90,15 @@ mod tests {
 
     #[test]
     fn bounds_are_moved_outwards_to_microseconds() {
-        let selection = Selection {
+        let selection = TraceSelection {
             from_ns: Some(1_700_000_000_000_000_999),
             to_ns: Some(1_700_000_001_000_000_001),
-            ..Selection::default()
+            ..TraceSelection::default()
         };
         assert_eq!(
             range(&selection),
             "start_time=2023-11-14T22%3A13%3A20Z&end_time=2023-11-14T22%3A13%3A21.000001Z&"
         );
-        assert_eq!(range(&Selection::default()), "");
+        assert_eq!(range(&TraceSelection::default()), "");
     }
 }

@@ -6,53 +6,53 @@ use super::lexer::NumberForm;
 
 /// An expression, and where it begins.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
+pub(super) struct ExpressionNode {
     pub(super) at: usize,
-    pub(super) expr: Expr,
+    pub(super) expr: ExpressionKind,
 }
 
 /// What is written counts, not where.
-impl PartialEq for Node {
-    fn eq(&self, other: &Node) -> bool {
+impl PartialEq for ExpressionNode {
+    fn eq(&self, other: &ExpressionNode) -> bool {
         self.expr == other.expr
     }
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Expr {
+pub(super) enum ExpressionKind {
     Text(String),
     Number(f64, NumberForm),
     Bool(bool),
     None,
     Name(String),
-    Attribute(Box<Node>, String),
-    Subscript(Box<Node>, Box<Node>),
-    List(Vec<Node>),
-    Tuple(Vec<Node>),
-    Not(Box<Node>),
-    Negative(Box<Node>),
-    Positive(Box<Node>),
-    Arithmetic(Operator, Box<Node>, Box<Node>),
+    Attribute(Box<ExpressionNode>, String),
+    Subscript(Box<ExpressionNode>, Box<ExpressionNode>),
+    List(Vec<ExpressionNode>),
+    Tuple(Vec<ExpressionNode>),
+    Not(Box<ExpressionNode>),
+    Negative(Box<ExpressionNode>),
+    Positive(Box<ExpressionNode>),
+    Arithmetic(ArithmeticOperator, Box<ExpressionNode>, Box<ExpressionNode>),
     /// `a < b < c`: the first operand, then each operator with the operand behind it.
-    Compare(Box<Node>, Vec<(Comparison, Node)>),
-    And(Vec<Node>),
-    Or(Vec<Node>),
-    Call(Box<Node>, Vec<Node>),
+    Compare(Box<ExpressionNode>, Vec<(FilterComparison, ExpressionNode)>),
+    And(Vec<ExpressionNode>),
+    Or(Vec<ExpressionNode>),
+    Call(Box<ExpressionNode>, Vec<ExpressionNode>),
     /// `x for x in y if z`, the argument of a call, or the same in square brackets.
-    Loop(Box<Loop>),
+    Loop(Box<ComprehensionExpression>),
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Loop {
-    pub(super) element: Node,
+pub(super) struct ComprehensionExpression {
+    pub(super) element: ExpressionNode,
     pub(super) variable: String,
-    pub(super) iterable: Node,
-    pub(super) conditions: Vec<Node>,
+    pub(super) iterable: ExpressionNode,
+    pub(super) conditions: Vec<ExpressionNode>,
     pub(super) is_list: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Operator {
+pub(super) enum ArithmeticOperator {
     Add,
     Subtract,
     Multiply,
@@ -61,7 +61,7 @@ pub(super) enum Operator {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Comparison {
+pub(super) enum FilterComparison {
     Equal,
     NotEqual,
     Less,
@@ -74,29 +74,29 @@ pub(super) enum Comparison {
     IsNot,
 }
 
-impl Comparison {
+impl FilterComparison {
     pub(super) fn is_order(self) -> bool {
-        use Comparison::{Greater, GreaterOrEqual, Less, LessOrEqual};
+        use FilterComparison::{Greater, GreaterOrEqual, Less, LessOrEqual};
         matches!(self, Less | LessOrEqual | Greater | GreaterOrEqual)
     }
 
     pub(super) fn is_membership(self) -> bool {
-        matches!(self, Comparison::In | Comparison::NotIn)
+        matches!(self, FilterComparison::In | FilterComparison::NotIn)
     }
 }
 
-impl Node {
+impl ExpressionNode {
     /// `a.b.c` as its names; `None` for anything that is not names and dots only.
     pub(super) fn dotted(&self) -> Option<Vec<&str>> {
         let mut names = Vec::new();
         let mut node = self;
         loop {
             match &node.expr {
-                Expr::Attribute(value, name) => {
+                ExpressionKind::Attribute(value, name) => {
                     names.push(name.as_str());
                     node = value;
                 }
-                Expr::Name(name) => {
+                ExpressionKind::Name(name) => {
                     names.push(name);
                     names.reverse();
                     return Some(names);
@@ -111,120 +111,134 @@ impl Node {
         let mut node = self;
         loop {
             match &node.expr {
-                Expr::Attribute(value, _) | Expr::Subscript(value, _) => node = value,
-                Expr::Name(name) => return Some(name),
+                ExpressionKind::Attribute(value, _) | ExpressionKind::Subscript(value, _) => node = value,
+                ExpressionKind::Name(name) => return Some(name),
                 _ => return None,
             }
         }
     }
 
     pub(super) fn is_literal(&self) -> bool {
-        matches!(self.expr, Expr::Text(_) | Expr::Number(..) | Expr::Bool(_) | Expr::None)
+        matches!(
+            self.expr,
+            ExpressionKind::Text(_)
+                | ExpressionKind::Number(..)
+                | ExpressionKind::Bool(_)
+                | ExpressionKind::None
+        )
     }
 
-    pub(super) fn items(&self) -> Option<&[Node]> {
+    pub(super) fn items(&self) -> Option<&[ExpressionNode]> {
         match &self.expr {
-            Expr::List(items) | Expr::Tuple(items) => Some(items),
+            ExpressionKind::List(items) | ExpressionKind::Tuple(items) => Some(items),
             _ => None,
         }
     }
 }
 
 /// Written so that reading it gives the same again; operands that are made of parts stand in brackets.
-impl fmt::Display for Node {
+impl fmt::Display for ExpressionNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.expr {
-            Expr::Text(text) => write_text(text, f),
-            Expr::Number(number, NumberForm::Whole) => write!(f, "{number:.0}"),
-            Expr::Number(number, NumberForm::Fraction) => write!(f, "{number:e}"),
-            Expr::Bool(true) => f.write_str("True"),
-            Expr::Bool(false) => f.write_str("False"),
-            Expr::None => f.write_str("None"),
-            Expr::Name(name) => f.write_str(name),
-            Expr::Attribute(value, name) => write!(f, "{}.{name}", Operand(value)),
-            Expr::Subscript(value, key) => write!(f, "{}[{key}]", Operand(value)),
-            Expr::List(items) => write!(f, "[{}]", Joined(items, ", ")),
-            Expr::Tuple(items) if items.len() == 1 => write!(f, "({},)", items[0]),
-            Expr::Tuple(items) => write!(f, "({})", Joined(items, ", ")),
-            Expr::Not(operand) => write!(f, "not {}", Operand(operand)),
-            Expr::Negative(operand) => write!(f, "-{}", Operand(operand)),
-            Expr::Positive(operand) => write!(f, "+{}", Operand(operand)),
-            Expr::Arithmetic(operator, left, right) => {
-                write!(f, "{} {} {}", Operand(left), operator.as_str(), Operand(right))
+            ExpressionKind::Text(text) => write_text(text, f),
+            ExpressionKind::Number(number, NumberForm::Whole) => write!(f, "{number:.0}"),
+            ExpressionKind::Number(number, NumberForm::Fraction) => write!(f, "{number:e}"),
+            ExpressionKind::Bool(true) => f.write_str("True"),
+            ExpressionKind::Bool(false) => f.write_str("False"),
+            ExpressionKind::None => f.write_str("None"),
+            ExpressionKind::Name(name) => f.write_str(name),
+            ExpressionKind::Attribute(value, name) => write!(f, "{}.{name}", ParenthesizedOperand(value)),
+            ExpressionKind::Subscript(value, key) => write!(f, "{}[{key}]", ParenthesizedOperand(value)),
+            ExpressionKind::List(items) => write!(f, "[{}]", JoinedExpressions(items, ", ")),
+            ExpressionKind::Tuple(items) if items.len() == 1 => write!(f, "({},)", items[0]),
+            ExpressionKind::Tuple(items) => write!(f, "({})", JoinedExpressions(items, ", ")),
+            ExpressionKind::Not(operand) => write!(f, "not {}", ParenthesizedOperand(operand)),
+            ExpressionKind::Negative(operand) => write!(f, "-{}", ParenthesizedOperand(operand)),
+            ExpressionKind::Positive(operand) => write!(f, "+{}", ParenthesizedOperand(operand)),
+            ExpressionKind::Arithmetic(operator, left, right) => {
+                write!(
+                    f,
+                    "{} {} {}",
+                    ParenthesizedOperand(left),
+                    operator.as_str(),
+                    ParenthesizedOperand(right)
+                )
             }
-            Expr::Compare(first, rest) => {
-                write!(f, "{}", Operand(first))?;
-                rest.iter().try_for_each(|(op, operand)| write!(f, " {} {}", op.as_str(), Operand(operand)))
+            ExpressionKind::Compare(first, rest) => {
+                write!(f, "{}", ParenthesizedOperand(first))?;
+                rest.iter().try_for_each(|(op, operand)| {
+                    write!(f, " {} {}", op.as_str(), ParenthesizedOperand(operand))
+                })
             }
-            Expr::And(operands) => write_operands(operands, " and ", f),
-            Expr::Or(operands) => write_operands(operands, " or ", f),
-            Expr::Loop(inside) if inside.is_list => write!(f, "[{inside}]"),
-            Expr::Loop(inside) => write!(f, "{inside}"),
-            Expr::Call(function, arguments) => {
-                write!(f, "{}({})", Operand(function), Joined(arguments, ", "))
+            ExpressionKind::And(operands) => write_operands(operands, " and ", f),
+            ExpressionKind::Or(operands) => write_operands(operands, " or ", f),
+            ExpressionKind::Loop(inside) if inside.is_list => write!(f, "[{inside}]"),
+            ExpressionKind::Loop(inside) => write!(f, "{inside}"),
+            ExpressionKind::Call(function, arguments) => {
+                write!(f, "{}({})", ParenthesizedOperand(function), JoinedExpressions(arguments, ", "))
             }
         }
     }
 }
 
-impl fmt::Display for Loop {
+impl fmt::Display for ComprehensionExpression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} for {} in {}", self.element, self.variable, Operand(&self.iterable))?;
-        self.conditions.iter().try_for_each(|condition| write!(f, " if {}", Operand(condition)))
+        write!(f, "{} for {} in {}", self.element, self.variable, ParenthesizedOperand(&self.iterable))?;
+        self.conditions.iter().try_for_each(|condition| write!(f, " if {}", ParenthesizedOperand(condition)))
     }
 }
 
-impl Operator {
+impl ArithmeticOperator {
     pub(super) fn as_str(self) -> &'static str {
         match self {
-            Operator::Add => "+",
-            Operator::Subtract => "-",
-            Operator::Multiply => "*",
-            Operator::Divide => "/",
-            Operator::Remainder => "%",
+            ArithmeticOperator::Add => "+",
+            ArithmeticOperator::Subtract => "-",
+            ArithmeticOperator::Multiply => "*",
+            ArithmeticOperator::Divide => "/",
+            ArithmeticOperator::Remainder => "%",
         }
     }
 }
 
-impl Comparison {
+impl FilterComparison {
     pub(super) fn as_str(self) -> &'static str {
         match self {
-            Comparison::Equal => "==",
-            Comparison::NotEqual => "!=",
-            Comparison::Less => "<",
-            Comparison::LessOrEqual => "<=",
-            Comparison::Greater => ">",
-            Comparison::GreaterOrEqual => ">=",
-            Comparison::In => "in",
-            Comparison::NotIn => "not in",
-            Comparison::Is => "is",
-            Comparison::IsNot => "is not",
+            FilterComparison::Equal => "==",
+            FilterComparison::NotEqual => "!=",
+            FilterComparison::Less => "<",
+            FilterComparison::LessOrEqual => "<=",
+            FilterComparison::Greater => ">",
+            FilterComparison::GreaterOrEqual => ">=",
+            FilterComparison::In => "in",
+            FilterComparison::NotIn => "not in",
+            FilterComparison::Is => "is",
+            FilterComparison::IsNot => "is not",
         }
     }
 }
 
-struct Operand<'n>(&'n Node);
+struct ParenthesizedOperand<'n>(&'n ExpressionNode);
 
-impl fmt::Display for Operand<'_> {
+impl fmt::Display for ParenthesizedOperand<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.expr {
-            Expr::Not(_)
-            | Expr::Negative(_)
-            | Expr::Positive(_)
-            | Expr::Arithmetic(..)
-            | Expr::Compare(..)
-            | Expr::And(_)
-            | Expr::Or(_)
+            ExpressionKind::Not(_)
+            | ExpressionKind::Negative(_)
+            | ExpressionKind::Positive(_)
+            | ExpressionKind::Arithmetic(..)
+            | ExpressionKind::Compare(..)
+            | ExpressionKind::And(_)
+            | ExpressionKind::Or(_)
             // `1.real` is no number with a name behind it.
-            | Expr::Number(..) => write!(f, "({})", self.0),
+            | ExpressionKind::Number(..) => write!(f, "({})", self.0),
             _ => write!(f, "{}", self.0),
         }
     }
 }
 
-struct Joined<'n>(&'n [Node], &'static str);
+struct JoinedExpressions<'n>(&'n [ExpressionNode], &'static str);
 
-impl fmt::Display for Joined<'_> {
+impl fmt::Display for JoinedExpressions<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, node) in self.0.iter().enumerate() {
             f.write_str(if index == 0 { "" } else { self.1 })?;
@@ -234,10 +248,10 @@ impl fmt::Display for Joined<'_> {
     }
 }
 
-fn write_operands(operands: &[Node], between: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn write_operands(operands: &[ExpressionNode], between: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for (index, operand) in operands.iter().enumerate() {
         f.write_str(if index == 0 { "" } else { between })?;
-        write!(f, "{}", Operand(operand))?;
+        write!(f, "{}", ParenthesizedOperand(operand))?;
     }
     Ok(())
 }

@@ -3,14 +3,14 @@
 use super::error::{FilterError, excerpt};
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Token {
+pub(super) struct FilterToken {
     /// Counted in characters; the first one is 1.
     pub(super) at: usize,
-    pub(super) word: Word,
+    pub(super) word: FilterTokenKind,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Word {
+pub(super) enum FilterTokenKind {
     Name(String),
     Text(String),
     Number(f64, NumberForm),
@@ -39,41 +39,41 @@ const KEYWORDS: [&str; 35] = [
 ];
 
 /// Takes a text apart. Texts that stand side by side are one, as in Python.
-pub(super) fn tokens(text: &str) -> Result<Vec<Token>, FilterError> {
-    let mut lexer = Lexer { chars: text.chars().collect(), at: 0, open: 0 };
-    let mut tokens: Vec<Token> = Vec::new();
+pub(super) fn tokens(text: &str) -> Result<Vec<FilterToken>, FilterError> {
+    let mut lexer = FilterLexer { chars: text.chars().collect(), at: 0, open: 0 };
+    let mut tokens: Vec<FilterToken> = Vec::new();
     while let Some(token) = lexer.next()? {
         match (tokens.last_mut().map(|last| &mut last.word), token.word) {
-            (Some(Word::Text(before)), Word::Text(text)) => before.push_str(&text),
-            (_, word) => tokens.push(Token { at: token.at, word }),
+            (Some(FilterTokenKind::Text(before)), FilterTokenKind::Text(text)) => before.push_str(&text),
+            (_, word) => tokens.push(FilterToken { at: token.at, word }),
         }
     }
-    tokens.push(Token { at: lexer.at + 1, word: Word::End });
+    tokens.push(FilterToken { at: lexer.at + 1, word: FilterTokenKind::End });
     Ok(tokens)
 }
 
-struct Lexer {
+struct FilterLexer {
     chars: Vec<char>,
     at: usize,
     /// Brackets that are open: between them a line may end.
     open: usize,
 }
 
-impl Lexer {
-    fn next(&mut self) -> Result<Option<Token>, FilterError> {
+impl FilterLexer {
+    fn next(&mut self) -> Result<Option<FilterToken>, FilterError> {
         self.skip_space()?;
         let at = self.at + 1;
         let Some(c) = self.peek(0) else { return Ok(None) };
         let word = if c.is_ascii_digit() || (c == '.' && self.peek(1).is_some_and(|c| c.is_ascii_digit())) {
             self.number()?
         } else if c == '\'' || c == '"' {
-            Word::Text(self.text(false)?)
+            FilterTokenKind::Text(self.text(false)?)
         } else if begins_name(c) {
             self.name_or_text()?
         } else {
             self.mark()?
         };
-        Ok(Some(Token { at, word }))
+        Ok(Some(FilterToken { at, word }))
     }
 
     fn peek(&self, ahead: usize) -> Option<char> {
@@ -103,7 +103,7 @@ impl Lexer {
         Ok(())
     }
 
-    fn mark(&mut self) -> Result<Word, FilterError> {
+    fn mark(&mut self) -> Result<FilterTokenKind, FilterError> {
         let rest = &self.chars[self.at..];
         let begins =
             |mark: &&str| mark.starts_with(rest[0]) && mark.chars().eq(rest.iter().copied().take(mark.len()));
@@ -117,10 +117,10 @@ impl Lexer {
             _ => {}
         }
         self.at += mark.len();
-        Ok(Word::Mark(mark))
+        Ok(FilterTokenKind::Mark(mark))
     }
 
-    fn name_or_text(&mut self) -> Result<Word, FilterError> {
+    fn name_or_text(&mut self) -> Result<FilterTokenKind, FilterError> {
         let start = self.at;
         while self.peek(0).is_some_and(|c| begins_name(c) || c.is_ascii_digit()) {
             self.at += 1;
@@ -128,8 +128,8 @@ impl Lexer {
         let name: String = self.chars[start..self.at].iter().collect();
         if matches!(self.peek(0), Some('\'' | '"')) {
             match name.to_ascii_lowercase().as_str() {
-                "u" => return Ok(Word::Text(self.text(false)?)),
-                "r" => return Ok(Word::Text(self.text(true)?)),
+                "u" => return Ok(FilterTokenKind::Text(self.text(false)?)),
+                "r" => return Ok(FilterTokenKind::Text(self.text(true)?)),
                 "b" | "f" | "t" | "br" | "rb" | "fr" | "rf" | "tr" | "rt" => {
                     let what = format!("a text with `{name}` before it is not supported; write a plain text");
                     return Err(FilterError::syntax(start + 1, what));
@@ -142,12 +142,12 @@ impl Lexer {
             return Err(FilterError::syntax(start + 1, what));
         }
         match KEYWORDS.into_iter().find(|keyword| *keyword == name) {
-            Some(keyword) => Ok(Word::Mark(keyword)),
-            None => Ok(Word::Name(name)),
+            Some(keyword) => Ok(FilterTokenKind::Mark(keyword)),
+            None => Ok(FilterTokenKind::Name(name)),
         }
     }
 
-    fn number(&mut self) -> Result<Word, FilterError> {
+    fn number(&mut self) -> Result<FilterTokenKind, FilterError> {
         let start = self.at;
         if self.peek(0) == Some('0') && self.peek(1).is_some_and(|c| "xXoObB".contains(c)) {
             return self.number_in_base(start);
@@ -177,7 +177,7 @@ impl Lexer {
         self.finish_number(start, digits.parse().ok(), form)
     }
 
-    fn number_in_base(&mut self, start: usize) -> Result<Word, FilterError> {
+    fn number_in_base(&mut self, start: usize) -> Result<FilterTokenKind, FilterError> {
         let base = match self.peek(1) {
             Some('x' | 'X') => 16,
             Some('o' | 'O') => 8,
@@ -201,14 +201,14 @@ impl Lexer {
         start: usize,
         number: Option<f64>,
         form: NumberForm,
-    ) -> Result<Word, FilterError> {
+    ) -> Result<FilterTokenKind, FilterError> {
         let written: String = self.chars[start..self.at].iter().collect();
         match number {
             Some(number)
                 if number.is_finite()
                     && !self.peek(0).is_some_and(|c| begins_name(c) || c.is_ascii_digit()) =>
             {
-                Ok(Word::Number(number, form))
+                Ok(FilterTokenKind::Number(number, form))
             }
             Some(number) if !number.is_finite() => Err(FilterError::syntax(
                 start + 1,

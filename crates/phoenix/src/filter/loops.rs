@@ -2,12 +2,12 @@
 //! cost_details if d.is_prompt)`. Inside of them Phoenix is strict: only the fields of a detail and written values, and
 //! no casts.
 
-use super::ast::{Comparison, Expr, Loop, Node};
+use super::ast::{ComprehensionExpression, ExpressionKind, ExpressionNode, FilterComparison};
 use super::error::{FilterError, excerpt};
 
 /// What a loop comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reduction {
+pub(super) enum LoopReduction {
     Any,
     All,
     Len,
@@ -27,33 +27,33 @@ pub(super) enum DetailField {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum LoopValueKind {
     Truth,
     Number,
     Text,
     None,
 }
 
-impl Reduction {
-    pub(super) fn of(name: &str) -> Option<Reduction> {
+impl LoopReduction {
+    pub(super) fn from_name(name: &str) -> Option<LoopReduction> {
         Some(match name {
-            "any" => Reduction::Any,
-            "all" => Reduction::All,
-            "len" => Reduction::Len,
-            "sum" => Reduction::Sum,
-            "max" => Reduction::Max,
-            "min" => Reduction::Min,
+            "any" => LoopReduction::Any,
+            "all" => LoopReduction::All,
+            "len" => LoopReduction::Len,
+            "sum" => LoopReduction::Sum,
+            "max" => LoopReduction::Max,
+            "min" => LoopReduction::Min,
             _ => return None,
         })
     }
 
     pub(super) fn is_condition(self) -> bool {
-        matches!(self, Reduction::Any | Reduction::All)
+        matches!(self, LoopReduction::Any | LoopReduction::All)
     }
 }
 
 impl DetailField {
-    pub(super) fn of(name: &str) -> Option<DetailField> {
+    pub(super) fn from_name(name: &str) -> Option<DetailField> {
         Some(match name {
             "token_type" => DetailField::TokenType,
             "is_prompt" => DetailField::IsPrompt,
@@ -64,35 +64,41 @@ impl DetailField {
         })
     }
 
-    fn kind(self) -> Kind {
+    fn kind(self) -> LoopValueKind {
         match self {
-            DetailField::TokenType => Kind::Text,
-            DetailField::IsPrompt => Kind::Truth,
-            DetailField::Cost | DetailField::Tokens | DetailField::CostPerToken => Kind::Number,
+            DetailField::TokenType => LoopValueKind::Text,
+            DetailField::IsPrompt => LoopValueKind::Truth,
+            DetailField::Cost | DetailField::Tokens | DetailField::CostPerToken => LoopValueKind::Number,
         }
     }
 }
 
 /// The call of a reduction, if this is one: which, and what it goes over.
-pub(super) fn reduction(node: &Node) -> Option<(Reduction, &Loop)> {
-    let Expr::Call(function, arguments) = &node.expr else { return None };
+pub(super) fn reduction(node: &ExpressionNode) -> Option<(LoopReduction, &ComprehensionExpression)> {
+    let ExpressionKind::Call(function, arguments) = &node.expr else { return None };
     match (&function.expr, &arguments[..]) {
-        (Expr::Name(name), [Node { expr: Expr::Loop(inside), .. }]) => Some((Reduction::of(name)?, inside)),
+        (ExpressionKind::Name(name), [ExpressionNode { expr: ExpressionKind::Loop(inside), .. }]) => {
+            Some((LoopReduction::from_name(name)?, inside))
+        }
         _ => None,
     }
 }
 
 /// `d.cost` inside of a loop over `d`.
-pub(super) fn field(node: &Node, variable: &str) -> Option<DetailField> {
+pub(super) fn field(node: &ExpressionNode, variable: &str) -> Option<DetailField> {
     match node.dotted()?[..] {
-        [of, field] if of == variable => DetailField::of(field),
+        [of, field] if of == variable => DetailField::from_name(field),
         _ => None,
     }
 }
 
-pub(super) fn check(node: &Node, reduction: Reduction, inside: &Loop) -> Result<(), FilterError> {
+pub(super) fn check(
+    node: &ExpressionNode,
+    reduction: LoopReduction,
+    inside: &ComprehensionExpression,
+) -> Result<(), FilterError> {
     match &inside.iterable.expr {
-        Expr::Name(name) if name == "cost_details" => {}
+        ExpressionKind::Name(name) if name == "cost_details" => {}
         _ => {
             let what = format!(
                 "cannot loop over `{}`, only over cost_details",
@@ -101,78 +107,85 @@ pub(super) fn check(node: &Node, reduction: Reduction, inside: &Loop) -> Result<
             return Err(FilterError::meaning(inside.iterable.at, what));
         }
     }
-    let scope = Scope { variable: &inside.variable };
+    let scope = LoopScope { variable: &inside.variable };
     for condition in &inside.conditions {
-        scope.expect(condition, Kind::Truth)?;
+        scope.expect(condition, LoopValueKind::Truth)?;
     }
     let element = &inside.element;
-    if reduction == Reduction::Len {
+    if reduction == LoopReduction::Len {
         return match &element.expr {
-            Expr::Name(name) if inside.is_list && *name == inside.variable => Ok(()),
+            ExpressionKind::Name(name) if inside.is_list && *name == inside.variable => Ok(()),
             _ => Err(FilterError::meaning(
                 node.at,
                 "`len` counts details, as in `len([d for d in cost_details])`",
             )),
         };
     }
-    if reduction.is_condition() && matches!(element.expr, Expr::Bool(_)) {
+    if reduction.is_condition() && matches!(element.expr, ExpressionKind::Bool(_)) {
         return Err(FilterError::meaning(element.at, "this needs a condition on a detail"));
     }
-    scope.expect(element, if reduction.is_condition() { Kind::Truth } else { Kind::Number })
+    scope.expect(element, if reduction.is_condition() { LoopValueKind::Truth } else { LoopValueKind::Number })
 }
 
-struct Scope<'s> {
+struct LoopScope<'s> {
     variable: &'s str,
 }
 
-impl Scope<'_> {
-    fn expect(&self, node: &Node, wanted: Kind) -> Result<(), FilterError> {
+impl LoopScope<'_> {
+    fn expect(&self, node: &ExpressionNode, wanted: LoopValueKind) -> Result<(), FilterError> {
         if self.kind(node)? == wanted {
             return Ok(());
         }
         let wanted = match wanted {
-            Kind::Truth => "a condition",
-            Kind::Number => "a number",
-            Kind::Text => "a text",
-            Kind::None => "None",
+            LoopValueKind::Truth => "a condition",
+            LoopValueKind::Number => "a number",
+            LoopValueKind::Text => "a text",
+            LoopValueKind::None => "None",
         };
         Err(FilterError::meaning(node.at, format!("`{}` is not {wanted}", excerpt(&node.to_string()))))
     }
 
-    fn kind(&self, node: &Node) -> Result<Kind, FilterError> {
+    fn kind(&self, node: &ExpressionNode) -> Result<LoopValueKind, FilterError> {
         match &node.expr {
-            Expr::Text(_) => Ok(Kind::Text),
-            Expr::Number(..) => Ok(Kind::Number),
-            Expr::Bool(_) => Ok(Kind::Truth),
-            Expr::None => Ok(Kind::None),
-            Expr::Attribute(..) if node.root() == Some(self.variable) => {
+            ExpressionKind::Text(_) => Ok(LoopValueKind::Text),
+            ExpressionKind::Number(..) => Ok(LoopValueKind::Number),
+            ExpressionKind::Bool(_) => Ok(LoopValueKind::Truth),
+            ExpressionKind::None => Ok(LoopValueKind::None),
+            ExpressionKind::Attribute(..) if node.root() == Some(self.variable) => {
                 field(node, self.variable).map(DetailField::kind).ok_or_else(|| self.no_field(node))
             }
-            Expr::And(operands) | Expr::Or(operands) => {
-                operands.iter().try_for_each(|operand| self.expect(operand, Kind::Truth))?;
-                Ok(Kind::Truth)
+            ExpressionKind::And(operands) | ExpressionKind::Or(operands) => {
+                operands.iter().try_for_each(|operand| self.expect(operand, LoopValueKind::Truth))?;
+                Ok(LoopValueKind::Truth)
             }
-            Expr::Not(operand) => self.expect(operand, Kind::Truth).map(|()| Kind::Truth),
-            Expr::Negative(operand) | Expr::Positive(operand) => {
-                self.expect(operand, Kind::Number).map(|()| Kind::Number)
+            ExpressionKind::Not(operand) => {
+                self.expect(operand, LoopValueKind::Truth).map(|()| LoopValueKind::Truth)
             }
-            Expr::Arithmetic(_, left, right) => {
-                self.expect(left, Kind::Number)?;
-                self.expect(right, Kind::Number).map(|()| Kind::Number)
+            ExpressionKind::Negative(operand) | ExpressionKind::Positive(operand) => {
+                self.expect(operand, LoopValueKind::Number).map(|()| LoopValueKind::Number)
             }
-            Expr::Compare(first, rest) => {
-                let mut left: &Node = first;
+            ExpressionKind::Arithmetic(_, left, right) => {
+                self.expect(left, LoopValueKind::Number)?;
+                self.expect(right, LoopValueKind::Number).map(|()| LoopValueKind::Number)
+            }
+            ExpressionKind::Compare(first, rest) => {
+                let mut left: &ExpressionNode = first;
                 for (comparison, right) in rest {
                     self.check_comparison(left, *comparison, right)?;
                     left = right;
                 }
-                Ok(Kind::Truth)
+                Ok(LoopValueKind::Truth)
             }
             _ => Err(self.no_field(node)),
         }
     }
 
-    fn check_comparison(&self, left: &Node, comparison: Comparison, right: &Node) -> Result<(), FilterError> {
+    fn check_comparison(
+        &self,
+        left: &ExpressionNode,
+        comparison: FilterComparison,
+        right: &ExpressionNode,
+    ) -> Result<(), FilterError> {
         if let Some(items) = right.items().filter(|_| comparison.is_membership()) {
             return self.check_list(left, items);
         }
@@ -181,33 +194,37 @@ impl Scope<'_> {
         }
         let kinds = (self.kind(left)?, self.kind(right)?);
         match comparison {
-            Comparison::In | Comparison::NotIn => match (&left.expr, kinds.1) {
-                (Expr::Text(_), Kind::Text) if !right.is_literal() => Ok(()),
+            FilterComparison::In | FilterComparison::NotIn => match (&left.expr, kinds.1) {
+                (ExpressionKind::Text(_), LoopValueKind::Text) if !right.is_literal() => Ok(()),
                 _ => Err(FilterError::meaning(
                     left.at,
                     "inside a loop `in` looks for a written text in a field, or for a field in a list",
                 )),
             },
-            Comparison::Is | Comparison::IsNot if kinds.0 != Kind::None && kinds.1 != Kind::None => {
+            FilterComparison::Is | FilterComparison::IsNot
+                if kinds.0 != LoopValueKind::None && kinds.1 != LoopValueKind::None =>
+            {
                 Err(FilterError::meaning(left.at, "inside a loop `is` goes with None only; use `==`"))
             }
-            _ if kinds.0 == Kind::None || kinds.1 == Kind::None => match comparison.is_order() {
+            _ if kinds.0 == LoopValueKind::None || kinds.1 == LoopValueKind::None => match comparison
+                .is_order()
+            {
                 true => {
                     Err(FilterError::meaning(left.at, "None has no order; use `is None` or `is not None`"))
                 }
                 false => Ok(()),
             },
             _ if kinds.0 != kinds.1 => Err(FilterError::meaning(left.at, "these two cannot be compared")),
-            _ if comparison.is_order() && kinds.0 != Kind::Number => {
+            _ if comparison.is_order() && kinds.0 != LoopValueKind::Number => {
                 Err(FilterError::meaning(left.at, "inside a loop only numbers have an order"))
             }
             _ => Ok(()),
         }
     }
 
-    fn check_list(&self, left: &Node, items: &[Node]) -> Result<(), FilterError> {
+    fn check_list(&self, left: &ExpressionNode, items: &[ExpressionNode]) -> Result<(), FilterError> {
         let kind = self.kind(left)?;
-        if left.is_literal() || !matches!(kind, Kind::Text | Kind::Number) {
+        if left.is_literal() || !matches!(kind, LoopValueKind::Text | LoopValueKind::Number) {
             return Err(FilterError::meaning(
                 left.at,
                 "a text or a number of a detail must stand before `in`",
@@ -221,7 +238,7 @@ impl Scope<'_> {
         }
     }
 
-    fn no_field(&self, node: &Node) -> FilterError {
+    fn no_field(&self, node: &ExpressionNode) -> FilterError {
         let what = format!(
             "`{}` cannot be used inside this loop; `{}` has .token_type, .is_prompt, .cost, .tokens and .cost_per_token",
             excerpt(&node.to_string()),

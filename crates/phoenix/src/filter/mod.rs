@@ -2,7 +2,7 @@
 //!
 //! It looks like Python and means SQL: Phoenix parses it as the one and runs it as the other. Here it is parsed
 //! (`lexer`, `parser`), checked (`types`, `names`), made ready (`lower`) and then walked for each span (`evaluate`);
-//! nothing is ever handed to an interpreter. What a span alone does not know comes in through [`Surroundings`].
+//! nothing is ever handed to an interpreter. What a span alone does not know comes in through [`SpanFilterContext`].
 
 mod ast;
 mod error;
@@ -23,22 +23,22 @@ use crate::span_view::PhoenixSpan;
 
 pub use error::FilterError;
 pub use names::AnnotationScope;
-pub use needs::{Bounds, Needs};
+pub use needs::{FilterBounds, FilterRequirements};
 
 /// A filter, ready to be tried on spans.
 #[derive(Clone, Debug)]
-pub struct Filter {
-    lowered: lower::Lowered,
-    needs: Needs,
+pub struct FilterExpression {
+    lowered: lower::LoweredFilter,
+    needs: FilterRequirements,
 }
 
 /// What a filter can ask about a span that is not in the span.
-pub trait Surroundings {
+pub trait SpanFilterContext {
     /// Whether the span that it names as its parent is there.
     fn has_parent(&self) -> bool;
     /// Tokens of the span and of all spans below it.
     fn cumulative_tokens(&self) -> TokenSums;
-    fn cost(&self) -> Cost;
+    fn cost(&self) -> SpanCostTotals;
     /// What the cost is made of, if that is known.
     fn cost_details(&self) -> Vec<CostDetail> {
         Vec::new()
@@ -48,7 +48,7 @@ pub trait Surroundings {
         false
     }
     /// The annotations of this name; there can be several with different identifiers.
-    fn annotations(&self, scope: AnnotationScope, name: &str) -> Vec<Note>;
+    fn annotations(&self, scope: AnnotationScope, name: &str) -> Vec<FilterableAnnotation>;
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub struct TokenSums {
 
 /// What a span cost, in dollars. What is not known counts as nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Cost {
+pub struct SpanCostTotals {
     pub total: Option<f64>,
     pub prompt: Option<f64>,
     pub completion: Option<f64>,
@@ -77,7 +77,7 @@ pub struct CostDetail {
 
 /// An annotation, as far as filters ask about it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Note {
+pub struct FilterableAnnotation {
     pub label: Option<String>,
     pub score: Option<f64>,
     pub explanation: Option<String>,
@@ -86,36 +86,36 @@ pub struct Note {
 
 /// A span of which nothing else is known: a root without annotations.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Alone;
+pub struct EmptyFilterContext;
 
-impl Filter {
+impl FilterExpression {
     /// Reads a filter. An empty one is true of every span.
-    pub fn parse(text: &str) -> Result<Filter, FilterError> {
+    pub fn parse(text: &str) -> Result<FilterExpression, FilterError> {
         let trimmed = text.trim();
         if trimmed.is_empty() {
-            let condition = lower::Condition::Constant(true);
-            return Ok(Filter {
-                lowered: lower::Lowered { condition, annotations: Vec::new() },
-                needs: Needs::default(),
+            let condition = lower::LoweredCondition::Constant(true);
+            return Ok(FilterExpression {
+                lowered: lower::LoweredFilter { condition, annotations: Vec::new() },
+                needs: FilterRequirements::default(),
             });
         }
         let filter = parser::parse(trimmed)?;
         types::check(&filter)?;
         let lowered = lower::lower(&filter)?;
         let needs = needs::needs(&lowered);
-        Ok(Filter { lowered, needs })
+        Ok(FilterExpression { lowered, needs })
     }
 
-    pub fn needs(&self) -> &Needs {
+    pub fn needs(&self) -> &FilterRequirements {
         &self.needs
     }
 
-    pub fn matches(&self, span: &PhoenixSpan<'_>, around: &dyn Surroundings) -> bool {
+    pub fn matches(&self, span: &PhoenixSpan<'_>, around: &dyn SpanFilterContext) -> bool {
         evaluate::matches(&self.lowered, span, around)
     }
 }
 
-impl Surroundings for Alone {
+impl SpanFilterContext for EmptyFilterContext {
     fn has_parent(&self) -> bool {
         false
     }
@@ -124,11 +124,11 @@ impl Surroundings for Alone {
         TokenSums::default()
     }
 
-    fn cost(&self) -> Cost {
-        Cost::default()
+    fn cost(&self) -> SpanCostTotals {
+        SpanCostTotals::default()
     }
 
-    fn annotations(&self, _: AnnotationScope, _: &str) -> Vec<Note> {
+    fn annotations(&self, _: AnnotationScope, _: &str) -> Vec<FilterableAnnotation> {
         Vec::new()
     }
 }

@@ -1,15 +1,15 @@
 //! What a filter must be told besides the span, and which spans it can be true of at all: so that a store can be asked
 //! for less.
 
-use super::ast::Comparison;
-use super::lower::{Condition, Lowered, Value};
-use super::names::{AnnotationScope, Column};
+use super::ast::FilterComparison;
+use super::lower::{LoweredCondition, LoweredFilter, LoweredValue};
+use super::names::{AnnotationScope, SpanColumn};
 use crate::span_view::SpanKind;
 use gradus_core::span::{SpanId, TraceId};
 
 /// What a filter asks for.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Needs {
+pub struct FilterRequirements {
     pub parent: bool,
     pub cumulative_tokens: bool,
     pub cost: bool,
@@ -17,13 +17,13 @@ pub struct Needs {
     pub annotations: Vec<(AnnotationScope, String)>,
     /// Whether anything is asked of attributes, the costly part of a span. The kind is one of them.
     pub attributes: bool,
-    pub bounds: Bounds,
+    pub bounds: FilterBounds,
 }
 
 /// Conditions that every span meets that the filter is true of; there may be more. `None` is no condition, and an empty
 /// list means that the filter is true of no span.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Bounds {
+pub struct FilterBounds {
     pub span_ids: Option<Vec<SpanId>>,
     pub trace_ids: Option<Vec<TraceId>>,
     pub kinds: Option<Vec<SpanKind>>,
@@ -34,149 +34,163 @@ pub struct Bounds {
     pub is_root: bool,
 }
 
-pub(super) fn needs(filter: &Lowered) -> Needs {
-    let mut needs = Needs {
+pub(super) fn needs(filter: &LoweredFilter) -> FilterRequirements {
+    let mut needs = FilterRequirements {
         annotations: filter.annotations.clone(),
         bounds: bounds(&filter.condition),
-        ..Needs::default()
+        ..FilterRequirements::default()
     };
     needs.note_condition(&filter.condition);
     needs
 }
 
-impl Needs {
-    fn note_condition(&mut self, condition: &Condition) {
+impl FilterRequirements {
+    fn note_condition(&mut self, condition: &LoweredCondition) {
         match condition {
-            Condition::All(conditions) | Condition::Any(conditions) => {
+            LoweredCondition::All(conditions) | LoweredCondition::Any(conditions) => {
                 conditions.iter().for_each(|condition| self.note_condition(condition));
             }
-            Condition::Not(condition) => self.note_condition(condition),
-            Condition::Compare(left, _, right) => {
+            LoweredCondition::Not(condition) => self.note_condition(condition),
+            LoweredCondition::Compare(left, _, right) => {
                 self.note_value(left);
                 self.note_value(right);
             }
-            Condition::IsNull(value) => self.note_value(value),
-            Condition::Contains { text, wanted } => {
+            LoweredCondition::IsNull(value) => self.note_value(value),
+            LoweredCondition::Contains { text, wanted } => {
                 self.note_value(text);
                 self.note_value(wanted);
             }
-            Condition::OneOf(value, values) => {
+            LoweredCondition::OneOf(value, values) => {
                 self.note_value(value);
                 values.values.iter().for_each(|value| self.note_value(value));
             }
-            Condition::HasParent => self.parent = true,
-            Condition::Details(..) => self.cost_details = true,
-            Condition::Constant(_) | Condition::Annotated(_) | Condition::Holds(_) => {}
+            LoweredCondition::HasParent => self.parent = true,
+            LoweredCondition::Details(..) => self.cost_details = true,
+            LoweredCondition::Constant(_) | LoweredCondition::Annotated(_) | LoweredCondition::Holds(_) => {}
         }
     }
 
-    fn note_value(&mut self, value: &Value) {
+    fn note_value(&mut self, value: &LoweredValue) {
         match value {
-            Value::Column(column) => match column {
-                Column::SpanKind => self.attributes = true,
-                Column::CumulativePromptTokens
-                | Column::CumulativeCompletionTokens
-                | Column::CumulativeTotalTokens => self.cumulative_tokens = true,
-                Column::TotalCost | Column::PromptCost | Column::CompletionCost => self.cost = true,
+            LoweredValue::Column(column) => match column {
+                SpanColumn::SpanKind => self.attributes = true,
+                SpanColumn::CumulativePromptTokens
+                | SpanColumn::CumulativeCompletionTokens
+                | SpanColumn::CumulativeTotalTokens => self.cumulative_tokens = true,
+                SpanColumn::TotalCost | SpanColumn::PromptCost | SpanColumn::CompletionCost => {
+                    self.cost = true
+                }
                 _ => {}
             },
-            Value::Attribute(_)
-            | Value::AttributeText(_)
-            | Value::AttributeNumber(_)
-            | Value::AttributeFlag(_) => {
+            LoweredValue::Attribute(_)
+            | LoweredValue::AttributeText(_)
+            | LoweredValue::AttributeNumber(_)
+            | LoweredValue::AttributeFlag(_) => {
                 self.attributes = true;
             }
-            Value::Joined(left, right) | Value::Arithmetic(_, left, right) => {
+            LoweredValue::Joined(left, right) | LoweredValue::Arithmetic(_, left, right) => {
                 self.note_value(left);
                 self.note_value(right);
             }
-            Value::NumberOf(value) | Value::Negative(value) => self.note_value(value),
-            Value::Truth(condition) => self.note_condition(condition),
-            Value::Reduced(..) => self.cost_details = true,
-            Value::Detail(_)
-            | Value::Null
-            | Value::Text(_)
-            | Value::Number(_)
-            | Value::Time(_)
-            | Value::Annotation(..) => {}
+            LoweredValue::NumberOf(value) | LoweredValue::Negative(value) => self.note_value(value),
+            LoweredValue::Truth(condition) => self.note_condition(condition),
+            LoweredValue::Reduced(..) => self.cost_details = true,
+            LoweredValue::Detail(_)
+            | LoweredValue::Null
+            | LoweredValue::Text(_)
+            | LoweredValue::Number(_)
+            | LoweredValue::Time(_)
+            | LoweredValue::Annotation(..) => {}
         }
     }
 }
 
-fn bounds(condition: &Condition) -> Bounds {
+fn bounds(condition: &LoweredCondition) -> FilterBounds {
     match condition {
-        Condition::All(conditions) => conditions.iter().map(bounds).fold(Bounds::default(), Bounds::and),
-        Condition::Any(conditions) => conditions.iter().map(bounds).reduce(Bounds::or).unwrap_or_default(),
-        Condition::Compare(Value::Column(column), comparison, value) => compared(*column, *comparison, value),
-        Condition::Compare(value, comparison, Value::Column(column)) => {
+        LoweredCondition::All(conditions) => {
+            conditions.iter().map(bounds).fold(FilterBounds::default(), FilterBounds::and)
+        }
+        LoweredCondition::Any(conditions) => {
+            conditions.iter().map(bounds).reduce(FilterBounds::or).unwrap_or_default()
+        }
+        LoweredCondition::Compare(LoweredValue::Column(column), comparison, value) => {
+            compared(*column, *comparison, value)
+        }
+        LoweredCondition::Compare(value, comparison, LoweredValue::Column(column)) => {
             compared(*column, turned(*comparison), value)
         }
-        Condition::OneOf(Value::Column(column), list) => listed(*column, &list.values),
-        Condition::IsNull(Value::Column(Column::ParentId)) => Bounds { is_root: true, ..Bounds::default() },
-        _ => Bounds::default(),
+        LoweredCondition::OneOf(LoweredValue::Column(column), list) => listed(*column, &list.values),
+        LoweredCondition::IsNull(LoweredValue::Column(SpanColumn::ParentId)) => {
+            FilterBounds { is_root: true, ..FilterBounds::default() }
+        }
+        _ => FilterBounds::default(),
     }
 }
 
-fn compared(column: Column, comparison: Comparison, value: &Value) -> Bounds {
+fn compared(column: SpanColumn, comparison: FilterComparison, value: &LoweredValue) -> FilterBounds {
     match (column, comparison, value) {
-        (_, Comparison::Equal, Value::Text(_)) => listed(column, std::slice::from_ref(value)),
-        (Column::StartTime, _, Value::Time(time)) => started(comparison, *time),
-        _ => Bounds::default(),
+        (_, FilterComparison::Equal, LoweredValue::Text(_)) => listed(column, std::slice::from_ref(value)),
+        (SpanColumn::StartTime, _, LoweredValue::Time(time)) => started(comparison, *time),
+        _ => FilterBounds::default(),
     }
 }
 
-fn listed(column: Column, values: &[Value]) -> Bounds {
+fn listed(column: SpanColumn, values: &[LoweredValue]) -> FilterBounds {
     let mut texts = Vec::with_capacity(values.len());
     for value in values {
-        let Value::Text(text) = value else { return Bounds::default() };
+        let LoweredValue::Text(text) = value else { return FilterBounds::default() };
         texts.push(text.as_str());
     }
     match column {
         // Ids are compared as texts, so one that is written in another way is nobody's.
-        Column::SpanId => {
+        SpanColumn::SpanId => {
             let ids = texts.into_iter().map(|text| (text, SpanId::parse(text)));
             let ids = ids.filter(|(text, id)| id.to_string() == **text).map(|(_, id)| id).collect();
-            Bounds { span_ids: Some(ids), ..Bounds::default() }
+            FilterBounds { span_ids: Some(ids), ..FilterBounds::default() }
         }
-        Column::TraceId => {
+        SpanColumn::TraceId => {
             let ids = texts.into_iter().map(|text| (text, TraceId::parse(text)));
             let ids = ids.filter(|(text, id)| id.to_string() == **text).map(|(_, id)| id).collect();
-            Bounds { trace_ids: Some(ids), ..Bounds::default() }
+            FilterBounds { trace_ids: Some(ids), ..FilterBounds::default() }
         }
-        Column::SpanKind => {
+        SpanColumn::SpanKind => {
             let kinds = SpanKind::ALL.into_iter().filter(|kind| texts.contains(&kind.as_str())).collect();
-            Bounds { kinds: Some(kinds), ..Bounds::default() }
+            FilterBounds { kinds: Some(kinds), ..FilterBounds::default() }
         }
-        _ => Bounds::default(),
+        _ => FilterBounds::default(),
     }
 }
 
-fn started(comparison: Comparison, time_us: i64) -> Bounds {
+fn started(comparison: FilterComparison, time_us: i64) -> FilterBounds {
     let ns = |us: i64| u64::try_from(us).unwrap_or(0).saturating_mul(1000);
     let (from, to) = (Some(ns(time_us.saturating_sub(1))), Some(ns(time_us.saturating_add(1))));
     match comparison {
-        Comparison::Equal => Bounds { start_from_ns: from, start_to_ns: to, ..Bounds::default() },
-        Comparison::Greater | Comparison::GreaterOrEqual => {
-            Bounds { start_from_ns: from, ..Bounds::default() }
+        FilterComparison::Equal => {
+            FilterBounds { start_from_ns: from, start_to_ns: to, ..FilterBounds::default() }
         }
-        Comparison::Less | Comparison::LessOrEqual => Bounds { start_to_ns: to, ..Bounds::default() },
-        _ => Bounds::default(),
+        FilterComparison::Greater | FilterComparison::GreaterOrEqual => {
+            FilterBounds { start_from_ns: from, ..FilterBounds::default() }
+        }
+        FilterComparison::Less | FilterComparison::LessOrEqual => {
+            FilterBounds { start_to_ns: to, ..FilterBounds::default() }
+        }
+        _ => FilterBounds::default(),
     }
 }
 
-fn turned(comparison: Comparison) -> Comparison {
+fn turned(comparison: FilterComparison) -> FilterComparison {
     match comparison {
-        Comparison::Less => Comparison::Greater,
-        Comparison::LessOrEqual => Comparison::GreaterOrEqual,
-        Comparison::Greater => Comparison::Less,
-        Comparison::GreaterOrEqual => Comparison::LessOrEqual,
+        FilterComparison::Less => FilterComparison::Greater,
+        FilterComparison::LessOrEqual => FilterComparison::GreaterOrEqual,
+        FilterComparison::Greater => FilterComparison::Less,
+        FilterComparison::GreaterOrEqual => FilterComparison::LessOrEqual,
         other => other,
     }
 }
 
-impl Bounds {
-    fn and(self, other: Bounds) -> Bounds {
-        Bounds {
+impl FilterBounds {
+    fn and(self, other: FilterBounds) -> FilterBounds {
+        FilterBounds {
             span_ids: common(self.span_ids, other.span_ids),
             trace_ids: common(self.trace_ids, other.trace_ids),
             kinds: common(self.kinds, other.kinds),
@@ -186,8 +200,8 @@ impl Bounds {
         }
     }
 
-    fn or(self, other: Bounds) -> Bounds {
-        Bounds {
+    fn or(self, other: FilterBounds) -> FilterBounds {
+        FilterBounds {
             span_ids: either(self.span_ids, other.span_ids),
             trace_ids: either(self.trace_ids, other.trace_ids),
             kinds: either(self.kinds, other.kinds),

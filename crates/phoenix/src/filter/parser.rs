@@ -1,8 +1,10 @@
 //! Words into expressions, with Python's precedence. Depth is bounded: what is read here is walked by recursion later.
 
-use super::ast::{Comparison, Expr, Loop, Node, Operator};
+use super::ast::{
+    ArithmeticOperator, ComprehensionExpression, ExpressionKind, ExpressionNode, FilterComparison,
+};
 use super::error::{FilterError, excerpt};
-use super::lexer::{Token, Word, tokens};
+use super::lexer::{FilterToken, FilterTokenKind, tokens};
 
 /// Levels of an expression. People write three or four.
 pub(super) const MAX_DEPTH: usize = 64;
@@ -12,43 +14,50 @@ pub(super) const MAX_LENGTH: usize = 256 << 10;
 /// there are, and are not counted. This is enough for a hundred conditions.
 pub(super) const MAX_PARTS: usize = 500;
 
-pub(super) fn parse(text: &str) -> Result<Node, FilterError> {
+pub(super) fn parse(text: &str) -> Result<ExpressionNode, FilterError> {
     if text.len() > MAX_LENGTH {
         return Err(FilterError::TooLong { length: text.len(), limit: MAX_LENGTH });
     }
     let tokens = tokens(text)?;
-    let is_part =
-        |word: &Word| !matches!(word, Word::Text(_) | Word::Number(..) | Word::Mark(",") | Word::End);
+    let is_part = |word: &FilterTokenKind| {
+        !matches!(
+            word,
+            FilterTokenKind::Text(_)
+                | FilterTokenKind::Number(..)
+                | FilterTokenKind::Mark(",")
+                | FilterTokenKind::End
+        )
+    };
     let parts = tokens.iter().filter(|token| is_part(&token.word)).count();
     if parts > MAX_PARTS {
         return Err(FilterError::TooComplex { parts, limit: MAX_PARTS });
     }
-    let mut parser = Parser { tokens, next: 0 };
+    let mut parser = FilterParser { tokens, next: 0 };
     let node = parser.disjunction(0)?;
     match parser.peek() {
-        Word::End => Ok(node),
-        Word::Mark("=") => Err(parser.unexpected("expected `==`")),
+        FilterTokenKind::End => Ok(node),
+        FilterTokenKind::Mark("=") => Err(parser.unexpected("expected `==`")),
         _ => Err(parser.unexpected("expected an operator or the end")),
     }
 }
 
-struct Parser {
-    tokens: Vec<Token>,
+struct FilterParser {
+    tokens: Vec<FilterToken>,
     next: usize,
 }
 
-type Parsed = Result<Node, FilterError>;
+type FilterParseResult = Result<ExpressionNode, FilterError>;
 
 /// How expressions between brackets are told apart.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Listing {
+enum BracketContent {
     Plain,
     Commas,
     Loop,
 }
 
-impl Parser {
-    fn peek(&self) -> &Word {
+impl FilterParser {
+    fn peek(&self) -> &FilterTokenKind {
         // The last token is the end, and nothing goes beyond it.
         &self.tokens[self.next].word
     }
@@ -57,14 +66,14 @@ impl Parser {
         self.tokens[self.next].at
     }
 
-    fn take(&mut self) -> Word {
+    fn take(&mut self) -> FilterTokenKind {
         let word = self.tokens[self.next].word.clone();
         self.next = (self.next + 1).min(self.tokens.len() - 1);
         word
     }
 
     fn eat(&mut self, mark: &str) -> bool {
-        let found = matches!(self.peek(), Word::Mark(found) if *found == mark);
+        let found = matches!(self.peek(), FilterTokenKind::Mark(found) if *found == mark);
         if found {
             self.take();
         }
@@ -80,11 +89,11 @@ impl Parser {
 
     fn unexpected(&self, expected: &str) -> FilterError {
         let found = match self.peek() {
-            Word::End => "the filter ends here".to_owned(),
-            Word::Mark(mark) => format!("`{mark}`"),
-            Word::Name(name) => format!("`{}`", excerpt(name)),
-            Word::Text(_) => "a text".to_owned(),
-            Word::Number(..) => "a number".to_owned(),
+            FilterTokenKind::End => "the filter ends here".to_owned(),
+            FilterTokenKind::Mark(mark) => format!("`{mark}`"),
+            FilterTokenKind::Name(name) => format!("`{}`", excerpt(name)),
+            FilterTokenKind::Text(_) => "a text".to_owned(),
+            FilterTokenKind::Number(..) => "a number".to_owned(),
         };
         FilterError::syntax(self.at(), format!("{found}; {expected}"))
     }
@@ -96,42 +105,42 @@ impl Parser {
         }
     }
 
-    fn disjunction(&mut self, depth: usize) -> Parsed {
+    fn disjunction(&mut self, depth: usize) -> FilterParseResult {
         let at = self.at();
         let first = self.conjunction(depth)?;
-        if !matches!(self.peek(), Word::Mark("or")) {
+        if !matches!(self.peek(), FilterTokenKind::Mark("or")) {
             return Ok(first);
         }
         let mut operands = vec![first];
         while self.eat("or") {
             operands.push(self.conjunction(depth)?);
         }
-        Ok(Node { at, expr: Expr::Or(operands) })
+        Ok(ExpressionNode { at, expr: ExpressionKind::Or(operands) })
     }
 
-    fn conjunction(&mut self, depth: usize) -> Parsed {
+    fn conjunction(&mut self, depth: usize) -> FilterParseResult {
         let at = self.at();
         let first = self.negation(depth)?;
-        if !matches!(self.peek(), Word::Mark("and")) {
+        if !matches!(self.peek(), FilterTokenKind::Mark("and")) {
             return Ok(first);
         }
         let mut operands = vec![first];
         while self.eat("and") {
             operands.push(self.negation(depth)?);
         }
-        Ok(Node { at, expr: Expr::And(operands) })
+        Ok(ExpressionNode { at, expr: ExpressionKind::And(operands) })
     }
 
-    fn negation(&mut self, depth: usize) -> Parsed {
+    fn negation(&mut self, depth: usize) -> FilterParseResult {
         let at = self.at();
         if self.eat("not") {
             let operand = self.negation(self.deeper(depth)?)?;
-            return Ok(Node { at, expr: Expr::Not(Box::new(operand)) });
+            return Ok(ExpressionNode { at, expr: ExpressionKind::Not(Box::new(operand)) });
         }
         self.comparison(depth)
     }
 
-    fn comparison(&mut self, depth: usize) -> Parsed {
+    fn comparison(&mut self, depth: usize) -> FilterParseResult {
         let at = self.at();
         let first = self.sum(depth)?;
         let mut rest = Vec::new();
@@ -140,60 +149,63 @@ impl Parser {
         }
         match rest.is_empty() {
             true => Ok(first),
-            false => Ok(Node { at, expr: Expr::Compare(Box::new(first), rest) }),
+            false => Ok(ExpressionNode { at, expr: ExpressionKind::Compare(Box::new(first), rest) }),
         }
     }
 
-    fn comparison_operator(&mut self) -> Result<Option<Comparison>, FilterError> {
-        let Word::Mark(mark) = *self.peek() else { return Ok(None) };
+    fn comparison_operator(&mut self) -> Result<Option<FilterComparison>, FilterError> {
+        let FilterTokenKind::Mark(mark) = *self.peek() else { return Ok(None) };
         let comparison = match mark {
-            "==" => Comparison::Equal,
-            "!=" => Comparison::NotEqual,
-            "<" => Comparison::Less,
-            "<=" => Comparison::LessOrEqual,
-            ">" => Comparison::Greater,
-            ">=" => Comparison::GreaterOrEqual,
-            "in" => Comparison::In,
-            "is" => Comparison::Is,
-            "not" => Comparison::NotIn,
+            "==" => FilterComparison::Equal,
+            "!=" => FilterComparison::NotEqual,
+            "<" => FilterComparison::Less,
+            "<=" => FilterComparison::LessOrEqual,
+            ">" => FilterComparison::Greater,
+            ">=" => FilterComparison::GreaterOrEqual,
+            "in" => FilterComparison::In,
+            "is" => FilterComparison::Is,
+            "not" => FilterComparison::NotIn,
             _ => return Ok(None),
         };
         self.take();
         match comparison {
-            Comparison::NotIn => self.require("in").map(|()| Some(comparison)),
-            Comparison::Is if self.eat("not") => Ok(Some(Comparison::IsNot)),
+            FilterComparison::NotIn => self.require("in").map(|()| Some(comparison)),
+            FilterComparison::Is if self.eat("not") => Ok(Some(FilterComparison::IsNot)),
             _ => Ok(Some(comparison)),
         }
     }
 
-    fn sum(&mut self, depth: usize) -> Parsed {
+    fn sum(&mut self, depth: usize) -> FilterParseResult {
         let at = self.at();
         let mut left = self.product(depth)?;
         let mut depth = depth;
         loop {
             let operator = match self.peek() {
-                Word::Mark("+") => Operator::Add,
-                Word::Mark("-") => Operator::Subtract,
+                FilterTokenKind::Mark("+") => ArithmeticOperator::Add,
+                FilterTokenKind::Mark("-") => ArithmeticOperator::Subtract,
                 _ => return Ok(left),
             };
             // What is on the left gets one level deeper with each operator.
             depth = self.deeper(depth)?;
             self.take();
             let right = self.product(depth)?;
-            left = Node { at, expr: Expr::Arithmetic(operator, Box::new(left), Box::new(right)) };
+            left = ExpressionNode {
+                at,
+                expr: ExpressionKind::Arithmetic(operator, Box::new(left), Box::new(right)),
+            };
         }
     }
 
-    fn product(&mut self, depth: usize) -> Parsed {
+    fn product(&mut self, depth: usize) -> FilterParseResult {
         let at = self.at();
         let mut left = self.unary(depth)?;
         let mut depth = depth;
         loop {
             let operator = match self.peek() {
-                Word::Mark("*") => Operator::Multiply,
-                Word::Mark("/") => Operator::Divide,
-                Word::Mark("%") => Operator::Remainder,
-                Word::Mark("//" | "**" | "@" | "<<" | ">>") => {
+                FilterTokenKind::Mark("*") => ArithmeticOperator::Multiply,
+                FilterTokenKind::Mark("/") => ArithmeticOperator::Divide,
+                FilterTokenKind::Mark("%") => ArithmeticOperator::Remainder,
+                FilterTokenKind::Mark("//" | "**" | "@" | "<<" | ">>") => {
                     return Err(self.unexpected("arithmetic has + - * / %"));
                 }
                 _ => return Ok(left),
@@ -201,118 +213,129 @@ impl Parser {
             depth = self.deeper(depth)?;
             self.take();
             let right = self.unary(depth)?;
-            left = Node { at, expr: Expr::Arithmetic(operator, Box::new(left), Box::new(right)) };
+            left = ExpressionNode {
+                at,
+                expr: ExpressionKind::Arithmetic(operator, Box::new(left), Box::new(right)),
+            };
         }
     }
 
-    fn unary(&mut self, depth: usize) -> Parsed {
+    fn unary(&mut self, depth: usize) -> FilterParseResult {
         let at = self.at();
         if self.eat("-") {
             let operand = self.unary(self.deeper(depth)?)?;
-            return Ok(Node { at, expr: Expr::Negative(Box::new(operand)) });
+            return Ok(ExpressionNode { at, expr: ExpressionKind::Negative(Box::new(operand)) });
         }
         if self.eat("+") {
             let operand = self.unary(self.deeper(depth)?)?;
-            return Ok(Node { at, expr: Expr::Positive(Box::new(operand)) });
+            return Ok(ExpressionNode { at, expr: ExpressionKind::Positive(Box::new(operand)) });
         }
         self.postfix(depth)
     }
 
-    fn postfix(&mut self, depth: usize) -> Parsed {
+    fn postfix(&mut self, depth: usize) -> FilterParseResult {
         let at = self.at();
         let mut node = self.atom(depth)?;
         let mut depth = depth;
         loop {
-            if !matches!(self.peek(), Word::Mark("." | "[" | "(")) {
+            if !matches!(self.peek(), FilterTokenKind::Mark("." | "[" | "(")) {
                 return Ok(node);
             }
             depth = self.deeper(depth)?;
             let expr = if self.eat(".") {
-                let Word::Name(name) = self.peek().clone() else {
+                let FilterTokenKind::Name(name) = self.peek().clone() else {
                     return Err(self.unexpected("expected a name behind the dot"));
                 };
                 self.take();
-                Expr::Attribute(Box::new(node), name)
+                ExpressionKind::Attribute(Box::new(node), name)
             } else if self.eat("[") {
                 let key = self.disjunction(depth)?;
                 self.require("]")?;
-                Expr::Subscript(Box::new(node), Box::new(key))
+                ExpressionKind::Subscript(Box::new(node), Box::new(key))
             } else {
                 self.take();
                 let (arguments, _) = self.list_until(")", depth)?;
-                Expr::Call(Box::new(node), arguments)
+                ExpressionKind::Call(Box::new(node), arguments)
             };
-            node = Node { at, expr };
+            node = ExpressionNode { at, expr };
         }
     }
 
-    fn atom(&mut self, depth: usize) -> Parsed {
+    fn atom(&mut self, depth: usize) -> FilterParseResult {
         let at = self.at();
         let depth = self.deeper(depth)?;
         let expr = match self.peek().clone() {
-            Word::Name(name) => Expr::Name(name),
-            Word::Text(text) => Expr::Text(text),
-            Word::Number(number, form) => Expr::Number(number, form),
-            Word::Mark("True") => Expr::Bool(true),
-            Word::Mark("False") => Expr::Bool(false),
-            Word::Mark("None") => Expr::None,
-            Word::Mark("[") => {
+            FilterTokenKind::Name(name) => ExpressionKind::Name(name),
+            FilterTokenKind::Text(text) => ExpressionKind::Text(text),
+            FilterTokenKind::Number(number, form) => ExpressionKind::Number(number, form),
+            FilterTokenKind::Mark("True") => ExpressionKind::Bool(true),
+            FilterTokenKind::Mark("False") => ExpressionKind::Bool(false),
+            FilterTokenKind::Mark("None") => ExpressionKind::None,
+            FilterTokenKind::Mark("[") => {
                 self.take();
                 let (mut items, listing) = self.list_until("]", depth)?;
                 return match listing {
-                    Listing::Loop => Ok(items.remove(0)),
-                    _ => Ok(Node { at, expr: Expr::List(items) }),
+                    BracketContent::Loop => Ok(items.remove(0)),
+                    _ => Ok(ExpressionNode { at, expr: ExpressionKind::List(items) }),
                 };
             }
-            Word::Mark("(") => {
+            FilterTokenKind::Mark("(") => {
                 self.take();
                 let (mut items, listing) = self.list_until(")", depth)?;
                 return match listing {
                     // Brackets leave no trace, but the place of what is in them.
-                    Listing::Plain if items.len() == 1 => Ok(items.remove(0)),
-                    Listing::Loop => Err(FilterError::syntax(
+                    BracketContent::Plain if items.len() == 1 => Ok(items.remove(0)),
+                    BracketContent::Loop => Err(FilterError::syntax(
                         at,
                         "a loop can only stand in any, all, len, max, min or sum",
                     )),
-                    _ => Ok(Node { at, expr: Expr::Tuple(items) }),
+                    _ => Ok(ExpressionNode { at, expr: ExpressionKind::Tuple(items) }),
                 };
             }
-            Word::Mark("~") => return Err(self.unexpected("there are no operators on bits; use `not`")),
-            Word::Mark("lambda") => return Err(self.unexpected("functions cannot be made in a filter")),
+            FilterTokenKind::Mark("~") => {
+                return Err(self.unexpected("there are no operators on bits; use `not`"));
+            }
+            FilterTokenKind::Mark("lambda") => {
+                return Err(self.unexpected("functions cannot be made in a filter"));
+            }
             _ => return Err(self.unexpected("expected a name, a value or an opening bracket")),
         };
         self.take();
-        Ok(Node { at, expr })
+        Ok(ExpressionNode { at, expr })
     }
 
     /// The expressions up to a closing bracket.
-    fn list_until(&mut self, close: &str, depth: usize) -> Result<(Vec<Node>, Listing), FilterError> {
-        let (mut items, mut listing) = (Vec::new(), Listing::Plain);
+    fn list_until(
+        &mut self,
+        close: &str,
+        depth: usize,
+    ) -> Result<(Vec<ExpressionNode>, BracketContent), FilterError> {
+        let (mut items, mut listing) = (Vec::new(), BracketContent::Plain);
         while !self.eat(close) {
             items.push(self.disjunction(depth)?);
             if self.eat(close) {
                 break;
             }
             match (self.peek(), listing) {
-                (Word::Mark("for"), Listing::Plain) => {
+                (FilterTokenKind::Mark("for"), BracketContent::Plain) => {
                     let element = items.remove(0);
                     let looped = self.looped(element, close, depth)?;
                     self.require(close)?;
-                    return Ok((vec![looped], Listing::Loop));
+                    return Ok((vec![looped], BracketContent::Loop));
                 }
-                (Word::Mark("="), _) => return Err(self.unexpected("expected `==`")),
+                (FilterTokenKind::Mark("="), _) => return Err(self.unexpected("expected `==`")),
                 _ => self.require(",")?,
             }
-            listing = Listing::Commas;
+            listing = BracketContent::Commas;
         }
         Ok((items, listing))
     }
 
     /// `for x in y if z`, behind its element.
-    fn looped(&mut self, element: Node, close: &str, depth: usize) -> Parsed {
+    fn looped(&mut self, element: ExpressionNode, close: &str, depth: usize) -> FilterParseResult {
         let at = element.at;
         self.require("for")?;
-        let Word::Name(variable) = self.peek().clone() else {
+        let FilterTokenKind::Name(variable) = self.peek().clone() else {
             return Err(self.unexpected("expected one name for what is looked at"));
         };
         self.take();
@@ -323,6 +346,15 @@ impl Parser {
             conditions.push(self.disjunction(depth)?);
         }
         let is_list = close == "]";
-        Ok(Node { at, expr: Expr::Loop(Box::new(Loop { element, variable, iterable, conditions, is_list })) })
+        Ok(ExpressionNode {
+            at,
+            expr: ExpressionKind::Loop(Box::new(ComprehensionExpression {
+                element,
+                variable,
+                iterable,
+                conditions,
+                is_list,
+            })),
+        })
     }
 }

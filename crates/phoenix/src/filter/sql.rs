@@ -6,11 +6,11 @@ use std::cmp::Ordering;
 
 use serde_json::{Map, Number, Value as Json};
 
-use super::ast::{Comparison, Operator};
-use super::names::Step;
+use super::ast::{ArithmeticOperator, FilterComparison};
+use super::names::AttributePathStep;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Sql<'a> {
+pub(super) enum SqlValue<'a> {
     Null,
     Number(f64),
     /// A number in a column of numbers, which makes a number of the text that it is compared with.
@@ -19,43 +19,43 @@ pub(super) enum Sql<'a> {
 }
 
 /// True, false, or unknown.
-pub(super) type Truth = Option<bool>;
+pub(super) type SqlTruth = Option<bool>;
 
-impl<'a> Sql<'a> {
-    pub(super) fn text(text: impl Into<Cow<'a, str>>) -> Sql<'a> {
-        Sql::Text(text.into())
+impl<'a> SqlValue<'a> {
+    pub(super) fn text(text: impl Into<Cow<'a, str>>) -> SqlValue<'a> {
+        SqlValue::Text(text.into())
     }
 
-    pub(super) fn of_truth(truth: Truth) -> Sql<'a> {
-        truth.map_or(Sql::Null, |truth| Sql::Number(f64::from(u8::from(truth))))
+    pub(super) fn of_truth(truth: SqlTruth) -> SqlValue<'a> {
+        truth.map_or(SqlValue::Null, |truth| SqlValue::Number(f64::from(u8::from(truth))))
     }
 
     pub(super) fn number(&self) -> Option<f64> {
         match self {
-            Sql::Null => None,
-            Sql::Number(number) | Sql::Score(number) => Some(*number),
-            Sql::Text(text) => Some(leading_number(text)),
+            SqlValue::Null => None,
+            SqlValue::Number(number) | SqlValue::Score(number) => Some(*number),
+            SqlValue::Text(text) => Some(leading_number(text)),
         }
     }
 
     pub(super) fn into_text(self) -> Option<Cow<'a, str>> {
         match self {
-            Sql::Null => None,
-            Sql::Number(number) | Sql::Score(number) => Some(Cow::Owned(number_text(number))),
-            Sql::Text(text) => Some(text),
+            SqlValue::Null => None,
+            SqlValue::Number(number) | SqlValue::Score(number) => Some(Cow::Owned(number_text(number))),
+            SqlValue::Text(text) => Some(text),
         }
     }
 }
 
 /// What stands at a path. Where there is nothing, and where there is a null, there is nothing.
-pub(super) fn at_path<'a>(attributes: &'a Map<String, Json>, path: &[Step]) -> Option<&'a Json> {
+pub(super) fn at_path<'a>(attributes: &'a Map<String, Json>, path: &[AttributePathStep]) -> Option<&'a Json> {
     let (first, rest) = path.split_first()?;
-    let Step::Key(key) = first else { return None };
+    let AttributePathStep::Key(key) = first else { return None };
     let mut value = attributes.get(key)?;
     for step in rest {
         value = match (step, value) {
-            (Step::Key(key), Json::Object(below)) => below.get(key)?,
-            (Step::Index(index), Json::Array(items)) => items.get(*index)?,
+            (AttributePathStep::Key(key), Json::Object(below)) => below.get(key)?,
+            (AttributePathStep::Index(index), Json::Array(items)) => items.get(*index)?,
             _ => return None,
         };
     }
@@ -95,7 +95,7 @@ pub(super) fn number_in_text(text: &str) -> Option<f64> {
 }
 
 /// An attribute as a boolean: one, or 1 and 0, or a text that says so.
-pub(super) fn as_flag(value: &Json) -> Truth {
+pub(super) fn as_flag(value: &Json) -> SqlTruth {
     match value {
         Json::Bool(value) => Some(*value),
         Json::Number(number) => flag_in_number(number),
@@ -104,7 +104,7 @@ pub(super) fn as_flag(value: &Json) -> Truth {
     }
 }
 
-pub(super) fn flag_in_number(number: &Number) -> Truth {
+pub(super) fn flag_in_number(number: &Number) -> SqlTruth {
     match number.as_i64() {
         Some(1) => Some(true),
         Some(0) => Some(false),
@@ -112,48 +112,49 @@ pub(super) fn flag_in_number(number: &Number) -> Truth {
     }
 }
 
-pub(super) fn flag_in_text(text: &str) -> Truth {
+pub(super) fn flag_in_text(text: &str) -> SqlTruth {
     let is_true = text.eq_ignore_ascii_case("true");
     (is_true || text.eq_ignore_ascii_case("false")).then_some(is_true)
 }
 
-pub(super) fn compare(left: &Sql<'_>, comparison: Comparison, right: &Sql<'_>) -> Truth {
+pub(super) fn compare(left: &SqlValue<'_>, comparison: FilterComparison, right: &SqlValue<'_>) -> SqlTruth {
     let ordering = match (left, right) {
-        (Sql::Null, _) | (_, Sql::Null) => return None,
-        (Sql::Text(left), Sql::Text(right)) => left.as_bytes().cmp(right.as_bytes()),
+        (SqlValue::Null, _) | (_, SqlValue::Null) => return None,
+        (SqlValue::Text(left), SqlValue::Text(right)) => left.as_bytes().cmp(right.as_bytes()),
         // A column of numbers makes a number of a text, if it is one; all other texts come behind all numbers.
-        (Sql::Score(score), Sql::Text(text)) => {
+        (SqlValue::Score(score), SqlValue::Text(text)) => {
             text.trim().parse().map_or(Ordering::Less, |number| order(*score, number))
         }
-        (Sql::Text(text), Sql::Score(score)) => {
+        (SqlValue::Text(text), SqlValue::Score(score)) => {
             text.trim().parse().map_or(Ordering::Greater, |number| order(number, *score))
         }
-        (Sql::Text(left), Sql::Number(right)) => left.as_ref().cmp(&number_text(*right)),
-        (Sql::Number(left), Sql::Text(right)) => number_text(*left).as_str().cmp(right),
-        (Sql::Number(left) | Sql::Score(left), Sql::Number(right) | Sql::Score(right)) => {
-            order(*left, *right)
-        }
+        (SqlValue::Text(left), SqlValue::Number(right)) => left.as_ref().cmp(&number_text(*right)),
+        (SqlValue::Number(left), SqlValue::Text(right)) => number_text(*left).as_str().cmp(right),
+        (
+            SqlValue::Number(left) | SqlValue::Score(left),
+            SqlValue::Number(right) | SqlValue::Score(right),
+        ) => order(*left, *right),
     };
     Some(match comparison {
-        Comparison::Equal | Comparison::Is | Comparison::In => ordering.is_eq(),
-        Comparison::NotEqual | Comparison::IsNot | Comparison::NotIn => ordering.is_ne(),
-        Comparison::Less => ordering.is_lt(),
-        Comparison::LessOrEqual => ordering.is_le(),
-        Comparison::Greater => ordering.is_gt(),
-        Comparison::GreaterOrEqual => ordering.is_ge(),
+        FilterComparison::Equal | FilterComparison::Is | FilterComparison::In => ordering.is_eq(),
+        FilterComparison::NotEqual | FilterComparison::IsNot | FilterComparison::NotIn => ordering.is_ne(),
+        FilterComparison::Less => ordering.is_lt(),
+        FilterComparison::LessOrEqual => ordering.is_le(),
+        FilterComparison::Greater => ordering.is_gt(),
+        FilterComparison::GreaterOrEqual => ordering.is_ge(),
     })
 }
 
 /// `None` where an operand is missing, where zero divides, and where the result is no number.
-pub(super) fn arithmetic(left: f64, operator: Operator, right: f64) -> Option<f64> {
+pub(super) fn arithmetic(left: f64, operator: ArithmeticOperator, right: f64) -> Option<f64> {
     let result = match operator {
-        Operator::Add => left + right,
-        Operator::Subtract => left - right,
-        Operator::Multiply => left * right,
-        Operator::Divide | Operator::Remainder if right == 0.0 => return None,
-        Operator::Divide => left / right,
+        ArithmeticOperator::Add => left + right,
+        ArithmeticOperator::Subtract => left - right,
+        ArithmeticOperator::Multiply => left * right,
+        ArithmeticOperator::Divide | ArithmeticOperator::Remainder if right == 0.0 => return None,
+        ArithmeticOperator::Divide => left / right,
         // Whole numbers only, whatever the operands are.
-        Operator::Remainder => (left as i64).checked_rem(right as i64)? as f64,
+        ArithmeticOperator::Remainder => (left as i64).checked_rem(right as i64)? as f64,
     };
     (!result.is_nan()).then_some(result)
 }
@@ -328,9 +329,9 @@ mod tests {
 
     #[test]
     fn arithmetic_has_no_division_by_zero() {
-        assert_eq!(arithmetic(1.0, Operator::Divide, 0.0), None);
-        assert_eq!(arithmetic(5.9, Operator::Remainder, 2.0), Some(1.0));
-        assert_eq!(arithmetic(5.0, Operator::Remainder, 0.5), None);
-        assert_eq!(arithmetic(i64::MIN as f64, Operator::Remainder, -1.0), None);
+        assert_eq!(arithmetic(1.0, ArithmeticOperator::Divide, 0.0), None);
+        assert_eq!(arithmetic(5.9, ArithmeticOperator::Remainder, 2.0), Some(1.0));
+        assert_eq!(arithmetic(5.0, ArithmeticOperator::Remainder, 0.5), None);
+        assert_eq!(arithmetic(i64::MIN as f64, ArithmeticOperator::Remainder, -1.0), None);
     }
 }

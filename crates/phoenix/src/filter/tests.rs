@@ -5,7 +5,7 @@ use serde_json::{Value as Json, json};
 
 use super::*;
 use crate::span_view::SpanKind;
-use gradus_core::span::{Attributes, Span, SpanId, Status, StatusCode, TraceId, Value};
+use gradus_core::span::{AttributeList, AttributeValue, Span, SpanId, SpanStatus, StatusCode, TraceId};
 
 /// Filters that Phoenix takes, and whether they are true of the span that `look` makes.
 const ACCEPTED: [(&str, bool); 70] = [
@@ -132,7 +132,7 @@ const REFUSED: [(&str, &str); 44] = [
 
 struct Around;
 
-impl Surroundings for Around {
+impl SpanFilterContext for Around {
     fn has_parent(&self) -> bool {
         false
     }
@@ -141,8 +141,8 @@ impl Surroundings for Around {
         TokenSums { prompt: 100, completion: 20 }
     }
 
-    fn cost(&self) -> Cost {
-        Cost { total: Some(0.5), ..Cost::default() }
+    fn cost(&self) -> SpanCostTotals {
+        SpanCostTotals { total: Some(0.5), ..SpanCostTotals::default() }
     }
 
     fn cost_details(&self) -> Vec<CostDetail> {
@@ -160,8 +160,8 @@ impl Surroundings for Around {
         ]
     }
 
-    fn annotations(&self, scope: AnnotationScope, name: &str) -> Vec<Note> {
-        let note = |label: &str, score, identifier: &str| Note {
+    fn annotations(&self, scope: AnnotationScope, name: &str) -> Vec<FilterableAnnotation> {
+        let note = |label: &str, score, identifier: &str| FilterableAnnotation {
             label: Some(label.to_owned()),
             score: Some(score),
             explanation: Some("Because.".to_owned()),
@@ -179,7 +179,7 @@ impl Surroundings for Around {
 
 fn span(attributes: &Json) -> Span<'static> {
     let attributes = attributes.as_object().unwrap().clone().into_iter();
-    let attributes = attributes.map(|(key, value)| (Cow::Owned(key), Value::from_json(value)));
+    let attributes = attributes.map(|(key, value)| (Cow::Owned(key), AttributeValue::from_json(value)));
     Span {
         trace_id: TraceId(0xab),
         span_id: SpanId(0xcd),
@@ -187,8 +187,8 @@ fn span(attributes: &Json) -> Span<'static> {
         name: Cow::Borrowed("Foo bar"),
         start_ns: 1_790_000_000_000_000_000,
         end_ns: 1_790_000_002_500_000_000,
-        status: Status { code: StatusCode::Error, message: Cow::Borrowed("Timeout!") },
-        attributes: Attributes(attributes.collect()),
+        status: SpanStatus { code: StatusCode::Error, message: Cow::Borrowed("Timeout!") },
+        attributes: AttributeList(attributes.collect()),
         ..Span::default()
     }
 }
@@ -209,8 +209,8 @@ fn look() -> Span<'static> {
 }
 
 fn holds(text: &str, span: &Span<'_>) -> bool {
-    let filter = Filter::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
-    filter.matches(&PhoenixSpan::of(span), &Around)
+    let filter = FilterExpression::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+    filter.matches(&PhoenixSpan::new(span), &Around)
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn what_phoenix_takes() {
 #[test]
 fn what_phoenix_refuses() {
     for (text, reason) in REFUSED {
-        let error = Filter::parse(text).expect_err(text).to_string();
+        let error = FilterExpression::parse(text).expect_err(text).to_string();
         assert!(error.starts_with(reason), "{text}: {error}");
         assert!(!error.contains('\n'), "{text}: {error}");
     }
@@ -296,7 +296,7 @@ fn python_texts_and_numbers() {
         "name == b'x'",
         "a\n== 1",
     ] {
-        assert!(Filter::parse(text).is_err(), "{text}");
+        assert!(FilterExpression::parse(text).is_err(), "{text}");
     }
 }
 
@@ -320,18 +320,18 @@ fn deep_and_long_filters_are_refused() {
         ]
     };
     for text in deep(120) {
-        let error = Filter::parse(&text).unwrap_err();
+        let error = FilterExpression::parse(&text).unwrap_err();
         assert!(matches!(error, FilterError::TooDeep { .. }), "{error}");
     }
     for text in deep(40_000) {
-        let error = Filter::parse(&text).unwrap_err();
+        let error = FilterExpression::parse(&text).unwrap_err();
         assert!(matches!(error, FilterError::TooComplex { .. }), "{error}");
     }
     let long = format!("name == '{}'", "x".repeat(parser::MAX_LENGTH));
-    assert!(matches!(Filter::parse(&long), Err(FilterError::TooLong { .. })));
+    assert!(matches!(FilterExpression::parse(&long), Err(FilterError::TooLong { .. })));
     let wide = |conditions| vec!["name == 'x'"; conditions].join(" or ");
     assert!(!holds(&wide(100), &look()));
-    assert!(matches!(Filter::parse(&wide(10_000)), Err(FilterError::TooComplex { .. })));
+    assert!(matches!(FilterExpression::parse(&wide(10_000)), Err(FilterError::TooComplex { .. })));
     // Constants of a list are looked up: there may be many.
     let ids: Vec<String> = (0..10_000).map(|n| format!("'{n:x}'")).collect();
     assert!(!holds(&format!("name in [{}]", ids.join(", ")), &look()));
@@ -339,8 +339,8 @@ fn deep_and_long_filters_are_refused() {
 
 #[test]
 fn filters_say_what_they_need() {
-    let needs = |text: &str| Filter::parse(text).unwrap().needs().clone();
-    assert_eq!(needs("name == 'x'"), Needs::default());
+    let needs = |text: &str| FilterExpression::parse(text).unwrap().needs().clone();
+    assert_eq!(needs("name == 'x'"), FilterRequirements::default());
     assert!(needs("parent_span is None").parent);
     assert!(needs("not (cumulative_token_count.total > 5)").cumulative_tokens);
     assert!(needs("1 < total_cost").cost);
@@ -354,8 +354,8 @@ fn filters_say_what_they_need() {
 
 #[test]
 fn filters_say_which_spans_they_can_be_true_of() {
-    let bounds = |text: &str| Filter::parse(text).unwrap().needs().bounds.clone();
-    assert_eq!(bounds("name == 'x'"), Bounds::default());
+    let bounds = |text: &str| FilterExpression::parse(text).unwrap().needs().bounds.clone();
+    assert_eq!(bounds("name == 'x'"), FilterBounds::default());
     assert_eq!(bounds("span_id == '00000000000000cd' and name == 'x'").span_ids, Some(vec![SpanId(0xcd)]));
     assert_eq!(
         bounds("'00000000000000CD' == span_id").span_ids,
@@ -486,9 +486,9 @@ proptest! {
 
     #[test]
     fn nothing_panics(text in prop_oneof![soup(), expression(), any::<String>()]) {
-        if let Ok(filter) = Filter::parse(&text) {
-            filter.matches(&PhoenixSpan::of(&look()), &Around);
-            filter.matches(&PhoenixSpan::of(&Span::default()), &Alone);
+        if let Ok(filter) = FilterExpression::parse(&text) {
+            filter.matches(&PhoenixSpan::new(&look()), &Around);
+            filter.matches(&PhoenixSpan::new(&Span::default()), &EmptyFilterContext);
         }
     }
 
@@ -512,8 +512,8 @@ proptest! {
             _ => format!("name == 'Foo bar' and ({})", texts.join(" or ")),
         };
         let span = look();
-        let filter = Filter::parse(&text).unwrap();
-        let view = PhoenixSpan::of(&span);
+        let filter = FilterExpression::parse(&text).unwrap();
+        let view = PhoenixSpan::new(&span);
         if filter.matches(&view, &Around) {
             let bounds = &filter.needs().bounds;
             prop_assert!(bounds.span_ids.as_ref().is_none_or(|ids| ids.contains(&span.span_id)), "{}", text);

@@ -1,11 +1,11 @@
 //! The kinds of values that filters know.
 
-use super::ast::Node;
+use super::ast::ExpressionNode;
 use super::error::{FilterError, excerpt};
 
 /// The kind of a value. An attribute's is not known before a span is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum FilterValueKind {
     Bool,
     Time,
     Number,
@@ -13,18 +13,18 @@ pub(super) enum Kind {
     Null,
 }
 
-impl Kind {
+impl FilterValueKind {
     pub(super) fn as_str(self) -> &'static str {
         match self {
-            Kind::Bool => "boolean",
-            Kind::Time => "datetime",
-            Kind::Number => "number",
-            Kind::Text => "string",
-            Kind::Null => "null",
+            FilterValueKind::Bool => "boolean",
+            FilterValueKind::Time => "datetime",
+            FilterValueKind::Number => "number",
+            FilterValueKind::Text => "string",
+            FilterValueKind::Null => "null",
         }
     }
 }
 
-pub(super) fn invalid(node: &Node) -> FilterError {
+pub(super) fn invalid(node: &ExpressionNode) -> FilterError {
     FilterError::meaning(node.at, format!("invalid expression: {}", excerpt(&node.to_string())))
 }

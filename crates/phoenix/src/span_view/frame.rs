@@ -8,15 +8,15 @@ use gradus_core::path_budget::PathBudget;
 
 use super::JSON_TEXTS;
 use super::flat::values_inside;
-use super::unflatten::Tree;
+use super::unflatten::AttributeTree;
 
 pub(super) fn columns(attributes: &Map<String, Json>) -> Map<String, Json> {
-    let mut tree = Tree::default();
+    let mut tree = AttributeTree::default();
     add_object("", attributes, &mut PathBudget::default(), &mut tree);
     tree.into_map()
 }
 
-fn add_object(prefix: &str, object: &Map<String, Json>, budget: &mut PathBudget, tree: &mut Tree) {
+fn add_object(prefix: &str, object: &Map<String, Json>, budget: &mut PathBudget, tree: &mut AttributeTree) {
     for (key, value) in object {
         let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
         let is_json = JSON_TEXTS.iter().any(|name| path.ends_with(name));

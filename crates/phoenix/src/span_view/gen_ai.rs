@@ -1,13 +1,13 @@
 //! The OpenInference attributes that Phoenix makes of `gen_ai.*`, the OpenTelemetry convention, when a span comes in.
 
-use crate::span_view::synthesized::{Synthesized, put};
+use crate::span_view::synthesized::{SynthesizedAttributes, put};
 use serde_json::{Map, Value as Json};
 
 use super::gen_ai_messages::{documents, messages, system_message, tool_schemas};
-use super::python::{Escapes, dumps, float, text, truth};
+use super::python::{NonAsciiEscaping, dumps, float, text, truth};
 use super::{KIND_KEY, SpanKind};
 use gradus_core::bounded_json;
-use gradus_core::span::{Span, Value};
+use gradus_core::span::{AttributeValue, Span};
 
 const JSON_MIME_TYPE: &str = "application/json";
 
@@ -32,11 +32,11 @@ const TOKENS: [(&str, &str); 4] = [
 ];
 
 /// The `gen_ai.*` attributes of a span: few, where a span has hundreds.
-pub(super) struct Recorded<'s>(Vec<(&'s str, &'s Value<'s>)>);
+pub(super) struct GenAiAttributes<'s>(Vec<(&'s str, &'s AttributeValue<'s>)>);
 
 /// What Phoenix adds to a span, before it looks at what the span says itself.
-pub(super) fn synthesize(span: &Span<'_>) -> Synthesized {
-    let recorded = Recorded::of(span);
+pub(super) fn synthesize(span: &Span<'_>) -> SynthesizedAttributes {
+    let recorded = GenAiAttributes::from_span(span);
     let mut out = Map::new();
     if recorded.0.is_empty() {
         return out;
@@ -58,7 +58,7 @@ pub(super) fn synthesize(span: &Span<'_>) -> Synthesized {
 }
 
 /// The kind that the attributes speak of.
-pub(super) fn infer_kind(recorded: &Recorded<'_>) -> Option<SpanKind> {
+pub(super) fn infer_kind(recorded: &GenAiAttributes<'_>) -> Option<SpanKind> {
     if let Some(operation) = recorded.str("gen_ai.operation.name") {
         return match operation.as_str() {
             "chat" | "text_completion" | "generate_content" => Some(SpanKind::Llm),
@@ -83,14 +83,14 @@ pub(super) fn infer_kind(recorded: &Recorded<'_>) -> Option<SpanKind> {
     }
 }
 
-impl<'s> Recorded<'s> {
-    pub(super) fn of(span: &'s Span<'_>) -> Recorded<'s> {
-        Recorded(span.attributes.iter().filter(|(key, _)| key.starts_with("gen_ai.")).collect())
+impl<'s> GenAiAttributes<'s> {
+    pub(super) fn from_span(span: &'s Span<'_>) -> GenAiAttributes<'s> {
+        GenAiAttributes(span.attributes.iter().filter(|(key, _)| key.starts_with("gen_ai.")).collect())
     }
 
-    fn get(&self, key: &str) -> Option<&'s Value<'s>> {
+    fn get(&self, key: &str) -> Option<&'s AttributeValue<'s>> {
         let last = self.0.iter().rev().find(|(name, _)| *name == key)?.1;
-        (*last != Value::Null).then_some(last)
+        (*last != AttributeValue::Null).then_some(last)
     }
 
     /// The value as a text, whatever it is.
@@ -105,13 +105,13 @@ impl<'s> Recorded<'s> {
 
     /// The text that should hold JSON.
     fn json_text(&self, key: &str) -> Option<&'s str> {
-        self.get(key).and_then(Value::as_str)
+        self.get(key).and_then(AttributeValue::as_str)
     }
 
     fn texts(&self, key: &str) -> Vec<String> {
         match self.get(key) {
-            Some(Value::Str(text)) => vec![text.to_string()],
-            Some(Value::Array(items)) => items.iter().map(as_text).collect(),
+            Some(AttributeValue::Str(text)) => vec![text.to_string()],
+            Some(AttributeValue::Array(items)) => items.iter().map(as_text).collect(),
             _ => Vec::new(),
         }
     }
@@ -119,15 +119,15 @@ impl<'s> Recorded<'s> {
     /// A count: a whole number, or a text of one.
     fn count(&self, key: &str) -> Option<i64> {
         match self.get(key)? {
-            Value::Int(number) => Some(*number),
-            Value::Double(number) if number.fract() == 0.0 => Some(*number as i64),
-            Value::Str(text) => text.trim().parse().ok(),
+            AttributeValue::Int(number) => Some(*number),
+            AttributeValue::Double(number) if number.fract() == 0.0 => Some(*number as i64),
+            AttributeValue::Str(text) => text.trim().parse().ok(),
             _ => None,
         }
     }
 }
 
-fn base(recorded: &Recorded<'_>, out: &mut Synthesized) {
+fn base(recorded: &GenAiAttributes<'_>, out: &mut SynthesizedAttributes) {
     let name = recorded.str("gen_ai.provider.name");
     // The name of the attribute before the convention's 1.37.
     if let Some(name) = name.or_else(|| recorded.str("gen_ai.system").map(|name| name.to_lowercase())) {
@@ -151,7 +151,7 @@ fn base(recorded: &Recorded<'_>, out: &mut Synthesized) {
     }
 }
 
-fn request(recorded: &Recorded<'_>, kind: Option<SpanKind>, out: &mut Synthesized) {
+fn request(recorded: &GenAiAttributes<'_>, kind: Option<SpanKind>, out: &mut SynthesizedAttributes) {
     let embeds = kind == Some(SpanKind::Embedding);
     if let Some(model) = recorded.non_empty("gen_ai.request.model") {
         put(out, if embeds { "embedding.model_name" } else { "llm.model_name" }, model);
@@ -179,11 +179,11 @@ fn request(recorded: &Recorded<'_>, kind: Option<SpanKind>, out: &mut Synthesize
     }
     if !parameters.is_empty() {
         let key = if embeds { "embedding.invocation_parameters" } else { "llm.invocation_parameters" };
-        put(out, key, dumps(&Json::Object(parameters), Escapes::AsNeeded));
+        put(out, key, dumps(&Json::Object(parameters), NonAsciiEscaping::AsNeeded));
     }
 }
 
-fn usage(recorded: &Recorded<'_>, out: &mut Synthesized) {
+fn usage(recorded: &GenAiAttributes<'_>, out: &mut SynthesizedAttributes) {
     for (theirs, ours) in TOKENS {
         if let Some(count) = recorded.count(theirs) {
             put(out, ours, count);
@@ -195,7 +195,7 @@ fn usage(recorded: &Recorded<'_>, out: &mut Synthesized) {
 }
 
 /// The system prompt, which is apart in this convention, is the first message in the other one.
-fn conversation(recorded: &Recorded<'_>, out: &mut Synthesized) {
+fn conversation(recorded: &GenAiAttributes<'_>, out: &mut SynthesizedAttributes) {
     let system = recorded.json_text("gen_ai.system_instructions").and_then(system_message);
     let asked = recorded.json_text("gen_ai.input.messages").and_then(|text| messages(text, false));
     let input = system.into_iter().chain(asked.into_iter().flatten());
@@ -208,7 +208,7 @@ fn conversation(recorded: &Recorded<'_>, out: &mut Synthesized) {
     }
 }
 
-fn response(recorded: &Recorded<'_>, out: &mut Synthesized) {
+fn response(recorded: &GenAiAttributes<'_>, out: &mut SynthesizedAttributes) {
     let mut reasons = recorded.texts("gen_ai.response.finish_reasons");
     match reasons.len() {
         0 => {}
@@ -222,15 +222,15 @@ fn response(recorded: &Recorded<'_>, out: &mut Synthesized) {
         }
     }
     if !payload.is_empty() {
-        put(out, "output.value", dumps(&Json::Object(payload), Escapes::AsNeeded));
+        put(out, "output.value", dumps(&Json::Object(payload), NonAsciiEscaping::AsNeeded));
         put(out, "output.mime_type", JSON_MIME_TYPE);
     }
 }
 
-fn tools(recorded: &Recorded<'_>, kind: Option<SpanKind>, out: &mut Synthesized) {
+fn tools(recorded: &GenAiAttributes<'_>, kind: Option<SpanKind>, out: &mut SynthesizedAttributes) {
     let schemas = recorded.json_text("gen_ai.tool.definitions").and_then(tool_schemas);
     for (index, schema) in schemas.into_iter().flatten().enumerate() {
-        put(out, &format!("llm.tools.{index}.tool.json_schema"), dumps(&schema, Escapes::AsNeeded));
+        put(out, &format!("llm.tools.{index}.tool.json_schema"), dumps(&schema, NonAsciiEscaping::AsNeeded));
     }
     if kind != Some(SpanKind::Tool) {
         return;
@@ -257,7 +257,7 @@ fn tools(recorded: &Recorded<'_>, kind: Option<SpanKind>, out: &mut Synthesized)
     }
 }
 
-fn retrieval(recorded: &Recorded<'_>, out: &mut Synthesized) {
+fn retrieval(recorded: &GenAiAttributes<'_>, out: &mut SynthesizedAttributes) {
     if let Some(query) = recorded.non_empty("gen_ai.retrieval.query.text") {
         put(out, "input.value", query);
         put(out, "input.mime_type", "text/plain");
@@ -277,31 +277,33 @@ fn object(key: &str, value: &str) -> Json {
 }
 
 /// A text is read as JSON where it is JSON; anything else is what it is.
-fn read_json(value: &Value<'_>) -> Json {
+fn read_json(value: &AttributeValue<'_>) -> Json {
     match value {
-        Value::Str(text) => bounded_json::parse(text).unwrap_or_else(|| Json::String(text.to_string())),
+        AttributeValue::Str(text) => {
+            bounded_json::parse(text).unwrap_or_else(|| Json::String(text.to_string()))
+        }
         other => other.to_json(),
     }
 }
 
-fn as_string(value: &Value<'_>) -> String {
+fn as_string(value: &AttributeValue<'_>) -> String {
     match value {
-        Value::Str(text) => text.to_string(),
-        other => dumps(&other.to_json(), Escapes::AsNeeded),
+        AttributeValue::Str(text) => text.to_string(),
+        other => dumps(&other.to_json(), NonAsciiEscaping::AsNeeded),
     }
 }
 
-fn as_text(value: &Value<'_>) -> String {
+fn as_text(value: &AttributeValue<'_>) -> String {
     match value {
-        Value::Str(text) => text.to_string(),
-        Value::Double(number) => float(*number),
+        AttributeValue::Str(text) => text.to_string(),
+        AttributeValue::Double(number) => float(*number),
         other => text(&other.to_json()),
     }
 }
 
-fn is_true(value: &Value<'_>) -> bool {
+fn is_true(value: &AttributeValue<'_>) -> bool {
     match value {
-        Value::Str(text) => !text.is_empty(),
+        AttributeValue::Str(text) => !text.is_empty(),
         other => truth(&other.to_json()),
     }
 }

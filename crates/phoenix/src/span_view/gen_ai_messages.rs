@@ -5,17 +5,17 @@ use serde_json::{Map, Value as Json};
 
 use gradus_core::bounded_json;
 
-use super::python::{Escapes, dumps, truth};
-use crate::span_view::synthesized::{Synthesized, put};
+use super::python::{NonAsciiEscaping, dumps, truth};
+use crate::span_view::synthesized::{SynthesizedAttributes, put};
 
-pub(super) struct Message {
+pub(super) struct GenAiMessage {
     role: String,
     name: Option<String>,
     finish_reason: Option<String>,
-    parts: Vec<Part>,
+    parts: Vec<GenAiPart>,
 }
 
-enum Part {
+enum GenAiPart {
     Text(String),
     Reasoning(String),
     /// Where an image or another medium is to be found, or its content.
@@ -33,16 +33,16 @@ enum Part {
 }
 
 /// The messages of a list; those of a model's reply must say why it ended.
-pub(super) fn messages(text: &str, are_replies: bool) -> Option<Vec<Message>> {
+pub(super) fn messages(text: &str, are_replies: bool) -> Option<Vec<GenAiMessage>> {
     let Some(Json::Array(items)) = bounded_json::parse(text) else { return None };
     items.into_iter().map(|item| message(item, are_replies)).collect()
 }
 
 /// The system prompt as the first message of the conversation; `None` when it is empty.
-pub(super) fn system_message(text: &str) -> Option<Message> {
+pub(super) fn system_message(text: &str) -> Option<GenAiMessage> {
     let Some(Json::Array(items)) = bounded_json::parse(text) else { return None };
-    let parts = items.into_iter().map(part).collect::<Option<Vec<Part>>>()?;
-    let message = Message { role: "system".to_owned(), name: None, finish_reason: None, parts };
+    let parts = items.into_iter().map(part).collect::<Option<Vec<GenAiPart>>>()?;
+    let message = GenAiMessage { role: "system".to_owned(), name: None, finish_reason: None, parts };
     (!message.parts.is_empty()).then_some(message)
 }
 
@@ -58,9 +58,9 @@ pub(super) fn documents(text: &str) -> Option<Vec<Map<String, Json>>> {
     items.into_iter().map(document).collect()
 }
 
-impl Message {
+impl GenAiMessage {
     /// Puts the message under `base`, in OpenInference's names.
-    pub(super) fn write(self, base: &str, out: &mut Synthesized) {
+    pub(super) fn write(self, base: &str, out: &mut SynthesizedAttributes) {
         put(out, &format!("{base}.message.role"), self.role);
         if let Some(name) = self.name.filter(|name| !name.is_empty()) {
             put(out, &format!("{base}.message.name"), name);
@@ -71,10 +71,10 @@ impl Message {
         let (mut contents, mut calls, mut result) = (Vec::new(), Vec::new(), None);
         for part in self.parts {
             match part {
-                Part::Text(_) | Part::Reasoning(_) | Part::Medium(_) => contents.push(part),
-                Part::Call { id, name, arguments } => calls.push((id, name, arguments)),
-                Part::Result { id, response } => result = Some((id, response)),
-                Part::Other => {}
+                GenAiPart::Text(_) | GenAiPart::Reasoning(_) | GenAiPart::Medium(_) => contents.push(part),
+                GenAiPart::Call { id, name, arguments } => calls.push((id, name, arguments)),
+                GenAiPart::Result { id, response } => result = Some((id, response)),
+                GenAiPart::Other => {}
             }
         }
         // A message that brings a result is read as nothing else.
@@ -104,9 +104,9 @@ impl Message {
 }
 
 /// One text is the content; several, or anything else, are its parts.
-fn write_contents(mut contents: Vec<Part>, base: &str, out: &mut Synthesized) {
-    if let [Part::Text(_)] = contents[..] {
-        if let Some(Part::Text(text)) = contents.pop() {
+fn write_contents(mut contents: Vec<GenAiPart>, base: &str, out: &mut SynthesizedAttributes) {
+    if let [GenAiPart::Text(_)] = contents[..] {
+        if let Some(GenAiPart::Text(text)) = contents.pop() {
             put(out, &format!("{base}.message.content"), text);
         }
         return;
@@ -114,10 +114,10 @@ fn write_contents(mut contents: Vec<Part>, base: &str, out: &mut Synthesized) {
     for (index, part) in contents.into_iter().enumerate() {
         let content = format!("{base}.message.contents.{index}.message_content");
         let (kind, key, value) = match part {
-            Part::Text(text) => ("text", "text", text),
-            Part::Reasoning(text) => ("reasoning", "text", text),
-            Part::Medium(url) => ("image", "image.image.url", url),
-            Part::Call { .. } | Part::Result { .. } | Part::Other => continue,
+            GenAiPart::Text(text) => ("text", "text", text),
+            GenAiPart::Reasoning(text) => ("reasoning", "text", text),
+            GenAiPart::Medium(url) => ("image", "image.image.url", url),
+            GenAiPart::Call { .. } | GenAiPart::Result { .. } | GenAiPart::Other => continue,
         };
         put(out, &format!("{content}.type"), kind);
         // A medium without an address still counts as one.
@@ -127,7 +127,7 @@ fn write_contents(mut contents: Vec<Part>, base: &str, out: &mut Synthesized) {
     }
 }
 
-fn message(item: Json, is_reply: bool) -> Option<Message> {
+fn message(item: Json, is_reply: bool) -> Option<GenAiMessage> {
     let Json::Object(mut item) = item else { return None };
     let Some(Json::String(role)) = item.remove("role") else { return None };
     let name = optional_text(item.remove("name"))?;
@@ -137,32 +137,32 @@ fn message(item: Json, is_reply: bool) -> Option<Message> {
         _ => None,
     };
     let Some(Json::Array(parts)) = item.remove("parts") else { return None };
-    let parts = parts.into_iter().map(part).collect::<Option<Vec<Part>>>()?;
-    Some(Message { role, name, finish_reason, parts })
+    let parts = parts.into_iter().map(part).collect::<Option<Vec<GenAiPart>>>()?;
+    Some(GenAiMessage { role, name, finish_reason, parts })
 }
 
 /// `None` only for what is no part at all. A part that is not as its type demands is one of an unknown type.
-fn part(item: Json) -> Option<Part> {
+fn part(item: Json) -> Option<GenAiPart> {
     let Json::Object(mut item) = item else { return None };
     let Some(Json::String(kind)) = item.remove("type") else { return None };
-    Some(known_part(&kind, item).unwrap_or(Part::Other))
+    Some(known_part(&kind, item).unwrap_or(GenAiPart::Other))
 }
 
-fn known_part(kind: &str, mut item: Map<String, Json>) -> Option<Part> {
+fn known_part(kind: &str, mut item: Map<String, Json>) -> Option<GenAiPart> {
     match kind {
-        "text" => required_text(item.remove("content")).map(Part::Text),
-        "reasoning" => required_text(item.remove("content")).map(Part::Reasoning),
+        "text" => required_text(item.remove("content")).map(GenAiPart::Text),
+        "reasoning" => required_text(item.remove("content")).map(GenAiPart::Reasoning),
         "tool_call" => {
             let (id, name) = (optional_text(item.remove("id"))?, required_text(item.remove("name"))?);
-            Some(Part::Call { id, name, arguments: item.remove("arguments").unwrap_or(Json::Null) })
+            Some(GenAiPart::Call { id, name, arguments: item.remove("arguments").unwrap_or(Json::Null) })
         }
         "tool_call_response" => {
             let id = optional_text(item.remove("id"))?;
-            Some(Part::Result { id, response: item.remove("response")? })
+            Some(GenAiPart::Result { id, response: item.remove("response")? })
         }
         "uri" => {
             let _ = (required_text(item.remove("modality"))?, optional_text(item.remove("mime_type"))?);
-            required_text(item.remove("uri")).map(Part::Medium)
+            required_text(item.remove("uri")).map(GenAiPart::Medium)
         }
         "blob" => {
             required_text(item.remove("modality"))?;
@@ -171,7 +171,7 @@ fn known_part(kind: &str, mut item: Map<String, Json>) -> Option<Part> {
             let mime_type = mime_type.as_deref().unwrap_or("application/octet-stream");
             // What is not base64 makes no address.
             let url = content.is_ascii().then(|| format!("data:{mime_type};base64,{content}"));
-            Some(Part::Medium(url.unwrap_or_default()))
+            Some(GenAiPart::Medium(url.unwrap_or_default()))
         }
         _ => None,
     }
@@ -246,6 +246,6 @@ fn optional_text(value: Option<Json>) -> Option<Option<String>> {
 fn as_string(value: Json) -> String {
     match value {
         Json::String(text) => text,
-        other => dumps(&other, Escapes::AsNeeded),
+        other => dumps(&other, NonAsciiEscaping::AsNeeded),
     }
 }

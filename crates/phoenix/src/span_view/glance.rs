@@ -7,11 +7,11 @@
 use serde_json::Number;
 
 use super::{JSON_TEXTS, TOKEN_COUNTS};
-use gradus_core::span::{Span, Value};
+use gradus_core::span::{AttributeValue, Span};
 
 /// What a look at the recorded keys tells about a path.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Glance<'a> {
+pub enum AttributeLookup<'a> {
     Missing,
     Text(&'a str),
     Number(Number),
@@ -19,7 +19,7 @@ pub enum Glance<'a> {
     Unknown,
 }
 
-pub(super) fn glance<'a>(span: &'a Span<'_>, path: &str) -> Glance<'a> {
+pub(super) fn glance<'a>(span: &'a Span<'_>, path: &str) -> AttributeLookup<'a> {
     let is_plain = |key: &str| {
         key.split('.').all(|name| {
             !name.is_empty()
@@ -29,13 +29,13 @@ pub(super) fn glance<'a>(span: &'a Span<'_>, path: &str) -> Glance<'a> {
     };
     // What an input is called depends on what it is.
     if !is_plain(path) || path == "input" || path == "input.mime_type" {
-        return Glance::Unknown;
+        return AttributeLookup::Unknown;
     }
     let first = path.split('.').next().unwrap_or_default();
-    let mut found = Glance::Missing;
+    let mut found = AttributeLookup::Missing;
     for (key, value) in span.attributes.iter() {
         if key.starts_with("gen_ai.") {
-            return Glance::Unknown;
+            return AttributeLookup::Unknown;
         }
         // Padding and dots before a name are no part of it.
         if !key.trim_start_matches(|c: char| c == '.' || c.is_whitespace()).starts_with(first) {
@@ -44,7 +44,7 @@ pub(super) fn glance<'a>(span: &'a Span<'_>, path: &str) -> Glance<'a> {
         if key == path {
             found = plain_value(key, value);
         } else if !is_plain(key) && !is_list_item(key, path) || is_below(key, path) || is_below(path, key) {
-            return Glance::Unknown;
+            return AttributeLookup::Unknown;
         }
     }
     found
@@ -69,14 +69,14 @@ fn is_list_item(key: &str, path: &str) -> bool {
     false
 }
 
-fn plain_value<'a>(key: &str, value: &'a Value<'_>) -> Glance<'a> {
+fn plain_value<'a>(key: &str, value: &'a AttributeValue<'_>) -> AttributeLookup<'a> {
     if JSON_TEXTS.iter().any(|name| key.ends_with(name)) {
-        return Glance::Unknown;
+        return AttributeLookup::Unknown;
     }
     match value {
-        Value::Str(_) if TOKEN_COUNTS.contains(&key) => Glance::Unknown,
-        Value::Str(text) => Glance::Text(text),
-        Value::Int(number) if key != "input.value" => Glance::Number(Number::from(*number)),
-        _ => Glance::Unknown,
+        AttributeValue::Str(_) if TOKEN_COUNTS.contains(&key) => AttributeLookup::Unknown,
+        AttributeValue::Str(text) => AttributeLookup::Text(text),
+        AttributeValue::Int(number) if key != "input.value" => AttributeLookup::Number(Number::from(*number)),
+        _ => AttributeLookup::Unknown,
     }
 }

@@ -22,9 +22,9 @@ use std::collections::HashSet;
 use serde_json::{Map, Value as Json, json};
 
 use gradus_core::bounded_json;
-use gradus_core::span::{Event, Span, StatusCode, Value};
+use gradus_core::span::{AttributeValue, Span, SpanEvent, StatusCode};
 
-pub use glance::Glance;
+pub use glance::AttributeLookup;
 pub use sums::cumulative_tokens;
 pub use time::{iso_time, micros};
 
@@ -67,7 +67,7 @@ pub enum SpanKind {
 }
 
 impl<'a> PhoenixSpan<'a> {
-    pub fn of(span: &'a Span<'a>) -> PhoenixSpan<'a> {
+    pub fn new(span: &'a Span<'a>) -> PhoenixSpan<'a> {
         PhoenixSpan { span, kind: OnceCell::new(), attributes: OnceCell::new() }
     }
 
@@ -102,9 +102,13 @@ impl<'a> PhoenixSpan<'a> {
     }
 
     /// What stands at a dotted path, if that can be told without building the tree.
-    pub fn glance(&self, path: &str) -> Glance<'a> {
+    pub fn glance(&self, path: &str) -> AttributeLookup<'a> {
         // A tree that is there already is quicker.
-        if self.attributes.get().is_some() { Glance::Unknown } else { glance::glance(self.span, path) }
+        if self.attributes.get().is_some() {
+            AttributeLookup::Unknown
+        } else {
+            glance::glance(self.span, path)
+        }
     }
 
     /// Attributes as the columns of a data frame, without the `attributes.` before their names.
@@ -227,19 +231,21 @@ fn kind_at_a_glance(span: &Span<'_>) -> Option<SpanKind> {
             continue;
         }
         match value {
-            Value::Str(kind) if key == KIND_KEY && recorded.is_none() => recorded = Some(kind),
+            AttributeValue::Str(kind) if key == KIND_KEY && recorded.is_none() => recorded = Some(kind),
             _ => return None,
         }
     }
     match recorded {
         Some(kind) => Some(SpanKind::parse(kind)),
-        None => Some(gen_ai::infer_kind(&gen_ai::Recorded::of(span)).unwrap_or(SpanKind::Unknown)),
+        None => {
+            Some(gen_ai::infer_kind(&gen_ai::GenAiAttributes::from_span(span)).unwrap_or(SpanKind::Unknown))
+        }
     }
 }
 
 fn nested_attributes(span: &Span<'_>) -> Map<String, Json> {
     let synthesized = gen_ai::synthesize(span);
-    let mut tree = unflatten::Tree::default();
+    let mut tree = unflatten::AttributeTree::default();
     let recorded = &span.attributes.0;
     // Phoenix lets what a span says itself stand, key by key, but for message lists as a whole.
     if !synthesized.is_empty() {
@@ -261,7 +267,7 @@ fn nested_attributes(span: &Span<'_>) -> Map<String, Json> {
     if let Some(Json::Object(input)) = attributes.get_mut("input")
         && let Some(value) = input.get("value").filter(|value| !value.is_string() && python::truth(value))
     {
-        let text = python::dumps(value, python::Escapes::Ascii);
+        let text = python::dumps(value, python::NonAsciiEscaping::Ascii);
         input.insert("value".to_owned(), Json::String(text));
         input.insert("mime_type".to_owned(), Json::from("application/json"));
     }
@@ -269,8 +275,8 @@ fn nested_attributes(span: &Span<'_>) -> Map<String, Json> {
 }
 
 /// A value as it goes into the tree: some texts are read as JSON, token counts become whole numbers.
-fn stored_value(key: &str, value: &Value<'_>) -> Json {
-    if let Value::Str(text) = value
+fn stored_value(key: &str, value: &AttributeValue<'_>) -> Json {
+    if let AttributeValue::Str(text) = value
         && JSON_TEXTS.iter().any(|name| key.ends_with(name))
         && let Some(json) = bounded_json::parse(text)
     {
@@ -286,12 +292,16 @@ fn stored_value(key: &str, value: &Value<'_>) -> Json {
 }
 
 /// Of an exception Phoenix keeps what the convention names; of other events everything, as it was recorded.
-fn listed_event(event: &Event<'_>) -> Json {
+fn listed_event(event: &SpanEvent<'_>) -> Json {
     let kept = ["exception.type", "exception.message", "exception.escaped", "exception.stacktrace"];
     let mut attributes = Map::new();
     if event.name == "exception" {
         for key in kept {
-            let value = event.attributes.get(key).filter(|value| **value != Value::Null).map(Value::to_json);
+            let value = event
+                .attributes
+                .get(key)
+                .filter(|value| **value != AttributeValue::Null)
+                .map(AttributeValue::to_json);
             match (key, value) {
                 ("exception.message", None) => attributes.insert(key.to_owned(), Json::from("")),
                 (_, Some(value)) => attributes.insert(key.to_owned(), value),

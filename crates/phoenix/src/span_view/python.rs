@@ -6,13 +6,13 @@ use serde_json::{Number, Value as Json};
 
 /// What `json.dumps` does with what is not ASCII.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Escapes {
+pub(super) enum NonAsciiEscaping {
     Ascii,
     AsNeeded,
 }
 
 /// The value as `json.dumps` writes it: a space behind commas and colons, and its own form of numbers.
-pub(super) fn dumps(value: &Json, escapes: Escapes) -> String {
+pub(super) fn dumps(value: &Json, escapes: NonAsciiEscaping) -> String {
     let mut out = String::new();
     write_value(value, escapes, &mut out);
     out
@@ -25,7 +25,7 @@ pub(super) fn text(value: &Json) -> String {
         Json::Bool(true) => "True".to_owned(),
         Json::Bool(false) => "False".to_owned(),
         Json::String(text) => text.clone(),
-        other => dumps(other, Escapes::AsNeeded),
+        other => dumps(other, NonAsciiEscaping::AsNeeded),
     }
 }
 
@@ -66,7 +66,7 @@ pub(super) fn float(number: f64) -> String {
     if plain.contains('.') { plain } else { plain + ".0" }
 }
 
-fn write_value(value: &Json, escapes: Escapes, out: &mut String) {
+fn write_value(value: &Json, escapes: NonAsciiEscaping, out: &mut String) {
     match value {
         Json::Null => out.push_str("null"),
         Json::Bool(true) => out.push_str("true"),
@@ -103,7 +103,7 @@ fn write_number(number: &Number, out: &mut String) {
     }
 }
 
-fn write_text(text: &str, escapes: Escapes, out: &mut String) {
+fn write_text(text: &str, escapes: NonAsciiEscaping, out: &mut String) {
     out.push('"');
     for c in text.chars() {
         match c {
@@ -114,7 +114,7 @@ fn write_text(text: &str, escapes: Escapes, out: &mut String) {
             '\t' => out.push_str("\\t"),
             '\u{8}' => out.push_str("\\b"),
             '\u{c}' => out.push_str("\\f"),
-            c if c < ' ' || (c > '~' && escapes == Escapes::Ascii) => {
+            c if c < ' ' || (c > '~' && escapes == NonAsciiEscaping::Ascii) => {
                 for unit in c.encode_utf16(&mut [0; 2]) {
                     let _ = write!(out, "\\u{unit:04x}");
                 }
@@ -136,8 +136,8 @@ mod tests {
         let value =
             json!({"a": [1, 2.0, 1e16, 1.5e-7, null, true], "ü": "é\"\\\n\u{1}\u{7f}😀", "o": {}, "l": []});
         let ascii = r#"{"a": [1, 2.0, 1e+16, 1.5e-07, null, true], "\u00fc": "\u00e9\"\\\n\u0001\u007f\ud83d\ude00", "o": {}, "l": []}"#;
-        assert_eq!(dumps(&value, Escapes::Ascii), ascii);
-        assert_eq!(dumps(&json!("é\u{7f}\u{1}"), Escapes::AsNeeded), "\"é\u{7f}\\u0001\"");
+        assert_eq!(dumps(&value, NonAsciiEscaping::Ascii), ascii);
+        assert_eq!(dumps(&json!("é\u{7f}\u{1}"), NonAsciiEscaping::AsNeeded), "\"é\u{7f}\\u0001\"");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use gradus_core::span::Span;
 pub fn cumulative_tokens(spans: &[Span<'_>]) -> Vec<(i64, i64)> {
     let places: HashMap<_, usize> =
         spans.iter().enumerate().map(|(at, span)| ((span.trace_id, span.span_id), at)).collect();
-    let own = |span: &Span<'_>| PhoenixSpan::of(span).own_tokens().unwrap_or_default();
+    let own = |span: &Span<'_>| PhoenixSpan::new(span).own_tokens().unwrap_or_default();
     let mut sums: Vec<(i64, i64)> = spans.iter().map(own).collect();
     let parent_of =
         |at: usize| spans[at].parent_id.and_then(|id| places.get(&(spans[at].trace_id, id))).copied();

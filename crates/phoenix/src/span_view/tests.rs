@@ -4,26 +4,26 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use gradus_core::span::{Attributes, SpanId, Status, TraceId};
+use gradus_core::span::{AttributeList, SpanId, SpanStatus, TraceId};
 
 fn span(attributes: &Json) -> Span<'static> {
     let attributes = attributes.as_object().unwrap().clone().into_iter();
-    let attributes = attributes.map(|(key, value)| (Cow::Owned(key), Value::from_json(value)));
-    Span { attributes: Attributes(attributes.collect()), ..Span::default() }
+    let attributes = attributes.map(|(key, value)| (Cow::Owned(key), AttributeValue::from_json(value)));
+    Span { attributes: AttributeList(attributes.collect()), ..Span::default() }
 }
 
 fn nested(attributes: &Json) -> Json {
-    Json::Object(PhoenixSpan::of(&span(attributes)).attributes().clone())
+    Json::Object(PhoenixSpan::new(&span(attributes)).attributes().clone())
 }
 
 fn flat(attributes: &Json) -> Json {
-    Json::Object(PhoenixSpan::of(&span(attributes)).flat_attributes())
+    Json::Object(PhoenixSpan::new(&span(attributes)).flat_attributes())
 }
 
 fn kind(attributes: &Json) -> &'static str {
     let span = span(attributes);
-    let quick = PhoenixSpan::of(&span).kind();
-    assert_eq!(quick, PhoenixSpan::of(&span).recorded_kind(), "a glance and the tree agree: {attributes}");
+    let quick = PhoenixSpan::new(&span).kind();
+    assert_eq!(quick, PhoenixSpan::new(&span).recorded_kind(), "a glance and the tree agree: {attributes}");
     quick.as_str()
 }
 
@@ -51,8 +51,8 @@ fn kinds_in_any_case_and_from_operations() {
 #[test]
 fn the_listed_kind_is_the_recorded_text() {
     let lower = span(&json!({"openinference.span.kind": "llm"}));
-    assert_eq!(PhoenixSpan::of(&lower).listed_kind(), "llm");
-    assert_eq!(PhoenixSpan::of(&Span::default()).listed_kind(), "UNKNOWN");
+    assert_eq!(PhoenixSpan::new(&lower).listed_kind(), "llm");
+    assert_eq!(PhoenixSpan::new(&Span::default()).listed_kind(), "UNKNOWN");
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn token_counts_are_whole_numbers() {
         "llm.token_count.total": "many",
     });
     let span = span(&counts);
-    let view = PhoenixSpan::of(&span);
+    let view = PhoenixSpan::new(&span);
     let wanted = json!({"prompt": 12, "completion": 7, "total": "many"});
     assert_eq!(lookup(view.attributes(), "llm.token_count"), Some(&wanted));
     assert_eq!(view.own_tokens(), Some((12, 7)));
@@ -206,13 +206,18 @@ fn tools_and_documents() {
 #[test]
 fn a_span_as_it_is_listed() {
     let exception = [
-        (Cow::Borrowed("exception.type"), Value::Str(Cow::Borrowed("ValueError"))),
-        (Cow::Borrowed("thread"), Value::Int(1)),
+        (Cow::Borrowed("exception.type"), AttributeValue::Str(Cow::Borrowed("ValueError"))),
+        (Cow::Borrowed("thread"), AttributeValue::Int(1)),
     ];
-    let attributes = Attributes(exception.to_vec());
-    let event =
-        Event { name: Cow::Borrowed("exception"), time_ns: 1_000_000_000, attributes, ..Event::default() };
-    let log = Event { name: Cow::Borrowed("log"), body: Some(Value::Null), ..Event::default() };
+    let attributes = AttributeList(exception.to_vec());
+    let event = SpanEvent {
+        name: Cow::Borrowed("exception"),
+        time_ns: 1_000_000_000,
+        attributes,
+        ..SpanEvent::default()
+    };
+    let log =
+        SpanEvent { name: Cow::Borrowed("log"), body: Some(AttributeValue::Null), ..SpanEvent::default() };
     let span = Span {
         trace_id: TraceId(1),
         span_id: SpanId(2),
@@ -220,7 +225,7 @@ fn a_span_as_it_is_listed() {
         name: Cow::Borrowed("work"),
         start_ns: 1_000_000_000,
         end_ns: 1_500_000_000,
-        status: Status { code: StatusCode::Error, message: Cow::Borrowed("bad") },
+        status: SpanStatus { code: StatusCode::Error, message: Cow::Borrowed("bad") },
         events: vec![event, log],
         ..Span::default()
     };
@@ -240,7 +245,7 @@ fn a_span_as_it_is_listed() {
             "attributes": {"exception.type": "ValueError", "exception.message": ""},
         }],
     });
-    let view = PhoenixSpan::of(&span);
+    let view = PhoenixSpan::new(&span);
     assert_eq!(view.listed(), wanted);
     assert_eq!(view.latency_ms(), 500.0);
 }
@@ -256,11 +261,11 @@ fn a_glance_sees_plain_attributes() {
         "my_attr": 1.5,
     });
     let span = span(&attributes);
-    let glance = |path| PhoenixSpan::of(&span).glance(path);
-    assert_eq!(glance("llm.model_name"), Glance::Text("gpt-4o"));
-    assert_eq!(glance("llm.token_count.total"), Glance::Number(12.into()));
-    assert_eq!(glance("session.id"), Glance::Missing);
-    assert_eq!(glance("llm.model"), Glance::Missing);
+    let glance = |path| PhoenixSpan::new(&span).glance(path);
+    assert_eq!(glance("llm.model_name"), AttributeLookup::Text("gpt-4o"));
+    assert_eq!(glance("llm.token_count.total"), AttributeLookup::Number(12.into()));
+    assert_eq!(glance("session.id"), AttributeLookup::Missing);
+    assert_eq!(glance("llm.model"), AttributeLookup::Missing);
     for path in [
         "llm",
         "llm.model_name.x",
@@ -271,11 +276,11 @@ fn a_glance_sees_plain_attributes() {
         "input",
         "",
     ] {
-        assert_eq!(glance(path), Glance::Unknown, "{path}");
+        assert_eq!(glance(path), AttributeLookup::Unknown, "{path}");
     }
-    let built = PhoenixSpan::of(&span);
+    let built = PhoenixSpan::new(&span);
     built.attributes();
-    assert_eq!(built.glance("llm.model_name"), Glance::Unknown, "the tree is there");
+    assert_eq!(built.glance("llm.model_name"), AttributeLookup::Unknown, "the tree is there");
 }
 
 proptest! {
@@ -284,7 +289,7 @@ proptest! {
     #[test]
     fn fractions_in_json_texts_are_exact(number in 0.0..1.0_f64) {
         let span = span(&json!({"metadata": format!("{{\"x\": {number}}}")}));
-        let view = PhoenixSpan::of(&span);
+        let view = PhoenixSpan::new(&span);
         prop_assert_eq!(lookup(view.attributes(), "metadata.x").and_then(Json::as_f64), Some(number));
     }
 
@@ -294,14 +299,14 @@ proptest! {
         path in "(a|b|input|value|metadata)(\\.(a|b|value)){0,2}",
     ) {
         let values = [json!("x"), json!(1), json!({"a": 1}), json!("{\"a\": \"x\"}"), json!(2.5)];
-        let pairs = keys.into_iter().map(|(key, value)| (Cow::Owned(key), Value::from_json(values[value].clone())));
-        let span = Span { attributes: Attributes(pairs.collect()), ..Span::default() };
-        let view = PhoenixSpan::of(&span);
+        let pairs = keys.into_iter().map(|(key, value)| (Cow::Owned(key), AttributeValue::from_json(values[value].clone())));
+        let span = Span { attributes: AttributeList(pairs.collect()), ..Span::default() };
+        let view = PhoenixSpan::new(&span);
         let seen = match view.glance(&path) {
-            Glance::Missing => None,
-            Glance::Text(text) => Some(Json::from(text)),
-            Glance::Number(number) => Some(Json::Number(number)),
-            Glance::Unknown => return Ok(()),
+            AttributeLookup::Missing => None,
+            AttributeLookup::Text(text) => Some(Json::from(text)),
+            AttributeLookup::Number(number) => Some(Json::Number(number)),
+            AttributeLookup::Unknown => return Ok(()),
         };
         prop_assert_eq!(seen.as_ref(), lookup(view.attributes(), &path), "{:?}", span.attributes);
     }

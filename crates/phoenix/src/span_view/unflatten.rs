@@ -12,31 +12,31 @@ use serde_json::{Map, Value as Json};
 const MAX_DEPTH: usize = 64;
 
 #[derive(Default)]
-pub(super) struct Tree {
-    root: Node,
+pub(super) struct AttributeTree {
+    root: AttributeNode,
 }
 
 #[derive(Default)]
-struct Node {
+struct AttributeNode {
     value: Option<Json>,
-    below: BTreeMap<Segment, Child>,
+    below: BTreeMap<KeySegment, AttributeBranch>,
 }
 
 /// Numbers come before names, in their own order.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum Segment {
+enum KeySegment {
     Index(u64),
     Name(String),
 }
 
 #[derive(Default)]
-struct Child {
+struct AttributeBranch {
     /// A key ended here, so a number is a name.
     is_end: bool,
-    node: Node,
+    node: AttributeNode,
 }
 
-impl Tree {
+impl AttributeTree {
     /// The last of several values for one key stays. What is null was never there.
     pub(super) fn insert(&mut self, key: &str, value: Json) {
         self.insert_by(key, value, |key| key.split_once('.'));
@@ -54,7 +54,7 @@ impl Tree {
                 Some(parts) if depth < MAX_DEPTH => parts,
                 _ => (rest, ""),
             };
-            let child = node.below.entry(Segment::of(first)).or_default();
+            let child = node.below.entry(KeySegment::parse(first)).or_default();
             child.is_end |= behind.is_empty();
             node = &mut child.node;
             if behind.is_empty() {
@@ -70,25 +70,25 @@ impl Tree {
     }
 }
 
-impl Segment {
-    fn of(text: &str) -> Segment {
+impl KeySegment {
+    fn parse(text: &str) -> KeySegment {
         let text = text.trim();
         match text.parse() {
             // Signs are no digits.
-            Ok(index) if text.bytes().all(|b| b.is_ascii_digit()) => Segment::Index(index),
-            _ => Segment::Name(text.to_owned()),
+            Ok(index) if text.bytes().all(|b| b.is_ascii_digit()) => KeySegment::Index(index),
+            _ => KeySegment::Name(text.to_owned()),
         }
     }
 
     fn into_name(self) -> String {
         match self {
-            Segment::Index(index) => index.to_string(),
-            Segment::Name(name) => name,
+            KeySegment::Index(index) => index.to_string(),
+            KeySegment::Name(name) => name,
         }
     }
 }
 
-impl Node {
+impl AttributeNode {
     fn into_map(self) -> Map<String, Json> {
         let mut map = Map::new();
         self.grow("", &mut map);
@@ -119,11 +119,11 @@ impl Node {
     }
 }
 
-fn is_index(segment: &Segment, child: &Child) -> bool {
-    matches!(segment, Segment::Index(_)) && !child.is_end
+fn is_index(segment: &KeySegment, child: &AttributeBranch) -> bool {
+    matches!(segment, KeySegment::Index(_)) && !child.is_end
 }
 
-fn grow_names(names: Vec<(Segment, Child)>, prefix: &str, out: &mut Map<String, Json>) {
+fn grow_names(names: Vec<(KeySegment, AttributeBranch)>, prefix: &str, out: &mut Map<String, Json>) {
     for (segment, child) in names {
         let name = segment.into_name();
         let prefix = if prefix.is_empty() { name } else { format!("{prefix}.{name}") };
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     fn tree(pairs: &[(&str, Json)]) -> Json {
-        let mut tree = Tree::default();
+        let mut tree = AttributeTree::default();
         for (key, value) in pairs {
             tree.insert(key, value.clone());
         }

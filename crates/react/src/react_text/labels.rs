@@ -1,7 +1,7 @@
 //! Finds the labelled lines of a ReAct text.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Label {
+pub(super) enum SectionLabel {
     Question,
     /// Other words for it, which count only where nothing came before.
     Request,
@@ -21,7 +21,7 @@ pub(super) enum Label {
 /// A line that begins with a label.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LabelledLine {
-    pub label: Label,
+    pub label: SectionLabel,
     /// `Thought 3:` has the number 3.
     pub number: Option<u32>,
     /// Where the line begins.
@@ -66,66 +66,68 @@ pub(super) fn labelled_lines(text: &str) -> Vec<LabelledLine> {
 }
 
 /// Longest first: `Action Input` before `Action`.
-const WORDS: [(&str, Label); 23] = [
-    ("final answer", Label::FinalAnswer),
-    ("final_answer", Label::FinalAnswer),
-    ("finalanswer", Label::FinalAnswer),
-    ("action input", Label::ActionInput),
-    ("action_input", Label::ActionInput),
-    ("actioninput", Label::ActionInput),
-    ("current task", Label::Request),
-    ("observation", Label::Observation),
-    ("question", Label::Question),
-    ("thoughts", Label::Thought),
-    ("thought", Label::Thought),
-    ("finally", Label::FinalAnswer),
+const WORDS: [(&str, SectionLabel); 23] = [
+    ("final answer", SectionLabel::FinalAnswer),
+    ("final_answer", SectionLabel::FinalAnswer),
+    ("finalanswer", SectionLabel::FinalAnswer),
+    ("action input", SectionLabel::ActionInput),
+    ("action_input", SectionLabel::ActionInput),
+    ("actioninput", SectionLabel::ActionInput),
+    ("current task", SectionLabel::Request),
+    ("observation", SectionLabel::Observation),
+    ("question", SectionLabel::Question),
+    ("thoughts", SectionLabel::Thought),
+    ("thought", SectionLabel::Thought),
+    ("finally", SectionLabel::FinalAnswer),
     // LangChain's console for native calls: Invoking: `tool` with `{..}`
-    ("invoking", Label::Action),
-    ("action", Label::Action),
-    ("answer", Label::Answer),
-    ("claim", Label::Question),
-    ("query", Label::Request),
-    ("human", Label::Request),
-    ("task", Label::Request),
-    ("user", Label::Request),
-    ("code", Label::Code),
+    ("invoking", SectionLabel::Action),
+    ("action", SectionLabel::Action),
+    ("answer", SectionLabel::Answer),
+    ("claim", SectionLabel::Question),
+    ("query", SectionLabel::Request),
+    ("human", SectionLabel::Request),
+    ("task", SectionLabel::Request),
+    ("user", SectionLabel::Request),
+    ("code", SectionLabel::Code),
     // LangChain's conversational agent answers under its own name.
-    ("ai", Label::Answer),
-    ("q", Label::Request),
+    ("ai", SectionLabel::Answer),
+    ("q", SectionLabel::Request),
 ];
 
 /// DSPy writes each field below a line of its own: `[[ ## next_thought ## ]]`.
-fn read_field_label(line: &str) -> Option<(Label, Option<u32>, usize)> {
+fn read_field_label(line: &str) -> Option<(SectionLabel, Option<u32>, usize)> {
     let name = line.trim().strip_prefix("[[ ## ")?.strip_suffix(" ## ]]")?;
     // A trajectory numbers its fields: `thought_0`.
     let name = name.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('_');
     let label = match name {
-        "question" => Label::Question,
-        "next_thought" | "thought" | "reasoning" => Label::Thought,
-        "next_tool_name" | "tool_name" => Label::Action,
-        "next_tool_args" | "tool_args" => Label::ActionInput,
-        "observation" => Label::Observation,
-        "answer" => Label::FinalAnswer,
-        "completed" => Label::End,
+        "question" => SectionLabel::Question,
+        "next_thought" | "thought" | "reasoning" => SectionLabel::Thought,
+        "next_tool_name" | "tool_name" => SectionLabel::Action,
+        "next_tool_args" | "tool_args" => SectionLabel::ActionInput,
+        "observation" => SectionLabel::Observation,
+        "answer" => SectionLabel::FinalAnswer,
+        "completed" => SectionLabel::End,
         _ => return None,
     };
     Some((label, None, line.len()))
 }
 
 /// The label a line begins with, its number, and the length of it all.
-fn read_label(line: &str) -> Option<(Label, Option<u32>, usize)> {
+fn read_label(line: &str) -> Option<(SectionLabel, Option<u32>, usize)> {
     if line.starts_with("[[ ## ") {
         return read_field_label(line);
     }
     if let Some(code) = line.trim_start().strip_prefix("<code>") {
-        return Some((Label::Code, None, line.len() - code.len() - "<code>".len()));
+        return Some((SectionLabel::Code, None, line.len() - code.len() - "<code>".len()));
     }
     let bare = line.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '*' | '_' | '#' | '>'));
     let (word, label) = WORDS.iter().find(|(word, _)| starts_with_ignoring_case(bare, word))?;
     let written = &bare[..word.len()];
     // Common words must look like a label; only ReAct's own words may be in lower case.
-    let common =
-        matches!(label, Label::Question | Label::Request | Label::Answer | Label::Code) || *word == "finally";
+    let common = matches!(
+        label,
+        SectionLabel::Question | SectionLabel::Request | SectionLabel::Answer | SectionLabel::Code
+    ) || *word == "finally";
     if common && !written.starts_with(|c: char| c.is_ascii_uppercase()) {
         return None;
     }
@@ -148,7 +150,7 @@ fn starts_with_ignoring_case(text: &str, word: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn labels(text: &str) -> Vec<(Label, Option<u32>, &str)> {
+    fn labels(text: &str) -> Vec<(SectionLabel, Option<u32>, &str)> {
         let lines = labelled_lines(text);
         lines
             .iter()
@@ -158,7 +160,7 @@ mod tests {
 
     #[test]
     fn labels_are_found_in_every_dress() {
-        use Label::*;
+        use SectionLabel::*;
         for (text, want) in [
             ("Thought: hm", (Thought, None, "hm")),
             ("  Action 12: Search[x]", (Action, Some(12), "Search[x]")),

@@ -7,19 +7,19 @@ use serde_json::Value as Json;
 
 use super::action::{ActionInput, InputBudget, input_in_json, read_input};
 use super::{non_empty, split_think};
-use crate::react_text::text_step::{CopyBudget, TextStep, Transcript};
+use crate::react_text::text_step::{CopyBudget, ReactTranscript, TextStep};
 
 /// More calls than this in one text are not an agent at work.
 const MAX_STEPS: usize = 50_000;
 
 /// Reads a text that calls tools in markup; `None` when it has no such call or answer.
-pub(super) fn read(text: &str) -> Option<Transcript<'_>> {
+pub(super) fn read(text: &str) -> Option<ReactTranscript<'_>> {
     if !["<tool>", "<tool_call>", "<final_answer>"].iter().any(|mark| text.contains(mark)) {
         return None;
     }
     let (think, mut rest) = split_think(text);
     let mut thought = think.map(Cow::Borrowed);
-    let mut transcript = Transcript { is_react: true, ..Transcript::default() };
+    let mut transcript = ReactTranscript { is_react: true, ..ReactTranscript::default() };
     let mut inputs = InputBudget::default();
     // The earliest mark decides; each is passed once.
     while let Some((before, kind, inside, behind)) = next_element(rest)
@@ -55,7 +55,7 @@ pub(super) fn read(text: &str) -> Option<Transcript<'_>> {
 }
 
 fn push<'t>(
-    transcript: &mut Transcript<'t>,
+    transcript: &mut ReactTranscript<'t>,
     thought: Option<Cow<'t, str>>,
     tool: Cow<'t, str>,
     input: ActionInput<'t>,

@@ -13,7 +13,7 @@ mod markup;
 mod text_step;
 mod transcript;
 
-pub use crate::react_text::text_step::{TextStep, Transcript};
+pub use crate::react_text::text_step::{ReactTranscript, TextStep};
 pub use action::{ActionInput, read_input};
 pub use code::{CodeCall, code_block, code_calls};
 pub use console::console_runs;

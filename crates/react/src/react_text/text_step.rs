@@ -7,7 +7,7 @@ use super::action::ActionInput;
 
 /// A ReAct text in parts: a whole run, or one reply of a model.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Transcript<'t> {
+pub struct ReactTranscript<'t> {
     pub question: Option<Cow<'t, str>>,
     pub steps: Vec<TextStep<'t>>,
     /// The thought that led to the answer, or to nothing.

@@ -1,6 +1,6 @@
 //! Folds labelled lines into steps.
 
-use crate::react_text::text_step::{CopyBudget, TextStep, Transcript};
+use crate::react_text::text_step::{CopyBudget, ReactTranscript, TextStep};
 use std::borrow::Cow;
 
 use serde_json::json;
@@ -12,18 +12,18 @@ use super::action::{
     ActionForm, ActionInput, InputBudget, ending_call, is_nothing, is_tool_name, read_action, read_input,
 };
 use super::code::{code_block, code_calls};
-use super::labels::{Label, LabelledLine, labelled_lines};
+use super::labels::{LabelledLine, SectionLabel, labelled_lines};
 use super::{markup, non_empty, split_think};
 
 /// Reads a ReAct text. Total: any text gives a transcript.
-pub fn read(text: &str) -> Transcript<'_> {
+pub fn read(text: &str) -> ReactTranscript<'_> {
     let (think, body) = split_think(text);
     let sections = sections(body);
     if !is_react(&sections, body) {
         // Words like "User:" and "Answer:" stand in any text.
         return unlabelled(text).unwrap_or_default();
     }
-    let mut folder = Folder { think, ..Folder::default() };
+    let mut folder = TranscriptBuilder { think, ..TranscriptBuilder::default() };
     folder.transcript.is_react = true;
     if let Some(first) = sections.first()
         && let Some(preamble) = non_empty(&body[..first.line.start])
@@ -45,13 +45,13 @@ pub fn read(text: &str) -> Transcript<'_> {
 }
 
 /// A call without labels: in markup, or as the object that the text ends with.
-fn unlabelled(text: &str) -> Option<Transcript<'_>> {
+fn unlabelled(text: &str) -> Option<ReactTranscript<'_>> {
     markup::read(text).or_else(|| {
         let (think, body) = split_think(text);
         let (before, tool, input) = ending_call(body)?;
         let thought = before.trim();
         let thought = non_empty(thought.strip_prefix("Thought:").unwrap_or(thought));
-        let mut folder = Folder { think, thought, ..Folder::default() };
+        let mut folder = TranscriptBuilder { think, thought, ..TranscriptBuilder::default() };
         folder.transcript.is_react = true;
         folder.push(tool, input, false);
         Some(folder.finish())
@@ -59,12 +59,19 @@ fn unlabelled(text: &str) -> Option<Transcript<'_>> {
 }
 
 /// Whether the labels are those of an agent: it thinks, acts or finishes, or its text is an answer from the start.
-fn is_react(sections: &[Section], text: &str) -> bool {
-    let acts =
-        |label| matches!(label, Label::Thought | Label::Action | Label::ActionInput | Label::FinalAnswer);
+fn is_react(sections: &[LabelledSection], text: &str) -> bool {
+    let acts = |label| {
+        matches!(
+            label,
+            SectionLabel::Thought
+                | SectionLabel::Action
+                | SectionLabel::ActionInput
+                | SectionLabel::FinalAnswer
+        )
+    };
     sections.iter().any(|section| acts(section.line.label))
         || sections.first().is_some_and(|first| {
-            first.line.label == Label::Answer && text[..first.line.start].trim().is_empty()
+            first.line.label == SectionLabel::Answer && text[..first.line.start].trim().is_empty()
         })
 }
 
@@ -77,8 +84,9 @@ pub fn split_runs(text: &str) -> Vec<&str> {
     }
     let sections = sections(text);
     let mut starts: Vec<usize> = Vec::new();
-    for section in
-        sections.iter().filter(|section| matches!(section.line.label, Label::Question | Label::Request))
+    for section in sections
+        .iter()
+        .filter(|section| matches!(section.line.label, SectionLabel::Question | SectionLabel::Request))
     {
         starts.push(if starts.is_empty() { 0 } else { section.line.start });
     }
@@ -94,44 +102,44 @@ pub fn starts_like_observation(text: &str) -> bool {
     let text = text.trim_start();
     text.starts_with("Observation:") || text.starts_with("Observation\n") || {
         let lines = labelled_lines(text.lines().next().unwrap_or_default());
-        matches!(lines.first(), Some(line) if line.label == Label::Observation)
+        matches!(lines.first(), Some(line) if line.label == SectionLabel::Observation)
     }
 }
 
-struct Section {
+struct LabelledSection {
     line: LabelledLine,
     end: usize,
 }
 
 /// Decides which labelled lines begin a section and which are only text: labels inside arguments, inside a thought or
 /// out of turn.
-fn sections(text: &str) -> Vec<Section> {
+fn sections(text: &str) -> Vec<LabelledSection> {
     let lines = labelled_lines(text);
     let belongs_to_thought = answers_inside_thoughts(&lines);
     let restarts = restarts(&lines);
-    let mut turn = Turn {
+    let mut turn = SectionTracker {
         numbered: lines.iter().filter(|line| line.number.is_some()).count() * 2 > lines.len(),
-        ..Turn::default()
+        ..SectionTracker::default()
     };
     let mut scanner = ArgumentScanner { text, budget: 4 * text.len() };
-    let mut sections: Vec<Section> = Vec::new();
+    let mut sections: Vec<LabelledSection> = Vec::new();
     // Labels before this place are inside an argument.
     let mut blocked_until = 0;
     for ((line, in_thought), restarts) in lines.iter().zip(belongs_to_thought).zip(restarts) {
         if line.start < blocked_until || in_thought || !(turn.may_open(line) || restarts && turn.asked) {
             continue;
         }
-        if line.label == Label::Code {
+        if line.label == SectionLabel::Code {
             blocked_until = scanner.end_of_code(line.content);
         }
-        if matches!(line.label, Label::ActionInput | Label::Action) {
+        if matches!(line.label, SectionLabel::ActionInput | SectionLabel::Action) {
             blocked_until = scanner.end_of_argument(line.content);
         }
         if let Some(open) = sections.last_mut() {
             open.end = line.start;
         }
         turn.open(line);
-        sections.push(Section { line: *line, end: text.len() });
+        sections.push(LabelledSection { line: *line, end: text.len() });
     }
     sections
 }
@@ -139,7 +147,7 @@ fn sections(text: &str) -> Vec<Section> {
 /// For each line, whether it is the question of a new numbered run: the next label begins to count from one.
 fn restarts(lines: &[LabelledLine]) -> Vec<bool> {
     let next = lines.iter().skip(1).map(|line| line.number == Some(1)).chain([false]);
-    lines.iter().zip(next).map(|(line, next)| line.label == Label::Question && next).collect()
+    lines.iter().zip(next).map(|(line, next)| line.label == SectionLabel::Question && next).collect()
 }
 
 /// For each line, whether it is an answer's label that an action with its input still follows in the same turn: then
@@ -149,13 +157,13 @@ fn answers_inside_thoughts(lines: &[LabelledLine]) -> Vec<bool> {
     let (mut action_ahead, mut input_ahead) = (false, false);
     for (line, inside) in lines.iter().zip(&mut inside).rev() {
         match line.label {
-            Label::Question | Label::Request | Label::Observation => {
+            SectionLabel::Question | SectionLabel::Request | SectionLabel::Observation => {
                 (action_ahead, input_ahead) = (false, false)
             }
-            Label::ActionInput => (action_ahead, input_ahead) = (false, true),
-            Label::Action => action_ahead |= input_ahead,
-            Label::FinalAnswer | Label::Answer => *inside = action_ahead,
-            Label::Thought | Label::Code | Label::End => {}
+            SectionLabel::ActionInput => (action_ahead, input_ahead) = (false, true),
+            SectionLabel::Action => action_ahead |= input_ahead,
+            SectionLabel::FinalAnswer | SectionLabel::Answer => *inside = action_ahead,
+            SectionLabel::Thought | SectionLabel::Code | SectionLabel::End => {}
         }
     }
     inside
@@ -163,45 +171,55 @@ fn answers_inside_thoughts(lines: &[LabelledLine]) -> Vec<bool> {
 
 /// What has been opened so far decides what may come next.
 #[derive(Default)]
-struct Turn {
+struct SectionTracker {
     numbered: bool,
     asked: bool,
     current: Option<LabelledLine>,
 }
 
-impl Turn {
+impl SectionTracker {
     fn open(&mut self, line: &LabelledLine) {
-        self.asked |= matches!(line.label, Label::Question | Label::Request);
+        self.asked |= matches!(line.label, SectionLabel::Question | SectionLabel::Request);
         self.current = Some(*line);
     }
 
     fn may_open(&self, line: &LabelledLine) -> bool {
         let Some(current) = self.current else { return true };
-        if self.numbered && line.number.is_none() && line.label != Label::FinalAnswer {
+        if self.numbered && line.number.is_none() && line.label != SectionLabel::FinalAnswer {
             return false;
         }
         match (current.label, line.label) {
-            (_, Label::End) => true,
-            (_, Label::Request) => false,
+            (_, SectionLabel::End) => true,
+            (_, SectionLabel::Request) => false,
             // Code answers a thought.
-            (Label::Thought | Label::Question | Label::Request, Label::Code) => true,
-            (_, Label::Code) => false,
-            // An observation answers an action; in a thought the word is only a word.
-            (Label::Thought | Label::Question | Label::Request, Label::Observation) => false,
-            (Label::Observation, Label::Observation | Label::ActionInput) => false,
-            // LlamaIndex may answer without a thought; but a tool's result has answers in it, too.
-            (Label::Observation, Label::Answer) => line.is_last,
-            // In a numbered run an observation ends where the next step begins.
-            (Label::Observation, _) if self.numbered => {
-                line.number > current.number || line.label == Label::FinalAnswer
+            (SectionLabel::Thought | SectionLabel::Question | SectionLabel::Request, SectionLabel::Code) => {
+                true
             }
-            (Label::FinalAnswer | Label::Answer, Label::Question | Label::Thought) => true,
-            (Label::FinalAnswer | Label::Answer, _) => false,
-            (Label::Question | Label::Request, Label::Answer) => true,
-            (Label::Action | Label::ActionInput, Label::Answer) => false,
+            (_, SectionLabel::Code) => false,
+            // An observation answers an action; in a thought the word is only a word.
+            (
+                SectionLabel::Thought | SectionLabel::Question | SectionLabel::Request,
+                SectionLabel::Observation,
+            ) => false,
+            (SectionLabel::Observation, SectionLabel::Observation | SectionLabel::ActionInput) => false,
+            // LlamaIndex may answer without a thought; but a tool's result has answers in it, too.
+            (SectionLabel::Observation, SectionLabel::Answer) => line.is_last,
+            // In a numbered run an observation ends where the next step begins.
+            (SectionLabel::Observation, _) if self.numbered => {
+                line.number > current.number || line.label == SectionLabel::FinalAnswer
+            }
+            (
+                SectionLabel::FinalAnswer | SectionLabel::Answer,
+                SectionLabel::Question | SectionLabel::Thought,
+            ) => true,
+            (SectionLabel::FinalAnswer | SectionLabel::Answer, _) => false,
+            (SectionLabel::Question | SectionLabel::Request, SectionLabel::Answer) => true,
+            (SectionLabel::Action | SectionLabel::ActionInput, SectionLabel::Answer) => false,
             // Only a text that began with a question can come to a second one.
-            (_, Label::Question) => {
-                self.asked && !self.numbered && !matches!(current.label, Label::Thought | Label::Question)
+            (_, SectionLabel::Question) => {
+                self.asked
+                    && !self.numbered
+                    && !matches!(current.label, SectionLabel::Thought | SectionLabel::Question)
             }
             _ => true,
         }
@@ -280,8 +298,8 @@ fn opens_text(before: &[u8]) -> bool {
 
 /// Builds the transcript from sections in order.
 #[derive(Default)]
-struct Folder<'t> {
-    transcript: Transcript<'t>,
+struct TranscriptBuilder<'t> {
+    transcript: ReactTranscript<'t>,
     think: Option<&'t str>,
     preamble: Option<Cow<'t, str>>,
     thought: Option<Cow<'t, str>>,
@@ -293,30 +311,30 @@ struct Folder<'t> {
     copies: CopyBudget,
 }
 
-impl<'t> Folder<'t> {
-    fn section(&mut self, label: Label, content: &'t str, next: Option<Label>) {
+impl<'t> TranscriptBuilder<'t> {
+    fn section(&mut self, label: SectionLabel, content: &'t str, next: Option<SectionLabel>) {
         match label {
-            Label::Question | Label::Request => {
+            SectionLabel::Question | SectionLabel::Request => {
                 self.settle_pending();
                 self.transcript.question = non_empty(content).or(self.transcript.question.take());
             }
-            Label::Thought => {
+            SectionLabel::Thought => {
                 self.settle_pending();
                 self.unanswered = None;
                 self.add_thought(content);
             }
-            Label::Action => self.action(content, next),
-            Label::ActionInput => match self.pending.take() {
+            SectionLabel::Action => self.action(content, next),
+            SectionLabel::ActionInput => match self.pending.take() {
                 Some(name) => self.push(Cow::Borrowed(name), read_input(content), false),
                 None => self.defect(TextDefect::MissingToolName, content),
             },
-            Label::Observation => {
+            SectionLabel::Observation => {
                 self.settle_pending();
                 self.observation(content);
             }
-            Label::End => self.settle_pending(),
-            Label::Code => self.code(content),
-            Label::FinalAnswer | Label::Answer => {
+            SectionLabel::End => self.settle_pending(),
+            SectionLabel::Code => self.code(content),
+            SectionLabel::FinalAnswer | SectionLabel::Answer => {
                 self.settle_pending();
                 self.transcript.answer = Some(Cow::Borrowed(content.trim()));
                 self.transcript.last_thought = self.take_thought();
@@ -324,13 +342,13 @@ impl<'t> Folder<'t> {
         }
     }
 
-    fn action(&mut self, content: &'t str, next: Option<Label>) {
+    fn action(&mut self, content: &'t str, next: Option<SectionLabel>) {
         if let Some(name) = self.pending.take() {
             // Two actions before one input: the earlier line was part of the thought.
             self.add_thought_line("Action: ", name);
         }
         self.unanswered = None;
-        match read_action(content, next == Some(Label::ActionInput)) {
+        match read_action(content, next == Some(SectionLabel::ActionInput)) {
             ActionForm::Name(name) if is_nothing(name) => {}
             ActionForm::Name(name) => self.pending = Some(name),
             ActionForm::Complete(calls) => {
@@ -339,7 +357,7 @@ impl<'t> Folder<'t> {
                 }
             }
             // A line of the thought that happens to begin with the word.
-            ActionForm::Unreadable if next == Some(Label::Action) => {
+            ActionForm::Unreadable if next == Some(SectionLabel::Action) => {
                 self.add_thought_line("Action: ", content.trim())
             }
             ActionForm::Unreadable => self.defect(TextDefect::MissingToolName, content),
@@ -453,7 +471,7 @@ impl<'t> Folder<'t> {
         self.transcript.defects.push((kind, Cow::Borrowed(text.trim())));
     }
 
-    fn finish(mut self) -> Transcript<'t> {
+    fn finish(mut self) -> ReactTranscript<'t> {
         self.settle_pending();
         if self.transcript.answer.is_none() {
             let thought = self.take_thought();

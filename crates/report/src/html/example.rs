@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use gradus_eval::interval::Interval;
+use gradus_eval::interval::ConfidenceInterval;
 use gradus_eval::outcome::{OutcomeKind, TokenCount};
 use gradus_eval::report::{
-    CostSummary, EvaluatorCost, Finding, FindingVerdict, GateResult, GateVerdict, Metric, ReasonCount,
-    Summary, ToolUse,
+    CostSummary, EvaluationSummary, EvaluatorCost, FindingVerdict, GateResult, GateVerdict, MetricResult,
+    ReasonCount, ReportFinding, ToolUse,
 };
 
 pub(super) const JUDGE: &str = "openai/gpt-4.1-mini";
 
 /// Forty support conversations of a travel agent, judged by a model.
-pub(super) fn ordinary() -> (Summary, Vec<GateResult>) {
+pub(super) fn ordinary() -> (EvaluationSummary, Vec<GateResult>) {
     let metrics = vec![
         metric(
             "thought_to_tool",
@@ -38,7 +38,7 @@ pub(super) fn ordinary() -> (Summary, Vec<GateResult>) {
             (1, 0),
             ["optimal", "suboptimal"],
         ),
-        Metric {
+        MetricResult {
             judge: "rules".to_owned(),
             ..metric(
                 "call_validity",
@@ -56,7 +56,7 @@ pub(super) fn ordinary() -> (Summary, Vec<GateResult>) {
         metric("trajectories_right", "Trajectories all right", (0.30, 0.63), (16, 35), (5, 0), ["", ""]);
     combined.labels.clear();
     right.labels.clear();
-    let summary = Summary {
+    let summary = EvaluationSummary {
         run_id: "2026-03-02-0941-k7qd".to_owned(),
         complete: true,
         stopped_because: None,
@@ -79,8 +79,8 @@ pub(super) fn ordinary() -> (Summary, Vec<GateResult>) {
 }
 
 /// A run that was stopped before anything was judged.
-pub(super) fn empty() -> Summary {
-    Summary {
+pub(super) fn empty() -> EvaluationSummary {
+    EvaluationSummary {
         run_id: "2026-03-02-1010-a1b2".to_owned(),
         complete: false,
         stopped_because: Some("interrupted".to_owned()),
@@ -102,7 +102,7 @@ pub(super) fn empty() -> Summary {
 }
 
 /// The ordinary run with this in place of every string.
-pub(super) fn filled_with(text: &str) -> (Summary, Vec<GateResult>) {
+pub(super) fn filled_with(text: &str) -> (EvaluationSummary, Vec<GateResult>) {
     fn fill(value: &mut serde_json::Value, text: &str) {
         match value {
             // The only string that is ours.
@@ -119,9 +119,12 @@ pub(super) fn filled_with(text: &str) -> (Summary, Vec<GateResult>) {
         }
     }
     let (summary, gates) = ordinary();
-    let mut json =
-        serde_json::to_value(Summary { complete: false, stopped_because: Some(String::new()), ..summary })
-            .expect("JSON");
+    let mut json = serde_json::to_value(EvaluationSummary {
+        complete: false,
+        stopped_because: Some(String::new()),
+        ..summary
+    })
+    .expect("JSON");
     fill(&mut json, text);
     let gates = gates
         .into_iter()
@@ -137,13 +140,13 @@ fn metric(
     (right, judged): (u32, u32),
     (failed, not_applicable): (u64, u64),
     [good, bad]: [&str; 2],
-) -> Metric {
-    Metric {
+) -> MetricResult {
+    MetricResult {
         name: name.to_owned(),
         title: title.to_owned(),
         judge: JUDGE.to_owned(),
         value: Some(f64::from(right) / f64::from(judged)),
-        interval: Some(Interval { low, high }),
+        interval: Some(ConfidenceInterval { low, high }),
         is_share: true,
         numerator: f64::from(right),
         denominator: u64::from(judged),
@@ -164,7 +167,7 @@ fn gates() -> Vec<GateResult> {
         is_share: !gate.starts_with("cost"),
         verdict,
         value: Some(value),
-        interval: interval.map(|(low, high)| Interval { low, high }),
+        interval: interval.map(|(low, high)| ConfidenceInterval { low, high }),
         explanation: explanation.to_owned(),
     };
     let unsure = "it is met, but the interval holds the bar; more trajectories would tell";
@@ -242,14 +245,14 @@ fn reasons() -> Vec<ReasonCount> {
     .to_vec()
 }
 
-fn findings() -> Vec<Finding> {
+fn findings() -> Vec<ReportFinding> {
     let verdict = |evaluator: &str, label: &str, explanation: &str, evidence: &[&str]| FindingVerdict {
         evaluator: evaluator.to_owned(),
         label: label.to_owned(),
         explanation: explanation.to_owned(),
         evidence: evidence.iter().map(|&piece| piece.to_owned()).collect(),
     };
-    let changed = Finding {
+    let changed = ReportFinding {
         trajectory_id: "4bf92f3577b34da6a3ce929d0e0e4736".to_owned(),
         step_index: Some(3),
         query: Some("Can you tell me whether I can still move my Lisbon flight to Friday, and what it would cost? Please do not change anything yet.".to_owned()),
@@ -261,7 +264,7 @@ fn findings() -> Vec<Finding> {
             verdict("thought_to_tool", "incorrect", "A quote was needed. change_booking changes the booking at once; quote_change was on offer and has no side effects.", &["\"notify\":true"]),
         ],
     };
-    let whole = Finding {
+    let whole = ReportFinding {
         trajectory_id: "0af7651916cd43dd8448eb211c80319c".to_owned(),
         step_index: None,
         query: Some("Find me a hotel in Porto under 90 euros for two nights.".to_owned()),
@@ -275,7 +278,7 @@ fn findings() -> Vec<Finding> {
             &["steps 2, 3, 4 and 5 are the same"],
         )],
     };
-    let broken = Finding {
+    let broken = ReportFinding {
         trajectory_id: "d4cda95b652f4a1592b449d5929fda1b".to_owned(),
         step_index: Some(1),
         query: Some("מה מזג האוויר בליסבון מחר?".to_owned()),

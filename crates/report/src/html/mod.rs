@@ -20,26 +20,26 @@ use std::io::{self, Write};
 
 use askama::Template;
 use askama::filters::HtmlSafe;
-use gradus_eval::report::{GateResult, Summary};
+use gradus_eval::report::{EvaluationSummary, GateResult};
 
 use crate::report_table::ReportTable;
 use svg::Svg;
-use view::Report;
+use view::ReportView;
 
 /// How the report looks, and the pages of the server with it.
 pub const STYLE: &str = include_str!("style.css");
 
 /// Writes the report; `tables` come before what was judged.
 pub fn write(
-    summary: &Summary,
+    summary: &EvaluationSummary,
     gates: &[GateResult],
     tables: &[ReportTable],
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let page = Page {
-        report: Report::of(summary, gates),
-        tables: tables.iter().map(view::tables::Shown::of).collect(),
-        style: Style(STYLE),
+    let page = ReportPage {
+        report: ReportView::from_summary(summary, gates),
+        tables: tables.iter().map(view::tables::ReportTableView::from_table).collect(),
+        style: StyleSheet(STYLE),
         symbols: charts::symbols(),
         version: env!("CARGO_PKG_VERSION"),
     };
@@ -48,22 +48,22 @@ pub fn write(
 
 #[derive(Template)]
 #[template(path = "page.html")]
-struct Page {
-    report: Report,
-    tables: Vec<view::tables::Shown>,
-    style: Style,
+struct ReportPage {
+    report: ReportView,
+    tables: Vec<view::tables::ReportTableView>,
+    style: StyleSheet,
     /// The patterns and icons that the page's charts and badges refer to.
     symbols: Svg,
     version: &'static str,
 }
 
 /// Our own style sheet, which must not be escaped.
-struct Style(&'static str);
+struct StyleSheet(&'static str);
 
-impl fmt::Display for Style {
+impl fmt::Display for StyleSheet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0)
     }
 }
 
-impl HtmlSafe for Style {}
+impl HtmlSafe for StyleSheet {}

@@ -2,7 +2,7 @@
 
 pub use super::count_text::{count, counted};
 
-use gradus_eval::interval::Interval;
+use gradus_eval::interval::ConfidenceInterval;
 
 /// Between a number and its unit: no line ends there.
 const SPACE: char = '\u{a0}';
@@ -13,7 +13,7 @@ pub fn percent(share: f64) -> String {
 }
 
 /// `82.1 – 91.0 %`
-pub fn percents(interval: Interval) -> String {
+pub fn percents(interval: ConfidenceInterval) -> String {
     format!("{:.1}{SPACE}–{SPACE}{:.1}{SPACE}%", 100.0 * interval.low, 100.0 * interval.high)
 }
 
@@ -23,7 +23,7 @@ pub fn score(score: f64) -> String {
 }
 
 /// `2.81 – 3.60`
-pub fn scores(interval: Interval) -> String {
+pub fn scores(interval: ConfidenceInterval) -> String {
     format!("{:.2}{SPACE}–{SPACE}{:.2}", interval.low, interval.high)
 }
 
@@ -33,7 +33,7 @@ pub fn mean(mean: f64, is_share: bool) -> String {
 }
 
 /// What a mean lies between.
-pub fn means(interval: Interval, is_share: bool) -> String {
+pub fn means(interval: ConfidenceInterval, is_share: bool) -> String {
     if is_share { percents(interval) } else { scores(interval) }
 }
 
@@ -60,7 +60,7 @@ pub fn finite(number: Option<f64>) -> Option<f64> {
     number.filter(|number| number.is_finite())
 }
 
-pub fn finite_interval(interval: Option<Interval>) -> Option<Interval> {
+pub fn finite_interval(interval: Option<ConfidenceInterval>) -> Option<ConfidenceInterval> {
     interval.filter(|interval| interval.low.is_finite() && interval.high.is_finite())
 }
 

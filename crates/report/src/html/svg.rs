@@ -10,7 +10,7 @@ pub struct Svg(String);
 
 /// Where a text stands at its point.
 #[derive(Clone, Copy, Debug)]
-pub enum Anchor {
+pub enum TextAnchor {
     Start,
     Middle,
     End,
@@ -20,10 +20,10 @@ impl Svg {
     /// A drawing that says what it shows to those who cannot see it.
     pub fn new(class: &str, width: f64, height: f64, label: &str) -> Svg {
         let mut svg = Svg(String::with_capacity(4_096));
-        let (width, height) = (Coordinate(width), Coordinate(height));
+        let (width, height) = (SvgCoordinate(width), SvgCoordinate(height));
         svg.add(format_args!(
             r#"<svg class="{class}" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" aria-label="{}">"#,
-            Escaped(label)
+            EscapedText(label)
         ));
         svg
     }
@@ -31,10 +31,10 @@ impl Svg {
     /// A drawing that takes the width it is given. Only for what does not suffer from being stretched.
     pub fn stretched(class: &str, width: f64, height: f64, label: &str) -> Svg {
         let mut svg = Svg(String::new());
-        let (width, height) = (Coordinate(width), Coordinate(height));
+        let (width, height) = (SvgCoordinate(width), SvgCoordinate(height));
         svg.add(format_args!(
             r#"<svg class="{class}" viewBox="0 0 {width} {height}" preserveAspectRatio="none" role="img" aria-label="{}">"#,
-            Escaped(label)
+            EscapedText(label)
         ));
         svg
     }
@@ -51,7 +51,7 @@ impl Svg {
 
     /// What belongs together, and is explained when pointed at.
     pub fn group(&mut self, title: &str, draw: impl FnOnce(&mut Svg)) {
-        self.add(format_args!("<g><title>{}</title>", Escaped(title)));
+        self.add(format_args!("<g><title>{}</title>", EscapedText(title)));
         draw(self);
         self.0.push_str("</g>");
     }
@@ -59,20 +59,20 @@ impl Svg {
     pub fn rect(&mut self, class: &str, x: f64, y: f64, width: f64, height: f64) {
         self.add(format_args!(
             r#"<rect class="{class}" x="{}" y="{}" width="{}" height="{}"/>"#,
-            Coordinate(x),
-            Coordinate(y),
-            Coordinate(width.max(0.0)),
-            Coordinate(height.max(0.0))
+            SvgCoordinate(x),
+            SvgCoordinate(y),
+            SvgCoordinate(width.max(0.0)),
+            SvgCoordinate(height.max(0.0))
         ));
     }
 
     pub fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
         self.add(format_args!(
             r#"<line class="{class}" x1="{}" y1="{}" x2="{}" y2="{}"/>"#,
-            Coordinate(from.0),
-            Coordinate(from.1),
-            Coordinate(to.0),
-            Coordinate(to.1)
+            SvgCoordinate(from.0),
+            SvgCoordinate(from.1),
+            SvgCoordinate(to.0),
+            SvgCoordinate(to.1)
         ));
     }
 
@@ -80,7 +80,7 @@ impl Svg {
     pub fn lines(&mut self, class: &str, lines: &[[(f64, f64); 2]]) {
         self.add(format_args!(r#"<path class="{class}" d=""#));
         for [from, to] in lines {
-            let [x1, y1, x2, y2] = [from.0, from.1, to.0, to.1].map(Coordinate);
+            let [x1, y1, x2, y2] = [from.0, from.1, to.0, to.1].map(SvgCoordinate);
             self.add(format_args!("M{x1},{y1}L{x2},{y2}"));
         }
         self.0.push_str(r#""/>"#);
@@ -89,9 +89,9 @@ impl Svg {
     pub fn circle(&mut self, class: &str, x: f64, y: f64, radius: f64) {
         self.add(format_args!(
             r#"<circle class="{class}" cx="{}" cy="{}" r="{}"/>"#,
-            Coordinate(x),
-            Coordinate(y),
-            Coordinate(radius)
+            SvgCoordinate(x),
+            SvgCoordinate(y),
+            SvgCoordinate(radius)
         ));
     }
 
@@ -99,19 +99,22 @@ impl Svg {
         self.add(format_args!(r#"<polygon class="{class}" points=""#));
         for (at, (x, y)) in points.iter().enumerate() {
             let space = if at > 0 { " " } else { "" };
-            self.add(format_args!("{space}{},{}", Coordinate(*x), Coordinate(*y)));
+            self.add(format_args!("{space}{},{}", SvgCoordinate(*x), SvgCoordinate(*y)));
         }
         self.0.push_str(r#""/>"#);
     }
 
-    pub fn text(&mut self, class: &str, anchor: Anchor, x: f64, y: f64, text: &str) {
+    pub fn text(&mut self, class: &str, anchor: TextAnchor, x: f64, y: f64, text: &str) {
         let anchor = match anchor {
-            Anchor::Start => "",
-            Anchor::Middle => r#" text-anchor="middle""#,
-            Anchor::End => r#" text-anchor="end""#,
+            TextAnchor::Start => "",
+            TextAnchor::Middle => r#" text-anchor="middle""#,
+            TextAnchor::End => r#" text-anchor="end""#,
         };
-        let (x, y) = (Coordinate(x), Coordinate(y));
-        self.add(format_args!(r#"<text class="{class}" x="{x}" y="{y}"{anchor}>{}</text>"#, Escaped(text)));
+        let (x, y) = (SvgCoordinate(x), SvgCoordinate(y));
+        self.add(format_args!(
+            r#"<text class="{class}" x="{x}" y="{y}"{anchor}>{}</text>"#,
+            EscapedText(text)
+        ));
     }
 
     fn add(&mut self, markup: fmt::Arguments<'_>) {
@@ -127,18 +130,18 @@ impl fmt::Display for Svg {
 
 impl HtmlSafe for Svg {}
 
-struct Escaped<'t>(&'t str);
+struct EscapedText<'t>(&'t str);
 
-impl fmt::Display for Escaped<'_> {
+impl fmt::Display for EscapedText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Html.write_escaped_str(f, self.0)
     }
 }
 
 /// A tenth of a pixel is enough; what is no number is drawn at 0 rather than breaking the drawing.
-struct Coordinate(f64);
+struct SvgCoordinate(f64);
 
-impl fmt::Display for Coordinate {
+impl fmt::Display for SvgCoordinate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tenths = if self.0.is_finite() { (self.0 * 10.0).round() / 10.0 } else { 0.0 };
         // No "-0".
@@ -154,7 +157,7 @@ mod tests {
     fn text_is_escaped_and_coordinates_are_numbers() {
         let mut svg = Svg::new("chart", 100.0, 50.04, "\"<&");
         svg.group("</title><script>", |svg| svg.rect("f-right", f64::NAN, -0.01, f64::INFINITY, -3.0));
-        svg.text("t", Anchor::End, 1.26, 2.0, "a<b>'\"&");
+        svg.text("t", TextAnchor::End, 1.26, 2.0, "a<b>'\"&");
         let svg = svg.end().to_string();
         assert!(svg.contains(r#"viewBox="0 0 100 50""#), "{svg}");
         assert!(svg.contains(r#"x="0" y="0" width="0" height="0""#), "{svg}");

@@ -1,10 +1,10 @@
 //! The page as a whole. `GRADUS_REPORT_DIR=DIR cargo test -p gradus html` also writes the pages to a folder, to look at.
 
-use gradus_eval::report::{GateResult, Metric, Summary};
+use gradus_eval::report::{EvaluationSummary, GateResult, MetricResult};
 
 use super::example;
 
-fn render(name: &str, summary: &Summary, gates: &[GateResult]) -> String {
+fn render(name: &str, summary: &EvaluationSummary, gates: &[GateResult]) -> String {
     let mut page = Vec::new();
     super::write(summary, gates, &[], &mut page).unwrap();
     if let Some(folder) = std::env::var_os("GRADUS_REPORT_DIR") {
@@ -192,11 +192,11 @@ fn what_is_not_known_is_never_a_number() {
     for part in &mut summary.cost.by_evaluator {
         part.usd = None;
     }
-    summary.metrics[0] = Metric {
+    summary.metrics[0] = MetricResult {
         failed: 224,
         title: "Thought to tool".to_owned(),
         name: "t".to_owned(),
-        ..Metric::default()
+        ..MetricResult::default()
     };
     summary.metrics[1].value = Some(f64::NAN);
     summary.metrics[2].interval = None;

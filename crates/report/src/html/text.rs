@@ -14,7 +14,7 @@ const MAX_DEPTH: usize = 24;
 
 /// A text that may have been cut.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Block {
+pub struct DisplayText {
     pub text: String,
     /// What of it is not shown.
     pub note: Option<String>,
@@ -32,13 +32,13 @@ pub fn line(text: &str) -> String {
 }
 
 /// A text over several lines.
-pub fn block(text: &str) -> Block {
+pub fn block(text: &str) -> DisplayText {
     cut(text, text)
 }
 
 /// A tool's arguments: over lines where they are JSON. Only spaces are changed: numbers and doubled keys are shown as
 /// the agent wrote them.
-pub fn json(text: &str) -> Block {
+pub fn json(text: &str) -> DisplayText {
     if serde_json::from_str::<IgnoredAny>(text).is_err() {
         let mut block = block(text);
         let note = block.note.map_or(String::new(), |note| format!(" {note}"));
@@ -59,13 +59,13 @@ pub fn whole_json(text: &str) -> Option<String> {
     is_json.then(|| indented(text, most)).flatten().filter(|moved| moved.len() <= most)
 }
 
-fn cut(shown: &str, whole: &str) -> Block {
+fn cut(shown: &str, whole: &str) -> DisplayText {
     let (start, is_cut) = head(shown, MAX_CHARS);
     let note = is_cut.then(|| {
         let count = crate::html::count_text::count(whole.chars().count() as u64);
         format!("Cut: the whole text has {count} characters.")
     });
-    Block { text: printable(&start.replace("\r\n", "\n")).into_owned(), note }
+    DisplayText { text: printable(&start.replace("\r\n", "\n")).into_owned(), note }
 }
 
 /// The first characters, and whether there are more.
@@ -139,7 +139,7 @@ mod tests {
         let text = r#"{"a":[1,{"b":"x, \"{y}\" \\"}],"n":12345678901234567890.10,"a":{ },"e":[]}"#;
         let expected = "{\n  \"a\": [\n    1,\n    {\n      \"b\": \"x, \\\"{y}\\\" \\\\\"\n    }\n  ],\n  \
                         \"n\": 12345678901234567890.10,\n  \"a\": {},\n  \"e\": []\n}";
-        assert_eq!(json(text), Block { text: expected.to_owned(), note: None });
+        assert_eq!(json(text), DisplayText { text: expected.to_owned(), note: None });
         assert_eq!(json("\"\\\\\"").text, "\"\\\\\"");
         assert_eq!(json("{oops").note.as_deref(), Some("Not valid JSON; shown as it is."));
     }

@@ -3,28 +3,28 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::subject::{Subject, Unit, Watchable};
+use super::subject::{AlertMetric, AlertableEvaluator, SampleUnit};
 use gradus_core::duration_text::{format_duration, parse_duration};
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Condition {
-    pub subject: Subject,
+pub struct AlertCondition {
+    pub subject: AlertMetric,
     /// What the value is compared with; none for unseen tools, which are there or not.
-    pub bar: Option<Bar>,
+    pub bar: Option<AlertThreshold>,
     /// How far back is looked.
     pub window: Duration,
-    pub floor: Option<Floor>,
+    pub floor: Option<MinSampleSize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bar {
-    pub comparison: Comparison,
+pub struct AlertThreshold {
+    pub comparison: ThresholdComparison,
     /// A share, a score, dollars or seconds, as the subject's values.
     pub threshold: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Comparison {
+pub enum ThresholdComparison {
     Less,
     AtMost,
     More,
@@ -33,9 +33,9 @@ pub enum Comparison {
 
 /// `at least 30 steps`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Floor {
+pub struct MinSampleSize {
     pub count: u64,
-    pub unit: Option<Unit>,
+    pub unit: Option<SampleUnit>,
 }
 
 /// Why a text is no condition. Each message is one line and shows a right one.
@@ -79,7 +79,7 @@ fn meant(nearest: &Option<String>) -> String {
 
 fn known(evaluators: &[String]) -> String {
     let names: Vec<&str> = evaluators.iter().map(String::as_str).collect();
-    [names.join(", "), Subject::built_in_names()]
+    [names.join(", "), AlertMetric::built_in_names()]
         .into_iter()
         .filter(|part| !part.is_empty())
         .collect::<Vec<_>>()
@@ -94,9 +94,12 @@ fn shown(text: &str) -> String {
     }
 }
 
-impl Condition {
+impl AlertCondition {
     /// Reads a condition about one of these evaluators, or about the other numbers.
-    pub fn parse(text: &str, evaluators: &[Watchable<'_>]) -> Result<Condition, ConditionError> {
+    pub fn parse(
+        text: &str,
+        evaluators: &[AlertableEvaluator<'_>],
+    ) -> Result<AlertCondition, ConditionError> {
         let (head, tail) = match split_at_word(text, "over") {
             Some((head, tail)) => (head, Some(tail)),
             None => (text, None),
@@ -114,7 +117,7 @@ impl Condition {
         let window = parse_duration(window.trim())
             .ok_or_else(|| ConditionError::Window { found: shown(window), example })?;
         let floor = floor.map(|floor| parse_floor(&subject, floor)).transpose()?;
-        Ok(Condition { subject, bar, window, floor })
+        Ok(AlertCondition { subject, bar, window, floor })
     }
 
     /// A measured value, with as many digits as tell it from the threshold.
@@ -124,8 +127,10 @@ impl Condition {
             .bar
             .is_some_and(|bar| value != bar.threshold && shown == self.subject.show_measured(bar.threshold));
         match self.subject {
-            Subject::Evaluator { .. } if seems_equal => format!("{value:.5}"),
-            Subject::FailureRate | Subject::ErrorRate if seems_equal => format!("{:.4}%", value * 100.0),
+            AlertMetric::Evaluator { .. } if seems_equal => format!("{value:.5}"),
+            AlertMetric::FailureRate | AlertMetric::ErrorRate if seems_equal => {
+                format!("{:.4}%", value * 100.0)
+            }
             _ => shown,
         }
     }
@@ -133,33 +138,33 @@ impl Condition {
     /// How much has to be counted before a value is believed. A cost of nothing is a fact; every other value needs
     /// something that it is taken from.
     pub fn least_count(&self) -> u64 {
-        let default = u64::from(self.subject != Subject::CostPerHour);
+        let default = u64::from(self.subject != AlertMetric::CostPerHour);
         self.floor.map_or(default, |floor| floor.count)
     }
 }
 
-fn parse_subject(name: &str, evaluators: &[Watchable<'_>]) -> Result<Subject, ConditionError> {
+fn parse_subject(name: &str, evaluators: &[AlertableEvaluator<'_>]) -> Result<AlertMetric, ConditionError> {
     if name.is_empty() {
         return Err(ConditionError::NoSubject);
     }
-    Subject::named(name, evaluators).ok_or_else(|| ConditionError::Subject {
+    AlertMetric::named(name, evaluators).ok_or_else(|| ConditionError::Subject {
         name: shown(name),
-        nearest: Subject::nearest(name, evaluators),
+        nearest: AlertMetric::nearest(name, evaluators),
         evaluators: evaluators.iter().map(|known| known.name.to_owned()).collect(),
     })
 }
 
-fn parse_bar(subject: &Subject, compared: &str) -> Result<Option<Bar>, ConditionError> {
+fn parse_bar(subject: &AlertMetric, compared: &str) -> Result<Option<AlertThreshold>, ConditionError> {
     let example = subject.example();
     match (subject, compared.is_empty()) {
-        (Subject::UnseenTool, true) => return Ok(None),
-        (Subject::UnseenTool, false) => return Err(ConditionError::NeedlessComparison),
+        (AlertMetric::UnseenTool, true) => return Ok(None),
+        (AlertMetric::UnseenTool, false) => return Err(ConditionError::NeedlessComparison),
         (_, true) => return Err(ConditionError::NoComparison { subject: subject.to_string(), example }),
         (_, false) => {}
     }
     let symbol_end = compared.find(|c| !matches!(c, '<' | '>' | '=' | '!')).unwrap_or(compared.len());
     let (symbol, number) = compared.split_at(symbol_end);
-    let comparison = Comparison::ALL.into_iter().find(|comparison| comparison.symbol() == symbol);
+    let comparison = ThresholdComparison::ALL.into_iter().find(|comparison| comparison.symbol() == symbol);
     let Some(comparison) = comparison else {
         return Err(ConditionError::Comparison { found: shown(symbol), example });
     };
@@ -172,7 +177,7 @@ fn parse_bar(subject: &Subject, compared: &str) -> Result<Option<Bar>, Condition
             example,
         });
     };
-    let bar = Bar { comparison, threshold };
+    let bar = AlertThreshold { comparison, threshold };
     match bar.constant(subject.range()) {
         Some(answer) => Err(ConditionError::Constant {
             written: format!("{subject} {symbol} {}", subject.show(threshold)),
@@ -184,9 +189,9 @@ fn parse_bar(subject: &Subject, compared: &str) -> Result<Option<Bar>, Condition
 }
 
 /// ` at least 30 steps`
-fn parse_floor(subject: &Subject, text: &str) -> Result<Floor, ConditionError> {
+fn parse_floor(subject: &AlertMetric, text: &str) -> Result<MinSampleSize, ConditionError> {
     let example = subject.example();
-    if *subject == Subject::CostPerHour {
+    if *subject == AlertMetric::CostPerHour {
         return Err(ConditionError::NeedlessFloor { subject: subject.to_string(), example });
     }
     let words: Vec<&str> = text.split_whitespace().take(5).collect();
@@ -200,7 +205,7 @@ fn parse_floor(subject: &Subject, text: &str) -> Result<Floor, ConditionError> {
     let digits = Some(count).filter(|count| count.bytes().all(|byte| byte.is_ascii_digit()));
     let count =
         digits.and_then(|count| count.parse().ok()).filter(|count| *count > 0).ok_or_else(not_understood)?;
-    let unit = unit.map(|word| Unit::named(word).ok_or_else(not_understood)).transpose()?;
+    let unit = unit.map(|word| SampleUnit::named(word).ok_or_else(not_understood)).transpose()?;
     match unit {
         Some(unit) if !subject.units().contains(&unit) => Err(ConditionError::Unit {
             unit: unit.name(),
@@ -208,7 +213,7 @@ fn parse_floor(subject: &Subject, text: &str) -> Result<Floor, ConditionError> {
             fitting: subject.units().iter().map(|unit| unit.name()).collect::<Vec<_>>().join(" or "),
             example,
         }),
-        unit => Ok(Floor { count, unit }),
+        unit => Ok(MinSampleSize { count, unit }),
     }
 }
 
@@ -229,56 +234,60 @@ fn split_at_word<'a>(text: &'a str, word: &str) -> Option<(&'a str, &'a str)> {
     }
 }
 
-impl Comparison {
-    const ALL: [Comparison; 4] =
-        [Comparison::Less, Comparison::AtMost, Comparison::More, Comparison::AtLeast];
+impl ThresholdComparison {
+    const ALL: [ThresholdComparison; 4] = [
+        ThresholdComparison::Less,
+        ThresholdComparison::AtMost,
+        ThresholdComparison::More,
+        ThresholdComparison::AtLeast,
+    ];
 
     pub fn symbol(self) -> &'static str {
         match self {
-            Comparison::Less => "<",
-            Comparison::AtMost => "<=",
-            Comparison::More => ">",
-            Comparison::AtLeast => ">=",
+            ThresholdComparison::Less => "<",
+            ThresholdComparison::AtMost => "<=",
+            ThresholdComparison::More => ">",
+            ThresholdComparison::AtLeast => ">=",
         }
     }
 
     /// Whether low values are the bad ones.
     pub fn is_below(self) -> bool {
-        matches!(self, Comparison::Less | Comparison::AtMost)
+        matches!(self, ThresholdComparison::Less | ThresholdComparison::AtMost)
     }
 }
 
-impl Bar {
+impl AlertThreshold {
     pub fn holds(&self, value: f64) -> bool {
         match self.comparison {
-            Comparison::Less => value < self.threshold,
-            Comparison::AtMost => value <= self.threshold,
-            Comparison::More => value > self.threshold,
-            Comparison::AtLeast => value >= self.threshold,
+            ThresholdComparison::Less => value < self.threshold,
+            ThresholdComparison::AtMost => value <= self.threshold,
+            ThresholdComparison::More => value > self.threshold,
+            ThresholdComparison::AtLeast => value >= self.threshold,
         }
     }
 
     /// What it always says, if that does not depend on the value: none is below or above what values lie between.
     fn constant(&self, (low, high): (f64, f64)) -> Option<bool> {
         match self.comparison {
-            Comparison::Less if self.threshold <= low => Some(false),
-            Comparison::AtLeast if self.threshold <= low => Some(true),
-            Comparison::More if self.threshold >= high => Some(false),
-            Comparison::AtMost if self.threshold >= high => Some(true),
+            ThresholdComparison::Less if self.threshold <= low => Some(false),
+            ThresholdComparison::AtLeast if self.threshold <= low => Some(true),
+            ThresholdComparison::More if self.threshold >= high => Some(false),
+            ThresholdComparison::AtMost if self.threshold >= high => Some(true),
             _ => None,
         }
     }
 }
 
 /// As it can be read again.
-impl fmt::Display for Condition {
+impl fmt::Display for AlertCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.subject)?;
         if let Some(bar) = self.bar {
             write!(f, " {} {}", bar.comparison.symbol(), self.subject.show(bar.threshold))?;
         }
         write!(f, " over {}", format_duration(self.window))?;
-        if let Some(Floor { count, unit }) = self.floor {
+        if let Some(MinSampleSize { count, unit }) = self.floor {
             write!(f, ", at least {count}")?;
             if let Some(unit) = unit {
                 write!(f, " {}", unit.name_for(count))?;

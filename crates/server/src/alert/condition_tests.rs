@@ -3,24 +3,24 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::alert::Percentile;
+use crate::alert::LatencyPercentile;
 
-const EVALUATORS: [Watchable<'_>; 3] = [
-    Watchable { name: "thought_to_tool", worst: 0.0, best: 1.0 },
-    Watchable { name: "query_to_thought", worst: 0.0, best: 1.0 },
-    Watchable { name: "helpful", worst: 1.0, best: 5.0 },
+const EVALUATORS: [AlertableEvaluator<'_>; 3] = [
+    AlertableEvaluator { name: "thought_to_tool", worst: 0.0, best: 1.0 },
+    AlertableEvaluator { name: "query_to_thought", worst: 0.0, best: 1.0 },
+    AlertableEvaluator { name: "helpful", worst: 1.0, best: 5.0 },
 ];
 
-fn thought_to_tool() -> Subject {
-    Subject::Evaluator { name: "thought_to_tool".to_owned(), worst: 0.0, best: 1.0 }
+fn thought_to_tool() -> AlertMetric {
+    AlertMetric::Evaluator { name: "thought_to_tool".to_owned(), worst: 0.0, best: 1.0 }
 }
 
-fn read(text: &str) -> Condition {
-    Condition::parse(text, &EVALUATORS).expect("a condition")
+fn read(text: &str) -> AlertCondition {
+    AlertCondition::parse(text, &EVALUATORS).expect("a condition")
 }
 
 fn refused(text: &str) -> String {
-    let error = Condition::parse(text, &EVALUATORS).expect_err("no condition").to_string();
+    let error = AlertCondition::parse(text, &EVALUATORS).expect_err("no condition").to_string();
     assert!(!error.contains('\n'), "{error}");
     error
 }
@@ -29,7 +29,7 @@ fn refused(text: &str) -> String {
 fn reads_every_form() {
     let condition = read("thought_to_tool < 0.8 over 1h, at least 30 steps");
     assert_eq!(condition.subject, thought_to_tool());
-    assert_eq!(condition.bar, Some(Bar { comparison: Comparison::Less, threshold: 0.8 }));
+    assert_eq!(condition.bar, Some(AlertThreshold { comparison: ThresholdComparison::Less, threshold: 0.8 }));
     assert_eq!((condition.window.as_secs(), condition.least_count()), (3_600, 30));
 
     for (text, written) in [
@@ -49,7 +49,7 @@ fn reads_every_form() {
         assert_eq!(condition.to_string(), written);
         assert_eq!(read(written), condition);
     }
-    assert_eq!(read("latency_p99 > 1s over 1h").subject, Subject::Latency(Percentile::P99));
+    assert_eq!(read("latency_p99 > 1s over 1h").subject, AlertMetric::Latency(LatencyPercentile::P99));
 }
 
 #[test]
@@ -115,32 +115,34 @@ fn every_example_is_right() {
         "latency_p90",
         "unseen_tool",
     ] {
-        let subject = Subject::named(text, &EVALUATORS).expect("a subject");
+        let subject = AlertMetric::named(text, &EVALUATORS).expect("a subject");
         assert_eq!(read(&subject.example()).subject, subject);
     }
     read(EXAMPLE);
 }
 
-fn condition() -> impl Strategy<Value = Condition> {
+fn condition() -> impl Strategy<Value = AlertCondition> {
     let subject = prop_oneof![
         Just(thought_to_tool()),
-        Just(Subject::Evaluator { name: "helpful".to_owned(), worst: 1.0, best: 5.0 }),
-        Just(Subject::FailureRate),
-        Just(Subject::CostPerHour),
-        Just(Subject::Latency(Percentile::P90)),
-        Just(Subject::UnseenTool),
+        Just(AlertMetric::Evaluator { name: "helpful".to_owned(), worst: 1.0, best: 5.0 }),
+        Just(AlertMetric::FailureRate),
+        Just(AlertMetric::CostPerHour),
+        Just(AlertMetric::Latency(LatencyPercentile::P90)),
+        Just(AlertMetric::UnseenTool),
     ];
-    let comparison = prop::sample::select(Comparison::ALL.as_slice());
+    let comparison = prop::sample::select(ThresholdComparison::ALL.as_slice());
     let floor = prop::option::of((1u64.., any::<bool>()));
     (subject, comparison, 0.000_001f64..0.999_999, 1.0f64..1e9, 1u64..31_000_000, floor).prop_map(
         |(subject, comparison, share, factor, window_s, floor)| {
             let (low, high) = subject.range();
             let threshold = if high.is_finite() { low + share * (high - low) } else { share * factor };
-            let bar = (subject != Subject::UnseenTool).then_some(Bar { comparison, threshold });
+            let bar =
+                (subject != AlertMetric::UnseenTool).then_some(AlertThreshold { comparison, threshold });
             let unit = subject.units().first().copied();
             let floor = floor.zip(unit);
-            let floor = floor.map(|((count, named), unit)| Floor { count, unit: named.then_some(unit) });
-            Condition { subject, bar, window: Duration::from_secs(window_s), floor }
+            let floor =
+                floor.map(|((count, named), unit)| MinSampleSize { count, unit: named.then_some(unit) });
+            AlertCondition { subject, bar, window: Duration::from_secs(window_s), floor }
         },
     )
 }
@@ -150,13 +152,13 @@ proptest! {
 
     #[test]
     fn what_is_written_is_read_the_same(condition in condition()) {
-        prop_assert_eq!(Condition::parse(&condition.to_string(), &EVALUATORS), Ok(condition));
+        prop_assert_eq!(AlertCondition::parse(&condition.to_string(), &EVALUATORS), Ok(condition));
     }
 
     #[test]
     fn any_text_is_survived(text in ".*", words in prop::collection::vec("(error_rate|over|at|least|[<>=,$%. ]|[0-9]{1,25}|[smhd]|\\PC)", 0..12)) {
         for text in [text.clone(), words.concat(), words.join(" "), format!("error_rate > {text}"), format!("unseen_tool over {text}")] {
-            if let Err(error) = Condition::parse(&text, &EVALUATORS) {
+            if let Err(error) = AlertCondition::parse(&text, &EVALUATORS) {
                 prop_assert!(!error.to_string().contains('\n'));
             }
         }

@@ -17,16 +17,16 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-pub use counters::{Counts, KindCounts};
-use lane::Lane;
+pub use counters::{DeliveryCounts, KindCounts};
+use lane::DeliveryLane;
 
-use self::counters::Counters;
-use super::notice::{Notice, NoticeKind};
-use super::target::{Target, TargetKind};
+use self::counters::DeliveryCounters;
+use super::notice::{AlertNotice, NoticeKind};
+use super::target::{AlertTarget, TargetKind};
 
 /// How patient deliveries are.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct DeliverySettings {
     /// Where people open this server; without it, notices have no links.
     pub base_url: Option<String>,
     /// Notices that wait for one target. When there are more, the oldest is dropped: it says least about now.
@@ -40,9 +40,9 @@ pub struct Settings {
     pub command_timeout: Duration,
 }
 
-impl Default for Settings {
+impl Default for DeliverySettings {
     fn default() -> Self {
-        Settings {
+        DeliverySettings {
             base_url: None,
             queue: 100,
             attempts: 10,
@@ -62,40 +62,41 @@ pub struct StartError(String);
 
 /// Takes notices and delivers them.
 #[derive(Debug)]
-pub struct Dispatcher {
-    shared: Arc<Shared>,
+pub struct NoticeDispatcher {
+    shared: Arc<DeliveryContext>,
     runtime: Handle,
-    lanes: Mutex<HashMap<Target, Lane>>,
+    lanes: Mutex<HashMap<AlertTarget, DeliveryLane>>,
 }
 
 /// What all lanes use.
 #[derive(Debug)]
-struct Shared {
-    settings: Settings,
+struct DeliveryContext {
+    settings: DeliverySettings,
     http: reqwest::Client,
-    counters: Counters,
+    counters: DeliveryCounters,
 }
 
-impl Dispatcher {
+impl NoticeDispatcher {
     /// Has to be called inside a tokio runtime, which then runs the deliveries.
-    pub fn start(settings: Settings) -> Result<Dispatcher, StartError> {
+    pub fn start(settings: DeliverySettings) -> Result<NoticeDispatcher, StartError> {
         let http = webhook::client(settings.request_timeout).map_err(StartError)?;
-        let shared = Arc::new(Shared { settings, http, counters: Counters::default() });
-        Ok(Dispatcher { shared, runtime: Handle::current(), lanes: Mutex::default() })
+        let shared = Arc::new(DeliveryContext { settings, http, counters: DeliveryCounters::default() });
+        Ok(NoticeDispatcher { shared, runtime: Handle::current(), lanes: Mutex::default() })
     }
 
     /// Puts a notice into the queue of every target. Never waits; may be called from any thread.
-    pub fn send(&self, notice: Notice, targets: &[Target]) {
+    pub fn send(&self, notice: AlertNotice, targets: &[AlertTarget]) {
         let notice = Arc::new(notice);
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         for target in targets {
-            if *target == Target::Log {
+            if *target == AlertTarget::Log {
                 log(&notice);
                 self.shared.counters.sent(TargetKind::Log);
                 continue;
             }
             if !lanes.contains_key(target) {
-                lanes.insert(target.clone(), Lane::start(target.clone(), &self.shared, &self.runtime));
+                lanes
+                    .insert(target.clone(), DeliveryLane::start(target.clone(), &self.shared, &self.runtime));
             }
             if let Some(lane) = lanes.get(target)
                 && lane.push(Arc::clone(&notice), self.shared.settings.queue)
@@ -107,14 +108,14 @@ impl Dispatcher {
     }
 
     /// What has happened so far, for metrics.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> DeliveryCounts {
         self.shared.counters.snapshot()
     }
 
     /// Notices that wait, all targets together.
     pub fn waiting(&self) -> usize {
         let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        lanes.values().map(Lane::waiting).sum()
+        lanes.values().map(DeliveryLane::waiting).sum()
     }
 
     /// Delivers what waits, for at most this long, and says how many notices could not be delivered.
@@ -122,7 +123,7 @@ impl Dispatcher {
         let deadline = Instant::now() + at_most;
         let lanes = std::mem::take(&mut *self.lanes.lock().unwrap_or_else(PoisonError::into_inner));
         // All at once: they share the time.
-        lanes.values().for_each(Lane::close);
+        lanes.values().for_each(DeliveryLane::close);
         let mut left = 0;
         for (target, lane) in lanes {
             let undelivered = lane.finish(deadline).await;
@@ -137,8 +138,8 @@ impl Dispatcher {
 }
 
 /// Without its examples: what was recorded has no place in the server's log.
-fn log(notice: &Notice) {
-    let Notice { kind, rule, project, condition, value_text, count, since, .. } = notice;
+fn log(notice: &AlertNotice) {
+    let AlertNotice { kind, rule, project, condition, value_text, count, since, .. } = notice;
     let (kind_name, project) = (kind.name(), project.as_deref().unwrap_or("(all)"));
     match kind {
         NoticeKind::Fired | NoticeKind::Reminder => {

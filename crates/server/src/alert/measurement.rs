@@ -2,7 +2,7 @@
 
 /// What was found in a condition's window.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Measured {
+pub struct AlertMeasurement {
     /// A share or a score, dollars an hour, seconds, or the number of unseen tools.
     pub value: f64,
     /// How many steps, trajectories or questions it is taken from.
@@ -13,7 +13,7 @@ pub struct Measured {
 
 /// A step or a trajectory to look at.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Example {
+pub struct AlertExample {
     pub trace_id: String,
     pub trajectory_id: String,
     pub step_index: Option<u32>,

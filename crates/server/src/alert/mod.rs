@@ -1,7 +1,7 @@
 //! Alerts of `gradus serve`: what a rule watches, when it fires and goes quiet, and how the word gets out.
 //!
-//! Nothing here sees the store. Whoever has the numbers hands them to [`advance`] as [`Measured`], keeps the [`State`]
-//! that comes back, and gives the [`Notice`], if there is one, to the [`Dispatcher`].
+//! Nothing here sees the store. Whoever has the numbers hands them to [`advance`] as [`AlertMeasurement`], keeps the [`AlertState`]
+//! that comes back, and gives the [`AlertNotice`], if there is one, to the [`NoticeDispatcher`].
 
 mod condition;
 mod deliver;
@@ -14,11 +14,11 @@ mod state;
 mod subject;
 mod target;
 
-pub use crate::alert::measurement::{Example, Measured};
-pub use condition::{Bar, Comparison, Condition, ConditionError, Floor};
-pub use deliver::{Counts, Dispatcher, KindCounts, Settings, StartError};
-pub use notice::{Notice, NoticeKind, SCHEMA};
+pub use crate::alert::measurement::{AlertExample, AlertMeasurement};
+pub use condition::{AlertCondition, AlertThreshold, ConditionError, MinSampleSize, ThresholdComparison};
+pub use deliver::{DeliveryCounts, DeliverySettings, KindCounts, NoticeDispatcher, StartError};
+pub use notice::{AlertNotice, NoticeKind, SCHEMA};
 pub use rule::{AlertRule, AlertSection, ClearAt};
-pub use state::{State, advance};
-pub use subject::{Percentile, Subject, Unit, Watchable};
-pub use target::{Target, TargetKind, WebhookUrl};
+pub use state::{AlertState, advance};
+pub use subject::{AlertMetric, AlertableEvaluator, LatencyPercentile, SampleUnit};
+pub use target::{AlertTarget, TargetKind, WebhookUrl};

@@ -24,7 +24,7 @@ use jiff::Timestamp;
 use serde_json::{Value as Json, json};
 
 use super::rule::AlertRule;
-use crate::alert::measurement::{Example, Measured};
+use crate::alert::measurement::{AlertExample, AlertMeasurement};
 
 /// The version of the JSON form.
 pub const SCHEMA: u32 = 1;
@@ -34,7 +34,7 @@ const MAX_UNSEEN: usize = 50;
 const MAX_TEXT: usize = 500;
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Notice {
+pub struct AlertNotice {
     pub kind: NoticeKind,
     pub rule: String,
     pub project: Option<String>,
@@ -48,7 +48,7 @@ pub struct Notice {
     pub unseen: Vec<String>,
     pub since: Timestamp,
     pub at: Timestamp,
-    pub examples: Vec<Example>,
+    pub examples: Vec<AlertExample>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,20 +69,20 @@ impl NoticeKind {
     }
 }
 
-impl Notice {
+impl AlertNotice {
     pub(super) fn new(
         rule: &AlertRule,
         kind: NoticeKind,
-        measured: Measured,
+        measured: AlertMeasurement,
         since: Timestamp,
         at: Timestamp,
-    ) -> Notice {
-        let Measured { value, count, mut unseen } = measured;
+    ) -> AlertNotice {
+        let AlertMeasurement { value, count, mut unseen } = measured;
         unseen.truncate(MAX_UNSEEN);
         for name in &mut unseen {
             *name = one_line(name, MAX_TEXT);
         }
-        Notice {
+        AlertNotice {
             kind,
             rule: rule.name.clone(),
             project: rule.project.clone(),
@@ -101,7 +101,7 @@ impl Notice {
     }
 
     /// Steps and trajectories to look at, the worst first.
-    pub fn add_examples(&mut self, examples: impl Iterator<Item = Example>) {
+    pub fn add_examples(&mut self, examples: impl Iterator<Item = AlertExample>) {
         let room = MAX_EXAMPLES.saturating_sub(self.examples.len());
         self.examples.extend(examples.take(room).map(|mut example| {
             example.summary = one_line(&example.summary, MAX_TEXT);
@@ -142,7 +142,7 @@ impl Notice {
 }
 
 /// `{base_url}/traces/{trace_id}#step-N`; a trace that holds several trajectories is opened at the one that is meant.
-pub(super) fn link(base_url: Option<&str>, example: &Example) -> Option<String> {
+pub(super) fn link(base_url: Option<&str>, example: &AlertExample) -> Option<String> {
     let mut url = format!("{}/traces/", base_url?.trim_end_matches('/'));
     push_id(&mut url, &example.trace_id);
     if !example.trajectory_id.is_empty() && example.trajectory_id != example.trace_id {
@@ -189,26 +189,28 @@ pub(super) fn one_line(text: &str, longest: usize) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::alert::{AlertSection, Watchable};
+    use crate::alert::{AlertSection, AlertableEvaluator};
 
-    pub(in crate::alert) fn notice(measured: Measured, examples: Vec<Example>) -> Notice {
+    pub(in crate::alert) fn notice(measured: AlertMeasurement, examples: Vec<AlertExample>) -> AlertNotice {
         let section = AlertSection {
             name: "tool <choice>".to_owned(),
             project: Some("shop".to_owned()),
             when: "thought_to_tool < 0.8 over 1h".to_owned(),
             ..AlertSection::default()
         };
-        let rule =
-            AlertRule::from_section(section, &[Watchable { name: "thought_to_tool", worst: 0.0, best: 1.0 }])
-                .expect("a rule");
+        let rule = AlertRule::from_section(
+            section,
+            &[AlertableEvaluator { name: "thought_to_tool", worst: 0.0, best: 1.0 }],
+        )
+        .expect("a rule");
         let since = Timestamp::from_second(1_700_000_000).expect("a time");
-        let mut notice = Notice::new(&rule, NoticeKind::Fired, measured, since, since);
+        let mut notice = AlertNotice::new(&rule, NoticeKind::Fired, measured, since, since);
         notice.add_examples(examples.into_iter());
         notice
     }
 
-    pub(in crate::alert) fn example(summary: &str) -> Example {
-        Example {
+    pub(in crate::alert) fn example(summary: &str) -> AlertExample {
+        AlertExample {
             trace_id: "0af7651916cd43dd8448eb211c80319c".to_owned(),
             trajectory_id: "t1".to_owned(),
             step_index: Some(3),
@@ -219,7 +221,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_json_form_is_as_documented() {
-        let measured = Measured { value: 0.7125, count: 40, unseen: vec![] };
+        let measured = AlertMeasurement { value: 0.7125, count: 40, unseen: vec![] };
         let json = notice(measured, vec![example("calls\n rm")]).json(Some("https://gradus.example/"));
         let wanted = json!({
             "schema": 1,
@@ -246,13 +248,18 @@ pub(super) mod tests {
             }],
         });
         assert_eq!(json, wanted);
-        assert!(notice(Measured::default(), vec![example("")]).json(None)["examples"][0]["url"].is_null());
+        assert!(
+            notice(AlertMeasurement::default(), vec![example("")]).json(None)["examples"][0]["url"].is_null()
+        );
     }
 
     #[test]
     fn links_stay_in_their_place() {
-        let strange =
-            Example { trace_id: "../a?b#c d|é>".to_owned(), step_index: None, ..Example::default() };
+        let strange = AlertExample {
+            trace_id: "../a?b#c d|é>".to_owned(),
+            step_index: None,
+            ..AlertExample::default()
+        };
         assert_eq!(
             link(Some("http://h"), &strange).as_deref(),
             Some("http://h/traces/..%2Fa%3Fb%23c%20d%7C%C3%A9%3E")
@@ -265,7 +272,7 @@ pub(super) mod tests {
         assert_eq!(one_line("abcdef", 6), "abcdef");
         assert_eq!(one_line("abcdefg", 6), "abcde…");
         assert_eq!(one_line(&" ".repeat(1 << 20), 6), "");
-        let notice = notice(Measured::default(), vec![example(&"x".repeat(9_000)); 99]);
+        let notice = notice(AlertMeasurement::default(), vec![example(&"x".repeat(9_000)); 99]);
         assert_eq!((notice.examples.len(), notice.examples[0].summary.chars().count()), (10, 500));
     }
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use gradus_host::child_environment::find_invalid_name;
 use serde::Deserialize;
 
-use super::condition::{Bar, Condition};
-use super::subject::{Subject, Watchable, without_noise};
-use super::target::{Target, WebhookUrl};
+use super::condition::{AlertCondition, AlertThreshold};
+use super::subject::{AlertMetric, AlertableEvaluator, without_noise};
+use super::target::{AlertTarget, WebhookUrl};
 use gradus_core::duration_text::parse_duration;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -17,14 +17,14 @@ pub struct AlertRule {
     pub name: String,
     /// Only this project; all of them if none is named.
     pub project: Option<String>,
-    pub condition: Condition,
+    pub condition: AlertCondition,
     /// The alert is over once the value is back past this; by default, a tenth beyond the threshold. Without a distance
     /// between the two, a value that trembles around the threshold fires again and again.
     pub clear_at: Option<f64>,
     /// The least time between notices that say the same.
     pub cool_down: Duration,
     /// The log is always one of them.
-    pub targets: Vec<Target>,
+    pub targets: Vec<AlertTarget>,
 }
 
 /// One `[[alert]]` table.
@@ -75,7 +75,7 @@ impl AlertRule {
     /// Checks a table. The error is one line that names the rule.
     pub fn from_section(
         section: AlertSection,
-        known_evaluators: &[Watchable<'_>],
+        known_evaluators: &[AlertableEvaluator<'_>],
     ) -> Result<AlertRule, String> {
         let AlertSection { name, project, when, clear_at, cool_down, webhook, slack, command, env } = section;
         let name = name.trim().to_owned();
@@ -91,8 +91,8 @@ impl AlertRule {
                 &format!("a project's name has 1 to {MAX_NAME} characters on one line"),
             ));
         }
-        let condition =
-            Condition::parse(&when, known_evaluators).map_err(|error| wrong("when", &error.to_string()))?;
+        let condition = AlertCondition::parse(&when, known_evaluators)
+            .map_err(|error| wrong("when", &error.to_string()))?;
         let clear_at = clear_at
             .map(|clear_at| read_clear_at(&condition, &clear_at))
             .transpose()
@@ -103,12 +103,15 @@ impl AlertRule {
                 wrong("cool_down", &format!("{text:?} is no length of time; write 90s, 30m, 1h or 7d"))
             })?,
         };
-        let mut targets = vec![Target::Log];
+        let mut targets = vec![AlertTarget::Log];
         if let Some(url) = webhook {
-            targets.push(Target::Webhook(WebhookUrl::parse(&url).map_err(|error| wrong("webhook", &error))?));
+            targets.push(AlertTarget::Webhook(
+                WebhookUrl::parse(&url).map_err(|error| wrong("webhook", &error))?,
+            ));
         }
         if let Some(url) = slack {
-            targets.push(Target::Slack(WebhookUrl::parse(&url).map_err(|error| wrong("slack", &error))?));
+            targets
+                .push(AlertTarget::Slack(WebhookUrl::parse(&url).map_err(|error| wrong("slack", &error))?));
         }
         if let Some(words) = command {
             let is_program = words.first().is_some_and(|program| !program.trim().is_empty());
@@ -123,7 +126,7 @@ impl AlertRule {
                     &format!("{name:?} is not the name of a variable; write env = [\"SMTP_HOST\"]"),
                 ));
             }
-            targets.push(Target::Command { words, env });
+            targets.push(AlertTarget::Command { words, env });
         } else if !env.is_empty() {
             return Err(wrong("env", "only a command has an environment; add command = [\"notify\"]"));
         }
@@ -136,7 +139,7 @@ impl AlertRule {
     }
 
     /// Whether a value is back past where the alert is over.
-    pub(super) fn is_clear(&self, bar: &Bar, value: f64) -> bool {
+    pub(super) fn is_clear(&self, bar: &AlertThreshold, value: f64) -> bool {
         let clear_at = self.clears_at().unwrap_or(bar.threshold);
         let is_past = if bar.comparison.is_below() { value >= clear_at } else { value <= clear_at };
         is_past && !bar.holds(value)
@@ -147,7 +150,7 @@ fn is_name(text: &str) -> bool {
     !text.trim().is_empty() && text.chars().count() <= MAX_NAME && !text.chars().any(char::is_control)
 }
 
-fn default_clear_at(subject: &Subject, bar: &Bar) -> f64 {
+fn default_clear_at(subject: &AlertMetric, bar: &AlertThreshold) -> f64 {
     let (low, high) = subject.range();
     let margin = 0.1 * (bar.threshold - low);
     without_noise(match bar.comparison.is_below() {
@@ -157,7 +160,7 @@ fn default_clear_at(subject: &Subject, bar: &Bar) -> f64 {
     })
 }
 
-fn read_clear_at(condition: &Condition, clear_at: &ClearAt) -> Result<f64, String> {
+fn read_clear_at(condition: &AlertCondition, clear_at: &ClearAt) -> Result<f64, String> {
     let (subject, Some(bar)) = (&condition.subject, &condition.bar) else {
         return Err("an unseen tool has no value to come back; leave clear_at out".to_owned());
     };
@@ -187,8 +190,11 @@ mod tests {
 
     fn read(toml: &str) -> Result<AlertRule, String> {
         let section = toml::from_str(toml).map_err(|error| error.message().to_owned())?;
-        let shares = Watchable { name: "thought_to_tool", worst: 0.0, best: 1.0 };
-        AlertRule::from_section(section, &[shares, Watchable { name: "helpful", worst: 1.0, best: 5.0 }])
+        let shares = AlertableEvaluator { name: "thought_to_tool", worst: 0.0, best: 1.0 };
+        AlertRule::from_section(
+            section,
+            &[shares, AlertableEvaluator { name: "helpful", worst: 1.0, best: 5.0 }],
+        )
     }
 
     fn clears_at(when: &str) -> f64 {
@@ -213,7 +219,7 @@ mod tests {
     fn what_is_left_out_has_a_default() {
         let rule = read("name = \"n\"\nwhen = \"unseen_tool over 7d\"").expect("a rule");
         assert_eq!((rule.cool_down.as_secs(), rule.clears_at()), (1800, None));
-        assert_eq!(rule.targets, [Target::Log]);
+        assert_eq!(rule.targets, [AlertTarget::Log]);
     }
 
     #[test]

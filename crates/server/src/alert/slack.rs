@@ -6,14 +6,14 @@
 
 use serde_json::{Value as Json, json};
 
-use super::notice::{Notice, NoticeKind, link, one_line};
+use super::notice::{AlertNotice, NoticeKind, link, one_line};
 
 const MAX_EXAMPLES: usize = 5;
 const MAX_UNSEEN: usize = 10;
 const MAX_HEADER: usize = 150;
 const MAX_TEXT: usize = 300;
 
-impl Notice {
+impl AlertNotice {
     pub fn slack(&self, base_url: Option<&str>) -> Json {
         let (sign, word) = match self.kind {
             NoticeKind::Fired => ("🔴", "Alert"),
@@ -94,14 +94,14 @@ fn escape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::alert::Measured;
+    use crate::alert::AlertMeasurement;
     use crate::alert::notice::tests::{example, notice};
 
     #[test]
     fn recorded_text_cannot_mention_or_link() {
         let mut odd = example("<!channel> & <https://evil.example|click>");
         odd.trajectory_id = "a|<b>".to_owned();
-        let measured = Measured { value: 0.5, count: 3, unseen: vec!["<!here>".to_owned()] };
+        let measured = AlertMeasurement { value: 0.5, count: 3, unseen: vec!["<!here>".to_owned()] };
         let notice = notice(measured, vec![odd]);
         let message = notice.slack(Some("https://gradus.example"));
         let text = message.to_string();
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn the_largest_notice_is_within_the_limits() {
-        let measured = Measured { unseen: vec!["&".repeat(900); 99], ..Measured::default() };
+        let measured = AlertMeasurement { unseen: vec!["&".repeat(900); 99], ..AlertMeasurement::default() };
         let mut notice = notice(measured, vec![example(&"&".repeat(9_000)); 99]);
         notice.rule = "&".repeat(100);
         notice.project = Some("&".repeat(100));

@@ -1,18 +1,18 @@
 //! What a rule is up to: quiet or firing, and when it last spoke. A state machine without a clock and without memory of
 //! its own; who calls it keeps the state, so that a restart neither forgets an alert nor repeats it.
 
-use crate::alert::measurement::Measured;
+use crate::alert::measurement::AlertMeasurement;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::condition::Condition;
-use super::notice::{Notice, NoticeKind};
+use super::condition::AlertCondition;
+use super::notice::{AlertNotice, NoticeKind};
 use super::rule::AlertRule;
 
 /// Kept between two measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
-pub enum State {
+pub enum AlertState {
     Quiet {
         /// When a notice last went out.
         noticed_at: Option<Timestamp>,
@@ -25,14 +25,14 @@ pub enum State {
     },
 }
 
-impl Default for State {
+impl Default for AlertState {
     fn default() -> Self {
-        State::Quiet { noticed_at: None }
+        AlertState::Quiet { noticed_at: None }
     }
 }
 
 /// What a measurement says about a condition.
-enum Finding {
+enum ConditionStatus {
     Bad,
     /// Neither bad nor good enough to call it over.
     Between,
@@ -42,50 +42,53 @@ enum Finding {
 /// Takes in one measurement. Too little data, or none, changes nothing and says nothing.
 pub fn advance(
     rule: &AlertRule,
-    state: State,
-    measured: Option<Measured>,
+    state: AlertState,
+    measured: Option<AlertMeasurement>,
     now: Timestamp,
-) -> (State, Option<Notice>) {
+) -> (AlertState, Option<AlertNotice>) {
     let Some((finding, measured)) = measured.and_then(|measured| Some((judge(rule, &measured)?, measured)))
     else {
         return (state, None);
     };
-    let tell = |kind, since| Some(Notice::new(rule, kind, measured, since, now));
+    let tell = |kind, since| Some(AlertNotice::new(rule, kind, measured, since, now));
     let may_speak = |noticed_at| is_cooled_down(rule, noticed_at, now);
     match (state, finding) {
-        (State::Quiet { noticed_at }, Finding::Bad) if may_speak(noticed_at) => {
-            (State::Firing { since: now, noticed_at: Some(now), is_told: true }, tell(NoticeKind::Fired, now))
+        (AlertState::Quiet { noticed_at }, ConditionStatus::Bad) if may_speak(noticed_at) => (
+            AlertState::Firing { since: now, noticed_at: Some(now), is_told: true },
+            tell(NoticeKind::Fired, now),
+        ),
+        (AlertState::Quiet { noticed_at }, ConditionStatus::Bad) => {
+            (AlertState::Firing { since: now, noticed_at, is_told: false }, None)
         }
-        (State::Quiet { noticed_at }, Finding::Bad) => {
-            (State::Firing { since: now, noticed_at, is_told: false }, None)
-        }
-        (State::Quiet { .. }, Finding::Between | Finding::Good) => (state, None),
-        (State::Firing { since, noticed_at, is_told }, Finding::Bad) if may_speak(noticed_at) => {
+        (AlertState::Quiet { .. }, ConditionStatus::Between | ConditionStatus::Good) => (state, None),
+        (AlertState::Firing { since, noticed_at, is_told }, ConditionStatus::Bad)
+            if may_speak(noticed_at) =>
+        {
             let kind = if is_told { NoticeKind::Reminder } else { NoticeKind::Fired };
-            (State::Firing { since, noticed_at: Some(now), is_told: true }, tell(kind, since))
+            (AlertState::Firing { since, noticed_at: Some(now), is_told: true }, tell(kind, since))
         }
-        (State::Firing { .. }, Finding::Bad | Finding::Between) => (state, None),
-        (State::Firing { since, is_told: true, .. }, Finding::Good) => {
-            (State::Quiet { noticed_at: Some(now) }, tell(NoticeKind::Resolved, since))
+        (AlertState::Firing { .. }, ConditionStatus::Bad | ConditionStatus::Between) => (state, None),
+        (AlertState::Firing { since, is_told: true, .. }, ConditionStatus::Good) => {
+            (AlertState::Quiet { noticed_at: Some(now) }, tell(NoticeKind::Resolved, since))
         }
-        (State::Firing { noticed_at, is_told: false, .. }, Finding::Good) => {
-            (State::Quiet { noticed_at }, None)
+        (AlertState::Firing { noticed_at, is_told: false, .. }, ConditionStatus::Good) => {
+            (AlertState::Quiet { noticed_at }, None)
         }
     }
 }
 
-fn judge(rule: &AlertRule, measured: &Measured) -> Option<Finding> {
-    let Condition { bar, .. } = &rule.condition;
+fn judge(rule: &AlertRule, measured: &AlertMeasurement) -> Option<ConditionStatus> {
+    let AlertCondition { bar, .. } = &rule.condition;
     if measured.count < rule.condition.least_count() {
         return None;
     }
     Some(match bar {
-        None if measured.unseen.is_empty() => Finding::Good,
-        None => Finding::Bad,
+        None if measured.unseen.is_empty() => ConditionStatus::Good,
+        None => ConditionStatus::Bad,
         Some(_) if measured.value.is_nan() => return None,
-        Some(bar) if bar.holds(measured.value) => Finding::Bad,
-        Some(bar) if rule.is_clear(bar, measured.value) => Finding::Good,
-        Some(_) => Finding::Between,
+        Some(bar) if bar.holds(measured.value) => ConditionStatus::Bad,
+        Some(bar) if rule.is_clear(bar, measured.value) => ConditionStatus::Good,
+        Some(_) => ConditionStatus::Between,
     })
 }
 

@@ -1,24 +1,26 @@
 //! Alerts over time, minute by minute.
 
 use super::*;
-use crate::alert::{AlertSection, Watchable};
+use crate::alert::{AlertSection, AlertableEvaluator};
 
 /// A rule, its state, and a clock that only moves when told.
 struct Watch {
     rule: AlertRule,
-    state: State,
+    state: AlertState,
 }
 
 impl Watch {
     fn new(when: &str) -> Watch {
         let section = AlertSection { name: "n".to_owned(), when: when.to_owned(), ..AlertSection::default() };
-        let rule =
-            AlertRule::from_section(section, &[Watchable { name: "thought_to_tool", worst: 0.0, best: 1.0 }])
-                .expect("a rule");
-        Watch { rule, state: State::default() }
+        let rule = AlertRule::from_section(
+            section,
+            &[AlertableEvaluator { name: "thought_to_tool", worst: 0.0, best: 1.0 }],
+        )
+        .expect("a rule");
+        Watch { rule, state: AlertState::default() }
     }
 
-    fn take(&mut self, minute: i64, measured: Option<Measured>) -> Option<Notice> {
+    fn take(&mut self, minute: i64, measured: Option<AlertMeasurement>) -> Option<AlertNotice> {
         // As after a restart: the state has been written and read.
         let written = serde_json::to_string(&self.state).expect("written");
         let state = serde_json::from_str(&written).expect("read");
@@ -29,7 +31,8 @@ impl Watch {
 
     /// The notice's kind for a value of 30 steps.
     fn see(&mut self, minute: i64, value: f64) -> Option<&'static str> {
-        let notice = self.take(minute, Some(Measured { value, count: 30, ..Measured::default() }));
+        let notice =
+            self.take(minute, Some(AlertMeasurement { value, count: 30, ..AlertMeasurement::default() }));
         notice.map(|notice| notice.kind.name())
     }
 }
@@ -48,9 +51,9 @@ fn fires_once_and_resolves_past_the_margin() {
     assert_eq!(watch.see(2, 0.5), None);
     // Back above the threshold, but not past 0.88.
     assert_eq!(watch.see(3, 0.85), None);
-    assert!(matches!(watch.state, State::Firing { since, .. } if since == at(1)));
+    assert!(matches!(watch.state, AlertState::Firing { since, .. } if since == at(1)));
     assert_eq!(watch.see(4, 0.88), Some("resolved"));
-    assert_eq!(watch.state, State::Quiet { noticed_at: Some(at(4)) });
+    assert_eq!(watch.state, AlertState::Quiet { noticed_at: Some(at(4)) });
     assert_eq!(watch.see(5, 0.95), None);
 }
 
@@ -74,7 +77,8 @@ fn reminds_no_more_often_than_the_cool_down() {
     assert_eq!(watch.see(120, 0.5), Some("reminder"));
     // In between the two, it still fires but there is nothing to remind of.
     assert_eq!(watch.see(160, 0.85), None);
-    let notice = watch.take(161, Some(Measured { value: 0.5, count: 30, ..Measured::default() }));
+    let notice =
+        watch.take(161, Some(AlertMeasurement { value: 0.5, count: 30, ..AlertMeasurement::default() }));
     assert_eq!(notice.map(|notice| (notice.kind, notice.since)), Some((NoticeKind::Reminder, at(0))));
 }
 
@@ -95,11 +99,11 @@ fn flapping_is_told_once() {
 #[test]
 fn too_little_data_changes_nothing() {
     let mut watch = Watch::new(LOW);
-    let few = |value| Some(Measured { value, count: 29, ..Measured::default() });
+    let few = |value| Some(AlertMeasurement { value, count: 29, ..AlertMeasurement::default() });
     assert_eq!(watch.take(0, few(0.1)), None);
     assert_eq!(watch.take(0, None), None);
     assert_eq!(watch.see(1, f64::NAN), None);
-    assert_eq!(watch.state, State::default());
+    assert_eq!(watch.state, AlertState::default());
     assert_eq!(watch.see(2, 0.5), Some("fired"));
     let firing = watch.state;
     for measured in [few(1.0), few(0.1), None] {
@@ -112,7 +116,7 @@ fn too_little_data_changes_nothing() {
 fn costs_resolve_when_nothing_runs() {
     let mut watch = Watch::new("cost_per_hour > $5 over 1h");
     assert_eq!(watch.see(0, 7.0), Some("fired"));
-    let nothing = watch.take(1, Some(Measured::default()));
+    let nothing = watch.take(1, Some(AlertMeasurement::default()));
     assert_eq!(nothing.map(|notice| notice.kind), Some(NoticeKind::Resolved));
 }
 
@@ -121,7 +125,7 @@ fn unseen_tools_fire_and_pass() {
     let mut watch = Watch::new("unseen_tool over 7d");
     let seen = |unseen: &[&str]| {
         let unseen: Vec<String> = unseen.iter().map(|name| (*name).to_owned()).collect();
-        Some(Measured { value: unseen.len() as f64, count: 10, unseen })
+        Some(AlertMeasurement { value: unseen.len() as f64, count: 10, unseen })
     };
     assert_eq!(watch.take(0, seen(&[])), None);
     let notice = watch.take(1, seen(&["drop_table"])).expect("a notice");

@@ -6,7 +6,7 @@ use super::nearest::nearest;
 
 /// An evaluator that can be watched, with the worst and the best score that it gives.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Watchable<'e> {
+pub struct AlertableEvaluator<'e> {
     pub name: &'e str,
     pub worst: f64,
     pub best: f64,
@@ -14,7 +14,7 @@ pub struct Watchable<'e> {
 
 /// What is watched.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Subject {
+pub enum AlertMetric {
     /// Mean score of an evaluator, from the worst to the best that it gives.
     Evaluator { name: String, worst: f64, best: f64 },
     /// Share of questions that the judge could not answer.
@@ -24,92 +24,93 @@ pub enum Subject {
     /// Dollars an hour.
     CostPerHour,
     /// How long trajectories take, in seconds.
-    Latency(Percentile),
+    Latency(LatencyPercentile),
     /// Tools that were called now and not in the window before.
     UnseenTool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Percentile {
+pub enum LatencyPercentile {
     P50,
     P90,
     P95,
     P99,
 }
 
-impl Percentile {
+impl LatencyPercentile {
     /// As a share: 0.95 for the 95th.
     pub fn share(self) -> f64 {
         match self {
-            Percentile::P50 => 0.5,
-            Percentile::P90 => 0.9,
-            Percentile::P95 => 0.95,
-            Percentile::P99 => 0.99,
+            LatencyPercentile::P50 => 0.5,
+            LatencyPercentile::P90 => 0.9,
+            LatencyPercentile::P95 => 0.95,
+            LatencyPercentile::P99 => 0.99,
         }
     }
 }
 
 /// What is counted to know whether there is enough data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
+pub enum SampleUnit {
     Steps,
     Trajectories,
     Questions,
 }
 
-impl Unit {
-    pub(super) fn named(word: &str) -> Option<Unit> {
+impl SampleUnit {
+    pub(super) fn named(word: &str) -> Option<SampleUnit> {
         match word.to_ascii_lowercase().as_str() {
-            "step" | "steps" => Some(Unit::Steps),
-            "trajectory" | "trajectories" => Some(Unit::Trajectories),
-            "question" | "questions" => Some(Unit::Questions),
+            "step" | "steps" => Some(SampleUnit::Steps),
+            "trajectory" | "trajectories" => Some(SampleUnit::Trajectories),
+            "question" | "questions" => Some(SampleUnit::Questions),
             _ => None,
         }
     }
 
     pub fn name(self) -> &'static str {
         match self {
-            Unit::Steps => "steps",
-            Unit::Trajectories => "trajectories",
-            Unit::Questions => "questions",
+            SampleUnit::Steps => "steps",
+            SampleUnit::Trajectories => "trajectories",
+            SampleUnit::Questions => "questions",
         }
     }
 
     pub fn name_for(self, count: u64) -> &'static str {
         match (self, count) {
-            (Unit::Steps, 1) => "step",
-            (Unit::Trajectories, 1) => "trajectory",
-            (Unit::Questions, 1) => "question",
+            (SampleUnit::Steps, 1) => "step",
+            (SampleUnit::Trajectories, 1) => "trajectory",
+            (SampleUnit::Questions, 1) => "question",
             _ => self.name(),
         }
     }
 }
 
 /// The subjects that are no evaluators.
-const BUILT_IN: [(&str, Subject); 8] = [
-    ("failure_rate", Subject::FailureRate),
-    ("error_rate", Subject::ErrorRate),
-    ("cost_per_hour", Subject::CostPerHour),
-    ("latency_p50", Subject::Latency(Percentile::P50)),
-    ("latency_p90", Subject::Latency(Percentile::P90)),
-    ("latency_p95", Subject::Latency(Percentile::P95)),
-    ("latency_p99", Subject::Latency(Percentile::P99)),
-    ("unseen_tool", Subject::UnseenTool),
+const BUILT_IN: [(&str, AlertMetric); 8] = [
+    ("failure_rate", AlertMetric::FailureRate),
+    ("error_rate", AlertMetric::ErrorRate),
+    ("cost_per_hour", AlertMetric::CostPerHour),
+    ("latency_p50", AlertMetric::Latency(LatencyPercentile::P50)),
+    ("latency_p90", AlertMetric::Latency(LatencyPercentile::P90)),
+    ("latency_p95", AlertMetric::Latency(LatencyPercentile::P95)),
+    ("latency_p99", AlertMetric::Latency(LatencyPercentile::P99)),
+    ("unseen_tool", AlertMetric::UnseenTool),
 ];
 
-impl Subject {
+impl AlertMetric {
     /// Built-in names win: an evaluator that takes one would make rules mean something else from one run to the next.
-    pub(super) fn named(name: &str, evaluators: &[Watchable<'_>]) -> Option<Subject> {
+    pub(super) fn named(name: &str, evaluators: &[AlertableEvaluator<'_>]) -> Option<AlertMetric> {
         let built_in = BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, subject)| subject.clone());
         let evaluator = || {
-            let Watchable { worst, best, .. } = *evaluators.iter().find(|known| known.name == name)?;
-            Some(Subject::Evaluator { name: name.to_owned(), worst, best })
+            let AlertableEvaluator { worst, best, .. } =
+                *evaluators.iter().find(|known| known.name == name)?;
+            Some(AlertMetric::Evaluator { name: name.to_owned(), worst, best })
         };
         built_in.or_else(evaluator)
     }
 
     /// The known name that a wrong one is closest to.
-    pub(super) fn nearest(name: &str, evaluators: &[Watchable<'_>]) -> Option<String> {
+    pub(super) fn nearest(name: &str, evaluators: &[AlertableEvaluator<'_>]) -> Option<String> {
         let known = evaluators.iter().map(|known| known.name).chain(BUILT_IN.iter().map(|(known, _)| *known));
         nearest(name, known).map(str::to_owned)
     }
@@ -120,7 +121,7 @@ impl Subject {
 
     pub fn name(&self) -> &str {
         match self {
-            Subject::Evaluator { name, .. } => name,
+            AlertMetric::Evaluator { name, .. } => name,
             other => BUILT_IN.iter().find(|(_, subject)| subject == other).map_or("", |(name, _)| name),
         }
     }
@@ -128,9 +129,11 @@ impl Subject {
     /// What its values lie between.
     pub(super) fn range(&self) -> (f64, f64) {
         match self {
-            Subject::Evaluator { worst, best, .. } => (*worst, *best),
-            Subject::FailureRate | Subject::ErrorRate => (0.0, 1.0),
-            Subject::CostPerHour | Subject::Latency(_) | Subject::UnseenTool => (0.0, f64::INFINITY),
+            AlertMetric::Evaluator { worst, best, .. } => (*worst, *best),
+            AlertMetric::FailureRate | AlertMetric::ErrorRate => (0.0, 1.0),
+            AlertMetric::CostPerHour | AlertMetric::Latency(_) | AlertMetric::UnseenTool => {
+                (0.0, f64::INFINITY)
+            }
         }
     }
 
@@ -141,37 +144,37 @@ impl Subject {
     }
 
     /// What may be counted for it. An evaluator judges steps or trajectories; which, its rubric says.
-    pub fn units(&self) -> &'static [Unit] {
+    pub fn units(&self) -> &'static [SampleUnit] {
         match self {
-            Subject::Evaluator { .. } => &[Unit::Steps, Unit::Trajectories],
-            Subject::FailureRate => &[Unit::Questions],
-            Subject::ErrorRate | Subject::Latency(_) => &[Unit::Trajectories],
-            Subject::CostPerHour => &[],
-            Subject::UnseenTool => &[Unit::Steps],
+            AlertMetric::Evaluator { .. } => &[SampleUnit::Steps, SampleUnit::Trajectories],
+            AlertMetric::FailureRate => &[SampleUnit::Questions],
+            AlertMetric::ErrorRate | AlertMetric::Latency(_) => &[SampleUnit::Trajectories],
+            AlertMetric::CostPerHour => &[],
+            AlertMetric::UnseenTool => &[SampleUnit::Steps],
         }
     }
 
     /// A right condition, to show beside a wrong one.
     pub(super) fn example(&self) -> String {
         match self {
-            Subject::Evaluator { name, worst, best } => {
+            AlertMetric::Evaluator { name, worst, best } => {
                 let threshold = without_noise(worst + 0.8 * (best - worst));
                 format!("{name} < {threshold} over 1h, at least 30 steps")
             }
-            Subject::FailureRate => "failure_rate > 5% over 1h, at least 50 questions".to_owned(),
-            Subject::ErrorRate => "error_rate > 10% over 1h, at least 20 trajectories".to_owned(),
-            Subject::CostPerHour => "cost_per_hour > $5 over 1h".to_owned(),
-            Subject::Latency(_) => format!("{} > 30s over 15m, at least 20 trajectories", self.name()),
-            Subject::UnseenTool => "unseen_tool over 7d".to_owned(),
+            AlertMetric::FailureRate => "failure_rate > 5% over 1h, at least 50 questions".to_owned(),
+            AlertMetric::ErrorRate => "error_rate > 10% over 1h, at least 20 trajectories".to_owned(),
+            AlertMetric::CostPerHour => "cost_per_hour > $5 over 1h".to_owned(),
+            AlertMetric::Latency(_) => format!("{} > 30s over 15m, at least 20 trajectories", self.name()),
+            AlertMetric::UnseenTool => "unseen_tool over 7d".to_owned(),
         }
     }
 
     /// How a threshold is written, in words.
     pub(super) fn threshold_form(&self) -> String {
         match self {
-            Subject::CostPerHour => "dollars, as $5 or 0.5".to_owned(),
-            Subject::Latency(_) => "a time with its unit, as 30s or 500ms".to_owned(),
-            Subject::Evaluator { worst, best, .. } if !self.is_share() => {
+            AlertMetric::CostPerHour => "dollars, as $5 or 0.5".to_owned(),
+            AlertMetric::Latency(_) => "a time with its unit, as 30s or 500ms".to_owned(),
+            AlertMetric::Evaluator { worst, best, .. } if !self.is_share() => {
                 format!("a score from {worst} to {best}, which it gives")
             }
             _ => "a share from 0 to 1, as 0.8 or 80%".to_owned(),
@@ -182,9 +185,9 @@ impl Subject {
     pub(super) fn parse_threshold(&self, text: &str) -> Option<f64> {
         let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
         let value = match self {
-            Subject::UnseenTool => return None,
-            Subject::CostPerHour => plain_number(text.strip_prefix('$').unwrap_or(&text))?,
-            Subject::Latency(_) => {
+            AlertMetric::UnseenTool => return None,
+            AlertMetric::CostPerHour => plain_number(text.strip_prefix('$').unwrap_or(&text))?,
+            AlertMetric::Latency(_) => {
                 let unit = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
                 let number = plain_number(&text[..unit])?;
                 match &text[unit..] {
@@ -195,7 +198,7 @@ impl Subject {
                     _ => return None,
                 }
             }
-            Subject::Evaluator { .. } if !self.is_share() => match text.strip_prefix('-') {
+            AlertMetric::Evaluator { .. } if !self.is_share() => match text.strip_prefix('-') {
                 Some(number) => -plain_number(number)?,
                 None => plain_number(&text)?,
             },
@@ -212,8 +215,8 @@ impl Subject {
     /// A value as people read it. `parse_threshold` reads it back exactly, so thresholds are shown by it, too.
     pub fn show(&self, value: f64) -> String {
         match self {
-            Subject::CostPerHour => format!("${value}"),
-            Subject::Latency(_) => format!("{value}s"),
+            AlertMetric::CostPerHour => format!("${value}"),
+            AlertMetric::Latency(_) => format!("{value}s"),
             _ => value.to_string(),
         }
     }
@@ -221,17 +224,17 @@ impl Subject {
     /// A measured value, without the digits that mean nothing.
     pub fn show_measured(&self, value: f64) -> String {
         match self {
-            Subject::Evaluator { .. } => format!("{value:.3}"),
-            Subject::FailureRate | Subject::ErrorRate => format!("{:.1}%", value * 100.0),
-            Subject::CostPerHour => format!("${value:.2}"),
-            Subject::Latency(_) if value < 1.0 => format!("{:.0}ms", value * 1e3),
-            Subject::Latency(_) => format!("{value:.1}s"),
-            Subject::UnseenTool => format!("{value:.0}"),
+            AlertMetric::Evaluator { .. } => format!("{value:.3}"),
+            AlertMetric::FailureRate | AlertMetric::ErrorRate => format!("{:.1}%", value * 100.0),
+            AlertMetric::CostPerHour => format!("${value:.2}"),
+            AlertMetric::Latency(_) if value < 1.0 => format!("{:.0}ms", value * 1e3),
+            AlertMetric::Latency(_) => format!("{value:.1}s"),
+            AlertMetric::UnseenTool => format!("{value:.0}"),
         }
     }
 }
 
-impl fmt::Display for Subject {
+impl fmt::Display for AlertMetric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -254,21 +257,21 @@ mod tests {
 
     #[test]
     fn thresholds_have_the_unit_of_their_subject() {
-        let latency = Subject::Latency(Percentile::P95);
+        let latency = AlertMetric::Latency(LatencyPercentile::P95);
         assert_eq!(latency.parse_threshold("500ms"), Some(0.5));
         assert_eq!(latency.parse_threshold("2 m"), Some(120.0));
         assert_eq!(latency.parse_threshold("30"), None);
-        assert_eq!(Subject::CostPerHour.parse_threshold("$ 5"), Some(5.0));
-        assert_eq!(Subject::CostPerHour.parse_threshold("5%"), None);
-        assert_eq!(Subject::FailureRate.parse_threshold("5%"), Some(0.05));
+        assert_eq!(AlertMetric::CostPerHour.parse_threshold("$ 5"), Some(5.0));
+        assert_eq!(AlertMetric::CostPerHour.parse_threshold("5%"), None);
+        assert_eq!(AlertMetric::FailureRate.parse_threshold("5%"), Some(0.05));
         for wrong in ["5", "-1", "1e-1", "inf", "nan", "", ".", "%", "$0.5"] {
-            assert_eq!(Subject::FailureRate.parse_threshold(wrong), None, "{wrong}");
+            assert_eq!(AlertMetric::FailureRate.parse_threshold(wrong), None, "{wrong}");
         }
     }
 
     #[test]
     fn an_evaluator_has_the_scale_of_its_labels() {
-        let graded = Subject::Evaluator { name: "helpful".to_owned(), worst: -1.0, best: 5.0 };
+        let graded = AlertMetric::Evaluator { name: "helpful".to_owned(), worst: -1.0, best: 5.0 };
         assert_eq!(
             ["4.5", "-0.5", "5"].map(|text| graded.parse_threshold(text)),
             [Some(4.5), Some(-0.5), Some(5.0)]
@@ -284,7 +287,7 @@ mod tests {
     fn every_built_in_has_its_name() {
         for (name, subject) in BUILT_IN {
             assert_eq!(subject.name(), name);
-            assert_eq!(Subject::named(name, &[]), Some(subject));
+            assert_eq!(AlertMetric::named(name, &[]), Some(subject));
         }
     }
 }

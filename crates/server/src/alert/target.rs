@@ -6,7 +6,7 @@ use std::fmt;
 use reqwest::Url;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Target {
+pub enum AlertTarget {
     /// The server's own log.
     Log,
     /// The notice as JSON, posted.
@@ -41,25 +41,25 @@ impl TargetKind {
     }
 }
 
-impl Target {
+impl AlertTarget {
     pub fn kind(&self) -> TargetKind {
         match self {
-            Target::Log => TargetKind::Log,
-            Target::Webhook(_) => TargetKind::Webhook,
-            Target::Slack(_) => TargetKind::Slack,
-            Target::Command { .. } => TargetKind::Command,
+            AlertTarget::Log => TargetKind::Log,
+            AlertTarget::Webhook(_) => TargetKind::Webhook,
+            AlertTarget::Slack(_) => TargetKind::Slack,
+            AlertTarget::Command { .. } => TargetKind::Command,
         }
     }
 }
 
 /// What a log may say about it: of a command its program, as arguments may hold secrets, too.
-impl fmt::Display for Target {
+impl fmt::Display for AlertTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Target::Log => f.write_str("log"),
-            Target::Webhook(url) => write!(f, "webhook {url}"),
-            Target::Slack(url) => write!(f, "slack {url}"),
-            Target::Command { words, .. } => {
+            AlertTarget::Log => f.write_str("log"),
+            AlertTarget::Webhook(url) => write!(f, "webhook {url}"),
+            AlertTarget::Slack(url) => write!(f, "slack {url}"),
+            AlertTarget::Command { words, .. } => {
                 write!(f, "command {:?}", words.first().map_or("", String::as_str))
             }
         }
@@ -110,9 +110,11 @@ mod tests {
         for shown in [url.to_string(), format!("{url:?}")] {
             assert_eq!(shown, "https://hooks.example.com");
         }
-        assert_eq!(format!("{:?}", Target::Slack(url)), "Slack(https://hooks.example.com)");
-        let command =
-            Target::Command { words: vec!["notify".to_owned(), "--key=secret".to_owned()], env: Vec::new() };
+        assert_eq!(format!("{:?}", AlertTarget::Slack(url)), "Slack(https://hooks.example.com)");
+        let command = AlertTarget::Command {
+            words: vec!["notify".to_owned(), "--key=secret".to_owned()],
+            env: Vec::new(),
+        };
         assert_eq!(command.to_string(), "command \"notify\"");
     }
 

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::alert;
-use crate::alert_readings::Reading;
-use crate::http_error::{ApiError, Params, blocking};
-use crate::state::Server;
+use crate::alert_readings::LatestAlertMeasurement;
+use crate::http_error::{ApiError, ApiQuery, blocking};
+use crate::state::ServerState;
 use crate::time_text as time;
 
 #[derive(Deserialize, IntoParams)]
@@ -25,15 +25,17 @@ pub(super) struct AlertParams {
 }
 
 #[derive(Serialize, ToSchema)]
-pub(super) struct Alerts {
-    rules: Vec<AlertRule>,
+#[schema(as = Alerts)]
+pub(super) struct AlertList {
+    rules: Vec<AlertRuleStatus>,
     /// The latest first.
     events: Vec<AlertEventBody>,
     next_cursor: Option<i64>,
 }
 
 #[derive(Serialize, ToSchema)]
-pub(super) struct AlertRule {
+#[schema(as = AlertRule)]
+pub(super) struct AlertRuleStatus {
     name: String,
     project: Option<String>,
     condition: String,
@@ -59,7 +61,7 @@ pub(super) struct AlertReading {
 }
 
 impl AlertReading {
-    fn of(rule: &alert::AlertRule, reading: Reading) -> AlertReading {
+    fn from_measurement(rule: &alert::AlertRule, reading: LatestAlertMeasurement) -> AlertReading {
         let value = reading.measured.as_ref().map(|measured| measured.value);
         let measured = reading.measured.unwrap_or_default();
         AlertReading {
@@ -86,11 +88,11 @@ pub(super) struct AlertEventBody {
 
 /// Alert rules, and what they told.
 #[utoipa::path(get, path = "/api/v1/alerts", tag = "alerts", params(AlertParams),
-    responses((status = 200, body = Alerts), (status = 400, body = crate::http_error::ErrorBody)))]
+    responses((status = 200, body = AlertList), (status = 400, body = crate::http_error::ErrorBody)))]
 pub(super) async fn list(
-    State(server): State<Arc<Server>>,
-    Params(params): Params<AlertParams>,
-) -> Result<Json<Alerts>, ApiError> {
+    State(server): State<Arc<ServerState>>,
+    ApiQuery(params): ApiQuery<AlertParams>,
+) -> Result<Json<AlertList>, ApiError> {
     let limit = params.limit.unwrap_or(100);
     if !(1..=1000).contains(&limit) {
         return Err(ApiError::bad(format!("limit={limit}: from 1 to 1000")));
@@ -99,13 +101,16 @@ pub(super) async fn list(
         let mut rules = Vec::new();
         for rule in &server.reloadable().alerts {
             let state = server.store.alert_state(&rule.name)?;
-            rules.push(AlertRule {
+            rules.push(AlertRuleStatus {
                 name: rule.name.clone(),
                 project: rule.project.clone(),
                 condition: rule.condition.to_string(),
                 state: state.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default(),
                 clear_at: rule.clears_at(),
-                now: server.readings.of(rule).map(|reading| AlertReading::of(rule, reading)),
+                now: server
+                    .readings
+                    .find_for_rule(rule)
+                    .map(|reading| AlertReading::from_measurement(rule, reading)),
             });
         }
         let events = server.store.alert_events(params.cursor.unwrap_or(i64::MAX), limit)?;
@@ -117,13 +122,14 @@ pub(super) async fn list(
             kind: event.kind,
             notice: serde_json::from_str(&event.body).unwrap_or_default(),
         });
-        Ok(Json(Alerts { rules, events: events.collect(), next_cursor }))
+        Ok(Json(AlertList { rules, events: events.collect(), next_cursor }))
     })
     .await
 }
 
 #[derive(Serialize, ToSchema)]
-pub(super) struct Rules {
+#[schema(as = Rules)]
+pub(super) struct GradingRuleList {
     items: Vec<RuleBody>,
 }
 
@@ -143,8 +149,8 @@ pub(super) struct RuleBody {
 }
 
 /// The rules of live grading; the first that fits a project counts.
-#[utoipa::path(get, path = "/api/v1/rules", tag = "rules", responses((status = 200, body = Rules)))]
-pub(super) async fn rules(State(server): State<Arc<Server>>) -> Json<Rules> {
+#[utoipa::path(get, path = "/api/v1/rules", tag = "rules", responses((status = 200, body = GradingRuleList)))]
+pub(super) async fn rules(State(server): State<Arc<ServerState>>) -> Json<GradingRuleList> {
     let reloadable = server.reloadable();
     let items = reloadable.rules.iter().map(|rule| RuleBody {
         name: rule.name.clone(),
@@ -155,5 +161,5 @@ pub(super) async fn rules(State(server): State<Arc<Server>>) -> Json<Rules> {
         all_errors: rule.all_errors,
         daily_budget_usd: rule.daily_budget_usd,
     });
-    Json(Rules { items: items.collect() })
+    Json(GradingRuleList { items: items.collect() })
 }

@@ -7,16 +7,16 @@ use axum::body::Body;
 use axum::extract::{Extension, Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use gradus_core::span::{SpanId, TraceId};
-use gradus_store::{Annotation, AnnotationFilter, NewAnnotation};
+use gradus_store::{AnnotationFilter, AnnotationRecord, NewAnnotation};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::body::json_body;
 use crate::annotation_limits::check_annotation_size;
-use crate::caller::Caller;
-use crate::http_error::{ApiError, Params, blocking, blocking_sender};
+use crate::caller::RequestCaller;
+use crate::http_error::{ApiError, ApiQuery, blocking, blocking_sender};
 use crate::signature;
-use crate::state::Server;
+use crate::state::ServerState;
 use crate::time_text as time;
 
 #[derive(Serialize, ToSchema)]
@@ -42,7 +42,7 @@ pub(super) struct AnnotationBody {
 }
 
 impl AnnotationBody {
-    pub(super) fn of(row: Annotation) -> AnnotationBody {
+    pub(super) fn from_row(row: AnnotationRecord) -> AnnotationBody {
         let (metadata, key) = signature::signed(&row.metadata);
         AnnotationBody {
             id: row.no,
@@ -77,18 +77,19 @@ pub(super) struct AnnotationParams {
 }
 
 #[derive(Serialize, ToSchema)]
-pub(super) struct Annotations {
+#[schema(as = Annotations)]
+pub(super) struct AnnotationList {
     items: Vec<AnnotationBody>,
     next_cursor: Option<i64>,
 }
 
 /// Annotations, in the order they were first made.
 #[utoipa::path(get, path = "/api/v1/annotations", tag = "annotations", params(AnnotationParams),
-    responses((status = 200, body = Annotations), (status = 400, body = crate::http_error::ErrorBody)))]
+    responses((status = 200, body = AnnotationList), (status = 400, body = crate::http_error::ErrorBody)))]
 pub(super) async fn list(
-    State(server): State<Arc<Server>>,
-    Params(params): Params<AnnotationParams>,
-) -> Result<Json<Annotations>, ApiError> {
+    State(server): State<Arc<ServerState>>,
+    ApiQuery(params): ApiQuery<AnnotationParams>,
+) -> Result<Json<AnnotationList>, ApiError> {
     let limit = params.limit.unwrap_or(100);
     if !(1..=1000).contains(&limit) {
         return Err(ApiError::bad(format!("limit={limit}: from 1 to 1000")));
@@ -107,7 +108,10 @@ pub(super) async fn list(
         let has_more = rows.len() > limit;
         rows.truncate(limit);
         let next_cursor = rows.last().filter(|_| has_more).map(|row| row.no);
-        Ok(Json(Annotations { items: rows.into_iter().map(AnnotationBody::of).collect(), next_cursor }))
+        Ok(Json(AnnotationList {
+            items: rows.into_iter().map(AnnotationBody::from_row).collect(),
+            next_cursor,
+        }))
     })
     .await
 }
@@ -151,8 +155,8 @@ pub(super) struct AnnotationIds {
     responses((status = 200, body = AnnotationIds), (status = 400, body = crate::http_error::ErrorBody),
               (status = 404, body = crate::http_error::ErrorBody)))]
 pub(super) async fn add(
-    State(server): State<Arc<Server>>,
-    Extension(caller): Extension<Caller>,
+    State(server): State<Arc<ServerState>>,
+    Extension(caller): Extension<RequestCaller>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<AnnotationIds>, ApiError> {
@@ -174,7 +178,7 @@ pub(super) async fn add(
 
 impl AnnotationInput {
     /// Finds what it is about.
-    fn resolve(self, server: &Server, caller: &Caller) -> Result<NewAnnotation, ApiError> {
+    fn resolve(self, server: &ServerState, caller: &RequestCaller) -> Result<NewAnnotation, ApiError> {
         let annotator = self.annotator.as_deref().unwrap_or("HUMAN");
         if !matches!(annotator, "HUMAN" | "LLM" | "CODE") {
             return Err(ApiError::bad(format!("annotator {annotator:?}: HUMAN, LLM or CODE")));
@@ -214,7 +218,7 @@ impl AnnotationInput {
     }
 }
 
-fn trace_of(server: &Server, target: &str) -> Result<Option<TraceId>, ApiError> {
+fn trace_of(server: &ServerState, target: &str) -> Result<Option<TraceId>, ApiError> {
     let wrong = || {
         ApiError::bad(format!("target {target:?}: span:ID, trace:ID, trajectory:ID or trajectory:ID#STEP"))
     };
@@ -253,7 +257,7 @@ fn trace_of(server: &Server, target: &str) -> Result<Option<TraceId>, ApiError> 
 #[utoipa::path(delete, path = "/api/v1/annotations/{id}", tag = "annotations", params(("id" = i64, Path)),
     responses((status = 204), (status = 404, body = crate::http_error::ErrorBody)))]
 pub(super) async fn remove(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     Path(id): Path<String>,
 ) -> Result<StatusCode, ApiError> {
     let missing = || ApiError::missing("there is no annotation with this id");

@@ -10,13 +10,13 @@ use serde::de::DeserializeOwned;
 use crate::http_error::ApiError;
 use crate::memory::MemoryLease;
 use crate::receive;
-use crate::state::Server;
+use crate::state::ServerState;
 
 const MAX_BYTES: usize = 2 << 20;
 
 /// Reads a body as JSON; the memory that it takes is held as long as the lease.
 pub(super) async fn json_body<T: DeserializeOwned + Send + 'static>(
-    server: &Arc<Server>,
+    server: &Arc<ServerState>,
     headers: &HeaderMap,
     body: Body,
 ) -> Result<(T, MemoryLease), ApiError> {

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use gradus_store::Story;
+use gradus_store::StoredTraceGroup;
 
 use crate::http_error::ApiError;
 use crate::queries::QueryKind;
-use crate::state::Server;
+use crate::state::ServerState;
 use crate::stream;
 
 /// Sends `head`, and then what `write` makes of each page.
 pub(super) async fn of_project(
-    server: Arc<Server>,
+    server: Arc<ServerState>,
     project: String,
     head: Vec<u8>,
-    write: impl Fn(&Story, &mut dyn FnMut(&[u8])) + Send + 'static,
+    write: impl Fn(&StoredTraceGroup, &mut dyn FnMut(&[u8])) + Send + 'static,
 ) -> Result<Body, ApiError> {
     let permit = server.queries.admit(QueryKind::Download).await?;
     let (queries, stall_timeout) = (Arc::clone(&server.queries), server.settings.timeouts.stall);

@@ -13,22 +13,24 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::http_error::blocking_sender;
-use crate::state::Server;
+use crate::state::ServerState;
 
 #[derive(Serialize, ToSchema)]
-pub(super) struct Health {
+#[schema(as = Health)]
+pub(super) struct HealthStatus {
     status: &'static str,
     version: &'static str,
 }
 
 /// The server runs.
-#[utoipa::path(get, path = "/healthz", tag = "operations", responses((status = 200, body = Health)))]
-pub(super) async fn healthz() -> Json<Health> {
-    Json(Health { status: "ok", version: env!("CARGO_PKG_VERSION") })
+#[utoipa::path(get, path = "/healthz", tag = "operations", responses((status = 200, body = HealthStatus)))]
+pub(super) async fn healthz() -> Json<HealthStatus> {
+    Json(HealthStatus { status: "ok", version: env!("CARGO_PKG_VERSION") })
 }
 
 #[derive(Serialize, ToSchema)]
-pub(super) struct Readiness {
+#[schema(as = Readiness)]
+pub(super) struct ReadinessStatus {
     is_ready: bool,
     /// Why it is not.
     reason: Option<&'static str>,
@@ -39,8 +41,8 @@ const TRIAL: Duration = Duration::from_secs(2);
 
 /// The server takes spans.
 #[utoipa::path(get, path = "/readyz", tag = "operations",
-    responses((status = 200, body = Readiness), (status = 503, body = Readiness)))]
-pub(super) async fn readyz(State(server): State<Arc<Server>>) -> Response {
+    responses((status = 200, body = ReadinessStatus), (status = 503, body = ReadinessStatus)))]
+pub(super) async fn readyz(State(server): State<Arc<ServerState>>) -> Response {
     let failing = || server.store.status().is_none_or(|status| status.is_failing.load(Ordering::Relaxed));
     if failing() {
         // Who is told that nothing can be written sends nothing, and then nothing would show that it can be again.
@@ -62,13 +64,13 @@ pub(super) async fn readyz(State(server): State<Arc<Server>>) -> Response {
         None
     };
     let status = if reason.is_some() { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
-    (status, Json(Readiness { is_ready: reason.is_none(), reason })).into_response()
+    (status, Json(ReadinessStatus { is_ready: reason.is_none(), reason })).into_response()
 }
 
 /// What was counted, for Prometheus.
 #[utoipa::path(get, path = "/metrics", tag = "operations",
     responses((status = 200, body = String, content_type = "text/plain")))]
-pub(super) async fn metrics(State(server): State<Arc<Server>>) -> Response {
+pub(super) async fn metrics(State(server): State<Arc<ServerState>>) -> Response {
     // Answered also when all queries are busy, and by one thread however often it is asked for.
     let _turn = server.metrics_turn.acquire().await;
     let text = blocking_sender(&server, |server| Ok(super::prometheus::exposition(server))).await;

@@ -9,9 +9,9 @@ use gradus_store::{BUCKET_NS, MetricFilter, MetricGroup, MetricRow};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::http_error::{ApiError, Params, blocking};
-use crate::settings::Reloadable;
-use crate::state::Server;
+use crate::http_error::{ApiError, ApiQuery, blocking};
+use crate::settings::ReloadableSettings;
+use crate::state::ServerState;
 use crate::time_text as time;
 
 #[derive(Deserialize, IntoParams)]
@@ -36,7 +36,8 @@ pub(super) struct MetricParams {
 }
 
 #[derive(Serialize, ToSchema)]
-pub(super) struct Metrics {
+#[schema(as = Metrics)]
+pub(super) struct MetricList {
     items: Vec<MetricPoint>,
 }
 
@@ -58,11 +59,11 @@ pub(super) struct MetricPoint {
 
 /// Metrics of what was graded. Sums are kept in periods of five minutes, and longer than the traces they are made of.
 #[utoipa::path(get, path = "/api/v1/metrics", tag = "metrics", params(MetricParams),
-    responses((status = 200, body = Metrics), (status = 400, body = crate::http_error::ErrorBody)))]
+    responses((status = 200, body = MetricList), (status = 400, body = crate::http_error::ErrorBody)))]
 pub(super) async fn list(
-    State(server): State<Arc<Server>>,
-    Params(params): Params<MetricParams>,
-) -> Result<Json<Metrics>, ApiError> {
+    State(server): State<Arc<ServerState>>,
+    ApiQuery(params): ApiQuery<MetricParams>,
+) -> Result<Json<MetricList>, ApiError> {
     let group = group(params.by.as_deref(), params.period.as_deref())?;
     let filter = MetricFilter {
         project: params.project,
@@ -77,8 +78,8 @@ pub(super) async fn list(
     blocking(&server, move |server| {
         let rows = server.store.metrics(&filter, group)?;
         let settings = server.reloadable();
-        let items = rows.into_iter().map(|row| MetricPoint::of(&settings, row, group));
-        Ok(Json(Metrics { items: items.collect() }))
+        let items = rows.into_iter().map(|row| MetricPoint::from_row(&settings, row, group));
+        Ok(Json(MetricList { items: items.collect() }))
     })
     .await
 }
@@ -108,7 +109,7 @@ fn group(by: Option<&str>, period: Option<&str>) -> Result<MetricGroup, ApiError
 }
 
 impl MetricPoint {
-    fn of(settings: &Reloadable, row: MetricRow, group: MetricGroup) -> MetricPoint {
+    fn from_row(settings: &ReloadableSettings, row: MetricRow, group: MetricGroup) -> MetricPoint {
         let moments = row.moments;
         let interval = crate::evaluators::interval(settings, &row.evaluator, &moments);
         MetricPoint {

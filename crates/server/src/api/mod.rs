@@ -25,18 +25,18 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::state::Server;
+use crate::state::ServerState;
 
 #[derive(OpenApi)]
 #[openapi(info(
     title = "Gradus",
     description = "Traces of agents, the trajectories in them, and how they were graded. Times are RFC 3339."
 ))]
-struct Description;
+struct OpenApiSpec;
 
 /// The API's routes, and their description.
-pub(super) fn routes() -> Router<Arc<Server>> {
-    let (router, description) = OpenApiRouter::with_openapi(Description::openapi())
+pub(super) fn routes() -> Router<Arc<ServerState>> {
+    let (router, description) = OpenApiRouter::with_openapi(OpenApiSpec::openapi())
         .routes(routes!(projects::list))
         .routes(routes!(traces::list))
         .routes(routes!(traces::one))

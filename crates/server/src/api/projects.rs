@@ -8,11 +8,12 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::http_error::{ApiError, blocking};
-use crate::state::Server;
+use crate::state::ServerState;
 use crate::time_text as time;
 
 #[derive(Serialize, ToSchema)]
-pub(super) struct Project {
+#[schema(as = Project)]
+pub(super) struct ProjectSummary {
     name: String,
     created: String,
     traces: i64,
@@ -25,16 +26,17 @@ pub(super) struct Project {
 }
 
 #[derive(Serialize, ToSchema)]
-pub(super) struct Projects {
-    items: Vec<Project>,
+#[schema(as = Projects)]
+pub(super) struct ProjectList {
+    items: Vec<ProjectSummary>,
 }
 
 /// All projects, by name.
-#[utoipa::path(get, path = "/api/v1/projects", tag = "projects", responses((status = 200, body = Projects)))]
-pub(super) async fn list(State(server): State<Arc<Server>>) -> Result<Json<Projects>, ApiError> {
+#[utoipa::path(get, path = "/api/v1/projects", tag = "projects", responses((status = 200, body = ProjectList)))]
+pub(super) async fn list(State(server): State<Arc<ServerState>>) -> Result<Json<ProjectList>, ApiError> {
     blocking(&server, |server| {
         let rows = server.store.projects()?;
-        let items = rows.into_iter().map(|row| Project {
+        let items = rows.into_iter().map(|row| ProjectSummary {
             name: row.name,
             created: time::show(row.created_ns),
             traces: row.traces,
@@ -43,7 +45,7 @@ pub(super) async fn list(State(server): State<Arc<Server>>) -> Result<Json<Proje
             first: row.first_ns.map(time::show),
             last: row.last_ns.map(time::show),
         });
-        Ok(Json(Projects { items: items.collect() }))
+        Ok(Json(ProjectList { items: items.collect() }))
     })
     .await
 }

@@ -9,12 +9,12 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use crate::connection::CloseReason;
-use crate::meters::Counters;
-use crate::state::Server;
+use crate::connection::ConnectionCloseReason;
+use crate::meters::CounterFamily;
+use crate::state::ServerState;
 
 /// All of it in Prometheus' text form.
-pub(super) fn exposition(server: &Server) -> String {
+pub(super) fn exposition(server: &ServerState) -> String {
     let mut registry = Registry::with_prefix("gradus");
     let meters = &server.meters;
     registry.register("ingest_requests", "OTLP requests by answer", meters.requests.clone());
@@ -57,7 +57,7 @@ pub(super) fn exposition(server: &Server) -> String {
     text
 }
 
-fn register_connections(server: &Server, registry: &mut Registry) {
+fn register_connections(server: &ServerState, registry: &mut Registry) {
     let mut counter = |name: &str, help: &str, value: u64| {
         let counter: Counter = Counter::default();
         counter.inc_by(value);
@@ -65,15 +65,15 @@ fn register_connections(server: &Server, registry: &mut Registry) {
     };
     counter("memory_refusals", "Requests and responses that found no memory", server.memory.refusals());
     counter("connections_refused", "Connections that found no place", server.connections.refused_count());
-    let closed = Counters::default();
-    for reason in CloseReason::ALL {
+    let closed = CounterFamily::default();
+    for reason in ConnectionCloseReason::ALL {
         let labels = vec![("reason", reason.name().to_owned())];
         closed.get_or_create(&labels).inc_by(server.connections.closed_count(reason));
     }
     registry.register("connections_closed", "Connections that the server closed, by reason", closed);
 }
 
-fn register_state(server: &Server, registry: &mut Registry) {
+fn register_state(server: &ServerState, registry: &mut Registry) {
     let mut gauge = |name: &str, help: &str, value: f64| {
         let gauge: Gauge<f64, AtomicU64> = Gauge::default();
         gauge.set(value);

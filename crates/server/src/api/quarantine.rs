@@ -10,7 +10,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::http_error::{ApiError, blocking};
-use crate::state::Server;
+use crate::state::ServerState;
 use crate::time_text as time;
 
 const MAX_LISTED: usize = 1_000;
@@ -40,7 +40,7 @@ pub(super) struct RetryResult {
 
 /// Quarantined traces.
 #[utoipa::path(get, path = "/api/v1/quarantine", tag = "traces", responses((status = 200, body = QuarantineList)))]
-pub(super) async fn list(State(server): State<Arc<Server>>) -> Result<Json<QuarantineList>, ApiError> {
+pub(super) async fn list(State(server): State<Arc<ServerState>>) -> Result<Json<QuarantineList>, ApiError> {
     blocking(&server, |server| {
         let items = server.store.quarantined_traces(MAX_LISTED)?.into_iter().map(item).collect();
         Ok(Json(QuarantineList { items }))
@@ -50,7 +50,7 @@ pub(super) async fn list(State(server): State<Arc<Server>>) -> Result<Json<Quara
 
 /// Puts all quarantined traces back into the ready queue.
 #[utoipa::path(post, path = "/api/v1/quarantine/retry", tag = "traces", responses((status = 200, body = RetryResult)))]
-pub(super) async fn retry_all(State(server): State<Arc<Server>>) -> Result<Json<RetryResult>, ApiError> {
+pub(super) async fn retry_all(State(server): State<Arc<ServerState>>) -> Result<Json<RetryResult>, ApiError> {
     Ok(Json(RetryResult { retried: retry(&server, None).await? }))
 }
 
@@ -59,7 +59,7 @@ pub(super) async fn retry_all(State(server): State<Arc<Server>>) -> Result<Json<
     params(("trace_id" = String, Path, description = "32 hexadecimal digits")),
     responses((status = 200, body = RetryResult), (status = 404, body = crate::http_error::ErrorBody)))]
 pub(super) async fn retry_one(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     Path(trace_id): Path<String>,
 ) -> Result<Json<RetryResult>, ApiError> {
     match retry(&server, Some(&trace_id)).await? {

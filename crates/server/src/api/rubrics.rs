@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use gradus_eval::rubric::Subject;
+use gradus_eval::rubric::RubricSubject;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::state::Server;
+use crate::state::ServerState;
 
 #[derive(Serialize, ToSchema)]
-pub(super) struct Rubrics {
+#[schema(as = Rubrics)]
+pub(super) struct RubricList {
     items: Vec<RubricBody>,
 }
 
@@ -36,15 +37,15 @@ pub(super) struct LabelBody {
 }
 
 /// All rubrics, the built-in ones and those of the configuration.
-#[utoipa::path(get, path = "/api/v1/rubrics", tag = "rubrics", responses((status = 200, body = Rubrics)))]
-pub(super) async fn list(State(server): State<Arc<Server>>) -> Json<Rubrics> {
+#[utoipa::path(get, path = "/api/v1/rubrics", tag = "rubrics", responses((status = 200, body = RubricList)))]
+pub(super) async fn list(State(server): State<Arc<ServerState>>) -> Json<RubricList> {
     let reloadable = server.reloadable();
     let items = reloadable.library.iter().map(|rubric| RubricBody {
         name: rubric.name.clone(),
         title: rubric.title.clone(),
         subject: match rubric.subject {
-            Subject::Step => "step",
-            Subject::Trajectory => "trajectory",
+            RubricSubject::Step => "step",
+            RubricSubject::Trajectory => "trajectory",
         },
         labels: rubric
             .labels
@@ -54,5 +55,5 @@ pub(super) async fn list(State(server): State<Arc<Server>>) -> Json<Rubrics> {
         hash: rubric.hash.clone(),
         phoenix_name: rubric.phoenix_name.clone(),
     });
-    Json(Rubrics { items: items.collect() })
+    Json(RubricList { items: items.collect() })
 }

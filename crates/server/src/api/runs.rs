@@ -4,23 +4,25 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use gradus_eval::report::Summary;
-use gradus_eval::run::{RunRecord, RunState, StateFolder};
+use gradus_eval::report::EvaluationSummary;
+use gradus_eval::run::{RunManifest, RunState, StateFolder};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::schema;
 use crate::http_error::{ApiError, blocking, blocking_large};
 use crate::run_lookup::failed;
-use crate::state::Server;
+use crate::state::ServerState;
 
 #[derive(Serialize, ToSchema)]
-pub(super) struct Runs {
-    items: Vec<Run>,
+#[schema(as = Runs)]
+pub(super) struct RunList {
+    items: Vec<RunListItem>,
 }
 
 #[derive(Serialize, ToSchema)]
-pub(super) struct Run {
+#[schema(as = Run)]
+pub(super) struct RunListItem {
     run_id: String,
     /// `running`, `stopped` or `finished`; a live run is always running.
     state: &'static str,
@@ -34,11 +36,11 @@ pub(super) struct Run {
 }
 
 /// The live runs, then those of `gradus eval`, latest first.
-#[utoipa::path(get, path = "/api/v1/runs", tag = "runs", responses((status = 200, body = Runs)))]
-pub(super) async fn list(State(server): State<Arc<Server>>) -> Result<Json<Runs>, ApiError> {
+#[utoipa::path(get, path = "/api/v1/runs", tag = "runs", responses((status = 200, body = RunList)))]
+pub(super) async fn list(State(server): State<Arc<ServerState>>) -> Result<Json<RunList>, ApiError> {
     blocking(&server, |server| {
         let live = server.reloadable();
-        let live = live.rules.iter().map(|rule| Run {
+        let live = live.rules.iter().map(|rule| RunListItem {
             run_id: rule.run_id(),
             state: "running",
             is_live: true,
@@ -49,24 +51,24 @@ pub(super) async fn list(State(server): State<Arc<Server>>) -> Result<Json<Runs>
             judge: rule.judge.as_ref().map_or_else(|| "offline".to_owned(), |judge| judge.name()),
             evaluators: rule.evaluators.iter().map(|evaluator| evaluator.name.to_string()).collect(),
         });
-        let mut items: Vec<Run> = live.collect();
+        let mut items: Vec<RunListItem> = live.collect();
         let folder = StateFolder::at(&server.settings.data);
         for id in folder.runs() {
             if let Ok(run) = folder.read_run(&id) {
-                items.push(Run::of(run.record));
+                items.push(RunListItem::from_record(run.record));
             }
         }
-        Ok(Json(Runs { items }))
+        Ok(Json(RunList { items }))
     })
     .await
 }
 
 #[derive(Serialize)]
-pub(super) struct RunSummary(Summary);
+pub(super) struct RunSummary(EvaluationSummary);
 
 impl utoipa::PartialSchema for RunSummary {
     fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
-        schema::of::<Summary>()
+        schema::generate_openapi_schema::<EvaluationSummary>()
     }
 }
 
@@ -76,20 +78,20 @@ impl ToSchema for RunSummary {}
 #[utoipa::path(get, path = "/api/v1/runs/{run_id}", tag = "runs", params(("run_id" = String, Path)),
     responses((status = 200, body = RunSummary), (status = 404, body = crate::http_error::ErrorBody)))]
 pub(super) async fn one(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     Path(id): Path<String>,
 ) -> Result<Json<RunSummary>, ApiError> {
     blocking_large(&server, move |server| {
         let run = crate::run_lookup::find(server, &id)?;
-        let whole = server.summaries.of(&run).map_err(failed)?;
+        let whole = server.summaries.load_report(&run).map_err(failed)?;
         Ok(Json(RunSummary(whole.summary.clone())))
     })
     .await
 }
 
-impl Run {
-    fn of(record: RunRecord) -> Run {
-        Run {
+impl RunListItem {
+    fn from_record(record: RunManifest) -> RunListItem {
+        RunListItem {
             run_id: record.run_id,
             state: match record.state {
                 RunState::Running => "running",

@@ -6,7 +6,7 @@ use utoipa::openapi::schema::Object;
 use utoipa::openapi::{RefOr, Schema};
 
 /// The JSON schema of a type as an OpenAPI schema: since 3.1 the one is the other.
-pub(super) fn of<T: JsonSchema>() -> RefOr<Schema> {
+pub(super) fn generate_openapi_schema<T: JsonSchema>() -> RefOr<Schema> {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
         settings.meta_schema = None;

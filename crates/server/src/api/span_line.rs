@@ -1,6 +1,6 @@
 //! A span as one line of JSON.
 
-use gradus_core::span::{Attributes, Value};
+use gradus_core::span::{AttributeList, AttributeValue};
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
@@ -34,7 +34,7 @@ pub(super) struct EventLine<'a> {
 
 /// Attributes as an object, without a copy.
 pub(super) struct AttributeMap<'a> {
-    pub(super) attributes: &'a Attributes<'a>,
+    pub(super) attributes: &'a AttributeList<'a>,
     pub(super) only: &'a [String],
 }
 
@@ -42,8 +42,8 @@ impl AttributeMap<'_> {
     /// One attribute as a cell: a text as it is, the rest as JSON.
     pub(super) fn cell(&self, name: &str) -> String {
         match self.attributes.get(name) {
-            None | Some(Value::Null) => String::new(),
-            Some(Value::Str(text)) => text.to_string(),
+            None | Some(AttributeValue::Null) => String::new(),
+            Some(AttributeValue::Str(text)) => text.to_string(),
             Some(other) => other.to_json().to_string(),
         }
     }
@@ -54,35 +54,35 @@ impl Serialize for AttributeMap<'_> {
         let mut map = serializer.serialize_map(None)?;
         for (name, value) in self.attributes.iter() {
             if self.only.is_empty() || self.only.iter().any(|wanted| wanted == name) {
-                map.serialize_entry(name, &Attribute(value))?;
+                map.serialize_entry(name, &SpanAttributeValue(value))?;
             }
         }
         map.end()
     }
 }
 
-pub(super) struct Attribute<'a>(&'a Value<'a>);
+pub(super) struct SpanAttributeValue<'a>(&'a AttributeValue<'a>);
 
-impl Serialize for Attribute<'_> {
+impl Serialize for SpanAttributeValue<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
-            Value::Null => serializer.serialize_unit(),
-            Value::Bool(value) => serializer.serialize_bool(*value),
-            Value::Int(value) => serializer.serialize_i64(*value),
-            Value::Double(value) => serializer.serialize_f64(*value),
-            Value::Str(text) => serializer.serialize_str(text),
-            Value::Bytes(bytes) => serializer.serialize_str(&String::from_utf8_lossy(bytes)),
-            Value::Array(items) => {
+            AttributeValue::Null => serializer.serialize_unit(),
+            AttributeValue::Bool(value) => serializer.serialize_bool(*value),
+            AttributeValue::Int(value) => serializer.serialize_i64(*value),
+            AttributeValue::Double(value) => serializer.serialize_f64(*value),
+            AttributeValue::Str(text) => serializer.serialize_str(text),
+            AttributeValue::Bytes(bytes) => serializer.serialize_str(&String::from_utf8_lossy(bytes)),
+            AttributeValue::Array(items) => {
                 let mut list = serializer.serialize_seq(Some(items.len()))?;
                 for item in items {
-                    list.serialize_element(&Attribute(item))?;
+                    list.serialize_element(&SpanAttributeValue(item))?;
                 }
                 list.end()
             }
-            Value::Map(entries) => {
+            AttributeValue::Map(entries) => {
                 let mut map = serializer.serialize_map(Some(entries.len()))?;
                 for (name, value) in entries {
-                    map.serialize_entry(name, &Attribute(value))?;
+                    map.serialize_entry(name, &SpanAttributeValue(value))?;
                 }
                 map.end()
             }

@@ -14,8 +14,8 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::{download, table};
-use crate::http_error::{ApiError, Params, blocking};
-use crate::state::Server;
+use crate::http_error::{ApiError, ApiQuery, blocking};
+use crate::state::ServerState;
 use crate::time_text as time;
 
 #[derive(Deserialize, IntoParams)]
@@ -37,9 +37,9 @@ pub(super) struct SpanParams {
     responses((status = 200, body = SpanLine, content_type = "application/x-ndjson"),
               (status = 404, body = crate::http_error::ErrorBody)))]
 pub(super) async fn of_project(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     Path(project): Path<String>,
-    Params(params): Params<SpanParams>,
+    ApiQuery(params): ApiQuery<SpanParams>,
 ) -> Result<Response, ApiError> {
     known_project(&server, &project).await?;
     let names = params.attributes.unwrap_or_default();
@@ -93,7 +93,7 @@ impl std::io::Write for LineWriter<'_> {
     responses((status = 200, body = Vec<u8>, content_type = "application/x-protobuf"),
               (status = 404, body = crate::http_error::ErrorBody)))]
 pub(super) async fn export(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     Path(project): Path<String>,
 ) -> Result<Response, ApiError> {
     known_project(&server, &project).await?;
@@ -104,7 +104,7 @@ pub(super) async fn export(
     Ok(([(CONTENT_TYPE, "application/x-protobuf")], body).into_response())
 }
 
-async fn known_project(server: &Arc<Server>, project: &str) -> Result<(), ApiError> {
+async fn known_project(server: &Arc<ServerState>, project: &str) -> Result<(), ApiError> {
     let name = project.to_owned();
     let is_known = blocking(server, move |server| Ok(server.store.has_project(&name)?)).await?;
     if is_known { Ok(()) } else { Err(ApiError::missing(format!("there is no project {project:?}"))) }
@@ -128,7 +128,7 @@ fn span_line<'a>(span: &'a Span<'a>, kind: Option<&'a str>, only: &'a [String]) 
         status_message: Some(&*span.status.message).filter(|message| !message.is_empty()),
         attributes: AttributeMap { attributes: &span.attributes, only },
         events: if only.is_empty() {
-            let event = |event: &'a gradus_core::span::Event<'a>| EventLine {
+            let event = |event: &'a gradus_core::span::SpanEvent<'a>| EventLine {
                 name: &event.name,
                 time: time(event.time_ns),
                 attributes: AttributeMap { attributes: &event.attributes, only },

@@ -9,16 +9,16 @@ use axum::response::Response;
 use gradus_core::span::TraceId;
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::outcome::OutcomeLine;
-use gradus_store::{AnnotationFilter, Cursor, ScoreRow, TraceFilter, TraceRow, TrajectoryRow};
+use gradus_store::{AnnotationFilter, ScoreRow, TraceFilter, TraceListCursor, TraceRow, TrajectoryRow};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
 use super::annotations::AnnotationBody;
 use super::schema;
-use crate::http_error::{ApiError, Params, respond, respond_json};
+use crate::http_error::{ApiError, ApiQuery, respond, respond_json};
 use crate::queries::QueryKind;
-use crate::state::Server;
+use crate::state::ServerState;
 use crate::story::StoryView;
 use crate::time_text as time;
 
@@ -94,11 +94,12 @@ pub(super) struct TrajectorySummary {
     end: String,
     tokens: i64,
     cost_usd: Option<f64>,
-    scores: Vec<Score>,
+    scores: Vec<EvaluatorScoreSummary>,
 }
 
 #[derive(Serialize, ToSchema)]
-pub(super) struct Score {
+#[schema(as = Score)]
+pub(super) struct EvaluatorScoreSummary {
     evaluator: String,
     /// Null when nothing was scored: that is neither 0 nor 1.
     mean: Option<f64>,
@@ -113,14 +114,14 @@ pub(super) struct Score {
 #[utoipa::path(get, path = "/api/v1/traces", tag = "traces", params(ListParams),
     responses((status = 200, body = TracePage), (status = 400, body = crate::http_error::ErrorBody)))]
 pub(super) async fn list(
-    State(server): State<Arc<Server>>,
-    Params(params): Params<ListParams>,
+    State(server): State<Arc<ServerState>>,
+    ApiQuery(params): ApiQuery<ListParams>,
 ) -> Result<Response, ApiError> {
     let limit = params.limit.unwrap_or(50);
     if !(1..=500).contains(&limit) {
         return Err(ApiError::bad(format!("limit={limit}: from 1 to 500")));
     }
-    let cursor: Option<Cursor> = match &params.cursor {
+    let cursor: Option<TraceListCursor> = match &params.cursor {
         Some(text) => Some(
             text.parse().map_err(|()| ApiError::bad("cursor: give the next_cursor of the page before"))?,
         ),
@@ -141,7 +142,7 @@ pub(super) async fn list(
     };
     respond(&server, QueryKind::Rows, move |server| {
         let page = server.store.traces(&filter, cursor, limit)?;
-        let items = page.traces.into_iter().map(TraceSummary::of).collect();
+        let items = page.traces.into_iter().map(TraceSummary::from_row).collect();
         Ok(Json(TracePage { items, next_cursor: page.next.map(|cursor| cursor.to_string()) }))
     })
     .await
@@ -166,11 +167,11 @@ pub(super) struct TraceDetail {
 }
 
 fn trajectories_schema() -> utoipa::openapi::schema::Array {
-    utoipa::openapi::schema::Array::new(schema::of::<Trajectory>())
+    utoipa::openapi::schema::Array::new(schema::generate_openapi_schema::<Trajectory>())
 }
 
 fn outcomes_schema() -> utoipa::openapi::schema::Array {
-    utoipa::openapi::schema::Array::new(schema::of::<OutcomeLine>())
+    utoipa::openapi::schema::Array::new(schema::generate_openapi_schema::<OutcomeLine>())
 }
 
 /// One trace with its trajectories, the verdicts on them, and what people said.
@@ -178,7 +179,7 @@ fn outcomes_schema() -> utoipa::openapi::schema::Array {
     params(("trace_id" = String, Path, description = "32 hexadecimal digits")),
     responses((status = 200, body = TraceDetail), (status = 404, body = crate::http_error::ErrorBody)))]
 pub(super) async fn one(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
     let missing = || ApiError::missing("there is no trace with this id");
@@ -189,9 +190,10 @@ pub(super) async fn one(
         let (trajectories, outcomes, story) = trajectories(server, &row)?;
         let filter =
             AnnotationFilter { trace_id: Some(number), limit: 10_000, ..AnnotationFilter::default() };
-        let annotations = server.store.annotations(&filter)?.into_iter().map(AnnotationBody::of).collect();
+        let annotations =
+            server.store.annotations(&filter)?.into_iter().map(AnnotationBody::from_row).collect();
         Ok(TraceDetail {
-            trace: TraceSummary::of(row),
+            trace: TraceSummary::from_row(row),
             trajectories,
             outcomes,
             annotations,
@@ -207,7 +209,7 @@ type OutcomeLines = Vec<Box<RawValue>>;
 
 /// The trajectories of a trace, made of what is there at this moment, and the verdicts that there are on them.
 fn trajectories(
-    server: &Server,
+    server: &ServerState,
     row: &TraceRow,
 ) -> Result<(Vec<Trajectory>, OutcomeLines, StoryView), ApiError> {
     let mut story = StoryView::load(&server.store, row.story)?;
@@ -223,7 +225,7 @@ fn trajectories(
 }
 
 impl TraceSummary {
-    fn of(row: TraceRow) -> TraceSummary {
+    fn from_row(row: TraceRow) -> TraceSummary {
         let is_error = row.errors > 0 || row.trajectories.iter().any(|trajectory| trajectory.is_error);
         TraceSummary {
             trace_id: row.trace_id.to_string(),
@@ -238,13 +240,13 @@ impl TraceSummary {
             bytes: row.bytes,
             has_root: row.has_root,
             arrived: time::show(row.arrived_ns),
-            trajectories: row.trajectories.into_iter().map(TrajectorySummary::of).collect(),
+            trajectories: row.trajectories.into_iter().map(TrajectorySummary::from_row).collect(),
         }
     }
 }
 
 impl TrajectorySummary {
-    fn of(row: TrajectoryRow) -> TrajectorySummary {
+    fn from_row(row: TrajectoryRow) -> TrajectorySummary {
         let text = |text: String| (!text.is_empty()).then_some(text);
         TrajectorySummary {
             trajectory_id: row.trajectory_id,
@@ -258,14 +260,14 @@ impl TrajectorySummary {
             end: time::show(row.end_ns),
             tokens: row.tokens,
             cost_usd: row.cost_usd,
-            scores: row.scores.into_iter().map(Score::of).collect(),
+            scores: row.scores.into_iter().map(EvaluatorScoreSummary::from_row).collect(),
         }
     }
 }
 
-impl Score {
-    fn of(row: ScoreRow) -> Score {
-        Score {
+impl EvaluatorScoreSummary {
+    fn from_row(row: ScoreRow) -> EvaluatorScoreSummary {
+        EvaluatorScoreSummary {
             evaluator: row.evaluator,
             mean: (row.scored > 0).then(|| row.sum / row.scored as f64),
             scored: row.scored,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use gradus_core::trajectory::Trajectory;
-use gradus_store::{Spend, Store, StoreError, Ungraded};
+use gradus_store::{JudgeSpend, Store, StoreError, UngradedTrajectory};
 
 use super::ledger::put_off;
 use super::setback::survive;
@@ -14,9 +14,9 @@ use crate::story::StoryView;
 /// store's queue: a trajectory leaves that when it is judged, or when it is gone itself.
 pub(super) fn trajectories_again(
     store: &Store,
-    wanted: Vec<Ungraded>,
-) -> Result<Vec<(Ungraded, Trajectory)>, StoreError> {
-    let mut by_story: BTreeMap<i64, Vec<Ungraded>> = BTreeMap::new();
+    wanted: Vec<UngradedTrajectory>,
+) -> Result<Vec<(UngradedTrajectory, Trajectory)>, StoreError> {
+    let mut by_story: BTreeMap<i64, Vec<UngradedTrajectory>> = BTreeMap::new();
     for one in wanted {
         by_story.entry(one.story).or_default().push(one);
     }
@@ -42,11 +42,11 @@ pub(super) fn trajectories_again(
 }
 
 /// A trajectory that its story does not give. If it belongs to another one by now, it is found there the next time.
-fn wait(store: &Store, one: &Ungraded) -> Result<(), StoreError> {
+fn wait(store: &Store, one: &UngradedTrajectory) -> Result<(), StoreError> {
     if store.story_of_ungraded(one.no)? != Some(one.story) {
         return Ok(());
     }
-    match store.judged(one, Vec::new(), Spend::default(), put_off(one), now_ns()) {
+    match store.judged(one, Vec::new(), JudgeSpend::default(), put_off(one), now_ns()) {
         // It only comes again a little early.
         Ok(_) | Err(StoreError::Busy) => Ok(()),
         Err(error) => Err(error),
@@ -62,7 +62,7 @@ mod tests {
     fn a_trajectory_whose_story_was_united_with_another_waits_for_the_next_look() {
         let lab = Lab::new(1 << 20);
         let now = lab.ungraded(i64::MAX).unwrap();
-        let before = Ungraded { story: now.story + 100, ..now.clone() };
+        let before = UngradedTrajectory { story: now.story + 100, ..now.clone() };
         assert!(trajectories_again(&lab.store, vec![before]).unwrap().is_empty());
         lab.flush();
         assert_eq!(lab.ungraded(now_ns()), Some(now));
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn a_trajectory_that_is_gone_is_no_error() {
         let lab = Lab::new(1 << 20);
-        let gone = Ungraded { no: 99, ..lab.ungraded(i64::MAX).unwrap() };
+        let gone = UngradedTrajectory { no: 99, ..lab.ungraded(i64::MAX).unwrap() };
         assert!(trajectories_again(&lab.store, vec![gone]).unwrap().is_empty());
     }
 }

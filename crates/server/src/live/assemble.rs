@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::runner::RulesJudge;
-use gradus_store::{AssembledStory, ReadyQuery, ReadyStory, StoreError, TrajectoryRecord, Written};
+use gradus_store::{AssembledStory, ReadyQuery, ReadyStory, StoreError, TrajectoryRecord, WriteHandle};
 
-use super::assembly_queue::{AssemblyQueue, Claim};
-use super::record::{Scales, outcome_record, record_of};
-use super::setback::{Setback, survive};
+use super::assembly_queue::{AssemblyClaim, AssemblyQueue};
+use super::record::{EvaluatorScales, outcome_record, record_of};
+use super::setback::{AssemblyFailure, survive};
 use crate::clock::now_ns;
 use crate::grading_rule::GradingRule;
-use crate::settings::Reloadable;
-use crate::state::Server;
+use crate::settings::ReloadableSettings;
+use crate::state::ServerState;
 use crate::story::{StorySize, read_story};
 use crate::thread_priority::ThreadPriority;
 
@@ -41,7 +41,7 @@ pub(super) struct AssemblyPool {
 
 impl AssemblyPool {
     /// Counts what the last process did not live to end as failed, and starts.
-    pub(super) async fn start(server: &Arc<Server>) -> Result<AssemblyPool, StoreError> {
+    pub(super) async fn start(server: &Arc<ServerState>) -> Result<AssemblyPool, StoreError> {
         let (unfinished, quarantined) = server.store.fail_unfinished_attempts(now_ns())?.done().await?;
         if unfinished > 0 {
             tracing::warn!(
@@ -78,7 +78,7 @@ impl AssemblyPool {
 
     /// Waits for what is under way, but not for long: nothing that was acknowledged depends on it. The server must have
     /// been told to stop.
-    pub(super) fn stop(self, server: &Server) {
+    pub(super) fn stop(self, server: &ServerState) {
         let ended = self.ended.into_inner().unwrap_or_else(PoisonError::into_inner);
         if ended.recv_timeout(MAX_STOP_WAIT) == Err(mpsc::RecvTimeoutError::Disconnected) {
             return;
@@ -89,14 +89,14 @@ impl AssemblyPool {
             "traces that are being assembled are left for the next start"
         );
         // The stop is no fault of theirs.
-        if let Err(error) = server.store.cancel_attempts(unfinished).and_then(Written::wait) {
+        if let Err(error) = server.store.cancel_attempts(unfinished).and_then(WriteHandle::wait) {
             tracing::error!(%error, "attempts to assemble traces could not be taken back");
         }
     }
 }
 
 /// Assembles what is complete until the server stops.
-fn run(server: &Server, queue: &AssemblyQueue) {
+fn run(server: &ServerState, queue: &AssemblyQueue) {
     let mut judges = RuleJudges::default();
     while !server.is_stopping.load(Ordering::Relaxed) {
         let pause = match survive(|| assemble_next(server, queue, &mut judges)) {
@@ -115,7 +115,7 @@ fn run(server: &Server, queue: &AssemblyQueue) {
 
 /// Takes the next stories from the queue. False when none is ready.
 fn assemble_next(
-    server: &Server,
+    server: &ServerState,
     queue: &AssemblyQueue,
     judges: &mut RuleJudges,
 ) -> Result<bool, StoreError> {
@@ -129,18 +129,18 @@ fn assemble_next(
     };
     let Some(claim) = queue.claim(&server.store, query)? else { return Ok(false) };
     let mut batch =
-        Batch { server, queue, is_large: claim.is_large, waiting: claimed(&claim), done: Vec::new() };
+        AssemblyBatch { server, queue, is_large: claim.is_large, waiting: claimed(&claim), done: Vec::new() };
     batch.assemble(judges)?;
     Ok(true)
 }
 
-fn claimed(claim: &Claim) -> Vec<ReadyStory> {
+fn claimed(claim: &AssemblyClaim) -> Vec<ReadyStory> {
     claim.stories.iter().rev().copied().collect()
 }
 
 /// Stories that one thread took together. However it ends, they are given back to the queue.
-struct Batch<'s> {
-    server: &'s Server,
+struct AssemblyBatch<'s> {
+    server: &'s ServerState,
     queue: &'s AssemblyQueue,
     is_large: bool,
     /// The next one last.
@@ -149,7 +149,7 @@ struct Batch<'s> {
     done: Vec<(AssembledStory, Duration)>,
 }
 
-impl Drop for Batch<'_> {
+impl Drop for AssemblyBatch<'_> {
     fn drop(&mut self) {
         let waiting = self.waiting.drain(..).map(|ready| ready.story);
         let stories = waiting.chain(self.done.drain(..).map(|(story, _)| story.story)).collect();
@@ -157,7 +157,7 @@ impl Drop for Batch<'_> {
     }
 }
 
-impl Batch<'_> {
+impl AssemblyBatch<'_> {
     fn assemble(&mut self, judges: &mut RuleJudges) -> Result<(), StoreError> {
         let server = self.server;
         // Written first: should one of them end the process, the next one knows which.
@@ -175,13 +175,14 @@ impl Batch<'_> {
             let assembled = survive(|| assemble_story(server, &reloadable, judges, ready.story, size));
             self.waiting.pop();
             match assembled {
-                Ok(Assembled::Story(story)) => {
+                Ok(AssemblyOutcome::Story(story)) => {
                     bytes += story.bytes();
                     self.done.push((story, began.elapsed()));
                 }
-                Ok(Assembled::BelongsToOthers) => self.give_back(vec![ready.story]),
-                Ok(Assembled::TooLarge) => {
-                    let cancelled = server.store.cancel_attempts(vec![ready.story]).and_then(Written::wait);
+                Ok(AssemblyOutcome::BelongsToOthers) => self.give_back(vec![ready.story]),
+                Ok(AssemblyOutcome::TooLarge) => {
+                    let cancelled =
+                        server.store.cancel_attempts(vec![ready.story]).and_then(WriteHandle::wait);
                     if let Err(error) = cancelled {
                         self.queue.release(ready.story, self.is_large, Duration::ZERO);
                         return Err(error);
@@ -215,7 +216,7 @@ impl Batch<'_> {
         }
         let took: Vec<(i64, Duration)> = self.done.iter().map(|(story, time)| (story.story, *time)).collect();
         let together = self.done.drain(..).map(|(story, _)| story).collect();
-        match self.server.store.assembled(together, now_ns()).and_then(Written::wait) {
+        match self.server.store.assembled(together, now_ns()).and_then(WriteHandle::wait) {
             Ok(count) => {
                 self.server.meters.assembled(count);
                 took.iter().for_each(|(number, time)| self.queue.release(*number, self.is_large, *time));
@@ -258,7 +259,7 @@ impl Batch<'_> {
         if stories.is_empty() {
             return;
         }
-        let cancelled = self.server.store.cancel_attempts(stories.clone()).and_then(Written::wait);
+        let cancelled = self.server.store.cancel_attempts(stories.clone()).and_then(WriteHandle::wait);
         if let Err(error) = cancelled {
             tracing::error!(%error, "attempts to assemble traces could not be taken back");
         }
@@ -268,7 +269,7 @@ impl Batch<'_> {
     }
 
     /// Goes on without a story that nothing can be made of. What the whole store suffers from is an error.
-    fn fail(&self, story: i64, setback: Setback) -> Result<(), StoreError> {
+    fn fail(&self, story: i64, setback: AssemblyFailure) -> Result<(), StoreError> {
         let server = self.server;
         let failed = setback.own().and_then(|setback| {
             server.meters.set_back(setback.kind());
@@ -293,7 +294,7 @@ impl Batch<'_> {
     }
 }
 
-enum Assembled {
+enum AssemblyOutcome {
     Story(AssembledStory),
     /// It was tied to others, and is assembled with them.
     BelongsToOthers,
@@ -302,20 +303,20 @@ enum Assembled {
 }
 
 fn assemble_story(
-    server: &Server,
-    reloadable: &Reloadable,
+    server: &ServerState,
+    reloadable: &ReloadableSettings,
     judges: &mut RuleJudges,
     number: i64,
     size: StorySize,
-) -> Result<Assembled, StoreError> {
+) -> Result<AssemblyOutcome, StoreError> {
     let story = server.store.story_within(number, size.limits(&server.settings))?;
     if story.is_cut && size == StorySize::Small {
-        return Ok(Assembled::TooLarge);
+        return Ok(AssemblyOutcome::TooLarge);
     }
     let due_ns = story.due_ns;
     let (trajectories, links) = read_story(story)?;
     if !links.is_empty() && server.store.link(links, now_ns())?.wait()? {
-        return Ok(Assembled::BelongsToOthers);
+        return Ok(AssemblyOutcome::BelongsToOthers);
     }
     let mut records = Vec::with_capacity(trajectories.len());
     for mut trajectory in trajectories {
@@ -326,7 +327,7 @@ fn assemble_story(
             None => record,
         });
     }
-    Ok(Assembled::Story(AssembledStory { story: number, due_ns, records }))
+    Ok(AssemblyOutcome::Story(AssembledStory { story: number, due_ns, records }))
 }
 
 fn project(trajectory: &Trajectory) -> &str {
@@ -336,12 +337,12 @@ fn project(trajectory: &Trajectory) -> &str {
 /// The judges that need no model, by rule.
 #[derive(Default)]
 struct RuleJudges {
-    made_for: Option<Arc<Reloadable>>,
+    made_for: Option<Arc<ReloadableSettings>>,
     by_rule: HashMap<String, RulesJudge>,
 }
 
 impl RuleJudges {
-    fn use_rules(&mut self, reloadable: &Arc<Reloadable>) {
+    fn use_rules(&mut self, reloadable: &Arc<ReloadableSettings>) {
         if self.made_for.as_ref().is_none_or(|known| !Arc::ptr_eq(known, reloadable)) {
             self.by_rule.clear();
             self.made_for = Some(Arc::clone(reloadable));
@@ -350,7 +351,7 @@ impl RuleJudges {
 
     fn judge(
         &mut self,
-        server: &Server,
+        server: &ServerState,
         rule: &GradingRule,
         trajectory: Trajectory,
         mut record: TrajectoryRecord,
@@ -361,7 +362,7 @@ impl RuleJudges {
             .or_insert_with(|| RulesJudge::new(&rule.run_id(), &rule.evaluators, rule.tool_texts()));
         let tools: HashMap<u32, String> =
             trajectory.steps.iter().map(|step| (step.index, step.tool.clone())).collect();
-        let scales = Scales::of(&rule.evaluators);
+        let scales = EvaluatorScales::from_evaluators(&rule.evaluators);
         for line in judge.judge(trajectory) {
             server.meters.outcome(&line);
             record.outcomes.push(outcome_record(&line, &tools, &scales));

@@ -23,11 +23,11 @@ const MAX_REMEMBERED: usize = 10_000;
 
 #[derive(Debug, Default)]
 pub(super) struct AssemblyQueue {
-    state: Mutex<QueueState>,
+    state: Mutex<AssemblyQueueState>,
 }
 
 #[derive(Debug, Default)]
-struct QueueState {
+struct AssemblyQueueState {
     candidates: VecDeque<ReadyStory>,
     /// Stories that turned out to be large.
     large: VecDeque<ReadyStory>,
@@ -43,7 +43,7 @@ struct QueueState {
 
 /// Stories that one assembler works on.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Claim {
+pub(super) struct AssemblyClaim {
     pub(super) stories: Vec<ReadyStory>,
     /// It is the one large story that is assembled at the moment.
     pub(super) is_large: bool,
@@ -51,13 +51,17 @@ pub(super) struct Claim {
 
 impl AssemblyQueue {
     /// The next stories, if any is ready.
-    pub(super) fn claim(&self, store: &Store, query: ReadyQuery) -> Result<Option<Claim>, StoreError> {
+    pub(super) fn claim(
+        &self,
+        store: &Store,
+        query: ReadyQuery,
+    ) -> Result<Option<AssemblyClaim>, StoreError> {
         let mut state = self.lock();
         if !state.is_large_taken
             && let Some(story) = state.take_large()
         {
             state.is_large_taken = true;
-            return Ok(Some(Claim { stories: vec![story], is_large: true }));
+            return Ok(Some(AssemblyClaim { stories: vec![story], is_large: true }));
         }
         if state.candidates.is_empty() {
             state.wake_rested();
@@ -89,7 +93,7 @@ impl AssemblyQueue {
                 break;
             }
         }
-        Ok((!stories.is_empty()).then_some(Claim { stories, is_large: false }))
+        Ok((!stories.is_empty()).then_some(AssemblyClaim { stories, is_large: false }))
     }
 
     /// A story that is too large to be taken with others: it waits for its lane.
@@ -116,12 +120,12 @@ impl AssemblyQueue {
         self.lock().claimed.iter().copied().collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, QueueState> {
+    fn lock(&self) -> MutexGuard<'_, AssemblyQueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl QueueState {
+impl AssemblyQueueState {
     fn wake_rested(&mut self) {
         let now = Instant::now();
         while let Some((end, story)) = self.rest_ends.first().copied().filter(|(end, _)| *end <= now) {

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gradus_core::trajectory::Trajectory;
-use gradus_eval::runner::{self, Done, RunEnd, RunLimits, RunPlan};
-use gradus_store::Ungraded;
+use gradus_eval::runner::{self, AnsweredQuestions, RunLimits, RunPlan, RunTermination};
+use gradus_store::UngradedTrajectory;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -17,12 +17,12 @@ use super::ledger::{AtWork, StoreLedger};
 use super::reroute::reroute;
 use crate::clock::now_ns;
 use crate::grading_rule::GradingRule;
-use crate::judge_standstill::Why;
-use crate::settings::Reloadable;
-use crate::state::Server;
+use crate::judge_standstill::JudgePauseReason;
+use crate::settings::ReloadableSettings;
+use crate::state::ServerState;
 
 /// One task for each rule that asks a model.
-pub(super) struct Graders {
+pub(super) struct GraderTasks {
     stop: Arc<AtomicBool>,
     all: JoinHandle<()>,
 }
@@ -36,25 +36,25 @@ const MAX_PAUSE: Duration = Duration::from_secs(300);
 const ROUTED_EVERY: Duration = Duration::from_secs(10);
 const DAY_NS: i64 = 86_400_000_000_000;
 
-impl Graders {
-    pub(super) fn start(server: &Arc<Server>) -> Graders {
-        Graders::start_after(server, None)
+impl GraderTasks {
+    pub(super) fn start(server: &Arc<ServerState>) -> GraderTasks {
+        GraderTasks::start_after(server, None)
     }
 
     /// The old rules finish what they have asked; then the new ones go on with what waits.
-    pub(super) fn restart(&mut self, server: &Arc<Server>) {
+    pub(super) fn restart(&mut self, server: &Arc<ServerState>) {
         self.stop.store(true, Ordering::Relaxed);
         let old = std::mem::replace(&mut self.all, tokio::spawn(async {}));
-        *self = Graders::start_after(server, Some(old));
+        *self = GraderTasks::start_after(server, Some(old));
     }
 
-    fn start_after(server: &Arc<Server>, before: Option<JoinHandle<()>>) -> Graders {
+    fn start_after(server: &Arc<ServerState>, before: Option<JoinHandle<()>>) -> GraderTasks {
         let stop = Arc::new(AtomicBool::new(false));
         let reloadable = server.reloadable();
         let mut graders = Vec::new();
         for number in 0..reloadable.rules.len() {
             if reloadable.rules[number].asks_a_model() {
-                graders.push(Grader {
+                graders.push(RuleGrader {
                     server: Arc::clone(server),
                     reloadable: Arc::clone(&reloadable),
                     number,
@@ -73,7 +73,7 @@ impl Graders {
             graders.into_iter().for_each(|grader| drop(tasks.spawn(Arc::new(grader).run())));
             tasks.join_all().await;
         });
-        Graders { stop, all }
+        GraderTasks { stop, all }
     }
 
     pub(super) async fn stop(self) {
@@ -83,7 +83,7 @@ impl Graders {
 }
 
 /// Rules may have been taken away before this start, and what is being assembled may still be for the rules from before.
-async fn keep_routing(server: Arc<Server>, reloadable: Arc<Reloadable>, stop: Arc<AtomicBool>) {
+async fn keep_routing(server: Arc<ServerState>, reloadable: Arc<ReloadableSettings>, stop: Arc<AtomicBool>) {
     let is_over = || stop.load(Ordering::Relaxed) || server.is_stopping.load(Ordering::Relaxed);
     while !is_over() {
         let (store, rules) = (Arc::clone(&server.store), Arc::clone(&reloadable));
@@ -100,14 +100,14 @@ async fn keep_routing(server: Arc<Server>, reloadable: Arc<Reloadable>, stop: Ar
     }
 }
 
-struct Grader {
-    server: Arc<Server>,
-    reloadable: Arc<Reloadable>,
+struct RuleGrader {
+    server: Arc<ServerState>,
+    reloadable: Arc<ReloadableSettings>,
     number: usize,
     stop: Arc<AtomicBool>,
 }
 
-impl Grader {
+impl RuleGrader {
     fn rule(&self) -> &GradingRule {
         &self.reloadable.rules[self.number]
     }
@@ -124,27 +124,27 @@ impl Grader {
             let grader = Arc::clone(&self);
             let run = tokio::spawn(async move { grader.run_once().await });
             match run.await.unwrap_or_else(|panic| Err(panic.into())) {
-                Ok(RunEnd::Finished) => pause = MIN_PAUSE,
-                Ok(RunEnd::Limit(reason)) => {
-                    self.stands_still(Why::Budget, reason.clone());
+                Ok(RunTermination::Finished) => pause = MIN_PAUSE,
+                Ok(RunTermination::Limit(reason)) => {
+                    self.stands_still(JudgePauseReason::Budget, reason.clone());
                     tracing::warn!(rule, %reason, "judging rests; what waits is judged when there is money again");
                     self.sleep(MAX_PAUSE).await;
                 }
-                Ok(RunEnd::Interrupted) => {}
-                Ok(RunEnd::Endpoint(failure)) => {
-                    self.stands_still(Why::Judge, failure.to_string());
+                Ok(RunTermination::Interrupted) => {}
+                Ok(RunTermination::Endpoint(failure)) => {
+                    self.stands_still(JudgePauseReason::Judge, failure.to_string());
                     tracing::error!(rule, %failure, pause_s = pause.as_secs(), "the judge cannot be asked");
                     self.sleep(pause).await;
                     pause = (pause * 2).min(MAX_PAUSE);
                 }
-                Ok(RunEnd::EndpointDied(reason)) => {
-                    self.stands_still(Why::Judge, reason.clone());
+                Ok(RunTermination::EndpointDied(reason)) => {
+                    self.stands_still(JudgePauseReason::Judge, reason.clone());
                     tracing::error!(rule, %reason, pause_s = pause.as_secs(), "the judge stopped answering");
                     self.sleep(pause).await;
                     pause = (pause * 2).min(MAX_PAUSE);
                 }
                 Err(error) => {
-                    self.stands_still(Why::Judge, error.to_string());
+                    self.stands_still(JudgePauseReason::Judge, error.to_string());
                     tracing::error!(rule, %error, "judging failed");
                     self.sleep(pause).await;
                     pause = (pause * 2).min(MAX_PAUSE);
@@ -156,7 +156,7 @@ impl Grader {
     /// Nothing waits any more, so nothing stands still; what was put off does.
     async fn end_standstill(&self) -> anyhow::Result<()> {
         let rule = &self.rule().name;
-        if self.server.standstills.of(rule).is_none() {
+        if self.server.standstills.find_for_rule(rule).is_none() {
             return Ok(());
         }
         let (store, name) = (Arc::clone(&self.server.store), rule.clone());
@@ -166,7 +166,7 @@ impl Grader {
         Ok(())
     }
 
-    fn stands_still(&self, why: Why, reason: String) {
+    fn stands_still(&self, why: JudgePauseReason, reason: String) {
         self.server.standstills.begin(&self.rule().name, why, reason, now_ns());
     }
 
@@ -178,12 +178,12 @@ impl Grader {
     }
 
     /// Judges what waits until the day is over, the rule's money is spent or the judge gone.
-    async fn run_once(&self) -> anyhow::Result<RunEnd> {
+    async fn run_once(&self) -> anyhow::Result<RunTermination> {
         let rule = self.rule();
         if self.waiting(0, 1).await?.is_empty() {
             self.end_standstill().await?;
             self.sleep(POLL).await;
-            return Ok(RunEnd::Finished);
+            return Ok(RunTermination::Finished);
         }
         let max_cost_usd = match rule.daily_budget_usd {
             None => None,
@@ -194,7 +194,7 @@ impl Grader {
                     .await??;
                 let spent = spent.cost_usd;
                 if spent >= budget {
-                    return Ok(RunEnd::Limit(format!("today's budget of ${budget} is spent")));
+                    return Ok(RunTermination::Limit(format!("today's budget of ${budget} is spent")));
                 }
                 Some(budget - spent)
             }
@@ -218,8 +218,15 @@ impl Grader {
         let feeding = self.feed(at_work.clone(), sender);
         let id = rule.run_id();
         let mut nobody = ();
-        let judging =
-            runner::run_with(plan, &id, Done::default(), &mut ledger, receiver, interrupts, &mut nobody);
+        let judging = runner::run_with(
+            plan,
+            &id,
+            AnsweredQuestions::default(),
+            &mut ledger,
+            receiver,
+            interrupts,
+            &mut nobody,
+        );
         tokio::select! {
             (end, fed) = async { tokio::join!(judging, feeding) } => {
                 at_work.settled(&self.server.store, || self.is_stopping()).await;
@@ -239,7 +246,7 @@ impl Grader {
         std::future::pending().await
     }
 
-    async fn waiting(&self, after: i64, limit: usize) -> anyhow::Result<Vec<Ungraded>> {
+    async fn waiting(&self, after: i64, limit: usize) -> anyhow::Result<Vec<UngradedTrajectory>> {
         let (store, rule) = (Arc::clone(&self.server.store), self.rule().name.clone());
         Ok(tokio::task::spawn_blocking(move || store.ungraded(&rule, now_ns(), after, limit)).await??)
     }

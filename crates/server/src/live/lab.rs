@@ -2,7 +2,8 @@
 
 use gradus_core::span::{SpanId, TraceId};
 use gradus_store::{
-    AssembledStory, BlockSignal, Chunk, SpanKey, Store, StoreOptions, TrajectoryRecord, Ungraded,
+    AssembledStory, BlockSignal, SpanKey, Store, StoreOptions, TraceChunk, TrajectoryRecord,
+    UngradedTrajectory,
 };
 
 pub(super) struct Lab {
@@ -14,7 +15,7 @@ impl Lab {
     pub(super) fn new(most_queued_bytes: usize) -> Lab {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path(), StoreOptions { most_queued_bytes }).unwrap();
-        let mut chunk = Chunk::new(TraceId(1), "p".into(), BlockSignal::Spans, b"");
+        let mut chunk = TraceChunk::new(TraceId(1), "p".into(), BlockSignal::Spans, b"");
         chunk.spans.push(SpanKey { span_id: SpanId(1), digest: 1, has_ended: true, is_error: false });
         store.ingest(vec![chunk], 1).unwrap().wait().unwrap();
         let story = store.trace(TraceId(1)).unwrap().unwrap().story;
@@ -30,7 +31,7 @@ impl Lab {
         Lab { folder, store }
     }
 
-    pub(super) fn ungraded(&self, now_ns: i64) -> Option<Ungraded> {
+    pub(super) fn ungraded(&self, now_ns: i64) -> Option<UngradedTrajectory> {
         self.store.ungraded("r", now_ns, 0, 1).unwrap().pop()
     }
 

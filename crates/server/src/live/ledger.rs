@@ -10,20 +10,22 @@ use std::time::Duration;
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::evaluator::Evaluator;
 use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
-use gradus_eval::prompt::Shortened;
-use gradus_eval::run::{CachedVerdict, Key, RunFileError, StateFolder, VerdictCache};
-use gradus_eval::runner::{Effort, Ledger};
-use gradus_eval::verdict::Reading;
-use gradus_store::{Left, OutcomeRecord, Spend, Store, StoreError, Ungraded, Written};
+use gradus_eval::prompt::TruncatedValue;
+use gradus_eval::run::{CachedVerdict, QuestionKey, RunFileError, StateFolder, VerdictCache};
+use gradus_eval::runner::{QuestionCost, RunLedger};
+use gradus_eval::verdict::ParsedVerdict;
+use gradus_store::{
+    JudgeSpend, OutcomeRecord, RemainingGrading, Store, StoreError, UngradedTrajectory, WriteHandle,
+};
 use tokio::time::Instant;
 
-use super::record::{Scales, outcome_record};
+use super::record::{EvaluatorScales, outcome_record};
 use crate::clock::now_ns;
-use crate::state::Server;
+use crate::state::ServerState;
 
 /// Writes a run's outcomes to the store.
 pub(super) struct StoreLedger {
-    server: Arc<Server>,
+    server: Arc<ServerState>,
     rule: String,
     cache: VerdictCache,
     at_work: AtWork,
@@ -31,7 +33,7 @@ pub(super) struct StoreLedger {
 
 impl StoreLedger {
     pub(super) fn open(
-        server: &Arc<Server>,
+        server: &Arc<ServerState>,
         rule: String,
         at_work: AtWork,
     ) -> Result<StoreLedger, RunFileError> {
@@ -44,7 +46,7 @@ fn open_cache(data: &Path) -> Result<VerdictCache, RunFileError> {
     VerdictCache::open(&StateFolder::open(data)?.cache_path())
 }
 
-impl Ledger for StoreLedger {
+impl RunLedger for StoreLedger {
     fn trajectory(&mut self, _trajectory: &mut Trajectory) -> Result<bool, RunFileError> {
         Ok(false)
     }
@@ -71,7 +73,7 @@ impl Ledger for StoreLedger {
     }
 
     /// A budget holds also where the endpoint does not say what it used.
-    fn asked(&mut self, trajectory_id: &str, effort: Effort) {
+    fn asked(&mut self, trajectory_id: &str, effort: QuestionCost) {
         if let Some(judging) = self.at_work.lock().get_mut(trajectory_id) {
             let calls = u64::from(effort.calls);
             judging.news.spend.calls += calls;
@@ -82,12 +84,17 @@ impl Ledger for StoreLedger {
         }
     }
 
-    fn cached(&mut self, key: Key) -> Result<Option<CachedVerdict>, RunFileError> {
+    fn cached(&mut self, key: QuestionKey) -> Result<Option<CachedVerdict>, RunFileError> {
         self.cache.get(key)
     }
 
-    fn cache(&mut self, key: Key, reading: &Reading, shortened: &[Shortened]) -> Result<(), RunFileError> {
-        self.cache.add(key, CachedVerdict::of(reading, shortened))
+    fn cache(
+        &mut self,
+        key: QuestionKey,
+        reading: &ParsedVerdict,
+        shortened: &[TruncatedValue],
+    ) -> Result<(), RunFileError> {
+        self.cache.add(key, CachedVerdict::new(reading, shortened))
     }
 
     /// Verdicts go to the cache first: they were paid for, and from there they are never lost.
@@ -102,23 +109,23 @@ impl Ledger for StoreLedger {
 
 /// The trajectories that are being judged.
 #[derive(Clone, Default)]
-pub(super) struct AtWork(Arc<Shared>);
+pub(super) struct AtWork(Arc<LedgerState>);
 
 #[derive(Default)]
-struct Shared {
-    judging: Mutex<HashMap<String, Judging>>,
+struct LedgerState {
+    judging: Mutex<HashMap<String, TrajectoryJudgingState>>,
     /// The store did not take what it was given last; said once, not for every trajectory.
     is_store_failing: AtomicBool,
-    scales: Scales,
+    scales: EvaluatorScales,
 }
 
-struct Judging {
-    ungraded: Ungraded,
+struct TrajectoryJudgingState {
+    ungraded: UngradedTrajectory,
     tools: HashMap<u32, String>,
     /// Outcomes that are still to come; not known before the trajectory is planned.
     left: Option<usize>,
     /// What the store does not have yet, without what is being written.
-    news: News,
+    news: PendingOutcomes,
     /// One write at a time: so what the last one says of what is left holds for all that came before it.
     is_being_written: bool,
     /// Some question got no answer.
@@ -129,9 +136,9 @@ struct Judging {
 
 /// What is to be stored of a trajectory.
 #[derive(Default)]
-struct News {
+struct PendingOutcomes {
     outcomes: Vec<OutcomeRecord>,
-    spend: Spend,
+    spend: JudgeSpend,
 }
 
 /// How long a question that got no answer waits before it is asked again. After the last it stays without one.
@@ -143,7 +150,7 @@ const MAX_PUT_OFF_S: i64 = 3_600;
 const LAST_WRITES: Duration = Duration::from_secs(8);
 const POLL: Duration = Duration::from_millis(50);
 
-impl Judging {
+impl TrajectoryJudgingState {
     fn is_done(&self) -> bool {
         self.left == Some(0)
     }
@@ -153,39 +160,44 @@ impl Judging {
     }
 
     /// Answers that were given are in the cache: only the others are asked for again.
-    fn what_is_left(&self) -> Left {
+    fn what_is_left(&self) -> RemainingGrading {
         if !self.is_done() {
-            return Left::More;
+            return RemainingGrading::More;
         }
         if self.lacks_endpoint {
             return put_off(&self.ungraded);
         }
         match AGAIN_AFTER_S.get(self.ungraded.attempts as usize) {
-            Some(seconds) if self.has_failed => Left::AgainAt { ns: now_ns() + seconds * 1_000_000_000 },
-            _ => Left::Nothing,
+            Some(seconds) if self.has_failed => {
+                RemainingGrading::AgainAt { ns: now_ns() + seconds * 1_000_000_000 }
+            }
+            _ => RemainingGrading::Nothing,
         }
     }
 }
 
 /// It waits, and loses none of its attempts.
-pub(super) fn put_off(ungraded: &Ungraded) -> Left {
+pub(super) fn put_off(ungraded: &UngradedTrajectory) -> RemainingGrading {
     let seconds = (PUT_OFF_S << ungraded.delays.min(10)).min(MAX_PUT_OFF_S);
-    Left::PutOff { ns: now_ns() + seconds * 1_000_000_000 }
+    RemainingGrading::PutOff { ns: now_ns() + seconds * 1_000_000_000 }
 }
 
 impl AtWork {
     pub(super) fn by(evaluators: &[Evaluator]) -> AtWork {
-        AtWork(Arc::new(Shared { scales: Scales::of(evaluators), ..Shared::default() }))
+        AtWork(Arc::new(LedgerState {
+            scales: EvaluatorScales::from_evaluators(evaluators),
+            ..LedgerState::default()
+        }))
     }
 
-    pub(super) fn begin(&self, ungraded: Ungraded, trajectory: &Trajectory) {
+    pub(super) fn begin(&self, ungraded: UngradedTrajectory, trajectory: &Trajectory) {
         let tools = trajectory.steps.iter().map(|step| (step.index, step.tool.clone())).collect();
-        let spend = Spend { rule: ungraded.rule.clone(), ..Spend::default() };
-        let judging = Judging {
+        let spend = JudgeSpend { rule: ungraded.rule.clone(), ..JudgeSpend::default() };
+        let judging = TrajectoryJudgingState {
             ungraded,
             tools,
             left: None,
-            news: News { outcomes: Vec::new(), spend },
+            news: PendingOutcomes { outcomes: Vec::new(), spend },
             is_being_written: false,
             has_failed: false,
             lacks_endpoint: false,
@@ -220,9 +232,11 @@ impl AtWork {
             match store.judged(&judging.ungraded, outcomes, spend, judging.what_is_left(), now_ns()) {
                 Ok(written) => {
                     judging.is_being_written = true;
-                    let next = Spend { rule: judging.ungraded.rule.clone(), ..Spend::default() };
-                    let handed =
-                        std::mem::replace(&mut judging.news, News { outcomes: Vec::new(), spend: next });
+                    let next = JudgeSpend { rule: judging.ungraded.rule.clone(), ..JudgeSpend::default() };
+                    let handed = std::mem::replace(
+                        &mut judging.news,
+                        PendingOutcomes { outcomes: Vec::new(), spend: next },
+                    );
                     tokio::spawn(self.clone().settle(id.clone(), handed, is_done, written));
                 }
                 Err(StoreError::Busy) => {}
@@ -233,7 +247,7 @@ impl AtWork {
     }
 
     /// A trajectory is at work until the store says that it waits no more: else it would be taken up again.
-    async fn settle(self, id: String, handed: News, is_done: bool, written: Written<()>) {
+    async fn settle(self, id: String, handed: PendingOutcomes, is_done: bool, written: WriteHandle<()>) {
         let written = written.done().await;
         let was_failing = self.0.is_store_failing.swap(written.is_err(), Ordering::Relaxed);
         let mut at_work = self.lock();
@@ -273,7 +287,7 @@ impl AtWork {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Judging>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, TrajectoryJudgingState>> {
         self.0.judging.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

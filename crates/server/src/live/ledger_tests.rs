@@ -98,8 +98,8 @@ async fn an_endpoint_that_is_down_uses_up_no_attempts() {
         judging.lacks_endpoint = lacks_endpoint;
         let before = now_ns();
         match judging.what_is_left() {
-            Left::PutOff { ns } => ("put off", (ns - before) / 1_000_000_000),
-            Left::AgainAt { ns } => ("again", (ns - before) / 1_000_000_000),
+            RemainingGrading::PutOff { ns } => ("put off", (ns - before) / 1_000_000_000),
+            RemainingGrading::AgainAt { ns } => ("again", (ns - before) / 1_000_000_000),
             _ => ("over", 0),
         }
     };

@@ -2,9 +2,13 @@
 
 use std::cmp::Reverse;
 
-use gradus_store::{BUCKET_NS, ExampleRow, MetricFilter, MetricGroup, Moments, Store, StoreError, Window};
+use gradus_store::{
+    BUCKET_NS, ExampleRow, MetricFilter, MetricGroup, ScoreMoments, Store, StoreError, TrajectoryWindow,
+};
 
-use crate::alert::{AlertRule, Bar, Comparison, Condition, Measured, Subject, Unit};
+use crate::alert::{
+    AlertCondition, AlertMeasurement, AlertMetric, AlertRule, AlertThreshold, SampleUnit, ThresholdComparison,
+};
 use crate::project_pattern;
 
 /// What counts as new for `unseen_tool`.
@@ -13,7 +17,11 @@ pub(crate) const RECENT_NS: i64 = 600 * 1_000_000_000;
 const MAX_DURATIONS: usize = 200_000;
 
 /// The time that a rule looks back over, for each of its projects.
-pub(super) fn windows(store: &Store, rule: &AlertRule, now_ns: i64) -> Result<Vec<Window>, StoreError> {
+pub(super) fn windows(
+    store: &Store,
+    rule: &AlertRule,
+    now_ns: i64,
+) -> Result<Vec<TrajectoryWindow>, StoreError> {
     let window_ns = i64::try_from(rule.condition.window.as_nanos()).unwrap_or(i64::MAX);
     let projects = match rule.project.as_deref() {
         pattern if project_pattern::is_all(pattern) => vec![None],
@@ -23,7 +31,7 @@ pub(super) fn windows(store: &Store, rule: &AlertRule, now_ns: i64) -> Result<Ve
         }
         name => vec![name.map(str::to_owned)],
     };
-    let window = |project| Window {
+    let window = |project| TrajectoryWindow {
         project,
         from_ns: now_ns.saturating_sub(window_ns),
         // Trajectories count by when they began, and one that begins now has a time of now.
@@ -35,26 +43,26 @@ pub(super) fn windows(store: &Store, rule: &AlertRule, now_ns: i64) -> Result<Ve
 /// The value as it is now; `None` when there is nothing to take it from.
 pub(super) fn measure(
     store: &Store,
-    condition: &Condition,
-    windows: &[Window],
+    condition: &AlertCondition,
+    windows: &[TrajectoryWindow],
     now_ns: i64,
-) -> Result<Option<Measured>, StoreError> {
-    let of = |value: f64, count: u64| Some(Measured { value, count, unseen: Vec::new() });
+) -> Result<Option<AlertMeasurement>, StoreError> {
+    let of = |value: f64, count: u64| Some(AlertMeasurement { value, count, unseen: Vec::new() });
     Ok(match &condition.subject {
-        Subject::Evaluator { name, .. } => {
+        AlertMetric::Evaluator { name, .. } => {
             let sums = moments(store, windows, Some(name))?;
             let count = match condition.floor.and_then(|floor| floor.unit) {
-                Some(Unit::Trajectories) => sums.scored_trajectories,
+                Some(SampleUnit::Trajectories) => sums.scored_trajectories,
                 _ => sums.scored,
             };
             if sums.scored > 0 { of(sums.sum / sums.scored as f64, count as u64) } else { None }
         }
-        Subject::FailureRate => {
+        AlertMetric::FailureRate => {
             let sums = moments(store, windows, None)?;
             let questions = sums.failed + sums.scored;
             if questions > 0 { of(sums.failed as f64 / questions as f64, questions as u64) } else { None }
         }
-        Subject::ErrorRate => {
+        AlertMetric::ErrorRate => {
             let (mut count, mut errors) = (0, 0);
             for window in windows {
                 let (more, with_error) = store.error_counts(window)?;
@@ -62,8 +70,8 @@ pub(super) fn measure(
             }
             if count > 0 { of(errors as f64 / count as f64, count) } else { None }
         }
-        Subject::CostPerHour => cost_per_hour(store, windows, now_ns)?.and_then(|value| of(value, 0)),
-        Subject::Latency(percentile) => {
+        AlertMetric::CostPerHour => cost_per_hour(store, windows, now_ns)?.and_then(|value| of(value, 0)),
+        AlertMetric::Latency(percentile) => {
             let mut durations = Vec::new();
             for window in windows {
                 durations.extend(store.durations_ns(window)?);
@@ -80,8 +88,8 @@ pub(super) fn measure(
             let seconds = *value as f64 / 1e9;
             of(seconds, durations.len() as u64)
         }
-        Subject::UnseenTool => {
-            let mut measured = Measured::default();
+        AlertMetric::UnseenTool => {
+            let mut measured = AlertMeasurement::default();
             for window in windows {
                 let (unseen, steps) = store.unseen_tools(window, RECENT_NS)?;
                 measured.unseen.extend(unseen);
@@ -96,8 +104,12 @@ pub(super) fn measure(
     })
 }
 
-fn moments(store: &Store, windows: &[Window], evaluator: Option<&str>) -> Result<Moments, StoreError> {
-    let mut sums = Moments::default();
+fn moments(
+    store: &Store,
+    windows: &[TrajectoryWindow],
+    evaluator: Option<&str>,
+) -> Result<ScoreMoments, StoreError> {
+    let mut sums = ScoreMoments::default();
     for window in windows {
         let filter = MetricFilter {
             project: window.project.clone(),
@@ -115,7 +127,11 @@ fn moments(store: &Store, windows: &[Window], evaluator: Option<&str>) -> Result
 }
 
 /// `None` without a window: no project has this name yet.
-fn cost_per_hour(store: &Store, windows: &[Window], now_ns: i64) -> Result<Option<f64>, StoreError> {
+fn cost_per_hour(
+    store: &Store,
+    windows: &[TrajectoryWindow],
+    now_ns: i64,
+) -> Result<Option<f64>, StoreError> {
     let Some(first) = windows.first() else { return Ok(None) };
     let mut spent = 0.0;
     for window in windows {
@@ -129,26 +145,29 @@ fn cost_per_hour(store: &Store, windows: &[Window], now_ns: i64) -> Result<Optio
 /// What stands for the value: the worst verdicts, the latest errors, the longest trajectories.
 pub(super) fn examples(
     store: &Store,
-    condition: &Condition,
+    condition: &AlertCondition,
     unseen: &[String],
-    windows: &[Window],
+    windows: &[TrajectoryWindow],
     most: usize,
 ) -> Result<Vec<ExampleRow>, StoreError> {
     let mut rows = Vec::new();
     for window in windows {
         rows.extend(match &condition.subject {
-            Subject::Evaluator { name, .. } => store.worst_verdicts(window, Some(name), false, most)?,
-            Subject::FailureRate => store.worst_verdicts(window, None, true, most)?,
-            Subject::ErrorRate => store.worst_trajectories(window, false, most)?,
-            Subject::Latency(_) => store.worst_trajectories(window, true, most)?,
-            Subject::UnseenTool => store.uses_of_tools(window, unseen, most)?,
-            Subject::CostPerHour => Vec::new(),
+            AlertMetric::Evaluator { name, .. } => store.worst_verdicts(window, Some(name), false, most)?,
+            AlertMetric::FailureRate => store.worst_verdicts(window, None, true, most)?,
+            AlertMetric::ErrorRate => store.worst_trajectories(window, false, most)?,
+            AlertMetric::Latency(_) => store.worst_trajectories(window, true, most)?,
+            AlertMetric::UnseenTool => store.uses_of_tools(window, unseen, most)?,
+            AlertMetric::CostPerHour => Vec::new(),
         });
     }
     // What is above the bar is no example of what lies below it, where there are others.
     if let (
-        Subject::Evaluator { .. },
-        Some(Bar { comparison: Comparison::Less | Comparison::AtMost, threshold }),
+        AlertMetric::Evaluator { .. },
+        Some(AlertThreshold {
+            comparison: ThresholdComparison::Less | ThresholdComparison::AtMost,
+            threshold,
+        }),
     ) = (&condition.subject, condition.bar)
     {
         let is_low = |row: &ExampleRow| row.score.is_none_or(|score| score < threshold);
@@ -158,7 +177,7 @@ pub(super) fn examples(
     }
     // Each project has its own order; here they meet.
     match &condition.subject {
-        Subject::Latency(_) => rows.sort_by_key(|row| Reverse(row.duration_ns)),
+        AlertMetric::Latency(_) => rows.sort_by_key(|row| Reverse(row.duration_ns)),
         _ => rows.sort_by(|a, b| {
             let score = |row: &ExampleRow| row.score.unwrap_or(0.0);
             score(a).total_cmp(&score(b)).then(b.start_ns.cmp(&a.start_ns))
@@ -172,12 +191,12 @@ pub(super) fn examples(
 mod tests {
     use gradus_core::span::{SpanId, TraceId};
     use gradus_store::{
-        AssembledStory, BlockSignal, Chunk, OutcomeRecord, RecordedKind, SpanKey, StoreOptions,
+        AssembledStory, BlockSignal, OutcomeRecord, RecordedKind, SpanKey, StoreOptions, TraceChunk,
         TrajectoryRecord,
     };
 
     use super::*;
-    use crate::alert::{AlertSection, Watchable};
+    use crate::alert::{AlertSection, AlertableEvaluator};
     use crate::clock::now_ns;
 
     /// A trajectory for each project, with so many steps that were scored, and one that does not apply.
@@ -189,7 +208,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
         for ((project, steps), trace) in projects.iter().zip(1..) {
-            let mut chunk = Chunk::new(TraceId(trace), (*project).into(), BlockSignal::Spans, b"");
+            let mut chunk = TraceChunk::new(TraceId(trace), (*project).into(), BlockSignal::Spans, b"");
             chunk.spans.push(SpanKey { span_id: SpanId(1), digest: 1, has_ended: true, is_error: false });
             store.ingest(vec![chunk], 1).unwrap().wait().unwrap();
             let outcome = |step: u32| OutcomeRecord {
@@ -228,7 +247,8 @@ mod tests {
             ..AlertSection::default()
         };
         let rule =
-            AlertRule::from_section(section, &[Watchable { name: "fit", worst: 0.0, best: 5.0 }]).unwrap();
+            AlertRule::from_section(section, &[AlertableEvaluator { name: "fit", worst: 0.0, best: 5.0 }])
+                .unwrap();
         let windows = windows(store, &rule, now_ns()).unwrap();
         let measured = measure(store, &rule.condition, &windows, now_ns()).unwrap();
         let examples = examples(store, &rule.condition, &[], &windows, 3).unwrap();

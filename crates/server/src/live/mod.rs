@@ -22,40 +22,40 @@ use std::time::Duration;
 use gradus_store::StoreError;
 use tokio::sync::oneshot;
 
-use super::state::Server;
+use super::state::ServerState;
 
 /// How long a stop waits for models and for notices that are being sent.
 const MAX_STOP_WAIT: Duration = Duration::from_secs(4);
 
 /// The threads that work beside the receivers.
-pub(super) struct Live {
+pub(super) struct LiveWorkers {
     assemblers: assemble::AssemblyPool,
-    graders: grade::Graders,
+    graders: grade::GraderTasks,
     watch: tokio::task::JoinHandle<()>,
     stop_watch: oneshot::Sender<()>,
 }
 
-impl Live {
-    pub(super) async fn start(server: &Arc<Server>) -> Result<Live, StoreError> {
+impl LiveWorkers {
+    pub(super) async fn start(server: &Arc<ServerState>) -> Result<LiveWorkers, StoreError> {
         let assemblers = assemble::AssemblyPool::start(server).await?;
         let (stop_watch, stopped) = oneshot::channel();
-        Ok(Live {
+        Ok(LiveWorkers {
             assemblers,
-            graders: grade::Graders::start(server),
+            graders: grade::GraderTasks::start(server),
             watch: tokio::spawn(watch::run(Arc::clone(server), stopped)),
             stop_watch,
         })
     }
 
     /// Rules may have changed.
-    pub(super) fn reload(&mut self, server: &Arc<Server>) {
+    pub(super) fn reload(&mut self, server: &Arc<ServerState>) {
         self.graders.restart(server);
     }
 
     /// Waits for what is under way, but not for long: what is not judged by then is judged after the next start. The
     /// server must have been told to stop.
-    pub(super) async fn stop(self, server: &Arc<Server>) {
-        let Live { assemblers, graders, watch, stop_watch } = self;
+    pub(super) async fn stop(self, server: &Arc<ServerState>) {
+        let LiveWorkers { assemblers, graders, watch, stop_watch } = self;
         let server = Arc::clone(server);
         let assembling = tokio::task::spawn_blocking(move || assemblers.stop(&server));
         let judging = async move {

@@ -7,7 +7,7 @@ use gradus_core::span::TraceId;
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::evaluator::Evaluator;
 use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
-use gradus_eval::scale::Scale;
+use gradus_eval::scale::ScoreScale;
 use gradus_store::{OutcomeRecord, RecordedKind, TrajectoryRecord};
 
 const QUERY_BYTES: usize = 300;
@@ -89,15 +89,15 @@ pub fn words_of(json: &[u8]) -> String {
 
 /// The scale of each evaluator.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Scales(HashMap<Arc<str>, Scale>);
+pub(super) struct EvaluatorScales(HashMap<Arc<str>, ScoreScale>);
 
-impl Scales {
-    pub(super) fn of(evaluators: &[Evaluator]) -> Scales {
-        Scales(evaluators.iter().map(|one| (Arc::clone(&one.name), one.labels.scale())).collect())
+impl EvaluatorScales {
+    pub(super) fn from_evaluators(evaluators: &[Evaluator]) -> EvaluatorScales {
+        EvaluatorScales(evaluators.iter().map(|one| (Arc::clone(&one.name), one.labels.scale())).collect())
     }
 
     fn is_wrong(&self, line: &OutcomeLine) -> bool {
-        let scale = self.0.get(&*line.evaluator).copied().unwrap_or(Scale::SHARE);
+        let scale = self.0.get(&*line.evaluator).copied().unwrap_or(ScoreScale::SHARE);
         line.outcome == OutcomeKind::Scored && line.score.is_some_and(|score| scale.is_wrong(score))
     }
 }
@@ -105,7 +105,7 @@ impl Scales {
 pub(super) fn outcome_record(
     line: &OutcomeLine,
     tools: &HashMap<u32, String>,
-    scales: &Scales,
+    scales: &EvaluatorScales,
 ) -> OutcomeRecord {
     OutcomeRecord {
         evaluator: line.evaluator.to_string(),
@@ -126,7 +126,7 @@ pub(super) fn outcome_record(
 
 #[cfg(test)]
 mod tests {
-    use gradus_eval::rubric::{Origin, Rubric};
+    use gradus_eval::rubric::{Rubric, RubricOrigin};
 
     use super::*;
 
@@ -134,8 +134,11 @@ mod tests {
     fn what_is_below_the_best_is_wrong_on_any_scale() {
         let text = "+++\nname = \"depth\"\ntitle = \"Depth\"\nabout = \"How deep?\"\napplies_to = \"step\"\n\
                     [labels]\ndeep = 5\nfair = 3\nflat = 1\n+++\nSay deep, fair or flat.\n{thought}\n";
-        let rubric = Rubric::parse(text, Origin::BuiltIn).unwrap();
-        let scales = Scales::of(&[Evaluator::model(&rubric, "m", true), Evaluator::call_validity()]);
+        let rubric = Rubric::parse(text, RubricOrigin::BuiltIn).unwrap();
+        let scales = EvaluatorScales::from_evaluators(&[
+            Evaluator::model(&rubric, "m", true),
+            Evaluator::call_validity(),
+        ]);
         let line = |evaluator: &str, score: Option<f64>| -> OutcomeLine {
             let outcome = if score.is_some() { "scored" } else { "failed" };
             serde_json::from_value(serde_json::json!({"run_id": "r", "trajectory_id": "t", "step_index": 1,

@@ -6,18 +6,18 @@ use gradus_store::StoreError;
 
 /// Why nothing came of a story.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Setback {
+pub(super) enum AssemblyFailure {
     #[error("{0}")]
     Store(#[from] StoreError),
     #[error("a panic: {0}")]
     Panic(String),
 }
 
-impl Setback {
+impl AssemblyFailure {
     /// Itself, if others may do better than this story. What the whole store suffers from is an error.
-    pub(super) fn own(self) -> Result<Setback, StoreError> {
+    pub(super) fn own(self) -> Result<AssemblyFailure, StoreError> {
         match self {
-            Setback::Store(error) if !error.is_of_content() => Err(error),
+            AssemblyFailure::Store(error) if !error.is_of_content() => Err(error),
             own => Ok(own),
         }
     }
@@ -25,20 +25,20 @@ impl Setback {
     /// For counters.
     pub(super) fn kind(&self) -> &'static str {
         match self {
-            Setback::Store(_) => "unreadable",
-            Setback::Panic(_) => "panic",
+            AssemblyFailure::Store(_) => "unreadable",
+            AssemblyFailure::Panic(_) => "panic",
         }
     }
 }
 
 /// Does something with a story, and outlives it. What the work has changed so far is to be thrown away after a panic.
-pub(super) fn survive<T>(work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, Setback> {
+pub(super) fn survive<T>(work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, AssemblyFailure> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => Ok(result?),
         Err(payload) => {
             let text = payload.downcast_ref::<&str>().copied();
             let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-            Err(Setback::Panic(text.unwrap_or("without a word").to_owned()))
+            Err(AssemblyFailure::Panic(text.unwrap_or("without a word").to_owned()))
         }
     }
 }

@@ -7,9 +7,9 @@ use gradus_store::{ExampleRow, StoreError};
 use tokio::sync::oneshot;
 
 use super::measure;
-use crate::alert::{self, AlertRule, Dispatcher, Example, Notice, State};
+use crate::alert::{self, AlertExample, AlertNotice, AlertRule, AlertState, NoticeDispatcher};
 use crate::clock::now_ns;
-use crate::state::Server;
+use crate::state::ServerState;
 
 const EVERY: Duration = Duration::from_secs(5);
 const EXAMPLES: usize = 5;
@@ -17,10 +17,12 @@ const EXAMPLES: usize = 5;
 /// How long notices that are under way may take when the server stops.
 const LAST_NOTICES: Duration = Duration::from_secs(5);
 
-pub(super) async fn run(server: Arc<Server>, mut stop: oneshot::Receiver<()>) {
-    let settings =
-        alert::Settings { base_url: Some(server.settings.public_url.clone()), ..alert::Settings::default() };
-    let dispatcher = match Dispatcher::start(settings) {
+pub(super) async fn run(server: Arc<ServerState>, mut stop: oneshot::Receiver<()>) {
+    let settings = alert::DeliverySettings {
+        base_url: Some(server.settings.public_url.clone()),
+        ..alert::DeliverySettings::default()
+    };
+    let dispatcher = match NoticeDispatcher::start(settings) {
         Ok(dispatcher) => dispatcher,
         Err(error) => {
             tracing::error!(%error, "alerts cannot be sent");
@@ -53,7 +55,7 @@ pub(super) async fn run(server: Arc<Server>, mut stop: oneshot::Receiver<()>) {
     }
 }
 
-fn look(server: &Server) -> Vec<(Notice, Vec<alert::Target>)> {
+fn look(server: &ServerState) -> Vec<(AlertNotice, Vec<alert::AlertTarget>)> {
     let reloadable = server.reloadable();
     let mut notices = Vec::new();
     for rule in &reloadable.alerts {
@@ -69,10 +71,11 @@ fn look(server: &Server) -> Vec<(Notice, Vec<alert::Target>)> {
     notices
 }
 
-fn look_at(server: &Server, rule: &AlertRule) -> Result<Option<Notice>, StoreError> {
+fn look_at(server: &ServerState, rule: &AlertRule) -> Result<Option<AlertNotice>, StoreError> {
     let store = &server.store;
     let known = store.alert_state(&rule.name)?;
-    let before: State = known.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    let before: AlertState =
+        known.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
     let now = now_ns();
     let windows = measure::windows(store, rule, now)?;
     let measured = measure::measure(store, &rule.condition, &windows, now)?;
@@ -97,7 +100,7 @@ fn look_at(server: &Server, rule: &AlertRule) -> Result<Option<Notice>, StoreErr
     Ok(notice)
 }
 
-fn example(row: ExampleRow) -> Example {
+fn example(row: ExampleRow) -> AlertExample {
     let of_step = match (&row.label, row.tool.is_empty()) {
         (Some(label), false) => format!("{label}: {}", row.tool),
         (Some(label), true) => label.clone(),
@@ -105,7 +108,7 @@ fn example(row: ExampleRow) -> Example {
         (None, false) => row.tool.clone(),
         (None, true) => format!("{:.1} s", row.duration_ns as f64 / 1e9),
     };
-    Example {
+    AlertExample {
         trace_id: format!("{:032x}", row.trace_id),
         trajectory_id: row.trajectory_id,
         step_index: row.step,

@@ -8,20 +8,20 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 const VALUE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Address {
+pub(super) struct PageUrl {
     path: String,
     pairs: Vec<(&'static str, String)>,
     fragment: String,
 }
 
-impl Address {
+impl PageUrl {
     /// An address of ours; `path` must be one already.
-    pub(super) fn of(path: impl Into<String>) -> Address {
-        Address { path: path.into(), ..Address::default() }
+    pub(super) fn from_path(path: impl Into<String>) -> PageUrl {
+        PageUrl { path: path.into(), ..PageUrl::default() }
     }
 
     /// With a parameter, if it is given.
-    pub(super) fn with(mut self, name: &'static str, value: Option<&str>) -> Address {
+    pub(super) fn with(mut self, name: &'static str, value: Option<&str>) -> PageUrl {
         if let Some(value) = value.filter(|value| !value.is_empty()) {
             self.pairs.push((name, value.to_owned()));
         }
@@ -29,13 +29,13 @@ impl Address {
     }
 
     /// With a parameter in place of what it was.
-    pub(super) fn but(&self, name: &'static str, value: Option<&str>) -> Address {
+    pub(super) fn but(&self, name: &'static str, value: Option<&str>) -> PageUrl {
         let mut other = self.clone();
         other.pairs.retain(|(known, _)| *known != name);
         other.with(name, value)
     }
 
-    pub(super) fn at(mut self, fragment: impl Into<String>) -> Address {
+    pub(super) fn at(mut self, fragment: impl Into<String>) -> PageUrl {
         self.fragment = fragment.into();
         self
     }
@@ -45,7 +45,7 @@ impl Address {
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for PageUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.path)?;
         for (at, (name, value)) in self.pairs.iter().enumerate() {
@@ -86,7 +86,8 @@ mod tests {
 
     #[test]
     fn what_is_looked_at_stands_in_the_address() {
-        let address = Address::of("/traces").with("q", Some("a b&c=é\"<")).with("tool", None).at("main");
+        let address =
+            PageUrl::from_path("/traces").with("q", Some("a b&c=é\"<")).with("tool", None).at("main");
         assert_eq!(address.to_string(), "/traces?q=a%20b%26c%3D%C3%A9%22%3C#main");
         assert_eq!(address.but("q", None).to_string(), "/traces#main");
         assert_eq!(address.but("q", Some("x")).to_string(), "/traces?q=x#main");

@@ -7,21 +7,21 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use gradus_eval::agreement::{OneSided, Pair, agreement};
-use gradus_store::{LabelRow, Retention};
+use gradus_eval::agreement::{LabelPair, OneSided, agreement};
+use gradus_store::{LabelRow, RetentionPolicy};
 use serde::Deserialize;
 
-use super::address::Address;
-use super::answer::{self, Asked, PageError};
+use super::address::PageUrl;
+use super::answer::{self, PageError, PageQuery};
 use super::opened;
 use super::words::second;
-use super::{Choosable, Frame, choosable};
+use super::{PageLayout, SelectOption, choosable};
 use crate::evaluators::{about_step, labels, title};
 use crate::http_error::ApiError;
-use crate::page::people::Speakers;
-use crate::settings::Reloadable;
-use crate::state::Server;
-use gradus_report::html::charts::{Chart, Ends, IntervalBar, interval_bars};
+use crate::page::people::KeyNameSet;
+use crate::settings::ReloadableSettings;
+use crate::state::ServerState;
+use gradus_report::html::charts::{AxisRange, IntervalBar, ResponsiveChart, interval_bars};
 use gradus_report::html::number::{self, count};
 use gradus_report::html::text;
 
@@ -38,12 +38,12 @@ const OTHER: &str = "other";
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Choice {
+pub(super) struct AgreementQuery {
     project: Option<String>,
 }
 
 /// A dimension as people and the judge see it.
-pub(super) struct Dimension {
+pub(super) struct DimensionAgreement {
     pub(super) title: String,
     pub(super) kappa: Option<String>,
     pub(super) interval: Option<String>,
@@ -57,10 +57,10 @@ pub(super) struct Dimension {
     pub(super) labels: Vec<String>,
     pub(super) table: Vec<(String, Vec<String>)>,
     value: Option<f64>,
-    bounds: Option<gradus_eval::interval::Interval>,
+    bounds: Option<gradus_eval::interval::ConfidenceInterval>,
 }
 
-struct Disagreement {
+struct LabelDisagreement {
     href: String,
     what: String,
     judge: String,
@@ -72,12 +72,12 @@ struct Disagreement {
 
 #[derive(Template)]
 #[template(path = "agreement.html")]
-struct Page {
-    frame: Frame,
-    projects: Vec<Choosable>,
-    dimensions: Vec<Dimension>,
-    chart: Chart,
-    disagreements: Vec<Disagreement>,
+struct AgreementPage {
+    frame: PageLayout,
+    projects: Vec<SelectOption>,
+    dimensions: Vec<DimensionAgreement>,
+    chart: ResponsiveChart,
+    disagreements: Vec<LabelDisagreement>,
     count: String,
     is_cut: bool,
     /// Traces are not kept for ever, and labels go with them.
@@ -88,58 +88,61 @@ struct Page {
 }
 
 pub(super) async fn page(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
-    Asked(choice): Asked<Choice>,
+    PageQuery(choice): PageQuery<AgreementQuery>,
 ) -> Result<Response, PageError> {
     let project = choice.project.filter(|name| !name.is_empty());
-    answer::of(&server, move |server| made(server, project.as_deref(), &headers)).await
+    answer::render_page(&server, move |server| made(server, project.as_deref(), &headers)).await
 }
 
-fn made(server: &Server, project: Option<&str>, headers: &HeaderMap) -> Result<Page, ApiError> {
+fn made(server: &ServerState, project: Option<&str>, headers: &HeaderMap) -> Result<AgreementPage, ApiError> {
     let mut rows = server.store.labels(project, MAX_LABELS + 1)?;
     let is_cut = rows.len() > MAX_LABELS;
     rows.truncate(MAX_LABELS);
     let settings = server.reloadable();
     let dimensions = dimensions(&settings, &rows);
-    let export = Address::of("/labels").with("project", project);
-    Ok(Page {
-        frame: Frame::of("/review", project, headers),
+    let export = PageUrl::from_path("/labels").with("project", project);
+    Ok(AgreementPage {
+        frame: PageLayout::new("/review", project, headers),
         projects: choosable(server.store.project_names()?, project),
         chart: chart(&dimensions),
         dimensions,
-        disagreements: disagreements(&settings, &Speakers::of(&server.store)?, &rows),
+        disagreements: disagreements(&settings, &KeyNameSet::load_from_store(&server.store)?, &rows),
         count: count(rows.len() as u64),
         is_cut,
-        may_go: settings.retention != Retention::default(),
+        may_go: settings.retention != RetentionPolicy::default(),
         jsonl: export.but("format", Some("jsonl")).to_string(),
         csv: export.but("format", Some("csv")).to_string(),
-        review: Address::of("/review").with("project", project).to_string(),
+        review: PageUrl::from_path("/review").with("project", project).to_string(),
     })
 }
 
-pub(super) fn dimensions(settings: &Reloadable, rows: &[LabelRow]) -> Vec<Dimension> {
+pub(super) fn dimensions(settings: &ReloadableSettings, rows: &[LabelRow]) -> Vec<DimensionAgreement> {
     let mut by_evaluator: BTreeMap<&str, Vec<&LabelRow>> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.judge_label.is_some()) {
         by_evaluator.entry(&row.evaluator).or_default().push(row);
     }
-    by_evaluator.into_iter().map(|(name, rows)| Dimension::of(settings, name, &rows)).collect()
+    by_evaluator
+        .into_iter()
+        .map(|(name, rows)| DimensionAgreement::from_labels(settings, name, &rows))
+        .collect()
 }
 
-impl Dimension {
-    fn of(settings: &Reloadable, evaluator: &str, rows: &[&LabelRow]) -> Dimension {
-        let pairs: Vec<Pair<'_>> = rows
+impl DimensionAgreement {
+    fn from_labels(settings: &ReloadableSettings, evaluator: &str, rows: &[&LabelRow]) -> DimensionAgreement {
+        let pairs: Vec<LabelPair<'_>> = rows
             .iter()
             .filter_map(|row| {
                 let judge = row.judge_label.as_deref()?;
-                Some(Pair { judge, person: &row.label, trajectory: row.trajectory })
+                Some(LabelPair { judge, person: &row.label, trajectory: row.trajectory })
             })
             .collect();
         let known = agreement(&pairs);
         let people: BTreeSet<&str> = rows.iter().map(|row| person(row)).collect();
         let own: Vec<String> = labels(settings, evaluator).into_iter().map(|(label, _)| label).collect();
         let (labels, table) = table(own, &pairs);
-        Dimension {
+        DimensionAgreement {
             title: title(settings, evaluator),
             kappa: known.kappa.map(number::score),
             interval: known.interval.map(number::scores),
@@ -170,7 +173,7 @@ fn person(row: &LabelRow) -> &str {
 
 /// How often which label of the judge met which of people: the rubric's own labels, the most frequent of the others, and
 /// the rest together.
-fn table(mut order: Vec<String>, pairs: &[Pair<'_>]) -> (Vec<String>, Vec<(String, Vec<String>)>) {
+fn table(mut order: Vec<String>, pairs: &[LabelPair<'_>]) -> (Vec<String>, Vec<(String, Vec<String>)>) {
     let mut cells: HashMap<(&str, &str), u64> = HashMap::new();
     let mut unknown: BTreeMap<&str, u64> = BTreeMap::new();
     for pair in pairs {
@@ -203,7 +206,7 @@ fn table(mut order: Vec<String>, pairs: &[Pair<'_>]) -> (Vec<String>, Vec<(Strin
     (shown, table)
 }
 
-fn chart(dimensions: &[Dimension]) -> Chart {
+fn chart(dimensions: &[DimensionAgreement]) -> ResponsiveChart {
     let bars: Vec<IntervalBar> = dimensions
         .iter()
         .map(|one| IntervalBar {
@@ -216,15 +219,19 @@ fn chart(dimensions: &[Dimension]) -> Chart {
         .collect();
     interval_bars(
         &bars,
-        Ends { low: -1.0, high: 1.0, format: |kappa| format!("{kappa}") },
+        AxisRange { low: -1.0, high: 1.0, format: |kappa| format!("{kappa}") },
         "kappa: 0 is what chance gives",
         "Kappa with its 95 % interval. The table has the same numbers.",
     )
 }
 
-fn disagreements(settings: &Reloadable, speakers: &Speakers, rows: &[LabelRow]) -> Vec<Disagreement> {
+fn disagreements(
+    settings: &ReloadableSettings,
+    speakers: &KeyNameSet,
+    rows: &[LabelRow],
+) -> Vec<LabelDisagreement> {
     let differs = |row: &&LabelRow| row.judge_label.as_ref().is_some_and(|judge| *judge != row.label);
-    let shown = |row: &LabelRow| Disagreement {
+    let shown = |row: &LabelRow| LabelDisagreement {
         href: opened::step_address(&format!("{:032x}", row.trace_id), Some(&row.trajectory_id), row.step),
         what: about_step(settings, &row.evaluator, row.step),
         judge: text::line(row.judge_label.as_deref().unwrap_or_default()),
@@ -244,10 +251,10 @@ mod tests {
     fn labels_that_anybody_may_send_do_not_make_the_table_grow() {
         let own = || vec!["good".to_owned(), "bad".to_owned()];
         let names: Vec<String> = (0..20_000).map(|at| format!("label {at}")).collect();
-        let mut pairs: Vec<Pair<'_>> =
-            names.iter().map(|name| Pair { judge: "bad", person: name, trajectory: 1 }).collect();
-        pairs.extend([Pair { judge: "bad", person: "worse", trajectory: 2 }; 3]);
-        pairs.push(Pair { judge: "good", person: "good", trajectory: 3 });
+        let mut pairs: Vec<LabelPair<'_>> =
+            names.iter().map(|name| LabelPair { judge: "bad", person: name, trajectory: 1 }).collect();
+        pairs.extend([LabelPair { judge: "bad", person: "worse", trajectory: 2 }; 3]);
+        pairs.push(LabelPair { judge: "good", person: "good", trajectory: 3 });
         let (labels, table) = table(own(), &pairs);
         assert_eq!(labels.len(), 2 + MAX_UNKNOWN + 1);
         assert!(labels[..2] == own() && labels.contains(&"worse".to_owned()) && labels[10] == OTHER);

@@ -8,14 +8,14 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use serde_json::Value as Json;
 
-use super::answer::{self, Asked, PageError};
+use super::answer::{self, PageError, PageQuery};
 use super::opened::{self, trace_id};
 use super::words::{duration, second};
-use super::{Frame, Looked};
-use crate::alert::{AlertRule, Subject};
-use crate::alert_readings::Reading;
+use super::{NavigationQuery, PageLayout};
+use crate::alert::{AlertMetric, AlertRule};
+use crate::alert_readings::LatestAlertMeasurement;
 use crate::live::RECENT_NS;
-use crate::state::Server;
+use crate::state::ServerState;
 use gradus_report::html::number::{count, minute};
 use gradus_report::html::text;
 
@@ -25,35 +25,38 @@ const MAX_TOOLS: usize = 20;
 
 #[derive(Template)]
 #[template(path = "alerts.html")]
-struct Page {
-    frame: Frame,
-    rules: Vec<Rule>,
-    events: Vec<Event>,
+struct AlertListPage {
+    frame: PageLayout,
+    rules: Vec<AlertRuleRow>,
+    events: Vec<AlertEventRow>,
 }
 
-struct Rule {
+struct AlertRuleRow {
     name: String,
     project: String,
     condition: String,
     /// The value at which an alert is over.
     clears: Option<String>,
-    now: Now,
+    now: AlertMeasurementView,
     is_firing: bool,
     since: Option<String>,
     targets: String,
 }
 
 /// What the rule found when it last looked.
-struct Now {
+struct AlertMeasurementView {
     value: String,
     /// What it is taken from, or why it says nothing.
     of: String,
     unseen: Vec<String>,
 }
 
-impl Now {
-    fn of(rule: &AlertRule, reading: Option<Reading>) -> Now {
-        let only = |of: &str| Now { value: "–".to_owned(), of: of.to_owned(), unseen: Vec::new() };
+impl AlertMeasurementView {
+    fn for_rule(rule: &AlertRule, reading: Option<LatestAlertMeasurement>) -> AlertMeasurementView {
+        let only =
+            |of: &str| AlertMeasurementView {
+                value: "–".to_owned(), of: of.to_owned(), unseen: Vec::new()
+            };
         let Some(reading) = reading else { return only("not looked at yet") };
         let Some(measured) = reading.measured else { return only("no data in its window") };
         let condition = &rule.condition;
@@ -64,12 +67,12 @@ impl Now {
             Some(unit) => format!("{} {}", count(number), unit.name_for(number)),
             None => count(number),
         };
-        Now {
+        AlertMeasurementView {
             value: condition.show_measured(measured.value),
-            of: match (measured.count < least, condition.subject == Subject::CostPerHour) {
+            of: match (measured.count < least, condition.subject == AlertMetric::CostPerHour) {
                 (true, _) => format!("of {}: too few, it takes {}", counted(measured.count), count(least)),
                 (false, true) => String::new(),
-                (false, false) if condition.subject == Subject::UnseenTool => {
+                (false, false) if condition.subject == AlertMetric::UnseenTool => {
                     format!("new in the last {}, of {}", duration(RECENT_NS), counted(measured.count))
                 }
                 (false, false) => format!("of {}", counted(measured.count)),
@@ -79,7 +82,7 @@ impl Now {
     }
 }
 
-struct Event {
+struct AlertEventRow {
     at: String,
     rule: String,
     kind: String,
@@ -90,22 +93,22 @@ struct Event {
 }
 
 pub(super) async fn page(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
-    Asked(looked): Asked<Looked>,
+    PageQuery(looked): PageQuery<NavigationQuery>,
 ) -> Result<Response, PageError> {
-    answer::of(&server, move |server| {
+    answer::render_page(&server, move |server| {
         let mut rules = Vec::new();
         for rule in &server.reloadable().alerts {
             let state = server.store.alert_state(&rule.name)?;
             let state: Json = state.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
             let targets: Vec<&str> = rule.targets.iter().map(|target| target.kind().name()).collect();
-            rules.push(Rule {
+            rules.push(AlertRuleRow {
                 name: text::line(&rule.name),
                 project: text::line(rule.project.as_deref().unwrap_or("all")),
                 condition: text::line(&rule.condition.to_string()),
                 clears: rule.clears_at().map(|value| rule.condition.subject.show(value)),
-                now: Now::of(rule, server.readings.of(rule)),
+                now: AlertMeasurementView::for_rule(rule, server.readings.find_for_rule(rule)),
                 is_firing: state["state"] == "firing",
                 since: state["since"].as_str().map(minute),
                 targets: if targets.is_empty() { "the log".to_owned() } else { targets.join(", ") },
@@ -114,7 +117,7 @@ pub(super) async fn page(
         let events = server.store.alert_events(i64::MAX, MAX_EVENTS)?;
         let events = events.iter().map(|event| {
             let notice: Json = serde_json::from_str(&event.body).unwrap_or_default();
-            Event {
+            AlertEventRow {
                 at: second(event.at_ns),
                 rule: text::line(&event.rule),
                 class: if event.kind == "resolved" { "pass" } else { "fail" },
@@ -124,7 +127,11 @@ pub(super) async fn page(
                 examples: examples(&notice),
             }
         });
-        Ok(Page { frame: Frame::of("/alerts", looked.project(), &headers), rules, events: events.collect() })
+        Ok(AlertListPage {
+            frame: PageLayout::new("/alerts", looked.project(), &headers),
+            rules,
+            events: events.collect(),
+        })
     })
     .await
 }

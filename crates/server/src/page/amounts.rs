@@ -1,24 +1,24 @@
 //! How much there was, how long it took and what it cost: in all, over time, and by version.
 
-use gradus_store::{Latest, Spent, Totals, Usage};
+use gradus_store::{LatestOverview, OverviewTotals, SpendTotal, TrajectoryUsage};
 
-use super::over_time::{Axis, Time, few, words};
+use super::over_time::{OverviewTimeRange, PeriodAxis, few, words};
 use super::words::{duration, spent as spent_words};
-use gradus_report::html::charts::{Chart, Moment, Scale, round_step, timeline};
+use gradus_report::html::charts::{ResponsiveChart, TimelinePoint, TimelineScale, round_step, timeline};
 use gradus_report::html::number::{self, count};
 use gradus_report::html::text;
 
 const MAX_VERSIONS: usize = 8;
 
-pub(super) struct Amounts {
+pub(super) struct UsageOverview {
     pub(super) facts: Vec<(&'static str, String)>,
-    pub(super) versions: Vec<Version>,
+    pub(super) versions: Vec<VersionUsageRow>,
     /// None where there is nothing.
     pub(super) over_time: Option<OverTime>,
     pub(super) is_cut: bool,
 }
 
-pub(super) struct Version {
+pub(super) struct VersionUsageRow {
     pub(super) name: String,
     pub(super) trajectories: String,
     pub(super) errors: String,
@@ -28,12 +28,12 @@ pub(super) struct Version {
 }
 
 pub(super) struct OverTime {
-    pub(super) took: Chart,
-    pub(super) cost: Option<Chart>,
-    pub(super) rows: Vec<Row>,
+    pub(super) took: ResponsiveChart,
+    pub(super) cost: Option<ResponsiveChart>,
+    pub(super) rows: Vec<UsagePeriodRow>,
 }
 
-pub(super) struct Row {
+pub(super) struct UsagePeriodRow {
     pub(super) period: String,
     pub(super) trajectories: String,
     pub(super) errors: String,
@@ -41,16 +41,16 @@ pub(super) struct Row {
     pub(super) cost: Option<String>,
 }
 
-impl Amounts {
-    pub(super) fn of(
+impl UsageOverview {
+    pub(super) fn new(
         graded: u64,
-        latest: &Latest,
-        usage: &[(i64, Usage)],
-        judging: Option<Spent>,
-        time: &Time,
+        latest: &LatestOverview,
+        usage: &[(i64, TrajectoryUsage)],
+        judging: Option<SpendTotal>,
+        time: &OverviewTimeRange,
         now_ns: i64,
-    ) -> Amounts {
-        Amounts {
+    ) -> UsageOverview {
+        UsageOverview {
             facts: facts(graded, &latest.totals, usage, judging),
             // Where nobody gives one there is nothing to tell apart.
             versions: latest
@@ -58,7 +58,7 @@ impl Amounts {
                 .iter()
                 .filter(|_| latest.versions.iter().any(|row| !row.version.is_empty()))
                 .take(MAX_VERSIONS)
-                .map(|row| Version {
+                .map(|row| VersionUsageRow {
                     name: match row.version.as_str() {
                         "" => "none given".to_owned(),
                         version => text::line(version),
@@ -70,14 +70,14 @@ impl Amounts {
                     cost: each(row.totals.cost_usd, row.totals.costed),
                 })
                 .collect(),
-            over_time: (!usage.is_empty()).then(|| OverTime::of(usage, time, now_ns)),
+            over_time: (!usage.is_empty()).then(|| OverTime::from_usage(usage, time, now_ns)),
             is_cut: latest.is_cut,
         }
     }
 }
 
 /// So many of a hundred took no longer.
-fn rank(totals: &Totals, share: f64) -> Option<String> {
+fn rank(totals: &OverviewTotals, share: f64) -> Option<String> {
     let last = totals.durations_ns.len().checked_sub(1)?;
     totals.durations_ns.get((share * last as f64).round() as usize).map(|ns| duration(*ns))
 }
@@ -88,12 +88,12 @@ fn each(cost_usd: f64, costed: u64) -> Option<String> {
 
 fn facts(
     graded: u64,
-    latest: &Totals,
-    usage: &[(i64, Usage)],
-    judging: Option<Spent>,
+    latest: &OverviewTotals,
+    usage: &[(i64, TrajectoryUsage)],
+    judging: Option<SpendTotal>,
 ) -> Vec<(&'static str, String)> {
     let positive = |number: i64| u64::try_from(number).unwrap_or(0);
-    let mut sum = Usage::default();
+    let mut sum = TrajectoryUsage::default();
     usage.iter().for_each(|(_, usage)| sum += *usage);
     let mut facts = vec![
         ("Trajectories", count(positive(sum.trajectories))),
@@ -114,32 +114,34 @@ fn facts(
 }
 
 impl OverTime {
-    fn of(rows: &[(i64, Usage)], time: &Time, now_ns: i64) -> OverTime {
+    fn from_usage(rows: &[(i64, TrajectoryUsage)], time: &OverviewTimeRange, now_ns: i64) -> OverTime {
         let (period, rows) = few(rows, time.period_ns);
-        let axis = Axis::of(&rows, period, time, now_ns);
-        let line =
-            |value: fn(&Usage) -> Option<f64>, shown: fn(f64) -> String, step: fn(f64) -> f64, what: &str| {
-                let mut last = None;
-                let mut points: Vec<Moment> = Vec::new();
-                for (at, usage) in &rows {
-                    let Some(value) = value(usage) else { continue };
-                    points.push(Moment {
-                        at: axis.place(*at),
-                        value,
-                        interval: None,
-                        title: format!("{}: {}", words(*at, period), shown(value)),
-                        follows: last == Some(at - period),
-                    });
-                    last = Some(*at);
-                }
-                let most = points.iter().map(|point| point.value).fold(0.0, f64::max);
-                let scale = Scale::up_to(most, step, shown);
-                let label = format!("{what} over time. The table has the same numbers.");
-                (!points.is_empty()).then(|| timeline(&points, &[], &axis.ticks(), scale, &label))
-            };
+        let axis = PeriodAxis::for_rows(&rows, period, time, now_ns);
+        let line = |value: fn(&TrajectoryUsage) -> Option<f64>,
+                    shown: fn(f64) -> String,
+                    step: fn(f64) -> f64,
+                    what: &str| {
+            let mut last = None;
+            let mut points: Vec<TimelinePoint> = Vec::new();
+            for (at, usage) in &rows {
+                let Some(value) = value(usage) else { continue };
+                points.push(TimelinePoint {
+                    at: axis.place(*at),
+                    value,
+                    interval: None,
+                    title: format!("{}: {}", words(*at, period), shown(value)),
+                    follows: last == Some(at - period),
+                });
+                last = Some(*at);
+            }
+            let most = points.iter().map(|point| point.value).fold(0.0, f64::max);
+            let scale = TimelineScale::up_to(most, step, shown);
+            let label = format!("{what} over time. The table has the same numbers.");
+            (!points.is_empty()).then(|| timeline(&points, &[], &axis.ticks(), scale, &label))
+        };
         let shown_time = |ns: f64| if ns == 0.0 { "0".to_owned() } else { duration(ns as i64) };
         let took = line(took_ns, shown_time, time_step, "How long a trajectory took in the mean");
-        let shown = |(at, usage): &(i64, Usage)| Row {
+        let shown = |(at, usage): &(i64, TrajectoryUsage)| UsagePeriodRow {
             period: words(*at, period),
             trajectories: count(u64::try_from(usage.trajectories).unwrap_or(0)),
             errors: count(u64::try_from(usage.errors).unwrap_or(0)),
@@ -147,7 +149,7 @@ impl OverTime {
             cost: cost_usd(usage).map(number::usd),
         };
         OverTime {
-            took: took.unwrap_or_else(|| timeline(&[], &[], &axis.ticks(), Scale::SHARE, "")),
+            took: took.unwrap_or_else(|| timeline(&[], &[], &axis.ticks(), TimelineScale::SHARE, "")),
             cost: line(cost_usd, number::usd, round_step, "What a trajectory cost in the mean"),
             rows: rows.iter().rev().map(shown).collect(),
         }
@@ -167,11 +169,11 @@ fn time_step(ns: f64) -> f64 {
     }
 }
 
-fn took_ns(usage: &Usage) -> Option<f64> {
+fn took_ns(usage: &TrajectoryUsage) -> Option<f64> {
     (usage.trajectories > 0).then(|| usage.took_ns / usage.trajectories as f64)
 }
 
-fn cost_usd(usage: &Usage) -> Option<f64> {
+fn cost_usd(usage: &TrajectoryUsage) -> Option<f64> {
     (usage.costed > 0).then(|| usage.cost_usd / usage.costed as f64)
 }
 

@@ -12,9 +12,9 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::de::DeserializeOwned;
 
-use super::Frame;
-use crate::http_error::{ApiError, Params, blocking, blocking_large};
-use crate::state::Server;
+use super::PageLayout;
+use crate::http_error::{ApiError, ApiQuery, blocking, blocking_large};
+use crate::state::ServerState;
 
 /// Scripts, styles and pictures are files of this server; nothing stands in the page itself, and forms go nowhere else.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
@@ -25,26 +25,26 @@ pub(super) fn page(page: &impl Template) -> Response {
 }
 
 /// A page that is made where it may take its time: what it shows is looked up, summed and written out there.
-pub(super) async fn of<P: Template>(
-    server: &Arc<Server>,
-    make: impl FnOnce(&Server) -> Result<P, ApiError> + Send + 'static,
+pub(super) async fn render_page<P: Template>(
+    server: &Arc<ServerState>,
+    make: impl FnOnce(&ServerState) -> Result<P, ApiError> + Send + 'static,
 ) -> Result<Response, PageError> {
     Ok(blocking(server, move |server| Ok(page(&make(server)?))).await?)
 }
 
 /// The same for what takes much, a few at once.
 pub(super) async fn of_large<P: Template>(
-    server: &Arc<Server>,
-    make: impl FnOnce(&Server) -> Result<P, ApiError> + Send + 'static,
+    server: &Arc<ServerState>,
+    make: impl FnOnce(&ServerState) -> Result<P, ApiError> + Send + 'static,
 ) -> Result<Response, PageError> {
     Ok(blocking_large(server, move |server| Ok(page(&make(server)?))).await?)
 }
 
 /// The same for a part of a page.
 pub(super) async fn part_of_large<P: Template>(
-    server: &Arc<Server>,
+    server: &Arc<ServerState>,
     headers: HeaderMap,
-    make: impl FnOnce(&Server) -> Result<P, ApiError> + Send + 'static,
+    make: impl FnOnce(&ServerState) -> Result<P, ApiError> + Send + 'static,
 ) -> Result<Response, PageError> {
     Ok(blocking_large(server, move |server| Ok(part(&make(server)?, &headers))).await?)
 }
@@ -93,21 +93,21 @@ fn headers() -> [(axum::http::HeaderName, HeaderValue); 4] {
 #[derive(Template)]
 #[template(path = "error.html")]
 struct ErrorPage {
-    frame: Frame,
+    frame: PageLayout,
     title: &'static str,
     message: String,
 }
 
 /// The parameters of a page. Those that it does not know, as others put into links, are passed over; what it cannot read
 /// is told to people.
-pub(super) struct Asked<T>(pub(super) T);
+pub(super) struct PageQuery<T>(pub(super) T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Asked<T> {
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for PageQuery<T> {
     type Rejection = PageError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Asked<T>, PageError> {
-        let Params(value) = Params::from_request_parts(parts, state).await?;
-        Ok(Asked(value))
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<PageQuery<T>, PageError> {
+        let ApiQuery(value) = ApiQuery::from_request_parts(parts, state).await?;
+        Ok(PageQuery(value))
     }
 }
 
@@ -141,7 +141,7 @@ impl PageError {
             StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => "Not now",
             _ => "Something went wrong",
         };
-        let frame = Frame { is_signed_in, ..Frame::of("", None, &HeaderMap::new()) };
+        let frame = PageLayout { is_signed_in, ..PageLayout::new("", None, &HeaderMap::new()) };
         with_status(*status, &ErrorPage { frame, title, message: message.clone() })
     }
 }

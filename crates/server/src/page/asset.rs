@@ -10,29 +10,29 @@ use axum::response::{IntoResponse, Response};
 
 use gradus_report::html;
 
-struct Asset {
+struct StaticAsset {
     address: String,
     kind: &'static str,
     text: String,
 }
 
-impl Asset {
-    fn new(stem: &str, ending: &str, kind: &'static str, text: String) -> Asset {
+impl StaticAsset {
+    fn new(stem: &str, ending: &str, kind: &'static str, text: String) -> StaticAsset {
         let digest = gradus_core::digest(text.as_bytes()) >> 64;
-        Asset { address: format!("/assets/{stem}-{digest:016x}.{ending}"), kind, text }
+        StaticAsset { address: format!("/assets/{stem}-{digest:016x}.{ending}"), kind, text }
     }
 }
 
-static STYLE: LazyLock<Asset> = LazyLock::new(|| {
+static STYLE: LazyLock<StaticAsset> = LazyLock::new(|| {
     // The report's look, and on top of it what only pages have.
     let text = format!("{}\n{}", html::STYLE, include_str!("page.css"));
-    Asset::new("gradus", "css", "text/css; charset=utf-8", text)
+    StaticAsset::new("gradus", "css", "text/css; charset=utf-8", text)
 });
-static SCRIPT: LazyLock<Asset> = LazyLock::new(|| {
-    Asset::new("gradus", "js", "text/javascript; charset=utf-8", include_str!("page.js").to_owned())
+static SCRIPT: LazyLock<StaticAsset> = LazyLock::new(|| {
+    StaticAsset::new("gradus", "js", "text/javascript; charset=utf-8", include_str!("page.js").to_owned())
 });
-static ICON: LazyLock<Asset> =
-    LazyLock::new(|| Asset::new("icon", "svg", "image/svg+xml", include_str!("icon.svg").to_owned()));
+static ICON: LazyLock<StaticAsset> =
+    LazyLock::new(|| StaticAsset::new("icon", "svg", "image/svg+xml", include_str!("icon.svg").to_owned()));
 
 pub(super) fn style() -> &'static str {
     &STYLE.address

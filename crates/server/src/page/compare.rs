@@ -7,32 +7,32 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use gradus_eval::comparison::{Difference, corrected, paired, unpaired};
-use gradus_eval::interval::Cluster;
+use gradus_eval::comparison::{ScoreDifference, corrected, paired, unpaired};
+use gradus_eval::interval::ScoreCluster;
 use gradus_eval::report::RunReader;
 use gradus_eval::run::RunFolder;
-use gradus_eval::scale::Scale;
+use gradus_eval::scale::ScoreScale;
 use gradus_report::TrialMeasurement;
 use gradus_report::html::number::{self, count};
 use gradus_report::html::text;
 use serde::Deserialize;
 
-use super::Frame;
-use super::address::Address;
-use super::answer::{self, Asked, PageError};
-use super::flips::{self, Change, Changes, What};
-use super::pairing::{Pairing, Run, Unit, Words};
+use super::PageLayout;
+use super::address::PageUrl;
+use super::answer::{self, PageError, PageQuery};
+use super::flips::{self, PagedVerdictChanges, VerdictChange, VerdictChangeValues};
+use super::pairing::{ComparedRun, LabelInterner, PairedUnit, TrajectoryPairing};
 use super::run_addresses::{run_address, run_trajectory_address};
-use super::window::Window;
+use super::window::PaginationLinks;
 use crate::evaluators::title;
 use crate::http_error::ApiError;
 use crate::run_lookup::failed;
-use crate::settings::Reloadable;
-use crate::state::Server;
+use crate::settings::ReloadableSettings;
+use crate::state::ServerState;
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Choice {
+pub(super) struct RunComparisonQuery {
     a: String,
     b: String,
     /// How many changes come before the page of those that got worse, and of those that got better.
@@ -44,18 +44,18 @@ pub(super) struct Choice {
 
 #[derive(Template)]
 #[template(path = "compare.html")]
-struct Page {
-    frame: Frame,
-    a: Side,
-    b: Side,
+struct RunComparisonPage {
+    frame: PageLayout,
+    a: ComparedRunView,
+    b: ComparedRunView,
     how: String,
-    rows: Vec<Row>,
+    rows: Vec<MetricComparisonRow>,
     /// None where nothing is paired: then there is no telling what changed.
-    flips: Option<[Flips; 2]>,
+    flips: Option<[VerdictFlipList; 2]>,
     is_cut: bool,
 }
 
-struct Side {
+struct ComparedRunView {
     id: String,
     href: String,
     judge: String,
@@ -63,7 +63,7 @@ struct Side {
     compared: String,
 }
 
-struct Row {
+struct MetricComparisonRow {
     title: String,
     before: String,
     after: String,
@@ -76,16 +76,16 @@ struct Row {
     failed: (String, String),
 }
 
-struct Flips {
+struct VerdictFlipList {
     id: &'static str,
     title: &'static str,
     count: String,
     /// Which of many are shown, and where the others are.
-    window: Option<Window>,
-    all: Vec<Flip>,
+    window: Option<PaginationLinks>,
+    all: Vec<VerdictFlipRow>,
 }
 
-struct Flip {
+struct VerdictFlipRow {
     /// The trajectory as B judged it.
     href: String,
     what: String,
@@ -97,16 +97,20 @@ struct Flip {
 }
 
 pub(super) async fn page(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
-    Asked(choice): Asked<Choice>,
+    PageQuery(choice): PageQuery<RunComparisonQuery>,
 ) -> Result<Response, PageError> {
     let project = choice.project.as_deref().filter(|name| !name.is_empty());
-    let frame = Frame::of("/runs", project, &headers);
+    let frame = PageLayout::new("/runs", project, &headers);
     answer::of_large(&server, move |server| made(server, &choice, frame)).await
 }
 
-fn made(server: &Server, choice: &Choice, frame: Frame) -> Result<Page, ApiError> {
+fn made(
+    server: &ServerState,
+    choice: &RunComparisonQuery,
+    frame: PageLayout,
+) -> Result<RunComparisonPage, ApiError> {
     if choice.a.is_empty() || choice.b.is_empty() {
         return Err(ApiError::bad("Choose two runs to compare, A and B."));
     }
@@ -115,13 +119,13 @@ fn made(server: &Server, choice: &Choice, frame: Frame) -> Result<Page, ApiError
         Ok::<_, ApiError>((RunReader::open(&run).map_err(failed)?, trials(server, &run)))
     };
     let ((mut first, first_trials), (mut second, second_trials)) = (open(&choice.a)?, open(&choice.b)?);
-    let mut words = Words::default();
-    let before = Run::read(&mut first, &first_trials, &mut words).map_err(failed)?;
-    let after = Run::read(&mut second, &second_trials, &mut words).map_err(failed)?;
+    let mut words = LabelInterner::default();
+    let before = ComparedRun::read(&mut first, &first_trials, &mut words).map_err(failed)?;
+    let after = ComparedRun::read(&mut second, &second_trials, &mut words).map_err(failed)?;
     gradus_store::check_query().map_err(gradus_store::StoreError::from)?;
-    let pairing = Pairing::of(&before.judged, &after.judged);
+    let pairing = TrajectoryPairing::from_runs(&before.judged, &after.judged);
     let settings = server.reloadable();
-    let compared = Compared {
+    let compared = RunComparison {
         scales: scales([&first, &second]),
         titles: titles([&first, &second], first_trials.iter().chain(&second_trials)),
         runs: [&first, &second].map(|run| run.record.run_id.clone()),
@@ -132,7 +136,7 @@ fn made(server: &Server, choice: &Choice, frame: Frame) -> Result<Page, ApiError
         after: &after,
         pairing: &pairing,
     };
-    let side = |reader: &RunReader, run: &Run, compared: usize| Side {
+    let side = |reader: &RunReader, run: &ComparedRun, compared: usize| ComparedRunView {
         id: text::line(&reader.record.run_id),
         href: run_address(&reader.record.run_id, choice.project.as_deref()),
         judge: text::line(&reader.record.judge),
@@ -150,7 +154,7 @@ fn made(server: &Server, choice: &Choice, frame: Frame) -> Result<Page, ApiError
             ])
         }
     };
-    Ok(Page {
+    Ok(RunComparisonPage {
         frame,
         a: side(&first, &before, pairing.covered.0),
         b: side(&second, &after, pairing.covered.1),
@@ -162,8 +166,8 @@ fn made(server: &Server, choice: &Choice, frame: Frame) -> Result<Page, ApiError
 }
 
 /// How the runs are compared; `all` is how many trajectories each has.
-fn how(pairing: &Pairing, all: (usize, usize)) -> String {
-    let is_same = |unit: &Unit| matches!(unit, Unit::Same(..));
+fn how(pairing: &TrajectoryPairing, all: (usize, usize)) -> String {
+    let is_same = |unit: &PairedUnit| matches!(unit, PairedUnit::Same(..));
     let (same, units) = (pairing.units.iter().filter(|unit| is_same(unit)).count(), pairing.units.len());
     let covered = pairing.covered;
     let pairs = number::counted(units as u64, "pair", "pairs");
@@ -192,7 +196,7 @@ fn how(pairing: &Pairing, all: (usize, usize)) -> String {
 }
 
 /// The trials of the bench that a run is about, if it is about one.
-fn trials(server: &Server, run: &RunFolder) -> Vec<TrialMeasurement> {
+fn trials(server: &ServerState, run: &RunFolder) -> Vec<TrialMeasurement> {
     match (server.settings.supplements)(run.path()) {
         Ok(supplement) => supplement.map(|supplement| supplement.measurements()).unwrap_or_default(),
         Err(error) => {
@@ -214,8 +218,8 @@ fn titles<'t>(
 }
 
 /// The scale of each evaluator, which may have changed from one run to the other.
-fn scales(runs: [&RunReader; 2]) -> HashMap<String, Scale> {
-    let mut scales: HashMap<String, Scale> = HashMap::new();
+fn scales(runs: [&RunReader; 2]) -> HashMap<String, ScoreScale> {
+    let mut scales: HashMap<String, ScoreScale> = HashMap::new();
     for known in runs.iter().flat_map(|run| &run.record.evaluators) {
         let own = known.scale();
         scales.entry(known.name.clone()).and_modify(|scale| *scale = scale.with(own)).or_insert(own);
@@ -224,14 +228,15 @@ fn scales(runs: [&RunReader; 2]) -> HashMap<String, Scale> {
 }
 
 /// None where all are shown.
-fn window(choice: &Choice, id: &str, changes: &Changes) -> Option<Window> {
+fn window(choice: &RunComparisonQuery, id: &str, changes: &PagedVerdictChanges) -> Option<PaginationLinks> {
     let (skipped, shown) = (changes.skipped, changes.shown.len() as u64);
     if shown == changes.count {
         return None;
     }
     let skips = [("worse", choice.worse), ("better", choice.better)];
     let link = |skip: u64| {
-        let mut address = Address::of("/compare").with("a", Some(&choice.a)).with("b", Some(&choice.b));
+        let mut address =
+            PageUrl::from_path("/compare").with("a", Some(&choice.a)).with("b", Some(&choice.b));
         for (name, own) in skips {
             let own = if name == id { skip } else { own };
             address = address.with(name, Some(own.to_string()).filter(|_| own > 0).as_deref());
@@ -240,7 +245,7 @@ fn window(choice: &Choice, id: &str, changes: &Changes) -> Option<Window> {
     };
     let page = flips::MAX_FLIPS_PER_PAGE as u64;
     let end = skipped.saturating_add(shown);
-    Some(Window {
+    Some(PaginationLinks {
         text: match shown {
             0 => format!("None after the first {}", count(skipped.min(changes.count))),
             _ => format!("{} to {} of {}", count(skipped + 1), count(end), count(changes.count)),
@@ -251,20 +256,20 @@ fn window(choice: &Choice, id: &str, changes: &Changes) -> Option<Window> {
 }
 
 /// All that is known of the two runs.
-struct Compared<'c> {
-    settings: &'c Reloadable,
-    words: &'c Words,
-    before: &'c Run,
-    after: &'c Run,
-    pairing: &'c Pairing,
-    scales: HashMap<String, Scale>,
+struct RunComparison<'c> {
+    settings: &'c ReloadableSettings,
+    words: &'c LabelInterner,
+    before: &'c ComparedRun,
+    after: &'c ComparedRun,
+    pairing: &'c TrajectoryPairing,
+    scales: HashMap<String, ScoreScale>,
     titles: HashMap<String, String>,
     /// Their ids.
     runs: [String; 2],
     project: Option<&'c str>,
 }
 
-impl Compared<'_> {
+impl RunComparison<'_> {
     /// Where a trajectory is, as one of the runs judged it.
     fn address(&self, run: usize, trajectory: &str, step: Option<u32>) -> String {
         run_trajectory_address(&self.runs[run], trajectory, step, self.project).to_string()
@@ -274,26 +279,26 @@ impl Compared<'_> {
         self.titles.get(name).cloned().unwrap_or_else(|| title(self.settings, name))
     }
 
-    fn scale(&self, name: &str) -> Scale {
-        self.scales.get(name).copied().unwrap_or(Scale::SHARE)
+    fn scale(&self, name: &str) -> ScoreScale {
+        self.scales.get(name).copied().unwrap_or(ScoreScale::SHARE)
     }
 
-    fn rows(&self) -> Vec<Row> {
+    fn rows(&self) -> Vec<MetricComparisonRow> {
         let evaluators: Vec<u32> =
             self.before.evaluators().union(&self.after.evaluators()).copied().collect();
-        let differences: Vec<Option<Difference>> =
+        let differences: Vec<Option<ScoreDifference>> =
             evaluators.iter().map(|evaluator| self.difference(*evaluator)).collect();
         // Several questions are asked at once: of twenty that do not differ, one would seem to by chance.
-        let known: Vec<Difference> = differences.iter().flatten().copied().collect();
+        let known: Vec<ScoreDifference> = differences.iter().flatten().copied().collect();
         let mut chances = corrected(&known).into_iter();
-        let chance = |known: &Option<Difference>| known.and_then(|_| chances.next());
+        let chance = |known: &Option<ScoreDifference>| known.and_then(|_| chances.next());
         let chances: Vec<Option<f64>> = differences.iter().map(chance).collect();
         let all = evaluators.into_iter().zip(differences).zip(chances);
         all.map(|((evaluator, difference), chance)| self.row(evaluator, difference, chance)).collect()
     }
 
-    fn difference(&self, evaluator: u32) -> Option<Difference> {
-        let Scale { worst, best } = self.scale(self.words.word(evaluator));
+    fn difference(&self, evaluator: u32) -> Option<ScoreDifference> {
+        let ScoreScale { worst, best } = self.scale(self.words.word(evaluator));
         if self.pairing.units.is_empty() {
             unpaired(&self.before.clusters(evaluator), &self.after.clusters(evaluator), worst, best)
         } else {
@@ -302,7 +307,12 @@ impl Compared<'_> {
     }
 
     /// `chance` is that of the difference, corrected for how many there are.
-    fn row(&self, evaluator: u32, difference: Option<Difference>, chance: Option<f64>) -> Row {
+    fn row(
+        &self,
+        evaluator: u32,
+        difference: Option<ScoreDifference>,
+        chance: Option<f64>,
+    ) -> MetricComparisonRow {
         let name = self.words.word(evaluator);
         let is_share = self.scale(name).is_share();
         let (old, new) = (self.before.clusters(evaluator), self.after.clusters(evaluator));
@@ -314,8 +324,9 @@ impl Compared<'_> {
         };
         let unit = if is_share { "\u{a0}points" } else { "" };
         let (class, word) = said(difference.as_ref(), chance);
-        let failed = |run: &Run| run.failed.get(&evaluator).map_or_else(|| "0".to_owned(), |one| count(*one));
-        Row {
+        let failed =
+            |run: &ComparedRun| run.failed.get(&evaluator).map_or_else(|| "0".to_owned(), |one| count(*one));
+        MetricComparisonRow {
             title: self.title(name),
             before: shown(difference.map(|known| known.before).or_else(|| mean(&old))),
             after: shown(difference.map(|known| known.after).or_else(|| mean(&new))),
@@ -330,7 +341,7 @@ impl Compared<'_> {
                     if self.pairing.units.is_empty() {
                         return format!("A: {}, B: {}", amount(&old), amount(&new));
                     }
-                    let of = if self.pairing.units.iter().any(|unit| matches!(unit, Unit::Task(..))) {
+                    let of = if self.pairing.units.iter().any(|unit| matches!(unit, PairedUnit::Task(..))) {
                         number::counted(known.trajectories, "task", "tasks")
                     } else {
                         number::counted(known.trajectories, "trajectory", "trajectories")
@@ -342,20 +353,27 @@ impl Compared<'_> {
         }
     }
 
-    fn flips(&self, choice: &Choice, (id, title): (&'static str, &'static str), changes: &Changes) -> Flips {
+    fn flips(
+        &self,
+        choice: &RunComparisonQuery,
+        (id, title): (&'static str, &'static str),
+        changes: &PagedVerdictChanges,
+    ) -> VerdictFlipList {
         let all = changes.shown.iter().map(|change| self.flip(change)).collect();
-        Flips { id, title, count: count(changes.count), window: window(choice, id, changes), all }
+        VerdictFlipList { id, title, count: count(changes.count), window: window(choice, id, changes), all }
     }
 
-    fn flip(&self, change: &Change) -> Flip {
+    fn flip(&self, change: &VerdictChange) -> VerdictFlipRow {
         let (old, new) = (&self.before.judged[change.places.0], &self.after.judged[change.places.1]);
         let name = self.words.word(change.evaluator);
         let is_share = self.scale(name).is_share();
         let (before, after) = match change.what {
-            What::Labels(was, is) => (text::line(self.words.word(was)), text::line(self.words.word(is))),
-            What::Means(was, is) => (number::mean(was, is_share), number::mean(is, is_share)),
+            VerdictChangeValues::Labels(was, is) => {
+                (text::line(self.words.word(was)), text::line(self.words.word(is)))
+            }
+            VerdictChangeValues::Means(was, is) => (number::mean(was, is_share), number::mean(is, is_share)),
         };
-        Flip {
+        VerdictFlipRow {
             href: self.address(1, &new.id, change.step),
             before_href: self.address(0, &old.id, change.step),
             what: match change.step {
@@ -370,19 +388,19 @@ impl Compared<'_> {
 }
 
 /// How many verdicts there are, in how many trajectories.
-fn amount(clusters: &[Cluster]) -> String {
+fn amount(clusters: &[ScoreCluster]) -> String {
     let verdicts: f64 = clusters.iter().map(|one| one.count).sum();
     let trajectories = clusters.iter().filter(|one| one.count > 0.0).count() as u64;
     format!("{} in {}", count(verdicts as u64), number::counted(trajectories, "trajectory", "trajectories"))
 }
 
-fn mean(clusters: &[Cluster]) -> Option<f64> {
+fn mean(clusters: &[ScoreCluster]) -> Option<f64> {
     let count: f64 = clusters.iter().map(|one| one.count).sum();
     (count > 0.0).then(|| clusters.iter().map(|one| one.sum).sum::<f64>() / count)
 }
 
 /// What a difference means, when `chance` is how probable it is if there is none, corrected for all that are compared.
-fn said(difference: Option<&Difference>, chance: Option<f64>) -> (&'static str, String) {
+fn said(difference: Option<&ScoreDifference>, chance: Option<f64>) -> (&'static str, String) {
     let Some(known) = difference else { return ("", "nothing to compare".to_owned()) };
     let p = |chance: f64| match chance {
         chance if chance < 0.001 => "p < 0.001".to_owned(),
@@ -413,9 +431,23 @@ mod tests {
 
     #[test]
     fn flips_go_on_from_page_to_page() {
-        let choice = Choice { a: "x".to_owned(), b: "y".to_owned(), better: 50, ..Choice::default() };
-        let change = Change { evaluator: 0, step: None, places: (0, 0), what: What::Means(0.0, 1.0) };
-        let changes = |count, skipped, shown| Changes { count, skipped, shown: vec![change.clone(); shown] };
+        let choice = RunComparisonQuery {
+            a: "x".to_owned(),
+            b: "y".to_owned(),
+            better: 50,
+            ..RunComparisonQuery::default()
+        };
+        let change = VerdictChange {
+            evaluator: 0,
+            step: None,
+            places: (0, 0),
+            what: VerdictChangeValues::Means(0.0, 1.0),
+        };
+        let changes = |count, skipped, shown| PagedVerdictChanges {
+            count,
+            skipped,
+            shown: vec![change.clone(); shown],
+        };
         assert!(window(&choice, "worse", &changes(50, 0, 50)).is_none());
         let first = window(&choice, "worse", &changes(120, 0, 50)).unwrap();
         assert_eq!((first.text.as_str(), first.earlier), ("1 to 50 of 120", None));

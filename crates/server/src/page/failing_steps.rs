@@ -5,16 +5,16 @@ use std::collections::HashMap;
 use gradus_core::trajectory::Trajectory;
 use gradus_report::html::{number, text};
 
-use super::address::Address;
-use super::mentions::Mentions;
+use super::address::PageUrl;
+use super::mentions::StepMentions;
 use super::opened::STEPS_OF_A_PAGE;
-use super::window::Window;
+use super::window::PaginationLinks;
 use crate::evaluators;
 use crate::page::address::place;
-use crate::page::recorded_verdict::Given;
-use crate::settings::Reloadable;
+use crate::page::recorded_verdict::RecordedVerdict;
+use crate::settings::ReloadableSettings;
 
-pub(super) struct Failing {
+pub(super) struct FailingStepLink {
     pub(super) href: String,
     pub(super) text: String,
 }
@@ -29,8 +29,8 @@ pub(super) fn first_shown(trajectory: &Trajectory, step: Option<u32>) -> usize {
 pub(super) fn window(
     trajectory: &Trajectory,
     first: usize,
-    at: impl Fn(Option<u32>) -> Address,
-) -> Option<Window> {
+    at: impl Fn(Option<u32>) -> PageUrl,
+) -> Option<PaginationLinks> {
     let all = &trajectory.steps;
     if all.len() <= STEPS_OF_A_PAGE {
         return None;
@@ -41,7 +41,7 @@ pub(super) fn window(
         Some(at(Some(step)).at(format!("step-{step}")).to_string())
     };
     let number = |place: usize| number::count(place as u64);
-    Some(Window {
+    Some(PaginationLinks {
         text: format!("Steps {} to {} of {}", number(first + 1), number(end), number(all.len())),
         earlier: first.checked_sub(STEPS_OF_A_PAGE).and_then(link),
         later: link(end),
@@ -50,14 +50,14 @@ pub(super) fn window(
 
 /// Links to what was found wrong, wherever it is, and how many more there are.
 pub(super) fn failing(
-    settings: &Reloadable,
-    outcomes: &[Given],
-    mentions: &Mentions,
-    at: impl Fn(Option<u32>) -> Address,
-) -> (Vec<Failing>, Option<String>) {
+    settings: &ReloadableSettings,
+    outcomes: &[RecordedVerdict],
+    mentions: &StepMentions,
+    at: impl Fn(Option<u32>) -> PageUrl,
+) -> (Vec<FailingStepLink>, Option<String>) {
     let mut titles: HashMap<&str, String> = HashMap::new();
     let (mut failing, mut more) = (Vec::new(), 0_u64);
-    for Given { line, .. } in outcomes.iter().filter(|given| given.is_wrong) {
+    for RecordedVerdict { line, .. } in outcomes.iter().filter(|given| given.is_wrong) {
         let title =
             titles.entry(&line.evaluator).or_insert_with(|| evaluators::title(settings, &line.evaluator));
         if failing.len() == MAX_CHIPS {
@@ -67,13 +67,13 @@ pub(super) fn failing(
         let step = line.step_index;
         let what = step.map_or_else(|| "Whole".to_owned(), |step| format!("Step {step}"));
         let label = line.label.as_deref().map(text::line).unwrap_or_default();
-        failing.push(Failing {
+        failing.push(FailingStepLink {
             href: at(step).at(place(step)).to_string(),
             text: format!("{what} · {title}: {label}"),
         });
         // What is said of the whole is mostly the fault of some step.
         for named in mentions.only_by(title).filter(|_| step.is_none()) {
-            failing.push(Failing {
+            failing.push(FailingStepLink {
                 href: at(Some(named)).at(place(Some(named))).to_string(),
                 text: format!("Step {named} · named by {title}"),
             });

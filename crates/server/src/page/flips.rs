@@ -1,23 +1,23 @@
 //! What changed sides from one run to the other: verdicts on the same trajectory, and tasks whose trials went otherwise.
 
-use super::pairing::{Judged, Pairing, Unit, mean_of, same_questions};
+use super::pairing::{ComparedTrajectory, PairedUnit, TrajectoryPairing, mean_of, same_questions};
 
 /// Changes on one page, each way.
 pub(super) const MAX_FLIPS_PER_PAGE: usize = 50;
 
 /// What is another in the other run.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Change {
+pub(super) struct VerdictChange {
     pub(super) evaluator: u32,
     /// None for the whole trajectory, and for a task.
     pub(super) step: Option<u32>,
     /// The trajectories to look at, by their places.
     pub(super) places: (usize, usize),
-    pub(super) what: What,
+    pub(super) what: VerdictChangeValues,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum What {
+pub(super) enum VerdictChangeValues {
     /// Labels, by their numbers.
     Labels(u32, u32),
     /// Means over the trials of a task.
@@ -25,19 +25,19 @@ pub(super) enum What {
 }
 
 /// Changes one way: how many there are, and those of one page.
-pub(super) struct Changes {
+pub(super) struct PagedVerdictChanges {
     pub(super) count: u64,
     /// How many come before those of the page.
     pub(super) skipped: u64,
-    pub(super) shown: Vec<Change>,
+    pub(super) shown: Vec<VerdictChange>,
 }
 
-impl Changes {
-    fn after(skipped: u64) -> Changes {
-        Changes { count: 0, skipped, shown: Vec::new() }
+impl PagedVerdictChanges {
+    fn after(skipped: u64) -> PagedVerdictChanges {
+        PagedVerdictChanges { count: 0, skipped, shown: Vec::new() }
     }
 
-    fn add(&mut self, change: impl FnOnce() -> Option<Change>) {
+    fn add(&mut self, change: impl FnOnce() -> Option<VerdictChange>) {
         if self.count >= self.skipped && self.shown.len() < MAX_FLIPS_PER_PAGE {
             self.shown.extend(change());
         }
@@ -47,42 +47,43 @@ impl Changes {
 
 /// What got worse, and what got better: of each the page that begins after so many.
 pub(super) fn find(
-    before: &[Judged],
-    after: &[Judged],
-    pairing: &Pairing,
+    before: &[ComparedTrajectory],
+    after: &[ComparedTrajectory],
+    pairing: &TrajectoryPairing,
     skipped: (u64, u64),
-) -> (Changes, Changes) {
-    let (mut worse, mut better) = (Changes::after(skipped.0), Changes::after(skipped.1));
+) -> (PagedVerdictChanges, PagedVerdictChanges) {
+    let (mut worse, mut better) =
+        (PagedVerdictChanges::after(skipped.0), PagedVerdictChanges::after(skipped.1));
     for unit in &pairing.units {
         match unit {
-            Unit::Same(old, new) => {
+            PairedUnit::Same(old, new) => {
                 for (was, is) in same_questions(before[*old].verdicts(), after[*new].verdicts()) {
                     if was.score == is.score {
                         continue;
                     }
                     let side = if is.score < was.score { &mut worse } else { &mut better };
                     side.add(|| {
-                        Some(Change {
+                        Some(VerdictChange {
                             evaluator: was.evaluator,
                             step: was.step,
                             places: (*old, *new),
-                            what: What::Labels(was.label, is.label),
+                            what: VerdictChangeValues::Labels(was.label, is.label),
                         })
                     });
                 }
             }
-            Unit::Task(old, new) => task(before, after, (old, new), &mut worse, &mut better),
+            PairedUnit::Task(old, new) => task(before, after, (old, new), &mut worse, &mut better),
         }
     }
     (worse, better)
 }
 
 fn task(
-    before: &[Judged],
-    after: &[Judged],
+    before: &[ComparedTrajectory],
+    after: &[ComparedTrajectory],
     (old, new): (&[usize], &[usize]),
-    worse: &mut Changes,
-    better: &mut Changes,
+    worse: &mut PagedVerdictChanges,
+    better: &mut PagedVerdictChanges,
 ) {
     let mut evaluators: Vec<u32> =
         old.iter().flat_map(|at| before[*at].verdicts()).map(|given| given.evaluator).collect();
@@ -101,16 +102,18 @@ fn task(
                 (extreme(before, old, evaluator, -1.0)?, extreme(after, new, evaluator, 1.0)?)
             };
             let what = match (before[old_at].by(evaluator), after[new_at].by(evaluator)) {
-                ([was], [is]) if old.len() == 1 && new.len() == 1 => What::Labels(was.label, is.label),
-                _ => What::Means(was, is),
+                ([was], [is]) if old.len() == 1 && new.len() == 1 => {
+                    VerdictChangeValues::Labels(was.label, is.label)
+                }
+                _ => VerdictChangeValues::Means(was, is),
             };
-            Some(Change { evaluator, step: None, places: (old_at, new_at), what })
+            Some(VerdictChange { evaluator, step: None, places: (old_at, new_at), what })
         });
     }
 }
 
 /// The trial with the highest mean, or with the lowest where `sign` is negative.
-fn extreme(all: &[Judged], trials: &[usize], evaluator: u32, sign: f64) -> Option<usize> {
+fn extreme(all: &[ComparedTrajectory], trials: &[usize], evaluator: u32, sign: f64) -> Option<usize> {
     let means = trials.iter().filter_map(|at| Some((*at, sign * all[*at].mean(evaluator)?)));
     means.max_by(|(_, one), (_, other)| one.total_cmp(other)).map(|(at, _)| at)
 }
@@ -125,12 +128,17 @@ mod tests {
         let steps = |score: f64| -> Vec<(u32, u32, f64)> { (1..=100).map(|step| (0, step, score)).collect() };
         let before = [judged("a", "x", &steps(1.0)), judged("b", "y", &[(0, 0, 0.0), (1, 0, 1.0)])];
         let after = [judged("a", "x", &steps(0.0)), judged("b", "y", &[(0, 0, 1.0), (1, 0, 1.0)])];
-        let (worse, better) = find(&before, &after, &Pairing::of(&before, &after), (0, 0));
+        let (worse, better) = find(&before, &after, &TrajectoryPairing::from_runs(&before, &after), (0, 0));
         assert_eq!((worse.count, worse.shown.len(), better.count), (100, MAX_FLIPS_PER_PAGE, 1));
-        let wanted = Change { evaluator: 0, step: None, places: (1, 1), what: What::Labels(0, 0) };
+        let wanted = VerdictChange {
+            evaluator: 0,
+            step: None,
+            places: (1, 1),
+            what: VerdictChangeValues::Labels(0, 0),
+        };
         assert_eq!(better.shown, [wanted]);
         assert_eq!(worse.shown[1].step, Some(2));
-        let (worse, better) = find(&before, &after, &Pairing::of(&before, &after), (50, 50));
+        let (worse, better) = find(&before, &after, &TrajectoryPairing::from_runs(&before, &after), (50, 50));
         assert_eq!(
             (worse.count, worse.shown.len(), worse.shown[0].step),
             (100, MAX_FLIPS_PER_PAGE, Some(51))
@@ -143,11 +151,19 @@ mod tests {
         let trial = |id: &str, query: &str, score: f64| judged(id, query, &[(0, 0, score)]);
         let before = [trial("a", "x", 1.0), trial("b", "x", 1.0), trial("c", "y", 0.0), trial("d", "z", 1.0)];
         let after = [trial("e", "x", 1.0), trial("f", "x", 0.0), trial("g", "y", 1.0), trial("h", "z", 1.0)];
-        let (worse, better) = find(&before, &after, &Pairing::of(&before, &after), (0, 0));
+        let (worse, better) = find(&before, &after, &TrajectoryPairing::from_runs(&before, &after), (0, 0));
         assert_eq!((worse.count, better.count), (1, 1));
         // The trial that failed is the one to look at.
-        let wanted = Change { evaluator: 0, step: None, places: (1, 1), what: What::Means(1.0, 0.5) };
+        let wanted = VerdictChange {
+            evaluator: 0,
+            step: None,
+            places: (1, 1),
+            what: VerdictChangeValues::Means(1.0, 0.5),
+        };
         assert_eq!(worse.shown, [wanted]);
-        assert_eq!((better.shown[0].places, better.shown[0].what), ((2, 2), What::Labels(0, 0)));
+        assert_eq!(
+            (better.shown[0].places, better.shown[0].what),
+            ((2, 2), VerdictChangeValues::Labels(0, 0))
+        );
     }
 }

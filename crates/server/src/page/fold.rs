@@ -12,13 +12,13 @@ use gradus_core::visible::printable;
 use gradus_report::html::text;
 use serde::Deserialize;
 
-use super::address::Address;
-use super::answer::{Asked, PageError};
+use super::address::PageUrl;
+use super::answer::{PageError, PageQuery};
 use super::opened;
 use super::run_addresses::run_text_address;
 use super::words::size;
 use crate::http_error::{ApiError, blocking_large};
-use crate::state::Server;
+use crate::state::ServerState;
 
 /// What of a long text stands in the page.
 const SHOWN_BYTES: usize = 1_500;
@@ -27,15 +27,15 @@ const SHOWN_LINES: usize = 18;
 const MOVED_IN: usize = 200_000;
 
 /// A text, or its beginning.
-pub(super) struct Folded {
+pub(super) struct TextPreview {
     pub(super) text: String,
     /// The whole of it, and how much that is.
     pub(super) rest: Option<(String, String)>,
 }
 
-impl Folded {
+impl TextPreview {
     /// `whole` is where all of it is.
-    pub(super) fn of(given: &str, whole: impl FnOnce() -> Address) -> Folded {
+    pub(super) fn from_text(given: &str, whole: impl FnOnce() -> PageUrl) -> TextPreview {
         let moved = moved_in(given);
         let shown = moved.as_deref().unwrap_or(given);
         let mut end = shown.floor_char_boundary(SHOWN_BYTES);
@@ -45,7 +45,7 @@ impl Folded {
         // A few more bytes are better than a click.
         let is_cut = shown.len() > end + SHOWN_BYTES / 4 || shown[end..].matches('\n').count() > 4;
         let shown = if is_cut { &shown[..end] } else { shown };
-        Folded {
+        TextPreview {
             text: printable(&shown.replace("\r\n", "\n")).into_owned(),
             rest: is_cut.then(|| (whole().to_string(), size(given.len()))),
         }
@@ -59,7 +59,7 @@ fn moved_in(given: &str) -> Option<String> {
 
 /// Which text of a trace.
 #[derive(Deserialize)]
-pub(super) struct Which {
+pub(super) struct TextPartQuery {
     trajectory: Option<String>,
     step: Option<u32>,
     part: String,
@@ -67,25 +67,27 @@ pub(super) struct Which {
 
 /// Where a trajectory comes from, and its texts with it.
 #[derive(Clone, Copy)]
-pub(super) enum Shelf<'s> {
+pub(super) enum TrajectoryLocation<'s> {
     Trace { trace: &'s str, trajectory: &'s str },
     Run { run: &'s str, trajectory: &'s str },
 }
 
-impl Shelf<'_> {
+impl TrajectoryLocation<'_> {
     /// A text of the trajectory or of a step, if there is one.
-    pub(super) fn folded(self, given: Option<&str>, step: Option<u32>, part: &str) -> Option<Folded> {
+    pub(super) fn folded(self, given: Option<&str>, step: Option<u32>, part: &str) -> Option<TextPreview> {
         let given = given.filter(|given| !given.is_empty())?;
-        Some(Folded::of(given, || self.address(step, part)))
+        Some(TextPreview::from_text(given, || self.address(step, part)))
     }
 
-    fn address(self, step: Option<u32>, part: &str) -> Address {
+    fn address(self, step: Option<u32>, part: &str) -> PageUrl {
         let step = step.map(|step| step.to_string());
         let text = match self {
-            Shelf::Trace { trace, trajectory } => {
-                Address::of(format!("/traces/{trace}/text")).with("trajectory", Some(trajectory))
+            TrajectoryLocation::Trace { trace, trajectory } => {
+                PageUrl::from_path(format!("/traces/{trace}/text")).with("trajectory", Some(trajectory))
             }
-            Shelf::Run { run, trajectory } => Address::of(run_text_address(run, trajectory)),
+            TrajectoryLocation::Run { run, trajectory } => {
+                PageUrl::from_path(run_text_address(run, trajectory))
+            }
         };
         text.with("step", step.as_deref()).with("part", Some(part))
     }
@@ -93,9 +95,9 @@ impl Shelf<'_> {
 
 /// The whole of a text, as plain text.
 pub(super) async fn whole(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     Path(id): Path<String>,
-    Asked(which): Asked<Which>,
+    PageQuery(which): PageQuery<TextPartQuery>,
 ) -> Result<Response, PageError> {
     sent(&server, move |server| {
         let opened = opened::open(server, &id, which.trajectory.as_deref())?;
@@ -106,8 +108,8 @@ pub(super) async fn whole(
 
 /// A text of a trajectory that is opened for it.
 pub(super) async fn sent(
-    server: &Arc<Server>,
-    open: impl FnOnce(&Server) -> Result<(Trajectory, Which), ApiError> + Send + 'static,
+    server: &Arc<ServerState>,
+    open: impl FnOnce(&ServerState) -> Result<(Trajectory, TextPartQuery), ApiError> + Send + 'static,
 ) -> Result<Response, PageError> {
     let text = blocking_large(server, move |server| {
         let (trajectory, which) = open(server)?;
@@ -145,8 +147,8 @@ fn part(trajectory: &Trajectory, step: Option<u32>, part: &str) -> Option<String
 mod tests {
     use super::*;
 
-    fn folded(text: &str) -> Folded {
-        Folded::of(text, || Address::of("/x"))
+    fn folded(text: &str) -> TextPreview {
+        TextPreview::from_text(text, || PageUrl::from_path("/x"))
     }
 
     #[test]

@@ -7,14 +7,14 @@ use serde::de::DeserializeOwned;
 
 use super::answer::PageError;
 use crate::receive;
-use crate::state::Server;
+use crate::state::ServerState;
 
 /// A rubric that is changed for a trial is the longest that people send.
 const MAX_BYTES: usize = 64 << 10;
 
 /// Reads the fields of a form.
 pub(super) async fn read<T: DeserializeOwned>(
-    server: &Server,
+    server: &ServerState,
     headers: &HeaderMap,
     body: Body,
 ) -> Result<T, PageError> {

@@ -11,13 +11,13 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
-use super::answer::{self, Asked, PageError};
+use super::answer::{self, PageError, PageQuery};
 use super::words::{self, LiveRule, duration, second, size, whole};
-use super::{Frame, Looked, form};
+use super::{NavigationQuery, PageLayout, form};
 use crate::clock::today_ns;
 use crate::http_error::ApiError;
-use crate::judge_standstill::{Standstill, Why};
-use crate::state::Server;
+use crate::judge_standstill::{JudgePause, JudgePauseReason};
+use crate::state::ServerState;
 use gradus_report::html::number;
 use gradus_report::html::text;
 
@@ -27,19 +27,19 @@ const MAX_QUARANTINED_SHOWN: usize = 100;
 
 #[derive(Template)]
 #[template(path = "health.html")]
-struct Page {
-    frame: Frame,
+struct HealthPage {
+    frame: PageLayout,
     is_well: bool,
     facts: Vec<(&'static str, String)>,
-    quarantined: Vec<Quarantined>,
-    projects: Vec<Project>,
-    rules: Vec<Rule>,
-    keys: Vec<Key>,
+    quarantined: Vec<QuarantinedTraceRow>,
+    projects: Vec<ProjectHealthRow>,
+    rules: Vec<GradingRuleRow>,
+    keys: Vec<ApiKeyRow>,
     needs_key: bool,
 }
 
 /// A trace that could not be assembled.
-struct Quarantined {
+struct QuarantinedTraceRow {
     trace_id: String,
     name: String,
     project: String,
@@ -56,7 +56,7 @@ struct RetryForm {
 
 /// Puts quarantined traces back into the ready queue.
 pub(super) async fn retry(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, PageError> {
@@ -67,7 +67,7 @@ pub(super) async fn retry(
     Ok(response)
 }
 
-struct Project {
+struct ProjectHealthRow {
     name: String,
     href: String,
     traces: String,
@@ -76,36 +76,39 @@ struct Project {
     last: String,
 }
 
-struct Rule {
+struct GradingRuleRow {
     rule: LiveRule,
     share: String,
     budget: String,
     spent: String,
     /// Why its model is not asked at the moment.
-    standstill: Option<Still>,
+    standstill: Option<JudgePauseView>,
     /// Empty for rules without a model: nothing ever waits for them.
     waiting: String,
 }
 
-struct Still {
+struct JudgePauseView {
     is_fault: bool,
     text: String,
 }
 
-impl Still {
-    fn of(known: &Standstill) -> Still {
+impl JudgePauseView {
+    fn from_pause(known: &JudgePause) -> JudgePauseView {
         let since = second(known.since_ns);
         let reason = text::line(&known.reason);
         match known.why {
-            Why::Budget => {
-                Still { is_fault: false, text: format!("rests since {since}, until midnight UTC: {reason}") }
+            JudgePauseReason::Budget => JudgePauseView {
+                is_fault: false,
+                text: format!("rests since {since}, until midnight UTC: {reason}"),
+            },
+            JudgePauseReason::Judge => {
+                JudgePauseView { is_fault: true, text: format!("cannot be asked since {since}: {reason}") }
             }
-            Why::Judge => Still { is_fault: true, text: format!("cannot be asked since {since}: {reason}") },
         }
     }
 }
 
-struct Key {
+struct ApiKeyRow {
     name: String,
     scopes: String,
     made: String,
@@ -113,15 +116,15 @@ struct Key {
 }
 
 pub(super) async fn page(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
-    Asked(looked): Asked<Looked>,
+    PageQuery(looked): PageQuery<NavigationQuery>,
 ) -> Result<Response, PageError> {
-    let frame = Frame::of("/server", looked.project(), &headers);
-    answer::of(&server, move |server| made(server, frame)).await
+    let frame = PageLayout::new("/server", looked.project(), &headers);
+    answer::render_page(&server, move |server| made(server, frame)).await
 }
 
-fn made(server: &Server, frame: Frame) -> Result<Page, ApiError> {
+fn made(server: &ServerState, frame: PageLayout) -> Result<HealthPage, ApiError> {
     let store = &server.store;
     let is_failing = store.status().is_none_or(|status| status.is_failing.load(Ordering::Relaxed));
     let (used, free) = store.size()?;
@@ -147,8 +150,8 @@ fn made(server: &Server, frame: Frame) -> Result<Page, ApiError> {
     let mut rules = Vec::new();
     for rule in &settings.rules {
         let spent = store.spent_since(today, Some(&rule.name), None)?;
-        rules.push(Rule {
-            rule: LiveRule::of(rule),
+        rules.push(GradingRuleRow {
+            rule: LiveRule::from_rule(rule),
             share: match (rule.sample >= 1.0, rule.all_errors) {
                 (true, _) => "all".to_owned(),
                 (false, true) => format!("{} and all with errors", number::percent(rule.sample)),
@@ -156,7 +159,7 @@ fn made(server: &Server, frame: Frame) -> Result<Page, ApiError> {
             },
             budget: rule.daily_budget_usd.map_or_else(|| "none".to_owned(), number::usd),
             spent: words::spent(spent),
-            standstill: server.standstills.of(&rule.name).as_ref().map(Still::of),
+            standstill: server.standstills.find_for_rule(&rule.name).as_ref().map(JudgePauseView::from_pause),
             waiting: match rule.asks_a_model() {
                 true => {
                     let found = store.waiting_for(&rule.name, MAX_WAITING)?;
@@ -166,29 +169,30 @@ fn made(server: &Server, frame: Frame) -> Result<Page, ApiError> {
             },
         });
     }
-    let projects = store.projects()?.into_iter().map(|row| Project {
-        href: super::Address::of("/traces").with("project", Some(&row.name)).to_string(),
+    let projects = store.projects()?.into_iter().map(|row| ProjectHealthRow {
+        href: super::PageUrl::from_path("/traces").with("project", Some(&row.name)).to_string(),
         name: text::line(&row.name),
         traces: whole(row.traces),
         spans: whole(row.spans),
         trajectories: whole(row.trajectories),
         last: row.last_ns.map(second).unwrap_or_default(),
     });
-    let keys = store.keys()?.into_iter().map(|row| Key {
+    let keys = store.keys()?.into_iter().map(|row| ApiKeyRow {
         name: text::line(&row.name),
         scopes: row.scopes.names().replace(',', ", "),
         made: second(row.created_ns),
         revoked: row.revoked_ns.map(second),
     });
-    let quarantined = store.quarantined_traces(MAX_QUARANTINED_SHOWN)?.into_iter().map(|row| Quarantined {
-        trace_id: row.trace_id.to_string(),
-        name: text::line(&row.name),
-        project: text::line(&row.project),
-        spans: whole(row.spans),
-        since: second(row.since_ns),
-        reason: text::line(&row.reason),
-    });
-    Ok(Page {
+    let quarantined =
+        store.quarantined_traces(MAX_QUARANTINED_SHOWN)?.into_iter().map(|row| QuarantinedTraceRow {
+            trace_id: row.trace_id.to_string(),
+            name: text::line(&row.name),
+            project: text::line(&row.project),
+            spans: whole(row.spans),
+            since: second(row.since_ns),
+            reason: text::line(&row.reason),
+        });
+    Ok(HealthPage {
         quarantined: quarantined.collect(),
         frame,
         is_well: !is_failing

@@ -12,11 +12,11 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::answer::PageError;
-use crate::http_error::{ApiError, Params};
+use crate::http_error::{ApiError, ApiQuery};
 use crate::queries::QueryKind;
 use crate::signature;
-use crate::state::Server;
-use crate::stream::{self, Sink};
+use crate::state::ServerState;
+use crate::stream::{self, ResponseSink};
 use crate::time_text::show as show_time;
 use gradus_report::csv::harmless;
 
@@ -25,21 +25,21 @@ const AT_ONCE: usize = 1_000;
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Choice {
+pub(super) struct LabelExportQuery {
     project: Option<String>,
     format: Option<String>,
 }
 
 pub(super) async fn all(
-    State(server): State<Arc<Server>>,
-    Params(choice): Params<Choice>,
+    State(server): State<Arc<ServerState>>,
+    ApiQuery(choice): ApiQuery<LabelExportQuery>,
 ) -> Result<Response, PageError> {
     let project = choice.project.filter(|name| !name.is_empty());
     let (form, kind, disposition) = match choice.format.as_deref() {
         None | Some("jsonl") => {
-            (Form::JsonLines, "application/x-ndjson", "attachment; filename=labels.jsonl")
+            (LabelExportFormat::JsonLines, "application/x-ndjson", "attachment; filename=labels.jsonl")
         }
-        Some("csv") => (Form::Csv, "text/csv; charset=utf-8", "attachment; filename=labels.csv"),
+        Some("csv") => (LabelExportFormat::Csv, "text/csv; charset=utf-8", "attachment; filename=labels.csv"),
         Some(other) => return Err(ApiError::bad(format!("format={other}: jsonl or csv")).into()),
     };
     let permit = server.queries.admit(QueryKind::Download).await.map_err(ApiError::from)?;
@@ -56,13 +56,18 @@ pub(super) async fn all(
 }
 
 #[derive(Clone, Copy)]
-enum Form {
+enum LabelExportFormat {
     JsonLines,
     Csv,
 }
 
-fn write(server: &Server, project: Option<&str>, form: Form, sink: &mut Sink) -> Result<(), StoreError> {
-    if let Form::Csv = form {
+fn write(
+    server: &ServerState,
+    project: Option<&str>,
+    form: LabelExportFormat,
+    sink: &mut ResponseSink,
+) -> Result<(), StoreError> {
+    if let LabelExportFormat::Csv = form {
         sink.write(&record(COLUMNS.map(str::to_owned)));
     }
     let mut after = (i64::MIN, 0);
@@ -70,8 +75,8 @@ fn write(server: &Server, project: Option<&str>, form: Form, sink: &mut Sink) ->
         let rows = server.store.labels_after(project, after, AT_ONCE)?;
         for row in &rows {
             match form {
-                Form::JsonLines => sink.write(line(row).as_bytes()),
-                Form::Csv => sink.write(&record(cells(row))),
+                LabelExportFormat::JsonLines => sink.write(line(row).as_bytes()),
+                LabelExportFormat::Csv => sink.write(&record(cells(row))),
             }
         }
         match rows.last() {

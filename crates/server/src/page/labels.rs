@@ -19,14 +19,14 @@ use super::address::own_path;
 use super::answer::PageError;
 use super::verdict::target;
 use super::{form, verdict};
-use crate::caller::Caller;
+use crate::caller::RequestCaller;
 use crate::evaluators;
 use crate::http_error::{ApiError, blocking_sender};
-use crate::page::people::{MAX_NAME, Person};
-use crate::state::Server;
+use crate::page::people::{LabelAuthor, MAX_NAME};
+use crate::state::ServerState;
 
 #[derive(Deserialize)]
-struct Label {
+struct LabelForm {
     trajectory: String,
     step: Option<String>,
     evaluator: String,
@@ -45,14 +45,17 @@ struct Label {
 
 /// Stores a label, and goes on.
 pub(super) async fn put(
-    State(server): State<Arc<Server>>,
-    Extension(caller): Extension<Caller>,
+    State(server): State<Arc<ServerState>>,
+    Extension(caller): Extension<RequestCaller>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, PageError> {
-    let label: Label = form::read(&server, &headers, body).await?;
+    let label: LabelForm = form::read(&server, &headers, body).await?;
     let given = label.author.as_deref().map(str::trim).filter(|name| !name.is_empty());
-    let person = given.map_or_else(|| Person::of(&headers, &caller), |name| Person::named(name, &caller));
+    let person = given.map_or_else(
+        || LabelAuthor::from_headers(&headers, &caller),
+        |name| LabelAuthor::named(name, &caller),
+    );
     let wrong = |message: &str| Err(PageError::new(StatusCode::BAD_REQUEST, message));
     if person.name.is_empty() {
         return wrong("Say who you are: a label is kept with a name.");
@@ -83,8 +86,8 @@ pub(super) async fn put(
     Ok(response)
 }
 
-impl Label {
-    fn annotation(self, server: &Server, person: Person) -> Result<NewAnnotation, ApiError> {
+impl LabelForm {
+    fn annotation(self, server: &ServerState, person: LabelAuthor) -> Result<NewAnnotation, ApiError> {
         let step: Option<u32> = match self.step.as_deref().filter(|step| !step.is_empty()) {
             Some(step) => Some(step.parse().map_err(|_| ApiError::bad("step: this is no number"))?),
             None => None,
@@ -144,14 +147,14 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::page::people::Speakers;
+    use crate::page::people::KeyNameSet;
     use crate::signature;
 
     #[test]
     fn with_keys_nobody_speaks_in_the_name_of_another() {
-        let key = |name: &str| Caller { name: name.to_owned(), ..Caller::default() };
-        let of = |given: &str, caller: &Caller| {
-            let Person { identifier, name, .. } = Person::named(given, caller);
+        let key = |name: &str| RequestCaller { name: name.to_owned(), ..RequestCaller::default() };
+        let of = |given: &str, caller: &RequestCaller| {
+            let LabelAuthor { identifier, name, .. } = LabelAuthor::named(given, caller);
             (identifier, name)
         };
         let own = |identifier: &str, name: &str| (identifier.to_owned(), name.to_owned());
@@ -161,7 +164,7 @@ mod tests {
         assert_eq!(of("", &key("")), own("", ""));
         assert_eq!(of(&"é".repeat(200), &key("")).0.len(), MAX_NAME);
         // What is shown says whose key it was.
-        let keys = Speakers(HashSet::from(["ann".to_owned(), "eve".to_owned()]));
+        let keys = KeyNameSet(HashSet::from(["ann".to_owned(), "eve".to_owned()]));
         let (identifier, name) = of("ann", &key("eve"));
         assert_eq!(keys.shown(&name, &identifier, "{}"), "ann (key eve)");
         assert_eq!(keys.shown("", "eve", "{}"), "someone (key eve)");
@@ -177,7 +180,7 @@ mod tests {
     fn forms_are_shown_to_those_whose_labels_are_taken() {
         let of = |scopes: Option<&str>| {
             let scopes = scopes.map(|scopes| KeyScopes::parse(scopes).unwrap());
-            Person::named("ann", &Caller { name: "ann".to_owned(), scopes }).may_label
+            LabelAuthor::named("ann", &RequestCaller { name: "ann".to_owned(), scopes }).may_label
         };
         assert_eq!(
             [None, Some("read"), Some("read,ingest"), Some("admin")].map(of),

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gradus_core::trajectory::Trajectory;
 
-use super::address::Address;
+use super::address::PageUrl;
 use super::step::StepView;
-use super::verdict::Verdict;
+use super::verdict::VerdictDetailView;
 use crate::evaluators::title;
 use crate::page::address::place;
-use crate::page::recorded_verdict::Given;
-use crate::settings::Reloadable;
+use crate::page::recorded_verdict::RecordedVerdict;
+use crate::settings::ReloadableSettings;
 
 /// Steps that one verdict is read for.
 const MAX_MENTIONED_STEPS: usize = 20;
@@ -20,16 +20,20 @@ const LOOKED_AT: usize = 20_000;
 
 /// What was found wrong with the whole, by the steps it speaks of.
 #[derive(Default)]
-pub(super) struct Mentions {
+pub(super) struct StepMentions {
     /// By step: titles of evaluators. Steps that were found wrong themselves need no other to point at them.
     by_step: BTreeMap<u32, Vec<String>>,
     /// By the evaluator's title.
     by_title: BTreeMap<String, Vec<u32>>,
 }
 
-impl Mentions {
-    pub(super) fn of(settings: &Reloadable, trajectory: &Trajectory, outcomes: &[Given]) -> Mentions {
-        let mut found = Mentions::default();
+impl StepMentions {
+    pub(super) fn from_outcomes(
+        settings: &ReloadableSettings,
+        trajectory: &Trajectory,
+        outcomes: &[RecordedVerdict],
+    ) -> StepMentions {
+        let mut found = StepMentions::default();
         let own = outcomes.iter().filter(|given| given.is_wrong).filter_map(|given| given.line.step_index);
         let own: BTreeSet<u32> = own.collect();
         for given in outcomes.iter().filter(|given| given.is_wrong && given.line.step_index.is_none()) {
@@ -57,7 +61,7 @@ impl Mentions {
     }
 
     /// Leads from each verdict to the steps it speaks of.
-    pub(super) fn link(&self, whole: &mut [Verdict], at: impl Fn(Option<u32>) -> Address) {
+    pub(super) fn link(&self, whole: &mut [VerdictDetailView], at: impl Fn(Option<u32>) -> PageUrl) {
         for verdict in whole.iter_mut().filter(|verdict| verdict.is_wrong()) {
             let named = self.by_title.get(&verdict.title).into_iter().flatten();
             verdict.mentions =

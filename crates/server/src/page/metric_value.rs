@@ -2,21 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use gradus_eval::report::Metric;
-use gradus_eval::scale::Scale;
-use gradus_store::Moments;
+use gradus_eval::report::MetricResult;
+use gradus_eval::scale::ScoreScale;
+use gradus_store::ScoreMoments;
 
 use crate::evaluators::interval;
 use crate::evaluators::{scale, title};
-use crate::settings::Reloadable;
+use crate::settings::ReloadableSettings;
 
 /// A metric as reports have it.
-pub(super) fn metric(settings: &Reloadable, evaluator: &str, moments: &Moments) -> Metric {
+pub(super) fn metric(settings: &ReloadableSettings, evaluator: &str, moments: &ScoreMoments) -> MetricResult {
     let positive = |number: i64| u64::try_from(number).unwrap_or(0);
     let value = (moments.scored > 0).then(|| moments.sum / moments.scored as f64);
     // Of a scale that is not known nothing is assumed: the same mean may be good on one and bad on another.
-    let is_share = scale(settings, evaluator).is_some_and(Scale::is_share);
-    Metric {
+    let is_share = scale(settings, evaluator).is_some_and(ScoreScale::is_share);
+    MetricResult {
         name: evaluator.to_owned(),
         title: title(settings, evaluator),
         judge: String::new(),

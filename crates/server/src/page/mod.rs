@@ -56,13 +56,13 @@ use serde::Deserialize;
 pub(super) use crate::page::refusal_page::{missing, refused};
 pub(super) use sign_in::session;
 
-use super::state::Server;
-use address::Address;
+use super::state::ServerState;
+use address::PageUrl;
 use gradus_report::html::charts;
 use gradus_report::html::svg::Svg;
 use gradus_report::html::text;
 
-pub(super) fn routes(server: &Arc<Server>) -> Router<Arc<Server>> {
+pub(super) fn routes(server: &Arc<ServerState>) -> Router<Arc<ServerState>> {
     Router::new()
         .route("/assets/{name}", get(asset::file))
         .route("/sign-in", get(sign_in::page).post(sign_in::enter))
@@ -94,19 +94,19 @@ pub(super) fn routes(server: &Arc<Server>) -> Router<Arc<Server>> {
 }
 
 /// What stands around every page.
-struct Frame {
+struct PageLayout {
     style: &'static str,
     script: &'static str,
     icon: &'static str,
     symbols: Svg,
     /// The places that there are, with the project that is looked at.
-    places: Vec<Place>,
+    places: Vec<NavigationLink>,
     version: &'static str,
     /// Whether there is a session to end.
     is_signed_in: bool,
 }
 
-struct Place {
+struct NavigationLink {
     title: &'static str,
     href: String,
     is_here: bool,
@@ -122,20 +122,20 @@ const PLACES: [(&str, &str); 7] = [
     ("Server", "/server"),
 ];
 
-impl Frame {
+impl PageLayout {
     /// Where a place is, for the project that is looked at.
     fn href(&self, title: &str) -> &str {
         self.places.iter().find(|place| place.title == title).map_or("/", |place| &place.href)
     }
 
     /// The frame of a page in one of the places, for a project if one is looked at.
-    fn of(here: &str, project: Option<&str>, headers: &HeaderMap) -> Frame {
-        let place = |(title, path): (&'static str, &str)| Place {
+    fn new(here: &str, project: Option<&str>, headers: &HeaderMap) -> PageLayout {
+        let place = |(title, path): (&'static str, &str)| NavigationLink {
             title,
-            href: Address::of(path).with("project", project).to_string(),
+            href: PageUrl::from_path(path).with("project", project).to_string(),
             is_here: path == here,
         };
-        Frame {
+        PageLayout {
             style: asset::style(),
             script: asset::script(),
             icon: asset::icon(),
@@ -150,34 +150,34 @@ impl Frame {
 /// What a page that is about no project keeps for the other places: the one that is looked at.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Looked {
+struct NavigationQuery {
     project: Option<String>,
 }
 
-impl Looked {
+impl NavigationQuery {
     fn project(&self) -> Option<&str> {
         self.project.as_deref().filter(|name| !name.is_empty())
     }
 }
 
 /// A project that can be chosen.
-struct Choosable {
+struct SelectOption {
     name: String,
     /// As it is shown.
     title: String,
     is_chosen: bool,
 }
 
-fn choosable(projects: Vec<String>, chosen: Option<&str>) -> Vec<Choosable> {
+fn choosable(projects: Vec<String>, chosen: Option<&str>) -> Vec<SelectOption> {
     const MAX_LISTED_PROJECTS: usize = 500;
     let is_chosen = |name: &String| Some(name.as_str()) == chosen;
-    let mut all: Vec<Choosable> = projects
+    let mut all: Vec<SelectOption> = projects
         .into_iter()
         .take(MAX_LISTED_PROJECTS)
-        .map(|name| Choosable { is_chosen: is_chosen(&name), title: text::line(&name), name })
+        .map(|name| SelectOption { is_chosen: is_chosen(&name), title: text::line(&name), name })
         .collect();
     if let Some(name) = chosen.filter(|_| !all.iter().any(|one| one.is_chosen)) {
-        all.push(Choosable { name: name.to_owned(), title: text::line(name), is_chosen: true });
+        all.push(SelectOption { name: name.to_owned(), title: text::line(name), is_chosen: true });
     }
     all
 }

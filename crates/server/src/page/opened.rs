@@ -2,24 +2,24 @@
 
 use gradus_core::span::TraceId;
 use gradus_core::trajectory::Trajectory;
-use gradus_store::{Annotation, AnnotationFilter, TraceRow, VerdictLine};
+use gradus_store::{AnnotationFilter, AnnotationRecord, TraceRow, VerdictLine};
 
-use super::address::Address;
+use super::address::PageUrl;
 use crate::http_error::ApiError;
 use crate::page::address::place;
-use crate::page::people::Speakers;
-use crate::page::recorded_verdict::Given;
-use crate::state::Server;
+use crate::page::people::KeyNameSet;
+use crate::page::recorded_verdict::RecordedVerdict;
+use crate::state::ServerState;
 use crate::story::StoryView;
 
-pub(super) struct Opened {
+pub(super) struct LoadedTrace {
     pub(super) row: TraceRow,
     pub(super) trajectory: Option<Trajectory>,
     /// All that the trace holds, in order.
-    pub(super) others: Vec<Other>,
-    pub(super) outcomes: Vec<Given>,
+    pub(super) others: Vec<TrajectoryListEntry>,
+    pub(super) outcomes: Vec<RecordedVerdict>,
     /// With their authors as they are shown.
-    pub(super) said: Vec<Annotation>,
+    pub(super) said: Vec<AnnotationRecord>,
     /// A model has still to judge it.
     pub(super) waits: bool,
     /// The trace may still grow; what is shown is as far as it came, and not judged yet.
@@ -28,7 +28,7 @@ pub(super) struct Opened {
     pub(super) quarantine_reason: Option<String>,
 }
 
-pub(super) struct Other {
+pub(super) struct TrajectoryListEntry {
     pub(super) id: String,
     pub(super) agent: Option<String>,
     pub(super) query: Option<String>,
@@ -48,9 +48,11 @@ pub(super) fn trace_id(text: &str) -> Option<TraceId> {
 pub(super) const STEPS_OF_A_PAGE: usize = 200;
 
 /// Where a trajectory of a trace is shown, and on which page of it a step.
-pub(super) fn address(trace: &str, trajectory: Option<&str>, step: Option<u32>) -> Address {
+pub(super) fn address(trace: &str, trajectory: Option<&str>, step: Option<u32>) -> PageUrl {
     let step = step.filter(|step| *step as usize > STEPS_OF_A_PAGE).map(|step| step.to_string());
-    Address::of(format!("/traces/{trace}")).with("trajectory", trajectory).with("step", step.as_deref())
+    PageUrl::from_path(format!("/traces/{trace}"))
+        .with("trajectory", trajectory)
+        .with("step", step.as_deref())
 }
 
 /// Where one step of a trajectory is looked at, or the trajectory as a whole: on the page that has it.
@@ -59,7 +61,7 @@ pub(super) fn step_address(trace: &str, trajectory: Option<&str>, step: Option<u
 }
 
 /// Opens a trace at one of its trajectories, or at the first.
-pub(super) fn open(server: &Server, trace: &str, wanted: Option<&str>) -> Result<Opened, ApiError> {
+pub(super) fn open(server: &ServerState, trace: &str, wanted: Option<&str>) -> Result<LoadedTrace, ApiError> {
     let missing = || ApiError::missing("There is no trace with this id; it may be too old to be kept.");
     let id = trace_id(trace).ok_or_else(missing)?;
     let row = server.store.trace(id)?.ok_or_else(missing)?;
@@ -76,7 +78,7 @@ pub(super) fn open(server: &Server, trace: &str, wanted: Option<&str>) -> Result
         for VerdictLine { judged_ns, is_wrong, line } in
             server.store.verdict_lines(&trajectory.trajectory_id)?
         {
-            outcomes.extend(serde_json::from_str(&line).ok().map(|line| Given {
+            outcomes.extend(serde_json::from_str(&line).ok().map(|line| RecordedVerdict {
                 at_ns: judged_ns,
                 is_wrong,
                 line,
@@ -91,7 +93,7 @@ pub(super) fn open(server: &Server, trace: &str, wanted: Option<&str>) -> Result
     };
     let mut said = server.store.annotations(&filter)?;
     if !said.is_empty() {
-        let speakers = Speakers::of(&server.store)?;
+        let speakers = KeyNameSet::load_from_store(&server.store)?;
         for one in &mut said {
             one.author = speakers.shown(&one.author, &one.identifier, &one.metadata);
         }
@@ -100,17 +102,21 @@ pub(super) fn open(server: &Server, trace: &str, wanted: Option<&str>) -> Result
         Some(trajectory) => server.store.waits(&trajectory.trajectory_id)?,
         None => false,
     };
-    Ok(Opened { row, trajectory, others, outcomes, said, waits, is_open, quarantine_reason })
+    Ok(LoadedTrace { row, trajectory, others, outcomes, said, waits, is_open, quarantine_reason })
 }
 
-type Found = (Option<Trajectory>, Vec<Other>);
+type TrajectorySelection = (Option<Trajectory>, Vec<TrajectoryListEntry>);
 
 /// As it was kept when the trace was complete.
-fn stored_one(server: &Server, row: &TraceRow, wanted: Option<&str>) -> Result<Found, ApiError> {
+fn stored_one(
+    server: &ServerState,
+    row: &TraceRow,
+    wanted: Option<&str>,
+) -> Result<TrajectorySelection, ApiError> {
     let chosen = row.trajectories.iter().find(|known| wanted.is_none_or(|id| known.trajectory_id == id));
     let json = chosen.map(|known| server.store.trajectory_json(&known.trajectory_id)).transpose()?.flatten();
     let text = |text: &String| (!text.is_empty()).then(|| text.clone());
-    let others = row.trajectories.iter().map(|known| Other {
+    let others = row.trajectories.iter().map(|known| TrajectoryListEntry {
         id: known.trajectory_id.clone(),
         agent: text(&known.agent),
         query: text(&known.query),
@@ -121,11 +127,15 @@ fn stored_one(server: &Server, row: &TraceRow, wanted: Option<&str>) -> Result<F
 }
 
 /// Made of the records that are there: while a trace arrives, and where its trajectory begins in another trace.
-fn assembled(server: &Server, row: &TraceRow, wanted: Option<&str>) -> Result<Found, ApiError> {
+fn assembled(
+    server: &ServerState,
+    row: &TraceRow,
+    wanted: Option<&str>,
+) -> Result<TrajectorySelection, ApiError> {
     let id = row.trace_id.to_string();
     let mut all = StoryView::load(&server.store, row.story)?.trajectories;
     all.retain(|one| one.trace_ids.contains(&id));
-    let others = all.iter().map(|one| Other {
+    let others = all.iter().map(|one| TrajectoryListEntry {
         id: one.trajectory_id.clone(),
         agent: one.agent.clone(),
         query: one.query.clone(),

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use gradus_store::{MetricPeriod, Moments};
+use gradus_store::{MetricPeriod, ScoreMoments};
 
-use crate::alert::Subject;
+use crate::alert::AlertMetric;
 use crate::evaluators::{scale, title};
 use crate::page::metric_value::metric;
 use crate::project_pattern;
-use crate::settings::Reloadable;
-use gradus_report::html::charts::{Band, Chart, Moment, Scale, timeline};
+use crate::settings::ReloadableSettings;
+use gradus_report::html::charts::{ResponsiveChart, ThresholdBand, TimelinePoint, TimelineScale, timeline};
 use gradus_report::html::number::{self, count};
 
 /// Periods that are drawn, at most: where there are more, they are longer.
@@ -19,51 +19,52 @@ const DAY_NS: i64 = 24 * HOUR_NS;
 
 /// The time that is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Range {
+pub(super) enum TimeRangePreset {
     Day,
     Week,
     Month,
     All,
 }
 
-impl Range {
-    pub(super) const ALL: [Range; 4] = [Range::Day, Range::Week, Range::Month, Range::All];
+impl TimeRangePreset {
+    pub(super) const ALL: [TimeRangePreset; 4] =
+        [TimeRangePreset::Day, TimeRangePreset::Week, TimeRangePreset::Month, TimeRangePreset::All];
 
-    pub(super) fn named(name: &str) -> Option<Range> {
-        Range::ALL.into_iter().find(|range| range.name() == name)
+    pub(super) fn named(name: &str) -> Option<TimeRangePreset> {
+        TimeRangePreset::ALL.into_iter().find(|range| range.name() == name)
     }
 
     pub(super) fn name(self) -> &'static str {
         match self {
-            Range::Day => "24h",
-            Range::Week => "7d",
-            Range::Month => "30d",
-            Range::All => "all",
+            TimeRangePreset::Day => "24h",
+            TimeRangePreset::Week => "7d",
+            TimeRangePreset::Month => "30d",
+            TimeRangePreset::All => "all",
         }
     }
 
     pub(super) fn title(self) -> &'static str {
         match self {
-            Range::Day => "24 hours",
-            Range::Week => "7 days",
-            Range::Month => "30 days",
-            Range::All => "all time",
+            TimeRangePreset::Day => "24 hours",
+            TimeRangePreset::Week => "7 days",
+            TimeRangePreset::Month => "30 days",
+            TimeRangePreset::All => "all time",
         }
     }
 
     fn length_ns(self) -> Option<i64> {
         match self {
-            Range::Day => Some(DAY_NS),
-            Range::Week => Some(7 * DAY_NS),
-            Range::Month => Some(30 * DAY_NS),
-            Range::All => None,
+            TimeRangePreset::Day => Some(DAY_NS),
+            TimeRangePreset::Week => Some(7 * DAY_NS),
+            TimeRangePreset::Month => Some(30 * DAY_NS),
+            TimeRangePreset::All => None,
         }
     }
 }
 
 /// From when to when, and in which periods: of whole hours, and days where it is long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Time {
+pub(super) struct OverviewTimeRange {
     pub(super) from_ns: Option<i64>,
     /// Where it ends; not given where that is now.
     pub(super) to_ns: Option<i64>,
@@ -76,20 +77,24 @@ pub(super) struct Time {
     pub(super) before_ns: Option<i64>,
 }
 
-impl Time {
+impl OverviewTimeRange {
     /// Up to now. It begins with a whole period.
-    pub(super) fn last(range: Range, now_ns: i64) -> Time {
+    pub(super) fn last(range: TimeRangePreset, now_ns: i64) -> OverviewTimeRange {
         let period_ns = period(range.length_ns());
         let from_ns = range
             .length_ns()
             .map(|length| now_ns.saturating_sub(length).div_euclid(period_ns).saturating_mul(period_ns));
         let before_ns = from_ns.zip(range.length_ns()).map(|(from, length)| from.saturating_sub(length));
         let ahead_ns = ahead(now_ns);
-        Time { from_ns, to_ns: None, until_ns: ahead_ns, ahead_ns, period_ns, before_ns }
+        OverviewTimeRange { from_ns, to_ns: None, until_ns: ahead_ns, ahead_ns, period_ns, before_ns }
     }
 
     /// From one day to another, with both of them.
-    pub(super) fn between(from: Option<&str>, to: Option<&str>, now_ns: i64) -> Result<Time, String> {
+    pub(super) fn between(
+        from: Option<&str>,
+        to: Option<&str>,
+        now_ns: i64,
+    ) -> Result<OverviewTimeRange, String> {
         let (from_ns, last_ns) = (day("from", from)?, day("to", to)?);
         let to_ns = last_ns.map(|last| last.saturating_add(DAY_NS));
         if from_ns.zip(to_ns).is_some_and(|(from, to)| from >= to) {
@@ -100,13 +105,13 @@ impl Time {
         let period_ns = period(length);
         let ahead_ns = ahead(now_ns);
         // Whoever asks for the future itself gets it.
-        let time = Time { from_ns, to_ns, until_ns: ahead_ns, ahead_ns, period_ns, before_ns };
+        let time = OverviewTimeRange { from_ns, to_ns, until_ns: ahead_ns, ahead_ns, period_ns, before_ns };
         let until_ns = match to_ns {
             Some(to) if time.is_ahead() => to,
             None if time.is_ahead() => i64::MAX,
             to => to.unwrap_or(ahead_ns).min(ahead_ns),
         };
-        Ok(Time { until_ns, ..time })
+        Ok(OverviewTimeRange { until_ns, ..time })
     }
 
     /// Whether it is about the future.
@@ -145,14 +150,14 @@ fn day(name: &str, text: Option<&str>) -> Result<Option<i64>, String> {
 }
 
 /// One evaluator over time.
-pub(super) struct Series {
+pub(super) struct EvaluatorSeries {
     pub(super) title: String,
-    pub(super) chart: Chart,
-    pub(super) rows: Vec<Row>,
+    pub(super) chart: ResponsiveChart,
+    pub(super) rows: Vec<ScorePeriodRow>,
     pub(super) has_alarm: bool,
 }
 
-pub(super) struct Row {
+pub(super) struct ScorePeriodRow {
     pub(super) period: String,
     pub(super) value: String,
     pub(super) interval: Option<String>,
@@ -162,19 +167,19 @@ pub(super) struct Row {
 
 /// From sums of what is looked at, in order of time.
 pub(super) fn series<'r>(
-    settings: &Reloadable,
+    settings: &ReloadableSettings,
     project: Option<&str>,
     rows: impl Iterator<Item = &'r MetricPeriod>,
-    time: &Time,
+    time: &OverviewTimeRange,
     now_ns: i64,
-) -> Vec<Series> {
-    let mut by_evaluator: BTreeMap<&str, BTreeMap<i64, Moments>> = BTreeMap::new();
+) -> Vec<EvaluatorSeries> {
+    let mut by_evaluator: BTreeMap<&str, BTreeMap<i64, ScoreMoments>> = BTreeMap::new();
     for row in rows {
         by_evaluator.entry(&row.evaluator).or_default().insert(row.start_ns, row.moments);
     }
     let made = by_evaluator.into_iter().map(|(name, periods)| {
         let bands = bands(settings, name, project);
-        let periods: Vec<(i64, Moments)> = periods.into_iter().collect();
+        let periods: Vec<(i64, ScoreMoments)> = periods.into_iter().collect();
         one(settings, name, &periods, &bands, time, now_ns)
     });
     made.collect()
@@ -198,7 +203,7 @@ pub(super) fn few<T: Copy + Default + std::ops::AddAssign>(
 }
 
 /// What alert rules watch of an evaluator, for the project that is looked at.
-fn bands(settings: &Reloadable, evaluator: &str, project: Option<&str>) -> Vec<Band> {
+fn bands(settings: &ReloadableSettings, evaluator: &str, project: Option<&str>) -> Vec<ThresholdBand> {
     let rules = settings.alerts.iter().filter(|rule| match (rule.project.as_deref(), project) {
         (pattern, _) if project_pattern::is_all(pattern) => true,
         (Some(pattern), Some(project)) => project_pattern::fits(pattern, project),
@@ -206,27 +211,28 @@ fn bands(settings: &Reloadable, evaluator: &str, project: Option<&str>) -> Vec<B
     });
     let mut bands = Vec::new();
     for rule in rules {
-        if let (Subject::Evaluator { name, .. }, Some(bar)) = (&rule.condition.subject, rule.condition.bar)
+        if let (AlertMetric::Evaluator { name, .. }, Some(bar)) =
+            (&rule.condition.subject, rule.condition.bar)
             && name == evaluator
         {
-            bands.push(Band { threshold: bar.threshold, is_below: bar.comparison.is_below() });
+            bands.push(ThresholdBand { threshold: bar.threshold, is_below: bar.comparison.is_below() });
         }
     }
     bands
 }
 
 fn one(
-    settings: &Reloadable,
+    settings: &ReloadableSettings,
     evaluator: &str,
-    rows: &[(i64, Moments)],
-    bands: &[Band],
-    time: &Time,
+    rows: &[(i64, ScoreMoments)],
+    bands: &[ThresholdBand],
+    time: &OverviewTimeRange,
     now_ns: i64,
-) -> Series {
+) -> EvaluatorSeries {
     let (period, rows) = few(rows, time.period_ns);
-    let axis = Axis::of(&rows, period, time, now_ns);
-    let best = metric(settings, evaluator, &Moments::default());
-    let mut points: Vec<Moment> = Vec::new();
+    let axis = PeriodAxis::for_rows(&rows, period, time, now_ns);
+    let best = metric(settings, evaluator, &ScoreMoments::default());
+    let mut points: Vec<TimelinePoint> = Vec::new();
     let (mut table, mut last) = (Vec::new(), None);
     for (at, moments) in &rows {
         let known = metric(settings, evaluator, moments);
@@ -234,7 +240,7 @@ fn one(
         let value = known.value.map_or_else(|| "–".to_owned(), |mean| number::mean(mean, known.is_share));
         let judged = count(known.denominator);
         if let Some(mean) = known.value {
-            points.push(Moment {
+            points.push(TimelinePoint {
                 at: axis.place(*at),
                 value: mean,
                 interval: known.interval,
@@ -243,7 +249,7 @@ fn one(
             });
             last = Some(*at);
         }
-        table.push(Row {
+        table.push(ScorePeriodRow {
             period: named,
             value,
             interval: known.interval.map(|interval| number::means(interval, known.is_share)),
@@ -254,8 +260,8 @@ fn one(
     table.reverse();
     let title = title(settings, evaluator);
     let label = format!("{title} over time. The table has the same numbers.");
-    let drawn = if best.is_share { Scale::SHARE } else { own_scale(settings, evaluator, &points) };
-    Series {
+    let drawn = if best.is_share { TimelineScale::SHARE } else { own_scale(settings, evaluator, &points) };
+    EvaluatorSeries {
         chart: timeline(&points, bands, &axis.ticks(), drawn, &label),
         rows: table,
         has_alarm: !bands.is_empty(),
@@ -264,7 +270,7 @@ fn one(
 }
 
 /// From the worst to the best that an evaluator gives, or, where that is not known, that is drawn.
-fn own_scale(settings: &Reloadable, evaluator: &str, points: &[Moment]) -> Scale {
+fn own_scale(settings: &ReloadableSettings, evaluator: &str, points: &[TimelinePoint]) -> TimelineScale {
     let known = scale(settings, evaluator).map(|known| (known.worst, known.best));
     let (low, high) = known.unwrap_or_else(|| {
         let values = || points.iter().map(|point| point.value);
@@ -273,23 +279,28 @@ fn own_scale(settings: &Reloadable, evaluator: &str, points: &[Moment]) -> Scale
     // A step for each whole score, where there are few of them.
     let whole = high - low;
     let steps = if whole.fract() == 0.0 && (2.0..=8.0).contains(&whole) { whole as u32 } else { 4 };
-    Scale { low, high, steps, format: number::score }
+    TimelineScale { low, high, steps, format: number::score }
 }
 
 /// The time that is drawn: what is looked at, from where there is something on.
-pub(super) struct Axis {
+pub(super) struct PeriodAxis {
     from_ns: i64,
     to_ns: i64,
     period_ns: i64,
 }
 
-impl Axis {
-    pub(super) fn of<T>(rows: &[(i64, T)], period_ns: i64, time: &Time, now_ns: i64) -> Axis {
+impl PeriodAxis {
+    pub(super) fn for_rows<T>(
+        rows: &[(i64, T)],
+        period_ns: i64,
+        time: &OverviewTimeRange,
+        now_ns: i64,
+    ) -> PeriodAxis {
         let last = rows.last().map_or(now_ns, |(at, _)| at.saturating_add(period_ns));
         let to_ns = time.end_ns(now_ns).min(if time.is_ahead() { last } else { now_ns });
         let first = rows.first().map_or(to_ns, |(at, _)| *at);
         let from_ns = time.from_ns.map_or(first, |from| from.max(first - period_ns));
-        Axis { from_ns: from_ns.min(to_ns), to_ns, period_ns }
+        PeriodAxis { from_ns: from_ns.min(to_ns), to_ns, period_ns }
     }
 
     /// The middle of a period.
@@ -373,30 +384,33 @@ mod tests {
 
     #[test]
     fn times_are_made_of_whole_periods() {
-        let week = Time::last(Range::Week, NOW);
+        let week = OverviewTimeRange::last(TimeRangePreset::Week, NOW);
         assert_eq!((week.from_ns, week.period_ns), (Some(19_993 * DAY_NS), 6 * HOUR_NS));
         assert_eq!(week.before_ns, Some(19_986 * DAY_NS));
-        let all = Time::last(Range::All, NOW);
+        let all = OverviewTimeRange::last(TimeRangePreset::All, NOW);
         assert_eq!((all.from_ns, all.to_ns, all.period_ns, all.before_ns), (None, None, DAY_NS, None));
         // What begins behind the hour of now is from the future, unless it is about to end; whatever is looked at.
         let hour_ends = 20_000 * DAY_NS + 6 * HOUR_NS;
         assert_eq!((week.until_ns, all.until_ns), (hour_ends, hour_ends));
         let late = 20_000 * DAY_NS + 6 * HOUR_NS - 60_000_000_000;
-        assert_eq!(Time::last(Range::Week, late).until_ns, 20_000 * DAY_NS + 7 * HOUR_NS);
+        assert_eq!(
+            OverviewTimeRange::last(TimeRangePreset::Week, late).until_ns,
+            20_000 * DAY_NS + 7 * HOUR_NS
+        );
         // Both days count.
-        let two = Time::between(Some("2024-10-01"), Some("2024-10-02"), NOW).unwrap();
+        let two = OverviewTimeRange::between(Some("2024-10-01"), Some("2024-10-02"), NOW).unwrap();
         let from = 19_997 * DAY_NS;
         assert_eq!((two.from_ns, two.to_ns), (Some(from), Some(from + 2 * DAY_NS)));
         assert_eq!((two.period_ns, two.before_ns), (6 * HOUR_NS, Some(from - 2 * DAY_NS)));
         assert_eq!((two.until_ns, two.ahead_ns), (from + 2 * DAY_NS, 20_000 * DAY_NS + 6 * HOUR_NS));
-        let wide = Time::between(Some("2024-10-01"), Some("2096-01-01"), NOW).unwrap();
+        let wide = OverviewTimeRange::between(Some("2024-10-01"), Some("2096-01-01"), NOW).unwrap();
         assert_eq!(wide.until_ns, 20_000 * DAY_NS + 6 * HOUR_NS);
-        let future = Time::between(Some("2090-01-01"), Some("2096-01-01"), NOW).unwrap();
+        let future = OverviewTimeRange::between(Some("2090-01-01"), Some("2096-01-01"), NOW).unwrap();
         assert_eq!(Some(future.until_ns), future.to_ns);
         for (from, to) in
             [(Some("yesterday"), None), (Some("2024-10-02"), Some("2024-10-01")), (None, Some("9"))]
         {
-            assert!(Time::between(from, to, NOW).is_err(), "{from:?} {to:?}");
+            assert!(OverviewTimeRange::between(from, to, NOW).is_err(), "{from:?} {to:?}");
         }
     }
 

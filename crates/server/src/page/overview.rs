@@ -8,28 +8,30 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use gradus_eval::report::Metric;
-use gradus_store::{MetricFilter, MetricPeriod, Moments, NameKind, TaskRow, Usage, Waiting};
+use gradus_eval::report::MetricResult;
+use gradus_store::{
+    GradingBacklog, MetricFilter, MetricPeriod, NameKind, ScoreMoments, TaskRow, TrajectoryUsage,
+};
 use serde::Deserialize;
 
-use super::address::Address;
-use super::amounts::Amounts;
-use super::answer::{self, Asked, PageError};
+use super::address::PageUrl;
+use super::amounts::UsageOverview;
+use super::answer::{self, PageError, PageQuery};
 use super::opened;
-use super::over_time::{self, Range, Series, Time};
-use super::tools::Tools;
+use super::over_time::{self, EvaluatorSeries, OverviewTimeRange, TimeRangePreset};
+use super::tools::ToolUsageTable;
 use super::words::second;
-use super::{Choosable, Frame, choosable};
+use super::{PageLayout, SelectOption, choosable};
 use crate::clock::now_ns;
 use crate::evaluators::is_wrong;
 use crate::http_error::{ApiError, blocking};
 use crate::queries;
-use crate::settings::Reloadable;
-use crate::state::Server;
+use crate::settings::ReloadableSettings;
+use crate::state::ServerState;
 use crate::time_text::show as show_time;
 use gradus_report::html::number::{self, count};
 use gradus_report::html::text;
-use gradus_report::html::view::metrics::Card;
+use gradus_report::html::view::metrics::MetricCard;
 
 const MAX_TASKS: usize = 8;
 /// Traces from the future that are counted.
@@ -41,7 +43,7 @@ const MAX_NAMES: usize = 200;
 
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Choice {
+pub(super) struct OverviewQuery {
     project: Option<String>,
     agent: Option<String>,
     version: Option<String>,
@@ -54,16 +56,16 @@ pub(super) struct Choice {
 
 #[derive(Template)]
 #[template(path = "overview.html")]
-struct Page {
-    frame: Frame,
-    choice: Choice,
-    projects: Vec<Choosable>,
-    selects: Vec<Select>,
-    ranges: Vec<Choosable>,
+struct OverviewPage {
+    frame: PageLayout,
+    choice: OverviewQuery,
+    projects: Vec<SelectOption>,
+    selects: Vec<FilterDropdown>,
+    ranges: Vec<SelectOption>,
     /// The same without days, where days are given.
     without_days: Option<String>,
-    cards: Vec<Dimension>,
-    series: Vec<Series>,
+    cards: Vec<DimensionTrendCard>,
+    series: Vec<EvaluatorSeries>,
     has_alarms: bool,
     /// Not all of the time could be looked at.
     is_cut: bool,
@@ -75,39 +77,39 @@ struct Page {
     kept_from: Option<String>,
     /// In how many trajectories the dimension was judged that was judged most, and how many there are, where that differs.
     of_graded: Option<(String, String)>,
-    ahead: Option<Ahead>,
-    tools: Tools,
-    tasks: Vec<Task>,
-    amounts: Amounts,
+    ahead: Option<FutureTraceNotice>,
+    tools: ToolUsageTable,
+    tasks: Vec<FailingTaskRow>,
+    amounts: UsageOverview,
     traces: String,
 }
 
 /// Traces whose clock is ahead of ours: they count nowhere on this page.
-struct Ahead {
+struct FutureTraceNotice {
     words: String,
     href: String,
 }
 
-struct Select {
+struct FilterDropdown {
     name: &'static str,
     title: &'static str,
-    options: Vec<Choosable>,
+    options: Vec<SelectOption>,
 }
 
-struct Dimension {
-    card: Card,
+struct DimensionTrendCard {
+    card: MetricCard,
     /// Against the time before; none where there is nothing to compare with.
-    trend: Option<Trend>,
+    trend: Option<ScoreTrend>,
     /// Where the traces are that were found wrong.
     wrong: Option<String>,
 }
 
-struct Trend {
+struct ScoreTrend {
     class: &'static str,
     text: String,
 }
 
-struct Task {
+struct FailingTaskRow {
     query: String,
     href: String,
     wrong: String,
@@ -115,20 +117,21 @@ struct Task {
 }
 
 pub(super) async fn page(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
-    Asked(choice): Asked<Choice>,
+    PageQuery(choice): PageQuery<OverviewQuery>,
 ) -> Result<Response, PageError> {
     let choice = choice.without_blanks();
-    let range = Range::named(choice.range.as_deref().unwrap_or("7d"))
+    let range = TimeRangePreset::named(choice.range.as_deref().unwrap_or("7d"))
         .ok_or_else(|| ApiError::bad("range: 24h, 7d, 30d or all"))?;
     let now = now_ns();
     let time = if choice.has_days() {
-        Time::between(choice.from.as_deref(), choice.to.as_deref(), now).map_err(ApiError::bad)?
+        OverviewTimeRange::between(choice.from.as_deref(), choice.to.as_deref(), now)
+            .map_err(ApiError::bad)?
     } else {
-        Time::last(range, now)
+        OverviewTimeRange::last(range, now)
     };
-    let frame = Frame::of("/", choice.project.as_deref(), &headers);
+    let frame = PageLayout::new("/", choice.project.as_deref(), &headers);
     let asked = format!("{} {} {:?}", frame.is_signed_in, range.name(), choice.all());
     // It is made once for all who ask for it, also when the first of them goes away.
     let kept = tokio::spawn(queries::with_caller(queries::current_caller(), async move {
@@ -146,13 +149,13 @@ fn unmade() -> ApiError {
 }
 
 fn made(
-    server: &Server,
-    choice: Choice,
-    range: Range,
-    time: &Time,
+    server: &ServerState,
+    choice: OverviewQuery,
+    range: TimeRangePreset,
+    time: &OverviewTimeRange,
     now: i64,
-    frame: Frame,
-) -> Result<Page, ApiError> {
+    frame: PageLayout,
+) -> Result<OverviewPage, ApiError> {
     let settings = server.reloadable();
     let store = &server.store;
     let filter = MetricFilter {
@@ -178,7 +181,9 @@ fn made(
     let traces = choice.traces(time, ahead > 0);
     let cards = current
         .iter()
-        .map(|(name, moments)| Dimension::of(&settings, name, moments, before.get(name), &traces))
+        .map(|(name, moments)| {
+            DimensionTrendCard::from_moments(&settings, name, moments, before.get(name), &traces)
+        })
         .collect();
     let graded = current.values().map(|moments| moments.trajectories).max().unwrap_or(0).unsigned_abs();
     let series = over_time::series(
@@ -202,14 +207,14 @@ fn made(
     ];
     let select = |(name, title, kind, chosen): (_, _, NameKind, &Option<String>)| {
         let names = store.names(&filter, kind, MAX_NAMES)?;
-        Ok::<_, ApiError>(Select { name, title, options: choosable(names, chosen.as_deref()) })
+        Ok::<_, ApiError>(FilterDropdown { name, title, options: choosable(names, chosen.as_deref()) })
     };
-    Ok(Page {
+    Ok(OverviewPage {
         frame,
         projects: choosable(store.project_names()?, choice.project.as_deref()),
         selects: selects.into_iter().map(select).collect::<Result<_, _>>()?,
-        ranges: Range::ALL
-            .map(|one| Choosable {
+        ranges: TimeRangePreset::ALL
+            .map(|one| SelectOption {
                 name: one.name().to_owned(),
                 title: one.title().to_owned(),
                 is_chosen: one == range,
@@ -222,32 +227,32 @@ fn made(
         has_alarms: series.iter().any(|one| one.has_alarm),
         series,
         is_cut: periods.is_cut || usage.is_cut,
-        ahead: Ahead::of(ahead, &choice, time),
+        ahead: FutureTraceNotice::from_count(ahead, &choice, time),
         waiting: waiting(store.waiting(choice.project.as_deref(), MAX_WAITING)?, choice.project.is_some()),
         stands_still: settings.rules.iter().any(|rule| {
             let fits = choice.project.as_deref().is_none_or(|project| rule.fits(project));
-            fits && server.standstills.of(&rule.name).is_some()
+            fits && server.standstills.find_for_rule(&rule.name).is_some()
         }),
         kept_from: kept_from(store.first_start(choice.project.as_deref())?, &usage.rows, time.period_ns),
         of_graded: of_graded(graded, &usage.rows),
-        tools: Tools::of(store, &settings, &filter, &traces)?,
-        tasks: latest.tasks.iter().map(Task::of).collect(),
-        amounts: Amounts::of(graded, &latest, &usage.rows, spent.transpose()?, time, now),
+        tools: ToolUsageTable::load_from_store(store, &settings, &filter, &traces)?,
+        tasks: latest.tasks.iter().map(FailingTaskRow::from_row).collect(),
+        amounts: UsageOverview::new(graded, &latest, &usage.rows, spent.transpose()?, time, now),
         traces: traces.to_string(),
         choice,
     })
 }
 
-fn summed<'r>(rows: impl Iterator<Item = &'r MetricPeriod>) -> BTreeMap<&'r str, Moments> {
-    let mut sums: BTreeMap<&str, Moments> = BTreeMap::new();
+fn summed<'r>(rows: impl Iterator<Item = &'r MetricPeriod>) -> BTreeMap<&'r str, ScoreMoments> {
+    let mut sums: BTreeMap<&str, ScoreMoments> = BTreeMap::new();
     for row in rows {
         *sums.entry(&row.evaluator).or_default() += row.moments;
     }
     sums
 }
 
-impl Choice {
-    fn without_blanks(mut self) -> Choice {
+impl OverviewQuery {
+    fn without_blanks(mut self) -> OverviewQuery {
         let all = [
             &mut self.project,
             &mut self.agent,
@@ -283,18 +288,18 @@ impl Choice {
         ]
     }
 
-    fn address(&self) -> Address {
+    fn address(&self) -> PageUrl {
         self.all()
             .into_iter()
-            .fold(Address::of("/"), |address, (name, value)| address.with(name, value.as_deref()))
+            .fold(PageUrl::from_path("/"), |address, (name, value)| address.with(name, value.as_deref()))
     }
 
     /// The list of the traces that are looked at.
-    fn traces(&self, time: &Time, has_ahead: bool) -> Address {
+    fn traces(&self, time: &OverviewTimeRange, has_ahead: bool) -> PageUrl {
         // Without an end the list goes on with what arrives; what does not count is not in it.
         let to_ns = if has_ahead { Some(time.until_ns) } else { time.to_ns };
         let of = |ns: Option<i64>| ns.map(show_time);
-        Address::of("/traces")
+        PageUrl::from_path("/traces")
             .with("project", self.project.as_deref())
             .with("agent", self.agent.as_deref())
             .with("version", self.version.as_deref())
@@ -305,7 +310,7 @@ impl Choice {
 }
 
 /// When the first trajectory that is kept began, where sums go back further than that.
-fn kept_from(first_ns: Option<i64>, usage: &[(i64, Usage)], period_ns: i64) -> Option<String> {
+fn kept_from(first_ns: Option<i64>, usage: &[(i64, TrajectoryUsage)], period_ns: i64) -> Option<String> {
     let (begins_ns, _) = usage.first()?;
     match first_ns {
         None => Some("none of them is".to_owned()),
@@ -317,25 +322,25 @@ fn kept_from(first_ns: Option<i64>, usage: &[(i64, Usage)], period_ns: i64) -> O
 
 /// In how many the dimension was judged that was judged most, and how many there are. Of how many any was judged sums do not
 /// know: rules of different projects judge different dimensions.
-fn of_graded(graded: u64, usage: &[(i64, Usage)]) -> Option<(String, String)> {
+fn of_graded(graded: u64, usage: &[(i64, TrajectoryUsage)]) -> Option<(String, String)> {
     let all: i64 = usage.iter().map(|(_, usage)| usage.trajectories).sum();
     let all = u64::try_from(all).unwrap_or(0);
     (graded < all).then(|| (number::count(graded), number::count(all)))
 }
 
-fn waiting(found: Waiting, is_of_project: bool) -> Option<String> {
+fn waiting(found: GradingBacklog, is_of_project: bool) -> Option<String> {
     let more = if found.is_cut { " or more" } else { "" };
     let of = if is_of_project { " of this project" } else { "" };
     (found.count > 0)
         .then(|| format!("{}{of}{more}", number::counted(found.count, "trajectory", "trajectories")))
 }
 
-impl Ahead {
-    fn of(count: u64, choice: &Choice, time: &Time) -> Option<Ahead> {
+impl FutureTraceNotice {
+    fn from_count(count: u64, choice: &OverviewQuery, time: &OverviewTimeRange) -> Option<FutureTraceNotice> {
         let more = if count >= MAX_AHEAD as u64 { " or more" } else { "" };
-        (count > 0).then(|| Ahead {
+        (count > 0).then(|| FutureTraceNotice {
             words: format!("{}{more}", number::counted(count, "trace", "traces")),
-            href: Address::of("/traces")
+            href: PageUrl::from_path("/traces")
                 .with("project", choice.project.as_deref())
                 .with("from", Some(&show_time(time.ahead_ns)))
                 .to_string(),
@@ -343,27 +348,27 @@ impl Ahead {
     }
 }
 
-impl Dimension {
-    fn of(
-        settings: &Reloadable,
+impl DimensionTrendCard {
+    fn from_moments(
+        settings: &ReloadableSettings,
         evaluator: &str,
-        now: &Moments,
-        before: Option<&Moments>,
-        traces: &Address,
-    ) -> Dimension {
+        now: &ScoreMoments,
+        before: Option<&ScoreMoments>,
+        traces: &PageUrl,
+    ) -> DimensionTrendCard {
         let now = metric(settings, evaluator, now);
         let before = before.map(|before| metric(settings, evaluator, before));
-        Dimension {
-            trend: Trend::of(&now, before.as_ref()),
+        DimensionTrendCard {
+            trend: ScoreTrend::from_metrics(&now, before.as_ref()),
             wrong: (now.value.is_some_and(|mean| is_wrong(settings, evaluator, mean)))
                 .then(|| traces.clone().with("wrong", Some(evaluator)).to_string()),
-            card: Card::of(&now, false, ""),
+            card: MetricCard::from_metric(&now, false, ""),
         }
     }
 }
 
-impl Trend {
-    fn of(now: &Metric, before: Option<&Metric>) -> Option<Trend> {
+impl ScoreTrend {
+    fn from_metrics(now: &MetricResult, before: Option<&MetricResult>) -> Option<ScoreTrend> {
         let (value, earlier) = (now.value?, before?.value?);
         let change = value - earlier;
         // Shares in points of a hundred, others on the scale that they have.
@@ -383,13 +388,13 @@ impl Trend {
             _ => false,
         };
         let unsure = if is_sure || class == "same" { "" } else { ", which may be chance" };
-        Some(Trend { class: if is_sure { class } else { "same" }, text: format!("{word}{unsure}") })
+        Some(ScoreTrend { class: if is_sure { class } else { "same" }, text: format!("{word}{unsure}") })
     }
 }
 
-impl Task {
-    fn of(row: &TaskRow) -> Task {
-        Task {
+impl FailingTaskRow {
+    fn from_row(row: &TaskRow) -> FailingTaskRow {
+        FailingTaskRow {
             query: text::line(&row.query),
             href: opened::step_address(&format!("{:032x}", row.trace_id), Some(&row.trajectory_id), row.step),
             wrong: format!("{} of {}", count(row.wrong), count(row.scored)),
@@ -400,7 +405,7 @@ impl Task {
 
 #[cfg(test)]
 mod tests {
-    use gradus_store::Latest;
+    use gradus_store::LatestOverview;
 
     use super::*;
     use crate::page::asset;
@@ -409,17 +414,17 @@ mod tests {
     /// Eight dimensions over forty periods, three hundred projects and as many names as there can be.
     #[test]
     fn the_first_page_is_small_however_much_there_is_to_show() {
-        let settings = Reloadable::plain();
+        let settings = ReloadableSettings::plain();
         let day = 86_400_000_000_000;
         let now = 20_000 * day;
-        let time = Time::last(Range::Month, now);
+        let time = OverviewTimeRange::last(TimeRangePreset::Month, now);
         let mut random = fastrand::Rng::with_seed(1);
         let mut rows = Vec::new();
         for evaluator in 0..8 {
             for period in 0..40 {
                 let scored = random.i64(20..900);
                 let sum = (scored as f64 * random.f64()).round();
-                let moments = Moments {
+                let moments = ScoreMoments {
                     trajectories: scored,
                     scored_trajectories: scored,
                     scored,
@@ -436,23 +441,27 @@ mod tests {
         }
         let mut name = |number: usize| format!("{number}-{:016x}", random.u64(..));
         let mut names = |count: usize| -> Vec<String> { (0..count).map(&mut name).collect() };
-        let usage: Vec<(i64, Usage)> = (0..40)
+        let usage: Vec<(i64, TrajectoryUsage)> = (0..40)
             .map(|period| {
-                let usage = Usage { trajectories: 7, took_ns: 1e9 * period as f64, ..Usage::default() };
+                let usage = TrajectoryUsage {
+                    trajectories: 7,
+                    took_ns: 1e9 * period as f64,
+                    ..TrajectoryUsage::default()
+                };
                 (now - (40 - period) * day, usage)
             })
             .collect();
-        let choice = Choice::default();
+        let choice = OverviewQuery::default();
         let traces = choice.traces(&time, false);
         let cards = summed(rows.iter())
             .iter()
-            .map(|(name, sum)| Dimension::of(&settings, name, sum, Some(sum), &traces))
+            .map(|(name, sum)| DimensionTrendCard::from_moments(&settings, name, sum, Some(sum), &traces))
             .collect();
-        let page = Page {
-            frame: Frame::of("/", None, &HeaderMap::new()),
+        let page = OverviewPage {
+            frame: PageLayout::new("/", None, &HeaderMap::new()),
             projects: choosable(names(300), None),
             selects: ["agent", "version", "model"]
-                .map(|name| Select { name, title: name, options: choosable(names(200), None) })
+                .map(|name| FilterDropdown { name, title: name, options: choosable(names(200), None) })
                 .into(),
             ranges: Vec::new(),
             without_days: None,
@@ -465,9 +474,9 @@ mod tests {
             stands_still: false,
             kept_from: None,
             of_graded: None,
-            tools: Tools::none(),
+            tools: ToolUsageTable::none(),
             tasks: Vec::new(),
-            amounts: Amounts::of(1, &Latest::default(), &usage, None, &time, now),
+            amounts: UsageOverview::new(1, &LatestOverview::default(), &usage, None, &time, now),
             traces: traces.to_string(),
             choice,
         };

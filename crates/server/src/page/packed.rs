@@ -14,13 +14,13 @@ use flate2::write::GzEncoder;
 
 use crate::http_error::ApiError;
 use crate::queries::QueryKind;
-use crate::state::Server;
+use crate::state::ServerState;
 
 /// What is smaller gains nothing.
 const MIN_BYTES: usize = 1_000;
 
 /// Packs the answer to whoever can unpack it.
-pub(super) async fn packed(State(server): State<Arc<Server>>, request: Request, next: Next) -> Response {
+pub(super) async fn packed(State(server): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
     let can_unpack = takes_gzip(request.headers());
     let mut response = next.run(request).await;
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
 use gradus_eval::comparison::ScorePair;
-use gradus_eval::interval::Cluster;
+use gradus_eval::interval::ScoreCluster;
 use gradus_eval::outcome::OutcomeKind;
 use gradus_eval::report::{JudgedHead, RunReader};
 use gradus_eval::run::RunFileError;
@@ -17,12 +17,12 @@ pub(super) const MAX_VERDICTS: usize = 500_000;
 
 /// Names and labels as numbers, the same for both runs: there are few, and each is in many verdicts.
 #[derive(Default)]
-pub(super) struct Words {
+pub(super) struct LabelInterner {
     all: Vec<String>,
     numbers: HashMap<String, u32>,
 }
 
-impl Words {
+impl LabelInterner {
     pub(super) fn number(&mut self, word: &str) -> u32 {
         if let Some(known) = self.numbers.get(word) {
             return *known;
@@ -40,7 +40,7 @@ impl Words {
 
 /// One verdict.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Given {
+pub(super) struct InternedVerdict {
     pub(super) evaluator: u32,
     /// None for the whole trajectory.
     pub(super) step: Option<u32>,
@@ -49,48 +49,48 @@ pub(super) struct Given {
 }
 
 /// What a run said of a trajectory.
-pub(super) struct Judged {
+pub(super) struct ComparedTrajectory {
     pub(super) id: Box<str>,
     /// The request's digest: what is asked in the same words is the same task.
     task: Option<u128>,
     /// The request on one line.
     pub(super) query: Box<str>,
     /// In order of evaluator and step.
-    verdicts: Box<[Given]>,
+    verdicts: Box<[InternedVerdict]>,
 }
 
-impl Judged {
-    pub(super) fn verdicts(&self) -> &[Given] {
+impl ComparedTrajectory {
+    pub(super) fn verdicts(&self) -> &[InternedVerdict] {
         &self.verdicts
     }
 
     /// The verdicts of one evaluator.
-    pub(super) fn by(&self, evaluator: u32) -> &[Given] {
+    pub(super) fn by(&self, evaluator: u32) -> &[InternedVerdict] {
         let from = self.verdicts.partition_point(|given| given.evaluator < evaluator);
         let to = self.verdicts.partition_point(|given| given.evaluator <= evaluator);
         &self.verdicts[from..to]
     }
 
-    pub(super) fn cluster(&self, evaluator: u32) -> Cluster {
+    pub(super) fn cluster(&self, evaluator: u32) -> ScoreCluster {
         let given = self.by(evaluator);
-        Cluster { count: given.len() as f64, sum: given.iter().map(|given| given.score).sum() }
+        ScoreCluster { count: given.len() as f64, sum: given.iter().map(|given| given.score).sum() }
     }
 
     pub(super) fn mean(&self, evaluator: u32) -> Option<f64> {
-        let Cluster { count, sum } = self.cluster(evaluator);
+        let ScoreCluster { count, sum } = self.cluster(evaluator);
         (count > 0.0).then(|| sum / count)
     }
 }
 
 /// Trials by their trajectories.
-struct Trials<'t> {
+struct TrialIndex<'t> {
     by_id: HashMap<&'t str, &'t TrialMeasurement>,
     by_session: HashMap<&'t str, &'t TrialMeasurement>,
 }
 
-impl Trials<'_> {
-    fn of(trials: &[TrialMeasurement]) -> Trials<'_> {
-        let mut found = Trials { by_id: HashMap::new(), by_session: HashMap::new() };
+impl TrialIndex<'_> {
+    fn from_measurements(trials: &[TrialMeasurement]) -> TrialIndex<'_> {
+        let mut found = TrialIndex { by_id: HashMap::new(), by_session: HashMap::new() };
         for trial in trials {
             match &trial.trajectory_id {
                 Some(id) => found.by_id.insert(id, trial),
@@ -108,22 +108,22 @@ impl Trials<'_> {
 
 /// A run, as far as it is compared.
 #[derive(Default)]
-pub(super) struct Run {
-    pub(super) judged: Vec<Judged>,
+pub(super) struct ComparedRun {
+    pub(super) judged: Vec<ComparedTrajectory>,
     /// How often an evaluator could not judge.
     pub(super) failed: BTreeMap<u32, u64>,
     pub(super) is_cut: bool,
 }
 
-impl Run {
+impl ComparedRun {
     /// `trials` are those of the bench that the run is about: what was measured of them is compared, too.
     pub(super) fn read(
         reader: &mut RunReader,
         trials: &[TrialMeasurement],
-        words: &mut Words,
-    ) -> Result<Run, RunFileError> {
-        let trials = Trials::of(trials);
-        let mut run = Run::default();
+        words: &mut LabelInterner,
+    ) -> Result<ComparedRun, RunFileError> {
+        let trials = TrialIndex::from_measurements(trials);
+        let mut run = ComparedRun::default();
         let mut verdicts = 0;
         let evaluators: Vec<u32> =
             reader.record.evaluators.iter().map(|evaluator| words.number(&evaluator.name)).collect();
@@ -144,12 +144,12 @@ impl Run {
                 }
                 if let (Some(score), Some(label)) = (verdict.score, &verdict.label) {
                     let label = words.number(label);
-                    given.push(Given { evaluator, step: verdict.step_index, label, score });
+                    given.push(InternedVerdict { evaluator, step: verdict.step_index, label, score });
                 }
             }
             if let Some(trial) = trials.find(trajectory) {
                 for TrialResult { name, is_good, .. } in &trial.results {
-                    given.push(Given {
+                    given.push(InternedVerdict {
                         evaluator: words.number(name),
                         step: None,
                         label: words.number(if *is_good { "yes" } else { "no" }),
@@ -160,7 +160,7 @@ impl Run {
             given.sort_unstable_by_key(|given| (given.evaluator, given.step));
             verdicts += given.len();
             let query = trajectory.query.as_deref().map(str::trim).filter(|query| !query.is_empty());
-            run.judged.push(Judged {
+            run.judged.push(ComparedTrajectory {
                 id: (&*trajectory.trajectory_id).into(),
                 task: query.map(|query| gradus_core::digest(query.as_bytes())),
                 query: query.map(text::line).unwrap_or_default().into(),
@@ -176,7 +176,7 @@ impl Run {
         judged.chain(self.failed.keys().copied()).collect()
     }
 
-    pub(super) fn clusters(&self, evaluator: u32) -> Vec<Cluster> {
+    pub(super) fn clusters(&self, evaluator: u32) -> Vec<ScoreCluster> {
         let all = self.judged.iter().map(|one| one.cluster(evaluator));
         all.filter(|cluster| cluster.count > 0.0).collect()
     }
@@ -184,7 +184,7 @@ impl Run {
 
 /// What is compared with what, by places in the runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Unit {
+pub(super) enum PairedUnit {
     /// The same trajectory in both.
     Same(usize, usize),
     /// Trajectories with the same request: the trials of one task.
@@ -193,17 +193,20 @@ pub(super) enum Unit {
 
 /// Which trajectories of the two runs belong together.
 #[derive(Default)]
-pub(super) struct Pairing {
-    pub(super) units: Vec<Unit>,
+pub(super) struct TrajectoryPairing {
+    pub(super) units: Vec<PairedUnit>,
     /// How many trajectories of each run are in one of them.
     pub(super) covered: (usize, usize),
     /// There are some, but not enough to stand for the runs.
     pub(super) is_too_few: bool,
 }
 
-impl Pairing {
+impl TrajectoryPairing {
     /// By id, and by request among the rest. If that leaves out more than half of the smaller run, nothing is paired.
-    pub(super) fn of(before: &[Judged], after: &[Judged]) -> Pairing {
+    pub(super) fn from_runs(
+        before: &[ComparedTrajectory],
+        after: &[ComparedTrajectory],
+    ) -> TrajectoryPairing {
         let ids: HashMap<&str, usize> = before.iter().enumerate().map(|(at, one)| (&*one.id, at)).collect();
         let mut units = Vec::new();
         let mut is_paired = vec![false; before.len()];
@@ -212,7 +215,7 @@ impl Pairing {
             match (ids.get(&*one.id), one.task) {
                 (Some(same), _) => {
                     is_paired[*same] = true;
-                    units.push(Unit::Same(*same, at));
+                    units.push(PairedUnit::Same(*same, at));
                 }
                 (None, Some(task)) => tasks.entry(task).or_default().1.push(at),
                 (None, None) => {}
@@ -226,10 +229,10 @@ impl Pairing {
         let mut tasks: Vec<(Vec<usize>, Vec<usize>)> = tasks.into_values().collect();
         tasks.retain(|(old, _)| !old.is_empty());
         tasks.sort_unstable();
-        units.extend(tasks.into_iter().map(|(old, new)| Unit::Task(old, new)));
+        units.extend(tasks.into_iter().map(|(old, new)| PairedUnit::Task(old, new)));
         let sizes = units.iter().map(|unit| match unit {
-            Unit::Same(..) => (1, 1),
-            Unit::Task(old, new) => (old.len(), new.len()),
+            PairedUnit::Same(..) => (1, 1),
+            PairedUnit::Task(old, new) => (old.len(), new.len()),
         });
         let covered = sizes.fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
         let (smaller, of_it) =
@@ -238,15 +241,20 @@ impl Pairing {
         if is_too_few {
             units.clear();
         }
-        Pairing { units, covered, is_too_few: is_too_few && of_it > 0 }
+        TrajectoryPairing { units, covered, is_too_few: is_too_few && of_it > 0 }
     }
 
     /// The scores of an evaluator, paired: the same questions of the same trajectory; of a task, the means of its trials.
-    pub(super) fn scores(&self, before: &[Judged], after: &[Judged], evaluator: u32) -> Vec<ScorePair> {
+    pub(super) fn scores(
+        &self,
+        before: &[ComparedTrajectory],
+        after: &[ComparedTrajectory],
+        evaluator: u32,
+    ) -> Vec<ScorePair> {
         let mut pairs = Vec::new();
         for (trajectory, unit) in self.units.iter().enumerate() {
             match unit {
-                Unit::Same(old, new) => {
+                PairedUnit::Same(old, new) => {
                     let both = same_questions(before[*old].by(evaluator), after[*new].by(evaluator));
                     pairs.extend(both.map(|(old, new)| ScorePair {
                         trajectory,
@@ -254,7 +262,7 @@ impl Pairing {
                         after: new.score,
                     }));
                 }
-                Unit::Task(old, new) => {
+                PairedUnit::Task(old, new) => {
                     let both = mean_of(before, old, evaluator).zip(mean_of(after, new, evaluator));
                     pairs.extend(both.map(|(before, after)| ScorePair { trajectory, before, after }));
                 }
@@ -266,10 +274,10 @@ impl Pairing {
 
 /// The verdicts on the same step by the same evaluator.
 pub(super) fn same_questions<'g>(
-    old: &'g [Given],
-    new: &'g [Given],
-) -> impl Iterator<Item = (&'g Given, &'g Given)> {
-    let key = |given: &Given| (given.evaluator, given.step);
+    old: &'g [InternedVerdict],
+    new: &'g [InternedVerdict],
+) -> impl Iterator<Item = (&'g InternedVerdict, &'g InternedVerdict)> {
+    let key = |given: &InternedVerdict| (given.evaluator, given.step);
     old.iter().filter_map(move |one| {
         let at = new.binary_search_by_key(&key(one), key).ok()?;
         Some((one, &new[at]))
@@ -277,7 +285,7 @@ pub(super) fn same_questions<'g>(
 }
 
 /// The mean over trials, each of which counts once however long it is.
-pub(super) fn mean_of(all: &[Judged], trials: &[usize], evaluator: u32) -> Option<f64> {
+pub(super) fn mean_of(all: &[ComparedTrajectory], trials: &[usize], evaluator: u32) -> Option<f64> {
     let means: Vec<f64> = trials.iter().filter_map(|at| all[*at].mean(evaluator)).collect();
     (!means.is_empty()).then(|| means.iter().sum::<f64>() / means.len() as f64)
 }
@@ -286,14 +294,18 @@ pub(super) fn mean_of(all: &[Judged], trials: &[usize], evaluator: u32) -> Optio
 pub(super) mod tests {
     use super::*;
 
-    pub(in super::super) fn judged(id: &str, query: &str, verdicts: &[(u32, u32, f64)]) -> Judged {
-        let given = |(evaluator, step, score): &(u32, u32, f64)| Given {
+    pub(in super::super) fn judged(
+        id: &str,
+        query: &str,
+        verdicts: &[(u32, u32, f64)],
+    ) -> ComparedTrajectory {
+        let given = |(evaluator, step, score): &(u32, u32, f64)| InternedVerdict {
             evaluator: *evaluator,
             step: Some(*step).filter(|step| *step > 0),
             label: 0,
             score: *score,
         };
-        Judged {
+        ComparedTrajectory {
             id: id.into(),
             task: (!query.is_empty()).then(|| gradus_core::digest(query.as_bytes())),
             query: query.into(),
@@ -301,21 +313,21 @@ pub(super) mod tests {
         }
     }
 
-    fn all(of: &[(&str, &str)]) -> Vec<Judged> {
+    fn all(of: &[(&str, &str)]) -> Vec<ComparedTrajectory> {
         of.iter().map(|(id, query)| judged(id, query, &[])).collect()
     }
 
     #[test]
     fn trajectories_are_paired_by_id_and_the_rest_by_request() {
         let of = |before: &[(&str, &str)], after: &[(&str, &str)]| {
-            let pairing = Pairing::of(&all(before), &all(after));
+            let pairing = TrajectoryPairing::from_runs(&all(before), &all(after));
             (pairing.units, pairing.covered)
         };
         let mixed = of(&[("a", "x"), ("b", "y"), ("e", "v")], &[("b", "z"), ("c", "x")]);
-        assert_eq!(mixed, (vec![Unit::Same(1, 0), Unit::Task(vec![0], vec![1])], (2, 2)));
+        assert_eq!(mixed, (vec![PairedUnit::Same(1, 0), PairedUnit::Task(vec![0], vec![1])], (2, 2)));
         // Several trials of a task are one task, and no request is none.
         let trials = of(&[("a", "x"), ("b", "x"), ("e", "")], &[("c", "x"), ("d", "x"), ("f", "x")]);
-        assert_eq!(trials, (vec![Unit::Task(vec![0, 1], vec![0, 1, 2])], (2, 3)));
+        assert_eq!(trials, (vec![PairedUnit::Task(vec![0, 1], vec![0, 1, 2])], (2, 3)));
         assert_eq!(of(&[("e", "")], &[("f", "")]), (vec![], (0, 0)));
         // However alike two requests begin.
         let long = "the same beginning ".repeat(50);
@@ -325,12 +337,12 @@ pub(super) mod tests {
 
     #[test]
     fn one_trajectory_in_common_does_not_stand_for_a_thousand() {
-        let ids = |from: usize| -> Vec<Judged> {
+        let ids = |from: usize| -> Vec<ComparedTrajectory> {
             (from..from + 1_000).map(|at| judged(&at.to_string(), "", &[])).collect()
         };
-        let few = Pairing::of(&ids(0), &ids(999));
+        let few = TrajectoryPairing::from_runs(&ids(0), &ids(999));
         assert!(few.units.is_empty() && few.is_too_few && few.covered == (1, 1));
-        let half = Pairing::of(&ids(0), &ids(500));
+        let half = TrajectoryPairing::from_runs(&ids(0), &ids(500));
         assert!(half.units.len() == 500 && !half.is_too_few);
     }
 
@@ -338,7 +350,7 @@ pub(super) mod tests {
     fn steps_are_compared_with_themselves_and_tasks_by_the_means_of_their_trials() {
         let before = [judged("a", "x", &[(0, 1, 1.0), (0, 2, 1.0), (1, 1, 0.0)])];
         let after = [judged("a", "x", &[(0, 2, 0.0), (0, 3, 1.0), (1, 1, 1.0)])];
-        let pairing = Pairing::of(&before, &after);
+        let pairing = TrajectoryPairing::from_runs(&before, &after);
         let pair = |before, after| ScorePair { trajectory: 0, before, after };
         assert_eq!(pairing.scores(&before, &after, 0), [pair(1.0, 0.0)]);
         assert_eq!(pairing.scores(&before, &after, 1), [pair(0.0, 1.0)]);
@@ -348,7 +360,7 @@ pub(super) mod tests {
             judged("c", "x", &[(0, 1, 1.0)]),
             judged("d", "x", &[]),
         ];
-        let pairing = Pairing::of(&before, &after);
+        let pairing = TrajectoryPairing::from_runs(&before, &after);
         assert_eq!(pairing.scores(&before, &after, 0), [pair(1.0, 0.75)]);
     }
 }

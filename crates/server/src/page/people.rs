@@ -8,12 +8,12 @@ use gradus_store::{Store, StoreError};
 use percent_encoding::percent_decode_str;
 
 use super::sign_in::cookie;
-use crate::caller::{Caller, RequiredScope};
+use crate::caller::{RequestCaller, RequiredScope};
 use crate::signature;
 
 /// Who looks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Person {
+pub(super) struct LabelAuthor {
     /// Whose labels are whose: the key's name, which nobody else can give himself; without keys, the name that was given.
     pub(super) identifier: String,
     /// As it is shown.
@@ -23,11 +23,11 @@ pub(super) struct Person {
 }
 
 /// The names of keys, for telling whose key somebody used under another name.
-pub(super) struct Speakers(pub(super) HashSet<String>);
+pub(super) struct KeyNameSet(pub(super) HashSet<String>);
 
-impl Speakers {
-    pub(super) fn of(store: &Store) -> Result<Speakers, StoreError> {
-        Ok(Speakers(store.keys()?.into_iter().map(|key| key.name).collect()))
+impl KeyNameSet {
+    pub(super) fn load_from_store(store: &Store) -> Result<KeyNameSet, StoreError> {
+        Ok(KeyNameSet(store.keys()?.into_iter().map(|key| key.name).collect()))
     }
 
     /// Who said something, as it is shown: the name that was given, which may be anybody's, what tells people apart where
@@ -46,25 +46,25 @@ impl Speakers {
     }
 }
 
-impl Person {
+impl LabelAuthor {
     /// Where nothing can be labelled.
-    pub(super) fn nobody() -> Person {
-        Person { identifier: String::new(), name: String::new(), may_label: false }
+    pub(super) fn nobody() -> LabelAuthor {
+        LabelAuthor { identifier: String::new(), name: String::new(), may_label: false }
     }
 
     /// Who asks, by the name that was given last.
-    pub(super) fn of(headers: &HeaderMap, caller: &Caller) -> Person {
+    pub(super) fn from_headers(headers: &HeaderMap, caller: &RequestCaller) -> LabelAuthor {
         let given = cookie(headers, AUTHOR_COOKIE)
             .and_then(|name| percent_decode_str(name).decode_utf8().ok().map(std::borrow::Cow::into_owned));
-        Person::named(given.as_deref().unwrap_or_default(), caller)
+        LabelAuthor::named(given.as_deref().unwrap_or_default(), caller)
     }
 
-    pub(super) fn named(given: &str, caller: &Caller) -> Person {
+    pub(super) fn named(given: &str, caller: &RequestCaller) -> LabelAuthor {
         let given = given[..given.floor_char_boundary(MAX_NAME)].trim();
         let name = if given.is_empty() { &caller.name } else { given };
         let identifier = if caller.name.is_empty() { name } else { &caller.name };
         let may_label = caller.may(RequiredScope::Ingest);
-        Person { identifier: identifier.to_owned(), name: name.to_owned(), may_label }
+        LabelAuthor { identifier: identifier.to_owned(), name: name.to_owned(), may_label }
     }
 }
 

@@ -10,19 +10,19 @@ use gradus_core::trajectory::Trajectory;
 use gradus_store::{ReviewFilter, ReviewItem, ReviewPlace};
 use serde::Deserialize;
 
-use super::address::Address;
-use super::agreement::{self, Dimension};
-use super::answer::{self, Asked, PageError};
-use super::fold::{Folded, Shelf};
-use super::opened::{self, Opened};
-use super::step::{Judged, StepView};
-use super::verdict::Verdict;
-use super::{Choosable, Frame, choosable};
-use crate::caller::Caller;
+use super::address::PageUrl;
+use super::agreement::{self, DimensionAgreement};
+use super::answer::{self, PageError, PageQuery};
+use super::fold::{TextPreview, TrajectoryLocation};
+use super::opened::{self, LoadedTrace};
+use super::step::{StepView, TrajectoryVerdicts};
+use super::verdict::VerdictDetailView;
+use super::{PageLayout, SelectOption, choosable};
+use crate::caller::RequestCaller;
 use crate::evaluators::title;
 use crate::http_error::ApiError;
-use crate::page::people::Person;
-use crate::state::Server;
+use crate::page::people::LabelAuthor;
+use crate::state::ServerState;
 use gradus_report::html::number::count;
 use gradus_report::html::text;
 
@@ -31,11 +31,11 @@ const MAX_LISTED: usize = 40;
 
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Choice {
+pub(super) struct ReviewQuery {
     project: Option<String>,
     evaluator: Option<String>,
     /// `all`, `wrong`, or what could not be judged: `failed`.
-    which: Which,
+    which: ReviewSelection,
     after: Option<String>,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Choice {
 /// judge's labels cannot tell by them how good it is.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Which {
+enum ReviewSelection {
     #[default]
     #[serde(alias = "")]
     All,
@@ -51,14 +51,14 @@ enum Which {
     Failed,
 }
 
-impl Choice {
-    fn address(&self) -> Address {
+impl ReviewQuery {
+    fn address(&self) -> PageUrl {
         let which = match self.which {
-            Which::All => None,
-            Which::Wrong => Some("wrong"),
-            Which::Failed => Some("failed"),
+            ReviewSelection::All => None,
+            ReviewSelection::Wrong => Some("wrong"),
+            ReviewSelection::Failed => Some("failed"),
         };
-        Address::of("/review")
+        PageUrl::from_path("/review")
             .with("project", self.project.as_deref())
             .with("evaluator", self.evaluator.as_deref())
             .with("which", which)
@@ -67,30 +67,30 @@ impl Choice {
 
 #[derive(Template)]
 #[template(path = "review.html")]
-struct Page {
-    frame: Frame,
-    projects: Vec<Choosable>,
-    evaluators: Vec<Choosable>,
-    which: Which,
-    item: Option<Item>,
+struct ReviewPage {
+    frame: PageLayout,
+    projects: Vec<SelectOption>,
+    evaluators: Vec<SelectOption>,
+    which: ReviewSelection,
+    item: Option<ReviewItemView>,
     /// Where to look further when nothing was found so far.
     further: Option<String>,
-    author: Person,
-    dimensions: Vec<Dimension>,
+    author: LabelAuthor,
+    dimensions: Vec<DimensionAgreement>,
     /// Where only so many of the latest labels count.
     of_latest: Option<String>,
     agreement: String,
 }
 
-struct Item {
-    verdict: Verdict,
+struct ReviewItemView {
+    verdict: VerdictDetailView,
     /// Labels of others are not shown before this person has decided: agreement among people would be worth nothing.
     others_said: usize,
-    query: Option<Folded>,
-    answer: Option<Folded>,
+    query: Option<TextPreview>,
+    answer: Option<TextPreview>,
     /// None where the whole trajectory is judged.
     step: Option<StepView>,
-    steps: Vec<Line>,
+    steps: Vec<StepSummaryLine>,
     /// How many steps there are, where not all are listed.
     of_steps: Option<String>,
     trace: String,
@@ -99,7 +99,7 @@ struct Item {
 }
 
 /// A step on one line.
-struct Line {
+struct StepSummaryLine {
     number: u32,
     tool: String,
     arguments: String,
@@ -108,25 +108,30 @@ struct Line {
 }
 
 pub(super) async fn page(
-    State(server): State<Arc<Server>>,
-    Extension(caller): Extension<Caller>,
+    State(server): State<Arc<ServerState>>,
+    Extension(caller): Extension<RequestCaller>,
     headers: HeaderMap,
-    Asked(choice): Asked<Choice>,
+    PageQuery(choice): PageQuery<ReviewQuery>,
 ) -> Result<Response, PageError> {
     let blank = |text: Option<String>| text.filter(|text| !text.is_empty());
-    let choice = Choice {
+    let choice = ReviewQuery {
         project: blank(choice.project),
         evaluator: blank(choice.evaluator),
         which: choice.which,
         after: blank(choice.after),
     };
-    let person = Person::of(&headers, &caller);
-    let frame = Frame::of("/review", choice.project.as_deref(), &headers);
+    let person = LabelAuthor::from_headers(&headers, &caller);
+    let frame = PageLayout::new("/review", choice.project.as_deref(), &headers);
     // The trace that it is about may be large.
     answer::of_large(&server, move |server| made(server, &choice, frame, person)).await
 }
 
-fn made(server: &Server, choice: &Choice, frame: Frame, author: Person) -> Result<Page, ApiError> {
+fn made(
+    server: &ServerState,
+    choice: &ReviewQuery,
+    frame: PageLayout,
+    author: LabelAuthor,
+) -> Result<ReviewPage, ApiError> {
     let settings = server.reloadable();
     let after = match &choice.after {
         Some(text) => Some(text.parse().map_err(|()| ApiError::bad("after: this is no place in the list"))?),
@@ -135,8 +140,8 @@ fn made(server: &Server, choice: &Choice, frame: Frame, author: Person) -> Resul
     let filter = ReviewFilter {
         project: choice.project.clone(),
         evaluator: choice.evaluator.clone(),
-        only_wrong: choice.which == Which::Wrong,
-        only_failed: choice.which == Which::Failed,
+        only_wrong: choice.which == ReviewSelection::Wrong,
+        only_failed: choice.which == ReviewSelection::Failed,
         author: author.identifier.clone(),
     };
     let (item, further) = next(server, choice, &filter, after)?;
@@ -152,12 +157,12 @@ fn made(server: &Server, choice: &Choice, frame: Frame, author: Person) -> Resul
         .collect();
     names.sort_unstable();
     names.dedup();
-    let evaluator = |name: String| Choosable {
+    let evaluator = |name: String| SelectOption {
         title: title(&settings, &name),
         is_chosen: Some(&name) == choice.evaluator.as_ref(),
         name,
     };
-    Ok(Page {
+    Ok(ReviewPage {
         frame,
         projects: choosable(server.store.project_names()?, choice.project.as_deref()),
         evaluators: names.into_iter().map(evaluator).collect(),
@@ -167,7 +172,7 @@ fn made(server: &Server, choice: &Choice, frame: Frame, author: Person) -> Resul
         author,
         dimensions,
         of_latest,
-        agreement: Address::of("/agreement").with("project", choice.project.as_deref()).to_string(),
+        agreement: PageUrl::from_path("/agreement").with("project", choice.project.as_deref()).to_string(),
     })
 }
 
@@ -176,15 +181,15 @@ const MAX_PASSED: usize = 20;
 
 /// The next verdict that can be shown, or where to look further.
 fn next(
-    server: &Server,
-    choice: &Choice,
+    server: &ServerState,
+    choice: &ReviewQuery,
     filter: &ReviewFilter,
     mut after: Option<ReviewPlace>,
-) -> Result<(Option<Item>, Option<ReviewPlace>), ApiError> {
+) -> Result<(Option<ReviewItemView>, Option<ReviewPlace>), ApiError> {
     for _ in 0..MAX_PASSED {
         let (found, further) = server.store.next_verdict(filter, after.as_ref())?;
         let Some(found) = found else { return Ok((None, further)) };
-        match Item::of(server, choice, &found) {
+        match ReviewItemView::load_for_review(server, choice, &found) {
             Ok(Some(item)) => return Ok((Some(item), None)),
             Ok(None) => {}
             Err(error) if error.status() == StatusCode::NOT_FOUND => {}
@@ -195,9 +200,13 @@ fn next(
     Ok((None, after))
 }
 
-impl Item {
+impl ReviewItemView {
     /// None when the verdict went away while it was looked for.
-    fn of(server: &Server, choice: &Choice, found: &ReviewItem) -> Result<Option<Item>, ApiError> {
+    fn load_for_review(
+        server: &ServerState,
+        choice: &ReviewQuery,
+        found: &ReviewItem,
+    ) -> Result<Option<ReviewItemView>, ApiError> {
         let trace = format!("{:032x}", found.trace_id);
         let opened = opened::open(server, &trace, Some(&found.trajectory_id))?;
         let settings = server.reloadable();
@@ -211,13 +220,13 @@ impl Item {
         };
         // What was labelled is passed over the next time, so a label brings back to the same address.
         let here = choice.address().with("after", choice.after.as_deref());
-        let mut verdict = Verdict::of(&settings, given, &opened.said, &here);
+        let mut verdict = VerdictDetailView::from_recorded(&settings, given, &opened.said, &here);
         if let Some(form) = &mut verdict.labelling {
             form.back = here.to_string();
         }
-        let shelf = Shelf::Trace { trace: &trace, trajectory: &found.trajectory_id };
+        let shelf = TrajectoryLocation::Trace { trace: &trace, trajectory: &found.trajectory_id };
         let fold = |given: &Option<String>, part: &str| shelf.folded(given.as_deref(), None, part);
-        Ok(Some(Item {
+        Ok(Some(ReviewItemView {
             what: step.map_or_else(|| "Whole trajectory".to_owned(), |step| format!("Step {step}")),
             query: fold(&trajectory.query, "query"),
             answer: fold(&trajectory.final_answer, "answer"),
@@ -234,21 +243,21 @@ impl Item {
 }
 
 fn shown_step(
-    opened: &Opened,
+    opened: &LoadedTrace,
     trajectory: &Trajectory,
     number: u32,
-    here: &Address,
-    server: &Server,
+    here: &PageUrl,
+    server: &ServerState,
 ) -> Option<StepView> {
     let step = trajectory.steps.iter().find(|step| step.index == number)?;
     let trace = opened.row.trace_id.to_string();
-    let shelf = Shelf::Trace { trace: &trace, trajectory: &trajectory.trajectory_id };
-    let judged = Judged { shelf, outcomes: &opened.outcomes, said: &opened.said };
-    Some(StepView::of(&server.reloadable(), &judged, step, here))
+    let shelf = TrajectoryLocation::Trace { trace: &trace, trajectory: &trajectory.trajectory_id };
+    let judged = TrajectoryVerdicts { shelf, outcomes: &opened.outcomes, said: &opened.said };
+    Some(StepView::from_step(&server.reloadable(), &judged, step, here))
 }
 
-fn lines(trajectory: &Trajectory) -> Vec<Line> {
-    let line = |step: &gradus_core::trajectory::Step| Line {
+fn lines(trajectory: &Trajectory) -> Vec<StepSummaryLine> {
+    let line = |step: &gradus_core::trajectory::TrajectoryStep| StepSummaryLine {
         number: step.index,
         tool: text::line(&step.tool),
         arguments: text::line(step.arguments_text().as_deref().unwrap_or_default()),

@@ -10,34 +10,34 @@ use axum::extract::{Extension, Path, State};
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, LOCATION};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use gradus_eval::rubric::{Origin, Rubric, Subject};
+use gradus_eval::rubric::{Rubric, RubricOrigin, RubricSubject};
 use serde::Deserialize;
 
-use super::address::Address;
-use super::answer::{self, Asked, PageError};
-use super::trials::{AskedOf, Shown, Subjected, Who};
-use super::{Frame, Looked, form};
-use crate::caller::{Caller, RequiredScope};
+use super::address::PageUrl;
+use super::answer::{self, PageError, PageQuery};
+use super::trials::{AskedOf, RubricPromptPreview, RubricTrialJudge, RubricTrialSubject};
+use super::{NavigationQuery, PageLayout, form};
+use crate::caller::{RequestCaller, RequiredScope};
 use crate::grading_rule::GradingRule;
 use crate::http_error::ApiError;
-use crate::rubric_trials::{Answer, Trial};
-use crate::settings::Reloadable;
-use crate::state::Server;
+use crate::rubric_trials::{RubricTrial, RubricTrialAnswer};
+use crate::settings::ReloadableSettings;
+use crate::state::ServerState;
 use gradus_report::html::number;
-use gradus_report::html::text::{self, Block};
+use gradus_report::html::text::{self, DisplayText};
 
 #[derive(Template)]
 #[template(path = "rubrics.html")]
-struct Page {
-    frame: Frame,
-    rubrics: Vec<Row>,
+struct RubricListPage {
+    frame: PageLayout,
+    rubrics: Vec<RubricListRow>,
 }
 
-struct Row {
+struct RubricListRow {
     name: String,
     href: String,
     title: String,
-    about: Block,
+    about: DisplayText,
     subject: &'static str,
     labels: Vec<(String, String)>,
     origin: String,
@@ -47,9 +47,9 @@ struct Row {
 #[derive(Template)]
 #[template(path = "rubric.html")]
 struct RubricPage {
-    frame: Frame,
+    frame: PageLayout,
     project: String,
-    rubric: Row,
+    rubric: RubricListRow,
     hash: String,
     /// The rubric's file, or what was made of it.
     source: String,
@@ -63,14 +63,14 @@ struct RubricPage {
     judge: Option<String>,
     /// Why nobody can be.
     nobody: &'static str,
-    shown: Option<Shown>,
-    answer: Option<Answer>,
+    shown: Option<RubricPromptPreview>,
+    answer: Option<RubricTrialAnswer>,
     wrong: Option<String>,
 }
 
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Choice {
+pub(super) struct RubricTrialQuery {
     trajectory: Option<String>,
     step: Option<String>,
     /// A trial that was made.
@@ -80,28 +80,32 @@ pub(super) struct Choice {
 }
 
 pub(super) async fn page(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
-    Asked(looked): Asked<Looked>,
+    PageQuery(looked): PageQuery<NavigationQuery>,
 ) -> Response {
     let settings = server.reloadable();
     let project = looked.project();
-    let rubrics = settings.library.iter().map(|rubric| Row::of(&settings, rubric, project)).collect();
-    answer::page(&Page { frame: Frame::of("/rubrics", project, &headers), rubrics })
+    let rubrics = settings
+        .library
+        .iter()
+        .map(|rubric| RubricListRow::from_rubric(&settings, rubric, project))
+        .collect();
+    answer::page(&RubricListPage { frame: PageLayout::new("/rubrics", project, &headers), rubrics })
 }
 
-impl Row {
-    fn of(settings: &Reloadable, rubric: &Rubric, project: Option<&str>) -> Row {
+impl RubricListRow {
+    fn from_rubric(settings: &ReloadableSettings, rubric: &Rubric, project: Option<&str>) -> RubricListRow {
         let uses = |rule: &&GradingRule| rule.evaluators.iter().any(|one| *one.name == *rubric.name);
         let rules: Vec<&str> = settings.rules.iter().filter(uses).map(|rule| rule.name.as_str()).collect();
-        Row {
+        RubricListRow {
             name: text::line(&rubric.name),
             href: address(&rubric.name).with("project", project).to_string(),
             title: text::line(&rubric.title),
             about: text::block(&rubric.about),
             subject: match rubric.subject {
-                Subject::Step => "each step",
-                Subject::Trajectory => "the whole trajectory",
+                RubricSubject::Step => "each step",
+                RubricSubject::Trajectory => "the whole trajectory",
             },
             labels: rubric
                 .labels
@@ -109,26 +113,26 @@ impl Row {
                 .map(|(label, score)| (text::line(label), number::score(score)))
                 .collect(),
             origin: match &rubric.origin {
-                Origin::BuiltIn => "built in".to_owned(),
-                Origin::File(path) => text::line(&path.display().to_string()),
+                RubricOrigin::BuiltIn => "built in".to_owned(),
+                RubricOrigin::File(path) => text::line(&path.display().to_string()),
             },
             rules: if rules.is_empty() { "no rule".to_owned() } else { text::line(&rules.join(", ")) },
         }
     }
 }
 
-pub(super) fn address(name: &str) -> Address {
+pub(super) fn address(name: &str) -> PageUrl {
     let name = percent_encoding::utf8_percent_encode(name, percent_encoding::NON_ALPHANUMERIC);
-    Address::of(format!("/rubrics/{name}"))
+    PageUrl::from_path(format!("/rubrics/{name}"))
 }
 
 /// One rubric, with the prompt for a step if one is named. That costs nothing.
 pub(super) async fn one(
-    State(server): State<Arc<Server>>,
-    Extension(caller): Extension<Caller>,
+    State(server): State<Arc<ServerState>>,
+    Extension(caller): Extension<RequestCaller>,
     headers: HeaderMap,
     Path(name): Path<String>,
-    Asked(choice): Asked<Choice>,
+    PageQuery(choice): PageQuery<RubricTrialQuery>,
 ) -> Result<Response, PageError> {
     let settings = server.reloadable();
     let rubric = find(&settings, &name)?;
@@ -136,15 +140,15 @@ pub(super) async fn one(
     let trial = choice.trial.as_deref().filter(|name| !name.is_empty());
     let kept = trial.map(|name| server.trials.get(name).ok_or(()));
     let is_gone = matches!(kept, Some(Err(())));
-    let Trial { text, answer, wrong } = kept.and_then(Result::ok).unwrap_or_default();
-    let changed = text.as_deref().map(|text| Rubric::parse(text, Origin::BuiltIn));
+    let RubricTrial { text, answer, wrong } = kept.and_then(Result::ok).unwrap_or_default();
+    let changed = text.as_deref().map(|text| Rubric::parse(text, RubricOrigin::BuiltIn));
     let tried = changed.as_ref().and_then(|changed| changed.as_ref().ok()).unwrap_or(rubric);
-    let of_steps = tried.subject == Subject::Step;
+    let of_steps = tried.subject == RubricSubject::Step;
     let trajectory = choice.trajectory.as_deref().map(str::trim).unwrap_or_default().to_owned();
     let step = choice.step.as_deref().map(str::trim).filter(|step| !step.is_empty() && of_steps);
     let mut page = RubricPage {
-        frame: Frame::of("/rubrics", project, &headers),
-        rubric: Row::of(&settings, rubric, project),
+        frame: PageLayout::new("/rubrics", project, &headers),
+        rubric: RubricListRow::from_rubric(&settings, rubric, project),
         project: project.unwrap_or_default().to_owned(),
         hash: text::line(&rubric.hash),
         source: text.clone().unwrap_or_else(|| rubric.source.to_string()),
@@ -162,12 +166,13 @@ pub(super) async fn one(
     };
     if !page.trajectory.is_empty() {
         let is_changed = text.is_some();
-        let prompt = move |subject: Subjected, rubric: &Rubric, settings: &Reloadable| {
+        let prompt = move |subject: RubricTrialSubject, rubric: &Rubric, settings: &ReloadableSettings| {
             let who = subject.who(settings, rubric, is_changed);
-            let nobody = if let Who::Nobody(reason) = who { reason } else { "" };
+            let nobody = if let RubricTrialJudge::Nobody(reason) = who { reason } else { "" };
             (who.name(), nobody, subject.prompt(rubric, &who))
         };
-        match Subjected::open(&server, tried, &page.trajectory, page.step.parse().ok(), prompt).await {
+        match RubricTrialSubject::open(&server, tried, &page.trajectory, page.step.parse().ok(), prompt).await
+        {
             Ok((judge, nobody, prompt)) => {
                 page.judge = judge;
                 page.nobody = nobody;
@@ -182,12 +187,12 @@ pub(super) async fn one(
     Ok(answer::page(&page))
 }
 
-fn find<'r>(settings: &'r Reloadable, name: &str) -> Result<&'r Rubric, ApiError> {
+fn find<'r>(settings: &'r ReloadableSettings, name: &str) -> Result<&'r Rubric, ApiError> {
     settings.library.find(name).ok_or_else(|| ApiError::missing("There is no rubric of this name."))
 }
 
 #[derive(Deserialize)]
-struct Wanted {
+struct RubricTrialForm {
     #[serde(default)]
     trajectory: String,
     #[serde(default)]
@@ -196,12 +201,12 @@ struct Wanted {
     project: String,
     /// The rubric's text, as somebody made it.
     text: Option<String>,
-    what: What,
+    what: RubricTrialAction,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum What {
+enum RubricTrialAction {
     Show,
     Ask,
     Load,
@@ -209,45 +214,46 @@ enum What {
 
 /// Tries a rubric, and goes to where the trial can be looked at, again and again: what cost money is not asked twice.
 pub(super) async fn try_out(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
     Path(name): Path<String>,
     body: Body,
 ) -> Result<Response, PageError> {
-    let wanted: Wanted = form::read(&server, &headers, body).await?;
+    let wanted: RubricTrialForm = form::read(&server, &headers, body).await?;
     let settings = server.reloadable();
     let rubric = find(&settings, &name)?;
     // Forms end their lines in their own way.
     let text = wanted.text.map(|text| text.replace("\r\n", "\n"));
     let text = text.filter(|text| text.trim() != rubric.source.trim());
-    let changed = text.as_deref().map(|text| Rubric::parse(text, Origin::BuiltIn)).transpose();
-    let mut trial = Trial { text, ..Trial::default() };
+    let changed = text.as_deref().map(|text| Rubric::parse(text, RubricOrigin::BuiltIn)).transpose();
+    let mut trial = RubricTrial { text, ..RubricTrial::default() };
     match changed {
         Err(error) => trial.wrong = Some(text::line(&format!("This is no rubric: {error}"))),
-        Ok(_) if wanted.what == What::Load => {
+        Ok(_) if wanted.what == RubricTrialAction::Load => {
             return Ok(file(&name, trial.text.as_deref().unwrap_or(&rubric.source)));
         }
-        Ok(changed) if wanted.what == What::Ask => {
+        Ok(changed) if wanted.what == RubricTrialAction::Ask => {
             let tried = changed.as_ref().unwrap_or(rubric);
             let step = wanted.step.trim().parse().ok();
             let is_changed = changed.is_some();
-            let ask = move |subject: Subjected, rubric: &Rubric, settings: &Reloadable| {
+            let ask = move |subject: RubricTrialSubject, rubric: &Rubric, settings: &ReloadableSettings| {
                 let who = subject.who(settings, rubric, is_changed);
                 subject.ask(rubric, &who)
             };
-            let asked = match Subjected::open(&server, tried, wanted.trajectory.trim(), step, ask).await {
-                Ok(Ok(AskedOf::Rules(answer))) => Ok(answer),
-                Ok(Ok(AskedOf::Model(question))) => {
-                    // What it costs is written down even if whoever asked goes away meanwhile.
-                    let (server, tried) = (Arc::clone(&server), tried.clone());
-                    let asked = tokio::spawn(async move { question.ask(&server, &tried).await }).await;
-                    asked.unwrap_or_else(|_| {
-                        Err("The judge could not be asked; see the server's log.".to_owned())
-                    })
-                }
-                Ok(Err(reason)) => Err(reason),
-                Err(error) => Err(error.message().to_owned()),
-            };
+            let asked =
+                match RubricTrialSubject::open(&server, tried, wanted.trajectory.trim(), step, ask).await {
+                    Ok(Ok(AskedOf::Rules(answer))) => Ok(answer),
+                    Ok(Ok(AskedOf::Model(question))) => {
+                        // What it costs is written down even if whoever asked goes away meanwhile.
+                        let (server, tried) = (Arc::clone(&server), tried.clone());
+                        let asked = tokio::spawn(async move { question.ask(&server, &tried).await }).await;
+                        asked.unwrap_or_else(|_| {
+                            Err("The judge could not be asked; see the server's log.".to_owned())
+                        })
+                    }
+                    Ok(Err(reason)) => Err(reason),
+                    Err(error) => Err(error.message().to_owned()),
+                };
             match asked {
                 Ok(answer) => trial.answer = Some(answer),
                 Err(reason) => trial.wrong = Some(reason),

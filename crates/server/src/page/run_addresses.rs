@@ -1,19 +1,19 @@
 //! Where runs and their trajectories are looked at.
 
-use super::address::{Address, segment};
+use super::address::{PageUrl, segment};
 use super::opened;
 use crate::http_error::ApiError;
 use crate::page::address::place;
-use crate::state::Server;
+use crate::state::ServerState;
 
 /// Where a run is looked at.
 pub(super) fn run_address(id: &str, project: Option<&str>) -> String {
-    Address::of(format!("/runs/{id}")).with("project", project).to_string()
+    PageUrl::from_path(format!("/runs/{id}")).with("project", project).to_string()
 }
 
 /// Where a trajectory of a run can be looked at; none if its trace was never sent here.
 pub(super) fn trajectory_address(
-    server: &Server,
+    server: &ServerState,
     id: &str,
     step: Option<u32>,
 ) -> Result<Option<String>, ApiError> {
@@ -27,13 +27,13 @@ pub(super) fn run_trajectory_address(
     trajectory: &str,
     step: Option<u32>,
     project: Option<&str>,
-) -> Address {
+) -> PageUrl {
     let page = step.filter(|step| *step as usize > opened::STEPS_OF_A_PAGE).map(|step| step.to_string());
     trajectory_path(run, trajectory).with("step", page.as_deref()).with("project", project).at(place(step))
 }
 
-fn trajectory_path(run: &str, trajectory: &str) -> Address {
-    Address::of(format!("/runs/{run}/trajectories/{}", segment(trajectory)))
+fn trajectory_path(run: &str, trajectory: &str) -> PageUrl {
+    PageUrl::from_path(format!("/runs/{run}/trajectories/{}", segment(trajectory)))
 }
 
 /// Where a text of it is.

@@ -10,28 +10,28 @@ use axum::response::Response;
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::outcome::OutcomeLine;
 use gradus_eval::report::RunReader;
-use gradus_eval::run::RunRecord;
+use gradus_eval::run::RunManifest;
 use gradus_report::html::{number, text};
 use serde::Deserialize;
 
-use super::answer::{self, Asked, PageError};
-use super::fold::{self, Folded, Shelf};
-use super::mentions::Mentions;
+use super::answer::{self, PageError, PageQuery};
+use super::fold::{self, TextPreview, TrajectoryLocation};
+use super::mentions::StepMentions;
 use super::run_addresses::{run_address, run_trajectory_address, trajectory_address};
-use super::step::{Judged, StepView};
-use super::verdict::Verdict;
-use super::window::Window;
-use super::{Frame, opened};
+use super::step::{StepView, TrajectoryVerdicts};
+use super::verdict::VerdictDetailView;
+use super::window::PaginationLinks;
+use super::{PageLayout, opened};
 use crate::http_error::ApiError;
-use crate::page::failing_steps::Failing;
-use crate::page::people::Person;
-use crate::page::recorded_verdict::Given;
+use crate::page::failing_steps::FailingStepLink;
+use crate::page::people::LabelAuthor;
+use crate::page::recorded_verdict::RecordedVerdict;
 use crate::run_lookup::failed;
-use crate::state::Server;
+use crate::state::ServerState;
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Choice {
+pub(super) struct RunTrajectoryQuery {
     /// The page of steps that has this one is shown.
     step: Option<u32>,
     project: Option<String>,
@@ -39,42 +39,42 @@ pub(super) struct Choice {
 
 #[derive(Template)]
 #[template(path = "run_trajectory.html")]
-struct Page {
-    frame: Frame,
+struct RunTrajectoryPage {
+    frame: PageLayout,
     run_id: String,
     run: String,
     /// Where its trace is, if it was sent here.
     trace: Option<String>,
     title: String,
-    query: Option<Folded>,
-    answer: Option<Folded>,
+    query: Option<TextPreview>,
+    answer: Option<TextPreview>,
     facts: Vec<(&'static str, String)>,
-    failing: Vec<Failing>,
+    failing: Vec<FailingStepLink>,
     more_failing: Option<String>,
-    whole: Vec<Verdict>,
+    whole: Vec<VerdictDetailView>,
     steps: Vec<StepView>,
-    window: Option<Window>,
-    author: Person,
+    window: Option<PaginationLinks>,
+    author: LabelAuthor,
 }
 
 pub(super) async fn page(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
     Path((run, id)): Path<(String, String)>,
-    Asked(choice): Asked<Choice>,
+    PageQuery(choice): PageQuery<RunTrajectoryQuery>,
 ) -> Result<Response, PageError> {
     answer::of_large(&server, move |server| {
         let (record, trajectory, outcomes) = read(server, &run, &id)?;
-        Page::of(server, &record, &trajectory, &outcomes, &choice, &headers)
+        RunTrajectoryPage::new(server, &record, &trajectory, &outcomes, &choice, &headers)
     })
     .await
 }
 
 /// The whole of a text, as plain text.
 pub(super) async fn whole(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     Path((run, id)): Path<(String, String)>,
-    Asked(which): Asked<fold::Which>,
+    PageQuery(which): PageQuery<fold::TextPartQuery>,
 ) -> Result<Response, PageError> {
     fold::sent(&server, move |server| {
         let (_, trajectory, _) = read(server, &run, &id)?;
@@ -83,7 +83,11 @@ pub(super) async fn whole(
     .await
 }
 
-fn read(server: &Server, run: &str, id: &str) -> Result<(RunRecord, Trajectory, Vec<Given>), ApiError> {
+fn read(
+    server: &ServerState,
+    run: &str,
+    id: &str,
+) -> Result<(RunManifest, Trajectory, Vec<RecordedVerdict>), ApiError> {
     let mut reader = RunReader::open(&crate::run_lookup::find(server, run)?).map_err(failed)?;
     let found = reader.find(id).map_err(failed)?;
     let (trajectory, lines) =
@@ -93,38 +97,46 @@ fn read(server: &Server, run: &str, id: &str) -> Result<(RunRecord, Trajectory, 
     Ok((record, trajectory, outcomes))
 }
 
-fn given(record: &RunRecord, line: OutcomeLine) -> Given {
+fn given(record: &RunManifest, line: OutcomeLine) -> RecordedVerdict {
     let known = record.evaluators.iter().find(|known| *known.name == *line.evaluator);
     let is_wrong = line.score.is_some() && known.is_some_and(|known| !known.is_right(line.score));
     let ended = record.ended.as_deref().unwrap_or(&record.started);
     let at = ended.parse::<jiff::Timestamp>().ok();
-    Given { at_ns: at.and_then(|at| i64::try_from(at.as_nanosecond()).ok()).unwrap_or(0), is_wrong, line }
+    RecordedVerdict {
+        at_ns: at.and_then(|at| i64::try_from(at.as_nanosecond()).ok()).unwrap_or(0),
+        is_wrong,
+        line,
+    }
 }
 
-impl Page {
-    fn of(
-        server: &Server,
-        record: &RunRecord,
+impl RunTrajectoryPage {
+    fn new(
+        server: &ServerState,
+        record: &RunManifest,
         trajectory: &Trajectory,
-        outcomes: &[Given],
-        choice: &Choice,
+        outcomes: &[RecordedVerdict],
+        choice: &RunTrajectoryQuery,
         headers: &HeaderMap,
-    ) -> Result<Page, ApiError> {
+    ) -> Result<RunTrajectoryPage, ApiError> {
         let settings = server.reloadable();
         let project = choice.project.as_deref().filter(|name| !name.is_empty());
         let (run, id) = (&record.run_id, &trajectory.trajectory_id);
         let at = |step: Option<u32>| run_trajectory_address(run, id, step, project).at(String::new());
-        let judged = Judged { shelf: Shelf::Run { run, trajectory: id }, outcomes, said: &[] };
+        let judged = TrajectoryVerdicts {
+            shelf: TrajectoryLocation::Run { run, trajectory: id },
+            outcomes,
+            said: &[],
+        };
         let fold = |given: &Option<String>, part: &str| judged.shelf.folded(given.as_deref(), None, part);
         let first = crate::page::failing_steps::first_shown(trajectory, choice.step);
-        let mentions = Mentions::of(&settings, trajectory, outcomes);
+        let mentions = StepMentions::from_outcomes(&settings, trajectory, outcomes);
         let shown = trajectory.steps.iter().skip(first).take(opened::STEPS_OF_A_PAGE);
         let mut steps: Vec<StepView> =
-            shown.map(|step| StepView::of(&settings, &judged, step, &at(Some(step.index)))).collect();
+            shown.map(|step| StepView::from_step(&settings, &judged, step, &at(Some(step.index)))).collect();
         mentions.mark(&mut steps);
         let whole = outcomes.iter().filter(|given| given.line.step_index.is_none());
-        let mut whole: Vec<Verdict> =
-            whole.map(|given| Verdict::of(&settings, given, &[], &at(None))).collect();
+        let mut whole: Vec<VerdictDetailView> =
+            whole.map(|given| VerdictDetailView::from_recorded(&settings, given, &[], &at(None))).collect();
         // What a run said is not labelled: people label what is judged as it arrives.
         for verdict in whole.iter_mut().chain(steps.iter_mut().flat_map(|step| &mut step.verdicts)) {
             verdict.labelling = None;
@@ -141,8 +153,8 @@ impl Page {
             named.into_iter().filter_map(|(name, value)| Some((name, text::line(value.as_deref()?)))),
         );
         facts.push(("Steps", number::count(trajectory.steps.len() as u64)));
-        Ok(Page {
-            frame: Frame::of("/runs", project, headers),
+        Ok(RunTrajectoryPage {
+            frame: PageLayout::new("/runs", project, headers),
             run_id: text::line(run),
             run: run_address(run, project),
             trace: trajectory_address(server, id, None)?,
@@ -155,7 +167,7 @@ impl Page {
             whole,
             window: crate::page::failing_steps::window(trajectory, first, at),
             steps,
-            author: Person::nobody(),
+            author: LabelAuthor::nobody(),
         })
     }
 }

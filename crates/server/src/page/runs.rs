@@ -10,17 +10,17 @@ use axum::response::Response;
 use gradus_eval::run::{RunFolder, RunState, StateFolder};
 use gradus_report::html::number::minute;
 use gradus_report::html::text;
-use gradus_report::html::view::{Report, tables};
+use gradus_report::html::view::{ReportView, tables};
 use serde::Deserialize;
 
-use super::address::Address;
-use super::answer::{self, Asked, PageError};
+use super::address::PageUrl;
+use super::answer::{self, PageError, PageQuery};
 use super::run_addresses::{run_address, run_trajectory_address};
 use super::words::{LiveRule, joined};
-use super::{Frame, Looked};
+use super::{NavigationQuery, PageLayout};
 use crate::run_lookup::failed;
-use crate::state::Server;
-use crate::summaries::{Brief, Gates};
+use crate::state::ServerState;
+use crate::summaries::{RunGateStatus, RunListSummary};
 
 /// Runs of one page.
 const MAX_RUNS_PER_PAGE: usize = 100;
@@ -29,7 +29,7 @@ const SUMS_FOR: Duration = Duration::from_millis(250);
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Choice {
+pub(super) struct RunListQuery {
     /// Those that began before this one.
     before: Option<String>,
     /// Runs belong to no project: it is kept for the other places.
@@ -38,9 +38,9 @@ pub(super) struct Choice {
 
 #[derive(Template)]
 #[template(path = "runs.html")]
-struct Page {
-    frame: Frame,
-    runs: Vec<Row>,
+struct RunListPage {
+    frame: PageLayout,
+    runs: Vec<RunListRow>,
     live: Vec<LiveRule>,
     is_first: bool,
     latest: String,
@@ -48,7 +48,7 @@ struct Page {
     project: String,
 }
 
-struct Row {
+struct RunListRow {
     id: String,
     href: String,
     state: &'static str,
@@ -57,7 +57,7 @@ struct Row {
     /// Empty where it is not known.
     trajectories: String,
     scores: String,
-    gates: Option<Gates>,
+    gates: Option<RunGateStatus>,
     evaluators: String,
     sources: String,
 }
@@ -65,23 +65,23 @@ struct Row {
 #[derive(Template)]
 #[template(path = "run.html")]
 struct RunPage {
-    frame: Frame,
-    report: Report,
+    frame: PageLayout,
+    report: ReportView,
     /// Of the bench that the run is about.
-    tables: Vec<tables::Shown>,
+    tables: Vec<tables::ReportTableView>,
 }
 
 pub(super) async fn page(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
-    Asked(choice): Asked<Choice>,
+    PageQuery(choice): PageQuery<RunListQuery>,
 ) -> Result<Response, PageError> {
     // Sums of runs may have to be made.
     answer::of_large(&server, move |server| {
         let started = Instant::now();
         let folder = StateFolder::at(&server.settings.data);
         let project = choice.project.filter(|name| !name.is_empty());
-        let list = Address::of("/runs").with("project", project.as_deref());
+        let list = PageUrl::from_path("/runs").with("project", project.as_deref());
         let before = choice.before.filter(|id| !id.is_empty());
         // The latest come first.
         let mut ids = folder.runs();
@@ -90,8 +90,8 @@ pub(super) async fn page(
         ids.truncate(MAX_RUNS_PER_PAGE);
         let last = ids.last().filter(|_| has_more);
         let settings = server.reloadable();
-        Ok(Page {
-            frame: Frame::of("/runs", project.as_deref(), &headers),
+        Ok(RunListPage {
+            frame: PageLayout::new("/runs", project.as_deref(), &headers),
             is_first: before.is_none(),
             older: last.map(|id| list.but("before", Some(id)).to_string()),
             latest: list.to_string(),
@@ -101,20 +101,20 @@ pub(super) async fn page(
                 .filter_map(|id| folder.read_run(id).ok())
                 .map(|run| {
                     let brief = server.summaries.brief(&run, started.elapsed() < SUMS_FOR);
-                    Row::of(&run, brief, project.as_deref())
+                    RunListRow::from_run(&run, brief, project.as_deref())
                 })
                 .collect(),
-            live: settings.rules.iter().map(LiveRule::of).collect(),
+            live: settings.rules.iter().map(LiveRule::from_rule).collect(),
         })
     })
     .await
 }
 
-impl Row {
-    fn of(run: &RunFolder, brief: Option<Brief>, project: Option<&str>) -> Row {
+impl RunListRow {
+    fn from_run(run: &RunFolder, brief: Option<RunListSummary>, project: Option<&str>) -> RunListRow {
         let record = &run.record;
         let brief = brief.unwrap_or_default();
-        Row {
+        RunListRow {
             id: text::line(&record.run_id),
             href: run_address(&record.run_id, project),
             state: match record.state {
@@ -134,16 +134,16 @@ impl Row {
 }
 
 pub(super) async fn one(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
     Path(id): Path<String>,
-    Asked(looked): Asked<Looked>,
+    PageQuery(looked): PageQuery<NavigationQuery>,
 ) -> Result<Response, PageError> {
     // A run may be large.
     answer::of_large(&server, move |server| {
         let run = crate::run_lookup::find(server, &id)?;
-        let whole = server.summaries.of(&run).map_err(failed)?;
-        let mut report = Report::of(&whole.summary, &whole.gates);
+        let whole = server.summaries.load_report(&run).map_err(failed)?;
+        let mut report = ReportView::from_summary(&whole.summary, &whole.gates);
         report.is_running = run.record.state == RunState::Running;
         for (shown, found) in report.findings.all.iter_mut().zip(&whole.summary.findings) {
             let project = looked.project();
@@ -151,8 +151,8 @@ pub(super) async fn one(
                 run_trajectory_address(&run.record.run_id, &found.trajectory_id, found.step_index, project);
             shown.href = Some(at.to_string());
         }
-        let tables = whole.tables.iter().map(tables::Shown::of).collect();
-        Ok(RunPage { frame: Frame::of("/runs", looked.project(), &headers), report, tables })
+        let tables = whole.tables.iter().map(tables::ReportTableView::from_table).collect();
+        Ok(RunPage { frame: PageLayout::new("/runs", looked.project(), &headers), report, tables })
     })
     .await
 }

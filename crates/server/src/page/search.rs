@@ -2,14 +2,14 @@
 
 use gradus_core::trajectory::Trajectory;
 
-use super::address::Address;
+use super::address::PageUrl;
 use gradus_report::html::text;
 
 /// Places that are told.
 const MAX_HITS: usize = 50;
 
 /// A place in which a text was found.
-pub(super) struct Hit {
+pub(super) struct StepSearchHit {
     pub(super) href: String,
     pub(super) place: String,
     pub(super) before: String,
@@ -21,8 +21,8 @@ pub(super) struct Hit {
 pub(super) fn find(
     trajectory: &Trajectory,
     wanted: &str,
-    at: impl Fn(Option<u32>) -> Address,
-) -> (Vec<Hit>, bool) {
+    at: impl Fn(Option<u32>) -> PageUrl,
+) -> (Vec<StepSearchHit>, bool) {
     // Letter by letter, as what it is sought in: a word has another last letter in Greek.
     let low: String = wanted.chars().flat_map(char::to_lowercase).collect();
     let mut hits = Vec::new();
@@ -41,7 +41,7 @@ pub(super) fn find(
             let given = given.unwrap_or_default();
             let from = given.floor_char_boundary(found.start.saturating_sub(60));
             let to = given.ceil_char_boundary((found.end + 60).min(given.len()));
-            hits.push(Hit {
+            hits.push(StepSearchHit {
                 // The page there goes on with the search, which may have found something that is folded.
                 href: at(Some(step.index))
                     .with("q", Some(wanted))
@@ -90,13 +90,13 @@ fn first_place(given: &str, low: &str) -> Option<std::ops::Range<usize>> {
 
 #[cfg(test)]
 mod tests {
-    use gradus_core::trajectory::Step;
+    use gradus_core::trajectory::TrajectoryStep;
 
     use super::super::opened;
     use super::super::trace::tests::long;
     use super::*;
 
-    fn at(step: Option<u32>) -> Address {
+    fn at(step: Option<u32>) -> PageUrl {
         opened::address("t", None, step)
     }
 
@@ -118,7 +118,11 @@ mod tests {
         assert_eq!(find(&trajectory, "the", at).0.len(), MAX_HITS);
         assert!(find(&trajectory, "the", at).1 && find(&trajectory, "nowhere", at).0.is_empty());
         for given in ["ẞ", "aİb", "ΑΣ ΟΔΟΣ", "ὈΔΥΣΣΕΎΣ"] {
-            let step = Step { index: 1, thought: Some(format!("x {given} y")), ..Step::default() };
+            let step = TrajectoryStep {
+                index: 1,
+                thought: Some(format!("x {given} y")),
+                ..TrajectoryStep::default()
+            };
             let trajectory = Trajectory { steps: vec![step], ..Trajectory::default() };
             let (hits, _) = find(&trajectory, given, at);
             assert_eq!(hits.iter().map(|hit| hit.found.as_str()).collect::<Vec<_>>(), [given]);

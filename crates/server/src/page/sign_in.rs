@@ -14,10 +14,10 @@ use serde::Deserialize;
 
 use super::address::own_path;
 use super::answer::{self, PageError};
-use super::{Frame, form};
+use super::{PageLayout, form};
 use crate::clock::now_ns;
 use crate::http_error::ApiError;
-use crate::state::Server;
+use crate::state::ServerState;
 
 const COOKIE_NAME: &str = "gradus_session";
 /// What a key that only sends gets to hear.
@@ -28,7 +28,7 @@ const SECONDS: u32 = 30 * 86_400;
 #[derive(Template)]
 #[template(path = "sign_in.html")]
 pub(super) struct SignIn {
-    frame: Frame,
+    frame: PageLayout,
     /// Where to go from here.
     next: String,
     wrong: Option<String>,
@@ -39,7 +39,7 @@ pub(super) struct SignIn {
 impl SignIn {
     pub(super) fn new(next: &str, wrong: Option<String>) -> SignIn {
         let next = own_path(Some(next)).unwrap_or("/").to_owned();
-        let mut frame = Frame::of("", None, &HeaderMap::new());
+        let mut frame = PageLayout::new("", None, &HeaderMap::new());
         // Nothing of it can be opened yet.
         frame.places.clear();
         SignIn { frame, next, wrong, is_signed_in: false }
@@ -55,26 +55,26 @@ impl SignIn {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Next {
+pub(super) struct SignInQuery {
     next: Option<String>,
 }
 
-pub(super) async fn page(Query(query): Query<Next>) -> Response {
+pub(super) async fn page(Query(query): Query<SignInQuery>) -> Response {
     answer::page(&SignIn::new(query.next.as_deref().unwrap_or("/"), None))
 }
 
 #[derive(Deserialize)]
-struct Entry {
+struct SignInForm {
     key: String,
     next: Option<String>,
 }
 
 pub(super) async fn enter(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, PageError> {
-    let entry: Entry = form::read(&server, &headers, body).await?;
+    let entry: SignInForm = form::read(&server, &headers, body).await?;
     let key = entry.key.trim().to_owned();
     let next = own_path(entry.next.as_deref()).unwrap_or("/").to_owned();
     let now = now_ns();
@@ -102,7 +102,7 @@ pub(super) async fn enter(
 }
 
 /// Ends the session.
-pub(super) async fn leave(State(server): State<Arc<Server>>, headers: HeaderMap) -> Response {
+pub(super) async fn leave(State(server): State<Arc<ServerState>>, headers: HeaderMap) -> Response {
     if let Some(session) = session(&headers) {
         // If it cannot be ended, the browser forgets it all the same.
         if let Ok(ended) = server.store.end_session(session) {
@@ -112,7 +112,7 @@ pub(super) async fn leave(State(server): State<Arc<Server>>, headers: HeaderMap)
     go(&server, "/sign-in", "", 0)
 }
 
-fn go(server: &Server, to: &str, session: &str, seconds: u32) -> Response {
+fn go(server: &ServerState, to: &str, session: &str, seconds: u32) -> Response {
     // Lax: who follows a link from elsewhere is signed in, and forms of other sites are refused by where they come from.
     // Behind a proxy with a certificate the cookie never travels without it.
     let secure = if server.settings.public_url.starts_with("https://") { "; Secure" } else { "" };

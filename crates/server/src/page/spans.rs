@@ -7,15 +7,15 @@ use askama::Template;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use gradus_core::span::{Span, SpanId, StatusCode, TraceId, Value};
-use gradus_store::Story;
+use gradus_core::span::{AttributeValue, Span, SpanId, StatusCode, TraceId};
+use gradus_store::StoredTraceGroup;
 
 use super::answer::{self, PageError};
 use super::words::{duration, size};
-use super::{Frame, opened};
+use super::{PageLayout, opened};
 use crate::http_error::ApiError;
 use crate::span_export::visit_spans;
-use crate::state::Server;
+use crate::state::ServerState;
 use gradus_core::visible::printable;
 use gradus_report::html::number::count;
 use gradus_report::html::svg::Svg;
@@ -30,7 +30,7 @@ const MAX_VALUE: usize = 20_000;
 const MAX_ATTRIBUTES: usize = 500;
 const MAX_EVENTS: usize = 100;
 
-struct Row {
+struct SpanTreeRow {
     href: String,
     id: String,
     depth: usize,
@@ -42,134 +42,135 @@ struct Row {
     error: Option<String>,
 }
 
-struct Tree {
-    rows: Vec<Row>,
+struct SpanTreeView {
+    rows: Vec<SpanTreeRow>,
     omitted: Option<String>,
     whole: String,
 }
 
 #[derive(Template)]
 #[template(path = "spans.html")]
-struct Page {
-    frame: Frame,
+struct SpanTreePage {
+    frame: PageLayout,
     trace_id: String,
-    tree: Tree,
+    tree: SpanTreeView,
 }
 
 #[derive(Template)]
 #[template(path = "span_rows.html")]
-struct RowsPart {
-    tree: Tree,
+struct SpanRowsPart {
+    tree: SpanTreeView,
 }
 
-struct Attribute {
+struct SpanAttributeRow {
     name: String,
     value: String,
     is_long: bool,
     note: Option<String>,
 }
 
-struct Event {
+struct SpanEventRow {
     name: String,
     at: String,
-    attributes: Vec<Attribute>,
+    attributes: Vec<SpanAttributeRow>,
 }
 
-struct Detail {
+struct SpanDetailView {
     name: String,
     id: String,
     scope: String,
     status: String,
-    attributes: Vec<Attribute>,
+    attributes: Vec<SpanAttributeRow>,
     /// What is left out.
     more_attributes: Option<String>,
-    events: Vec<Event>,
+    events: Vec<SpanEventRow>,
     more_events: Option<String>,
-    resource: Vec<Attribute>,
+    resource: Vec<SpanAttributeRow>,
 }
 
 #[derive(Template)]
 #[template(path = "span.html")]
 struct DetailPage {
-    frame: Frame,
+    frame: PageLayout,
     trace_id: String,
-    span: Detail,
+    span: SpanDetailView,
 }
 
 #[derive(Template)]
 #[template(path = "span_detail.html")]
 struct DetailPart {
-    span: Detail,
+    span: SpanDetailView,
 }
 
 pub(super) async fn page(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
     Path(id): Path<String>,
 ) -> Result<Response, PageError> {
     answer::of_large(&server, move |server| {
         let (trace_id, project, tree) = tree(server, &id)?;
-        Ok(Page { frame: Frame::of("/traces", Some(&project), &headers), trace_id, tree })
+        Ok(SpanTreePage { frame: PageLayout::new("/traces", Some(&project), &headers), trace_id, tree })
     })
     .await
 }
 
 /// The rows alone, for a page that shows them when they are wanted.
 pub(super) async fn rows(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
     Path(id): Path<String>,
 ) -> Result<Response, PageError> {
-    answer::part_of_large(&server, headers, move |server| Ok(RowsPart { tree: tree(server, &id)?.2 })).await
+    answer::part_of_large(&server, headers, move |server| Ok(SpanRowsPart { tree: tree(server, &id)?.2 }))
+        .await
 }
 
 pub(super) async fn one(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
     Path((id, span)): Path<(String, String)>,
 ) -> Result<Response, PageError> {
     answer::of_large(&server, move |server| {
         let (trace_id, project, span) = detail(server, &id, &span)?;
-        Ok(DetailPage { frame: Frame::of("/traces", Some(&project), &headers), trace_id, span })
+        Ok(DetailPage { frame: PageLayout::new("/traces", Some(&project), &headers), trace_id, span })
     })
     .await
 }
 
 pub(super) async fn one_part(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
     Path((id, span)): Path<(String, String)>,
 ) -> Result<Response, PageError> {
-    let make = move |server: &Server| Ok(DetailPart { span: detail(server, &id, &span)?.2 });
+    let make = move |server: &ServerState| Ok(DetailPart { span: detail(server, &id, &span)?.2 });
     answer::part_of_large(&server, headers, make).await
 }
 
 /// The records of a trace, and of those that belong together with it.
-fn records(server: &Server, id: &str) -> Result<(TraceId, String, Story), ApiError> {
+fn records(server: &ServerState, id: &str) -> Result<(TraceId, String, StoredTraceGroup), ApiError> {
     let missing = || ApiError::missing("There is no trace with this id; it may be too old to be kept.");
     let id = opened::trace_id(id).ok_or_else(missing)?;
     let row = server.store.trace(id)?.ok_or_else(missing)?;
     Ok((id, row.project, server.store.story(row.story)?))
 }
 
-fn tree(server: &Server, id: &str) -> Result<(String, String, Tree), ApiError> {
+fn tree(server: &ServerState, id: &str) -> Result<(String, String, SpanTreeView), ApiError> {
     let (trace, project, story) = records(server, id)?;
     let mut spans = Vec::new();
     visit_spans(&story, None, &mut |span, kind| {
         if span.trace_id == trace {
-            spans.push(Seen::of(span, kind));
+            spans.push(SpanTreeNode::from_span(span, kind));
         }
     });
-    Ok((trace.to_string(), project, Tree::of(trace, spans)))
+    Ok((trace.to_string(), project, SpanTreeView::from_spans(trace, spans)))
 }
 
-fn detail(server: &Server, id: &str, span: &str) -> Result<(String, String, Detail), ApiError> {
+fn detail(server: &ServerState, id: &str, span: &str) -> Result<(String, String, SpanDetailView), ApiError> {
     let (trace, project, story) = records(server, id)?;
     let wanted = SpanId::parse(span);
     let mut found = None;
     visit_spans(&story, None, &mut |span, _| {
         if span.trace_id == trace && span.span_id == wanted {
-            found = Some(Detail::of(span));
+            found = Some(SpanDetailView::from_span(span));
         }
     });
     let found = found.ok_or_else(|| ApiError::missing("There is no span with this id in this trace."))?;
@@ -177,7 +178,7 @@ fn detail(server: &Server, id: &str, span: &str) -> Result<(String, String, Deta
 }
 
 /// What the tree needs of a span.
-struct Seen {
+struct SpanTreeNode {
     id: SpanId,
     parent: Option<SpanId>,
     name: String,
@@ -187,10 +188,10 @@ struct Seen {
     error: Option<String>,
 }
 
-impl Seen {
-    fn of(span: &Span<'_>, kind: Option<&str>) -> Seen {
+impl SpanTreeNode {
+    fn from_span(span: &Span<'_>, kind: Option<&str>) -> SpanTreeNode {
         let message = span.exception_message().unwrap_or(&span.status.message);
-        Seen {
+        SpanTreeNode {
             id: span.span_id,
             parent: span.parent_id,
             name: text::line(&span.name),
@@ -202,13 +203,13 @@ impl Seen {
     }
 }
 
-impl Tree {
-    fn of(trace: TraceId, mut spans: Vec<Seen>) -> Tree {
+impl SpanTreeView {
+    fn from_spans(trace: TraceId, mut spans: Vec<SpanTreeNode>) -> SpanTreeView {
         spans.sort_by_key(|span| (span.start_ns, span.id));
         let from = spans.iter().map(|span| span.start_ns).min().unwrap_or(0);
         let to = spans.iter().map(|span| span.end_ns).max().unwrap_or(0);
         let length = (to - from).max(1) as f64;
-        let rows: Vec<Row> = order(&spans)
+        let rows: Vec<SpanTreeRow> = order(&spans)
             .into_iter()
             .take(MAX_ROWS)
             .map(|(at, depth)| {
@@ -216,7 +217,7 @@ impl Tree {
                 let share = |ns: u64| (ns - from) as f64 / length;
                 let took = duration((span.end_ns - span.start_ns) as i64);
                 let began = duration((span.start_ns - from) as i64);
-                Row {
+                SpanTreeRow {
                     href: format!("/traces/{trace}/spans/{}", span.id),
                     id: span.id.to_string(),
                     depth: depth.min(MAX_INDENT),
@@ -229,13 +230,17 @@ impl Tree {
             })
             .collect();
         let more = spans.len().saturating_sub(MAX_ROWS);
-        Tree { rows, omitted: (more > 0).then(|| count(more as u64)), whole: duration((to - from) as i64) }
+        SpanTreeView {
+            rows,
+            omitted: (more > 0).then(|| count(more as u64)),
+            whole: duration((to - from) as i64),
+        }
     }
 }
 
 /// Parents before their children, each with its depth. A span whose parent is not there is a root; spans that are each
 /// other's parents are shown as roots, too.
-fn order(spans: &[Seen]) -> Vec<(usize, usize)> {
+fn order(spans: &[SpanTreeNode]) -> Vec<(usize, usize)> {
     let by_id: HashMap<SpanId, usize> = spans.iter().enumerate().map(|(at, span)| (span.id, at)).collect();
     let mut children: Vec<Vec<usize>> = vec![Vec::new(); spans.len()];
     let mut roots = Vec::new();
@@ -260,7 +265,7 @@ fn order(spans: &[Seen]) -> Vec<(usize, usize)> {
     listed
 }
 
-fn bar(from: f64, to: f64, span: &Seen, began: &str, took: &str) -> Svg {
+fn bar(from: f64, to: f64, span: &SpanTreeNode, began: &str, took: &str) -> Svg {
     const WIDTH: f64 = 400.0;
     let mut svg = Svg::stretched("waterfall", WIDTH, 12.0, &format!("begins after {began}, takes {took}"));
     let class = match span.kind.as_str() {
@@ -274,20 +279,20 @@ fn bar(from: f64, to: f64, span: &Seen, began: &str, took: &str) -> Svg {
     svg.end()
 }
 
-impl Detail {
-    fn of(span: &Span<'_>) -> Detail {
+impl SpanDetailView {
+    fn from_span(span: &Span<'_>) -> SpanDetailView {
         let status = match span.status.code {
             StatusCode::Unset => "unset",
             StatusCode::Ok => "ok",
             StatusCode::Error => "error",
         };
         let message = text::line(&span.status.message);
-        let event = |event: &gradus_core::span::Event<'_>| Event {
+        let event = |event: &gradus_core::span::SpanEvent<'_>| SpanEventRow {
             name: text::line(&event.name),
             at: duration(event.time_ns.saturating_sub(span.start_ns) as i64),
             attributes: attributes(event.attributes.iter()),
         };
-        Detail {
+        SpanDetailView {
             name: text::line(&span.name),
             id: span.span_id.to_string(),
             scope: text::line(&span.scope),
@@ -306,22 +311,24 @@ fn left_out(all: usize, most: usize) -> Option<String> {
     Some(format!("And {} more; the API has all of them.", count(more as u64)))
 }
 
-fn attributes<'a, 's: 'a>(all: impl Iterator<Item = (&'a str, &'a Value<'s>)>) -> Vec<Attribute> {
-    let mut shown: Vec<Attribute> =
+fn attributes<'a, 's: 'a>(
+    all: impl Iterator<Item = (&'a str, &'a AttributeValue<'s>)>,
+) -> Vec<SpanAttributeRow> {
+    let mut shown: Vec<SpanAttributeRow> =
         all.take(MAX_ATTRIBUTES).map(|(name, value)| attribute(name, value)).collect();
     shown.sort_by(|a, b| a.name.cmp(&b.name));
     shown
 }
 
-fn attribute(name: &str, value: &Value<'_>) -> Attribute {
+fn attribute(name: &str, value: &AttributeValue<'_>) -> SpanAttributeRow {
     let whole = match value {
-        Value::Str(text) => text.to_string(),
-        Value::Null => String::new(),
+        AttributeValue::Str(text) => text.to_string(),
+        AttributeValue::Null => String::new(),
         other => other.to_json().to_string(),
     };
     let shown = text::whole_json(&whole).unwrap_or_else(|| whole.clone());
     let end = shown.floor_char_boundary(MAX_VALUE);
-    Attribute {
+    SpanAttributeRow {
         name: text::line(name),
         note: (end < shown.len()).then(|| format!("Cut: the whole value has {}.", size(whole.len()))),
         is_long: shown.len() > 120 || shown.contains('\n'),
@@ -333,8 +340,8 @@ fn attribute(name: &str, value: &Value<'_>) -> Attribute {
 mod tests {
     use super::*;
 
-    fn seen(id: u64, parent: u64, start_ns: u64) -> Seen {
-        Seen {
+    fn seen(id: u64, parent: u64, start_ns: u64) -> SpanTreeNode {
+        SpanTreeNode {
             id: SpanId(id),
             parent: (parent > 0).then_some(SpanId(parent)),
             name: id.to_string(),
@@ -348,7 +355,7 @@ mod tests {
     #[test]
     fn children_stand_below_their_parents_and_nothing_is_lost() {
         let spans = vec![seen(1, 0, 1), seen(2, 9, 2), seen(3, 1, 3), seen(4, 3, 4), seen(5, 1, 5)];
-        let tree = Tree::of(TraceId(1), spans);
+        let tree = SpanTreeView::from_spans(TraceId(1), spans);
         let rows: Vec<(&str, usize)> = tree.rows.iter().map(|row| (row.name.as_str(), row.depth)).collect();
         assert_eq!(rows, [("1", 0), ("3", 1), ("4", 2), ("5", 1), ("2", 0)]);
     }
@@ -356,9 +363,9 @@ mod tests {
     #[test]
     fn circles_and_deep_chains_come_to_an_end() {
         let circle = vec![seen(1, 2, 1), seen(2, 1, 2), seen(3, 3, 3)];
-        assert_eq!(Tree::of(TraceId(1), circle).rows.len(), 3);
-        let chain: Vec<Seen> = (1..=50_000).map(|id| seen(id, id - 1, id)).collect();
-        let tree = Tree::of(TraceId(1), chain);
+        assert_eq!(SpanTreeView::from_spans(TraceId(1), circle).rows.len(), 3);
+        let chain: Vec<SpanTreeNode> = (1..=50_000).map(|id| seen(id, id - 1, id)).collect();
+        let tree = SpanTreeView::from_spans(TraceId(1), chain);
         assert_eq!((tree.rows.len(), tree.omitted.as_deref()), (MAX_ROWS, Some("49,000")));
         assert!(tree.rows.iter().all(|row| row.depth <= MAX_INDENT));
     }

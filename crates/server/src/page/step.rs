@@ -1,55 +1,61 @@
 //! One step as it is shown: on the page of its trajectory, and where a verdict on it is reviewed.
 
-use gradus_core::trajectory::Step;
+use gradus_core::trajectory::TrajectoryStep;
 use gradus_eval::evaluator::CALL_VALIDITY;
-use gradus_store::Annotation;
+use gradus_store::AnnotationRecord;
 
-use super::address::Address;
-use super::fold::{Folded, Shelf};
-use super::verdict::Verdict;
+use super::address::PageUrl;
+use super::fold::{TextPreview, TrajectoryLocation};
+use super::verdict::VerdictDetailView;
 use super::words::duration;
-use crate::page::recorded_verdict::Given;
-use crate::settings::Reloadable;
+use crate::page::recorded_verdict::RecordedVerdict;
+use crate::settings::ReloadableSettings;
 use gradus_report::html::number;
-use gradus_report::html::text::{self, Block};
+use gradus_report::html::text::{self, DisplayText};
 
 pub(super) struct StepView {
     pub(super) number: u32,
     pub(super) tool: String,
-    pub(super) thought: Option<Folded>,
-    pub(super) arguments: Option<Folded>,
+    pub(super) thought: Option<TextPreview>,
+    pub(super) arguments: Option<TextPreview>,
     /// What is wrong with the call itself.
-    pub(super) violation: Option<Violation>,
-    pub(super) observation: Option<Folded>,
+    pub(super) violation: Option<ToolCallViolation>,
+    pub(super) observation: Option<TextPreview>,
     pub(super) is_error: bool,
     pub(super) is_parallel: bool,
     pub(super) facts: Vec<String>,
-    pub(super) verdicts: Vec<Verdict>,
+    pub(super) verdicts: Vec<VerdictDetailView>,
     pub(super) is_failing: bool,
     /// Evaluators whose verdict on the whole trajectory speaks of this step.
     pub(super) named_by: Vec<String>,
 }
 
 /// What is known of a trajectory whose steps are shown.
-pub(super) struct Judged<'j> {
-    pub(super) shelf: Shelf<'j>,
-    pub(super) outcomes: &'j [Given],
-    pub(super) said: &'j [Annotation],
+pub(super) struct TrajectoryVerdicts<'j> {
+    pub(super) shelf: TrajectoryLocation<'j>,
+    pub(super) outcomes: &'j [RecordedVerdict],
+    pub(super) said: &'j [AnnotationRecord],
 }
 
-pub(super) struct Violation {
-    pub(super) what: Block,
-    pub(super) evidence: Vec<Block>,
+pub(super) struct ToolCallViolation {
+    pub(super) what: DisplayText,
+    pub(super) evidence: Vec<DisplayText>,
 }
 
 impl StepView {
-    pub(super) fn of(settings: &Reloadable, judged: &Judged<'_>, step: &Step, here: &Address) -> StepView {
+    pub(super) fn from_step(
+        settings: &ReloadableSettings,
+        judged: &TrajectoryVerdicts<'_>,
+        step: &TrajectoryStep,
+        here: &PageUrl,
+    ) -> StepView {
         let fold = |given: Option<&str>, part: &str| judged.shelf.folded(given, Some(step.index), part);
         let of_step = || judged.outcomes.iter().filter(|given| given.line.step_index == Some(step.index));
-        let verdicts: Vec<Verdict> =
-            of_step().map(|given| Verdict::of(settings, given, judged.said, here)).collect();
-        let is_invalid = |given: &&Given| given.is_wrong && *given.line.evaluator == *CALL_VALIDITY;
-        let violation = of_step().find(is_invalid).map(|Given { line, .. }| Violation {
+        let verdicts: Vec<VerdictDetailView> = of_step()
+            .map(|given| VerdictDetailView::from_recorded(settings, given, judged.said, here))
+            .collect();
+        let is_invalid = |given: &&RecordedVerdict| given.is_wrong && *given.line.evaluator == *CALL_VALIDITY;
+        let violation = of_step().find(is_invalid).map(|RecordedVerdict { line, .. }| ToolCallViolation {
             what: text::block(line.explanation.as_deref().unwrap_or("The tool cannot take this call.")),
             evidence: line.evidence.iter().take(8).map(|piece| text::block(piece)).collect(),
         });
@@ -76,7 +82,7 @@ impl StepView {
             is_error: step.is_error,
             is_parallel: step.parallel_with_previous,
             facts,
-            is_failing: verdicts.iter().any(Verdict::is_wrong),
+            is_failing: verdicts.iter().any(VerdictDetailView::is_wrong),
             named_by: Vec::new(),
             verdicts,
         }

@@ -3,36 +3,36 @@
 use std::collections::BTreeMap;
 
 use gradus_eval::evaluator::{CALL_VALIDITY, THOUGHT_TO_TOOL};
-use gradus_eval::scale::Scale;
-use gradus_store::{MetricFilter, Moments, Store, StoreError};
+use gradus_eval::scale::ScoreScale;
+use gradus_store::{MetricFilter, ScoreMoments, Store, StoreError};
 
-use super::address::Address;
+use super::address::PageUrl;
 use crate::evaluators::{is_wrong, scale};
 use crate::page::metric_value::metric;
-use crate::settings::Reloadable;
-use gradus_report::html::charts::{Axis, Bar, Chart, Fill, Part, bars};
+use crate::settings::ReloadableSettings;
+use gradus_report::html::charts::{BarAxis, BarFill, BarSegment, ChartBar, ResponsiveChart, bars};
 use gradus_report::html::number::{self, count};
 use gradus_report::html::text;
 
 const MAX_TOOLS: usize = 12;
 
-pub(super) struct Tools {
-    pub(super) rows: Vec<Tool>,
-    pub(super) chart: Chart,
+pub(super) struct ToolUsageTable {
+    pub(super) rows: Vec<ToolUsageRow>,
+    pub(super) chart: ResponsiveChart,
     /// There are more than are shown, or more than were looked at.
     pub(super) more: Option<String>,
 }
 
-pub(super) struct Tool {
+pub(super) struct ToolUsageRow {
     pub(super) name: String,
     pub(super) href: String,
     pub(super) calls: String,
-    pub(super) choice: Option<Share>,
-    pub(super) valid: Option<Share>,
+    pub(super) choice: Option<ToolScoreCell>,
+    pub(super) valid: Option<ToolScoreCell>,
     pub(super) unjudged: String,
 }
 
-pub(super) struct Share {
+pub(super) struct ToolScoreCell {
     pub(super) value: String,
     pub(super) interval: Option<String>,
     /// Where the traces are in which one of its calls was found wrong, if there are any.
@@ -41,26 +41,26 @@ pub(super) struct Share {
 
 /// What is known of a tool.
 #[derive(Default)]
-struct Use {
+struct ToolScoreMoments {
     name: String,
-    choice: Moments,
-    valid: Moments,
+    choice: ScoreMoments,
+    valid: ScoreMoments,
 }
 
-impl Tools {
+impl ToolUsageTable {
     #[cfg(test)]
-    pub(super) fn none() -> Tools {
-        Tools { rows: Vec::new(), chart: chart(&Reloadable::plain(), &[]), more: None }
+    pub(super) fn none() -> ToolUsageTable {
+        ToolUsageTable { rows: Vec::new(), chart: chart(&ReloadableSettings::plain(), &[]), more: None }
     }
 
     /// `traces` is the list of what is looked at.
-    pub(super) fn of(
+    pub(super) fn load_from_store(
         store: &Store,
-        settings: &Reloadable,
+        settings: &ReloadableSettings,
         filter: &MetricFilter,
-        traces: &Address,
-    ) -> Result<Tools, StoreError> {
-        let mut by_name: BTreeMap<String, Use> = BTreeMap::new();
+        traces: &PageUrl,
+    ) -> Result<ToolUsageTable, StoreError> {
+        let mut by_name: BTreeMap<String, ToolScoreMoments> = BTreeMap::new();
         let mut is_cut = false;
         for evaluator in [THOUGHT_TO_TOOL, CALL_VALIDITY] {
             let filter = MetricFilter { evaluator: Some(evaluator.to_owned()), ..filter.clone() };
@@ -72,7 +72,8 @@ impl Tools {
                 *sum += moments;
             }
         }
-        let mut all: Vec<Use> = by_name.into_iter().map(|(name, known)| Use { name, ..known }).collect();
+        let mut all: Vec<ToolScoreMoments> =
+            by_name.into_iter().map(|(name, known)| ToolScoreMoments { name, ..known }).collect();
         // Those of which most is wrong first, as far as that is sure: one bad call says little.
         all.sort_by_cached_key(|known| {
             let wrong = known.surely_wrong(settings);
@@ -85,7 +86,7 @@ impl Tools {
             (_, true) => Some("There are more tools or calls than were looked at.".to_owned()),
             (left, false) => Some(format!("And {}.", number::counted(left, "more tool", "more tools"))),
         };
-        Ok(Tools {
+        Ok(ToolUsageTable {
             chart: chart(settings, &all),
             rows: all.iter().map(|tool| tool.shown(settings, traces)).collect(),
             more,
@@ -93,13 +94,13 @@ impl Tools {
     }
 }
 
-impl Use {
+impl ToolScoreMoments {
     /// The share of its calls that are the wrong choice or cannot be taken, whichever is more: the lower end of its interval.
-    fn surely_wrong(&self, settings: &Reloadable) -> f64 {
+    fn surely_wrong(&self, settings: &ReloadableSettings) -> f64 {
         let wrong = [(THOUGHT_TO_TOOL, &self.choice), (CALL_VALIDITY, &self.valid)].map(|(name, one)| {
             let known = metric(settings, name, one);
             let right = known.interval.map(|interval| interval.high).or(known.value);
-            let Scale { worst, best } = scale(settings, name).unwrap_or(Scale::SHARE);
+            let ScoreScale { worst, best } = scale(settings, name).unwrap_or(ScoreScale::SHARE);
             right.map_or(0.0, |right| ((best - right) / (best - worst)).clamp(0.0, 1.0))
         });
         wrong[0].max(wrong[1])
@@ -113,19 +114,19 @@ impl Use {
             .unwrap_or(0)
     }
 
-    fn shown(&self, settings: &Reloadable, traces: &Address) -> Tool {
+    fn shown(&self, settings: &ReloadableSettings, traces: &PageUrl) -> ToolUsageRow {
         let calls = traces.clone().with("tool", Some(&self.name));
-        let share = |evaluator: &str, one: &Moments| {
+        let share = |evaluator: &str, one: &ScoreMoments| {
             let known = metric(settings, evaluator, one);
             let value = known.value?;
-            Some(Share {
+            Some(ToolScoreCell {
                 value: number::mean(value, known.is_share),
                 interval: known.interval.map(|interval| number::means(interval, known.is_share)),
                 wrong: is_wrong(settings, evaluator, value)
                     .then(|| calls.clone().with("wrong", Some(evaluator)).to_string()),
             })
         };
-        Tool {
+        ToolUsageRow {
             name: named(&self.name),
             href: calls.to_string(),
             calls: count(u64::try_from(self.calls()).unwrap_or(0)),
@@ -142,31 +143,31 @@ fn named(name: &str) -> String {
     if shown.trim().is_empty() { "(blank)".to_owned() } else { shown }
 }
 
-fn chart(settings: &Reloadable, tools: &[Use]) -> Chart {
+fn chart(settings: &ReloadableSettings, tools: &[ToolScoreMoments]) -> ResponsiveChart {
     // What a mean counts for, on whatever scale.
-    let right = |name: &str, one: &Moments| {
-        let Scale { worst, best } = scale(settings, name).unwrap_or(Scale::SHARE);
+    let right = |name: &str, one: &ScoreMoments| {
+        let ScoreScale { worst, best } = scale(settings, name).unwrap_or(ScoreScale::SHARE);
         (one.sum - worst * one.scored as f64) / (best - worst)
     };
-    let rows: Vec<Bar> = tools
+    let rows: Vec<ChartBar> = tools
         .iter()
         .map(|tool| {
             let (choice, valid) = (right(THOUGHT_TO_TOOL, &tool.choice), right(CALL_VALIDITY, &tool.valid));
-            let part = |fill, value| Part { fill, value };
-            Bar {
+            let part = |fill, value| BarSegment { fill, value };
+            ChartBar {
                 label: named(&tool.name),
                 parts: vec![
-                    part(Fill::Right, choice),
-                    part(Fill::Wrong, (tool.choice.scored as f64 - choice).max(0.0)),
-                    part(Fill::Unjudged, (tool.calls() - tool.choice.scored).max(0) as f64),
+                    part(BarFill::Right, choice),
+                    part(BarFill::Wrong, (tool.choice.scored as f64 - choice).max(0.0)),
+                    part(BarFill::Unjudged, (tool.calls() - tool.choice.scored).max(0) as f64),
                 ],
-                below: Some(part(Fill::Error, (tool.valid.scored as f64 - valid).max(0.0))),
+                below: Some(part(BarFill::Error, (tool.valid.scored as f64 - valid).max(0.0))),
                 note: count(u64::try_from(tool.calls()).unwrap_or(0)),
                 nothing: None,
             }
         })
         .collect();
-    let axis = Axis { title: "calls", whole: true, format: |value| count(value as u64) };
+    let axis = BarAxis { title: "calls", whole: true, format: |value| count(value as u64) };
     bars(
         &rows,
         axis,

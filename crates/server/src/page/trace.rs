@@ -11,30 +11,30 @@ use gradus_eval::outcome::OutcomeKind;
 use gradus_report::html::{number, text};
 use serde::Deserialize;
 
-use super::Frame;
-use super::address::Address;
-use super::answer::{self, Asked, PageError};
-use super::fold::{Folded, Shelf};
-use super::mentions::Mentions;
-use super::opened::{self, Opened, STEPS_OF_A_PAGE};
-use super::search::{Hit, find};
-use super::step::{Judged, StepView};
-use super::verdict::Verdict;
-use super::window::Window;
+use super::PageLayout;
+use super::address::PageUrl;
+use super::answer::{self, PageError, PageQuery};
+use super::fold::{TextPreview, TrajectoryLocation};
+use super::mentions::StepMentions;
+use super::opened::{self, LoadedTrace, STEPS_OF_A_PAGE};
+use super::search::{StepSearchHit, find};
+use super::step::{StepView, TrajectoryVerdicts};
+use super::verdict::VerdictDetailView;
+use super::window::PaginationLinks;
 use super::words::{duration, second, whole};
-use crate::caller::Caller;
-use crate::page::failing_steps::{Failing, failing, first_shown, window};
-use crate::page::people::Person;
-use crate::page::recorded_verdict::Given;
-use crate::settings::Reloadable;
-use crate::state::Server;
+use crate::caller::RequestCaller;
+use crate::page::failing_steps::{FailingStepLink, failing, first_shown, window};
+use crate::page::people::LabelAuthor;
+use crate::page::recorded_verdict::RecordedVerdict;
+use crate::settings::ReloadableSettings;
+use crate::state::ServerState;
 
 const MAX_DEFECTS: usize = 50;
 const MAX_OTHERS: usize = 50;
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Choice {
+pub(super) struct TraceDetailQuery {
     trajectory: Option<String>,
     /// The page of steps that has this one is shown.
     step: Option<u32>,
@@ -44,35 +44,35 @@ pub(super) struct Choice {
 
 #[derive(Template)]
 #[template(path = "trace.html")]
-struct Page {
-    frame: Frame,
+struct TraceDetailPage {
+    frame: PageLayout,
     trace_id: String,
-    query: Option<Folded>,
+    query: Option<TextPreview>,
     /// On one line, for the title.
     title: String,
     facts: Vec<(&'static str, String)>,
     errors: Option<String>,
     is_open: bool,
     quarantine_reason: Option<String>,
-    others: Vec<Tab>,
+    others: Vec<TrajectoryTab>,
     parent: Option<String>,
-    whole: Vec<Verdict>,
-    failing: Vec<Failing>,
+    whole: Vec<VerdictDetailView>,
+    failing: Vec<FailingStepLink>,
     more_failing: Option<String>,
     /// Trajectories of the same trace that fail, where this one does not.
-    failing_others: Vec<Tab>,
+    failing_others: Vec<TrajectoryTab>,
     steps: Vec<StepView>,
-    window: Option<Window>,
+    window: Option<PaginationLinks>,
     sought: Option<String>,
-    hits: Vec<Hit>,
+    hits: Vec<StepSearchHit>,
     more_hits: bool,
     here_trajectory: String,
-    answer: Option<Folded>,
-    defects: Vec<Defect>,
+    answer: Option<TextPreview>,
+    defects: Vec<TraceDefectRow>,
     spans: String,
     spans_page: String,
     project_traces: String,
-    author: Person,
+    author: LabelAuthor,
     is_judged: bool,
     /// How many questions got no answer.
     unjudged: Option<String>,
@@ -80,7 +80,7 @@ struct Page {
     waits: bool,
 }
 
-struct Tab {
+struct TrajectoryTab {
     href: String,
     title: String,
     steps: String,
@@ -88,36 +88,36 @@ struct Tab {
     is_failing: bool,
 }
 
-struct Defect {
+struct TraceDefectRow {
     kind: String,
     detail: String,
     span: Option<String>,
 }
 
 pub(super) async fn page(
-    State(server): State<Arc<Server>>,
-    Extension(caller): Extension<Caller>,
+    State(server): State<Arc<ServerState>>,
+    Extension(caller): Extension<RequestCaller>,
     headers: HeaderMap,
     Path(id): Path<String>,
-    Asked(choice): Asked<Choice>,
+    PageQuery(choice): PageQuery<TraceDetailQuery>,
 ) -> Result<Response, PageError> {
     // A trace may be large.
-    let author = Person::of(&headers, &caller);
+    let author = LabelAuthor::from_headers(&headers, &caller);
     answer::of_large(&server, move |server| {
         let opened = opened::open(server, &id, choice.trajectory.as_deref())?;
-        Ok(Page::of(&server.reloadable(), &opened, &choice, author, &headers))
+        Ok(TraceDetailPage::from_trace(&server.reloadable(), &opened, &choice, author, &headers))
     })
     .await
 }
 
-impl Page {
-    fn of(
-        settings: &Reloadable,
-        opened: &Opened,
-        choice: &Choice,
-        author: Person,
+impl TraceDetailPage {
+    fn from_trace(
+        settings: &ReloadableSettings,
+        opened: &LoadedTrace,
+        choice: &TraceDetailQuery,
+        author: LabelAuthor,
         headers: &HeaderMap,
-    ) -> Page {
+    ) -> TraceDetailPage {
         let row = &opened.row;
         let trace_id = row.trace_id.to_string();
         let empty = Trajectory::default();
@@ -127,17 +127,18 @@ impl Page {
         let own_id = Some(id.as_str()).filter(|_| !is_first);
         let at = |step: Option<u32>| opened::address(&trace_id, own_id, step);
         let first = first_shown(trajectory, choice.step);
-        let shelf = Shelf::Trace { trace: &trace_id, trajectory: id };
-        let judged = Judged { shelf, outcomes: &opened.outcomes, said: &opened.said };
+        let shelf = TrajectoryLocation::Trace { trace: &trace_id, trajectory: id };
+        let judged = TrajectoryVerdicts { shelf, outcomes: &opened.outcomes, said: &opened.said };
         let fold = |given: &Option<String>, part: &str| shelf.folded(given.as_deref(), None, part);
-        let mentions = Mentions::of(settings, trajectory, &opened.outcomes);
+        let mentions = StepMentions::from_outcomes(settings, trajectory, &opened.outcomes);
         let shown = trajectory.steps.iter().skip(first).take(STEPS_OF_A_PAGE);
         let mut steps: Vec<StepView> =
-            shown.map(|step| StepView::of(settings, &judged, step, &at(Some(step.index)))).collect();
+            shown.map(|step| StepView::from_step(settings, &judged, step, &at(Some(step.index)))).collect();
         mentions.mark(&mut steps);
         let whole = opened.outcomes.iter().filter(|given| given.line.step_index.is_none());
-        let mut whole: Vec<Verdict> =
-            whole.map(|given| Verdict::of(settings, given, &opened.said, &at(None))).collect();
+        let mut whole: Vec<VerdictDetailView> = whole
+            .map(|given| VerdictDetailView::from_recorded(settings, given, &opened.said, &at(None)))
+            .collect();
         mentions.link(&mut whole, at);
         let (failing, more_failing) = failing(settings, &opened.outcomes, &mentions, at);
         let (hits, more_hits) = match choice.q.as_deref().map(str::trim).filter(|text| !text.is_empty()) {
@@ -149,8 +150,8 @@ impl Page {
             .into_iter()
             .filter(|tab| tab.is_failing && !tab.is_here && failing.is_empty())
             .collect();
-        Page {
-            frame: Frame::of("/traces", Some(&row.project), headers),
+        TraceDetailPage {
+            frame: PageLayout::new("/traces", Some(&row.project), headers),
             title: trajectory.query.as_deref().map_or_else(|| text::line(&row.name), text::line),
             query: fold(&trajectory.query, "query"),
             facts: facts(opened, trajectory),
@@ -178,7 +179,7 @@ impl Page {
                 .defects
                 .iter()
                 .take(MAX_DEFECTS)
-                .map(|defect| Defect {
+                .map(|defect| TraceDefectRow {
                     kind: defect.kind.name().replace('_', " "),
                     detail: text::line(&defect.detail),
                     span: defect.span_id.as_deref().map(text::line),
@@ -186,7 +187,7 @@ impl Page {
                 .collect(),
             spans: format!("/traces/{trace_id}/spans/rows"),
             spans_page: format!("/traces/{trace_id}/spans"),
-            project_traces: Address::of("/traces").with("project", Some(&row.project)).to_string(),
+            project_traces: PageUrl::from_path("/traces").with("project", Some(&row.project)).to_string(),
             trace_id,
             author,
             is_judged: opened.outcomes.iter().any(|given| given.line.outcome == OutcomeKind::Scored),
@@ -196,12 +197,12 @@ impl Page {
     }
 }
 
-fn unjudged(outcomes: &[Given]) -> Option<String> {
+fn unjudged(outcomes: &[RecordedVerdict]) -> Option<String> {
     let count = outcomes.iter().filter(|given| given.line.outcome == OutcomeKind::Failed).count() as u64;
     (count > 0).then(|| number::counted(count, "question", "questions"))
 }
 
-fn facts(opened: &Opened, trajectory: &Trajectory) -> Vec<(&'static str, String)> {
+fn facts(opened: &LoadedTrace, trajectory: &Trajectory) -> Vec<(&'static str, String)> {
     let row = &opened.row;
     let mut facts = vec![("Project", text::line(&row.project))];
     let named = [
@@ -226,12 +227,12 @@ fn facts(opened: &Opened, trajectory: &Trajectory) -> Vec<(&'static str, String)
     facts
 }
 
-fn tabs(opened: &Opened, trace_id: &str, chosen: &str) -> Vec<Tab> {
+fn tabs(opened: &LoadedTrace, trace_id: &str, chosen: &str) -> Vec<TrajectoryTab> {
     if opened.others.len() < 2 {
         return Vec::new();
     }
-    let tab = |(at, other): (usize, &opened::Other)| Tab {
-        href: Address::of(format!("/traces/{trace_id}"))
+    let tab = |(at, other): (usize, &opened::TrajectoryListEntry)| TrajectoryTab {
+        href: PageUrl::from_path(format!("/traces/{trace_id}"))
             .with("trajectory", Some(other.id.as_str()).filter(|_| at > 0))
             .to_string(),
         title: text::line(other.agent.as_deref().or(other.query.as_deref()).unwrap_or("trajectory")),
@@ -244,21 +245,21 @@ fn tabs(opened: &Opened, trace_id: &str, chosen: &str) -> Vec<Tab> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use gradus_core::trajectory::Step;
+    use gradus_core::trajectory::TrajectoryStep;
 
     use super::*;
 
     pub(in super::super) fn long(steps: u32) -> Trajectory {
-        let step = |index| Step {
+        let step = |index| TrajectoryStep {
             index,
             tool: "look".to_owned(),
             observation: Some(format!("{} the İSTANBUL lamp {index}", "İ".repeat(500))),
-            ..Step::default()
+            ..TrajectoryStep::default()
         };
         Trajectory { steps: (1..=steps).map(step).collect(), ..Trajectory::default() }
     }
 
-    fn at(step: Option<u32>) -> Address {
+    fn at(step: Option<u32>) -> PageUrl {
         opened::address("t", None, step)
     }
 

@@ -7,24 +7,24 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use gradus_eval::scale::Scale;
-use gradus_phoenix::filter::Filter;
-use gradus_store::{Cursor, ScoreRow, TraceFilter, TraceRow};
+use gradus_eval::scale::ScoreScale;
+use gradus_phoenix::filter::FilterExpression;
+use gradus_store::{ScoreRow, TraceFilter, TraceListCursor, TraceRow};
 use serde::Deserialize;
 
-use super::address::Address;
-use super::answer::{self, Asked, PageError};
+use super::address::PageUrl;
+use super::answer::{self, PageError, PageQuery};
 use super::opened;
 use super::words::{duration, second, whole};
-use super::{Choosable, Frame, choosable};
+use super::{PageLayout, SelectOption, choosable};
 use crate::evaluators;
 use crate::evaluators::title;
 use crate::http_error::{ApiError, blocking, blocking_large};
 use crate::page::address::place;
 use crate::phoenix;
 use crate::score_bound::score_bound;
-use crate::settings::Reloadable;
-use crate::state::Server;
+use crate::settings::ReloadableSettings;
+use crate::state::ServerState;
 use crate::time_text::read as read_time;
 use gradus_report::html::number;
 use gradus_report::html::text;
@@ -41,7 +41,7 @@ const DAY_NS: i64 = 86_400_000_000_000;
 /// What stands in the address. What is empty was left so in the form.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Choice {
+pub(super) struct TraceListQuery {
     project: Option<String>,
     from: Option<String>,
     to: Option<String>,
@@ -61,9 +61,9 @@ pub(super) struct Choice {
     cursor: Option<String>,
 }
 
-impl Choice {
-    fn address(&self, path: &str) -> Address {
-        let mut address = Address::of(path);
+impl TraceListQuery {
+    fn address(&self, path: &str) -> PageUrl {
+        let mut address = PageUrl::from_path(path);
         for (name, value) in self.named() {
             address = address.with(name, value.as_deref());
         }
@@ -88,7 +88,7 @@ impl Choice {
         ]
     }
 
-    fn without_blanks(mut self) -> Choice {
+    fn without_blanks(mut self) -> TraceListQuery {
         for value in [
             &mut self.project,
             &mut self.from,
@@ -169,9 +169,9 @@ fn moment(name: &str, text: Option<&str>, of_a_day_ns: i64) -> Result<Option<i64
     }
 }
 
-struct Rows {
+struct TraceListTable {
     columns: Vec<String>,
-    rows: Vec<Row>,
+    rows: Vec<TraceListRow>,
     next: Option<String>,
     /// The page ended before it was full: more was to be looked at than one request may.
     is_short: bool,
@@ -179,7 +179,7 @@ struct Rows {
     is_narrowed: bool,
 }
 
-struct Row {
+struct TraceListRow {
     href: String,
     id: String,
     /// When it began, for whoever asks which of them are newer.
@@ -195,13 +195,13 @@ struct Row {
     spans: String,
     errors: Option<String>,
     /// One for each column.
-    cells: Vec<Cell>,
+    cells: Vec<TraceScoreCell>,
     cost: Option<String>,
     is_open: bool,
 }
 
 /// What an evaluator came to in a trace.
-struct Cell {
+struct TraceScoreCell {
     class: &'static str,
     text: String,
     about: String,
@@ -211,14 +211,14 @@ struct Cell {
 
 #[derive(Template)]
 #[template(path = "traces.html")]
-struct Page {
-    frame: Frame,
-    choice: Choice,
+struct TraceListPage {
+    frame: PageLayout,
+    choice: TraceListQuery,
     wrong: Option<String>,
-    chips: Vec<Chip>,
-    shortcuts: Vec<Shortcut>,
-    projects: Vec<Choosable>,
-    rows: Rows,
+    chips: Vec<FilterChip>,
+    shortcuts: Vec<FilterShortcut>,
+    projects: Vec<SelectOption>,
+    rows: TraceListTable,
     /// Where the rows are asked for again; none on later pages, which do not change.
     live: Option<String>,
     /// With a condition, only so many are looked at, at a time: what was found stays, and new ones come on top.
@@ -229,28 +229,28 @@ struct Page {
     first: String,
 }
 
-struct Chip {
+struct FilterChip {
     name: &'static str,
     value: String,
     /// The same list without it.
     without: String,
 }
 
-struct Shortcut {
+struct FilterShortcut {
     text: String,
     href: String,
 }
 
 #[derive(Template)]
 #[template(path = "trace_rows.html")]
-struct RowsPart {
-    rows: Rows,
+struct TraceRowsPart {
+    rows: TraceListTable,
 }
 
 pub(super) async fn page(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
-    Asked(choice): Asked<Choice>,
+    PageQuery(choice): PageQuery<TraceListQuery>,
 ) -> Result<Response, PageError> {
     let choice = choice.without_blanks();
     in_its_turn(&server, choice.condition.is_some(), move |server| {
@@ -258,20 +258,20 @@ pub(super) async fn page(
         let (rows, wrong) = match list(server, &choice) {
             Ok(rows) => (rows, None),
             Err(error) if error.status().is_client_error() => {
-                (Rows::none(), Some(error.message().to_owned()))
+                (TraceListTable::none(), Some(error.message().to_owned()))
             }
             Err(error) => return Err(error),
         };
         let address = choice.address("/traces");
         let is_first = choice.cursor.is_none();
-        Ok(answer::page(&Page {
-            frame: Frame::of("/traces", choice.project.as_deref(), &headers),
+        Ok(answer::page(&TraceListPage {
+            frame: PageLayout::new("/traces", choice.project.as_deref(), &headers),
             chips: chips(&address),
             shortcuts: shortcuts(&server.reloadable(), &address),
             projects: choosable(server.store.project_names()?, choice.project.as_deref()),
             is_growing: choice.condition.is_some(),
-            from: Choice::field(choice.from.as_ref()),
-            to: Choice::field(choice.to.as_ref()),
+            from: TraceListQuery::field(choice.from.as_ref()),
+            to: TraceListQuery::field(choice.to.as_ref()),
             live: (is_first && wrong.is_none()).then(|| choice.address("/traces/rows").to_string()),
             is_first,
             first: address.to_string(),
@@ -285,22 +285,22 @@ pub(super) async fn page(
 
 /// The rows alone, for a list that is kept up to date.
 pub(super) async fn rows(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
-    Asked(choice): Asked<Choice>,
+    PageQuery(choice): PageQuery<TraceListQuery>,
 ) -> Result<Response, PageError> {
     let choice = choice.without_blanks();
     in_its_turn(&server, choice.condition.is_some(), move |server| {
-        Ok(answer::part(&RowsPart { rows: list(server, &choice)? }, &headers))
+        Ok(answer::part(&TraceRowsPart { rows: list(server, &choice)? }, &headers))
     })
     .await
 }
 
 /// Whoever looks for a condition reads whole traces: a few at a time.
 async fn in_its_turn(
-    server: &Arc<Server>,
+    server: &Arc<ServerState>,
     has_condition: bool,
-    make: impl FnOnce(&Server) -> Result<Response, ApiError> + Send + 'static,
+    make: impl FnOnce(&ServerState) -> Result<Response, ApiError> + Send + 'static,
 ) -> Result<Response, PageError> {
     Ok(match has_condition {
         true => blocking_large(server, make).await?,
@@ -308,8 +308,8 @@ async fn in_its_turn(
     })
 }
 
-fn chips(address: &Address) -> Vec<Chip> {
-    let chip = |(name, value): &(&'static str, String)| Chip {
+fn chips(address: &PageUrl) -> Vec<FilterChip> {
+    let chip = |(name, value): &(&'static str, String)| FilterChip {
         name,
         value: text::line(value),
         without: address.but(name, None).to_string(),
@@ -318,7 +318,7 @@ fn chips(address: &Address) -> Vec<Chip> {
 }
 
 /// What people look for most: what was found wrong, and what failed.
-fn shortcuts(settings: &Reloadable, address: &Address) -> Vec<Shortcut> {
+fn shortcuts(settings: &ReloadableSettings, address: &PageUrl) -> Vec<FilterShortcut> {
     let mut names: Vec<String> = settings
         .rules
         .iter()
@@ -329,13 +329,15 @@ fn shortcuts(settings: &Reloadable, address: &Address) -> Vec<Shortcut> {
     names.dedup();
     let wrong = names.into_iter().filter_map(|name| {
         let labels = evaluators::labels(settings, &name);
-        Some(Shortcut {
+        Some(FilterShortcut {
             text: format!("{}: {}", title(settings, &name), wrong_words(&labels)?),
             href: address.but("label", None).but("wrong", Some(&name)).to_string(),
         })
     });
-    let errors =
-        Shortcut { text: "with errors".to_owned(), href: address.but("error", Some("true")).to_string() };
+    let errors = FilterShortcut {
+        text: "with errors".to_owned(),
+        href: address.but("error", Some("true")).to_string(),
+    };
     wrong.chain([errors]).collect()
 }
 
@@ -349,9 +351,9 @@ fn wrong_words(labels: &[(String, f64)]) -> Option<String> {
     }
 }
 
-fn list(server: &Server, choice: &Choice) -> Result<Rows, ApiError> {
+fn list(server: &ServerState, choice: &TraceListQuery) -> Result<TraceListTable, ApiError> {
     let filter = choice.filter()?;
-    let cursor: Option<Cursor> = match &choice.cursor {
+    let cursor: Option<TraceListCursor> = match &choice.cursor {
         Some(text) => Some(text.parse().map_err(|()| ApiError::bad("cursor: this is no place in the list"))?),
         None => None,
     };
@@ -361,7 +363,8 @@ fn list(server: &Server, choice: &Choice) -> Result<Rows, ApiError> {
             (page.traces, page.next)
         }
         Some(text) => {
-            let condition = Filter::parse(text).map_err(|error| ApiError::bad(format!("where: {error}")))?;
+            let condition =
+                FilterExpression::parse(text).map_err(|error| ApiError::bad(format!("where: {error}")))?;
             list_where(server, &filter, &condition, cursor)?
         }
     };
@@ -378,9 +381,9 @@ fn list(server: &Server, choice: &Choice) -> Result<Rows, ApiError> {
     for trace in &found {
         let is_open = trace.trajectories.is_empty() && server.store.is_due(trace.story)?;
         let guilty = guilty(server, trace, choice)?;
-        rows.push(Row::of(&settings, trace, &evaluators, &guilty, is_open));
+        rows.push(TraceListRow::from_row(&settings, trace, &evaluators, &guilty, is_open));
     }
-    Ok(Rows {
+    Ok(TraceListTable {
         columns: evaluators.iter().map(|name| title(&settings, name)).collect(),
         is_short: next.is_some() && rows.len() < ROWS,
         is_narrowed: choice.is_narrowed(),
@@ -393,11 +396,11 @@ fn list(server: &Server, choice: &Choice) -> Result<Rows, ApiError> {
 /// Those with a span that the condition is true of. Spans are not indexed by what they hold: they are read, and only so
 /// many of them for one page.
 fn list_where(
-    server: &Server,
+    server: &ServerState,
     filter: &TraceFilter,
-    condition: &Filter,
-    mut cursor: Option<Cursor>,
-) -> Result<(Vec<TraceRow>, Option<Cursor>), ApiError> {
+    condition: &FilterExpression,
+    mut cursor: Option<TraceListCursor>,
+) -> Result<(Vec<TraceRow>, Option<TraceListCursor>), ApiError> {
     let started = Instant::now();
     let (mut found, mut tried) = (Vec::new(), 0);
     loop {
@@ -405,7 +408,7 @@ fn list_where(
         let last = page.traces.len();
         for (at, trace) in page.traces.into_iter().enumerate() {
             tried += 1;
-            let place = Cursor::Time { start_ns: trace.start_ns, trace: trace.no };
+            let place = TraceListCursor::Time { start_ns: trace.start_ns, trace: trace.no };
             if phoenix::holds(server, &trace.project, trace.trace_id, condition)? {
                 found.push(trace);
             }
@@ -424,25 +427,31 @@ fn list_where(
     }
 }
 
-impl Rows {
-    fn none() -> Rows {
-        Rows { columns: Vec::new(), rows: Vec::new(), next: None, is_short: false, is_narrowed: true }
+impl TraceListTable {
+    fn none() -> TraceListTable {
+        TraceListTable {
+            columns: Vec::new(),
+            rows: Vec::new(),
+            next: None,
+            is_short: false,
+            is_narrowed: true,
+        }
     }
 }
 
-impl Row {
+impl TraceListRow {
     /// `guilty` is where it opens.
-    fn of(
-        settings: &Reloadable,
+    fn from_row(
+        settings: &ReloadableSettings,
         trace: &TraceRow,
         evaluators: &[&str],
-        guilty: &Address,
+        guilty: &PageUrl,
         is_open: bool,
-    ) -> Row {
+    ) -> TraceListRow {
         let first = trace.trajectories.first();
         let name = |text: Option<&String>| text.map(|text| text::line(text)).unwrap_or_default();
         let cost: Vec<f64> = trace.trajectories.iter().filter_map(|trajectory| trajectory.cost_usd).collect();
-        Row {
+        TraceListRow {
             href: guilty.to_string(),
             at: trace.start_ns,
             id: trace.trace_id.to_string(),
@@ -457,7 +466,10 @@ impl Row {
             spans: number::counted(u64::try_from(trace.spans).unwrap_or(0), "span", "spans"),
             errors: (trace.errors > 0 || trace.trajectories.iter().any(|trajectory| trajectory.is_error))
                 .then(|| number::counted(trace.errors.max(1) as u64, "error", "errors")),
-            cells: evaluators.iter().map(|name| Cell::of(settings, trace, name)).collect(),
+            cells: evaluators
+                .iter()
+                .map(|name| TraceScoreCell::for_evaluator(settings, trace, name))
+                .collect(),
             cost: (!cost.is_empty()).then(|| number::usd(cost.iter().sum())),
             is_open,
         }
@@ -466,7 +478,7 @@ impl Row {
 
 /// Where the first thing is that was found wrong, by the evaluator and with the tool that are looked for, if there are; else
 /// the trace.
-fn guilty(server: &Server, trace: &TraceRow, choice: &Choice) -> Result<Address, ApiError> {
+fn guilty(server: &ServerState, trace: &TraceRow, choice: &TraceListQuery) -> Result<PageUrl, ApiError> {
     if let Some((trajectory, step)) = server.store.wrong_step(trace.no, &choice.filter()?)? {
         let is_first = trace.trajectories.first().is_some_and(|first| first.trajectory_id == trajectory);
         let trajectory = Some(trajectory.as_str()).filter(|_| !is_first);
@@ -476,7 +488,7 @@ fn guilty(server: &Server, trace: &TraceRow, choice: &Choice) -> Result<Address,
     Ok(first_wrong(trace, choice.evaluator()))
 }
 
-fn first_wrong(trace: &TraceRow, wanted: Option<&str>) -> Address {
+fn first_wrong(trace: &TraceRow, wanted: Option<&str>) -> PageUrl {
     let id = trace.trace_id.to_string();
     let fits = |score: &&ScoreRow| wanted.is_none_or(|wanted| wanted == score.evaluator);
     let first = trace.trajectories.iter().enumerate().find_map(|(at, trajectory)| {
@@ -495,8 +507,8 @@ fn first_wrong(trace: &TraceRow, wanted: Option<&str>) -> Address {
     }
 }
 
-impl Cell {
-    fn of(settings: &Reloadable, trace: &TraceRow, evaluator: &str) -> Cell {
+impl TraceScoreCell {
+    fn for_evaluator(settings: &ReloadableSettings, trace: &TraceRow, evaluator: &str) -> TraceScoreCell {
         let (mut scored, mut sum, mut failed, mut wrong, mut asked) = (0, 0.0, 0, 0, false);
         let all = trace.trajectories.iter().flat_map(|trajectory| &trajectory.scores);
         for score in all.filter(|score| score.evaluator == evaluator) {
@@ -512,11 +524,11 @@ impl Cell {
                 (false, true) => ("none", "–", "the question does not arise".to_owned()),
                 (false, false) => ("none", "", "not judged".to_owned()),
             };
-            return Cell { class, text: text.to_owned(), about, unjudged: None };
+            return TraceScoreCell { class, text: text.to_owned(), about, unjudged: None };
         }
         let mean = sum / scored as f64;
-        let is_share = evaluators::scale(settings, evaluator).is_some_and(Scale::is_share);
-        Cell {
+        let is_share = evaluators::scale(settings, evaluator).is_some_and(ScoreScale::is_share);
+        TraceScoreCell {
             class: if wrong == 0 { "right" } else { "wrong" },
             text: if is_share { format!("{:.0}\u{a0}%", 100.0 * mean) } else { number::score(mean) },
             about: format!("mean of {scored} judged"),
@@ -551,6 +563,6 @@ mod tests {
         let day = eight - 8 * 3_600_000_000_000;
         assert_eq!((read("2026-11-15", 0), read("2026-11-15", DAY_NS)), (Some(day), Some(day + DAY_NS)));
         assert!(moment("from", Some("soon"), 0).is_err());
-        assert_eq!(Choice::field(Some(&"2026-11-15T08:00:00Z".to_owned())), "2026-11-15T08:00:00");
+        assert_eq!(TraceListQuery::field(Some(&"2026-11-15T08:00:00Z".to_owned())), "2026-11-15T08:00:00");
     }
 }

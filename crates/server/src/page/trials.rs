@@ -1,23 +1,23 @@
 //! A rubric, as it is or changed for the moment, tried on one step: what a judge would see, and what the judge says that the
 //! project's own rule has. Data of a project goes nowhere else.
 
-use crate::rubric_trials::Answer;
+use crate::rubric_trials::RubricTrialAnswer;
 use std::sync::Arc;
 
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::evaluator::Evaluator;
 use gradus_eval::judge::{ModelJudge, answer_form};
 use gradus_eval::outcome::OutcomeKind;
-use gradus_eval::prompt::{Case, Prompt, PromptWindow, Renderer, ToolText, missing};
-use gradus_eval::rubric::{Rubric, Subject};
+use gradus_eval::prompt::{EvaluationCase, JudgePrompt, PromptRenderer, PromptWindow, ToolText, missing};
+use gradus_eval::rubric::{Rubric, RubricSubject};
 use gradus_eval::runner::RulesJudge;
-use gradus_store::Spend;
+use gradus_store::JudgeSpend;
 
 use crate::clock::{now_ns, today_ns};
 use crate::grading_rule::GradingRule;
 use crate::http_error::{ApiError, blocking, blocking_large};
-use crate::settings::Reloadable;
-use crate::state::Server;
+use crate::settings::ReloadableSettings;
+use crate::state::ServerState;
 use crate::story::StoryView;
 use gradus_core::visible::printable;
 use gradus_report::html::number;
@@ -29,7 +29,7 @@ const MAX_PROMPT: usize = 60_000;
 const WINDOW_TOKENS: usize = 32_000;
 
 /// A step that a rubric is tried on.
-pub(super) struct Subjected {
+pub(super) struct RubricTrialSubject {
     trajectory: Trajectory,
     /// The step's place; none for the whole.
     step: Option<usize>,
@@ -39,56 +39,56 @@ pub(super) struct Subjected {
 
 /// What came of asking.
 pub(super) enum AskedOf {
-    Rules(Answer),
+    Rules(RubricTrialAnswer),
     /// The model is still to be asked.
-    Model(Box<Question>),
+    Model(Box<RubricTrialQuestion>),
 }
 
 /// What a model is asked, by whose rule.
-pub(super) struct Question {
-    subject: Subjected,
-    prompt: Prompt,
+pub(super) struct RubricTrialQuestion {
+    subject: RubricTrialSubject,
+    prompt: JudgePrompt,
     rule: String,
     daily_budget_usd: Option<f64>,
     judge: Arc<ModelJudge>,
 }
 
 /// What would be asked.
-pub(super) struct Shown {
+pub(super) struct RubricPromptPreview {
     pub(super) system: String,
     pub(super) user: String,
     pub(super) notes: Vec<&'static str>,
 }
 
 /// Who judges a project.
-pub(super) enum Who<'r> {
+pub(super) enum RubricTrialJudge<'r> {
     Model(&'r GradingRule, &'r Arc<ModelJudge>),
     Rules(&'r GradingRule, Box<Evaluator>),
     /// Nobody; why.
     Nobody(&'static str),
 }
 
-impl Who<'_> {
+impl RubricTrialJudge<'_> {
     pub(super) fn name(&self) -> Option<String> {
         match self {
-            Who::Model(_, judge) => Some(text::line(&judge.name())),
-            Who::Rules(..) => Some("the rules".to_owned()),
-            Who::Nobody(_) => None,
+            RubricTrialJudge::Model(_, judge) => Some(text::line(&judge.name())),
+            RubricTrialJudge::Rules(..) => Some("the rules".to_owned()),
+            RubricTrialJudge::Nobody(_) => None,
         }
     }
 }
 
-impl Subjected {
+impl RubricTrialSubject {
     /// The trajectory as judges get it: with the tools on offer, and what the project's rule says of them. What is made of it
     /// takes its time, as opening it does: both go where that holds up nobody, and only so many at once.
     pub(super) async fn open<T: Send + 'static>(
-        server: &Arc<Server>,
+        server: &Arc<ServerState>,
         rubric: &Rubric,
         id: &str,
         step: Option<u32>,
-        make: impl FnOnce(Subjected, &Rubric, &Reloadable) -> T + Send + 'static,
+        make: impl FnOnce(RubricTrialSubject, &Rubric, &ReloadableSettings) -> T + Send + 'static,
     ) -> Result<T, ApiError> {
-        let of_steps = rubric.subject == Subject::Step;
+        let of_steps = rubric.subject == RubricSubject::Step;
         if of_steps && step.is_none() {
             return Err(ApiError::bad("Say which step: this rubric is about one."));
         }
@@ -101,52 +101,64 @@ impl Subjected {
             let found = all.into_iter().find(|one| one.trajectory_id == id).ok_or_else(missing)?;
             let settings = server.reloadable();
             let mut texts = rule_of(&settings, &row.project).map(GradingRule::tool_texts).unwrap_or_default();
-            let tools = texts.of(&found.tools);
+            let tools = texts.get_or_render(&found.tools);
             let at = step.filter(|_| of_steps).map(|number| {
                 found.steps.iter().position(|step| step.index == number).ok_or_else(|| {
                     let steps = found.steps.len();
                     ApiError::missing(format!("This trajectory has no step {number}; it has {steps}."))
                 })
             });
-            let subject = Subjected { step: at.transpose()?, trajectory: found, tools, project: row.project };
+            let subject =
+                RubricTrialSubject { step: at.transpose()?, trajectory: found, tools, project: row.project };
             Ok(make(subject, &rubric, &settings))
         })
         .await
     }
 
-    fn case(&self) -> Case<'_> {
-        Case { trajectory: &self.trajectory, step: self.step, tools: &self.tools }
+    fn case(&self) -> EvaluationCase<'_> {
+        EvaluationCase { trajectory: &self.trajectory, step: self.step, tools: &self.tools }
     }
 
     /// Who may be asked: the judge of the rule that the project has, and no other.
-    pub(super) fn who<'r>(&self, settings: &'r Reloadable, rubric: &Rubric, is_changed: bool) -> Who<'r> {
+    pub(super) fn who<'r>(
+        &self,
+        settings: &'r ReloadableSettings,
+        rubric: &Rubric,
+        is_changed: bool,
+    ) -> RubricTrialJudge<'r> {
         let Some(rule) = rule_of(settings, &self.project) else {
-            return Who::Nobody("No rule of this server is for this project, so nobody can be asked.");
+            return RubricTrialJudge::Nobody(
+                "No rule of this server is for this project, so nobody can be asked.",
+            );
         };
         match (&rule.judge, Evaluator::offline(rubric)) {
-            (Some(judge), _) => Who::Model(rule, judge),
-            (None, Some(_)) if is_changed => Who::Nobody(
+            (Some(judge), _) => RubricTrialJudge::Model(rule, judge),
+            (None, Some(_)) if is_changed => RubricTrialJudge::Nobody(
                 "This project's rule has no model, and rules do not read a prompt that was changed.",
             ),
-            (None, Some(evaluator)) => Who::Rules(rule, Box::new(evaluator)),
-            (None, None) => {
-                Who::Nobody("This project's rule has no model, and there are no rules for this rubric.")
-            }
+            (None, Some(evaluator)) => RubricTrialJudge::Rules(rule, Box::new(evaluator)),
+            (None, None) => RubricTrialJudge::Nobody(
+                "This project's rule has no model, and there are no rules for this rubric.",
+            ),
         }
     }
 
     /// The prompt as the project's judge would get it.
-    pub(super) fn prompt(&self, rubric: &Rubric, who: &Who<'_>) -> Result<Shown, String> {
+    pub(super) fn prompt(
+        &self,
+        rubric: &Rubric,
+        who: &RubricTrialJudge<'_>,
+    ) -> Result<RubricPromptPreview, String> {
         if let Some(reason) = missing(rubric, &self.case()) {
             return Err(format!("The question does not arise here: {reason}."));
         }
         let window = match who {
-            Who::Model(_, judge) => judge.settings.window,
+            RubricTrialJudge::Model(_, judge) => judge.settings.window,
             _ => PromptWindow::of_tokens(WINDOW_TOKENS),
         };
         let prompt = self.rendered(rubric, window);
         let is_cut = [&*prompt.system, &*prompt.user].iter().any(|part| part.len() > MAX_PROMPT);
-        Ok(Shown {
+        Ok(RubricPromptPreview {
             system: cut(&prompt.system),
             user: cut(&prompt.user),
             notes: [
@@ -162,29 +174,29 @@ impl Subjected {
         })
     }
 
-    fn rendered(&self, rubric: &Rubric, window: PromptWindow) -> Prompt {
-        Renderer::new(rubric, &self.tools, window).render(&self.case())
+    fn rendered(&self, rubric: &Rubric, window: PromptWindow) -> JudgePrompt {
+        PromptRenderer::new(rubric, &self.tools, window).render(&self.case())
     }
 
     /// Asks the rules, or makes the question that a model is asked.
-    pub(super) fn ask(self, rubric: &Rubric, who: &Who<'_>) -> Result<AskedOf, String> {
+    pub(super) fn ask(self, rubric: &Rubric, who: &RubricTrialJudge<'_>) -> Result<AskedOf, String> {
         if let Some(reason) = missing(rubric, &self.case()) {
             return Err(format!("The question does not arise here: {reason}."));
         }
         match who {
-            Who::Model(rule, judge) => Ok(AskedOf::Model(Box::new(Question {
+            RubricTrialJudge::Model(rule, judge) => Ok(AskedOf::Model(Box::new(RubricTrialQuestion {
                 prompt: self.rendered(rubric, judge.settings.window),
                 subject: self,
                 rule: rule.name.clone(),
                 daily_budget_usd: rule.daily_budget_usd,
                 judge: Arc::clone(judge),
             }))),
-            Who::Rules(rule, evaluator) => self.ask_rules(rule, evaluator).map(AskedOf::Rules),
-            Who::Nobody(reason) => Err((*reason).to_owned()),
+            RubricTrialJudge::Rules(rule, evaluator) => self.ask_rules(rule, evaluator).map(AskedOf::Rules),
+            RubricTrialJudge::Nobody(reason) => Err((*reason).to_owned()),
         }
     }
 
-    fn ask_rules(&self, rule: &GradingRule, evaluator: &Evaluator) -> Result<Answer, String> {
+    fn ask_rules(&self, rule: &GradingRule, evaluator: &Evaluator) -> Result<RubricTrialAnswer, String> {
         let mut judge = RulesJudge::new("trial", std::slice::from_ref(evaluator), rule.tool_texts());
         let step = self.step.and_then(|at| self.trajectory.steps.get(at)).map(|step| step.index);
         let lines = judge.judge(self.trajectory.clone());
@@ -192,7 +204,7 @@ impl Subjected {
         let line = line.ok_or_else(|| "The rules say nothing of this step.".to_owned())?;
         let words = line.explanation.as_deref().or(line.reason.as_deref()).unwrap_or_default();
         let is_best = line.label.as_deref() == Some(evaluator.labels.best());
-        Ok(Answer {
+        Ok(RubricTrialAnswer {
             class: match (line.outcome, is_best) {
                 (OutcomeKind::Scored, true) => "pass",
                 (OutcomeKind::Scored, false) => "fail",
@@ -210,10 +222,14 @@ impl Subjected {
     }
 }
 
-impl Question {
+impl RubricTrialQuestion {
     /// Asks, which may cost money: of the project's rule, within its budget.
-    pub(super) async fn ask(self, server: &Arc<Server>, rubric: &Rubric) -> Result<Answer, String> {
-        let Question { subject, prompt, rule, daily_budget_usd, judge } = self;
+    pub(super) async fn ask(
+        self,
+        server: &Arc<ServerState>,
+        rubric: &Rubric,
+    ) -> Result<RubricTrialAnswer, String> {
+        let RubricTrialQuestion { subject, prompt, rule, daily_budget_usd, judge } = self;
         let most_usd = judge.most_it_costs(&prompt);
         let _turn = match daily_budget_usd {
             Some(_) => Some(server.trials.asking.lock().await),
@@ -236,19 +252,19 @@ impl Question {
         let form = answer_form(rubric, judge.settings.structured);
         let render = |window: PromptWindow| subject.rendered(rubric, window);
         let judgement = judge.judge(&form, &rubric.labels, prompt, render).await;
-        let known_usd = judge.price.zip(judgement.usage).map(|(price, usage)| price.of(usage));
+        let known_usd = judge.price.zip(judgement.usage).map(|(price, usage)| price.cost_of_usage(usage));
         // What the endpoint does not say counts as the most that it can be.
         let cost_usd = if judgement.is_usage_partial { most_usd.or(known_usd) } else { known_usd };
         let calls = u64::from(judgement.calls);
         let unpriced = if cost_usd.is_some() { 0 } else { calls };
         server.meters.asked(calls, cost_usd.is_some());
-        let spend = Spend { rule, calls, unpriced, cost_usd: cost_usd.unwrap_or_default() };
+        let spend = JudgeSpend { rule, calls, unpriced, cost_usd: cost_usd.unwrap_or_default() };
         let written = server.store.spend(spend, subject.project.clone(), now_ns());
         if let Err(error) = async { written?.done().await }.await {
             tracing::error!(%error, "what a trial cost could not be written down");
         }
         let reading = judgement.result.map_err(|failure| format!("The judge gave no verdict: {failure}"))?;
-        Ok(Answer {
+        Ok(RubricTrialAnswer {
             class: if rubric.labels.best() == reading.label { "pass" } else { "fail" },
             label: text::line(&reading.label),
             explanation: text::block(&reading.explanation),
@@ -258,7 +274,7 @@ impl Question {
     }
 }
 
-fn rule_of<'r>(settings: &'r Reloadable, project: &str) -> Option<&'r GradingRule> {
+fn rule_of<'r>(settings: &'r ReloadableSettings, project: &str) -> Option<&'r GradingRule> {
     settings.rules.iter().find(|rule| rule.fits(project))
 }
 

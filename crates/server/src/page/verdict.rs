@@ -3,53 +3,53 @@
 use gradus_eval::evaluator::{OFFLINE, RULES};
 use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
 use gradus_report::html::number;
-use gradus_report::html::text::{self, Block};
-use gradus_store::Annotation;
+use gradus_report::html::text::{self, DisplayText};
+use gradus_store::AnnotationRecord;
 
-use super::address::Address;
+use super::address::PageUrl;
 use super::rubrics;
 use super::words::second;
 use crate::evaluators::{labels, title};
 use crate::page::address::place;
-use crate::page::people::Person;
-use crate::page::recorded_verdict::Given;
-use crate::settings::Reloadable;
+use crate::page::people::LabelAuthor;
+use crate::page::recorded_verdict::RecordedVerdict;
+use crate::settings::ReloadableSettings;
 
 /// More evidence than this is left out.
 const MAX_EVIDENCE: usize = 20;
 
-pub(super) struct Verdict {
+pub(super) struct VerdictDetailView {
     /// `pass`, `fail`, `unsure` or `na`: the class and the icon's name.
     pub(super) class: &'static str,
     pub(super) title: String,
     pub(super) label: String,
-    pub(super) explanation: Option<Block>,
-    pub(super) evidence: Vec<Block>,
+    pub(super) explanation: Option<DisplayText>,
+    pub(super) evidence: Vec<DisplayText>,
     pub(super) by: String,
     pub(super) cost: Option<String>,
     pub(super) when: String,
     /// Where its rubric can be tried on the same step.
     pub(super) rubric: Option<String>,
-    pub(super) said: Vec<Said>,
+    pub(super) said: Vec<HumanLabelView>,
     /// Steps that a verdict on the whole speaks of, and where they are.
     pub(super) mentions: Vec<(u32, String)>,
     /// None where there is nothing to agree with.
-    pub(super) labelling: Option<Labelling>,
+    pub(super) labelling: Option<LabelFormFields>,
 }
 
 /// What a person says.
-pub(super) struct Said {
+pub(super) struct HumanLabelView {
     /// Tells people apart.
     identifier: String,
     pub(super) author: String,
     pub(super) when: String,
     pub(super) label: String,
-    pub(super) note: Option<Block>,
+    pub(super) note: Option<DisplayText>,
     pub(super) agrees: bool,
 }
 
 /// What a form to label it needs.
-pub(super) struct Labelling {
+pub(super) struct LabelFormFields {
     pub(super) trajectory: String,
     pub(super) step: Option<u32>,
     pub(super) evaluator: String,
@@ -68,7 +68,7 @@ pub(super) struct Labelling {
 /// Keys that are numbers.
 const MAX_NUMBERS: usize = 9;
 
-impl Labelling {
+impl LabelFormFields {
     /// Whether there is more than one label to choose from, beside what the judge says: then each has a number as its key.
     pub(super) fn has_numbers(&self) -> bool {
         self.others.len() > 1 || (self.right.is_none() && !self.others.is_empty())
@@ -95,10 +95,15 @@ pub(super) fn seen(line: &OutcomeLine) -> String {
     format!("{:x}", gradus_core::digest(text.as_bytes()) >> 64)
 }
 
-impl Verdict {
+impl VerdictDetailView {
     /// `here` is the page that it is shown on.
-    pub(super) fn of(settings: &Reloadable, given: &Given, said: &[Annotation], here: &Address) -> Verdict {
-        let Given { at_ns, is_wrong, line } = given;
+    pub(super) fn from_recorded(
+        settings: &ReloadableSettings,
+        given: &RecordedVerdict,
+        said: &[AnnotationRecord],
+        here: &PageUrl,
+    ) -> VerdictDetailView {
+        let RecordedVerdict { at_ns, is_wrong, line } = given;
         let known = labels(settings, &line.evaluator);
         let class = match line.outcome {
             OutcomeKind::Scored if *is_wrong => "fail",
@@ -113,14 +118,14 @@ impl Verdict {
         };
         let words = line.explanation.as_deref().or(line.reason.as_deref());
         let target = target(&line.trajectory_id, line.step_index);
-        let is_about = |one: &&Annotation| {
+        let is_about = |one: &&AnnotationRecord| {
             one.target == target
                 && one.name == *line.evaluator
                 && one.annotator == "HUMAN"
                 && one.label.is_some()
         };
         let is_rules = matches!(&*line.judge, OFFLINE | RULES);
-        Verdict {
+        VerdictDetailView {
             class,
             title: title(settings, &line.evaluator),
             label,
@@ -140,9 +145,13 @@ impl Verdict {
                     .with("step", step.as_deref())
                     .to_string()
             }),
-            said: said.iter().filter(is_about).map(|one| Said::of(one, line)).collect(),
+            said: said
+                .iter()
+                .filter(is_about)
+                .map(|one| HumanLabelView::from_annotation(one, line))
+                .collect(),
             mentions: Vec::new(),
-            labelling: (line.outcome != OutcomeKind::NotApplicable).then(|| Labelling {
+            labelling: (line.outcome != OutcomeKind::NotApplicable).then(|| LabelFormFields {
                 trajectory: line.trajectory_id.to_string(),
                 step: line.step_index,
                 evaluator: line.evaluator.to_string(),
@@ -163,7 +172,7 @@ impl Verdict {
     }
 
     /// Whether a person has labelled it.
-    pub(super) fn is_labelled_by(&self, person: &Person) -> bool {
+    pub(super) fn is_labelled_by(&self, person: &LabelAuthor) -> bool {
         self.said.iter().any(|one| one.identifier == person.identifier)
     }
 
@@ -172,9 +181,9 @@ impl Verdict {
     }
 }
 
-impl Said {
-    fn of(row: &Annotation, line: &OutcomeLine) -> Said {
-        Said {
+impl HumanLabelView {
+    fn from_annotation(row: &AnnotationRecord, line: &OutcomeLine) -> HumanLabelView {
+        HumanLabelView {
             identifier: row.identifier.clone(),
             author: row.author.clone(),
             when: second(row.updated_ns),

@@ -1,6 +1,6 @@
 //! Times, lengths, sizes, costs and rules as pages show them.
 
-use gradus_store::Spent;
+use gradus_store::SpendTotal;
 
 use crate::grading_rule::GradingRule;
 use gradus_report::html::number::{self, count};
@@ -45,7 +45,7 @@ pub(super) fn whole(number: i64) -> String {
 }
 
 /// What judging cost, as far as that is known.
-pub(super) fn spent(spent: Spent) -> String {
+pub(super) fn spent(spent: SpendTotal) -> String {
     let unpriced = || number::counted(spent.unpriced, "call", "calls");
     match (spent.unpriced, spent.cost_usd > 0.0) {
         (0, _) => number::usd(spent.cost_usd),
@@ -63,7 +63,7 @@ pub(super) struct LiveRule {
 }
 
 impl LiveRule {
-    pub(super) fn of(rule: &GradingRule) -> LiveRule {
+    pub(super) fn from_rule(rule: &GradingRule) -> LiveRule {
         LiveRule {
             name: text::line(&rule.name),
             project: text::line(rule.project_pattern()),

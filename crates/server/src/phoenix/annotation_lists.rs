@@ -7,61 +7,63 @@ use axum::Json;
 use axum::extract::{Path, State};
 use gradus_core::span::{SpanId, TraceId};
 use gradus_phoenix::span_view::iso_time;
-use gradus_store::{Annotation, AnnotationQuery};
+use gradus_store::{AnnotationQuery, AnnotationRecord};
 use serde_json::{Value, json};
 
-use super::error::{PhoenixError, blocking};
-use super::request::{self, Params};
+use super::error::{PhoenixApiError, blocking};
+use super::request::{self, PhoenixQueryParams};
 use super::{ids, verdicts};
-use crate::phoenix::annotation_subject::Subject;
+use crate::phoenix::annotation_subject::PhoenixAnnotationTarget;
 use crate::signature;
-use crate::state::Server;
+use crate::state::ServerState;
 
 /// Ids and identifiers in one request.
 const MAX_IDS: usize = 1000;
 
 pub(super) async fn of_spans(
-    server: State<Arc<Server>>,
+    server: State<Arc<ServerState>>,
     project: Path<String>,
-    params: Params,
-) -> Result<Json<Value>, PhoenixError> {
-    list(Subject::Span, "span_id", &server, &project, &params).await
+    params: PhoenixQueryParams,
+) -> Result<Json<Value>, PhoenixApiError> {
+    list(PhoenixAnnotationTarget::Span, "span_id", &server, &project, &params).await
 }
 
 pub(super) async fn of_traces(
-    server: State<Arc<Server>>,
+    server: State<Arc<ServerState>>,
     project: Path<String>,
-    params: Params,
-) -> Result<Json<Value>, PhoenixError> {
-    list(Subject::Trace, "trace_id", &server, &project, &params).await
+    params: PhoenixQueryParams,
+) -> Result<Json<Value>, PhoenixApiError> {
+    list(PhoenixAnnotationTarget::Trace, "trace_id", &server, &project, &params).await
 }
 
 pub(super) async fn of_sessions(
-    server: State<Arc<Server>>,
+    server: State<Arc<ServerState>>,
     project: Path<String>,
-    params: Params,
-) -> Result<Json<Value>, PhoenixError> {
-    list(Subject::Session, "session_id", &server, &project, &params).await
+    params: PhoenixQueryParams,
+) -> Result<Json<Value>, PhoenixApiError> {
+    list(PhoenixAnnotationTarget::Session, "session_id", &server, &project, &params).await
 }
 
 async fn list(
-    subject: Subject,
+    subject: PhoenixAnnotationTarget,
     field: &'static str,
-    server: &Arc<Server>,
+    server: &Arc<ServerState>,
     project: &str,
-    params: &Params,
-) -> Result<Json<Value>, PhoenixError> {
+    params: &PhoenixQueryParams,
+) -> Result<Json<Value>, PhoenixApiError> {
     let distinct = |name: &str| {
         let values: HashSet<String> =
             params.all(name).into_iter().filter(|value| !value.is_empty()).collect();
         match values.len() {
             0..=MAX_IDS => Ok(values.into_iter().collect::<Vec<String>>()),
-            many => Err(PhoenixError::invalid(format!("Too many {name} supplied: {many} (max {MAX_IDS})"))),
+            many => {
+                Err(PhoenixApiError::invalid(format!("Too many {name} supplied: {many} (max {MAX_IDS})")))
+            }
         }
     };
     let (wanted, identifiers) = (distinct(&format!("{field}s"))?, distinct("identifier")?);
     if wanted.is_empty() && identifiers.is_empty() {
-        return Err(PhoenixError::invalid(format!(
+        return Err(PhoenixApiError::invalid(format!(
             "At least one of {field}s or identifier must be supplied"
         )));
     }
@@ -69,7 +71,7 @@ async fn list(
     let up_to = match params.one("cursor") {
         Some(cursor) => Some(
             ids::decode_number(subject.node(), cursor)
-                .ok_or_else(|| PhoenixError::invalid("Invalid cursor value"))?,
+                .ok_or_else(|| PhoenixApiError::invalid("Invalid cursor value"))?,
         ),
         None => None,
     };
@@ -94,7 +96,7 @@ async fn list(
             data.extend(verdicts::named(server, subject, &query)?);
         }
         if data.is_empty() && query.identifiers.is_empty() && !any_known(server, subject, project, &wanted)? {
-            return Err(PhoenixError::missing(format!(
+            return Err(PhoenixApiError::missing(format!(
                 "None of the supplied {field}s exist in this project"
             )));
         }
@@ -104,16 +106,18 @@ async fn list(
 }
 
 fn any_known(
-    server: &Server,
-    subject: Subject,
+    server: &ServerState,
+    subject: PhoenixAnnotationTarget,
     project: i64,
     wanted: &[String],
-) -> Result<bool, PhoenixError> {
+) -> Result<bool, PhoenixApiError> {
     for id in wanted {
         let trace = match subject {
-            Subject::Trace => Some(TraceId::parse(id)),
-            Subject::Session => crate::phoenix::session_lookup::first_trace(server, id)?,
-            Subject::Span | Subject::Document => server.store.trace_of_span(SpanId::parse(id))?,
+            PhoenixAnnotationTarget::Trace => Some(TraceId::parse(id)),
+            PhoenixAnnotationTarget::Session => crate::phoenix::session_lookup::first_trace(server, id)?,
+            PhoenixAnnotationTarget::Span | PhoenixAnnotationTarget::Document => {
+                server.store.trace_of_span(SpanId::parse(id))?
+            }
         };
         if let Some(trace) = trace
             && server.store.trace_position(project, trace)?.is_some()
@@ -124,7 +128,7 @@ fn any_known(
     Ok(false)
 }
 
-fn shown(row: &Annotation, subject: Subject, field: &str) -> Value {
+fn shown(row: &AnnotationRecord, subject: PhoenixAnnotationTarget, field: &str) -> Value {
     let time = |ns: i64| iso_time(ns / 1000);
     let mut shown = json!({
         "id": ids::encode(subject.node(), row.no),

@@ -18,14 +18,14 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::data_list::visit_data_list;
-use super::error::{PhoenixError, blocking_sender};
+use super::error::{PhoenixApiError, blocking_sender};
 use super::ids;
-use super::request::{self, Params};
+use super::request::{self, PhoenixQueryParams};
 use crate::annotation_limits::check_annotation_size;
-use crate::caller::Caller;
-use crate::phoenix::annotation_subject::Subject;
-use crate::receive::{Refusal, parse_body};
-use crate::state::Server;
+use crate::caller::RequestCaller;
+use crate::phoenix::annotation_subject::PhoenixAnnotationTarget;
+use crate::receive::{ReceiveRefusal, parse_body};
+use crate::state::ServerState;
 
 /// Annotations that may wait for their targets, all together.
 const MAX_WAITING: u64 = 100_000;
@@ -40,7 +40,7 @@ pub(super) const ROW_BYTES: usize = 500;
 pub(super) const NOTE: &str = "note";
 
 #[derive(Deserialize)]
-struct Data<T> {
+struct PhoenixEnvelope<T> {
     data: T,
 }
 
@@ -52,7 +52,7 @@ struct ResultData {
 }
 
 #[derive(Clone, Copy, Deserialize)]
-enum AnnotatorKind {
+enum PhoenixAnnotatorKind {
     #[serde(rename = "LLM")]
     Llm,
     #[serde(rename = "CODE")]
@@ -64,7 +64,7 @@ enum AnnotatorKind {
 #[derive(Deserialize)]
 struct AnnotationData<'a> {
     name: String,
-    annotator_kind: AnnotatorKind,
+    annotator_kind: PhoenixAnnotatorKind,
     result: Option<ResultData>,
     /// Kept as it was written.
     #[serde(borrow)]
@@ -77,68 +77,68 @@ struct AnnotationData<'a> {
 }
 
 /// One annotation, and the id as the client wrote it.
-pub(super) struct Said {
+pub(super) struct ReceivedAnnotation {
     pub(super) id: String,
     pub(super) annotation: NewAnnotation,
 }
 
 pub(super) async fn of_spans(
-    server: State<Arc<Server>>,
-    caller: Extension<Caller>,
-    params: Params,
+    server: State<Arc<ServerState>>,
+    caller: Extension<RequestCaller>,
+    params: PhoenixQueryParams,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<Value>, PhoenixError> {
-    annotate(Subject::Span, &server, &caller, &params, &headers, body).await
+) -> Result<Json<Value>, PhoenixApiError> {
+    annotate(PhoenixAnnotationTarget::Span, &server, &caller, &params, &headers, body).await
 }
 
 pub(super) async fn of_traces(
-    server: State<Arc<Server>>,
-    caller: Extension<Caller>,
-    params: Params,
+    server: State<Arc<ServerState>>,
+    caller: Extension<RequestCaller>,
+    params: PhoenixQueryParams,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<Value>, PhoenixError> {
-    annotate(Subject::Trace, &server, &caller, &params, &headers, body).await
+) -> Result<Json<Value>, PhoenixApiError> {
+    annotate(PhoenixAnnotationTarget::Trace, &server, &caller, &params, &headers, body).await
 }
 
 pub(super) async fn of_sessions(
-    server: State<Arc<Server>>,
-    caller: Extension<Caller>,
-    params: Params,
+    server: State<Arc<ServerState>>,
+    caller: Extension<RequestCaller>,
+    params: PhoenixQueryParams,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<Value>, PhoenixError> {
-    annotate(Subject::Session, &server, &caller, &params, &headers, body).await
+) -> Result<Json<Value>, PhoenixApiError> {
+    annotate(PhoenixAnnotationTarget::Session, &server, &caller, &params, &headers, body).await
 }
 
 pub(super) async fn of_documents(
-    server: State<Arc<Server>>,
-    caller: Extension<Caller>,
-    params: Params,
+    server: State<Arc<ServerState>>,
+    caller: Extension<RequestCaller>,
+    params: PhoenixQueryParams,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<Value>, PhoenixError> {
-    annotate(Subject::Document, &server, &caller, &params, &headers, body).await
+) -> Result<Json<Value>, PhoenixApiError> {
+    annotate(PhoenixAnnotationTarget::Document, &server, &caller, &params, &headers, body).await
 }
 
 async fn annotate(
-    subject: Subject,
-    server: &Arc<Server>,
-    caller: &Caller,
-    params: &Params,
+    subject: PhoenixAnnotationTarget,
+    server: &Arc<ServerState>,
+    caller: &RequestCaller,
+    params: &PhoenixQueryParams,
     headers: &HeaderMap,
     body: Body,
-) -> Result<Json<Value>, PhoenixError> {
+) -> Result<Json<Value>, PhoenixApiError> {
     let is_sync = params.flag("sync")?.unwrap_or(false);
     let by = caller.clone();
     let (said, _lease) = parse_body(server, headers, body, move |text, lease| {
         let mut said = Vec::new();
         visit_data_list(&text, MAX_ROWS, &mut |index, item| {
             // Texts are copied out of it.
-            lease.grow(ROW_BYTES + item.get().len()).map_err(Refusal::from)?;
+            lease.grow(ROW_BYTES + item.get().len()).map_err(ReceiveRefusal::from)?;
             let one: AnnotationData<'_> = serde_json::from_str(item.get()).map_err(|error| {
-                PhoenixError::invalid_body(
+                PhoenixApiError::invalid_body(
                     &["data".into(), index.into()],
                     &format!("it cannot be read: {error}"),
                 )
@@ -146,7 +146,7 @@ async fn annotate(
             said.push(one.said(subject, index, &by)?);
             Ok(())
         })?;
-        Ok::<_, PhoenixError>(said)
+        Ok::<_, PhoenixApiError>(said)
     })
     .await?;
     let numbers = put(server, subject, said, caller, is_sync).await?;
@@ -158,31 +158,36 @@ async fn annotate(
 }
 
 impl AnnotationData<'_> {
-    fn said(self, subject: Subject, index: usize, caller: &Caller) -> Result<Said, PhoenixError> {
+    fn said(
+        self,
+        subject: PhoenixAnnotationTarget,
+        index: usize,
+        caller: &RequestCaller,
+    ) -> Result<ReceivedAnnotation, PhoenixApiError> {
         let wrong = |field: &str, message: &str| {
-            PhoenixError::invalid_body(&["data".into(), index.into(), field.into()], message)
+            PhoenixApiError::invalid_body(&["data".into(), index.into(), field.into()], message)
         };
-        if self.name == NOTE && subject != Subject::Document {
+        if self.name == NOTE && subject != PhoenixAnnotationTarget::Document {
             let route = match subject {
-                Subject::Trace => "/v1/trace_notes",
-                Subject::Session => "/v1/session_notes",
-                Subject::Span | Subject::Document => "/v1/span_notes",
+                PhoenixAnnotationTarget::Trace => "/v1/trace_notes",
+                PhoenixAnnotationTarget::Session => "/v1/session_notes",
+                PhoenixAnnotationTarget::Span | PhoenixAnnotationTarget::Document => "/v1/span_notes",
             };
-            return Err(PhoenixError::bad(format!(
+            return Err(PhoenixApiError::bad(format!(
                 "The name 'note' is reserved for trace and span notes. Use POST {route} instead."
             )));
         }
         let (field, id) = match subject {
-            Subject::Span | Subject::Document => ("span_id", self.span_id),
-            Subject::Trace => ("trace_id", self.trace_id),
-            Subject::Session => ("session_id", self.session_id),
+            PhoenixAnnotationTarget::Span | PhoenixAnnotationTarget::Document => ("span_id", self.span_id),
+            PhoenixAnnotationTarget::Trace => ("trace_id", self.trace_id),
+            PhoenixAnnotationTarget::Session => ("session_id", self.session_id),
         };
         let id = id.filter(|id| !id.trim().is_empty()).ok_or_else(|| wrong(field, "Field required"))?;
         let mut target = subject.target(&id);
         let identifier = self.identifier.unwrap_or_default();
-        if subject == Subject::Document {
+        if subject == PhoenixAnnotationTarget::Document {
             if !identifier.trim().is_empty() {
-                return Err(PhoenixError::invalid(format!(
+                return Err(PhoenixApiError::invalid(format!(
                     "Non-empty identifier '{identifier}' is not supported"
                 )));
             }
@@ -195,7 +200,7 @@ impl AnnotationData<'_> {
             return Err(wrong("metadata", "Input should be a valid dictionary"));
         }
         let result = self.result.unwrap_or_default();
-        Ok(Said {
+        Ok(ReceivedAnnotation {
             id,
             annotation: NewAnnotation {
                 target,
@@ -203,9 +208,9 @@ impl AnnotationData<'_> {
                 name: self.name,
                 identifier,
                 annotator: match self.annotator_kind {
-                    AnnotatorKind::Llm => "LLM",
-                    AnnotatorKind::Code => "CODE",
-                    AnnotatorKind::Human => "HUMAN",
+                    PhoenixAnnotatorKind::Llm => "LLM",
+                    PhoenixAnnotatorKind::Code => "CODE",
+                    PhoenixAnnotatorKind::Human => "HUMAN",
                 }
                 .to_owned(),
                 label: result.label,
@@ -220,12 +225,12 @@ impl AnnotationData<'_> {
 
 /// Stores annotations: all of them, or none. Their numbers come back.
 pub(super) async fn put(
-    server: &Arc<Server>,
-    subject: Subject,
-    said: Vec<Said>,
-    caller: &Caller,
+    server: &Arc<ServerState>,
+    subject: PhoenixAnnotationTarget,
+    said: Vec<ReceivedAnnotation>,
+    caller: &RequestCaller,
     must_be_known: bool,
-) -> Result<Vec<i64>, PhoenixError> {
+) -> Result<Vec<i64>, PhoenixApiError> {
     if said.is_empty() {
         return Ok(Vec::new());
     }
@@ -233,9 +238,9 @@ pub(super) async fn put(
     let signed = blocking_sender(server, move |server| {
         said.iter()
             .try_for_each(|one| check_annotation_size(&one.annotation))
-            .map_err(|reason| PhoenixError::new(StatusCode::PAYLOAD_TOO_LARGE, reason))?;
+            .map_err(|reason| PhoenixApiError::new(StatusCode::PAYLOAD_TOO_LARGE, reason))?;
         if let Some(reason) = server.find_borrowed_name(&caller, said.iter().map(|one| &one.annotation))? {
-            return Err(PhoenixError::new(StatusCode::FORBIDDEN, reason));
+            return Err(PhoenixApiError::new(StatusCode::FORBIDDEN, reason));
         }
         let mut homes: HashMap<String, Option<TraceId>> = HashMap::new();
         for one in &said {
@@ -245,16 +250,16 @@ pub(super) async fn put(
         }
         let missing = missing(&said, &homes);
         if must_be_known && !missing.is_empty() {
-            return Err(PhoenixError::missing(format!(
+            return Err(PhoenixApiError::missing(format!(
                 "{} with IDs {} do not exist.",
                 subject.plural(),
                 missing.join(", ")
             )));
         }
-        let is_missing = |one: &&Said| homes.get(&one.id).is_some_and(Option::is_none);
+        let is_missing = |one: &&ReceivedAnnotation| homes.get(&one.id).is_some_and(Option::is_none);
         let more = said.iter().filter(is_missing).count() as u64;
         if more > 0 && server.store.waiting_annotations()? + more > MAX_WAITING {
-            return Err(PhoenixError::new(
+            return Err(PhoenixApiError::new(
                 StatusCode::INSUFFICIENT_STORAGE,
                 format!(
                     "at most {MAX_WAITING} annotations wait for spans that have not come; send the spans first"
@@ -273,19 +278,27 @@ pub(super) async fn put(
 }
 
 /// The ids that are not there, each once, in the order they were named.
-fn missing<'s>(said: &'s [Said], homes: &HashMap<String, Option<TraceId>>) -> Vec<&'s str> {
+fn missing<'s>(said: &'s [ReceivedAnnotation], homes: &HashMap<String, Option<TraceId>>) -> Vec<&'s str> {
     let mut seen = HashSet::new();
     let ids = said.iter().map(|one| one.id.as_str());
     ids.filter(|id| homes.get(*id).is_some_and(Option::is_none) && seen.insert(*id)).collect()
 }
 
 /// The trace that holds what is annotated.
-fn home(server: &Server, subject: Subject, id: &str) -> Result<Option<TraceId>, PhoenixError> {
+fn home(
+    server: &ServerState,
+    subject: PhoenixAnnotationTarget,
+    id: &str,
+) -> Result<Option<TraceId>, PhoenixApiError> {
     Ok(match subject {
-        Subject::Span | Subject::Document => server.store.trace_of_span(SpanId::parse(id.trim()))?,
-        Subject::Trace => server.store.trace(TraceId::parse(id.trim()))?.map(|row| row.trace_id),
+        PhoenixAnnotationTarget::Span | PhoenixAnnotationTarget::Document => {
+            server.store.trace_of_span(SpanId::parse(id.trim()))?
+        }
+        PhoenixAnnotationTarget::Trace => {
+            server.store.trace(TraceId::parse(id.trim()))?.map(|row| row.trace_id)
+        }
         // A session is kept under its name as it is after redaction.
-        Subject::Session => {
+        PhoenixAnnotationTarget::Session => {
             let name = crate::phoenix::session_lookup::plain(id);
             let kept = server.reloadable().redaction.apply(&name);
             crate::phoenix::session_lookup::first_trace(server, kept.as_deref().unwrap_or(id))?
@@ -303,48 +316,52 @@ struct NoteData {
 }
 
 pub(super) async fn note_of_span(
-    server: State<Arc<Server>>,
-    caller: Extension<Caller>,
+    server: State<Arc<ServerState>>,
+    caller: Extension<RequestCaller>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<Value>, PhoenixError> {
-    note(Subject::Span, &server, &caller, &headers, body).await
+) -> Result<Json<Value>, PhoenixApiError> {
+    note(PhoenixAnnotationTarget::Span, &server, &caller, &headers, body).await
 }
 
 pub(super) async fn note_of_trace(
-    server: State<Arc<Server>>,
-    caller: Extension<Caller>,
+    server: State<Arc<ServerState>>,
+    caller: Extension<RequestCaller>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<Value>, PhoenixError> {
-    note(Subject::Trace, &server, &caller, &headers, body).await
+) -> Result<Json<Value>, PhoenixApiError> {
+    note(PhoenixAnnotationTarget::Trace, &server, &caller, &headers, body).await
 }
 
 pub(super) async fn note_of_session(
-    server: State<Arc<Server>>,
-    caller: Extension<Caller>,
+    server: State<Arc<ServerState>>,
+    caller: Extension<RequestCaller>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<Value>, PhoenixError> {
-    note(Subject::Session, &server, &caller, &headers, body).await
+) -> Result<Json<Value>, PhoenixApiError> {
+    note(PhoenixAnnotationTarget::Session, &server, &caller, &headers, body).await
 }
 
 /// Notes add up, unless the client names them.
 async fn note(
-    subject: Subject,
-    server: &Arc<Server>,
-    caller: &Caller,
+    subject: PhoenixAnnotationTarget,
+    server: &Arc<ServerState>,
+    caller: &RequestCaller,
     headers: &HeaderMap,
     body: Body,
-) -> Result<Json<Value>, PhoenixError> {
-    let (Data { data }, _lease): (Data<NoteData>, _) = request::json(server, headers, body).await?;
+) -> Result<Json<Value>, PhoenixApiError> {
+    let (PhoenixEnvelope { data }, _lease): (PhoenixEnvelope<NoteData>, _) =
+        request::json(server, headers, body).await?;
     let (field, kind, id) = match subject {
-        Subject::Trace => ("trace_id", "trace", data.trace_id),
-        Subject::Session => ("session_id", "session", data.session_id),
-        Subject::Span | Subject::Document => ("span_id", "span", data.span_id),
+        PhoenixAnnotationTarget::Trace => ("trace_id", "trace", data.trace_id),
+        PhoenixAnnotationTarget::Session => ("session_id", "session", data.session_id),
+        PhoenixAnnotationTarget::Span | PhoenixAnnotationTarget::Document => {
+            ("span_id", "span", data.span_id)
+        }
     };
-    let wrong =
-        |field: &str| PhoenixError::invalid_body(&["data".into(), field.into()], "it is missing, or empty");
+    let wrong = |field: &str| {
+        PhoenixApiError::invalid_body(&["data".into(), field.into()], "it is missing, or empty")
+    };
     let id = id.map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()).ok_or_else(|| wrong(field))?;
     let text = data.note.trim().to_owned();
     if text.is_empty() {
@@ -361,7 +378,7 @@ async fn note(
         author: caller.name.clone(),
         ..NewAnnotation::default()
     };
-    let numbers = put(server, subject, vec![Said { id, annotation }], caller, true).await?;
+    let numbers = put(server, subject, vec![ReceivedAnnotation { id, annotation }], caller, true).await?;
     let id = numbers.first().map(|no| ids::encode(subject.node(), no));
     Ok(Json(json!({"data": {"id": id}})))
 }

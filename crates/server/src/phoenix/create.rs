@@ -14,12 +14,12 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::data_list::visit_data_list;
-use super::error::{PhoenixError, blocking_sender};
+use super::error::{PhoenixApiError, blocking_sender};
 use super::{ids, request};
 use crate::json_size::estimate_parsed_size;
 use crate::memory::MemoryLease;
-use crate::receive::{Refusal, parse_body, prepare_spans, store_spans};
-use crate::state::Server;
+use crate::receive::{ReceiveRefusal, parse_body, prepare_spans, store_spans};
+use crate::state::ServerState;
 
 /// Spans in one request.
 const MAX_SPANS: usize = 100_000;
@@ -29,11 +29,11 @@ const SPAN_BYTES: usize = 300;
 const BATCH_BYTES: usize = 1 << 20;
 
 pub(super) async fn add(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     Path(project): Path<String>,
     headers: HeaderMap,
     body: Body,
-) -> Result<(StatusCode, Json<Value>), PhoenixError> {
+) -> Result<(StatusCode, Json<Value>), PhoenixApiError> {
     // A project that is named and not there is made; one that is numbered is not.
     let name = match ids::decode_number("Project", &project) {
         Some(_) => request::project(&server, &project).await?.name,
@@ -46,7 +46,7 @@ pub(super) async fn add(
         drop(text);
         let (ids, export) = reader.finish();
         let prepared = prepare_spans(&preparing, export, name.into(), lease)?;
-        Ok::<_, PhoenixError>((ids, prepared))
+        Ok::<_, PhoenixApiError>((ids, prepared))
     })
     .await?;
     let total = ids.len();
@@ -67,7 +67,7 @@ pub(super) async fn add(
             "error": "Request contains invalid or duplicate spans", "total_received": total, "total_queued": 0,
             "total_duplicates": known.len(), "total_invalid": 0, "duplicate_spans": known, "invalid_spans": [],
         });
-        return Err(PhoenixError::with_json(StatusCode::BAD_REQUEST, &error));
+        return Err(PhoenixApiError::with_json(StatusCode::BAD_REQUEST, &error));
     }
     store_spans(&server, prepared, lease).await?;
     Ok((StatusCode::ACCEPTED, Json(json!({"total_received": total, "total_queued": total}))))
@@ -88,21 +88,29 @@ struct SpanReader {
 }
 
 impl SpanReader {
-    fn read(&mut self, index: usize, item: &RawValue, lease: &mut MemoryLease) -> Result<(), PhoenixError> {
+    fn read(
+        &mut self,
+        index: usize,
+        item: &RawValue,
+        lease: &mut MemoryLease,
+    ) -> Result<(), PhoenixApiError> {
         let text = item.get();
         let parsed = estimate_parsed_size(text.as_bytes());
-        lease.grow(parsed + SPAN_BYTES).map_err(Refusal::from)?;
+        lease.grow(parsed + SPAN_BYTES).map_err(ReceiveRefusal::from)?;
         let span: Map<String, Value> = serde_json::from_str(text).map_err(|error| {
-            PhoenixError::invalid_body(&["data".into(), index.into()], &format!("it cannot be read: {error}"))
+            PhoenixApiError::invalid_body(
+                &["data".into(), index.into()],
+                &format!("it cannot be read: {error}"),
+            )
         })?;
         check(&span).map_err(|(place, message)| {
             let mut at: Vec<Value> = vec!["data".into(), index.into()];
             at.extend(place.iter().map(|name| Value::from(*name)));
-            PhoenixError::invalid_body(&at, &message)
+            PhoenixApiError::invalid_body(&at, &message)
         })?;
         let flat = flattened_size(0, span.get("attributes").unwrap_or(&Value::Null))
             .saturating_add(flattened_size(0, span.get("events").unwrap_or(&Value::Null)));
-        lease.grow(flat).map_err(Refusal::from)?;
+        lease.grow(flat).map_err(ReceiveRefusal::from)?;
         let id = |name: &str| span["context"][name].as_str().unwrap_or_default().to_owned();
         self.ids.push((id("trace_id"), id("span_id")));
         self.batch.push(phoenix_span(&span));

@@ -8,14 +8,14 @@ use axum::http::StatusCode;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::error::PhoenixError;
+use super::error::PhoenixApiError;
 
 /// Hands the items of a request to `visit`, with their numbers, until one is refused.
 pub(super) fn visit_data_list(
     text: &[u8],
     max_items: usize,
-    visit: &mut dyn FnMut(usize, &RawValue) -> Result<(), PhoenixError>,
-) -> Result<(), PhoenixError> {
+    visit: &mut dyn FnMut(usize, &RawValue) -> Result<(), PhoenixApiError>,
+) -> Result<(), PhoenixApiError> {
     let mut refused = None;
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     let mut list = DataList { max_items, visit, refused: &mut refused };
@@ -24,16 +24,16 @@ pub(super) fn visit_data_list(
         (Some(refused), _) => Err(refused),
         (None, Ok(())) => Ok(()),
         (None, Err(error)) => {
-            Err(PhoenixError::invalid_body(&[], &format!("the body cannot be read: {error}")))
+            Err(PhoenixApiError::invalid_body(&[], &format!("the body cannot be read: {error}")))
         }
     }
 }
 
 struct DataList<'v> {
     max_items: usize,
-    visit: &'v mut dyn FnMut(usize, &RawValue) -> Result<(), PhoenixError>,
+    visit: &'v mut dyn FnMut(usize, &RawValue) -> Result<(), PhoenixApiError>,
     /// Why reading ended before its end.
-    refused: &'v mut Option<PhoenixError>,
+    refused: &'v mut Option<PhoenixApiError>,
 }
 
 struct DataDocument<'l, 'v>(&'l mut DataList<'v>);
@@ -82,7 +82,7 @@ impl<'de> Visitor<'de> for &mut DataList<'_> {
                 (self.visit)(index, item)
             } else {
                 let max = self.max_items;
-                Err(PhoenixError::new(
+                Err(PhoenixApiError::new(
                     StatusCode::PAYLOAD_TOO_LARGE,
                     format!("more than {max} items in one request; send at most {max} at a time"),
                 ))

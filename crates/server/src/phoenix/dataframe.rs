@@ -9,15 +9,15 @@ use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 
-use super::error::{PhoenixError, blocking};
+use super::error::{PhoenixApiError, blocking};
 use super::query::{QueryBody, SpanQuery};
-use super::request::{DEFAULT_PROJECT, Params, read_time};
-use super::rows::{Bounds, Roots};
+use super::request::{DEFAULT_PROJECT, PhoenixQueryParams, read_time};
+use super::rows::{RootSpanFilter, SpanQueryBounds};
 use super::{arrow, frame_json, ids};
 use crate::memory::MemoryLease;
 use crate::queries::QueryKind;
-use crate::receive::{Refusal, parse_body, parse_json};
-use crate::state::Server;
+use crate::receive::{ReceiveRefusal, parse_body, parse_json};
+use crate::state::ServerState;
 use crate::stream;
 
 const DEFAULT_LIMIT: i64 = 1000;
@@ -27,11 +27,11 @@ const MAX_QUERIES: usize = 100;
 const MAX_QUERY_BYTES: usize = 1 << 20;
 
 pub(super) async fn query(
-    State(server): State<Arc<Server>>,
-    params: Params,
+    State(server): State<Arc<ServerState>>,
+    params: PhoenixQueryParams,
     headers: HeaderMap,
     body: Body,
-) -> Result<Response, PhoenixError> {
+) -> Result<Response, PhoenixApiError> {
     let ((body, queries), _lease) =
         parse_body(&server, &headers, body, |text, lease| read_queries(&text, lease)).await?;
     let bounds = bounds(&server, &params, &headers, &body).await?;
@@ -58,28 +58,31 @@ pub(super) async fn query(
 }
 
 /// Reads a request and its queries, which is work for a thread of its own.
-fn read_queries(text: &[u8], lease: &mut MemoryLease) -> Result<(QueryBody, Vec<SpanQuery>), PhoenixError> {
+fn read_queries(
+    text: &[u8],
+    lease: &mut MemoryLease,
+) -> Result<(QueryBody, Vec<SpanQuery>), PhoenixApiError> {
     if text.len() > MAX_QUERY_BYTES {
-        return Err(Refusal::BodyTooLarge { limit: MAX_QUERY_BYTES }.into());
+        return Err(ReceiveRefusal::BodyTooLarge { limit: MAX_QUERY_BYTES }.into());
     }
     let body: QueryBody = parse_json(text, lease)?;
     if body.queries.len() > MAX_QUERIES {
-        return Err(PhoenixError::invalid(format!("at most {MAX_QUERIES} queries at once")));
+        return Err(PhoenixApiError::invalid(format!("at most {MAX_QUERIES} queries at once")));
     }
     let queries = body.queries.iter().map(SpanQuery::read).collect::<Result<Vec<SpanQuery>, String>>();
-    let queries = queries.map_err(|reason| PhoenixError::invalid(format!("Invalid query: {reason}")))?;
+    let queries = queries.map_err(|reason| PhoenixApiError::invalid(format!("Invalid query: {reason}")))?;
     if queries.is_empty() {
-        return Err(PhoenixError::missing("there is no query in this request"));
+        return Err(PhoenixApiError::missing("there is no query in this request"));
     }
     Ok((body, queries))
 }
 
 async fn bounds(
-    server: &Arc<Server>,
-    params: &Params,
+    server: &Arc<ServerState>,
+    params: &PhoenixQueryParams,
     headers: &HeaderMap,
     body: &QueryBody,
-) -> Result<Bounds, PhoenixError> {
+) -> Result<SpanQueryBounds, PhoenixApiError> {
     // Where clients of different ages say which project they mean.
     let header = headers.get("project-name").and_then(|name| name.to_str().ok());
     let names =
@@ -89,7 +92,7 @@ async fn bounds(
     let project = blocking(server, move |server| Ok(server.store.project_named(&name)?)).await?;
     let time = |name: &str, text: Option<&String>| match text {
         Some(text) => read_time(text).map(Some).ok_or_else(|| {
-            PhoenixError::invalid_body(
+            PhoenixApiError::invalid_body(
                 &[name.into()],
                 &format!("{text:?}: write it as 2026-11-15T08:00:00+00:00"),
             )
@@ -97,16 +100,16 @@ async fn bounds(
         None => Ok(None),
     };
     let end_time = time("end_time", body.end_time.as_ref())?;
-    Ok(Bounds {
+    Ok(SpanQueryBounds {
         project: project.map(|project| project.no),
         from_us: time("start_time", body.start_time.as_ref())?,
         to_us: end_time.or(time("stop_time", body.stop_time.as_ref())?),
         // As in SQL, less than nothing is everything.
         limit: usize::try_from(body.limit.unwrap_or(DEFAULT_LIMIT)).ok(),
         roots: match (body.root_spans_only, body.orphan_span_as_root_span) {
-            (Some(true), Some(false)) => Roots::WithoutParent,
-            (Some(true), _) => Roots::WithOrphans,
-            _ => Roots::All,
+            (Some(true), Some(false)) => RootSpanFilter::WithoutParent,
+            (Some(true), _) => RootSpanFilter::WithOrphans,
+            _ => RootSpanFilter::All,
         },
     })
 }

@@ -9,11 +9,11 @@ use gradus_store::StoreError;
 
 use crate::logging::report_store_failure;
 use crate::queries::{QueryKind, QueryRefusal};
-use crate::receive::{JsonError, Refusal};
-use crate::state::Server;
+use crate::receive::{JsonError, ReceiveRefusal};
+use crate::state::ServerState;
 
 #[derive(Debug)]
-pub(super) struct PhoenixError {
+pub(super) struct PhoenixApiError {
     status: StatusCode,
     body: String,
     kind: &'static str,
@@ -23,82 +23,82 @@ pub(super) struct PhoenixError {
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
-impl PhoenixError {
-    pub(super) fn new(status: StatusCode, message: impl Into<String>) -> PhoenixError {
-        PhoenixError { status, body: message.into(), kind: TEXT, retry_after_s: None }
+impl PhoenixApiError {
+    pub(super) fn new(status: StatusCode, message: impl Into<String>) -> PhoenixApiError {
+        PhoenixApiError { status, body: message.into(), kind: TEXT, retry_after_s: None }
     }
 
-    pub(super) fn bad(message: impl Into<String>) -> PhoenixError {
-        PhoenixError::new(StatusCode::BAD_REQUEST, message)
+    pub(super) fn bad(message: impl Into<String>) -> PhoenixApiError {
+        PhoenixApiError::new(StatusCode::BAD_REQUEST, message)
     }
 
-    pub(super) fn missing(message: impl Into<String>) -> PhoenixError {
-        PhoenixError::new(StatusCode::NOT_FOUND, message)
+    pub(super) fn missing(message: impl Into<String>) -> PhoenixApiError {
+        PhoenixApiError::new(StatusCode::NOT_FOUND, message)
     }
 
     /// Parameters or a query that cannot be understood.
-    pub(super) fn invalid(message: impl Into<String>) -> PhoenixError {
-        PhoenixError::new(StatusCode::UNPROCESSABLE_ENTITY, message)
+    pub(super) fn invalid(message: impl Into<String>) -> PhoenixApiError {
+        PhoenixApiError::new(StatusCode::UNPROCESSABLE_ENTITY, message)
     }
 
     /// A body that cannot be understood. Clients read where from JSON.
-    pub(super) fn invalid_body(place: &[serde_json::Value], message: &str) -> PhoenixError {
+    pub(super) fn invalid_body(place: &[serde_json::Value], message: &str) -> PhoenixApiError {
         let mut at = vec![serde_json::Value::from("body")];
         at.extend_from_slice(place);
         let detail = serde_json::json!({"detail": [{"type": "value_error", "loc": at, "msg": message}]});
-        PhoenixError { kind: JSON, ..PhoenixError::invalid(detail.to_string()) }
+        PhoenixApiError { kind: JSON, ..PhoenixApiError::invalid(detail.to_string()) }
     }
 
-    pub(super) fn with_json(status: StatusCode, body: &serde_json::Value) -> PhoenixError {
-        PhoenixError { kind: JSON, ..PhoenixError::new(status, body.to_string()) }
+    pub(super) fn with_json(status: StatusCode, body: &serde_json::Value) -> PhoenixApiError {
+        PhoenixApiError { kind: JSON, ..PhoenixApiError::new(status, body.to_string()) }
     }
 }
 
-impl From<StoreError> for PhoenixError {
-    fn from(error: StoreError) -> PhoenixError {
+impl From<StoreError> for PhoenixApiError {
+    fn from(error: StoreError) -> PhoenixApiError {
         if let StoreError::Stopped(stop) = error {
             return QueryRefusal::Stopped(stop).into();
         }
         report_store_failure(&error);
         match &error {
             StoreError::Busy | StoreError::DiskFull | StoreError::Closed | StoreError::Gone { .. } => {
-                PhoenixError {
+                PhoenixApiError {
                     retry_after_s: Some(1),
-                    ..PhoenixError::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+                    ..PhoenixApiError::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
                 }
             }
-            _ => PhoenixError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+            _ => PhoenixApiError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
         }
     }
 }
 
-impl From<QueryRefusal> for PhoenixError {
-    fn from(refusal: QueryRefusal) -> PhoenixError {
+impl From<QueryRefusal> for PhoenixApiError {
+    fn from(refusal: QueryRefusal) -> PhoenixApiError {
         let status = refusal.status();
         let retry_after_s = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(1);
-        PhoenixError { retry_after_s, ..PhoenixError::new(status, refusal.to_string()) }
+        PhoenixApiError { retry_after_s, ..PhoenixApiError::new(status, refusal.to_string()) }
     }
 }
 
-impl From<Refusal> for PhoenixError {
-    fn from(refusal: Refusal) -> PhoenixError {
+impl From<ReceiveRefusal> for PhoenixApiError {
+    fn from(refusal: ReceiveRefusal) -> PhoenixApiError {
         let retry_after_s = refusal.retry_after_s();
-        PhoenixError { retry_after_s, ..PhoenixError::new(refusal.status(), refusal.to_string()) }
+        PhoenixApiError { retry_after_s, ..PhoenixApiError::new(refusal.status(), refusal.to_string()) }
     }
 }
 
-impl From<JsonError> for PhoenixError {
-    fn from(error: JsonError) -> PhoenixError {
+impl From<JsonError> for PhoenixApiError {
+    fn from(error: JsonError) -> PhoenixApiError {
         match error {
             JsonError::Refused(refusal) => refusal.into(),
             JsonError::Invalid(error) => {
-                PhoenixError::invalid_body(&[], &format!("the body cannot be read: {error}"))
+                PhoenixApiError::invalid_body(&[], &format!("the body cannot be read: {error}"))
             }
         }
     }
 }
 
-impl IntoResponse for PhoenixError {
+impl IntoResponse for PhoenixApiError {
     fn into_response(self) -> Response {
         let mut response = (self.status, [(CONTENT_TYPE, self.kind)], self.body).into_response();
         if let Some(seconds) = self.retry_after_s {
@@ -110,38 +110,38 @@ impl IntoResponse for PhoenixError {
 
 /// Answers from what the store holds: a query, within its budget and in its turn.
 pub(super) async fn blocking<T: Send + 'static>(
-    server: &Arc<Server>,
-    read: impl FnOnce(&Server) -> Result<T, PhoenixError> + Send + 'static,
-) -> Result<T, PhoenixError> {
+    server: &Arc<ServerState>,
+    read: impl FnOnce(&ServerState) -> Result<T, PhoenixApiError> + Send + 'static,
+) -> Result<T, PhoenixApiError> {
     run_query(server, QueryKind::Rows, read).await
 }
 
 /// The same for what reads whole traces: fewer at once.
 pub(super) async fn blocking_large<T: Send + 'static>(
-    server: &Arc<Server>,
-    read: impl FnOnce(&Server) -> Result<T, PhoenixError> + Send + 'static,
-) -> Result<T, PhoenixError> {
+    server: &Arc<ServerState>,
+    read: impl FnOnce(&ServerState) -> Result<T, PhoenixApiError> + Send + 'static,
+) -> Result<T, PhoenixApiError> {
     run_query(server, QueryKind::Large, read).await
 }
 
 async fn run_query<T: Send + 'static>(
-    server: &Arc<Server>,
+    server: &Arc<ServerState>,
     kind: QueryKind,
-    read: impl FnOnce(&Server) -> Result<T, PhoenixError> + Send + 'static,
-) -> Result<T, PhoenixError> {
+    read: impl FnOnce(&ServerState) -> Result<T, PhoenixApiError> + Send + 'static,
+) -> Result<T, PhoenixApiError> {
     let reading = Arc::clone(server);
     server.queries.run(kind, move || read(&reading)).await?
 }
 
 /// What a sender's request looks up before it is stored: it waits for no query.
 pub(super) async fn blocking_sender<T: Send + 'static>(
-    server: &Arc<Server>,
-    read: impl FnOnce(&Server) -> Result<T, PhoenixError> + Send + 'static,
-) -> Result<T, PhoenixError> {
+    server: &Arc<ServerState>,
+    read: impl FnOnce(&ServerState) -> Result<T, PhoenixApiError> + Send + 'static,
+) -> Result<T, PhoenixApiError> {
     let server = Arc::clone(server);
     let done = tokio::task::spawn_blocking(move || read(&server)).await;
     done.unwrap_or_else(|_| {
-        Err(PhoenixError::new(StatusCode::INTERNAL_SERVER_ERROR, "the request could not be answered"))
+        Err(PhoenixApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the request could not be answered"))
     })
 }
 
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_store_that_fails_is_not_logged_for_each_request() {
-        let lines = count_lines(|| (0..100).for_each(|_| drop(PhoenixError::from(StoreError::DiskFull))));
+        let lines = count_lines(|| (0..100).for_each(|_| drop(PhoenixApiError::from(StoreError::DiskFull))));
         assert!(lines <= 1, "{lines}");
     }
 }

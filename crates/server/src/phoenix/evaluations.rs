@@ -10,32 +10,32 @@ use axum::http::{HeaderMap, StatusCode};
 use gradus_store::NewAnnotation;
 use serde::Deserialize;
 
-use super::annotations::{MAX_ROWS, ROW_BYTES, Said, put};
-use super::arrow::{self, Columns, Values};
-use super::error::PhoenixError;
-use crate::caller::Caller;
-use crate::phoenix::annotation_subject::Subject;
-use crate::receive::{Refusal, parse_body};
-use crate::state::Server;
+use super::annotations::{MAX_ROWS, ROW_BYTES, ReceivedAnnotation, put};
+use super::arrow::{self, ArrowColumnValues, ArrowTable};
+use super::error::PhoenixApiError;
+use crate::caller::RequestCaller;
+use crate::phoenix::annotation_subject::PhoenixAnnotationTarget;
+use crate::receive::{ReceiveRefusal, parse_body};
+use crate::state::ServerState;
 
 const MAX_NAME_BYTES: usize = 1000;
 
 /// What the table says of itself.
 #[derive(Deserialize)]
-struct About {
+struct EvaluationTableMetadata {
     eval_name: String,
     eval_type: String,
 }
 
 pub(super) async fn log(
-    State(server): State<Arc<Server>>,
-    Extension(caller): Extension<Caller>,
+    State(server): State<Arc<ServerState>>,
+    Extension(caller): Extension<RequestCaller>,
     headers: HeaderMap,
     body: Body,
-) -> Result<StatusCode, PhoenixError> {
+) -> Result<StatusCode, PhoenixApiError> {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if kind.split(';').next().unwrap_or_default().trim() != arrow::CONTENT_KIND {
-        return Err(PhoenixError::new(
+        return Err(PhoenixApiError::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             format!("content type {kind:?} is not known here; send {}", arrow::CONTENT_KIND),
         ));
@@ -43,45 +43,48 @@ pub(super) async fn log(
     let by = caller.clone();
     let ((subject, said), _lease) = parse_body(&server, &headers, body, move |bytes, lease| {
         // Texts are copied out of it.
-        lease.grow(bytes.len()).map_err(Refusal::from)?;
+        lease.grow(bytes.len()).map_err(ReceiveRefusal::from)?;
         let table =
-            arrow::read(&bytes, MAX_ROWS).map_err(|error| PhoenixError::invalid(error.to_string()))?;
+            arrow::read(&bytes, MAX_ROWS).map_err(|error| PhoenixApiError::invalid(error.to_string()))?;
         drop(bytes);
-        lease.grow(table.rows * ROW_BYTES).map_err(Refusal::from)?;
-        read(&table, &by).map_err(PhoenixError::invalid)
+        lease.grow(table.rows * ROW_BYTES).map_err(ReceiveRefusal::from)?;
+        read(&table, &by).map_err(PhoenixApiError::invalid)
     })
     .await?;
     put(&server, subject, said, &caller, false).await?;
     Ok(StatusCode::OK)
 }
 
-fn read(table: &Columns, caller: &Caller) -> Result<(Subject, Vec<Said>), String> {
+fn read(
+    table: &ArrowTable,
+    caller: &RequestCaller,
+) -> Result<(PhoenixAnnotationTarget, Vec<ReceivedAnnotation>), String> {
     let about = table.metadata.iter().find(|(key, _)| key == "arize").map(|(_, about)| about);
     let about =
         about.ok_or("the table does not say what was evaluated: its schema has no metadata \"arize\"")?;
-    let about: About = serde_json::from_str(about)
+    let about: EvaluationTableMetadata = serde_json::from_str(about)
         .map_err(|error| format!("the metadata \"arize\" cannot be read: {error}"))?;
     // It is repeated in every row.
     if about.eval_name.len() > MAX_NAME_BYTES {
         return Err(format!("the name of an evaluation has at most {MAX_NAME_BYTES} bytes"));
     }
     let (subject, ids) = match about.eval_type.as_str() {
-        "SpanEvaluations" => (Subject::Span, ["context.span_id", "span_id"]),
-        "TraceEvaluations" => (Subject::Trace, ["context.trace_id", "trace_id"]),
-        "DocumentEvaluations" => (Subject::Document, ["context.span_id", "span_id"]),
+        "SpanEvaluations" => (PhoenixAnnotationTarget::Span, ["context.span_id", "span_id"]),
+        "TraceEvaluations" => (PhoenixAnnotationTarget::Trace, ["context.trace_id", "trace_id"]),
+        "DocumentEvaluations" => (PhoenixAnnotationTarget::Document, ["context.span_id", "span_id"]),
         other => {
             return Err(format!(
                 "{other:?} is not known here; there are SpanEvaluations and TraceEvaluations"
             ));
         }
     };
-    let id = ids.into_iter().find(|name| matches!(table.column(name), Some(Values::Texts(_))));
+    let id = ids.into_iter().find(|name| matches!(table.column(name), Some(ArrowColumnValues::Texts(_))));
     let id = id.ok_or_else(|| format!("the table has no column of ids {:?}", ids[0]))?;
     let mut said = Vec::with_capacity(table.rows);
     for row in 0..table.rows {
         let Some(id) = table.text(id, row) else { return Err(format!("row {} has no id", row + 1)) };
         let mut target = subject.target(id);
-        if subject == Subject::Document {
+        if subject == PhoenixAnnotationTarget::Document {
             let positions = ["document_position", "position"];
             let position = positions.into_iter().find_map(|name| table.number(name, row));
             let position = position.filter(|position| *position >= 0.0 && position.fract() == 0.0);
@@ -91,7 +94,7 @@ fn read(table: &Columns, caller: &Caller) -> Result<(Subject, Vec<Said>), String
         let text = |name: &str| table.text(name, row).map(str::to_owned);
         // Labels may have become numbers on their way.
         let label = text("label").or_else(|| table.number("label", row).map(|label| label.to_string()));
-        said.push(Said {
+        said.push(ReceivedAnnotation {
             id: id.to_owned(),
             annotation: NewAnnotation {
                 target,

@@ -6,26 +6,26 @@ use serde_json::{Value, json};
 
 /// One value.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Cell {
+pub(super) enum DataFrameCell {
     Json(Value),
     /// Microseconds since 1970.
     Time(i64),
 }
 
 /// One row: what it is counted by, and the rest by name.
-pub(super) type Row = (Vec<Cell>, Vec<(String, Cell)>);
+pub(super) type DataFrameRow = (Vec<DataFrameCell>, Vec<(String, DataFrameCell)>);
 
 /// The columns of a table, in the order they came.
 #[derive(Debug)]
-pub(super) struct Columns {
-    pub(super) index: Vec<Column>,
-    pub(super) columns: Vec<Column>,
+pub(super) struct DataFrameSchema {
+    pub(super) index: Vec<DataFrameColumn>,
+    pub(super) columns: Vec<DataFrameColumn>,
     by_name: HashMap<String, usize>,
     pub(super) rows: usize,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Column {
+pub(super) struct DataFrameColumn {
     pub(super) name: String,
     kinds: u8,
     /// Rows with a value in this column.
@@ -39,10 +39,10 @@ const TEXT: u8 = 8;
 const TIME: u8 = 16;
 const OTHER: u8 = 32;
 
-impl Columns {
-    pub(super) fn new(index: &[String]) -> Columns {
-        let index = index.iter().map(|name| Column::new(name)).collect();
-        Columns { index, columns: Vec::new(), by_name: HashMap::new(), rows: 0 }
+impl DataFrameSchema {
+    pub(super) fn new(index: &[String]) -> DataFrameSchema {
+        let index = index.iter().map(|name| DataFrameColumn::new(name)).collect();
+        DataFrameSchema { index, columns: Vec::new(), by_name: HashMap::new(), rows: 0 }
     }
 
     /// The number of a column, which is there from now on.
@@ -50,13 +50,13 @@ impl Columns {
         if let Some(number) = self.by_name.get(name) {
             return *number;
         }
-        self.columns.push(Column::new(name));
+        self.columns.push(DataFrameColumn::new(name));
         self.by_name.insert(name.to_owned(), self.columns.len() - 1);
         self.columns.len() - 1
     }
 
     /// Takes a row into account.
-    pub(super) fn see(&mut self, row: &Row) {
+    pub(super) fn see(&mut self, row: &DataFrameRow) {
         self.rows += 1;
         for (column, cell) in self.index.iter_mut().zip(&row.0) {
             column.see(cell);
@@ -68,20 +68,20 @@ impl Columns {
     }
 }
 
-impl Column {
-    fn new(name: &str) -> Column {
-        Column { name: name.to_owned(), kinds: 0, filled: 0 }
+impl DataFrameColumn {
+    fn new(name: &str) -> DataFrameColumn {
+        DataFrameColumn { name: name.to_owned(), kinds: 0, filled: 0 }
     }
 
-    fn see(&mut self, cell: &Cell) {
+    fn see(&mut self, cell: &DataFrameCell) {
         let kind = match cell {
-            Cell::Time(_) => TIME,
-            Cell::Json(Value::Null) => return,
-            Cell::Json(Value::Bool(_)) => BOOL,
-            Cell::Json(Value::Number(number)) if number.is_f64() => FLOAT,
-            Cell::Json(Value::Number(_)) => INTEGER,
-            Cell::Json(Value::String(_)) => TEXT,
-            Cell::Json(Value::Array(_) | Value::Object(_)) => OTHER,
+            DataFrameCell::Time(_) => TIME,
+            DataFrameCell::Json(Value::Null) => return,
+            DataFrameCell::Json(Value::Bool(_)) => BOOL,
+            DataFrameCell::Json(Value::Number(number)) if number.is_f64() => FLOAT,
+            DataFrameCell::Json(Value::Number(_)) => INTEGER,
+            DataFrameCell::Json(Value::String(_)) => TEXT,
+            DataFrameCell::Json(Value::Array(_) | Value::Object(_)) => OTHER,
         };
         self.kinds |= kind;
         self.filled += 1;
@@ -109,10 +109,11 @@ mod tests {
 
     #[test]
     fn columns_are_what_they_hold() {
-        let mut columns = Columns::new(&["id".to_owned()]);
+        let mut columns = DataFrameSchema::new(&["id".to_owned()]);
         let row = |id: &str, cells: &[(&str, Value)]| {
-            let cells = cells.iter().map(|(name, value)| ((*name).to_owned(), Cell::Json(value.clone())));
-            (vec![Cell::Json(id.into())], cells.collect())
+            let cells =
+                cells.iter().map(|(name, value)| ((*name).to_owned(), DataFrameCell::Json(value.clone())));
+            (vec![DataFrameCell::Json(id.into())], cells.collect())
         };
         columns.see(&row("a", &[("n", json!(1)), ("t", json!("x")), ("b", json!(true)), ("m", json!(1))]));
         columns.see(&row("b", &[("n", json!(2)), ("t", Value::Null), ("late", json!(5)), ("m", json!("x"))]));

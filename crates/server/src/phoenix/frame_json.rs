@@ -6,21 +6,21 @@ use std::ops::ControlFlow;
 use gradus_store::StoreError;
 use serde_json::{Value, json};
 
-use super::frame::{Cell, Columns, Row};
+use super::frame::{DataFrameCell, DataFrameRow, DataFrameSchema};
 use super::query::SpanQuery;
-use super::rows::{self, BASE, Bounds};
-use crate::state::Server;
-use crate::stream::Sink;
+use super::rows::{self, BASE, SpanQueryBounds};
+use crate::state::ServerState;
+use crate::stream::ResponseSink;
 
 /// Writes the answer to a query.
 pub(super) fn write(
-    server: &Server,
+    server: &ServerState,
     query: &SpanQuery,
-    bounds: &Bounds,
-    sink: &mut Sink,
+    bounds: &SpanQueryBounds,
+    sink: &mut ResponseSink,
 ) -> Result<(), StoreError> {
     let index = query.index_names();
-    let mut columns = Columns::new(&index);
+    let mut columns = DataFrameSchema::new(&index);
     for name in declared(query) {
         columns.number(&name);
     }
@@ -72,7 +72,7 @@ fn field(number: usize, name: &str) -> String {
     format!("{number}_{name}")
 }
 
-fn write_row(row: &Row, columns: &mut Columns, out: &mut Vec<u8>) {
+fn write_row(row: &DataFrameRow, columns: &mut DataFrameSchema, out: &mut Vec<u8>) {
     out.push(b'{');
     let count = columns.index.len();
     for (number, cell) in row.0.iter().enumerate() {
@@ -86,13 +86,13 @@ fn write_row(row: &Row, columns: &mut Columns, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-fn write_pair(name: &str, cell: &Cell, out: &mut Vec<u8>) {
+fn write_pair(name: &str, cell: &DataFrameCell, out: &mut Vec<u8>) {
     // Writing to memory cannot fail.
     let _ = serde_json::to_writer(&mut *out, name);
     out.push(b':');
     let _ = match cell {
-        Cell::Json(value) => serde_json::to_writer(&mut *out, value),
-        Cell::Time(us) => serde_json::to_writer(&mut *out, &nanoseconds(*us)),
+        DataFrameCell::Json(value) => serde_json::to_writer(&mut *out, value),
+        DataFrameCell::Time(us) => serde_json::to_writer(&mut *out, &nanoseconds(*us)),
     };
 }
 

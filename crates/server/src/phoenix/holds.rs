@@ -3,26 +3,26 @@
 use std::ops::ControlFlow;
 
 use gradus_core::span::TraceId;
-use gradus_phoenix::filter::Filter;
+use gradus_phoenix::filter::FilterExpression;
 use gradus_phoenix::span_view::PhoenixSpan;
 use gradus_store::StoreError;
 
-use super::scan::Scan;
-use super::surroundings::Around;
-use crate::state::Server;
+use super::scan::SpanScan;
+use super::surroundings::StoreFilterContext;
+use crate::state::ServerState;
 
 pub(crate) fn holds(
-    server: &Server,
+    server: &ServerState,
     project: &str,
     trace: TraceId,
-    filter: &Filter,
+    filter: &FilterExpression,
 ) -> Result<bool, StoreError> {
     let Some(project) = server.store.project_named(project)? else { return Ok(false) };
-    let scan = Scan { traces: Some(vec![trace]), ..Scan::of(project.no) };
+    let scan = SpanScan { traces: Some(vec![trace]), ..SpanScan::for_project(project.no) };
     let (mut holds, mut failed) = (false, None);
     scan.visit(server, &mut |trace, index| {
-        let around = Around::new(server, trace, index);
-        holds = filter.matches(&PhoenixSpan::of(&trace.spans[index]), &around);
+        let around = StoreFilterContext::new(server, trace, index);
+        holds = filter.matches(&PhoenixSpan::new(&trace.spans[index]), &around);
         failed = around.failed();
         if holds || failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;

@@ -41,8 +41,8 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 
-use super::state::Server;
-use error::PhoenixError;
+use super::state::ServerState;
+use error::PhoenixApiError;
 pub(super) use holds::holds;
 
 /// The Phoenix that is spoken here. Clients ask before they use what came with a version.
@@ -52,7 +52,7 @@ const VERSION_HEADER: HeaderName = HeaderName::from_static("x-phoenix-server-ver
 /// The path that tells the version, to anybody.
 pub(super) const VERSION_PATH: &str = "/arize_phoenix_version";
 
-pub(super) fn routes() -> Router<Arc<Server>> {
+pub(super) fn routes() -> Router<Arc<ServerState>> {
     Router::new()
         .route(VERSION_PATH, get(async || VERSION))
         .route("/v1/projects", get(projects::list).post(projects::add))
@@ -98,7 +98,7 @@ pub(super) fn not_here(path: &str) -> Option<Response> {
     );
     is_known.then(|| {
         let message = format!("{name} are Phoenix's; Gradus keeps traces, annotations and what was graded");
-        PhoenixError::new(StatusCode::NOT_IMPLEMENTED, message).into_response()
+        PhoenixApiError::new(StatusCode::NOT_IMPLEMENTED, message).into_response()
     })
 }
 
@@ -114,5 +114,5 @@ pub(super) fn is_phoenix(path: &str) -> bool {
 
 /// How Phoenix refuses whoever shows no key, or a wrong one.
 pub(super) fn invalid_token() -> Response {
-    PhoenixError::new(StatusCode::UNAUTHORIZED, "Invalid token").into_response()
+    PhoenixApiError::new(StatusCode::UNAUTHORIZED, "Invalid token").into_response()
 }

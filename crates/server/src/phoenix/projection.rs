@@ -3,18 +3,18 @@
 use gradus_phoenix::span_view::PhoenixSpan;
 use serde_json::Value;
 
-use super::frame::Cell;
+use super::frame::DataFrameCell;
 use super::scan::TraceView;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Projection {
+pub(super) struct SpanProjection {
     /// As the query has it, which is also the name of a column.
     pub(super) key: String,
-    what: What,
+    what: ProjectedField,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum What {
+enum ProjectedField {
     SpanId,
     TraceId,
     ParentId,
@@ -28,11 +28,11 @@ enum What {
     TotalTokens,
     StartTime,
     EndTime,
-    Attribute(Vec<Key>),
+    Attribute(Vec<AttributePathSegment>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Key {
+enum AttributePathSegment {
     Name(String),
     Index(usize),
 }
@@ -40,9 +40,9 @@ enum Key {
 /// Longer than any path that means something.
 const MAX_BYTES: usize = 1000;
 
-impl Projection {
+impl SpanProjection {
     /// Reads `name`, `a.dotted.path`, `attributes['a']['b'][0]` or `metadata['key']`.
-    pub(super) fn parse(text: &str) -> Result<Projection, String> {
+    pub(super) fn parse(text: &str) -> Result<SpanProjection, String> {
         let key = match text {
             "span_id" => "context.span_id",
             "trace_id" => "context.trace_id",
@@ -56,82 +56,97 @@ impl Projection {
             return Err(wrong());
         }
         let what = match key.trim() {
-            "context.span_id" => What::SpanId,
-            "context.trace_id" => What::TraceId,
-            "parent_id" => What::ParentId,
-            "span_kind" => What::Kind,
-            "name" => What::Name,
-            "status_code" => What::StatusCode,
-            "status_message" => What::StatusMessage,
-            "latency_ms" => What::LatencyMs,
-            "cumulative_llm_token_count_prompt" | "cumulative_token_count.prompt" => What::PromptTokens,
-            "cumulative_llm_token_count_completion" | "cumulative_token_count.completion" => {
-                What::CompletionTokens
+            "context.span_id" => ProjectedField::SpanId,
+            "context.trace_id" => ProjectedField::TraceId,
+            "parent_id" => ProjectedField::ParentId,
+            "span_kind" => ProjectedField::Kind,
+            "name" => ProjectedField::Name,
+            "status_code" => ProjectedField::StatusCode,
+            "status_message" => ProjectedField::StatusMessage,
+            "latency_ms" => ProjectedField::LatencyMs,
+            "cumulative_llm_token_count_prompt" | "cumulative_token_count.prompt" => {
+                ProjectedField::PromptTokens
             }
-            "cumulative_llm_token_count_total" | "cumulative_token_count.total" => What::TotalTokens,
-            "start_time" => What::StartTime,
-            "end_time" => What::EndTime,
-            path => What::Attribute(attribute_path(path).ok_or_else(wrong)?),
+            "cumulative_llm_token_count_completion" | "cumulative_token_count.completion" => {
+                ProjectedField::CompletionTokens
+            }
+            "cumulative_llm_token_count_total" | "cumulative_token_count.total" => {
+                ProjectedField::TotalTokens
+            }
+            "start_time" => ProjectedField::StartTime,
+            "end_time" => ProjectedField::EndTime,
+            path => ProjectedField::Attribute(attribute_path(path).ok_or_else(wrong)?),
         };
-        Ok(Projection { key: key.to_owned(), what })
+        Ok(SpanProjection { key: key.to_owned(), what })
     }
 
-    pub(super) fn of(&self, trace: &TraceView<'_>, index: usize, span: &PhoenixSpan<'_>) -> Cell {
+    pub(super) fn extract_cell(
+        &self,
+        trace: &TraceView<'_>,
+        index: usize,
+        span: &PhoenixSpan<'_>,
+    ) -> DataFrameCell {
         let recorded = span.span();
-        let text = |text: &str| Cell::Json(Value::from(text));
+        let text = |text: &str| DataFrameCell::Json(Value::from(text));
         match &self.what {
-            What::SpanId => text(&recorded.span_id.to_string()),
-            What::TraceId => text(&recorded.trace_id.to_string()),
-            What::ParentId => Cell::Json(recorded.parent_id.map(|id| id.to_string()).into()),
-            What::Kind => text(span.kind().as_str()),
-            What::Name => text(&recorded.name),
-            What::StatusCode => text(span.status_code()),
-            What::StatusMessage => text(&recorded.status.message),
-            What::LatencyMs => Cell::Json(span.latency_ms().into()),
-            What::PromptTokens => Cell::Json(trace.cumulative_tokens(index).0.into()),
-            What::CompletionTokens => Cell::Json(trace.cumulative_tokens(index).1.into()),
-            What::TotalTokens => {
-                let (prompt, completion) = trace.cumulative_tokens(index);
-                Cell::Json(prompt.saturating_add(completion).into())
+            ProjectedField::SpanId => text(&recorded.span_id.to_string()),
+            ProjectedField::TraceId => text(&recorded.trace_id.to_string()),
+            ProjectedField::ParentId => {
+                DataFrameCell::Json(recorded.parent_id.map(|id| id.to_string()).into())
             }
-            What::StartTime => Cell::Time(span.start_us()),
-            What::EndTime => Cell::Time(span.end_us()),
-            What::Attribute(path) => Cell::Json(follow(span, path).cloned().unwrap_or_default()),
+            ProjectedField::Kind => text(span.kind().as_str()),
+            ProjectedField::Name => text(&recorded.name),
+            ProjectedField::StatusCode => text(span.status_code()),
+            ProjectedField::StatusMessage => text(&recorded.status.message),
+            ProjectedField::LatencyMs => DataFrameCell::Json(span.latency_ms().into()),
+            ProjectedField::PromptTokens => DataFrameCell::Json(trace.cumulative_tokens(index).0.into()),
+            ProjectedField::CompletionTokens => DataFrameCell::Json(trace.cumulative_tokens(index).1.into()),
+            ProjectedField::TotalTokens => {
+                let (prompt, completion) = trace.cumulative_tokens(index);
+                DataFrameCell::Json(prompt.saturating_add(completion).into())
+            }
+            ProjectedField::StartTime => DataFrameCell::Time(span.start_us()),
+            ProjectedField::EndTime => DataFrameCell::Time(span.end_us()),
+            ProjectedField::Attribute(path) => {
+                DataFrameCell::Json(follow(span, path).cloned().unwrap_or_default())
+            }
         }
     }
 
     /// The list that stands there, if it is one.
     pub(super) fn list<'s>(&self, span: &'s PhoenixSpan<'_>) -> Option<&'s Vec<Value>> {
         match &self.what {
-            What::Attribute(path) => follow(span, path)?.as_array(),
+            ProjectedField::Attribute(path) => follow(span, path)?.as_array(),
             _ => None,
         }
     }
 }
 
-fn follow<'s>(span: &'s PhoenixSpan<'_>, path: &[Key]) -> Option<&'s Value> {
+fn follow<'s>(span: &'s PhoenixSpan<'_>, path: &[AttributePathSegment]) -> Option<&'s Value> {
     let mut path = path.iter();
     let mut at = match path.next()? {
-        Key::Name(name) => span.attributes().get(name)?,
-        Key::Index(_) => return None,
+        AttributePathSegment::Name(name) => span.attributes().get(name)?,
+        AttributePathSegment::Index(_) => return None,
     };
     for key in path {
         at = match key {
-            Key::Name(name) => at.as_object()?.get(name)?,
-            Key::Index(index) => at.as_array()?.get(*index)?,
+            AttributePathSegment::Name(name) => at.as_object()?.get(name)?,
+            AttributePathSegment::Index(index) => at.as_array()?.get(*index)?,
         };
     }
     Some(at)
 }
 
-fn attribute_path(text: &str) -> Option<Vec<Key>> {
+fn attribute_path(text: &str) -> Option<Vec<AttributePathSegment>> {
     let Some(open) = text.find('[') else {
         let names = text.split('.').map(str::trim);
-        return names.map(|name| is_name(name).then(|| Key::Name(name.to_owned()))).collect();
+        return names
+            .map(|name| is_name(name).then(|| AttributePathSegment::Name(name.to_owned())))
+            .collect();
     };
     let root = text[..open].trim();
     let mut path = match root {
-        "metadata" => vec![Key::Name(root.to_owned())],
+        "metadata" => vec![AttributePathSegment::Name(root.to_owned())],
         "attributes" => Vec::new(),
         _ => return None,
     };
@@ -158,19 +173,20 @@ fn attribute_path(text: &str) -> Option<Vec<Key>> {
         }
         rest = left.strip_prefix(']')?.trim_start();
     }
-    matches!(path.first(), Some(Key::Name(_))).then_some(path)
+    matches!(path.first(), Some(AttributePathSegment::Name(_))).then_some(path)
 }
 
-fn subscript(text: &str) -> Option<(Key, &str)> {
+fn subscript(text: &str) -> Option<(AttributePathSegment, &str)> {
     let quote = text.chars().next()?;
     if matches!(quote, '\'' | '"') {
         let inside = &text[1..];
         let end = inside.find(quote)?;
         let name = &inside[..end];
-        return (!name.contains('\\')).then(|| (Key::Name(name.to_owned()), &inside[end + 1..]));
+        return (!name.contains('\\'))
+            .then(|| (AttributePathSegment::Name(name.to_owned()), &inside[end + 1..]));
     }
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    Some((Key::Index(text[..end].parse().ok()?), &text[end..]))
+    Some((AttributePathSegment::Index(text[..end].parse().ok()?), &text[end..]))
 }
 
 fn is_name(text: &str) -> bool {
@@ -186,10 +202,10 @@ mod tests {
     use super::*;
 
     fn path(text: &str) -> Option<Vec<String>> {
-        let What::Attribute(path) = Projection::parse(text).ok()?.what else { return None };
-        let shown = |key: Key| match key {
-            Key::Name(name) => name,
-            Key::Index(index) => format!("#{index}"),
+        let ProjectedField::Attribute(path) = SpanProjection::parse(text).ok()?.what else { return None };
+        let shown = |key: AttributePathSegment| match key {
+            AttributePathSegment::Name(name) => name,
+            AttributePathSegment::Index(index) => format!("#{index}"),
         };
         Some(path.into_iter().map(shown).collect())
     }
@@ -200,7 +216,7 @@ mod tests {
         assert_eq!(path("attributes['a']['b.c'][0]").unwrap(), ["a", "b.c", "#0"]);
         assert_eq!(path("attributes[['a', \"b\"]][1]").unwrap(), ["a", "b", "#1"]);
         assert_eq!(path("metadata['k']").unwrap(), ["metadata", "k"]);
-        assert_eq!(Projection::parse("span_id").unwrap().key, "context.span_id");
+        assert_eq!(SpanProjection::parse("span_id").unwrap().key, "context.span_id");
         for wrong in [
             "",
             "a..b",
@@ -213,7 +229,7 @@ mod tests {
             "a + b",
             "attributes[]",
         ] {
-            let refused = Projection::parse(wrong).unwrap_err();
+            let refused = SpanProjection::parse(wrong).unwrap_err();
             assert!(!refused.contains('\n') && refused.contains("cannot be selected"), "{wrong}");
         }
     }
@@ -221,8 +237,8 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_makes_it_panic(text in "\\PC{0,60}", brackets in "[a-z'\"\\[\\], 0-9.\\\\]{0,40}") {
-            let _ = Projection::parse(&text);
-            let _ = Projection::parse(&format!("attributes{brackets}"));
+            let _ = SpanProjection::parse(&text);
+            let _ = SpanProjection::parse(&format!("attributes{brackets}"));
         }
     }
 }

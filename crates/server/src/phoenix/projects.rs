@@ -10,22 +10,22 @@ use gradus_store::ProjectInfo;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::error::{PhoenixError, blocking};
+use super::error::{PhoenixApiError, blocking};
 use super::ids;
-use super::request::{self, DEFAULT_PROJECT, Params};
+use super::request::{self, DEFAULT_PROJECT, PhoenixQueryParams};
 use crate::clock::now_ns;
-use crate::state::Server;
+use crate::state::ServerState;
 
 const MAX_NAME_BYTES: usize = 300;
 
 pub(super) async fn list(
-    State(server): State<Arc<Server>>,
-    params: Params,
-) -> Result<Json<Value>, PhoenixError> {
+    State(server): State<Arc<ServerState>>,
+    params: PhoenixQueryParams,
+) -> Result<Json<Value>, PhoenixApiError> {
     let limit = params.limit(100, 10_000)?;
     let up_to = match params.one("cursor") {
         Some(cursor) => ids::decode_number("Project", cursor)
-            .ok_or_else(|| PhoenixError::invalid(format!("Invalid cursor format: {cursor}")))?,
+            .ok_or_else(|| PhoenixApiError::invalid(format!("Invalid cursor format: {cursor}")))?,
         None => i64::MAX,
     };
     let part = params.one("name_contains").map(str::to_owned);
@@ -42,9 +42,9 @@ pub(super) async fn list(
 }
 
 pub(super) async fn one(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     Path(identifier): Path<String>,
-) -> Result<Json<Value>, PhoenixError> {
+) -> Result<Json<Value>, PhoenixApiError> {
     let project = request::project(&server, &identifier).await?;
     Ok(Json(json!({"data": shown(&project)})))
 }
@@ -56,44 +56,44 @@ struct NewProject {
 }
 
 pub(super) async fn add(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<Value>, PhoenixError> {
+) -> Result<Json<Value>, PhoenixApiError> {
     let (mut new, _lease): (NewProject, _) = request::json(&server, &headers, body).await?;
     let redaction = &server.reloadable().redaction;
     redaction.apply_to(&mut new.name);
     new.description.iter_mut().for_each(|description| redaction.apply_to(description));
     if new.name.trim().is_empty() || new.name.len() > MAX_NAME_BYTES {
         let advice = format!("a project's name has from 1 to {MAX_NAME_BYTES} bytes");
-        return Err(PhoenixError::invalid_body(&["name".into()], &advice));
+        return Err(PhoenixApiError::invalid_body(&["name".into()], &advice));
     }
     let name = new.name.clone();
     let made = server.store.add_project(new.name, new.description, now_ns())?.done().await?;
     let made = made.ok_or_else(|| {
-        PhoenixError::new(StatusCode::CONFLICT, format!("there is a project {name:?} already"))
+        PhoenixApiError::new(StatusCode::CONFLICT, format!("there is a project {name:?} already"))
     })?;
     Ok(Json(json!({"data": shown(&made)})))
 }
 
 #[derive(Deserialize)]
-struct Update {
+struct PhoenixProjectUpdate {
     description: Option<String>,
 }
 
 pub(super) async fn update(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     Path(identifier): Path<String>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<Value>, PhoenixError> {
-    let (update, _lease): (Update, _) = request::json(&server, &headers, body).await?;
+) -> Result<Json<Value>, PhoenixApiError> {
+    let (update, _lease): (PhoenixProjectUpdate, _) = request::json(&server, &headers, body).await?;
     let mut project = request::stored_project(&server, &identifier).await?;
     if let Some(mut description) = update.description {
         server.reloadable().redaction.apply_to(&mut description);
         let is_there = server.store.describe_project(project.no, description.clone())?.done().await?;
         if !is_there {
-            return Err(PhoenixError::missing(format!("Project with name {} not found", project.name)));
+            return Err(PhoenixApiError::missing(format!("Project with name {} not found", project.name)));
         }
         project.description = Some(description);
     }
@@ -102,12 +102,12 @@ pub(super) async fn update(
 
 /// Removes a project and all that it holds, a little at a time, so that senders do not wait for it.
 pub(super) async fn remove(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     Path(identifier): Path<String>,
-) -> Result<StatusCode, PhoenixError> {
+) -> Result<StatusCode, PhoenixApiError> {
     let project = request::project(&server, &identifier).await?;
     if project.name == DEFAULT_PROJECT {
-        return Err(PhoenixError::new(StatusCode::FORBIDDEN, "The default project cannot be deleted"));
+        return Err(PhoenixApiError::new(StatusCode::FORBIDDEN, "The default project cannot be deleted"));
     }
     // It goes on when the client does not wait for it: half a project is of no use to anybody.
     let removing = tokio::spawn(async move {
@@ -115,7 +115,7 @@ pub(super) async fn remove(
         Ok::<(), gradus_store::StoreError>(())
     });
     removing.await.map_err(|_| {
-        PhoenixError::new(StatusCode::INTERNAL_SERVER_ERROR, "the project could not be removed")
+        PhoenixApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the project could not be removed")
     })??;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -3,11 +3,11 @@
 
 use std::collections::HashMap;
 
-use gradus_phoenix::filter::Filter;
+use gradus_phoenix::filter::FilterExpression;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::projection::Projection;
+use super::projection::SpanProjection;
 
 /// A request, as clients of all versions write it.
 #[derive(Deserialize)]
@@ -35,17 +35,17 @@ pub(super) struct RawQuery {
 
 pub(super) struct SpanQuery {
     /// Names of columns, and what is in them.
-    pub(super) select: Vec<(String, Projection)>,
-    pub(super) filter: Option<Filter>,
-    pub(super) explode: Option<Lists>,
-    pub(super) concat: Option<Lists>,
+    pub(super) select: Vec<(String, SpanProjection)>,
+    pub(super) filter: Option<FilterExpression>,
+    pub(super) explode: Option<SpanListProjection>,
+    pub(super) concat: Option<SpanListProjection>,
     pub(super) rename: HashMap<String, String>,
-    pub(super) index: Projection,
+    pub(super) index: SpanProjection,
 }
 
 /// A list in each span, and what is taken out of its items.
-pub(super) struct Lists {
-    pub(super) list: Projection,
+pub(super) struct SpanListProjection {
+    pub(super) list: SpanProjection,
     /// Names of columns and paths inside an item; everything without them.
     pub(super) columns: Vec<(String, String)>,
     /// Between the texts that are joined.
@@ -60,12 +60,12 @@ impl SpanQuery {
         let mut select = Vec::new();
         for (name, projection) in raw.select.iter().flatten() {
             let key = projection.get("key").and_then(Value::as_str).unwrap_or_default();
-            select.push((unalias(name).to_owned(), Projection::parse(key)?));
+            select.push((unalias(name).to_owned(), SpanProjection::parse(key)?));
         }
         let condition =
             raw.filter.as_ref().and_then(|filter| filter.get("condition")).and_then(Value::as_str);
         let filter = match condition.map(str::trim).filter(|condition| !condition.is_empty()) {
-            Some(condition) => Some(Filter::parse(condition).map_err(|error| error.to_string())?),
+            Some(condition) => Some(FilterExpression::parse(condition).map_err(|error| error.to_string())?),
             None => None,
         };
         let key = raw.index.as_ref().and_then(|index| index.get("key")).and_then(Value::as_str);
@@ -76,7 +76,7 @@ impl SpanQuery {
             explode: lists(raw.explode.as_ref())?,
             concat: lists(raw.concat.as_ref())?,
             rename: rename.filter_map(|(from, to)| Some((from.clone(), to.as_str()?.to_owned()))).collect(),
-            index: Projection::parse(key.filter(|key| !key.is_empty()).unwrap_or(SPAN_ID))?,
+            index: SpanProjection::parse(key.filter(|key| !key.is_empty()).unwrap_or(SPAN_ID))?,
         })
     }
 
@@ -111,13 +111,13 @@ fn unalias(name: &str) -> &str {
     }
 }
 
-fn lists(raw: Option<&Map<String, Value>>) -> Result<Option<Lists>, String> {
+fn lists(raw: Option<&Map<String, Value>>) -> Result<Option<SpanListProjection>, String> {
     let Some(raw) = raw else { return Ok(None) };
     let text = |name: &str| raw.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
     let Some(key) = text("key") else { return Ok(None) };
     let columns = raw.get("kwargs").and_then(Value::as_object).into_iter().flatten();
-    Ok(Some(Lists {
-        list: Projection::parse(key)?,
+    Ok(Some(SpanListProjection {
+        list: SpanProjection::parse(key)?,
         columns: columns.filter_map(|(name, key)| Some((name.clone(), key.as_str()?.to_owned()))).collect(),
         separator: text("separator").unwrap_or(SEPARATOR).to_owned(),
     }))

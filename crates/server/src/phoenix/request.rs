@@ -9,28 +9,31 @@ use axum::http::request::Parts;
 use gradus_store::ProjectInfo;
 use serde::de::DeserializeOwned;
 
-use super::error::{PhoenixError, blocking};
+use super::error::{PhoenixApiError, blocking};
 use super::ids;
 use crate::clock::now_ns;
 use crate::memory::MemoryLease;
 use crate::receive::{parse_body, parse_json};
-use crate::state::Server;
+use crate::state::ServerState;
 
 /// Query parameters. As with Phoenix, those that are not known are passed over.
-pub(super) struct Params(Vec<(String, String)>);
+pub(super) struct PhoenixQueryParams(Vec<(String, String)>);
 
-impl<S: Send + Sync> FromRequestParts<S> for Params {
-    type Rejection = PhoenixError;
+impl<S: Send + Sync> FromRequestParts<S> for PhoenixQueryParams {
+    type Rejection = PhoenixApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<Params, PhoenixError> {
+    async fn from_request_parts(
+        parts: &mut Parts,
+        _state: &S,
+    ) -> Result<PhoenixQueryParams, PhoenixApiError> {
         let query = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
         query
-            .map(|Query(pairs)| Params(pairs))
-            .map_err(|rejection| PhoenixError::invalid(rejection.body_text()))
+            .map(|Query(pairs)| PhoenixQueryParams(pairs))
+            .map_err(|rejection| PhoenixApiError::invalid(rejection.body_text()))
     }
 }
 
-impl Params {
+impl PhoenixQueryParams {
     /// The last of those with this name counts; an empty one is as good as none.
     pub(super) fn one(&self, name: &str) -> Option<&str> {
         let last = self.0.iter().rev().find(|(key, _)| key == name);
@@ -42,44 +45,44 @@ impl Params {
         values.map(|(_, value)| value.clone()).collect()
     }
 
-    pub(super) fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, PhoenixError> {
+    pub(super) fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, PhoenixApiError> {
         let Some(text) = self.one(name) else { return Ok(None) };
-        text.parse().map(Some).map_err(|_| PhoenixError::invalid(format!("{name}={text}: give a number")))
+        text.parse().map(Some).map_err(|_| PhoenixApiError::invalid(format!("{name}={text}: give a number")))
     }
 
-    pub(super) fn limit(&self, default: usize, most: usize) -> Result<usize, PhoenixError> {
+    pub(super) fn limit(&self, default: usize, most: usize) -> Result<usize, PhoenixApiError> {
         let limit = self.number("limit")?.unwrap_or(default);
         if (1..=most).contains(&limit) {
             Ok(limit)
         } else {
-            Err(PhoenixError::invalid(format!("limit={limit}: from 1 to {most}")))
+            Err(PhoenixApiError::invalid(format!("limit={limit}: from 1 to {most}")))
         }
     }
 
-    pub(super) fn flag(&self, name: &str) -> Result<Option<bool>, PhoenixError> {
+    pub(super) fn flag(&self, name: &str) -> Result<Option<bool>, PhoenixApiError> {
         Ok(Some(match self.one(name).map(str::to_ascii_lowercase).as_deref() {
             None => return Ok(None),
             Some("true" | "1" | "on" | "t" | "y" | "yes") => true,
             Some("false" | "0" | "off" | "f" | "n" | "no") => false,
-            Some(other) => return Err(PhoenixError::invalid(format!("{name}={other}: true or false"))),
+            Some(other) => return Err(PhoenixApiError::invalid(format!("{name}={other}: true or false"))),
         }))
     }
 
     /// Microseconds since 1970.
-    pub(super) fn time(&self, name: &str) -> Result<Option<i64>, PhoenixError> {
+    pub(super) fn time(&self, name: &str) -> Result<Option<i64>, PhoenixApiError> {
         let Some(text) = self.one(name) else { return Ok(None) };
         let read = read_time(text);
         read.map(Some).ok_or_else(|| {
-            PhoenixError::invalid(format!("{name}={text}: write it as 2026-11-15T08:00:00+00:00"))
+            PhoenixApiError::invalid(format!("{name}={text}: write it as 2026-11-15T08:00:00+00:00"))
         })
     }
 
     /// True for the first way that is named, false for the second.
-    pub(super) fn choice(&self, name: &str, ways: [&str; 2], default: &str) -> Result<bool, PhoenixError> {
+    pub(super) fn choice(&self, name: &str, ways: [&str; 2], default: &str) -> Result<bool, PhoenixApiError> {
         match self.one(name).unwrap_or(default) {
             way if way == ways[0] => Ok(true),
             way if way == ways[1] => Ok(false),
-            other => Err(PhoenixError::invalid(format!("{name}={other}: {} or {}", ways[0], ways[1]))),
+            other => Err(PhoenixApiError::invalid(format!("{name}={other}: {} or {}", ways[0], ways[1]))),
         }
     }
 }
@@ -102,10 +105,10 @@ pub(super) fn read_time(text: &str) -> Option<i64> {
 
 /// Reads a body of JSON, on a thread for that. What it holds in memory is released with the lease.
 pub(super) async fn json<T: DeserializeOwned + Send + 'static>(
-    server: &Arc<Server>,
+    server: &Arc<ServerState>,
     headers: &HeaderMap,
     body: Body,
-) -> Result<(T, MemoryLease), PhoenixError> {
+) -> Result<(T, MemoryLease), PhoenixApiError> {
     parse_body(server, headers, body, |text, lease| Ok(parse_json(&text, lease)?)).await
 }
 
@@ -124,10 +127,10 @@ fn unstored_default_project() -> ProjectInfo {
 
 /// The default project, if it is not stored and belongs into a list up to `up_to` of names that contain `part`.
 pub(super) fn listed_default_project(
-    server: &Server,
+    server: &ServerState,
     up_to: i64,
     part: Option<&str>,
-) -> Result<Option<ProjectInfo>, PhoenixError> {
+) -> Result<Option<ProjectInfo>, PhoenixApiError> {
     let is_listed = up_to >= UNSTORED_PROJECT_NO
         && part.is_none_or(|part| DEFAULT_PROJECT.contains(&part.to_lowercase()))
         && server.store.project_named(DEFAULT_PROJECT)?.is_none();
@@ -135,7 +138,10 @@ pub(super) fn listed_default_project(
 }
 
 /// Finds a project by its id or its name, to read. Nothing is written.
-pub(super) async fn project(server: &Arc<Server>, identifier: &str) -> Result<ProjectInfo, PhoenixError> {
+pub(super) async fn project(
+    server: &Arc<ServerState>,
+    identifier: &str,
+) -> Result<ProjectInfo, PhoenixApiError> {
     let number = ids::decode_number("Project", identifier);
     // An id that was handed out before the project was stored still means it.
     let is_default = number == Some(UNSTORED_PROJECT_NO) || identifier == DEFAULT_PROJECT;
@@ -151,17 +157,17 @@ pub(super) async fn project(server: &Arc<Server>, identifier: &str) -> Result<Pr
         Some(found) => Ok(found),
         None if is_default => Ok(unstored_default_project()),
         None if number.is_some() => {
-            Err(PhoenixError::missing(format!("Project with ID {identifier} not found")))
+            Err(PhoenixApiError::missing(format!("Project with ID {identifier} not found")))
         }
-        None => Err(PhoenixError::missing(format!("Project with name {identifier} not found"))),
+        None => Err(PhoenixApiError::missing(format!("Project with name {identifier} not found"))),
     }
 }
 
 /// The same to write to: the default project is stored if it is not.
 pub(super) async fn stored_project(
-    server: &Arc<Server>,
+    server: &Arc<ServerState>,
     identifier: &str,
-) -> Result<ProjectInfo, PhoenixError> {
+) -> Result<ProjectInfo, PhoenixApiError> {
     let found = project(server, identifier).await?;
     if found.no != UNSTORED_PROJECT_NO {
         return Ok(found);
@@ -193,8 +199,11 @@ mod tests {
 
     #[test]
     fn parameters_repeat() {
-        let params =
-            Params(vec![("a".into(), "1".into()), ("a".into(), "2".into()), ("b".into(), String::new())]);
+        let params = PhoenixQueryParams(vec![
+            ("a".into(), "1".into()),
+            ("a".into(), "2".into()),
+            ("b".into(), String::new()),
+        ]);
         assert_eq!(params.all("a"), ["1", "2"]);
         assert_eq!((params.one("a"), params.one("b")), (Some("2"), None));
         assert_eq!(params.limit(5, 10).ok(), Some(5));

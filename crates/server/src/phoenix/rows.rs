@@ -2,30 +2,30 @@
 
 use std::ops::ControlFlow;
 
-use gradus_phoenix::filter::Bounds as FilterBounds;
+use gradus_phoenix::filter::FilterBounds;
 use gradus_phoenix::span_view::PhoenixSpan;
 use gradus_store::StoreError;
 use serde_json::{Map, Value};
 
-use super::frame::{Cell, Row};
-use super::query::{Lists, SpanQuery};
-use super::scan::{Scan, TraceView};
-use super::surroundings::Around;
-use crate::state::Server;
+use super::frame::{DataFrameCell, DataFrameRow};
+use super::query::{SpanListProjection, SpanQuery};
+use super::scan::{SpanScan, TraceView};
+use super::surroundings::StoreFilterContext;
+use crate::state::ServerState;
 
 /// Where a query looks, and how far.
 #[derive(Clone, Debug)]
-pub(super) struct Bounds {
+pub(super) struct SpanQueryBounds {
     /// `None` when there is no such project.
     pub(super) project: Option<i64>,
     pub(super) from_us: Option<i64>,
     pub(super) to_us: Option<i64>,
     pub(super) limit: Option<usize>,
-    pub(super) roots: Roots,
+    pub(super) roots: RootSpanFilter,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Roots {
+pub(super) enum RootSpanFilter {
     All,
     /// Spans that name no parent.
     WithoutParent,
@@ -47,17 +47,18 @@ pub(super) const BASE: [&str; 10] = [
     "context.trace_id",
 ];
 
-type Take<'t> = dyn FnMut(Row) -> ControlFlow<()> + 't;
+type DataFrameRowVisitor<'t> = dyn FnMut(DataFrameRow) -> ControlFlow<()> + 't;
 
 /// Hands out the rows of a query, spans that began last first.
 pub(super) fn answer(
-    server: &Server,
+    server: &ServerState,
     query: &SpanQuery,
-    bounds: &Bounds,
-    take: &mut Take<'_>,
+    bounds: &SpanQueryBounds,
+    take: &mut DataFrameRowVisitor<'_>,
 ) -> Result<(), StoreError> {
     let Some(project) = bounds.project else { return Ok(()) };
-    let mut scan = Scan { from_us: bounds.from_us, to_us: bounds.to_us, ..Scan::of(project) };
+    let mut scan =
+        SpanScan { from_us: bounds.from_us, to_us: bounds.to_us, ..SpanScan::for_project(project) };
     if let Some(filter) = &query.filter {
         narrow(server, &mut scan, &filter.needs().bounds)?;
     }
@@ -67,12 +68,12 @@ pub(super) fn answer(
         if left == Some(0) {
             return ControlFlow::Break(());
         }
-        let span = PhoenixSpan::of(&trace.spans[index]);
-        let around = Around::new(server, trace, index);
+        let span = PhoenixSpan::new(&trace.spans[index]);
+        let around = StoreFilterContext::new(server, trace, index);
         let is_wanted = match bounds.roots {
-            Roots::All => true,
-            Roots::WithoutParent => span.span().parent_id.is_none(),
-            Roots::WithOrphans => !around.finds_parent(),
+            RootSpanFilter::All => true,
+            RootSpanFilter::WithoutParent => span.span().parent_id.is_none(),
+            RootSpanFilter::WithOrphans => !around.finds_parent(),
         };
         let fits = is_wanted && query.filter.as_ref().is_none_or(|filter| filter.matches(&span, &around));
         if let Some(error) = around.failed() {
@@ -92,7 +93,7 @@ pub(super) fn answer(
 }
 
 /// Looks only where spans can be that a condition holds for.
-fn narrow(server: &Server, scan: &mut Scan, bounds: &FilterBounds) -> Result<(), StoreError> {
+fn narrow(server: &ServerState, scan: &mut SpanScan, bounds: &FilterBounds) -> Result<(), StoreError> {
     let us = |ns: u64| i64::try_from(ns / 1000).unwrap_or(i64::MAX);
     scan.from_us = scan.from_us.max(bounds.start_from_ns.map(|ns| us(ns).saturating_sub(1)));
     if let Some(to_us) = bounds.start_to_ns.map(|ns| us(ns).saturating_add(2)) {
@@ -105,8 +106,13 @@ fn narrow(server: &Server, scan: &mut Scan, bounds: &FilterBounds) -> Result<(),
     }
 }
 
-fn rows_of(query: &SpanQuery, trace: &TraceView<'_>, index: usize, span: &PhoenixSpan<'_>) -> Vec<Row> {
-    let key = query.index.of(trace, index, span);
+fn rows_of(
+    query: &SpanQuery,
+    trace: &TraceView<'_>,
+    index: usize,
+    span: &PhoenixSpan<'_>,
+) -> Vec<DataFrameRow> {
+    let key = query.index.extract_cell(trace, index, span);
     if query.wants_all() {
         return vec![(vec![key], everything(span))];
     }
@@ -116,63 +122,66 @@ fn rows_of(query: &SpanQuery, trace: &TraceView<'_>, index: usize, span: &Phoeni
     if (query.explode.is_some() || query.concat.is_some()) && exploded.is_none() && joined.is_none() {
         return Vec::new();
     }
-    let mut cells: Vec<(String, Cell)> = Vec::new();
+    let mut cells: Vec<(String, DataFrameCell)> = Vec::new();
     for (name, projection) in &query.select {
         // What rows are counted by is no column beside that.
         if *name != query.index.key {
-            cells.push((query.shown(name).to_owned(), projection.of(trace, index, span)));
+            cells.push((query.shown(name).to_owned(), projection.extract_cell(trace, index, span)));
         }
     }
     if let Some((concat, items)) = joined {
         for (name, text) in concatenated(concat, items) {
-            cells.push((query.shown(&name).to_owned(), Cell::Json(text.into())));
+            cells.push((query.shown(&name).to_owned(), DataFrameCell::Json(text.into())));
         }
     }
     let Some(explode) = &query.explode else { return vec![(vec![key], cells)] };
     let items = exploded.into_iter().flatten().enumerate();
-    let rows: Vec<Row> = items
+    let rows: Vec<DataFrameRow> = items
         .filter_map(|(position, item)| {
             let mut cells = cells.clone();
             for (name, value) in opened(explode, item.as_object()?) {
                 let name = query.shown(&name).to_owned();
                 match cells.iter_mut().find(|(known, _)| *known == name) {
                     // What a span says itself stands before what one of its items says.
-                    Some((_, cell)) if *cell == Cell::Json(Value::Null) => *cell = Cell::Json(value),
+                    Some((_, cell)) if *cell == DataFrameCell::Json(Value::Null) => {
+                        *cell = DataFrameCell::Json(value)
+                    }
                     Some(_) => {}
-                    None => cells.push((name, Cell::Json(value))),
+                    None => cells.push((name, DataFrameCell::Json(value))),
                 }
             }
-            Some((vec![key.clone(), Cell::Json(position.into())], cells))
+            Some((vec![key.clone(), DataFrameCell::Json(position.into())], cells))
         })
         .collect();
     if rows.is_empty() {
-        return vec![(vec![key, Cell::Json(Value::Null)], cells)];
+        return vec![(vec![key, DataFrameCell::Json(Value::Null)], cells)];
     }
     rows
 }
 
-fn everything(span: &PhoenixSpan<'_>) -> Vec<(String, Cell)> {
+fn everything(span: &PhoenixSpan<'_>) -> Vec<(String, DataFrameCell)> {
     let recorded = span.span();
     let values = [
-        Cell::Json(recorded.name.as_ref().into()),
-        Cell::Json(span.kind().as_str().into()),
-        Cell::Json(recorded.parent_id.map(|id| id.to_string()).into()),
-        Cell::Time(span.start_us()),
-        Cell::Time(span.end_us()),
-        Cell::Json(span.status_code().into()),
-        Cell::Json(recorded.status.message.as_ref().into()),
-        Cell::Json(span.events().into()),
-        Cell::Json(recorded.span_id.to_string().into()),
-        Cell::Json(recorded.trace_id.to_string().into()),
+        DataFrameCell::Json(recorded.name.as_ref().into()),
+        DataFrameCell::Json(span.kind().as_str().into()),
+        DataFrameCell::Json(recorded.parent_id.map(|id| id.to_string()).into()),
+        DataFrameCell::Time(span.start_us()),
+        DataFrameCell::Time(span.end_us()),
+        DataFrameCell::Json(span.status_code().into()),
+        DataFrameCell::Json(recorded.status.message.as_ref().into()),
+        DataFrameCell::Json(span.events().into()),
+        DataFrameCell::Json(recorded.span_id.to_string().into()),
+        DataFrameCell::Json(recorded.trace_id.to_string().into()),
     ];
-    let mut cells: Vec<(String, Cell)> = BASE.iter().map(|name| (*name).to_owned()).zip(values).collect();
+    let mut cells: Vec<(String, DataFrameCell)> =
+        BASE.iter().map(|name| (*name).to_owned()).zip(values).collect();
     let attributes = span.frame_attributes().into_iter();
-    cells.extend(attributes.map(|(name, value)| (format!("attributes.{name}"), Cell::Json(value))));
+    cells.extend(attributes.map(|(name, value)| (format!("attributes.{name}"), DataFrameCell::Json(value))));
     cells
 }
 
 /// An item's values by the names of their columns.
-fn opened(explode: &Lists, item: &Map<String, Value>) -> Vec<(String, Value)> {
+fn opened(explode: &SpanListProjection, item: &Map<String, Value>) -> Vec<(String, Value)> {
     if explode.columns.is_empty() {
         let mut flat = Vec::new();
         flatten("", item, &mut flat);
@@ -194,7 +203,7 @@ fn flatten(prefix: &str, object: &Map<String, Value>, out: &mut Vec<(String, Val
 }
 
 /// The texts of a list's items, joined.
-fn concatenated(concat: &Lists, items: &[Value]) -> Vec<(String, String)> {
+fn concatenated(concat: &SpanListProjection, items: &[Value]) -> Vec<(String, String)> {
     if concat.columns.is_empty() {
         let texts: Vec<String> = items.iter().map(python_text).collect();
         return vec![(concat.list.key.clone(), texts.join(&concat.separator))];

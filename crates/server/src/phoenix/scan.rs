@@ -9,17 +9,19 @@ use std::ops::ControlFlow;
 use std::sync::LazyLock;
 
 use gradus_core::span::{Span, SpanId, TraceId};
-use gradus_otlp::{Limits, Regrouped, Signal, WireError, decode_span, regroup_within};
+use gradus_otlp::{RecordLimits, RegroupedExport, TelemetrySignal, WireError, decode_span, regroup_within};
 use gradus_phoenix::span_view::{cumulative_tokens, micros};
-use gradus_store::{Block, BlockSignal, ProjectPosition, StoreError, TraceRecords, Walk, check_query};
+use gradus_store::{
+    BlockSignal, ProjectPosition, StoreError, StoredBlock, TraceRecords, TraceWalk, check_query,
+};
 
-use super::verdicts::Verdict;
-use crate::state::Server;
+use super::verdicts::VerdictAnnotation;
+use crate::state::ServerState;
 use crate::throttled_log::ThrottledLog;
 
 /// Where to look, and from where on.
 #[derive(Clone, Debug)]
-pub(super) struct Scan {
+pub(super) struct SpanScan {
     pub(super) project: i64,
     pub(super) newest_first: bool,
     /// Spans that began then, or later; in microseconds.
@@ -28,12 +30,12 @@ pub(super) struct Scan {
     pub(super) to_us: Option<i64>,
     /// Only these traces; all without them.
     pub(super) traces: Option<Vec<TraceId>>,
-    pub(super) at: Option<Place>,
+    pub(super) at: Option<SpanScanPosition>,
 }
 
 /// A span's place in a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct SpanScanPosition {
     pub(super) trace: ProjectPosition,
     pub(super) start_ns: u64,
     pub(super) span: SpanId,
@@ -46,15 +48,15 @@ pub(super) struct TraceView<'t> {
     /// In the order they began.
     pub(super) spans: &'t [Span<'t>],
     /// Our own verdicts on what is in it.
-    pub(super) verdicts: OnceCell<Vec<Verdict>>,
+    pub(super) verdicts: OnceCell<Vec<VerdictAnnotation>>,
     by_id: OnceCell<HashMap<SpanId, usize>>,
     sums: OnceCell<Vec<(i64, i64)>>,
 }
 
-impl Place {
+impl SpanScanPosition {
     /// A trace as a whole.
-    pub(super) fn of_trace(trace: ProjectPosition) -> Place {
-        Place { trace, start_ns: 0, span: SpanId(0) }
+    pub(super) fn of_trace(trace: ProjectPosition) -> SpanScanPosition {
+        SpanScanPosition { trace, start_ns: 0, span: SpanId(0) }
     }
 }
 
@@ -65,16 +67,20 @@ const MAX_TRACE_VALUES: usize = 1_000_000;
 /// What a value takes, about.
 const VALUE_BYTES: usize = 64;
 
-type Visit<'v> = dyn FnMut(&TraceView<'_>, usize) -> ControlFlow<()> + 'v;
+type SpanVisitor<'v> = dyn FnMut(&TraceView<'_>, usize) -> ControlFlow<()> + 'v;
 type VisitTrace<'v> = dyn FnMut(&TraceView<'_>) -> ControlFlow<()> + 'v;
 
-impl Scan {
-    pub(super) fn of(project: i64) -> Scan {
-        Scan { project, newest_first: true, from_us: None, to_us: None, traces: None, at: None }
+impl SpanScan {
+    pub(super) fn for_project(project: i64) -> SpanScan {
+        SpanScan { project, newest_first: true, from_us: None, to_us: None, traces: None, at: None }
     }
 
     /// Looks only into the traces that hold these spans.
-    pub(super) fn narrow_to_spans(&mut self, server: &Server, spans: &[SpanId]) -> Result<(), StoreError> {
+    pub(super) fn narrow_to_spans(
+        &mut self,
+        server: &ServerState,
+        spans: &[SpanId],
+    ) -> Result<(), StoreError> {
         let mut traces = Vec::new();
         for span in spans {
             traces.extend(server.store.trace_of_span(*span)?);
@@ -88,18 +94,22 @@ impl Scan {
     }
 
     /// Hands out every span in turn, as the trace it is in and its number there, until told to stop.
-    pub(super) fn visit(&self, server: &Server, visit: &mut Visit<'_>) -> Result<(), StoreError> {
+    pub(super) fn visit(&self, server: &ServerState, visit: &mut SpanVisitor<'_>) -> Result<(), StoreError> {
         let mut stopped = Ok(());
         self.each_trace(server, &mut |trace| self.visit_spans(trace, &mut stopped, visit))?;
         stopped
     }
 
     /// Hands out every trace in turn, until told to stop.
-    pub(super) fn each_trace(&self, server: &Server, visit: &mut VisitTrace<'_>) -> Result<(), StoreError> {
+    pub(super) fn each_trace(
+        &self,
+        server: &ServerState,
+        visit: &mut VisitTrace<'_>,
+    ) -> Result<(), StoreError> {
         let ns = |us: i64| us.saturating_mul(1000);
         // Times are compared as Phoenix has them, which are rounded: a little more is looked at.
         const ROUNDING_NS: i64 = 2000;
-        let mut walk = Walk {
+        let mut walk = TraceWalk {
             newest_first: self.newest_first,
             at: self.at.map(|at| at.trace),
             before_ns: self.to_us.map_or(i64::MAX, |us| ns(us).saturating_add(ROUNDING_NS)),
@@ -116,8 +126,9 @@ impl Scan {
                 places.reverse();
             }
             for (place, id) in places {
-                let is_before =
-                    |at: &Place| if self.newest_first { place > at.trace } else { place < at.trace };
+                let is_before = |at: &SpanScanPosition| {
+                    if self.newest_first { place > at.trace } else { place < at.trace }
+                };
                 if self.at.as_ref().is_some_and(is_before) {
                     continue;
                 }
@@ -144,7 +155,7 @@ impl Scan {
         &self,
         view: &TraceView<'_>,
         stopped: &mut Result<(), StoreError>,
-        visit: &mut Visit<'_>,
+        visit: &mut SpanVisitor<'_>,
     ) -> ControlFlow<()> {
         let mut look = |index: usize| {
             if index.is_multiple_of(SPANS_PER_CHECK)
@@ -169,7 +180,7 @@ impl Scan {
     }
 
     /// Whether a span was before the place to begin at.
-    fn is_before(&self, view: &TraceView<'_>, span: &Span<'_>, at: &Place) -> bool {
+    fn is_before(&self, view: &TraceView<'_>, span: &Span<'_>, at: &SpanScanPosition) -> bool {
         let here = (span.start_ns, span.span_id);
         let there = (at.start_ns, at.span);
         view.position == at.trace && if self.newest_first { here > there } else { here < there }
@@ -201,14 +212,17 @@ fn look_at(trace: &TraceRecords, visit: &mut VisitTrace<'_>) -> Result<ControlFl
 }
 
 /// The records of a trace, sorted out: as many as there is room for the values of their resources.
-fn sort_out<'t>(trace: &'t TraceRecords, values_left: &mut usize) -> Vec<(&'t Block, Regrouped<'t>)> {
+fn sort_out<'t>(
+    trace: &'t TraceRecords,
+    values_left: &mut usize,
+) -> Vec<(&'t StoredBlock, RegroupedExport<'t>)> {
     let mut take = |bytes: usize| {
         *values_left = values_left.saturating_sub(bytes.div_ceil(VALUE_BYTES));
         *values_left > 0
     };
     let mut sorted = Vec::new();
     for block in trace.blocks.iter().filter(|block| block.signal == BlockSignal::Spans) {
-        match regroup_within(&block.export, Signal::Span, &Limits::default(), &mut take) {
+        match regroup_within(&block.export, TelemetrySignal::Span, &RecordLimits::default(), &mut take) {
             Ok(request) => sorted.push((block, request)),
             Err(WireError::NoRoom) => break,
             // What was stored was read before; what cannot be read now is passed over, as everywhere.
@@ -221,10 +235,10 @@ fn sort_out<'t>(trace: &'t TraceRecords, values_left: &mut usize) -> Vec<(&'t Bl
 /// The spans of a trace, as many as there is room for their values.
 fn decode<'r>(
     trace: &TraceRecords,
-    requests: &'r [(&Block, Regrouped<'r>)],
+    requests: &'r [(&StoredBlock, RegroupedExport<'r>)],
     values_left: &mut usize,
 ) -> Result<Vec<Span<'r>>, StoreError> {
-    let limits = Limits::default();
+    let limits = RecordLimits::default();
     let mut spans = Vec::new();
     'blocks: for (block, request) in requests {
         check_query()?;
@@ -249,9 +263,9 @@ fn decode<'r>(
 }
 
 impl<'t> TraceView<'t> {
-    pub(super) fn place(&self, index: usize) -> Place {
+    pub(super) fn place(&self, index: usize) -> SpanScanPosition {
         let span = &self.spans[index];
-        Place { trace: self.position, start_ns: span.start_ns, span: span.span_id }
+        SpanScanPosition { trace: self.position, start_ns: span.start_ns, span: span.span_id }
     }
 
     pub(super) fn position_of(&self, span: SpanId) -> Option<usize> {

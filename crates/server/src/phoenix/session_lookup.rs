@@ -4,10 +4,10 @@ use gradus_core::span::TraceId;
 use gradus_store::{SessionRow, StoreError};
 
 use super::ids;
-use crate::state::Server;
+use crate::state::ServerState;
 
 /// A session by its id in Phoenix's form, or by its name.
-pub(super) fn find(server: &Server, identifier: &str) -> Result<Option<SessionRow>, StoreError> {
+pub(super) fn find(server: &ServerState, identifier: &str) -> Result<Option<SessionRow>, StoreError> {
     let (project, session) = match name(identifier) {
         Some((project, session)) => (Some(project), session),
         None => (None, identifier.to_owned()),
@@ -22,13 +22,13 @@ pub(super) fn plain(identifier: &str) -> String {
 }
 
 /// The first trace of a session.
-pub(super) fn first_trace(server: &Server, identifier: &str) -> Result<Option<TraceId>, StoreError> {
+pub(super) fn first_trace(server: &ServerState, identifier: &str) -> Result<Option<TraceId>, StoreError> {
     Ok(find(server, identifier)?.and_then(|row| row.traces.first().map(|trace| trace.trace_id)))
 }
 
 /// The traces of some sessions in a project.
 pub(super) fn traces(
-    server: &Server,
+    server: &ServerState,
     project: i64,
     identifiers: &[String],
 ) -> Result<Vec<TraceId>, StoreError> {

@@ -11,27 +11,29 @@ use gradus_phoenix::span_view::iso_time;
 use gradus_store::{SessionRow, StoreError};
 use serde_json::{Value, json};
 
-use super::error::{PhoenixError, blocking_large};
+use super::error::{PhoenixApiError, blocking_large};
 use super::ids;
-use super::request::{self, Params};
-use super::scan::Scan;
+use super::request::{self, PhoenixQueryParams};
+use super::scan::SpanScan;
 use crate::phoenix::session_lookup::{find, name};
-use crate::state::Server;
+use crate::state::ServerState;
 
 pub(super) async fn list(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     Path(project): Path<String>,
-    params: Params,
-) -> Result<Json<Value>, PhoenixError> {
+    params: PhoenixQueryParams,
+) -> Result<Json<Value>, PhoenixApiError> {
     if params.one("filter").is_some() {
         let message = "the filter language for sessions is not kept here";
-        return Err(PhoenixError::new(StatusCode::NOT_IMPLEMENTED, message));
+        return Err(PhoenixApiError::new(StatusCode::NOT_IMPLEMENTED, message));
     }
     let is_descending = params.choice("order", ["desc", "asc"], "asc")?;
     let limit = params.limit(100, 1000)?;
     let from = match params.one("cursor") {
         Some(cursor) => {
-            name(cursor).ok_or_else(|| PhoenixError::invalid(format!("Invalid cursor format: {cursor}")))?.1
+            name(cursor)
+                .ok_or_else(|| PhoenixApiError::invalid(format!("Invalid cursor format: {cursor}")))?
+                .1
         }
         None if is_descending => char::MAX.to_string(),
         None => String::new(),
@@ -48,13 +50,13 @@ pub(super) async fn list(
 }
 
 pub(super) async fn one(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     Path(identifier): Path<String>,
-) -> Result<Json<Value>, PhoenixError> {
+) -> Result<Json<Value>, PhoenixApiError> {
     blocking_large(&server, move |server| {
         let row = find(server, &identifier)?;
         let row = row.ok_or_else(|| {
-            PhoenixError::missing(format!("Session with session_id {identifier} not found"))
+            PhoenixApiError::missing(format!("Session with session_id {identifier} not found"))
         })?;
         Ok(Json(json!({"data": shown(server, &row)?})))
     })
@@ -65,12 +67,12 @@ fn id(row: &SessionRow) -> String {
     ids::encode(NODE, format_args!("{}:{}", row.project, row.session))
 }
 
-fn shown(server: &Server, row: &SessionRow) -> Result<Value, StoreError> {
+fn shown(server: &ServerState, row: &SessionRow) -> Result<Value, StoreError> {
     let mut traces_shown = Vec::new();
     let (mut prompt, mut completion) = (0_i64, 0_i64);
     let (mut start_us, mut end_us) = (i64::MAX, i64::MIN);
     let ids = row.traces.iter().map(|trace| trace.trace_id).collect();
-    let scan = Scan { newest_first: false, traces: Some(ids), ..Scan::of(row.project) };
+    let scan = SpanScan { newest_first: false, traces: Some(ids), ..SpanScan::for_project(row.project) };
     scan.each_trace(server, &mut |trace| {
         let Some((first, last)) = crate::phoenix::trace_totals::extent(trace) else {
             return ControlFlow::Continue(());

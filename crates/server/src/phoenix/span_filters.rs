@@ -4,10 +4,10 @@ use gradus_core::span::SpanId;
 use gradus_phoenix::span_view::{PhoenixSpan, SpanKind};
 use serde_json::Value;
 
-use super::error::PhoenixError;
-use super::request::Params;
-use super::scan::Scan;
-use crate::state::Server;
+use super::error::PhoenixApiError;
+use super::request::PhoenixQueryParams;
+use super::scan::SpanScan;
+use crate::state::ServerState;
 
 pub(super) struct SpanFilters {
     span_ids: Vec<SpanId>,
@@ -20,7 +20,7 @@ pub(super) struct SpanFilters {
 }
 
 impl SpanFilters {
-    pub(super) fn read(params: &Params, has_kinds: bool) -> Result<SpanFilters, PhoenixError> {
+    pub(super) fn read(params: &PhoenixQueryParams, has_kinds: bool) -> Result<SpanFilters, PhoenixApiError> {
         let kinds: Vec<&str> = SpanKind::ALL.iter().map(|kind| kind.as_str()).collect();
         let kinds = if has_kinds { choices(params, "span_kind", &kinds)? } else { Vec::new() };
         Ok(SpanFilters {
@@ -41,7 +41,7 @@ impl SpanFilters {
     }
 
     /// Looks only where these spans can be.
-    pub(super) fn narrow(&self, scan: &mut Scan, server: &Server) -> Result<(), PhoenixError> {
+    pub(super) fn narrow(&self, scan: &mut SpanScan, server: &ServerState) -> Result<(), PhoenixApiError> {
         match self.span_ids.is_empty() {
             true => Ok(()),
             false => Ok(scan.narrow_to_spans(server, &self.span_ids)?),
@@ -63,10 +63,10 @@ impl SpanFilters {
 }
 
 /// Values of a list, in any case; what is not in it is an error.
-fn choices(params: &Params, name: &str, known: &[&str]) -> Result<Vec<String>, PhoenixError> {
+fn choices(params: &PhoenixQueryParams, name: &str, known: &[&str]) -> Result<Vec<String>, PhoenixApiError> {
     let values: Vec<String> = params.all(name).iter().map(|value| value.to_uppercase()).collect();
     match values.iter().find(|value| !known.contains(&value.as_str())) {
-        Some(unknown) => Err(PhoenixError::invalid(format!(
+        Some(unknown) => Err(PhoenixApiError::invalid(format!(
             "Invalid {name} values: {unknown:?}; there are {}",
             known.join(", ")
         ))),
@@ -75,8 +75,8 @@ fn choices(params: &Params, name: &str, known: &[&str]) -> Result<Vec<String>, P
 }
 
 /// Reads `key:value`; the value is JSON where it can be, else a text.
-fn attribute(text: &str) -> Result<(String, Value), PhoenixError> {
-    let wrong = |reason: &str| PhoenixError::invalid(format!("Invalid attribute '{text}': {reason}"));
+fn attribute(text: &str) -> Result<(String, Value), PhoenixApiError> {
+    let wrong = |reason: &str| PhoenixApiError::invalid(format!("Invalid attribute '{text}': {reason}"));
     let (key, value) = text.split_once(':').ok_or_else(|| wrong("expected format 'key:value'"))?;
     if key.is_empty() || value.is_empty() {
         return Err(wrong("key and value must not be empty"));

@@ -12,23 +12,23 @@ use gradus_phoenix::span_view::PhoenixSpan;
 use gradus_store::ProjectPosition;
 use serde_json::{Value, json};
 
-use super::error::{PhoenixError, blocking_large};
-use super::request::{self, Params};
-use super::scan::{Place, Scan};
+use super::error::{PhoenixApiError, blocking_large};
+use super::request::{self, PhoenixQueryParams};
+use super::scan::{SpanScan, SpanScanPosition};
 use super::span_filters::SpanFilters;
 use super::{ids, otlp};
 use crate::client_address::ClientAddress;
 use crate::spilled_body::spill_failure;
-use crate::state::Server;
+use crate::state::ServerState;
 
 /// One page takes about this; it ends then, and the next one goes on.
 const MAX_PAGE_BYTES: u64 = 8 << 20;
 
 pub(super) async fn list(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     Path(project): Path<String>,
-    params: Params,
-) -> Result<Response, PhoenixError> {
+    params: PhoenixQueryParams,
+) -> Result<Response, PhoenixApiError> {
     // Both orders are the one that traces began in.
     params.choice("sort", ["id", "start_time"], "id")?;
     let newest_first = params.choice("order", ["desc", "asc"], "desc")?;
@@ -41,32 +41,32 @@ pub(super) async fn list(
 }
 
 pub(super) async fn list_otlp(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     Path(project): Path<String>,
-    params: Params,
-) -> Result<Response, PhoenixError> {
+    params: PhoenixQueryParams,
+) -> Result<Response, PhoenixApiError> {
     page(&server, &project, &params, true, false, otlp::shown).await
 }
 
 async fn page(
-    server: &Arc<Server>,
+    server: &Arc<ServerState>,
     project: &str,
-    params: &Params,
+    params: &PhoenixQueryParams,
     newest_first: bool,
     has_kinds: bool,
     show: fn(&PhoenixSpan<'_>) -> Value,
-) -> Result<Response, PhoenixError> {
+) -> Result<Response, PhoenixApiError> {
     let limit = params.limit(100, 1000)?;
     let filters = SpanFilters::read(params, has_kinds)?;
     let trace_ids = params.all("trace_id");
-    let mut scan = Scan {
+    let mut scan = SpanScan {
         newest_first,
         from_us: params.time("start_time")?,
         to_us: params.time("end_time")?,
         traces: (!trace_ids.is_empty())
             .then(|| trace_ids.iter().map(|id| TraceId::parse(id.trim())).collect()),
         at: params.one("cursor").map(read_cursor).transpose()?,
-        ..Scan::of(request::project(server, project).await?.no)
+        ..SpanScan::for_project(request::project(server, project).await?.no)
     };
     let client = ClientAddress::current();
     blocking_large(server, move |server| {
@@ -76,7 +76,7 @@ async fn page(
         let mut written = page.write_all(b"{\"data\":[");
         let (mut count, mut next) = (0, None);
         scan.visit(server, &mut |trace, index| {
-            let span = PhoenixSpan::of(&trace.spans[index]);
+            let span = PhoenixSpan::new(&trace.spans[index]);
             if !filters.fit(&span) {
                 return ControlFlow::Continue(());
             }
@@ -101,16 +101,16 @@ async fn page(
 }
 
 /// A cursor names the first span of the next page.
-fn write_cursor(place: Place) -> String {
-    let Place { trace, start_ns, span } = place;
+fn write_cursor(place: SpanScanPosition) -> String {
+    let SpanScanPosition { trace, start_ns, span } = place;
     ids::encode("Span", format_args!("{}:{}:{start_ns}:{span}", trace.start_ns, trace.trace))
 }
 
-fn read_cursor(cursor: &str) -> Result<Place, PhoenixError> {
+fn read_cursor(cursor: &str) -> Result<SpanScanPosition, PhoenixApiError> {
     let read = || {
         let text = ids::decode("Span", cursor)?;
         let mut parts = text.split(':');
-        let place = Place {
+        let place = SpanScanPosition {
             trace: ProjectPosition {
                 start_ns: parts.next()?.parse().ok()?,
                 trace: parts.next()?.parse().ok()?,
@@ -120,7 +120,7 @@ fn read_cursor(cursor: &str) -> Result<Place, PhoenixError> {
         };
         parts.next().is_none().then_some(place)
     };
-    read().ok_or_else(|| PhoenixError::invalid("Invalid cursor"))
+    read().ok_or_else(|| PhoenixApiError::invalid("Invalid cursor"))
 }
 
 #[cfg(test)]
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn cursors_come_back_as_they_went() {
-        let place = Place {
+        let place = SpanScanPosition {
             trace: ProjectPosition { start_ns: -5, trace: 7 },
             start_ns: u64::MAX,
             span: SpanId(0xab),

@@ -2,16 +2,18 @@
 
 use std::cell::RefCell;
 
-use gradus_phoenix::filter::{AnnotationScope, Cost, Note, Surroundings, TokenSums};
+use gradus_phoenix::filter::{
+    AnnotationScope, FilterableAnnotation, SpanCostTotals, SpanFilterContext, TokenSums,
+};
 use gradus_store::{AnnotationFilter, StoreError};
 
 use super::scan::TraceView;
 use super::verdicts;
-use crate::phoenix::annotation_subject::Subject;
-use crate::state::Server;
+use crate::phoenix::annotation_subject::PhoenixAnnotationTarget;
+use crate::state::ServerState;
 
-pub(super) struct Around<'a> {
-    server: &'a Server,
+pub(super) struct StoreFilterContext<'a> {
+    server: &'a ServerState,
     trace: &'a TraceView<'a>,
     index: usize,
     /// What went wrong while something was looked up.
@@ -21,9 +23,13 @@ pub(super) struct Around<'a> {
 /// Annotations of one name on one target that are looked at.
 const MAX_NOTES: usize = 100;
 
-impl<'a> Around<'a> {
-    pub(super) fn new(server: &'a Server, trace: &'a TraceView<'a>, index: usize) -> Around<'a> {
-        Around { server, trace, index, failed: RefCell::new(None) }
+impl<'a> StoreFilterContext<'a> {
+    pub(super) fn new(
+        server: &'a ServerState,
+        trace: &'a TraceView<'a>,
+        index: usize,
+    ) -> StoreFilterContext<'a> {
+        StoreFilterContext { server, trace, index, failed: RefCell::new(None) }
     }
 
     pub(super) fn failed(&self) -> Option<StoreError> {
@@ -42,7 +48,7 @@ impl<'a> Around<'a> {
     }
 }
 
-impl Surroundings for Around<'_> {
+impl SpanFilterContext for StoreFilterContext<'_> {
     fn has_parent(&self) -> bool {
         self.finds_parent()
     }
@@ -57,14 +63,16 @@ impl Surroundings for Around<'_> {
     }
 
     /// What spans cost is not kept by span.
-    fn cost(&self) -> Cost {
-        Cost::default()
+    fn cost(&self) -> SpanCostTotals {
+        SpanCostTotals::default()
     }
 
-    fn annotations(&self, scope: AnnotationScope, name: &str) -> Vec<Note> {
+    fn annotations(&self, scope: AnnotationScope, name: &str) -> Vec<FilterableAnnotation> {
         let target = match scope {
-            AnnotationScope::Span => Subject::Span.target(&self.trace.spans[self.index].span_id.to_string()),
-            AnnotationScope::Trace => Subject::Trace.target(&self.trace.trace_id.to_string()),
+            AnnotationScope::Span => {
+                PhoenixAnnotationTarget::Span.target(&self.trace.spans[self.index].span_id.to_string())
+            }
+            AnnotationScope::Trace => PhoenixAnnotationTarget::Trace.target(&self.trace.trace_id.to_string()),
         };
         let filter = AnnotationFilter {
             target: Some(target.clone()),
@@ -73,9 +81,9 @@ impl Surroundings for Around<'_> {
             ..AnnotationFilter::default()
         };
         let rows = self.look_up(self.server.store.annotations(&filter)).unwrap_or_default();
-        let mut notes: Vec<Note> = rows
+        let mut notes: Vec<FilterableAnnotation> = rows
             .into_iter()
-            .map(|row| Note {
+            .map(|row| FilterableAnnotation {
                 label: row.label,
                 score: row.score,
                 explanation: row.explanation,
@@ -87,7 +95,7 @@ impl Surroundings for Around<'_> {
         });
         let ours = ours.iter().filter_map(|verdict| verdict.note(&target, name));
         // What was logged under the same key stands for ours.
-        let ours: Vec<Note> =
+        let ours: Vec<FilterableAnnotation> =
             ours.filter(|ours| notes.iter().all(|note| note.identifier != ours.identifier)).collect();
         notes.extend(ours);
         notes

@@ -9,24 +9,28 @@ use gradus_store::ProjectPosition;
 use super::ids;
 
 /// How long a trace took in microseconds, and where it is: those that took as long come in the order they began.
-pub(super) type Rank = (i64, ProjectPosition);
+pub(super) type TraceLatencyRank = (i64, ProjectPosition);
 
-pub(super) struct Ranking {
+pub(super) struct TraceLatencyRanking {
     slowest_first: bool,
     /// Where a page begins.
-    at: Option<Rank>,
+    at: Option<TraceLatencyRank>,
     limit: usize,
     /// Those of the page, and the one behind it.
-    best: BTreeMap<Rank, TraceId>,
+    best: BTreeMap<TraceLatencyRank, TraceId>,
 }
 
-impl Ranking {
-    pub(super) fn new(slowest_first: bool, at: Option<Rank>, limit: usize) -> Ranking {
-        Ranking { slowest_first, at, limit, best: BTreeMap::new() }
+impl TraceLatencyRanking {
+    pub(super) fn new(
+        slowest_first: bool,
+        at: Option<TraceLatencyRank>,
+        limit: usize,
+    ) -> TraceLatencyRanking {
+        TraceLatencyRanking { slowest_first, at, limit, best: BTreeMap::new() }
     }
 
-    pub(super) fn see(&mut self, rank: Rank, trace: TraceId) {
-        let is_before = |at: Rank| if self.slowest_first { rank > at } else { rank < at };
+    pub(super) fn see(&mut self, rank: TraceLatencyRank, trace: TraceId) {
+        let is_before = |at: TraceLatencyRank| if self.slowest_first { rank > at } else { rank < at };
         if self.at.is_some_and(is_before) {
             return;
         }
@@ -37,8 +41,8 @@ impl Ranking {
     }
 
     /// The traces of the page in their order, and where the next one begins.
-    pub(super) fn page(self) -> (Vec<TraceId>, Option<Rank>) {
-        let mut page: Vec<(Rank, TraceId)> = self.best.into_iter().collect();
+    pub(super) fn page(self) -> (Vec<TraceId>, Option<TraceLatencyRank>) {
+        let mut page: Vec<(TraceLatencyRank, TraceId)> = self.best.into_iter().collect();
         if self.slowest_first {
             page.reverse();
         }
@@ -50,11 +54,11 @@ impl Ranking {
 
 const NODE: &str = "TraceByLatency";
 
-pub(super) fn write_cursor((took_us, position): Rank) -> String {
+pub(super) fn write_cursor((took_us, position): TraceLatencyRank) -> String {
     ids::encode(NODE, format_args!("{took_us}:{}:{}", position.start_ns, position.trace))
 }
 
-pub(super) fn read_cursor(cursor: &str) -> Option<Rank> {
+pub(super) fn read_cursor(cursor: &str) -> Option<TraceLatencyRank> {
     let text = ids::decode(NODE, cursor)?;
     let mut numbers = text.split(':').map(|number| number.parse::<i64>().ok());
     let (took_us, start_ns, trace) = (numbers.next()??, numbers.next()??, numbers.next()??);
@@ -81,7 +85,7 @@ mod tests {
             }
             let (mut found, mut at) = (Vec::new(), None);
             loop {
-                let mut ranking = Ranking::new(slowest_first, at, limit);
+                let mut ranking = TraceLatencyRanking::new(slowest_first, at, limit);
                 for number in 0..took.len() {
                     ranking.see(rank(number), TraceId(number as u128));
                     prop_assert!(ranking.best.len() <= limit + 1);

@@ -7,36 +7,36 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse as _, Response};
-use gradus_core::span::{StatusCode as SpanStatus, TraceId};
+use gradus_core::span::{StatusCode as SpanStatusCode, TraceId};
 use gradus_phoenix::span_view::{PhoenixSpan, iso_time};
 use gradus_store::{ProjectPosition, StoreError};
 use serde_json::{Value, json};
 
-use super::error::{PhoenixError, blocking};
+use super::error::{PhoenixApiError, blocking};
 use super::ids;
-use super::request::{self, Params};
-use super::scan::{Place, Scan, TraceView};
-use super::trace_order::{self, Ranking};
+use super::request::{self, PhoenixQueryParams};
+use super::scan::{SpanScan, SpanScanPosition, TraceView};
+use super::trace_order::{self, TraceLatencyRanking};
 use crate::phoenix::trace_totals::{extent, tokens};
 use crate::queries::QueryKind;
-use crate::state::Server;
-use crate::stream::{self, Sink};
+use crate::state::ServerState;
+use crate::stream::{self, ResponseSink};
 
 /// Which traces a list holds.
-struct Wanted {
+struct PhoenixTraceFilter {
     from_us: Option<i64>,
     to_us: Option<i64>,
     has_error: Option<bool>,
     latency_ms: (Option<f64>, Option<f64>),
 }
 
-impl Wanted {
+impl PhoenixTraceFilter {
     /// How long a trace took, if it is wanted.
     fn took_us(&self, trace: &TraceView<'_>) -> Option<i64> {
         let (start_us, end_us) = extent(trace)?;
         let took_us = end_us.saturating_sub(start_us);
         let took_ms = took_us as f64 / 1000.0;
-        let has_error = || trace.spans.iter().any(|span| span.status.code == SpanStatus::Error);
+        let has_error = || trace.spans.iter().any(|span| span.status.code == SpanStatusCode::Error);
         let fits = self.from_us.is_none_or(|from| start_us >= from)
             && self.to_us.is_none_or(|to| start_us < to)
             && self.has_error.is_none_or(|wanted| wanted == has_error())
@@ -47,26 +47,26 @@ impl Wanted {
 }
 
 pub(super) async fn list(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     Path(project): Path<String>,
-    params: Params,
-) -> Result<Response, PhoenixError> {
+    params: PhoenixQueryParams,
+) -> Result<Response, PhoenixApiError> {
     if params.one("filter").is_some() {
         let message = "the filter language for traces is not known here";
-        return Err(PhoenixError::new(StatusCode::NOT_IMPLEMENTED, message));
+        return Err(PhoenixApiError::new(StatusCode::NOT_IMPLEMENTED, message));
     }
     let by_start = params.choice("sort", ["start_time", "latency_ms"], "start_time")?;
     let is_descending = params.choice("order", ["desc", "asc"], "desc")?;
     let limit = params.limit(100, 1000)?;
     let with_spans = params.flag("include_spans")?.unwrap_or(false);
-    let wanted = Wanted {
+    let wanted = PhoenixTraceFilter {
         from_us: params.time("start_time")?,
         to_us: params.time("end_time")?,
         has_error: params.flag("error")?,
         latency_ms: (params.number("min_latency_ms")?, params.number("max_latency_ms")?),
     };
     let session_names = params.all("session_identifier");
-    let wrong = || PhoenixError::invalid("Invalid cursor");
+    let wrong = || PhoenixApiError::invalid("Invalid cursor");
     let (mut at, mut rank) = (None, None);
     match params.one("cursor") {
         Some(cursor) if by_start => at = Some(read_cursor(cursor).ok_or_else(wrong)?),
@@ -77,8 +77,13 @@ pub(super) async fn list(
     let project_id = ids::encode("Project", project.no);
     // A trace begins when its first span does; spans are not narrowed, only traces.
     let (from_us, to_us) = (wanted.from_us, wanted.to_us);
-    let mut scan =
-        Scan { newest_first: is_descending || !by_start, at, from_us, to_us, ..Scan::of(project.no) };
+    let mut scan = SpanScan {
+        newest_first: is_descending || !by_start,
+        at,
+        from_us,
+        to_us,
+        ..SpanScan::for_project(project.no)
+    };
     if !session_names.is_empty() {
         let traces = blocking(&server, move |server| {
             Ok(crate::phoenix::session_lookup::traces(server, project.no, &session_names)?)
@@ -89,12 +94,12 @@ pub(super) async fn list(
     let queries = Arc::clone(&server.queries);
     // Sent while it is found: with their spans, a thousand traces can be large.
     let body = stream::body(&queries, permit, server.settings.timeouts.stall, move |sink| {
-        let mut page = Page { server: &server, project_id, with_spans, sent: 0, sink };
+        let mut page = TraceListWriter { server: &server, project_id, with_spans, sent: 0, sink };
         page.sink.write(b"{\"data\":[");
         let next = if by_start {
             page.by_start(&scan, &wanted, limit)?
         } else {
-            page.by_latency(&scan, &wanted, Ranking::new(is_descending, rank, limit))?
+            page.by_latency(&scan, &wanted, TraceLatencyRanking::new(is_descending, rank, limit))?
         };
         page.sink.write(format!("],\"next_cursor\":{}}}", json!(next)).as_bytes());
         Ok(())
@@ -103,16 +108,21 @@ pub(super) async fn list(
 }
 
 /// A list that is being written.
-struct Page<'p> {
-    server: &'p Server,
+struct TraceListWriter<'p> {
+    server: &'p ServerState,
     project_id: String,
     with_spans: bool,
     sent: usize,
-    sink: &'p mut Sink,
+    sink: &'p mut ResponseSink,
 }
 
-impl Page<'_> {
-    fn by_start(&mut self, scan: &Scan, wanted: &Wanted, limit: usize) -> Result<Option<String>, StoreError> {
+impl TraceListWriter<'_> {
+    fn by_start(
+        &mut self,
+        scan: &SpanScan,
+        wanted: &PhoenixTraceFilter,
+        limit: usize,
+    ) -> Result<Option<String>, StoreError> {
         let mut next = None;
         scan.each_trace(self.server, &mut |trace| {
             // Those behind it began earlier still, give or take what Phoenix rounds.
@@ -135,9 +145,9 @@ impl Page<'_> {
 
     fn by_latency(
         &mut self,
-        scan: &Scan,
-        wanted: &Wanted,
-        mut ranking: Ranking,
+        scan: &SpanScan,
+        wanted: &PhoenixTraceFilter,
+        mut ranking: TraceLatencyRanking,
     ) -> Result<Option<String>, StoreError> {
         scan.each_trace(self.server, &mut |trace| {
             if let Some(took_us) = wanted.took_us(trace) {
@@ -148,7 +158,7 @@ impl Page<'_> {
         let (traces, next) = ranking.page();
         for trace in traces {
             // Read again: it may be large, and there may be a thousand of them.
-            let one = Scan { traces: Some(vec![trace]), ..Scan::of(scan.project) };
+            let one = SpanScan { traces: Some(vec![trace]), ..SpanScan::for_project(scan.project) };
             one.each_trace(self.server, &mut |trace| {
                 self.write(trace);
                 self.go_on()
@@ -169,7 +179,7 @@ impl Page<'_> {
 }
 
 /// Writes a trace, its spans one by one.
-fn write_trace(trace: &TraceView<'_>, project_id: &str, with_spans: bool, sink: &mut Sink) {
+fn write_trace(trace: &TraceView<'_>, project_id: &str, with_spans: bool, sink: &mut ResponseSink) {
     let (start_us, end_us) = extent(trace).unwrap_or_default();
     let (prompt, completion) = tokens(trace);
     let about = json!({
@@ -192,7 +202,7 @@ fn write_trace(trace: &TraceView<'_>, project_id: &str, with_spans: bool, sink: 
     sink.write(b",\"spans\":[");
     for (number, span) in trace.spans.iter().enumerate() {
         sink.write(if number == 0 { b"" } else { b"," });
-        sink.write(span_shown(&PhoenixSpan::of(span)).to_string().as_bytes());
+        sink.write(span_shown(&PhoenixSpan::new(span)).to_string().as_bytes());
     }
     sink.write(b"]}");
 }
@@ -215,24 +225,24 @@ fn write_cursor(position: ProjectPosition) -> String {
     ids::encode("Trace", format_args!("{}:{}", position.start_ns, position.trace))
 }
 
-fn read_cursor(cursor: &str) -> Option<Place> {
+fn read_cursor(cursor: &str) -> Option<SpanScanPosition> {
     let text = ids::decode("Trace", cursor)?;
     let (start_ns, trace) = text.split_once(':')?;
     let trace = ProjectPosition { start_ns: start_ns.parse().ok()?, trace: trace.parse().ok()? };
-    Some(Place::of_trace(trace))
+    Some(SpanScanPosition::of_trace(trace))
 }
 
 /// Removes a trace and all that was said of it.
 pub(super) async fn remove(
-    State(server): State<Arc<Server>>,
+    State(server): State<Arc<ServerState>>,
     Path(identifier): Path<String>,
-) -> Result<StatusCode, PhoenixError> {
+) -> Result<StatusCode, PhoenixApiError> {
     // An id in Phoenix's form, or the trace's own.
     let id = TraceId::parse(&ids::decode("Trace", &identifier).unwrap_or_else(|| identifier.clone()));
     let was_there = server.store.remove_trace(id)?.done().await?;
     if was_there {
         Ok(StatusCode::NO_CONTENT)
     } else {
-        Err(PhoenixError::missing(format!("Trace with trace_id '{identifier}' not found")))
+        Err(PhoenixApiError::missing(format!("Trace with trace_id '{identifier}' not found")))
     }
 }

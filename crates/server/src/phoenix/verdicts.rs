@@ -6,27 +6,29 @@ use std::collections::HashSet;
 
 use gradus_core::span::{SpanId, TraceId};
 use gradus_core::trajectory::Trajectory;
-use gradus_eval::annotation::{Annotation, IDENTIFIER, Places, Target, annotation};
+use gradus_eval::annotation::{
+    AnnotationKeyAllocator, IDENTIFIER, OutcomeAnnotation, OutcomeTarget, annotation,
+};
 use gradus_eval::evaluator::{CALL_VALIDITY, Evaluator};
 use gradus_eval::outcome::OutcomeLine;
-use gradus_phoenix::filter::Note;
+use gradus_phoenix::filter::FilterableAnnotation;
 use gradus_phoenix::span_view::iso_time;
 use gradus_store::{AnnotationFilter, AnnotationQuery, StoreError, VerdictLine};
 use serde_json::{Value, json};
 
 use super::ids;
-use crate::phoenix::annotation_subject::Subject;
-use crate::settings::Reloadable;
-use crate::state::Server;
+use crate::phoenix::annotation_subject::PhoenixAnnotationTarget;
+use crate::settings::ReloadableSettings;
+use crate::state::ServerState;
 
 /// A verdict and where it belongs.
-pub(super) struct Verdict {
+pub(super) struct VerdictAnnotation {
     judged_ns: i64,
-    annotation: Annotation,
+    annotation: OutcomeAnnotation,
 }
 
 /// All verdicts on what happened in a trace.
-pub(super) fn of_trace(server: &Server, trace: TraceId) -> Result<Vec<Verdict>, StoreError> {
+pub(super) fn of_trace(server: &ServerState, trace: TraceId) -> Result<Vec<VerdictAnnotation>, StoreError> {
     let mut verdicts = Vec::new();
     let Some(row) = server.store.trace(trace)? else { return Ok(verdicts) };
     let mut judged = Vec::new();
@@ -38,16 +40,17 @@ pub(super) fn of_trace(server: &Server, trace: TraceId) -> Result<Vec<Verdict>, 
     }
     let settings = server.reloadable();
     // Places are numbered over all trajectories of a trace, judged or not.
-    let mut places = Places::new(settings.annotations.trajectory_target);
+    let mut places = AnnotationKeyAllocator::new(settings.annotations.trajectory_target);
     for (id, lines) in judged {
         let json = server.store.trajectory_json(id)?.unwrap_or_default();
         let Ok(trajectory) = serde_json::from_slice::<Trajectory>(&json) else { continue };
-        let placed = places.of(&trajectory);
+        let placed = places.assign_keys(&trajectory);
         for VerdictLine { judged_ns, line, .. } in lines {
             let Ok(outcome) = serde_json::from_str::<OutcomeLine>(&line) else { continue };
-            if let Some(place) = placed.of(outcome.step_index) {
+            if let Some(place) = placed.find_key(outcome.step_index) {
                 let name = name_of(&settings, &outcome.evaluator);
-                verdicts.push(Verdict { judged_ns, annotation: annotation(&name, &outcome, place) });
+                verdicts
+                    .push(VerdictAnnotation { judged_ns, annotation: annotation(&name, &outcome, place) });
             }
         }
     }
@@ -55,7 +58,7 @@ pub(super) fn of_trace(server: &Server, trace: TraceId) -> Result<Vec<Verdict>, 
 }
 
 /// What an evaluation's annotations are called; an evaluation that is not known any more goes by its own name.
-fn name_of(settings: &Reloadable, evaluator: &str) -> String {
+fn name_of(settings: &ReloadableSettings, evaluator: &str) -> String {
     let rubric = || settings.library.iter().find(|rubric| rubric.name == evaluator);
     match settings.annotations.names.get(evaluator) {
         Some(name) => name.clone(),
@@ -64,17 +67,18 @@ fn name_of(settings: &Reloadable, evaluator: &str) -> String {
     }
 }
 
-impl Verdict {
-    fn subject(&self) -> Subject {
+impl VerdictAnnotation {
+    fn subject(&self) -> PhoenixAnnotationTarget {
         match self.annotation.target {
-            Target::Span { .. } => Subject::Span,
-            Target::Trace { .. } => Subject::Trace,
+            OutcomeTarget::Span { .. } => PhoenixAnnotationTarget::Span,
+            OutcomeTarget::Trace { .. } => PhoenixAnnotationTarget::Trace,
         }
     }
 
     /// What it is about, as the store writes targets of logged annotations.
     fn target(&self) -> String {
-        let (Target::Span { span_id: id, .. } | Target::Trace { trace_id: id }) = &self.annotation.target;
+        let (OutcomeTarget::Span { span_id: id, .. } | OutcomeTarget::Trace { trace_id: id }) =
+            &self.annotation.target;
         self.subject().target(id)
     }
 
@@ -84,9 +88,9 @@ impl Verdict {
     }
 
     /// What a filter sees of it, if it is about this target and goes by this name.
-    pub(super) fn note(&self, target: &str, name: &str) -> Option<Note> {
+    pub(super) fn note(&self, target: &str, name: &str) -> Option<FilterableAnnotation> {
         let said = &self.annotation;
-        (self.is_called(name) && self.target() == target).then(|| Note {
+        (self.is_called(name) && self.target() == target).then(|| FilterableAnnotation {
             label: said.label.clone(),
             score: said.score,
             explanation: said.explanation.clone(),
@@ -102,7 +106,7 @@ impl Verdict {
 
     /// Whether somebody has logged an annotation of the same key, as `gradus eval --log-to-phoenix` does: that one is
     /// shown then.
-    fn is_logged(&self, server: &Server) -> Result<bool, StoreError> {
+    fn is_logged(&self, server: &ServerState) -> Result<bool, StoreError> {
         const LOOKED_AT: usize = 100;
         let filter = AnnotationFilter {
             target: Some(self.target()),
@@ -136,8 +140,8 @@ impl Verdict {
             "identifier": said.identifier,
         });
         match &said.target {
-            Target::Span { span_id, .. } => shown["span_id"] = span_id.as_str().into(),
-            Target::Trace { trace_id } => shown["trace_id"] = trace_id.as_str().into(),
+            OutcomeTarget::Span { span_id, .. } => shown["span_id"] = span_id.as_str().into(),
+            OutcomeTarget::Trace { trace_id } => shown["trace_id"] = trace_id.as_str().into(),
         }
         shown
     }
@@ -145,8 +149,8 @@ impl Verdict {
 
 /// The verdicts that a list of annotations on spans or traces asks for by name.
 pub(super) fn named(
-    server: &Server,
-    subject: Subject,
+    server: &ServerState,
+    subject: PhoenixAnnotationTarget,
     query: &AnnotationQuery,
 ) -> Result<Vec<Value>, StoreError> {
     let is_asked = !query.names.is_empty() || query.identifiers.iter().any(|one| one.starts_with(IDENTIFIER));
@@ -157,9 +161,9 @@ pub(super) fn named(
     let (mut traces, mut known) = (Vec::new(), HashSet::new());
     for id in query.targets.iter().filter_map(|target| target.strip_prefix(query.kind)) {
         let trace = match subject {
-            Subject::Span => server.store.trace_of_span(SpanId::parse(id))?,
-            Subject::Trace => Some(TraceId::parse(id)),
-            Subject::Session | Subject::Document => None,
+            PhoenixAnnotationTarget::Span => server.store.trace_of_span(SpanId::parse(id))?,
+            PhoenixAnnotationTarget::Trace => Some(TraceId::parse(id)),
+            PhoenixAnnotationTarget::Session | PhoenixAnnotationTarget::Document => None,
         };
         if let Some(trace) = trace
             && known.insert(trace)

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::thread_priority::ThreadPriority;
 
-type Job = Box<dyn FnOnce() + Send>;
+type QueryJob = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
 pub(super) struct QueryWorkers {
@@ -17,7 +17,7 @@ pub(super) struct QueryWorkers {
 
 #[derive(Default)]
 struct WorkerState {
-    jobs: VecDeque<Job>,
+    jobs: VecDeque<QueryJob>,
     idle: usize,
 }
 
@@ -26,7 +26,7 @@ const MAX_IDLE: Duration = Duration::from_secs(10);
 
 impl QueryWorkers {
     /// Runs a job at once: whoever calls this bounds how many there are.
-    pub(super) fn run(self: &Arc<Self>, job: Job) -> std::io::Result<()> {
+    pub(super) fn run(self: &Arc<Self>, job: QueryJob) -> std::io::Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.jobs.push_back(job);
         if state.idle >= state.jobs.len() {

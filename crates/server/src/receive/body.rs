@@ -9,31 +9,31 @@ use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use axum::http::{HeaderMap, HeaderValue};
 use http_body_util::BodyExt as _;
 
-use super::Refusal;
+use super::ReceiveRefusal;
 use crate::client_address::ClientAddress;
 use crate::memory::{MemoryLease, MemoryUse};
 use crate::request_body::BodyError;
-use crate::state::Server;
+use crate::state::ServerState;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Compression {
+pub(super) enum BodyCompression {
     None,
     Gzip,
     Zstd,
 }
 
-impl Compression {
-    pub(super) fn from_headers(headers: &HeaderMap) -> Result<Compression, Refusal> {
-        Compression::parse(headers.get(CONTENT_ENCODING).and_then(|value| value.to_str().ok()))
+impl BodyCompression {
+    pub(super) fn from_headers(headers: &HeaderMap) -> Result<BodyCompression, ReceiveRefusal> {
+        BodyCompression::parse(headers.get(CONTENT_ENCODING).and_then(|value| value.to_str().ok()))
     }
 
-    pub(super) fn parse(name: Option<&str>) -> Result<Compression, Refusal> {
+    pub(super) fn parse(name: Option<&str>) -> Result<BodyCompression, ReceiveRefusal> {
         let name = name.unwrap_or_default().trim().to_ascii_lowercase();
         match name.as_str() {
-            "" | "identity" => Ok(Compression::None),
-            "gzip" | "x-gzip" => Ok(Compression::Gzip),
-            "zstd" => Ok(Compression::Zstd),
-            other => Err(Refusal::Unsupported(format!(
+            "" | "identity" => Ok(BodyCompression::None),
+            "gzip" | "x-gzip" => Ok(BodyCompression::Gzip),
+            "zstd" => Ok(BodyCompression::Zstd),
+            other => Err(ReceiveRefusal::Unsupported(format!(
                 "the encoding {other:?} is not known here; send identity, gzip or zstd"
             ))),
         }
@@ -44,19 +44,19 @@ impl Compression {
 #[derive(Debug)]
 pub(super) struct ReceivedBody {
     pub(super) bytes: Vec<u8>,
-    pub(super) compression: Compression,
+    pub(super) compression: BodyCompression,
     pub(super) client: ClientAddress,
     pub(super) lease: MemoryLease,
 }
 
 /// Reads a body to its end.
 pub(super) async fn read(
-    server: &Server,
+    server: &ServerState,
     headers: &HeaderMap,
     body: Body,
     limit: usize,
-    compression: Compression,
-) -> Result<ReceivedBody, Refusal> {
+    compression: BodyCompression,
+) -> Result<ReceivedBody, ReceiveRefusal> {
     let length = headers.get(CONTENT_LENGTH).and_then(|value: &HeaderValue| value.to_str().ok());
     let length: Option<usize> = length.and_then(|length| length.parse().ok());
     let client = ClientAddress::current();
@@ -64,16 +64,16 @@ pub(super) async fn read(
     let reading = async {
         let mut body = body;
         let read = match length {
-            Some(length) if length > limit => Err(Refusal::TooLarge { limit }),
+            Some(length) if length > limit => Err(ReceiveRefusal::TooLarge { limit }),
             _ => read_frames(&mut body, length, limit, lease).await,
         };
-        if read.as_ref().is_err_and(Refusal::is_early) {
+        if read.as_ref().is_err_and(ReceiveRefusal::is_early) {
             pass_over(&mut body, limit).await;
         }
         read
     };
     let read = tokio::time::timeout(server.settings.timeouts.body, reading).await;
-    let (bytes, lease) = read.unwrap_or(Err(Refusal::TooSlow))?;
+    let (bytes, lease) = read.unwrap_or(Err(ReceiveRefusal::TooSlow))?;
     Ok(ReceivedBody { bytes, compression, client, lease })
 }
 
@@ -94,17 +94,17 @@ async fn read_frames(
     length: Option<usize>,
     limit: usize,
     mut lease: MemoryLease,
-) -> Result<(Vec<u8>, MemoryLease), Refusal> {
+) -> Result<(Vec<u8>, MemoryLease), ReceiveRefusal> {
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| match BodyError::is_slowness(&error) {
-            true => Refusal::TooSlow,
-            false => Refusal::Bad(format!("the request broke off: {error}")),
+            true => ReceiveRefusal::TooSlow,
+            false => ReceiveRefusal::Bad(format!("the request broke off: {error}")),
         })?;
         let Some(data) = frame.data_ref() else { continue };
         let needed = bytes.len() + data.len();
         if needed > limit {
-            return Err(Refusal::TooLarge { limit });
+            return Err(ReceiveRefusal::TooLarge { limit });
         }
         if needed > bytes.capacity() {
             // Doubled as bytes arrive, and never above what was announced.
@@ -130,12 +130,12 @@ pub(super) struct NotSmall(pub(super) ReceivedBody);
 
 impl ReceivedBody {
     /// Decompresses a body whose result must fit `limit`; one that does not comes back as `NotSmall`.
-    pub(super) fn decompress_small(mut self, limit: usize) -> Result<Decompressed, NotSmall> {
+    pub(super) fn decompress_small(mut self, limit: usize) -> Result<DecompressionResult, NotSmall> {
         let before = self.lease.bytes();
         match decompress(&self.bytes, self.compression, limit, &mut self.lease) {
             Ok(Some(bytes)) => Ok(Ok((bytes, self.lease))),
             Ok(None) => Ok(Ok((self.bytes, self.lease))),
-            Err(Refusal::TooLarge { .. }) => {
+            Err(ReceiveRefusal::TooLarge { .. }) => {
                 self.lease.shrink_to(before);
                 Err(NotSmall(self))
             }
@@ -144,7 +144,7 @@ impl ReceivedBody {
     }
 
     /// Decompresses a body; what it held before is released.
-    pub(super) fn decompress(mut self, limit: usize) -> Decompressed {
+    pub(super) fn decompress(mut self, limit: usize) -> DecompressionResult {
         let held = self.lease.bytes();
         match decompress(&self.bytes, self.compression, limit, &mut self.lease)? {
             Some(bytes) => {
@@ -158,20 +158,22 @@ impl ReceivedBody {
 }
 
 /// The bytes of a body and the memory that they hold.
-pub(super) type Decompressed = Result<(Vec<u8>, MemoryLease), Refusal>;
+pub(super) type DecompressionResult = Result<(Vec<u8>, MemoryLease), ReceiveRefusal>;
 
 /// `None` if there is nothing to decompress. The result counts against the same limit.
 fn decompress(
     bytes: &[u8],
-    compression: Compression,
+    compression: BodyCompression,
     limit: usize,
     lease: &mut MemoryLease,
-) -> Result<Option<Vec<u8>>, Refusal> {
+) -> Result<Option<Vec<u8>>, ReceiveRefusal> {
     match compression {
-        Compression::None if bytes.len() > limit => Err(Refusal::TooLarge { limit }),
-        Compression::None => Ok(None),
-        Compression::Gzip => read_limited(flate2::read::MultiGzDecoder::new(bytes), limit, lease).map(Some),
-        Compression::Zstd => {
+        BodyCompression::None if bytes.len() > limit => Err(ReceiveRefusal::TooLarge { limit }),
+        BodyCompression::None => Ok(None),
+        BodyCompression::Gzip => {
+            read_limited(flate2::read::MultiGzDecoder::new(bytes), limit, lease).map(Some)
+        }
+        BodyCompression::Zstd => {
             // The window is allocated as the frame's header asks, up to the maximum.
             let window = ZSTD_WINDOW.min(limit);
             lease.grow(window)?;
@@ -184,7 +186,11 @@ fn decompress(
     }
 }
 
-fn read_limited(mut reader: impl Read, limit: usize, lease: &mut MemoryLease) -> Result<Vec<u8>, Refusal> {
+fn read_limited(
+    mut reader: impl Read,
+    limit: usize,
+    lease: &mut MemoryLease,
+) -> Result<Vec<u8>, ReceiveRefusal> {
     const STEP: usize = 64 << 10;
     let mut out: Vec<u8> = Vec::new();
     loop {
@@ -197,7 +203,7 @@ fn read_limited(mut reader: impl Read, limit: usize, lease: &mut MemoryLease) ->
         }
         let read = reader.by_ref().take(STEP as u64).read_to_end(&mut out).map_err(|error| broken(&error))?;
         if out.len() > limit {
-            return Err(Refusal::TooLarge { limit });
+            return Err(ReceiveRefusal::TooLarge { limit });
         }
         if read < STEP {
             return Ok(out);
@@ -205,6 +211,6 @@ fn read_limited(mut reader: impl Read, limit: usize, lease: &mut MemoryLease) ->
     }
 }
 
-fn broken(error: &std::io::Error) -> Refusal {
-    Refusal::Bad(format!("the body cannot be unpacked: {error}"))
+fn broken(error: &std::io::Error) -> ReceiveRefusal {
+    ReceiveRefusal::Bad(format!("the body cannot be unpacked: {error}"))
 }

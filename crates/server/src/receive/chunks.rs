@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use gradus_core::assemble::TraceLink;
 use gradus_otlp::{
-    Limits, Regrouped, Rejected, Signal, TracePart, WireError, WireRecord, decode_resource, decode_span,
-    export_from_json, regroup_within, rewrite_resource_texts, rewrite_scope_texts, rewrite_texts,
+    RecordLimits, RegroupedExport, RejectedRecords, TelemetrySignal, TracePart, WireError, WireRecord,
+    decode_resource, decode_span, export_from_json, regroup_within, rewrite_resource_texts,
+    rewrite_scope_texts, rewrite_texts,
 };
-use gradus_store::{BlockSignal, Chunk, Root, SpanKey};
+use gradus_store::{BlockSignal, RootSpan, SpanKey, TraceChunk};
 
-use super::{MAX_BATCH_ROWS, Refusal};
+use super::{MAX_BATCH_ROWS, ReceiveRefusal};
 use crate::memory::{MemoryLease, MemoryRefusal};
 use crate::redaction::Redaction;
 use crate::story::stored_link;
@@ -31,27 +32,27 @@ const MAX_REPEATED: usize = 128 << 20;
 const MAX_LINKS: usize = 256;
 
 /// What a request says of itself.
-pub(super) struct Sent<'s> {
-    pub(super) signal: Signal,
+pub(super) struct OtlpRequestRef<'s> {
+    pub(super) signal: TelemetrySignal,
     pub(super) is_json: bool,
     pub(super) project: Option<&'s Arc<str>>,
 }
 
 pub(super) fn prepare(
     bytes: Vec<u8>,
-    Sent { signal, is_json, project }: Sent<'_>,
+    OtlpRequestRef { signal, is_json, project }: OtlpRequestRef<'_>,
     redaction: &Redaction,
-    limits: &Limits,
+    limits: &RecordLimits,
     lease: &mut MemoryLease,
-) -> Result<(Vec<Chunk>, Rejected), Refusal> {
+) -> Result<(Vec<TraceChunk>, RejectedRecords), ReceiveRefusal> {
     let (bytes, unreadable) = if is_json {
         let (export, rejected) = export_from_json(&bytes, signal)
-            .map_err(|error| Refusal::Bad(format!("this is no OTLP request in JSON: {error}")))?;
+            .map_err(|error| ReceiveRefusal::Bad(format!("this is no OTLP request in JSON: {error}")))?;
         drop(bytes);
         lease.shrink_to(2 * export.capacity());
         (export, rejected)
     } else {
-        (bytes, Rejected::default())
+        (bytes, RejectedRecords::default())
     };
     // Beside its bytes, a request may need a few times as much again: then its records are no spans that anyone means.
     let most = MAX_BESIDE.max(4 * bytes.len());
@@ -66,18 +67,20 @@ pub(super) fn prepare(
         Err(WireError::NoRoom) => {
             return Err(match refused {
                 Some(refusal @ (MemoryRefusal::Full | MemoryRefusal::ClientShare)) => refusal.into(),
-                _ => Refusal::Bad(format!(
+                _ => ReceiveRefusal::Bad(format!(
                     "its records would take more than {} MB beside their bytes; send smaller batches",
                     most >> 20
                 )),
             });
         }
         Err(_) if bytes.starts_with(b"\x1f\x8b") => {
-            return Err(Refusal::Bad(
+            return Err(ReceiveRefusal::Bad(
                 "this is packed with gzip: say so with content-encoding: gzip".to_owned(),
             ));
         }
-        Err(error) => return Err(Refusal::Bad(format!("this is no OTLP request in protobuf: {error}"))),
+        Err(error) => {
+            return Err(ReceiveRefusal::Bad(format!("this is no OTLP request in protobuf: {error}")));
+        }
     };
     request.rejected.add(unreadable.count, || unreadable.reason.unwrap_or_default());
     let redacted = project.and_then(|name| redaction.apply(name)).map(Arc::from);
@@ -85,13 +88,13 @@ pub(super) fn prepare(
     if !redaction.is_empty() {
         redact(&mut request, signal, redaction, limits, lease)?;
     }
-    if signal == Signal::Span {
+    if signal == TelemetrySignal::Span {
         request.parts.iter_mut().for_each(|part| keep_latest(&mut part.records));
     }
     request.parts = std::mem::take(&mut request.parts).into_iter().flat_map(split_part).collect();
     let written: usize = request.parts.iter().map(|part| request.written_length(part)).sum();
     if written > bytes.len() + MAX_REPEATED {
-        return Err(Refusal::Bad(format!(
+        return Err(ReceiveRefusal::Bad(format!(
             "its {} traces would store what they have in common (resource, scopes) in {written} bytes; hint: send fewer traces in a request, or smaller resources",
             request.parts.len()
         )));
@@ -153,14 +156,15 @@ fn keep_latest(records: &mut Vec<WireRecord<'_>>) {
 }
 
 fn chunk(
-    request: &Regrouped<'_>,
+    request: &RegroupedExport<'_>,
     part: &TracePart<'_>,
-    signal: Signal,
+    signal: TelemetrySignal,
     project: Option<&Arc<str>>,
     export: &[u8],
-    limits: &Limits,
-) -> Chunk {
-    let root = part.records.iter().find(|record| signal == Signal::Span && record.mark.parent_id.is_none());
+    limits: &RecordLimits,
+) -> TraceChunk {
+    let root =
+        part.records.iter().find(|record| signal == TelemetrySignal::Span && record.mark.parent_id.is_none());
     let speaker = root.or(part.records.first());
     let project = project.cloned().unwrap_or_else(|| {
         let said = speaker.and_then(|record| request.resource(record).project());
@@ -170,10 +174,10 @@ fn chunk(
     let project = if project.bytes().all(|byte| byte == b'.') { DEFAULT_PROJECT.into() } else { project };
     let project = if project.len() > MAX_NAME_BYTES { short(&project).into() } else { project };
     let block = match signal {
-        Signal::Span => BlockSignal::Spans,
-        Signal::Log => BlockSignal::Logs,
+        TelemetrySignal::Span => BlockSignal::Spans,
+        TelemetrySignal::Log => BlockSignal::Logs,
     };
-    let mut chunk = Chunk::new(part.trace_id, project, block, export);
+    let mut chunk = TraceChunk::new(part.trace_id, project, block, export);
     for record in &part.records {
         let mark = &record.mark;
         // A record that does not say when it began says nothing of the trace.
@@ -181,7 +185,7 @@ fn chunk(
             chunk.start_ns = chunk.start_ns.min(mark.start_ns);
         }
         chunk.end_ns = chunk.end_ns.max(mark.end_ns).max(mark.start_ns);
-        if signal == Signal::Log {
+        if signal == TelemetrySignal::Log {
             continue;
         }
         chunk.spans.push(SpanKey {
@@ -196,7 +200,7 @@ fn chunk(
         {
             let scope = request.scope(record);
             if let Ok(span) = decode_span(&record.body, request.resource(record), &scope.name, limits)
-                && let Some(link) = TraceLink::of(&span)
+                && let Some(link) = TraceLink::from_root_span(&span)
             {
                 let left = MAX_LINKS - chunk.links.len();
                 chunk.links.extend(link.keys().into_iter().take(left).map(stored_link));
@@ -205,7 +209,7 @@ fn chunk(
     }
     chunk.name = speaker.map(|record| short(&record.mark.name)).unwrap_or_default();
     chunk.root =
-        root.map(|record| Root { name: short(&record.mark.name), has_ended: record.mark.end_ns > 0 });
+        root.map(|record| RootSpan { name: short(&record.mark.name), has_ended: record.mark.end_ns > 0 });
     chunk
 }
 
@@ -215,12 +219,12 @@ fn short(text: &str) -> String {
 
 /// Takes out what must not be stored. What changes is copied, and its copy charged.
 fn redact(
-    request: &mut Regrouped<'_>,
-    signal: Signal,
+    request: &mut RegroupedExport<'_>,
+    signal: TelemetrySignal,
     redaction: &Redaction,
-    limits: &Limits,
+    limits: &RecordLimits,
     lease: &mut MemoryLease,
-) -> Result<(), Refusal> {
+) -> Result<(), ReceiveRefusal> {
     let mut change = |kind, text: &str| redaction.apply_in_record(kind, text);
     let redact_schema = |schema: &mut Option<Cow<'_, [u8]>>| {
         if let Some(schema) = schema
@@ -279,7 +283,7 @@ mod tests {
         let spans = ScopeSpans { spans: (1..=count as u64).map(span).collect(), ..ScopeSpans::default() };
         let resource = ResourceSpans { scope_spans: vec![spans], ..ResourceSpans::default() };
         let bytes = ExportTraceServiceRequest { resource_spans: vec![resource] }.encode_to_vec();
-        let request = gradus_otlp::regroup(&bytes, Signal::Span, &Limits::default()).unwrap();
+        let request = gradus_otlp::regroup(&bytes, TelemetrySignal::Span, &RecordLimits::default()).unwrap();
         let parts: Vec<TracePart<'_>> = request.parts.into_iter().flat_map(split_part).collect();
         assert_eq!(parts.iter().map(|part| part.records.len()).sum::<usize>(), count);
         assert!(parts.iter().all(|part| part.records.len() <= MAX_BATCH_ROWS));

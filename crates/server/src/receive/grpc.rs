@@ -10,20 +10,24 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use base64::Engine as _;
-use gradus_otlp::{Rejected, Signal, export_response, retry_status};
+use gradus_otlp::{RejectedRecords, TelemetrySignal, export_response, retry_status};
 use http_body_util::{BodyExt as _, Full};
 
-use super::body::{Compression, read};
+use super::body::{BodyCompression, read};
 use super::http::project;
-use super::{Refusal, Request, accept};
-use crate::state::Server;
+use super::{OtlpRequestHead, ReceiveRefusal, accept};
+use crate::state::ServerState;
 
-pub(crate) async fn export_traces(server: State<Arc<Server>>, headers: HeaderMap, body: Body) -> Response {
-    export(&server, Signal::Span, &headers, body).await
+pub(crate) async fn export_traces(
+    server: State<Arc<ServerState>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    export(&server, TelemetrySignal::Span, &headers, body).await
 }
 
-pub(crate) async fn export_logs(server: State<Arc<Server>>, headers: HeaderMap, body: Body) -> Response {
-    export(&server, Signal::Log, &headers, body).await
+pub(crate) async fn export_logs(server: State<Arc<ServerState>>, headers: HeaderMap, body: Body) -> Response {
+    export(&server, TelemetrySignal::Log, &headers, body).await
 }
 
 const GRPC: &str = "application/grpc";
@@ -34,7 +38,12 @@ const ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encodin
 /// Before a message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
 
-async fn export(server: &Arc<Server>, signal: Signal, headers: &HeaderMap, body: Body) -> Response {
+async fn export(
+    server: &Arc<ServerState>,
+    signal: TelemetrySignal,
+    headers: &HeaderMap,
+    body: Body,
+) -> Response {
     let (code, response) = match take(server, signal, headers, body).await {
         Ok(rejected) => (0, success(&rejected)),
         Err(refusal) => {
@@ -48,42 +57,47 @@ async fn export(server: &Arc<Server>, signal: Signal, headers: &HeaderMap, body:
 }
 
 async fn take(
-    server: &Arc<Server>,
-    signal: Signal,
+    server: &Arc<ServerState>,
+    signal: TelemetrySignal,
     headers: &HeaderMap,
     body: Body,
-) -> Result<Rejected, Refusal> {
+) -> Result<RejectedRecords, ReceiveRefusal> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let kind = text("content-type").unwrap_or_default();
     if !matches!(kind.split(';').next().unwrap_or_default().trim(), GRPC | "application/grpc+proto") {
-        return Err(Refusal::Unsupported(format!("content type {kind:?} is not known here; send {GRPC}")));
+        return Err(ReceiveRefusal::Unsupported(format!(
+            "content type {kind:?} is not known here; send {GRPC}"
+        )));
     }
     let limit = server.settings.max_request_bytes;
     // The message says by itself how it is compressed.
-    let mut received = read(server, headers, body, limit.saturating_add(PREFIX), Compression::None).await?;
+    let mut received =
+        read(server, headers, body, limit.saturating_add(PREFIX), BodyCompression::None).await?;
     let frame = &mut received.bytes;
     let head: Option<[u8; PREFIX]> = frame.first_chunk().copied();
     let (is_packed, length) = match head {
         Some([flag @ (0 | 1), a, b, c, d]) => (flag == 1, u32::from_be_bytes([a, b, c, d]) as usize),
-        _ => return Err(Refusal::Bad("this is no gRPC message".to_owned())),
+        _ => return Err(ReceiveRefusal::Bad("this is no gRPC message".to_owned())),
     };
     if frame.len() != PREFIX + length {
-        return Err(Refusal::Bad(format!(
+        return Err(ReceiveRefusal::Bad(format!(
             "the message says it has {length} bytes, and has {}",
             frame.len() - PREFIX
         )));
     }
     frame.drain(..PREFIX);
     if is_packed {
-        received.compression = Compression::parse(text("grpc-encoding"))?;
+        received.compression = BodyCompression::parse(text("grpc-encoding"))?;
     }
-    if is_packed && received.compression == Compression::None {
-        return Err(Refusal::Bad("the message is compressed, and grpc-encoding does not say how".to_owned()));
+    if is_packed && received.compression == BodyCompression::None {
+        return Err(ReceiveRefusal::Bad(
+            "the message is compressed, and grpc-encoding does not say how".to_owned(),
+        ));
     }
-    accept(server, Request { signal, is_json: false, project: project(headers) }, received).await
+    accept(server, OtlpRequestHead { signal, is_json: false, project: project(headers) }, received).await
 }
 
-fn success(rejected: &Rejected) -> Response {
+fn success(rejected: &RejectedRecords) -> Response {
     let message = export_response(rejected);
     let mut bytes = vec![0];
     bytes.extend((message.len() as u32).to_be_bytes());
@@ -93,16 +107,16 @@ fn success(rejected: &Rejected) -> Response {
     response(Body::new(body), HeaderMap::new())
 }
 
-fn refused(refusal: &Refusal) -> (u16, Response) {
+fn refused(refusal: &ReceiveRefusal) -> (u16, Response) {
     let code: u16 = match refusal {
-        Refusal::Bad(_) => 3,
-        Refusal::TooLarge { .. }
-        | Refusal::BodyTooLarge { .. }
-        | Refusal::NeverFits
-        | Refusal::ClientShare => 8,
-        Refusal::Unsupported(_) => 12,
-        Refusal::TooSlow => 4,
-        Refusal::Busy | Refusal::Store(_) => 14,
+        ReceiveRefusal::Bad(_) => 3,
+        ReceiveRefusal::TooLarge { .. }
+        | ReceiveRefusal::BodyTooLarge { .. }
+        | ReceiveRefusal::NeverFits
+        | ReceiveRefusal::ClientShare => 8,
+        ReceiveRefusal::Unsupported(_) => 12,
+        ReceiveRefusal::TooSlow => 4,
+        ReceiveRefusal::Busy | ReceiveRefusal::Store(_) => 14,
     };
     (code, error(code, &refusal.to_string(), refusal.retry_after_s()))
 }

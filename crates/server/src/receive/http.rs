@@ -7,29 +7,36 @@ use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use gradus_otlp::{Rejected, Signal, export_response, export_response_json, status, status_json};
+use gradus_otlp::{
+    RejectedRecords, TelemetrySignal, export_response, export_response_json, status, status_json,
+};
 
-use super::body::{Compression, read};
-use super::{Refusal, Request, accept};
-use crate::state::Server;
+use super::body::{BodyCompression, read};
+use super::{OtlpRequestHead, ReceiveRefusal, accept};
+use crate::state::ServerState;
 
-pub(crate) async fn traces(server: State<Arc<Server>>, headers: HeaderMap, body: Body) -> Response {
-    export(&server, Signal::Span, &headers, body).await
+pub(crate) async fn traces(server: State<Arc<ServerState>>, headers: HeaderMap, body: Body) -> Response {
+    export(&server, TelemetrySignal::Span, &headers, body).await
 }
 
-pub(crate) async fn logs(server: State<Arc<Server>>, headers: HeaderMap, body: Body) -> Response {
-    export(&server, Signal::Log, &headers, body).await
+pub(crate) async fn logs(server: State<Arc<ServerState>>, headers: HeaderMap, body: Body) -> Response {
+    export(&server, TelemetrySignal::Log, &headers, body).await
 }
 
 const PROTOBUF: &str = "application/x-protobuf";
 const JSON: &str = "application/json";
 
-async fn export(server: &Arc<Server>, signal: Signal, headers: &HeaderMap, body: Body) -> Response {
+async fn export(
+    server: &Arc<ServerState>,
+    signal: TelemetrySignal,
+    headers: &HeaderMap,
+    body: Body,
+) -> Response {
     let (kind, is_json) = (content_type(headers), is_json(headers));
     let outcome = if is_json || kind.eq_ignore_ascii_case(PROTOBUF) {
         take(server, signal, is_json, headers, body).await
     } else {
-        Err(Refusal::Unsupported(format!(
+        Err(ReceiveRefusal::Unsupported(format!(
             "content type {kind:?} is not known here; send {PROTOBUF} or {JSON}"
         )))
     };
@@ -55,15 +62,15 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 async fn take(
-    server: &Arc<Server>,
-    signal: Signal,
+    server: &Arc<ServerState>,
+    signal: TelemetrySignal,
     is_json: bool,
     headers: &HeaderMap,
     body: Body,
-) -> Result<Rejected, Refusal> {
-    let compression = Compression::from_headers(headers)?;
+) -> Result<RejectedRecords, ReceiveRefusal> {
+    let compression = BodyCompression::from_headers(headers)?;
     let received = read(server, headers, body, server.settings.max_request_bytes, compression).await?;
-    accept(server, Request { signal, is_json, project: project(headers) }, received).await
+    accept(server, OtlpRequestHead { signal, is_json, project: project(headers) }, received).await
 }
 
 /// The project that a sender's header names. Phoenix's clients use this name.
@@ -73,7 +80,7 @@ pub(super) fn project(headers: &HeaderMap) -> Option<Arc<str>> {
     (!name.is_empty()).then(|| name.into())
 }
 
-fn success(rejected: &Rejected, signal: Signal, is_json: bool) -> Response {
+fn success(rejected: &RejectedRecords, signal: TelemetrySignal, is_json: bool) -> Response {
     if is_json {
         typed(StatusCode::OK, JSON, export_response_json(rejected, signal))
     } else {
@@ -86,15 +93,15 @@ pub(crate) fn status_response(http: StatusCode, code: u16, message: &str, header
     typed_status(http, u32::from(code), message, is_json(headers))
 }
 
-fn refused(refusal: &Refusal, is_json: bool) -> Response {
+fn refused(refusal: &ReceiveRefusal, is_json: bool) -> Response {
     let code = match refusal {
-        Refusal::Bad(_) | Refusal::Unsupported(_) => 3,
-        Refusal::TooLarge { .. }
-        | Refusal::BodyTooLarge { .. }
-        | Refusal::NeverFits
-        | Refusal::ClientShare => 8,
-        Refusal::Busy | Refusal::Store(_) => 14,
-        Refusal::TooSlow => 4,
+        ReceiveRefusal::Bad(_) | ReceiveRefusal::Unsupported(_) => 3,
+        ReceiveRefusal::TooLarge { .. }
+        | ReceiveRefusal::BodyTooLarge { .. }
+        | ReceiveRefusal::NeverFits
+        | ReceiveRefusal::ClientShare => 8,
+        ReceiveRefusal::Busy | ReceiveRefusal::Store(_) => 14,
+        ReceiveRefusal::TooSlow => 4,
     };
     let mut response = typed_status(refusal.status(), code, &refusal.to_string(), is_json);
     if let Some(seconds) = refusal.retry_after_s() {

@@ -9,7 +9,7 @@ mod refusal;
 
 pub(super) use grpc::error as grpc_error;
 pub(super) use http::status_response;
-pub(super) use refusal::Refusal;
+pub(super) use refusal::ReceiveRefusal;
 
 use std::sync::Arc;
 
@@ -17,19 +17,19 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::HeaderMap;
 use axum::routing::post;
-use gradus_otlp::{Rejected, Signal};
-use gradus_store::Chunk;
+use gradus_otlp::{RejectedRecords, TelemetrySignal};
+use gradus_store::TraceChunk;
 use serde::de::DeserializeOwned;
 
-use self::body::{Compression, NotSmall, ReceivedBody};
+use self::body::{BodyCompression, NotSmall, ReceivedBody};
 use super::json_size::estimate_parsed_size;
 use super::memory::MemoryLease;
-use super::state::{Server, write_lane};
+use super::state::{ServerState, write_lane};
 use crate::clock::now_ns;
 use crate::http_error::ApiError;
 
 /// Where OTLP is sent.
-pub(super) fn routes() -> Router<Arc<Server>> {
+pub(super) fn routes() -> Router<Arc<ServerState>> {
     Router::new()
         .route("/v1/traces", post(http::traces))
         .route("/v1/logs", post(http::logs))
@@ -44,23 +44,23 @@ pub(super) fn is_otlp(path: &str) -> bool {
 
 /// Reads the body of a small request, which is not compressed.
 pub(super) async fn read_small_body(
-    server: &Server,
+    server: &ServerState,
     headers: &HeaderMap,
     body: Body,
     limit: usize,
 ) -> Result<(Vec<u8>, MemoryLease), ApiError> {
-    let read = body::read(server, headers, body, limit, Compression::None).await;
+    let read = body::read(server, headers, body, limit, BodyCompression::None).await;
     read.map(|received| (received.bytes, received.lease)).map_err(|refusal| small_body_error(&refusal))
 }
 
 /// Reads a small body as JSON, on a thread for that.
 pub(super) async fn read_small_json<T: DeserializeOwned + Send + 'static>(
-    server: &Arc<Server>,
+    server: &Arc<ServerState>,
     headers: &HeaderMap,
     body: Body,
     limit: usize,
 ) -> Result<(T, MemoryLease), ApiError> {
-    let read = body::read(server, headers, body, limit, Compression::None).await;
+    let read = body::read(server, headers, body, limit, BodyCompression::None).await;
     let received = read.map_err(|refusal| small_body_error(&refusal))?;
     let client = received.client;
     let parsed = server.small_work.run(client, move || {
@@ -75,9 +75,11 @@ pub(super) async fn read_small_json<T: DeserializeOwned + Send + 'static>(
     })
 }
 
-fn small_body_error(refusal: &Refusal) -> ApiError {
+fn small_body_error(refusal: &ReceiveRefusal) -> ApiError {
     let message = match refusal {
-        Refusal::TooLarge { limit } => format!("the body is larger than {limit} bytes; send less at once"),
+        ReceiveRefusal::TooLarge { limit } => {
+            format!("the body is larger than {limit} bytes; send less at once")
+        }
         other => other.to_string(),
     };
     ApiError::new(refusal.status(), message)
@@ -86,34 +88,34 @@ fn small_body_error(refusal: &Refusal) -> ApiError {
 /// Why a body of JSON is not read.
 #[derive(Debug)]
 pub(super) enum JsonError {
-    Refused(Refusal),
+    Refused(ReceiveRefusal),
     Invalid(serde_json::Error),
 }
 
-impl From<Refusal> for JsonError {
-    fn from(refusal: Refusal) -> JsonError {
+impl From<ReceiveRefusal> for JsonError {
+    fn from(refusal: ReceiveRefusal) -> JsonError {
         JsonError::Refused(refusal)
     }
 }
 
 /// Parses JSON after the memory that its values take is reserved.
 pub(super) fn parse_json<T: DeserializeOwned>(text: &[u8], lease: &mut MemoryLease) -> Result<T, JsonError> {
-    lease.grow(estimate_parsed_size(text)).map_err(Refusal::from)?;
+    lease.grow(estimate_parsed_size(text)).map_err(ReceiveRefusal::from)?;
     serde_json::from_slice(text).map_err(JsonError::Invalid)
 }
 
 /// Reads a body of any size, decompresses it, and hands it to `parse`, on a thread for such work.
 pub(super) async fn parse_body<T, E>(
-    server: &Arc<Server>,
+    server: &Arc<ServerState>,
     headers: &HeaderMap,
     body: Body,
     parse: impl FnOnce(Vec<u8>, &mut MemoryLease) -> Result<T, E> + Send + 'static,
 ) -> Result<(T, MemoryLease), E>
 where
     T: Send + 'static,
-    E: From<Refusal> + Send + 'static,
+    E: From<ReceiveRefusal> + Send + 'static,
 {
-    let compression = Compression::from_headers(headers)?;
+    let compression = BodyCompression::from_headers(headers)?;
     let limit = server.settings.max_request_bytes;
     let received = body::read(server, headers, body, limit, compression).await?;
     work_on(server, received, parse).await
@@ -126,17 +128,17 @@ const EXPECTED_RATIO: usize = 8;
 
 /// Decompresses a body and does `work` on it, in the client's turn.
 async fn work_on<T, E>(
-    server: &Arc<Server>,
+    server: &Arc<ServerState>,
     received: ReceivedBody,
     work: impl FnOnce(Vec<u8>, &mut MemoryLease) -> Result<T, E> + Send + 'static,
 ) -> Result<(T, MemoryLease), E>
 where
     T: Send + 'static,
-    E: From<Refusal> + Send + 'static,
+    E: From<ReceiveRefusal> + Send + 'static,
 {
     let client = received.client;
     let small = match received.compression {
-        Compression::None => SMALL_BYTES,
+        BodyCompression::None => SMALL_BYTES,
         _ => SMALL_BYTES / EXPECTED_RATIO,
     };
     let mut waiting = (received, work);
@@ -149,7 +151,7 @@ where
                 Err(NotSmall(received)) => Err((received, work)),
             }
         });
-        waiting = match tried.await.map_err(Refusal::from)? {
+        waiting = match tried.await.map_err(ReceiveRefusal::from)? {
             Ok(done) => return done,
             Err(large) => large,
         };
@@ -159,11 +161,11 @@ where
         let (received, work) = waiting;
         finish(received.decompress(limit), work)
     });
-    done.await.map_err(Refusal::from)?
+    done.await.map_err(ReceiveRefusal::from)?
 }
 
-fn finish<T, E: From<Refusal>>(
-    decompressed: body::Decompressed,
+fn finish<T, E: From<ReceiveRefusal>>(
+    decompressed: body::DecompressionResult,
     work: impl FnOnce(Vec<u8>, &mut MemoryLease) -> Result<T, E>,
 ) -> Result<(T, MemoryLease), E> {
     let (bytes, mut lease) = decompressed?;
@@ -172,15 +174,19 @@ fn finish<T, E: From<Refusal>>(
 }
 
 /// What was sent, as it came.
-struct Request {
-    signal: Signal,
+struct OtlpRequestHead {
+    signal: TelemetrySignal,
     is_json: bool,
     /// What a header says the project is.
     project: Option<Arc<str>>,
 }
 
 /// Stores a request's records.
-async fn accept(server: &Arc<Server>, request: Request, received: ReceivedBody) -> Result<Rejected, Refusal> {
+async fn accept(
+    server: &Arc<ServerState>,
+    request: OtlpRequestHead,
+    received: ReceivedBody,
+) -> Result<RejectedRecords, ReceiveRefusal> {
     let signal = request.signal;
     let preparing = Arc::clone(server);
     let (prepared, lease) =
@@ -190,38 +196,40 @@ async fn accept(server: &Arc<Server>, request: Request, received: ReceivedBody) 
 
 /// Spans that came in another form than OTLP, written as an export request, as the store takes them.
 pub(super) fn prepare_spans(
-    server: &Server,
+    server: &ServerState,
     export: Vec<u8>,
     project: Arc<str>,
     lease: &mut MemoryLease,
-) -> Result<Prepared, Refusal> {
-    Request { signal: Signal::Span, is_json: false, project: Some(project) }.prepare(server, export, lease)
+) -> Result<PreparedExport, ReceiveRefusal> {
+    OtlpRequestHead { signal: TelemetrySignal::Span, is_json: false, project: Some(project) }
+        .prepare(server, export, lease)
 }
 
 /// Stores prepared spans.
 pub(super) async fn store_spans(
-    server: &Arc<Server>,
-    prepared: Prepared,
+    server: &Arc<ServerState>,
+    prepared: PreparedExport,
     lease: MemoryLease,
-) -> Result<Rejected, Refusal> {
-    store(server, Signal::Span, prepared, lease).await
+) -> Result<RejectedRecords, ReceiveRefusal> {
+    store(server, TelemetrySignal::Span, prepared, lease).await
 }
 
 /// The lease is held until the records are on disk: until then they wait in memory.
 async fn store(
-    server: &Arc<Server>,
-    signal: Signal,
-    prepared: Prepared,
+    server: &Arc<ServerState>,
+    signal: TelemetrySignal,
+    prepared: PreparedExport,
     lease: MemoryLease,
-) -> Result<Rejected, Refusal> {
-    let Prepared { chunks, rejected, size } = prepared;
+) -> Result<RejectedRecords, ReceiveRefusal> {
+    let PreparedExport { chunks, rejected, size } = prepared;
     // One after the other: between them, others are stored. Should one fail, the sender sends all of it again, and what
     // is there already is known.
     for batch in batches(chunks) {
-        let written = server.store.ingest_in_lane(write_lane(), batch, now_ns()).map_err(Refusal::Store)?;
+        let written =
+            server.store.ingest_in_lane(write_lane(), batch, now_ns()).map_err(ReceiveRefusal::Store)?;
         let ingested = written.done().await.map_err(|error| {
             server.tell_of_store(&error);
-            Refusal::Store(error)
+            ReceiveRefusal::Store(error)
         })?;
         server.meters.ingested(signal, &ingested);
     }
@@ -234,8 +242,8 @@ async fn store(
 pub(super) const MAX_BATCH_ROWS: usize = 1_000;
 
 /// Chunks that are stored together. Nearly every request is one batch.
-fn batches(chunks: Vec<Chunk>) -> Vec<Vec<Chunk>> {
-    let mut batches: Vec<Vec<Chunk>> = Vec::new();
+fn batches(chunks: Vec<TraceChunk>) -> Vec<Vec<TraceChunk>> {
+    let mut batches: Vec<Vec<TraceChunk>> = Vec::new();
     let mut batch_rows = 0;
     for chunk in chunks {
         let rows = 1 + chunk.spans.len() + chunk.links.len();
@@ -252,9 +260,9 @@ fn batches(chunks: Vec<Chunk>) -> Vec<Vec<Chunk>> {
 }
 
 /// A request that is ready to be stored.
-pub(super) struct Prepared {
-    chunks: Vec<Chunk>,
-    rejected: Rejected,
+pub(super) struct PreparedExport {
+    chunks: Vec<TraceChunk>,
+    rejected: RejectedRecords,
     /// Bytes, unpacked.
     size: usize,
 }
@@ -262,8 +270,13 @@ pub(super) struct Prepared {
 /// Parsed values of one record in JSON; records are read one by one, and one with more values is refused.
 const MAX_RECORD_VALUES: usize = 16 << 20;
 
-impl Request {
-    fn prepare(self, server: &Server, bytes: Vec<u8>, lease: &mut MemoryLease) -> Result<Prepared, Refusal> {
+impl OtlpRequestHead {
+    fn prepare(
+        self,
+        server: &ServerState,
+        bytes: Vec<u8>,
+        lease: &mut MemoryLease,
+    ) -> Result<PreparedExport, ReceiveRefusal> {
         let size = bytes.len();
         // The records are copied once more, by trace, and what was JSON is copied into protobuf before.
         let needed = match self.is_json {
@@ -273,11 +286,14 @@ impl Request {
         lease.grow(size + needed)?;
         let redaction = &server.reloadable().redaction;
         let limits = &server.settings.limits;
-        let sent =
-            chunks::Sent { signal: self.signal, is_json: self.is_json, project: self.project.as_ref() };
+        let sent = chunks::OtlpRequestRef {
+            signal: self.signal,
+            is_json: self.is_json,
+            project: self.project.as_ref(),
+        };
         let (chunks, rejected) = chunks::prepare(bytes, sent, redaction, limits, lease)?;
         // What was sent is gone; what is left of it waits to be written.
-        lease.shrink_to(chunks.iter().map(Chunk::bytes).sum());
-        Ok(Prepared { chunks, rejected, size })
+        lease.shrink_to(chunks.iter().map(TraceChunk::bytes).sum());
+        Ok(PreparedExport { chunks, rejected, size })
     }
 }

@@ -8,7 +8,7 @@ use crate::memory::MemoryRefusal;
 use crate::work_pool::WorkLost;
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Refusal {
+pub(crate) enum ReceiveRefusal {
     /// It can never be taken.
     #[error("{0}")]
     Bad(String),
@@ -34,58 +34,64 @@ pub(crate) enum Refusal {
     Store(StoreError),
 }
 
-impl From<MemoryRefusal> for Refusal {
-    fn from(refusal: MemoryRefusal) -> Refusal {
+impl From<MemoryRefusal> for ReceiveRefusal {
+    fn from(refusal: MemoryRefusal) -> ReceiveRefusal {
         match refusal {
-            MemoryRefusal::Full => Refusal::Busy,
-            MemoryRefusal::ClientShare => Refusal::ClientShare,
-            MemoryRefusal::NeverFits => Refusal::NeverFits,
+            MemoryRefusal::Full => ReceiveRefusal::Busy,
+            MemoryRefusal::ClientShare => ReceiveRefusal::ClientShare,
+            MemoryRefusal::NeverFits => ReceiveRefusal::NeverFits,
         }
     }
 }
 
-impl From<WireError> for Refusal {
-    fn from(error: WireError) -> Refusal {
-        Refusal::Bad(error.to_string())
+impl From<WireError> for ReceiveRefusal {
+    fn from(error: WireError) -> ReceiveRefusal {
+        ReceiveRefusal::Bad(error.to_string())
     }
 }
 
-impl From<WorkLost> for Refusal {
-    fn from(lost: WorkLost) -> Refusal {
-        Refusal::Bad(lost.to_string())
+impl From<WorkLost> for ReceiveRefusal {
+    fn from(lost: WorkLost) -> ReceiveRefusal {
+        ReceiveRefusal::Bad(lost.to_string())
     }
 }
 
-impl Refusal {
+impl ReceiveRefusal {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
-            Refusal::Bad(_) => StatusCode::BAD_REQUEST,
-            Refusal::TooLarge { .. } | Refusal::BodyTooLarge { .. } | Refusal::NeverFits => {
-                StatusCode::PAYLOAD_TOO_LARGE
-            }
-            Refusal::Unsupported(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Refusal::Busy | Refusal::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
-            Refusal::ClientShare => StatusCode::TOO_MANY_REQUESTS,
-            Refusal::TooSlow => StatusCode::REQUEST_TIMEOUT,
+            ReceiveRefusal::Bad(_) => StatusCode::BAD_REQUEST,
+            ReceiveRefusal::TooLarge { .. }
+            | ReceiveRefusal::BodyTooLarge { .. }
+            | ReceiveRefusal::NeverFits => StatusCode::PAYLOAD_TOO_LARGE,
+            ReceiveRefusal::Unsupported(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            ReceiveRefusal::Busy | ReceiveRefusal::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
+            ReceiveRefusal::ClientShare => StatusCode::TOO_MANY_REQUESTS,
+            ReceiveRefusal::TooSlow => StatusCode::REQUEST_TIMEOUT,
         }
     }
 
     /// When to try again, in seconds; `None` when that is of no use.
     pub(crate) fn retry_after_s(&self) -> Option<u32> {
         match self {
-            Refusal::Busy | Refusal::ClientShare | Refusal::TooSlow => Some(1),
-            Refusal::Store(StoreError::Busy) => Some(1),
-            Refusal::Store(_) => Some(5),
-            Refusal::Bad(_)
-            | Refusal::TooLarge { .. }
-            | Refusal::BodyTooLarge { .. }
-            | Refusal::NeverFits
-            | Refusal::Unsupported(_) => None,
+            ReceiveRefusal::Busy | ReceiveRefusal::ClientShare | ReceiveRefusal::TooSlow => Some(1),
+            ReceiveRefusal::Store(StoreError::Busy) => Some(1),
+            ReceiveRefusal::Store(_) => Some(5),
+            ReceiveRefusal::Bad(_)
+            | ReceiveRefusal::TooLarge { .. }
+            | ReceiveRefusal::BodyTooLarge { .. }
+            | ReceiveRefusal::NeverFits
+            | ReceiveRefusal::Unsupported(_) => None,
         }
     }
 
     /// Whether the request may have to be read to its end before it is answered.
     pub(super) fn is_early(&self) -> bool {
-        matches!(self, Refusal::Busy | Refusal::ClientShare | Refusal::NeverFits | Refusal::TooLarge { .. })
+        matches!(
+            self,
+            ReceiveRefusal::Busy
+                | ReceiveRefusal::ClientShare
+                | ReceiveRefusal::NeverFits
+                | ReceiveRefusal::TooLarge { .. }
+        )
     }
 }

@@ -164,16 +164,17 @@ fn credentials_that_words_announce() {
 /// What a sender could put anywhere else than into a text.
 #[test]
 fn keys_numbers_bytes_and_unknown_fields_are_redacted() {
-    use gradus_core::span::{Span, Value};
+    use gradus_core::span::{AttributeValue, Span};
     let redaction = everything();
     let mut span = Span { name: "s".into(), ..Span::default() };
-    let mut push = |key: &'static str, value: Value<'static>| span.attributes.0.push((key.into(), value));
-    push("card", Value::Int(4_111_111_111_111_111));
-    push("card_float", Value::Double(4_111_111_111_111_111.0));
-    push("llm.token_count.prompt", Value::Int(4_111));
-    push("user.bob@example.com", Value::Bool(true));
-    push("session.id", Value::Str("x".into()));
-    push("raw", Value::Bytes(b"\xff bob@example.com".to_vec().into()));
+    let mut push =
+        |key: &'static str, value: AttributeValue<'static>| span.attributes.0.push((key.into(), value));
+    push("card", AttributeValue::Int(4_111_111_111_111_111));
+    push("card_float", AttributeValue::Double(4_111_111_111_111_111.0));
+    push("llm.token_count.prompt", AttributeValue::Int(4_111));
+    push("user.bob@example.com", AttributeValue::Bool(true));
+    push("session.id", AttributeValue::Str("x".into()));
+    push("raw", AttributeValue::Bytes(b"\xff bob@example.com".to_vec().into()));
     let mut record = Vec::new();
     gradus_otlp::encode_span(&span, &mut record);
     // Field 900, a text; field 901, a message with a text in it; field 902, a number.
@@ -186,7 +187,7 @@ fn keys_numbers_bytes_and_unknown_fields_are_redacted() {
     record.extend(field(900, b"bob@example.com"));
     record.extend(field(901, b"\x0a\x0fbob@example.com\xff"));
     record.extend(field(903, b"harmless"));
-    let (limits, signal) = (gradus_otlp::Limits::default(), gradus_otlp::Signal::Span);
+    let (limits, signal) = (gradus_otlp::RecordLimits::default(), gradus_otlp::TelemetrySignal::Span);
     let mut change = |kind, text: &str| redaction.apply_in_record(kind, text);
     let redacted = gradus_otlp::rewrite_texts(&record, signal, &limits, &mut change)
         .expect("a record")
@@ -194,14 +195,14 @@ fn keys_numbers_bytes_and_unknown_fields_are_redacted() {
     let shown = String::from_utf8_lossy(&redacted);
     assert!(!shown.contains("bob") && shown.contains("harmless"), "{shown}");
     let read = gradus_otlp::decode_span(&redacted, &span.resource, "", &limits).expect("a span");
-    let card = Value::Str("[redacted:credit_cards]".into());
+    let card = AttributeValue::Str("[redacted:credit_cards]".into());
     assert_eq!(read.attributes.get("card"), Some(&card));
     assert_eq!(read.attributes.get("card_float"), Some(&card));
-    assert_eq!(read.attributes.get("llm.token_count.prompt"), Some(&Value::Int(4_111)));
-    assert_eq!(read.attributes.get("session.id"), Some(&Value::Str("x".into())));
+    assert_eq!(read.attributes.get("llm.token_count.prompt"), Some(&AttributeValue::Int(4_111)));
+    assert_eq!(read.attributes.get("session.id"), Some(&AttributeValue::Str("x".into())));
     assert_eq!(
         read.attributes.get("user.[redacted:emails]").or(read.attributes.get("[redacted:emails]")),
-        Some(&Value::Bool(true))
+        Some(&AttributeValue::Bool(true))
     );
 }
 
@@ -283,13 +284,16 @@ fn all_that_overlaps_is_taken_out() {
 
 #[test]
 fn records_are_redacted_in_their_bytes() {
-    use gradus_core::span::{Span, Value};
+    use gradus_core::span::{AttributeValue, Span};
     let mut span = Span { name: "mail bob@example.com".into(), ..Span::default() };
-    span.attributes.0.push(("input".into(), Value::Array(vec![Value::Str("to bob@example.com".into())])));
+    span.attributes.0.push((
+        "input".into(),
+        AttributeValue::Array(vec![AttributeValue::Str("to bob@example.com".into())]),
+    ));
     let mut record = Vec::new();
     gradus_otlp::encode_span(&span, &mut record);
-    let (redaction, limits) = (built_in(&["emails"]), gradus_otlp::Limits::default());
-    let signal = gradus_otlp::Signal::Span;
+    let (redaction, limits) = (built_in(&["emails"]), gradus_otlp::RecordLimits::default());
+    let signal = gradus_otlp::TelemetrySignal::Span;
     let mut change = |kind, text: &str| redaction.apply_in_record(kind, text);
     let redacted = gradus_otlp::rewrite_texts(&record, signal, &limits, &mut change);
     let redacted = redacted.expect("a record").expect("a change");
@@ -297,7 +301,7 @@ fn records_are_redacted_in_their_bytes() {
     assert_eq!(read.name, "mail [redacted:emails]");
     assert_eq!(
         read.attributes.get("input"),
-        Some(&Value::Array(vec![Value::Str("to [redacted:emails]".into())]))
+        Some(&AttributeValue::Array(vec![AttributeValue::Str("to [redacted:emails]".into())]))
     );
     let again = gradus_otlp::rewrite_texts(&redacted, signal, &limits, &mut change);
     assert_eq!(again, Ok(None));

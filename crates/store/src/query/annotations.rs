@@ -6,9 +6,9 @@ use gradus_core::span::{SpanId, TraceId};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::Store;
-use crate::annotations::{Annotation, COLUMNS, annotation};
+use crate::annotations::{AnnotationRecord, COLUMNS, annotation};
 use crate::error::StoreError;
-use crate::writer::Written;
+use crate::writer::WriteHandle;
 
 /// Which annotations of a project are wanted. Empty lists do not narrow.
 #[derive(Clone, Debug, Default)]
@@ -26,7 +26,7 @@ pub struct AnnotationQuery {
 }
 
 impl AnnotationQuery {
-    fn fits(&self, row: &Annotation) -> bool {
+    fn fits(&self, row: &AnnotationRecord) -> bool {
         let is_in = |list: &[String], value: &str| list.is_empty() || list.iter().any(|one| one == value);
         row.target.starts_with(self.kind)
             && self.up_to.is_none_or(|up_to| row.no <= up_to)
@@ -37,7 +37,7 @@ impl AnnotationQuery {
 }
 
 /// What was found out of an annotation's target.
-struct Home {
+struct AnnotatedTrace {
     trace: i64,
     project: i64,
 }
@@ -47,7 +47,7 @@ const A_STEP: i64 = 500;
 
 impl Store {
     /// Annotations, the latest first.
-    pub fn annotations_about(&self, query: &AnnotationQuery) -> Result<Vec<Annotation>, StoreError> {
+    pub fn annotations_about(&self, query: &AnnotationQuery) -> Result<Vec<AnnotationRecord>, StoreError> {
         let reader = self.readers.take()?;
         let sql: &Connection = &*reader.unchecked_transaction()?;
         let mut found = Vec::new();
@@ -108,7 +108,7 @@ impl Store {
         &self,
         after: i64,
         forget_before_ns: Option<i64>,
-    ) -> Result<Written<Option<i64>>, StoreError> {
+    ) -> Result<WriteHandle<Option<i64>>, StoreError> {
         self.writer()?.submit(0, move |writing| {
             let sql = writing.sql;
             let waiting: Vec<(i64, String, i64)> = sql
@@ -132,9 +132,9 @@ impl Store {
 }
 
 /// The trace that a target belongs to, if it has come.
-fn home(sql: &Connection, target: &str) -> Result<Option<Home>, StoreError> {
+fn home(sql: &Connection, target: &str) -> Result<Option<AnnotatedTrace>, StoreError> {
     let Some((kind, id)) = target.split_once(':') else { return Ok(None) };
-    let read = |row: &rusqlite::Row<'_>| Ok(Home { trace: row.get(0)?, project: row.get(1)? });
+    let read = |row: &rusqlite::Row<'_>| Ok(AnnotatedTrace { trace: row.get(0)?, project: row.get(1)? });
     Ok(match kind {
         "span" | "document" => {
             let id = id.split_once('#').map_or(id, |(id, _)| id);

@@ -18,7 +18,7 @@ const LOOKED_AT: usize = 8_000;
 /// A name is sought in each project, or, when there are more, among all trajectories.
 const MAX_WALKS: usize = 16;
 
-pub(super) struct Seen {
+pub(super) struct LatestTrajectory {
     pub(super) no: i64,
     pub(super) start_ns: i64,
     pub(super) took_ns: i64,
@@ -28,7 +28,10 @@ pub(super) struct Seen {
 }
 
 /// The latest trajectories that fit, newest first, and whether there are more than were looked at.
-pub(super) fn seen(sql: &Connection, filter: &MetricFilter) -> Result<(Vec<Seen>, bool), StoreError> {
+pub(super) fn seen(
+    sql: &Connection,
+    filter: &MetricFilter,
+) -> Result<(Vec<LatestTrajectory>, bool), StoreError> {
     let project = match &filter.project {
         None => None,
         Some(name) => match project_number(sql, name)? {
@@ -38,14 +41,14 @@ pub(super) fn seen(sql: &Connection, filter: &MetricFilter) -> Result<(Vec<Seen>
     };
     let mut projects = project.map_or_else(|| numbers_of_projects(sql), |one| Ok(vec![one]))?;
     projects.truncate(MAX_WALKS + 1);
-    let way = if projects.len() > MAX_WALKS { None } else { Way::rarest(sql, filter, &projects)? };
-    let mut walks = Walks::default();
+    let way = if projects.len() > MAX_WALKS { None } else { DrivingFacet::rarest(sql, filter, &projects)? };
+    let mut walks = LatestScan::default();
     match way {
         None => {
             let first = project.map(Value::Integer).into_iter().collect();
             walks.go(sql, &plain_walk(project.is_some()), first, filter, LOOKED_AT)?;
         }
-        Some(Way { kind, name, shares }) => {
+        Some(DrivingFacet { kind, name, shares }) => {
             let all: u64 = shares.iter().sum();
             for (project, share) in projects.into_iter().zip(shares).filter(|(_, share)| *share > 0) {
                 // So that all ways lead about as far back.
@@ -60,7 +63,7 @@ pub(super) fn seen(sql: &Connection, filter: &MetricFilter) -> Result<(Vec<Seen>
     if let Some(horizon) = walks.horizon {
         walks.seen.retain(|one| one.start_ns >= horizon);
     }
-    let Walks { mut seen, horizon } = walks;
+    let LatestScan { mut seen, horizon } = walks;
     seen.sort_by_key(|one| std::cmp::Reverse((one.start_ns, one.no)));
     let is_cut = horizon.is_some() || seen.len() > MAX_LATEST_TRAJECTORIES;
     seen.truncate(MAX_LATEST_TRAJECTORIES);
@@ -68,19 +71,19 @@ pub(super) fn seen(sql: &Connection, filter: &MetricFilter) -> Result<(Vec<Seen>
 }
 
 /// A name to go by, and how many trajectories of each project have it.
-struct Way<'f> {
+struct DrivingFacet<'f> {
     kind: FacetKind,
     name: &'f str,
     shares: Vec<u64>,
 }
 
-impl<'f> Way<'f> {
+impl<'f> DrivingFacet<'f> {
     /// Of the names that are asked for, the one that the fewest trajectories have; none where there is no name.
     fn rarest(
         sql: &Connection,
         filter: &'f MetricFilter,
         projects: &[i64],
-    ) -> Result<Option<Way<'f>>, StoreError> {
+    ) -> Result<Option<DrivingFacet<'f>>, StoreError> {
         let named = [
             (FacetKind::Agent, NameKind::Agent, &filter.agent),
             (FacetKind::Version, NameKind::Version, &filter.version),
@@ -96,7 +99,7 @@ impl<'f> Way<'f> {
                 // Whole days: at least as many as there are.
                 count.query_row(values, |row| Ok(u64::try_from(row.get::<_, i64>(0)?).unwrap_or(0)))
             });
-            ways.push(Way { kind, name, shares: shares.collect::<Result<_, _>>()? });
+            ways.push(DrivingFacet { kind, name, shares: shares.collect::<Result<_, _>>()? });
         }
         Ok(ways.into_iter().min_by_key(|way| way.shares.iter().sum::<u64>()))
     }
@@ -129,13 +132,13 @@ fn facet_walk() -> String {
 
 /// What was found on the way through one project after the other.
 #[derive(Default)]
-pub(super) struct Walks {
-    pub(super) seen: Vec<Seen>,
+pub(super) struct LatestScan {
+    pub(super) seen: Vec<LatestTrajectory>,
     /// The latest time at which one of the ways ended before all was looked at.
     pub(super) horizon: Option<i64>,
 }
 
-impl Walks {
+impl LatestScan {
     /// The first values are those without a name in the statement.
     pub(super) fn go(
         &mut self,
@@ -168,7 +171,7 @@ impl Walks {
             last = Some(start_ns);
             if row.get(6)? {
                 found += 1;
-                self.seen.push(Seen {
+                self.seen.push(LatestTrajectory {
                     no: row.get(0)?,
                     start_ns,
                     took_ns: row.get(2)?,
@@ -237,7 +240,7 @@ mod tests {
         let of = |agent: Option<&str>, model: Option<&str>, from_ns: Option<i64>| {
             let [agent, model] = [agent, model].map(|name| name.map(str::to_owned));
             let filter = MetricFilter { agent, model, from_ns, ..MetricFilter::default() };
-            let way = Way::rarest(&sql, &filter, &[1, 2]).unwrap();
+            let way = DrivingFacet::rarest(&sql, &filter, &[1, 2]).unwrap();
             way.map(|way| (way.kind as i64, way.shares))
         };
         assert_eq!(of(None, None, None), None);

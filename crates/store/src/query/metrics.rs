@@ -1,6 +1,6 @@
 //! Metrics over time, from sums that are kept up to date while verdicts come in.
 
-use crate::buckets::{BUCKET_NS, Moments};
+use crate::buckets::{BUCKET_NS, ScoreMoments};
 use std::collections::BTreeSet;
 
 use rusqlite::types::Value;
@@ -43,7 +43,7 @@ pub struct MetricRow {
     pub evaluator: String,
     /// What it is grouped by: a time in nanoseconds, or a name.
     pub group: String,
-    pub moments: Moments,
+    pub moments: ScoreMoments,
 }
 
 impl Store {
@@ -114,8 +114,8 @@ impl Store {
 }
 
 /// Sums that stand in a row from a column on.
-pub(super) fn moments(row: &Row<'_>, from: usize) -> Result<Moments, rusqlite::Error> {
-    Ok(Moments {
+pub(super) fn moments(row: &Row<'_>, from: usize) -> Result<ScoreMoments, rusqlite::Error> {
+    Ok(ScoreMoments {
         trajectories: row.get(from)?,
         scored_trajectories: row.get(from + 1)?,
         scored: row.get(from + 2)?,

@@ -3,13 +3,13 @@
 use rusqlite::{Connection, params};
 
 use super::MetricFilter;
-use super::latest::{Seen, seen};
+use super::latest::{LatestTrajectory, seen};
 use crate::Store;
 use crate::error::StoreError;
 
 /// Sums over trajectories; of many, the latest.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Totals {
+pub struct OverviewTotals {
     pub trajectories: u64,
     pub errors: u64,
     /// Of those whose cost is known.
@@ -23,7 +23,7 @@ pub struct Totals {
 #[derive(Clone, Debug, PartialEq)]
 pub struct VersionRow {
     pub version: String,
-    pub totals: Totals,
+    pub totals: OverviewTotals,
 }
 
 /// Trajectories that were asked the same.
@@ -43,8 +43,8 @@ pub struct TaskRow {
 
 /// The latest trajectories that fit.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Latest {
-    pub totals: Totals,
+pub struct LatestOverview {
+    pub totals: OverviewTotals,
     /// Those whose trajectories came last first.
     pub versions: Vec<VersionRow>,
     /// The tasks with the greatest share of verdicts below the best.
@@ -55,8 +55,8 @@ pub struct Latest {
 
 /// Trajectories whose verdicts are looked at.
 const MAX_JUDGED: usize = 500;
-impl Totals {
-    fn add(&mut self, seen: &Seen) {
+impl OverviewTotals {
+    fn add(&mut self, seen: &LatestTrajectory) {
         self.trajectories += 1;
         self.errors += u64::from(seen.is_error);
         self.costed += u64::from(seen.cost_usd.is_some());
@@ -68,11 +68,11 @@ impl Totals {
 impl Store {
     /// The latest trajectories that fit, and the tasks among them that go wrong most; the filter's evaluator and tool are
     /// passed over.
-    pub fn latest(&self, filter: &MetricFilter, most_tasks: usize) -> Result<Latest, StoreError> {
+    pub fn latest(&self, filter: &MetricFilter, most_tasks: usize) -> Result<LatestOverview, StoreError> {
         let reader = self.readers.take()?;
         let sql: &Connection = &*reader.unchecked_transaction()?;
         let (seen, is_cut) = seen(sql, filter)?;
-        let mut latest = Latest { is_cut, ..Latest::default() };
+        let mut latest = LatestOverview { is_cut, ..LatestOverview::default() };
         for one in &seen {
             latest.totals.add(one);
             let known = latest.versions.iter().position(|row| row.version == one.version);
@@ -80,7 +80,7 @@ impl Store {
                 Some(at) => latest.versions[at].totals.add(one),
                 None if latest.versions.len() == MAX_VERSIONS => {}
                 None => {
-                    let mut totals = Totals::default();
+                    let mut totals = OverviewTotals::default();
                     totals.add(one);
                     latest.versions.push(VersionRow { version: one.version.clone(), totals });
                 }
@@ -131,9 +131,9 @@ mod tests {
     use gradus_core::span::TraceId;
 
     use super::*;
-    use crate::query::latest::{Walks, plain_walk};
+    use crate::query::latest::{LatestScan, plain_walk};
     use crate::{
-        AssembledStory, BlockSignal, Chunk, OutcomeRecord, RecordedKind, StoreOptions, TrajectoryRecord,
+        AssembledStory, BlockSignal, OutcomeRecord, RecordedKind, StoreOptions, TraceChunk, TrajectoryRecord,
     };
 
     #[test]
@@ -149,7 +149,7 @@ mod tests {
         ];
         for ((query, agent, scores), number) in all.iter().zip(1..) {
             let trace_id = TraceId(number);
-            let mut chunk = Chunk::new(trace_id, "shop".into(), BlockSignal::Spans, b"");
+            let mut chunk = TraceChunk::new(trace_id, "shop".into(), BlockSignal::Spans, b"");
             chunk.start_ns = number as u64 * 100;
             store.ingest(vec![chunk], 1).unwrap().wait().unwrap();
             let outcome = |(step, score): (usize, &f64)| OutcomeRecord {
@@ -213,12 +213,12 @@ mod tests {
         };
         assert_eq!(store.latest(&of_all, 5).unwrap().totals.trajectories, 2);
         let nobody = MetricFilter { agent: Some("nobody".to_owned()), ..filter.clone() };
-        assert_eq!(store.latest(&nobody, 5).unwrap(), Latest::default());
+        assert_eq!(store.latest(&nobody, 5).unwrap(), LatestOverview::default());
         let none = MetricFilter { project: Some("none".to_owned()), ..filter.clone() };
-        assert_eq!(store.latest(&none, 5).unwrap(), Latest::default());
+        assert_eq!(store.latest(&none, 5).unwrap(), LatestOverview::default());
         // How far a way went that ended early is known.
         let reader = store.readers.take().unwrap();
-        let mut walks = Walks::default();
+        let mut walks = LatestScan::default();
         let mut go = |most| {
             walks.go(&reader, &plain_walk(false), Vec::new(), &filter, most).unwrap();
             (walks.seen.len(), walks.horizon)

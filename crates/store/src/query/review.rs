@@ -277,7 +277,7 @@ mod tests {
     use super::*;
     use crate::connection::{assert_plan, open_writer};
     use crate::{
-        AssembledStory, BlockSignal, Chunk, NewAnnotation, OutcomeRecord, RecordedKind, StoreOptions,
+        AssembledStory, BlockSignal, NewAnnotation, OutcomeRecord, RecordedKind, StoreOptions, TraceChunk,
         TrajectoryRecord,
     };
 
@@ -287,7 +287,7 @@ mod tests {
         let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
         for (id, number) in [("a", 1), ("b#1", 2)] {
             let trace_id = TraceId(number);
-            let chunk = Chunk::new(trace_id, "shop".into(), BlockSignal::Spans, b"");
+            let chunk = TraceChunk::new(trace_id, "shop".into(), BlockSignal::Spans, b"");
             store.ingest(vec![chunk], 1).unwrap().wait().unwrap();
             let outcome = |step: u32| OutcomeRecord {
                 evaluator: "fit".to_owned(),

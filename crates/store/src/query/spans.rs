@@ -14,7 +14,7 @@ use crate::records::BlockSignal;
 
 /// Records of one trace that came together: an OTLP export request.
 #[derive(Clone, Debug)]
-pub struct Block {
+pub struct StoredBlock {
     pub no: i64,
     pub trace: i64,
     pub signal: BlockSignal,
@@ -24,12 +24,12 @@ pub struct Block {
 
 /// The records of traces that are assembled together.
 #[derive(Clone, Debug, Default)]
-pub struct Story {
+pub struct StoredTraceGroup {
     pub no: i64,
     pub traces: Vec<TraceId>,
     /// The projects of the traces.
     pub projects: HashMap<TraceId, String>,
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<StoredBlock>,
     /// Of traces that hold spans in several versions: which block has the one that counts.
     pub versions: HashMap<(i64, SpanId), i64>,
     /// When something came for it last, as far as it is not assembled yet.
@@ -38,9 +38,9 @@ pub struct Story {
     pub is_cut: bool,
 }
 
-impl Story {
+impl StoredTraceGroup {
     /// Whether a block's version of a span is the one that counts.
-    pub fn counts(&self, block: &Block, span: SpanId) -> bool {
+    pub fn counts(&self, block: &StoredBlock, span: SpanId) -> bool {
         self.versions.get(&(block.trace, span)).is_none_or(|no| *no == block.no)
     }
 }
@@ -85,12 +85,12 @@ const PAGE_BYTES: usize = 4 << 20;
 
 impl Store {
     /// The records of a story.
-    pub fn story(&self, story: i64) -> Result<Story, StoreError> {
+    pub fn story(&self, story: i64) -> Result<StoredTraceGroup, StoreError> {
         self.story_within(story, StoryLimits::default())
     }
 
-    /// The records of a story within limits; see [`Story::is_cut`].
-    pub fn story_within(&self, story: i64, limits: StoryLimits) -> Result<Story, StoreError> {
+    /// The records of a story within limits; see [`StoredTraceGroup::is_cut`].
+    pub fn story_within(&self, story: i64, limits: StoryLimits) -> Result<StoredTraceGroup, StoreError> {
         let reader = self.readers.take()?;
         // One view: what comes for the story from now on makes it due again.
         let sql: &Connection = &*reader.unchecked_transaction()?;
@@ -105,7 +105,7 @@ impl Store {
                 Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
             })?
             .collect::<Result<_, _>>()?;
-        let mut found = Story { no: story, ..Story::default() };
+        let mut found = StoredTraceGroup { no: story, ..StoredTraceGroup::default() };
         found.due_ns = sql
             .prepare_cached("SELECT max(arrived_ns) FROM due WHERE story = ?")?
             .query_row([story], |row| row.get(0))?;
@@ -132,7 +132,7 @@ impl Store {
         &self,
         project: &str,
         after: Option<PagePosition>,
-    ) -> Result<Option<(Story, PagePosition)>, StoreError> {
+    ) -> Result<Option<(StoredTraceGroup, PagePosition)>, StoreError> {
         let reader = self.readers.take()?;
         // One view: which block counts and what is in it belong together.
         let sql: &Connection = &*reader.unchecked_transaction()?;
@@ -145,7 +145,7 @@ impl Store {
         )?;
         let values = params![project, after.at.start_ns, after.at.trace, TRACES_A_PAGE];
         let mut rows = statement.query(values)?;
-        let mut page = Story::default();
+        let mut page = StoredTraceGroup::default();
         let mut last = None;
         let mut left = PAGE_BYTES;
         while let Some(row) = rows.next()? {
@@ -177,7 +177,7 @@ pub(super) fn read_blocks(
     trace: i64,
     after: i64,
     left: &mut usize,
-    blocks: &mut Vec<Block>,
+    blocks: &mut Vec<StoredBlock>,
 ) -> Result<Option<i64>, StoreError> {
     let mut statement = sql.prepare_cached(
         "SELECT no, signal, arrived_ns, body FROM block WHERE trace = ? AND no > ? ORDER BY no",
@@ -194,7 +194,7 @@ pub(super) fn read_blocks(
         *left = left.saturating_sub(export.len());
         let signal = if row.get::<_, i64>(1)? == 1 { BlockSignal::Logs } else { BlockSignal::Spans };
         let no = row.get(0)?;
-        blocks.push(Block { no, trace, signal, arrived_ns: row.get(2)?, export });
+        blocks.push(StoredBlock { no, trace, signal, arrived_ns: row.get(2)?, export });
         last = Some(no);
     }
     Ok(None)

@@ -20,40 +20,40 @@ use crate::error::StoreError;
 use crate::records::FacetKind;
 
 #[derive(Clone, Debug, Default)]
-pub struct Page {
+pub struct TraceRowPage {
     pub traces: Vec<TraceRow>,
     /// Where the next page begins; `None` at the end.
-    pub next: Option<Cursor>,
+    pub next: Option<TraceListCursor>,
 }
 
 /// A place in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cursor {
+pub enum TraceListCursor {
     /// Before this trace, in order of time.
     Time { start_ns: i64, trace: i64 },
     /// Before this trajectory, in order of arrival: how lists of found words are ordered.
     Found { trajectory: i64 },
 }
 
-impl fmt::Display for Cursor {
+impl fmt::Display for TraceListCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Cursor::Time { start_ns, trace } => write!(f, "t{start_ns:x}.{trace:x}"),
-            Cursor::Found { trajectory } => write!(f, "f{trajectory:x}"),
+            TraceListCursor::Time { start_ns, trace } => write!(f, "t{start_ns:x}.{trace:x}"),
+            TraceListCursor::Found { trajectory } => write!(f, "f{trajectory:x}"),
         }
     }
 }
 
-impl FromStr for Cursor {
+impl FromStr for TraceListCursor {
     type Err = ();
 
-    fn from_str(text: &str) -> Result<Cursor, ()> {
+    fn from_str(text: &str) -> Result<TraceListCursor, ()> {
         let number = |digits: &str| i64::from_str_radix(digits, 16).map_err(drop);
         if let Some(digits) = text.strip_prefix('f') {
-            return Ok(Cursor::Found { trajectory: number(digits)? });
+            return Ok(TraceListCursor::Found { trajectory: number(digits)? });
         }
         let (start, trace) = text.strip_prefix('t').and_then(|rest| rest.split_once('.')).ok_or(())?;
-        Ok(Cursor::Time { start_ns: number(start)?, trace: number(trace)? })
+        Ok(TraceListCursor::Time { start_ns: number(start)?, trace: number(trace)? })
     }
 }
 
@@ -63,7 +63,7 @@ const LOOKED_AT: usize = 20_000;
 const MAX_WALKS: usize = 16;
 
 /// Where a walk stands, and what it has found.
-struct Walk {
+struct MatchedTraces {
     found: Vec<(i64, i64)>,
     /// The last it looked at, when it stopped before the end.
     stopped: Option<(i64, i64)>,
@@ -74,9 +74,9 @@ impl Store {
     pub fn traces(
         &self,
         filter: &TraceFilter,
-        cursor: Option<Cursor>,
+        cursor: Option<TraceListCursor>,
         limit: usize,
-    ) -> Result<Page, StoreError> {
+    ) -> Result<TraceRowPage, StoreError> {
         let reader = self.readers.take()?;
         let sql: &Connection = &*reader.unchecked_transaction()?;
         let limit = limit.max(1);
@@ -84,13 +84,13 @@ impl Store {
             None => None,
             Some(name) => match project_number(sql, name)? {
                 Some(number) => Some(number),
-                None => return Ok(Page::default()),
+                None => return Ok(TraceRowPage::default()),
             },
         };
         let (numbers, next) = match &filter.text {
             Some(text) => match search_of(sql, text)? {
                 Some(terms) => found(sql, filter, projects, &terms, cursor, limit)?,
-                None => return Ok(Page::default()),
+                None => return Ok(TraceRowPage::default()),
             },
             None => by_time(sql, filter, projects, cursor, limit)?,
         };
@@ -98,7 +98,7 @@ impl Store {
         for number in numbers {
             traces.extend(trace_row(sql, "no = ?", Value::Integer(number))?);
         }
-        Ok(Page { traces, next })
+        Ok(TraceRowPage { traces, next })
     }
 
     /// How many traces began at a moment or later; not more than `most` are counted.
@@ -119,19 +119,19 @@ impl Store {
     }
 }
 
-type Numbers = (Vec<i64>, Option<Cursor>);
+type TraceNumberPage = (Vec<i64>, Option<TraceListCursor>);
 
 fn by_time(
     sql: &Connection,
     filter: &TraceFilter,
     project: Option<i64>,
-    cursor: Option<Cursor>,
+    cursor: Option<TraceListCursor>,
     limit: usize,
-) -> Result<Numbers, StoreError> {
+) -> Result<TraceNumberPage, StoreError> {
     // One bound, not two: a database that took the wrong one for its way in would read all that lies between.
     let before_ns = (filter.to_ns.unwrap_or(i64::MAX), i64::MIN);
     let before = match cursor {
-        Some(Cursor::Time { start_ns, trace }) => before_ns.min((start_ns, trace)),
+        Some(TraceListCursor::Time { start_ns, trace }) => before_ns.min((start_ns, trace)),
         _ => before_ns,
     };
     let walks = match (driver(filter), project) {
@@ -160,7 +160,7 @@ fn by_time(
     let has_more = found.len() > limit || stopped.is_some();
     found.truncate(limit);
     let last = if found.len() == limit { found.last().copied().or(stopped) } else { stopped };
-    let next = last.filter(|_| has_more).map(|(start_ns, trace)| Cursor::Time { start_ns, trace });
+    let next = last.filter(|_| has_more).map(|(start_ns, trace)| TraceListCursor::Time { start_ns, trace });
     Ok((found.into_iter().map(|(_, trace)| trace).collect(), next))
 }
 
@@ -241,7 +241,7 @@ fn walk_traces(
     project: Option<i64>,
     before: (i64, i64),
     limit: usize,
-) -> Result<Walk, StoreError> {
+) -> Result<MatchedTraces, StoreError> {
     let mut values = Vec::new();
     let fits = conditions(filter, "trace.no", &mut values);
     values.extend(project.map(Value::Integer));
@@ -256,7 +256,7 @@ fn walk_facet(
     value: &str,
     before: (i64, i64),
     limit: usize,
-) -> Result<Walk, StoreError> {
+) -> Result<MatchedTraces, StoreError> {
     let mut values = Vec::new();
     let fits = conditions(filter, "f.trace", &mut values);
     values.extend([Value::Integer(project), Value::Integer(kind as i64), Value::Text(value.to_owned())]);
@@ -303,7 +303,7 @@ fn walk(
     filter: &TraceFilter,
     before: (i64, i64),
     limit: usize,
-) -> Result<Walk, StoreError> {
+) -> Result<MatchedTraces, StoreError> {
     values.extend([
         Value::Integer(filter.from_ns.unwrap_or(i64::MIN)),
         Value::Integer(before.0),
@@ -312,7 +312,7 @@ fn walk(
     ]);
     let mut statement = sql.prepare_cached(statement)?;
     let mut rows = statement.query(params_from_iter(values))?;
-    let mut walk = Walk { found: Vec::new(), stopped: None };
+    let mut walk = MatchedTraces { found: Vec::new(), stopped: None };
     let mut looked_at = 0;
     while let Some(row) = rows.next()? {
         looked_at += 1;
@@ -335,11 +335,11 @@ fn found(
     filter: &TraceFilter,
     project: Option<i64>,
     terms: &str,
-    cursor: Option<Cursor>,
+    cursor: Option<TraceListCursor>,
     limit: usize,
-) -> Result<Numbers, StoreError> {
+) -> Result<TraceNumberPage, StoreError> {
     let before = match cursor {
-        Some(Cursor::Found { trajectory }) => trajectory,
+        Some(TraceListCursor::Found { trajectory }) => trajectory,
         _ => i64::MAX,
     };
     let mut values = Vec::new();
@@ -363,7 +363,7 @@ fn found(
             numbers.push(trace);
         }
         if numbers.len() == limit || looked_at == LOOKED_AT {
-            return Ok((numbers, Some(Cursor::Found { trajectory })));
+            return Ok((numbers, Some(TraceListCursor::Found { trajectory })));
         }
     }
     Ok((numbers, None))

@@ -1,13 +1,13 @@
 //! Sums for a page about many trajectories, from those over hours and days. Where several names are asked for, the sums of
 //! each combination that has them are added up; of these only so many are read.
 
-use crate::buckets::Usage;
+use crate::buckets::TrajectoryUsage;
 use std::collections::BTreeMap;
 
 use rusqlite::{Connection, Row, params};
 
 use super::metrics::moments;
-use super::{MetricFilter, Moments, project_number};
+use super::{MetricFilter, ScoreMoments, project_number};
 use crate::Store;
 use crate::error::StoreError;
 use crate::long::{ALL_PROJECTS, HOUR_NS, NameKind, apart, together};
@@ -18,7 +18,7 @@ pub struct MetricPeriod {
     pub evaluator: String,
     /// When the period began.
     pub start_ns: i64,
-    pub moments: Moments,
+    pub moments: ScoreMoments,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -32,7 +32,7 @@ pub struct MetricPeriods {
 /// What an evaluator came to with each tool.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolSums {
-    pub tools: BTreeMap<String, Moments>,
+    pub tools: BTreeMap<String, ScoreMoments>,
     /// There are more tools, or combinations of names, than were looked at.
     pub is_cut: bool,
 }
@@ -40,7 +40,7 @@ pub struct ToolSums {
 /// What trajectories took and cost, by period and in order of time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UsagePeriods {
-    pub rows: Vec<(i64, Usage)>,
+    pub rows: Vec<(i64, TrajectoryUsage)>,
     /// There are more combinations of names than were looked at.
     pub is_cut: bool,
 }
@@ -75,13 +75,13 @@ impl Store {
             MetricPeriods { is_cut: evaluators.len() > MAX_EVALUATORS, ..MetricPeriods::default() };
         evaluators.truncate(MAX_EVALUATORS);
         let buckets = buckets(filter, period_ns);
-        let mut asked = Asked::of(sql, filter, project)?;
+        let mut asked = RollupSelection::for_filter(sql, filter, project)?;
         let mut statement = sql.prepare_cached(&long_periods())?;
         for evaluator in evaluators {
-            let mut periods: BTreeMap<i64, Moments> = BTreeMap::new();
+            let mut periods: BTreeMap<i64, ScoreMoments> = BTreeMap::new();
             asked.each(|kind, name| {
                 let mut read = 0;
-                for Buckets { size, from, to } in &buckets {
+                for BucketRange { size, from, to } in &buckets {
                     let mut rows =
                         statement.query(params![size, project, evaluator, kind as i64, name, from, to])?;
                     while let Some(row) = rows.next()? {
@@ -111,13 +111,13 @@ impl Store {
         let mut found = ToolSums { is_cut: tools.len() > MAX_TOOLS, ..ToolSums::default() };
         tools.truncate(MAX_TOOLS);
         let buckets = buckets(filter, 24 * HOUR_NS);
-        let mut asked = Asked::of(sql, filter, project)?;
+        let mut asked = RollupSelection::for_filter(sql, filter, project)?;
         let mut statement = sql.prepare_cached(&long_tool())?;
         for tool in tools {
-            let mut sum = Moments::default();
+            let mut sum = ScoreMoments::default();
             asked.each(|kind, name| {
                 let mut read = 0;
-                for Buckets { size, from, to } in &buckets {
+                for BucketRange { size, from, to } in &buckets {
                     let values = params![size, project, evaluator, tool, kind as i64, name, from, to];
                     let mut rows = statement.query(values)?;
                     let Some(row) = rows.next()? else { continue };
@@ -155,12 +155,12 @@ impl Store {
         let sql: &Connection = &*reader.unchecked_transaction()?;
         let Some(project) = project_or_all(sql, filter)? else { return Ok(UsagePeriods::default()) };
         let buckets = buckets(filter, period_ns);
-        let mut asked = Asked::of(sql, filter, project)?;
+        let mut asked = RollupSelection::for_filter(sql, filter, project)?;
         let mut statement = sql.prepare_cached(USAGE)?;
-        let mut periods: BTreeMap<i64, Usage> = BTreeMap::new();
+        let mut periods: BTreeMap<i64, TrajectoryUsage> = BTreeMap::new();
         asked.each(|kind, name| {
             let mut read = 0;
-            for Buckets { size, from, to } in &buckets {
+            for BucketRange { size, from, to } in &buckets {
                 let mut rows = statement.query(params![size, project, kind as i64, name, from, to])?;
                 while let Some(row) = rows.next()? {
                     let at_ns = row.get::<_, i64>(0)?.saturating_mul(size * HOUR_NS);
@@ -174,8 +174,8 @@ impl Store {
     }
 }
 
-fn usage(row: &Row<'_>) -> Result<Usage, StoreError> {
-    Ok(Usage {
+fn usage(row: &Row<'_>) -> Result<TrajectoryUsage, StoreError> {
+    Ok(TrajectoryUsage {
         trajectories: row.get(1)?,
         errors: row.get(2)?,
         steps: row.get(3)?,
@@ -187,16 +187,20 @@ fn usage(row: &Row<'_>) -> Result<Usage, StoreError> {
 }
 
 /// The rows that one question is about, by their names, and how many of them may still be read.
-struct Asked {
+struct RollupSelection {
     names: Vec<(NameKind, String)>,
     left: usize,
     is_cut: bool,
 }
 
-impl Asked {
-    fn of(sql: &Connection, filter: &MetricFilter, project: i64) -> Result<Asked, StoreError> {
+impl RollupSelection {
+    fn for_filter(
+        sql: &Connection,
+        filter: &MetricFilter,
+        project: i64,
+    ) -> Result<RollupSelection, StoreError> {
         let wanted = [&filter.agent, &filter.version, &filter.model].map(|name| name.as_deref());
-        let all = |names, is_cut| Asked { names, left: LOOKED_AT, is_cut };
+        let all = |names, is_cut| RollupSelection { names, left: LOOKED_AT, is_cut };
         let one = |kind, name: &str| Ok(all(vec![(kind, name.to_owned())], false));
         match wanted {
             [None, None, None] => return one(NameKind::All, ""),
@@ -340,16 +344,16 @@ fn project_or_all(sql: &Connection, filter: &MetricFilter) -> Result<Option<i64>
 
 /// Buckets of one size, of so many hours: from the first to the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Buckets {
+struct BucketRange {
     size: i64,
     from: i64,
     to: i64,
 }
 
 /// The longest buckets that periods and times are made of: whole days, and hours where it begins or ends within one.
-fn buckets(filter: &MetricFilter, period_ns: i64) -> Vec<Buckets> {
+fn buckets(filter: &MetricFilter, period_ns: i64) -> Vec<BucketRange> {
     let (from, to) = bounds(filter, HOUR_NS);
-    let hours = |from, to| (from <= to).then_some(Buckets { size: 1, from, to });
+    let hours = |from, to| (from <= to).then_some(BucketRange { size: 1, from, to });
     let first = if from == i64::MIN { from } else { from.saturating_add(23).div_euclid(24) };
     let last = if to == i64::MAX { to } else { to.saturating_add(1).div_euclid(24).saturating_sub(1) };
     if period_ns % (24 * HOUR_NS) != 0 || first > last {
@@ -357,7 +361,7 @@ fn buckets(filter: &MetricFilter, period_ns: i64) -> Vec<Buckets> {
     }
     let before = if from == i64::MIN { None } else { hours(from, first * 24 - 1) };
     let behind = if to == i64::MAX { None } else { hours((last + 1) * 24, to) };
-    let days = Some(Buckets { size: 24, from: first, to: last });
+    let days = Some(BucketRange { size: 24, from: first, to: last });
     [before, days, behind].into_iter().flatten().collect()
 }
 
@@ -505,12 +509,12 @@ mod tests {
     fn several_names_have_one_budget_and_one_has_none() {
         let names: Vec<(NameKind, String)> =
             ["a", "b"].map(|name| (NameKind::Together, name.to_owned())).into();
-        let mut asked = Asked { names: names.clone(), left: LOOKED_AT, is_cut: false };
+        let mut asked = RollupSelection { names: names.clone(), left: LOOKED_AT, is_cut: false };
         asked.each(|_, _| Ok(LOOKED_AT / 2)).unwrap();
         assert_eq!((asked.left, asked.is_cut), (0, false));
         asked.each(|_, _| panic!("nothing is left")).unwrap();
         assert!(asked.is_cut);
-        let mut asked = Asked { names: names[..1].into(), left: 1, is_cut: false };
+        let mut asked = RollupSelection { names: names[..1].into(), left: 1, is_cut: false };
         asked.each(|_, _| Ok(LOOKED_AT)).unwrap();
         assert_eq!((asked.left, asked.is_cut), (1, false));
     }

@@ -6,7 +6,7 @@ use gradus_core::span::{SpanId, TraceId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::ProjectPosition;
-use super::spans::{Block, MAX_STORY_BYTES, read_blocks, read_versions};
+use super::spans::{MAX_STORY_BYTES, StoredBlock, read_blocks, read_versions};
 use crate::Store;
 use crate::error::StoreError;
 
@@ -19,20 +19,20 @@ pub struct TraceRecords {
     pub end_ns: i64,
     /// Whether it holds more than is read at once: then these are its first records.
     pub is_cut: bool,
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<StoredBlock>,
     versions: HashMap<(i64, SpanId), i64>,
 }
 
 impl TraceRecords {
     /// Whether a block's version of a span is the one that counts.
-    pub fn counts(&self, block: &Block, span: SpanId) -> bool {
+    pub fn counts(&self, block: &StoredBlock, span: SpanId) -> bool {
         self.versions.get(&(block.trace, span)).is_none_or(|no| *no == block.no)
     }
 }
 
 /// Where to walk.
 #[derive(Clone, Copy, Debug)]
-pub struct Walk {
+pub struct TraceWalk {
     pub newest_first: bool,
     /// The trace to begin with, in the order of the walk.
     pub at: Option<ProjectPosition>,
@@ -42,17 +42,17 @@ pub struct Walk {
     pub ended_from_ns: i64,
 }
 
-impl Default for Walk {
+impl Default for TraceWalk {
     fn default() -> Self {
-        Walk { newest_first: true, at: None, before_ns: i64::MAX, ended_from_ns: i64::MIN }
+        TraceWalk { newest_first: true, at: None, before_ns: i64::MAX, ended_from_ns: i64::MIN }
     }
 }
 
-impl Walk {
+impl TraceWalk {
     /// The same walk from behind a trace on.
-    pub fn behind(self, last: ProjectPosition) -> Walk {
+    pub fn behind(self, last: ProjectPosition) -> TraceWalk {
         let step = if self.newest_first { -1 } else { 1 };
-        Walk { at: Some(ProjectPosition { trace: last.trace + step, ..last }), ..self }
+        TraceWalk { at: Some(ProjectPosition { trace: last.trace + step, ..last }), ..self }
     }
 }
 
@@ -67,7 +67,7 @@ const DOWN: &str = "SELECT start_ns, no, trace_id, has_versions, end_ns FROM tra
 
 impl Store {
     /// The next traces of a walk; none at its end.
-    pub fn walk(&self, project: i64, walk: &Walk) -> Result<Vec<TraceRecords>, StoreError> {
+    pub fn walk(&self, project: i64, walk: &TraceWalk) -> Result<Vec<TraceRecords>, StoreError> {
         let reader = self.readers.take()?;
         // One view: which block counts and what is in it belong together.
         let sql: &Connection = &*reader.unchecked_transaction()?;

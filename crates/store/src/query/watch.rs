@@ -11,7 +11,7 @@ use crate::records::RecordedKind;
 
 /// Trajectories that began in a window, of one project or of all.
 #[derive(Clone, Debug, Default)]
-pub struct Window {
+pub struct TrajectoryWindow {
     pub project: Option<String>,
     pub from_ns: i64,
     pub to_ns: i64,
@@ -44,7 +44,7 @@ impl Store {
     }
 
     /// How many trajectories there are, and how many ended in an error; of many, the latest count.
-    pub fn error_counts(&self, window: &Window) -> Result<(u64, u64), StoreError> {
+    pub fn error_counts(&self, window: &TrajectoryWindow) -> Result<(u64, u64), StoreError> {
         let reader = self.readers.take()?;
         let Some((terms, values)) = within(&reader, window)? else { return Ok((0, 0)) };
         Ok(reader
@@ -56,7 +56,7 @@ impl Store {
     }
 
     /// How long trajectories took, in no order.
-    pub fn durations_ns(&self, window: &Window) -> Result<Vec<i64>, StoreError> {
+    pub fn durations_ns(&self, window: &TrajectoryWindow) -> Result<Vec<i64>, StoreError> {
         let reader = self.readers.take()?;
         let Some((terms, values)) = within(&reader, window)? else { return Ok(Vec::new()) };
         let mut statement = reader.prepare_cached(&format!(
@@ -68,7 +68,7 @@ impl Store {
     /// The verdicts with the lowest scores, or those that could not be given.
     pub fn worst_verdicts(
         &self,
-        window: &Window,
+        window: &TrajectoryWindow,
         evaluator: Option<&str>,
         are_failed: bool,
         limit: usize,
@@ -94,7 +94,7 @@ impl Store {
     /// Trajectories that ended in an error, the latest first, or those that took longest.
     pub fn worst_trajectories(
         &self,
-        window: &Window,
+        window: &TrajectoryWindow,
         by_duration: bool,
         limit: usize,
     ) -> Result<Vec<ExampleRow>, StoreError> {
@@ -113,10 +113,14 @@ impl Store {
 
     /// The tools that trajectories of the window's last `recent_ns` call and none before that in the window did, with how
     /// many steps were looked at.
-    pub fn unseen_tools(&self, window: &Window, recent_ns: i64) -> Result<(Vec<String>, u64), StoreError> {
+    pub fn unseen_tools(
+        &self,
+        window: &TrajectoryWindow,
+        recent_ns: i64,
+    ) -> Result<(Vec<String>, u64), StoreError> {
         let reader = self.readers.take()?;
         let recent_from = window.to_ns.saturating_sub(recent_ns);
-        let recent = Window { from_ns: recent_from, ..window.clone() };
+        let recent = TrajectoryWindow { from_ns: recent_from, ..window.clone() };
         let Some((terms, values)) = within(&reader, &recent)? else { return Ok((Vec::new(), 0)) };
         let mut statement = reader.prepare_cached(&format!(
             "SELECT project, tools, steps FROM trajectory WHERE {terms} ORDER BY start_ns DESC LIMIT {MAX_WATCHED_TRAJECTORIES}"
@@ -149,7 +153,10 @@ impl Store {
     }
 }
 
-fn within(sql: &Connection, window: &Window) -> Result<Option<(&'static str, Vec<Value>)>, StoreError> {
+fn within(
+    sql: &Connection,
+    window: &TrajectoryWindow,
+) -> Result<Option<(&'static str, Vec<Value>)>, StoreError> {
     let bounds = [Value::Integer(window.from_ns), Value::Integer(window.to_ns)];
     let Some(name) = &window.project else {
         return Ok(Some(("start_ns >= ? AND start_ns < ?", bounds.to_vec())));
@@ -164,7 +171,7 @@ impl Store {
     /// The latest trajectories that used one of these tools.
     pub fn uses_of_tools(
         &self,
-        window: &Window,
+        window: &TrajectoryWindow,
         tools: &[String],
         limit: usize,
     ) -> Result<Vec<ExampleRow>, StoreError> {

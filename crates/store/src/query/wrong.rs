@@ -55,7 +55,7 @@ mod tests {
     use super::*;
     use crate::connection::{assert_plan, open_writer};
     use crate::{
-        AssembledStory, BlockSignal, Chunk, OutcomeRecord, RecordedKind, StoreOptions, TrajectoryRecord,
+        AssembledStory, BlockSignal, OutcomeRecord, RecordedKind, StoreOptions, TraceChunk, TrajectoryRecord,
     };
 
     #[test]
@@ -97,7 +97,7 @@ mod tests {
         ];
         for ((agent, outcomes), number) in all.into_iter().zip(1..) {
             let trace_id = TraceId(number);
-            let mut chunk = Chunk::new(trace_id, "shop".into(), BlockSignal::Spans, b"");
+            let mut chunk = TraceChunk::new(trace_id, "shop".into(), BlockSignal::Spans, b"");
             chunk.start_ns = number as u64 * 100;
             store.ingest(vec![chunk], 1).unwrap().wait().unwrap();
             let mut tools: Vec<String> =

@@ -29,7 +29,7 @@ impl Lab {
         Lab { folder, store }
     }
 
-    pub fn ingest(&self, chunks: Vec<Chunk>, now_ns: i64) -> Ingested {
+    pub fn ingest(&self, chunks: Vec<TraceChunk>, now_ns: i64) -> IngestCounts {
         self.store.ingest(chunks, now_ns).unwrap().wait().unwrap()
     }
 
@@ -108,10 +108,11 @@ impl Sent {
     }
 }
 
-pub fn chunk(trace: u128, project: &str, start_ns: u64, spans: &[Sent]) -> Chunk {
+pub fn chunk(trace: u128, project: &str, start_ns: u64, spans: &[Sent]) -> TraceChunk {
     let lines: Vec<String> = spans.iter().map(|span| format!("{:x} {}\n", span.id, span.text)).collect();
     let export = lines.concat();
-    let mut chunk = Chunk::new(TraceId(trace), Arc::from(project), BlockSignal::Spans, export.as_bytes());
+    let mut chunk =
+        TraceChunk::new(TraceId(trace), Arc::from(project), BlockSignal::Spans, export.as_bytes());
     chunk.start_ns = start_ns;
     chunk.end_ns = start_ns.saturating_add(1000);
     chunk.name = format!("span {:x}", spans.first().map_or(0, |span| span.id));
@@ -127,12 +128,12 @@ pub fn chunk(trace: u128, project: &str, start_ns: u64, spans: &[Sent]) -> Chunk
     chunk
 }
 
-pub fn rooted(mut chunk: Chunk, name: &str, has_ended: bool) -> Chunk {
-    chunk.root = Some(Root { name: name.to_owned(), has_ended });
+pub fn rooted(mut chunk: TraceChunk, name: &str, has_ended: bool) -> TraceChunk {
+    chunk.root = Some(RootSpan { name: name.to_owned(), has_ended });
     chunk
 }
 
-pub fn linked(mut chunk: Chunk, links: &[(LinkKind, u64)]) -> Chunk {
+pub fn linked(mut chunk: TraceChunk, links: &[(LinkKind, u64)]) -> TraceChunk {
     chunk.links = links.to_vec();
     chunk
 }

@@ -20,9 +20,9 @@ fn desk() -> Vec<ToolDefinition> {
 }
 
 /// The tool choice and the topic of the last step.
-fn last(query: &str, steps: Vec<Step>) -> [&'static str; 2] {
+fn last(query: &str, steps: Vec<TrajectoryStep>) -> [&'static str; 2] {
     let trajectory = Trajectory { tools: desk().into(), ..run(query, steps, "Here it is.") };
-    let offline = Offline::new(&trajectory);
+    let offline = OfflineJudge::new(&trajectory);
     let at = trajectory.steps.len() - 1;
     [&offline.thought_to_tool(at), &offline.query_to_thought(at)].map(label)
 }

@@ -1,15 +1,15 @@
 //! What the model is told beside what came back.
 
-use super::super::state::Call;
-use super::Machine;
+use super::super::state::AgentToolCall;
+use super::AgentStateMachine;
 
 /// So many calls are looked back on, and so many alike are a loop.
 const RECENT: usize = 8;
 const LOOP: usize = 3;
 
-impl Machine<'_> {
+impl AgentStateMachine<'_> {
     /// What the model should know beside what came back.
-    pub(super) fn notices(&mut self, call: &Call, text: &str, is_last: bool) -> Vec<String> {
+    pub(super) fn notices(&mut self, call: &AgentToolCall, text: &str, is_last: bool) -> Vec<String> {
         let mut notices = Vec::new();
         let (settings, state) = (&self.settings, &mut self.state);
         if call.has_more_behind {

@@ -3,25 +3,25 @@
 use serde_json::{Value, json};
 
 use super::super::nearest;
-use super::super::state::{Call, Stage};
-use super::{MAX_AT_ONCE, Machine};
-use crate::tools::{Effect, Observation};
+use super::super::state::{AgentToolCall, CallStage};
+use super::{AgentStateMachine, MAX_AT_ONCE};
+use crate::tools::{CallObservation, ToolEffect};
 
 /// So much of a name that no tool has is shown to the model again.
 const MAX_SHOWN: usize = 100;
 
-impl Machine<'_> {
+impl AgentStateMachine<'_> {
     /// Why a call cannot be made, if it cannot.
-    pub(super) fn objection(&self, call: &Call, stage: &Stage) -> Option<Observation> {
+    pub(super) fn objection(&self, call: &AgentToolCall, stage: &CallStage) -> Option<CallObservation> {
         let refused =
-            |body: Value| Some(Observation { text: body.to_string(), is_error: true, retry_after: None });
+            |body: Value| Some(CallObservation { text: body.to_string(), is_error: true, retry_after: None });
         match stage {
-            Stage::Unknown => {
+            CallStage::Unknown => {
                 return refused(json!({
                     "error": "it is not known whether this call was carried out: the agent was stopped while it was under way. Look whether it was before you make it again."
                 }));
             }
-            Stage::Refused(reason) => {
+            CallStage::Refused(reason) => {
                 return refused(json!({ "error": format!("not carried out: {reason}") }));
             }
             _ => {}
@@ -59,9 +59,9 @@ impl Machine<'_> {
         None
     }
 
-    pub(super) fn must_confirm(&self, call: &Call) -> bool {
+    pub(super) fn must_confirm(&self, call: &AgentToolCall) -> bool {
         self.settings.confirm_destructive
             && call.approved != Some(true)
-            && self.toolbox.effect_of(&call.name, &call.arguments) == Effect::Destructive
+            && self.toolbox.effect_of(&call.name, &call.arguments) == ToolEffect::Destructive
     }
 }

@@ -8,7 +8,7 @@ use super::super::literal;
 use super::TextCall;
 
 #[derive(Debug, PartialEq)]
-pub(super) enum Written<'t> {
+pub(super) enum TextAction<'t> {
     /// The input stands somewhere else, or nowhere.
     Name(&'t str),
     Calls(Vec<TextCall<'t>>),
@@ -17,22 +17,22 @@ pub(super) enum Written<'t> {
 }
 
 /// `has_input`: an `Action Input:` stands behind.
-pub(super) fn read(action: &str, has_input: bool) -> Written<'_> {
+pub(super) fn read(action: &str, has_input: bool) -> TextAction<'_> {
     let action = action.trim();
     let body = unfence(action);
     if body.starts_with(['{', '['])
         && let Some((value, _)) = literal::at_start(body)
         && let Some(calls) = calls_in(value)
     {
-        return Written::Calls(calls);
+        return TextAction::Calls(calls);
     }
     if let Some(call) = announced(action).or_else(|| broken_object(body)) {
-        return Written::Calls(vec![call]);
+        return TextAction::Calls(vec![call]);
     }
     let line = action.lines().next().unwrap_or_default();
     if has_input {
         let name = name(line);
-        return if name.is_empty() { Written::Nothing } else { Written::Name(name) };
+        return if name.is_empty() { TextAction::Nothing } else { TextAction::Name(name) };
     }
     let call = labelled(action)
         .or_else(|| before_object(action))
@@ -40,9 +40,9 @@ pub(super) fn read(action: &str, has_input: bool) -> Written<'_> {
         .or_else(|| in_parentheses(line))
         .or_else(|| in_parentheses(action));
     match (call, name(line)) {
-        (Some(call), _) => Written::Calls(vec![call]),
-        (None, name) if is_name(name) && !is_nothing(name) => Written::Name(name),
-        _ => Written::Nothing,
+        (Some(call), _) => TextAction::Calls(vec![call]),
+        (None, name) if is_name(name) && !is_nothing(name) => TextAction::Name(name),
+        _ => TextAction::Nothing,
     }
 }
 

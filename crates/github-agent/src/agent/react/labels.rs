@@ -1,7 +1,7 @@
 //! Lines that begin with a label, and which of them begin a part of the reply.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Label {
+pub(super) enum ReplyLabel {
     Thought,
     Action,
     Input,
@@ -12,22 +12,22 @@ pub(super) enum Label {
 }
 
 /// Longest first: `Action Input` before `Action`.
-const WORDS: [(&str, Label); 10] = [
-    ("final answer", Label::FinalAnswer),
-    ("final_answer", Label::FinalAnswer),
-    ("finalanswer", Label::FinalAnswer),
-    ("action input", Label::Input),
-    ("action_input", Label::Input),
-    ("actioninput", Label::Input),
-    ("observation", Label::Observation),
-    ("thought", Label::Thought),
-    ("action", Label::Action),
-    ("answer", Label::Answer),
+const WORDS: [(&str, ReplyLabel); 10] = [
+    ("final answer", ReplyLabel::FinalAnswer),
+    ("final_answer", ReplyLabel::FinalAnswer),
+    ("finalanswer", ReplyLabel::FinalAnswer),
+    ("action input", ReplyLabel::Input),
+    ("action_input", ReplyLabel::Input),
+    ("actioninput", ReplyLabel::Input),
+    ("observation", ReplyLabel::Observation),
+    ("thought", ReplyLabel::Thought),
+    ("action", ReplyLabel::Action),
+    ("answer", ReplyLabel::Answer),
 ];
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mark {
-    pub(super) label: Label,
+pub(super) struct ReplySection {
+    pub(super) label: ReplyLabel,
     /// Where its line begins.
     pub(super) start: usize,
     /// Where the text behind the label begins.
@@ -35,11 +35,11 @@ pub(super) struct Mark {
 }
 
 /// Leaves out labels that are only words where they stand: what was begun decides what may come next.
-pub(super) fn sections(text: &str) -> Vec<Mark> {
+pub(super) fn sections(text: &str) -> Vec<ReplySection> {
     let marks = marks(text);
-    use Label::{Action, Answer, FinalAnswer, Input, Observation, Thought};
+    use ReplyLabel::{Action, Answer, FinalAnswer, Input, Observation, Thought};
     let last = marks.len().saturating_sub(1);
-    let mut sections: Vec<Mark> = Vec::with_capacity(marks.len());
+    let mut sections: Vec<ReplySection> = Vec::with_capacity(marks.len());
     for (index, mark) in outside_thoughts(marks) {
         let Some(current) = sections.last() else {
             sections.push(mark);
@@ -63,15 +63,15 @@ pub(super) fn sections(text: &str) -> Vec<Mark> {
 
 /// Leaves out an answer's label that an action with its input still follows: whoever goes on to act was not done, and has
 /// only thought of the answer. Each mark with its number among all.
-fn outside_thoughts(marks: Vec<Mark>) -> Vec<(usize, Mark)> {
+fn outside_thoughts(marks: Vec<ReplySection>) -> Vec<(usize, ReplySection)> {
     let (mut input_ahead, mut action_ahead) = (false, false);
-    let mut outside: Vec<(usize, Mark)> = Vec::with_capacity(marks.len());
+    let mut outside: Vec<(usize, ReplySection)> = Vec::with_capacity(marks.len());
     for (index, mark) in marks.into_iter().enumerate().rev() {
         match mark.label {
-            Label::Observation => (input_ahead, action_ahead) = (false, false),
-            Label::Input => (input_ahead, action_ahead) = (true, false),
-            Label::Action => action_ahead = action_ahead || input_ahead,
-            Label::FinalAnswer | Label::Answer if action_ahead => continue,
+            ReplyLabel::Observation => (input_ahead, action_ahead) = (false, false),
+            ReplyLabel::Input => (input_ahead, action_ahead) = (true, false),
+            ReplyLabel::Action => action_ahead = action_ahead || input_ahead,
+            ReplyLabel::FinalAnswer | ReplyLabel::Answer if action_ahead => continue,
             _ => {}
         }
         outside.push((index, mark));
@@ -81,15 +81,15 @@ fn outside_thoughts(marks: Vec<Mark>) -> Vec<(usize, Mark)> {
 }
 
 /// Lines that begin with a label. Those in a code fence are only text, unless everything is fenced.
-fn marks(text: &str) -> Vec<Mark> {
-    let mut found: Vec<(Mark, bool)> = Vec::new();
+fn marks(text: &str) -> Vec<ReplySection> {
+    let mut found: Vec<(ReplySection, bool)> = Vec::new();
     let (mut start, mut in_fence, mut fences) = (0, false, 0_usize);
     for line in text.split_inclusive('\n') {
         if line.trim_start().starts_with("```") {
             in_fence = !in_fence;
             fences += 1;
         } else if let Some((label, length)) = label(line) {
-            found.push((Mark { label, start, content: start + length }, in_fence));
+            found.push((ReplySection { label, start, content: start + length }, in_fence));
         }
         start += line.len();
     }
@@ -100,7 +100,7 @@ fn marks(text: &str) -> Vec<Mark> {
 }
 
 /// Those that do not stand inside an argument: a text in it may have lines of its own.
-fn outside_arguments(text: &str, marks: impl Iterator<Item = Mark>) -> Vec<Mark> {
+fn outside_arguments(text: &str, marks: impl Iterator<Item = ReplySection>) -> Vec<ReplySection> {
     // Keeps it all linear on texts full of brackets that never close.
     let mut budget = 4 * text.len();
     let mut end = 0;
@@ -109,7 +109,7 @@ fn outside_arguments(text: &str, marks: impl Iterator<Item = Mark>) -> Vec<Mark>
         if mark.start < end {
             continue;
         }
-        if matches!(mark.label, Label::Action | Label::Input) {
+        if matches!(mark.label, ReplyLabel::Action | ReplyLabel::Input) {
             end = end_of_brackets(text, mark.content, &mut budget).unwrap_or(end);
         }
         outside.push(mark);
@@ -154,7 +154,7 @@ fn end_of_brackets(text: &str, start: usize, budget: &mut usize) -> Option<usize
 }
 
 /// The label that a line begins with, and how long it is with all that decorates it.
-pub(super) fn label(line: &str) -> Option<(Label, usize)> {
+pub(super) fn label(line: &str) -> Option<(ReplyLabel, usize)> {
     let bare = line.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '*' | '_' | '#' | '>'));
     let (word, label) = WORDS
         .iter()

@@ -6,14 +6,14 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::super::literal;
-use super::{MAX_CALLS, Reading, TextCall, TextCalls, action};
+use super::{MAX_CALLS, TextCall, TextCalls, TextReply, action};
 
 /// What a reply without actions of its own comes to; `None` if it has nothing of all this.
-pub(super) fn read<'t>(text: &'t str, thinking: Option<&'t str>) -> Option<Reading<'t>> {
+pub(super) fn read<'t>(text: &'t str, thinking: Option<&'t str>) -> Option<TextReply<'t>> {
     elements(text, thinking).or_else(|| object(text, thinking))
 }
 
-fn elements<'t>(text: &'t str, thinking: Option<&'t str>) -> Option<Reading<'t>> {
+fn elements<'t>(text: &'t str, thinking: Option<&'t str>) -> Option<TextReply<'t>> {
     let mut thought = None;
     let mut calls: Vec<TextCall<'t>> = Vec::new();
     let (mut rest, mut kept) = (text, 0);
@@ -46,7 +46,7 @@ fn elements<'t>(text: &'t str, thinking: Option<&'t str>) -> Option<Reading<'t>>
                 calls.extend(value.and_then(action::calls_in).into_iter().flatten());
             }
             "final_answer" if element.inside.trim().is_empty() => {}
-            "final_answer" => return Some(Reading::Answer(Cow::Borrowed(element.inside.trim()))),
+            "final_answer" => return Some(TextReply::Answer(Cow::Borrowed(element.inside.trim()))),
             _ => {}
         }
         kept = text.len() - rest.len();
@@ -54,13 +54,13 @@ fn elements<'t>(text: &'t str, thinking: Option<&'t str>) -> Option<Reading<'t>>
     let has_more = next(rest).is_some_and(|element| matches!(element.name, "tool" | "tool_call"));
     (!calls.is_empty()).then(|| {
         let thought = thought.map(Cow::Borrowed);
-        Reading::Calls(TextCalls { thought, calls, kept: text[..kept].trim(), has_more })
+        TextReply::Calls(TextCalls { thought, calls, kept: text[..kept].trim(), has_more })
     })
 }
 
 /// `{"action": .., "action_input": ..}` to the end of the reply, bare or in a fence; `{"name": .., "arguments": {..}}` if
 /// there is nothing else.
-fn object<'t>(text: &'t str, thinking: Option<&'t str>) -> Option<Reading<'t>> {
+fn object<'t>(text: &'t str, thinking: Option<&'t str>) -> Option<TextReply<'t>> {
     let trimmed = text.trim();
     let at = if trimmed.starts_with('{') {
         0
@@ -78,10 +78,10 @@ fn object<'t>(text: &'t str, thinking: Option<&'t str>) -> Option<Reading<'t>> {
     let calls = action::calls_in(value)?;
     if calls.iter().any(|call| action::is_answer(&call.name)) {
         let answer = calls.into_iter().next().map(|call| action::answer(&call.input).into_owned());
-        return answer.filter(|answer| !answer.is_empty()).map(|answer| Reading::Answer(answer.into()));
+        return answer.filter(|answer| !answer.is_empty()).map(|answer| TextReply::Answer(answer.into()));
     }
     let thought = said(before).or(thinking).map(Cow::Borrowed);
-    Some(Reading::Calls(TextCalls { thought, calls, kept: trimmed, has_more: false }))
+    Some(TextReply::Calls(TextCalls { thought, calls, kept: trimmed, has_more: false }))
 }
 
 /// A native call that was written down: a name and arguments, and nothing beside them.
@@ -102,14 +102,14 @@ fn said(before: &str) -> Option<&str> {
     (!said.is_empty()).then_some(said)
 }
 
-struct Element<'t> {
+struct ReplyMarkupElement<'t> {
     before: &'t str,
     name: &'static str,
     inside: &'t str,
     behind: &'t str,
 }
 
-fn next(text: &str) -> Option<Element<'_>> {
+fn next(text: &str) -> Option<ReplyMarkupElement<'_>> {
     const NAMES: [&str; 5] = ["tool_call", "tool_response", "tool", "observation", "final_answer"];
     for (open, _) in text.match_indices('<') {
         let found = NAMES.iter().find_map(|name| {
@@ -119,7 +119,7 @@ fn next(text: &str) -> Option<Element<'_>> {
         if let Some((name, body)) = found {
             // A stop sequence may have taken the closing mark.
             let (inside, behind) = body.split_once(&format!("</{name}>")).unwrap_or((body, ""));
-            return Some(Element { before: &text[..open], name, inside, behind });
+            return Some(ReplyMarkupElement { before: &text[..open], name, inside, behind });
         }
     }
     None

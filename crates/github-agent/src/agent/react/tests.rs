@@ -4,7 +4,7 @@ use super::*;
 
 fn calls(text: &str) -> TextCalls<'_> {
     match read(text) {
-        Reading::Calls(calls) => calls,
+        TextReply::Calls(calls) => calls,
         other => panic!("{text}: {other:?}"),
     }
 }
@@ -112,7 +112,7 @@ fn labels_in_fences_and_files_are_text() {
     let text = "Action: write({\"content\": \"Action Input: no\"})";
     assert_eq!((&*call(text).name, &*call(text).input), ("write", "{\"content\": \"Action Input: no\"}"));
     let text = "Thought: I would do\n```\nAction: x\n```\nFinal Answer: no";
-    assert_eq!(read(text), Reading::Answer("no".into()));
+    assert_eq!(read(text), TextReply::Answer("no".into()));
 }
 
 #[test]
@@ -133,10 +133,10 @@ fn reads_answers_as_models_write_them() {
         "{\"action\": \"Final Answer\", \"action_input\": \"42\"}",
         "t\n<final_answer>42</final_answer>",
     ] {
-        assert_eq!(read(text), Reading::Answer("42".into()), "{text}");
+        assert_eq!(read(text), TextReply::Answer("42".into()), "{text}");
     }
     let long = "Final Answer: one\n\nAction: not a label here\n- two\nThought: nice";
-    assert!(matches!(read(long), Reading::Answer(answer) if answer.ends_with("two")));
+    assert!(matches!(read(long), TextReply::Answer(answer) if answer.ends_with("two")));
     let later = "Answer: I must look first.\nAction: look\nAction Input: {}";
     assert_eq!(call(later).name, "look");
 }
@@ -158,7 +158,7 @@ fn says_what_is_missing() {
         ("{\"action\": \"read\"}", "neither"),
     ] {
         assert!(
-            matches!(read(text), Reading::Unreadable(found) if found.contains(reason)),
+            matches!(read(text), TextReply::Unreadable(found) if found.contains(reason)),
             "{text}: {:?}",
             read(text)
         );

@@ -3,12 +3,12 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use gradus_llm::{Chat, ChatReply};
+use gradus_llm::{ChatReply, ChatRequest};
 
-use super::super::run_step::RunEnd;
+use super::super::run_step::AgentRunEnd;
 use super::super::{
-    Approval, Clock, Confirm, Driver, Keeper, Model, Nobody, Observer, Recorder, Seen, SessionError,
-    SessionFile,
+    AgentClock, AgentDriver, AgentObserver, AgentRunRecorder, AgentSessionStore, CallApproval, CallConfirmer,
+    ChatModel, ObserverEvent, RefusingConfirmer, SessionError, SessionFile,
 };
 use super::*;
 
@@ -21,12 +21,12 @@ impl Actor {
     }
 }
 
-impl Model for Actor {
+impl ChatModel for Actor {
     fn name(&self) -> &str {
         "actor"
     }
 
-    fn ask<'a>(&'a self, _chat: &'a Chat<'a>) -> BoxFuture<'a, Result<ChatReply, Failure>> {
+    fn ask<'a>(&'a self, _chat: &'a ChatRequest<'a>) -> BoxFuture<'a, Result<ChatReply, ModelCallFailure>> {
         let reply = self.0.lock().unwrap().remove(0);
         Box::pin(std::future::ready(Ok(reply)))
     }
@@ -35,7 +35,7 @@ impl Model for Actor {
 #[derive(Default)]
 struct Timeless(Mutex<Vec<Duration>>);
 
-impl Clock for Timeless {
+impl AgentClock for Timeless {
     fn sleep(&self, time: Duration) -> BoxFuture<'_, ()> {
         self.0.lock().unwrap().push(time);
         Box::pin(std::future::ready(()))
@@ -44,17 +44,17 @@ impl Clock for Timeless {
 
 struct Agrees;
 
-impl Confirm for Agrees {
-    fn confirm<'c>(&'c self, _call: &'c super::super::Call) -> BoxFuture<'c, Approval> {
-        Box::pin(std::future::ready(Approval::Approved))
+impl CallConfirmer for Agrees {
+    fn confirm<'c>(&'c self, _call: &'c super::super::AgentToolCall) -> BoxFuture<'c, CallApproval> {
+        Box::pin(std::future::ready(CallApproval::Approved))
     }
 }
 
 #[derive(Default)]
 struct Log(Vec<String>);
 
-impl Observer for Log {
-    fn see(&mut self, seen: &Seen<'_>) {
+impl AgentObserver for Log {
+    fn see(&mut self, seen: &ObserverEvent<'_>) {
         let text = format!("{seen:?}");
         self.0.push(text.split([' ', '{']).next().unwrap_or_default().to_owned());
     }
@@ -63,13 +63,17 @@ impl Observer for Log {
 fn run(
     replies: &[ChatReply],
     tools: &Played,
-    confirm: &dyn Confirm,
-) -> (Vec<super::super::run_step::RunStep>, Vec<String>, Vec<Duration>, RunEnd) {
+    confirm: &dyn CallConfirmer,
+) -> (Vec<super::super::run_step::RunStep>, Vec<String>, Vec<Duration>, AgentRunEnd) {
     let model = Actor::new(replies);
     let clock = Timeless::default();
-    let (mut log, mut recorder) = (Log::default(), Recorder::new(|| tools.called().len()));
-    let mut machine = Machine::new(Settings::default(), tools, State::new("s", Form::Native));
-    let mut driver = Driver {
+    let (mut log, mut recorder) = (Log::default(), AgentRunRecorder::new(|| tools.called().len()));
+    let mut machine = AgentStateMachine::new(
+        AgentRunSettings::default(),
+        tools,
+        AgentState::new("s", ToolCallMode::Native),
+    );
+    let mut driver = AgentDriver {
         model: &model,
         tools,
         clock: &clock,
@@ -92,8 +96,8 @@ fn a_rate_limited_call_is_one_step_with_all_its_requests() {
         calls("I open.", &[("b", "open_issue", "{\"title\":\"t\"}")]),
         calls("Done.", &[]),
     ];
-    let (steps, log, slept, end) = run(&replies, &tools, &Nobody);
-    assert_eq!(end, RunEnd::Answered);
+    let (steps, log, slept, end) = run(&replies, &tools, &RefusingConfirmer);
+    assert_eq!(end, AgentRunEnd::Answered);
     assert_eq!(slept, [Duration::from_secs(60)]);
     assert_eq!(tools.called(), ["list_issues", "open_issue", "open_issue"]);
     assert_eq!(steps.len(), 2);
@@ -112,7 +116,7 @@ fn a_rate_limited_call_is_one_step_with_all_its_requests() {
 fn what_nobody_allows_is_not_done() {
     let replies = [calls("I delete.", &[("a", "delete_repo", "{}")]), calls("Not done.", &[])];
     let tools = Played::new(Vec::new());
-    let (steps, ..) = run(&replies, &tools, &Nobody);
+    let (steps, ..) = run(&replies, &tools, &RefusingConfirmer);
     assert_eq!(tools.called(), [""; 0]);
     assert_eq!((steps[0].approved, steps[0].is_error), (Some(false), true));
     let (steps, log, ..) = run(&replies, &tools, &Agrees);
@@ -126,7 +130,7 @@ fn a_step_that_was_declined_is_a_step() {
     let replies =
         [calls("t", &[("a", "no_such_tool", "{}"), ("b", "read_file", "oops")]), calls("Done.", &[])];
     let tools = Played::new(Vec::new());
-    let (steps, ..) = run(&replies, &tools, &Nobody);
+    let (steps, ..) = run(&replies, &tools, &RefusingConfirmer);
     let seen: Vec<_> =
         steps.iter().map(|step| (step.tool.as_str(), &step.arguments, step.is_error)).collect();
     assert_eq!(seen, [("no_such_tool", &json!({}), true), ("read_file", &json!("oops"), true)]);
@@ -138,8 +142,8 @@ struct Killed {
     left: usize,
 }
 
-impl Keeper for Killed {
-    fn keep(&mut self, state: &State) -> Result<(), SessionError> {
+impl AgentSessionStore for Killed {
+    fn keep(&mut self, state: &AgentState) -> Result<(), SessionError> {
         if self.left == 0 {
             return Err(SessionError::Write {
                 path: "x".into(),
@@ -164,15 +168,15 @@ fn killed_at_any_moment_no_write_is_done_twice() {
     for kept in 1..30 {
         let path = folder.path().join(format!("{kept}.json"));
         let tools = Played::new(Vec::new());
-        let state = State::new("s", Form::Native);
-        let mut machine = Machine::new(Settings::default(), &tools, state);
+        let state = AgentState::new("s", ToolCallMode::Native);
+        let mut machine = AgentStateMachine::new(AgentRunSettings::default(), &tools, state);
         let (model, clock) = (Actor::new(&replies), Timeless::default());
         let mut keeper = Killed { file: SessionFile::open(&path).expect("nobody else has it"), left: kept };
-        let mut driver = Driver {
+        let mut driver = AgentDriver {
             model: &model,
             tools: &tools,
             clock: &clock,
-            confirm: &Nobody,
+            confirm: &RefusingConfirmer,
             observers: Vec::new(),
             keeper: Some(&mut keeper),
         };
@@ -184,18 +188,18 @@ fn killed_at_any_moment_no_write_is_done_twice() {
         // The model is asked again where its reply was not kept.
         let state =
             SessionFile::open(&path).expect("nobody else has it").read().expect("a session").expect("a file");
-        let mut machine = Machine::new(Settings::default(), &tools, state);
+        let mut machine = AgentStateMachine::new(AgentRunSettings::default(), &tools, state);
         let model = Actor::new(&replies[machine.state().replies() as usize..]);
-        let mut driver = Driver {
+        let mut driver = AgentDriver {
             model: &model,
             tools: &tools,
             clock: &clock,
-            confirm: &Nobody,
+            confirm: &RefusingConfirmer,
             observers: Vec::new(),
             keeper: None,
         };
         let (end, _) = runtime.block_on(driver.go_on(&mut machine)).expect("a run");
-        assert_eq!(end, RunEnd::Answered);
+        assert_eq!(end, AgentRunEnd::Answered);
         let writes = tools.called().iter().filter(|name| *name == "open_issue").count();
         assert!(writes <= 2, "kept {kept} times: {:?}", tools.called());
         let unknown = serde_json::to_string(machine.state()).unwrap().matches("not known whether").count();

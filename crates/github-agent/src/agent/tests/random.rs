@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gradus_llm::{ChatReply, Failure, Stop};
+use gradus_llm::{ChatReply, FinishReason, ModelCallFailure};
 use proptest::prelude::*;
 
 use super::*;
@@ -38,8 +38,8 @@ fn reply() -> impl Strategy<Value = ChatReply> {
         "\\PC{0,20}"
     ];
     let call =
-        ("[a-c]{0,1}", name, text()).prop_map(|(id, name, arguments)| ToolCall { id, name, arguments });
-    let stop = prop_oneof![Just(Stop::Done), Just(Stop::Length), Just(Stop::Refused)];
+        ("[a-c]{0,1}", name, text()).prop_map(|(id, name, arguments)| ChatToolCall { id, name, arguments });
+    let stop = prop_oneof![Just(FinishReason::Done), Just(FinishReason::Length), Just(FinishReason::Refused)];
     (text(), proptest::collection::vec(call, 0..4), stop).prop_map(|(text, calls, stop)| ChatReply {
         text,
         calls,
@@ -48,29 +48,29 @@ fn reply() -> impl Strategy<Value = ChatReply> {
     })
 }
 
-fn observation() -> impl Strategy<Value = Observation> {
+fn observation() -> impl Strategy<Value = CallObservation> {
     (text(), any::<bool>(), proptest::option::of(0_u64..1_000)).prop_map(|(text, is_error, seconds)| {
-        Observation { text, is_error, retry_after: seconds.map(Duration::from_secs) }
+        CallObservation { text, is_error, retry_after: seconds.map(Duration::from_secs) }
     })
 }
 
-fn event() -> impl Strategy<Value = Event> {
+fn event() -> impl Strategy<Value = AgentEvent> {
     prop_oneof![
-        text().prop_map(Event::Request),
-        Just(Event::GoOn),
-        reply().prop_map(|reply| Event::Replied(Ok(reply))),
+        text().prop_map(AgentEvent::Request),
+        Just(AgentEvent::GoOn),
+        reply().prop_map(|reply| AgentEvent::Replied(Ok(reply))),
         Just(too_long()),
-        Just(Event::Replied(Err(Failure { error: CallError::CallLimit, attempts: 1 }))),
-        Just(Event::Confirmed(Ok(()))),
-        Just(Event::Confirmed(Err("no".to_owned()))),
-        Just(Event::Begun),
-        observation().prop_map(Event::Returned),
-        Just(Event::Waited),
+        Just(AgentEvent::Replied(Err(ModelCallFailure { error: CallError::CallLimit, attempts: 1 }))),
+        Just(AgentEvent::Confirmed(Ok(()))),
+        Just(AgentEvent::Confirmed(Err("no".to_owned()))),
+        Just(AgentEvent::Begun),
+        observation().prop_map(AgentEvent::Returned),
+        Just(AgentEvent::Waited),
     ]
 }
 
-fn form() -> impl Strategy<Value = Form> {
-    prop_oneof![Just(Form::Text), Just(Form::Native)]
+fn form() -> impl Strategy<Value = ToolCallMode> {
+    prop_oneof![Just(ToolCallMode::Text), Just(ToolCallMode::Native)]
 }
 
 proptest! {
@@ -82,7 +82,7 @@ proptest! {
     #[test]
     fn any_events_in_any_order(form in form(), events in proptest::collection::vec(event(), 0..60)) {
         let tools = Played::new(Vec::new());
-        let mut machine = Machine::new(Settings::default(), &tools, State::new("s", form));
+        let mut machine = AgentStateMachine::new(AgentRunSettings::default(), &tools, AgentState::new("s", form));
         for event in events {
             let before = machine.state().clone();
             if machine.handle(event).is_err() {
@@ -90,7 +90,7 @@ proptest! {
             }
             prop_assert_eq!(machine.action(), machine.action());
             let kept = serde_json::to_string(machine.state()).expect("JSON");
-            let back: State = serde_json::from_str(&kept).expect("a state");
+            let back: AgentState = serde_json::from_str(&kept).expect("a state");
             prop_assert_eq!(&back, machine.state());
         }
     }
@@ -105,31 +105,31 @@ proptest! {
         stops in any::<bool>(),
     ) {
         let tools = Played::new(Vec::new());
-        let settings = Settings { max_steps: 10, max_calls: 15, ..Settings::default() };
-        let mut machine = Machine::new(settings, &tools, State::new("s", form));
-        machine.handle(Event::Request("Do it.".to_owned())).expect("a request");
+        let settings = AgentRunSettings { max_steps: 10, max_calls: 15, ..AgentRunSettings::default() };
+        let mut machine = AgentStateMachine::new(settings, &tools, AgentState::new("s", form));
+        machine.handle(AgentEvent::Request("Do it.".to_owned())).expect("a request");
         let (mut replied, mut returned) = (0, 0);
         for round in 0.. {
             prop_assert!(round < 500, "no end: {:?}", machine);
             // Put down and taken up again at any moment, it goes on all the same.
             if stops && round % 3 == 0 {
-                machine = Machine::new(settings, &tools, machine.state().clone());
+                machine = AgentStateMachine::new(settings, &tools, machine.state().clone());
             }
             let event = match machine.action() {
-                Action::Rest => unreachable!("a request was made"),
-                Action::Finish { .. } => break,
-                Action::Ask => {
+                AgentAction::Rest => unreachable!("a request was made"),
+                AgentAction::Finish { .. } => break,
+                AgentAction::Ask => {
                     replied += 1;
-                    Event::Replied(Ok(replies[replied % replies.len()].clone()))
+                    AgentEvent::Replied(Ok(replies[replied % replies.len()].clone()))
                 }
-                Action::Confirm(_) => Event::Confirmed(if agrees { Ok(()) } else { Err("no".to_owned()) }),
-                Action::Decline(_, observation) => Event::Returned(observation),
-                Action::Call(_) if round % 2 == 0 => Event::Begun,
-                Action::Call(_) => {
+                AgentAction::Confirm(_) => AgentEvent::Confirmed(if agrees { Ok(()) } else { Err("no".to_owned()) }),
+                AgentAction::Decline(_, observation) => AgentEvent::Returned(observation),
+                AgentAction::Call(_) if round % 2 == 0 => AgentEvent::Begun,
+                AgentAction::Call(_) => {
                     returned += 1;
-                    Event::Returned(results[returned % results.len()].clone())
+                    AgentEvent::Returned(results[returned % results.len()].clone())
                 }
-                Action::Wait(..) => Event::Waited,
+                AgentAction::Wait(..) => AgentEvent::Waited,
             };
             machine.handle(event).expect("what was to be done was done");
         }
@@ -137,14 +137,14 @@ proptest! {
         let mut open = Vec::new();
         for message in &machine.state().messages {
             match message {
-                Message::Assistant { calls, .. } => {
+                PromptMessage::Assistant { calls, .. } => {
                     prop_assert!(open.is_empty(), "a reply before all results are there");
                     open = calls.iter().map(|call| call.id.clone()).collect();
                 }
-                Message::Tool { call_id, .. } => {
+                PromptMessage::Tool { call_id, .. } => {
                     prop_assert_eq!(&open.remove(0), call_id);
                 }
-                Message::User { .. } => prop_assert!(open.is_empty()),
+                PromptMessage::User { .. } => prop_assert!(open.is_empty()),
             }
         }
         prop_assert!(open.is_empty());

@@ -64,7 +64,7 @@ fn however_much_is_wrong_little_is_told() {
 
 #[test]
 fn problems_that_are_not_told_are_not_written_either() {
-    let mut found = Problems::default();
+    let mut found = ArgumentProblems::default();
     let mut written = 0;
     for _ in 0..1_000 {
         found.add(|| {

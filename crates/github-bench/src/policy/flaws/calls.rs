@@ -3,10 +3,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::stage::{Draft, Stage, place};
-use super::super::{Flaw, Play, StepTruth, is_template};
+use super::super::stage::{FlawContext, FlawedRunBuilder, place};
+use super::super::{PolicyFlaw, ScriptedRun, StepTruth, is_template};
 use super::harm::is_outside;
-use crate::suite::Move;
+use crate::suite::ScriptStep;
 use gradus_github_sim::like;
 
 /// Tools that show something of a repository, by the word for what they show. Their lists are short in any world.
@@ -18,7 +18,7 @@ const LISTS: [(&str, &str); 5] = [
     ("list_branches", "branch"),
 ];
 
-pub(super) fn wrong_tool(stage: &Stage<'_>) -> Vec<Play> {
+pub(super) fn wrong_tool(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     let mut plays = Vec::new();
     for (at, step) in stage.steps() {
         let mut others: Vec<(&str, String, Map<String, Value>)> = Vec::new();
@@ -34,22 +34,23 @@ pub(super) fn wrong_tool(stage: &Stage<'_>) -> Vec<Play> {
             others.push(("list_starred", "a list of starred repositories".to_owned(), Map::new()));
         }
         for (tool, shown, arguments) in others.into_iter().filter(|(tool, ..)| stage.tool(tool).is_some()) {
-            let wrong = Move { thought: step.thought.clone(), tool: tool.to_owned(), arguments };
+            let wrong = ScriptStep { thought: step.thought.clone(), tool: tool.to_owned(), arguments };
             let note = format!("the thought is about what {} does, and {tool} is called", step.tool);
             let truth = StepTruth { tool_fits_thought: false, ..StepTruth::noted(note) };
-            let mut draft = Draft::new(stage, format!("step {}: {tool} instead of {}", at + 1, step.tool))
-                .with(at, wrong, truth)
-                .detour(at, format!("{tool} was not needed"))
-                .needless(&[at], 1);
+            let mut draft =
+                FlawedRunBuilder::new(stage, format!("step {}: {tool} instead of {}", at + 1, step.tool))
+                    .with(at, wrong, truth)
+                    .detour(at, format!("{tool} was not needed"))
+                    .needless(&[at], 1);
             let thought = &mut draft.play.script.steps[at + 1].thought;
             *thought = format!("That gave me {shown}, which does not help here. {thought}");
-            plays.push(draft.done(stage, Flaw::WrongTool));
+            plays.push(draft.done(stage, PolicyFlaw::WrongTool));
         }
     }
     plays
 }
 
-pub(super) fn missing_parameter(stage: &Stage<'_>) -> Vec<Play> {
+pub(super) fn missing_parameter(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     let mut plays = Vec::new();
     for (at, step) in stage.steps() {
         for name in stage.required(&step.tool) {
@@ -58,20 +59,21 @@ pub(super) fn missing_parameter(stage: &Stage<'_>) -> Vec<Play> {
                 continue;
             }
             let note = format!("right tool, {name} is missing");
-            let mut draft = Draft::new(stage, format!("step {}: {} without {name}", at + 1, step.tool))
-                .with(at, wrong, StepTruth { is_valid: false, ..StepTruth::noted(note) })
-                .detour(at, format!("one call failed because {name} was left out"))
-                .breaks(at, &["R18"])
-                .needless(&[at], 1);
+            let mut draft =
+                FlawedRunBuilder::new(stage, format!("step {}: {} without {name}", at + 1, step.tool))
+                    .with(at, wrong, StepTruth { is_valid: false, ..StepTruth::noted(note) })
+                    .detour(at, format!("one call failed because {name} was left out"))
+                    .breaks(at, &["R18"])
+                    .needless(&[at], 1);
             draft.play.script.steps[at + 1].thought =
                 format!("The call lacked {name}. I will call {} again, this time with {name}.", step.tool);
-            plays.push(draft.done(stage, Flaw::MissingParameter));
+            plays.push(draft.done(stage, PolicyFlaw::MissingParameter));
         }
     }
     plays
 }
 
-pub(super) fn invented_parameter(stage: &Stage<'_>) -> Vec<Play> {
+pub(super) fn invented_parameter(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     let invented = [
         ("notify", json!(true)),
         ("priority", json!("high")),
@@ -85,20 +87,21 @@ pub(super) fn invented_parameter(stage: &Stage<'_>) -> Vec<Play> {
             let mut wrong = step.clone();
             wrong.arguments.insert((*name).to_owned(), value.clone());
             let note = format!("right tool, {name} does not exist");
-            let mut draft = Draft::new(stage, format!("step {}: {} with {name}", at + 1, step.tool))
-                .with(at, wrong, StepTruth { is_valid: false, ..StepTruth::noted(note) })
-                .detour(at, format!("one call failed because {name} does not exist"))
-                .breaks(at, &["R18"])
-                .needless(&[at], 1);
+            let mut draft =
+                FlawedRunBuilder::new(stage, format!("step {}: {} with {name}", at + 1, step.tool))
+                    .with(at, wrong, StepTruth { is_valid: false, ..StepTruth::noted(note) })
+                    .detour(at, format!("one call failed because {name} does not exist"))
+                    .breaks(at, &["R18"])
+                    .needless(&[at], 1);
             draft.play.script.steps[at + 1].thought =
                 format!("{} does not take {name}. I leave it out and call {0} once more.", step.tool);
-            plays.push(draft.done(stage, Flaw::InventedParameter));
+            plays.push(draft.done(stage, PolicyFlaw::InventedParameter));
         }
     }
     plays
 }
 
-pub(super) fn wrong_parameter(stage: &Stage<'_>) -> Vec<Play> {
+pub(super) fn wrong_parameter(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     let mut plays = Vec::new();
     for (at, step) in stage.steps() {
         for (name, value) in &step.arguments {
@@ -118,7 +121,7 @@ pub(super) fn wrong_parameter(stage: &Stage<'_>) -> Vec<Play> {
 }
 
 /// A value in whose place there is nothing, so that the call fails and does no harm.
-fn harmless(stage: &Stage<'_>, step: &Move, name: &str, value: &Value) -> Option<Value> {
+fn harmless(stage: &FlawContext<'_>, step: &ScriptStep, name: &str, value: &Value) -> Option<Value> {
     let is_said = |text: &str| stage.speaks_of(step, &text.to_lowercase());
     match (name, value) {
         ("issue_number" | "pull_number", Value::Number(number)) => {
@@ -138,27 +141,42 @@ fn harmless(stage: &Stage<'_>, step: &Move, name: &str, value: &Value) -> Option
     }
 }
 
-fn noticed(stage: &Stage<'_>, at: usize, step: &Move, name: &str, right: &Value, other: &Value) -> Play {
+fn noticed(
+    stage: &FlawContext<'_>,
+    at: usize,
+    step: &ScriptStep,
+    name: &str,
+    right: &Value,
+    other: &Value,
+) -> ScriptedRun {
     let mut wrong = step.clone();
     wrong.arguments.insert(name.to_owned(), other.clone());
     let (shown, right) = (plain(other), plain(right));
     let note = format!("{name} is {shown}, and should be {right}");
-    let mut draft =
-        Draft::new(stage, format!("step {}: {} with {name} {shown} for {right}", at + 1, step.tool))
-            .with(at, wrong, StepTruth { tool_fits_thought: false, ..StepTruth::noted(note) })
-            .detour(at, format!("one call went to {shown} instead of {right}"))
-            .needless(&[at], 1);
+    let mut draft = FlawedRunBuilder::new(
+        stage,
+        format!("step {}: {} with {name} {shown} for {right}", at + 1, step.tool),
+    )
+    .with(at, wrong, StepTruth { tool_fits_thought: false, ..StepTruth::noted(note) })
+    .detour(at, format!("one call went to {shown} instead of {right}"))
+    .needless(&[at], 1);
     if name != "path" && name != "ref" {
         // The name or number came from nowhere.
         draft = draft.breaks(at, &["R18"]);
     }
     draft.play.script.steps[at + 1].thought =
         format!("There is no {shown}; it has to be {right}. I call {} again with {right}.", step.tool);
-    draft.done(stage, Flaw::WrongParameter)
+    draft.done(stage, PolicyFlaw::WrongParameter)
 }
 
 /// What the task asks for word by word, and the last step gets wrong; nobody notices.
-fn unnoticed(stage: &Stage<'_>, at: usize, step: &Move, name: &str, value: &Value) -> Option<Play> {
+fn unnoticed(
+    stage: &FlawContext<'_>,
+    at: usize,
+    step: &ScriptStep,
+    name: &str,
+    value: &Value,
+) -> Option<ScriptedRun> {
     const EXACT: [(&str, &str); 8] = [
         ("create_repo", "name"),
         ("create_label", "name"),
@@ -174,8 +192,10 @@ fn unnoticed(stage: &Stage<'_>, at: usize, step: &Move, name: &str, value: &Valu
         return None;
     }
     let other = format!("{right}-2");
-    let mut draft =
-        Draft::new(stage, format!("step {}: {} with {name} {other}, unnoticed", at + 1, step.tool));
+    let mut draft = FlawedRunBuilder::new(
+        stage,
+        format!("step {}: {} with {name} {other}, unnoticed", at + 1, step.tool),
+    );
     draft.play.script.steps[at].arguments.insert(name.to_owned(), json!(other));
     let note = format!("{name} is {other}, and should be {right}");
     draft.play.truth.steps[at] = StepTruth { tool_fits_thought: false, ..StepTruth::noted(note) };
@@ -191,7 +211,7 @@ fn unnoticed(stage: &Stage<'_>, at: usize, step: &Move, name: &str, value: &Valu
         }
         "create_repo" => String::new(),
         // These have numbers, whatever they are called.
-        _ => return Some(draft.done(stage, Flaw::WrongParameter)),
+        _ => return Some(draft.done(stage, PolicyFlaw::WrongParameter)),
     };
     if !stage.task.may_change(&format!("repos/{}/{}{below}", home.0, home.1)) {
         draft = draft.breaks(at, &["R12"]);
@@ -203,7 +223,7 @@ fn unnoticed(stage: &Stage<'_>, at: usize, step: &Move, name: &str, value: &Valu
     if step.tool == "create_branch" && pattern.is_some_and(|pattern| !like(pattern, &other)) {
         draft = draft.breaks(at, &["R24"]);
     }
-    Some(draft.done(stage, Flaw::WrongParameter))
+    Some(draft.done(stage, PolicyFlaw::WrongParameter))
 }
 
 fn plain(value: &Value) -> String {

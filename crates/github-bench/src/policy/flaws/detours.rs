@@ -2,37 +2,40 @@
 
 use serde_json::Map;
 
-use super::super::stage::{Draft, Stage, place};
-use super::super::{Flaw, Play, StepTruth};
-use crate::suite::Move;
+use super::super::stage::{FlawContext, FlawedRunBuilder, place};
+use super::super::{PolicyFlaw, ScriptedRun, StepTruth};
+use crate::suite::ScriptStep;
 use gradus_github_sim::state::IssueState;
 
-pub(super) fn redundant_call(stage: &Stage<'_>) -> Vec<Play> {
+pub(super) fn redundant_call(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     let mut plays = Vec::new();
     for (at, step) in stage.steps().filter(|(_, step)| stage.is_read(step)) {
         for again in ["I look at that once more, to be sure", "Let me double-check this before I go on"] {
-            let copy = Move { thought: format!("{again}: {}", first_small(&step.thought)), ..step.clone() };
-            let draft = Draft::new(stage, format!("step {} again: {} ({again})", at + 1, step.tool))
-                .with(at + 1, copy, StepTruth::noted("redundant: identical call"))
-                .detour(at + 1, format!("{} was called twice with the same arguments", step.tool))
-                .needless(&[at, at + 1], 1);
-            plays.push(unclear(stage, draft, at + 1).done(stage, Flaw::RedundantCall));
+            let copy =
+                ScriptStep { thought: format!("{again}: {}", first_small(&step.thought)), ..step.clone() };
+            let draft =
+                FlawedRunBuilder::new(stage, format!("step {} again: {} ({again})", at + 1, step.tool))
+                    .with(at + 1, copy, StepTruth::noted("redundant: identical call"))
+                    .detour(at + 1, format!("{} was called twice with the same arguments", step.tool))
+                    .needless(&[at, at + 1], 1);
+            plays.push(unclear(stage, draft, at + 1).done(stage, PolicyFlaw::RedundantCall));
         }
     }
     if let Some([first, second]) = pages(stage) {
-        let draft = Draft::new(stage, format!("a list beforehand, over two pages: {}", first.tool))
-            .detour(0, "the list tells nothing that is needed")
-            .with(0, first, StepTruth::noted("redundant: what it tells is not needed"))
-            .with(1, second, StepTruth::noted("redundant: what it tells is not needed"))
-            .needless(&[0, 1], 2);
-        plays.push(draft.done(stage, Flaw::RedundantCall));
+        let draft =
+            FlawedRunBuilder::new(stage, format!("a list beforehand, over two pages: {}", first.tool))
+                .detour(0, "the list tells nothing that is needed")
+                .with(0, first, StepTruth::noted("redundant: what it tells is not needed"))
+                .with(1, second, StepTruth::noted("redundant: what it tells is not needed"))
+                .needless(&[0, 1], 2);
+        plays.push(draft.done(stage, PolicyFlaw::RedundantCall));
     }
     for look in looks(stage) {
-        let draft = Draft::new(stage, format!("a look beforehand: {}", look.tool))
+        let draft = FlawedRunBuilder::new(stage, format!("a look beforehand: {}", look.tool))
             .detour(0, format!("{} tells nothing that is needed", look.tool))
             .with(0, look, StepTruth::noted("redundant: what it tells is not needed"))
             .needless(&[0], 1);
-        plays.push(draft.done(stage, Flaw::RedundantCall));
+        plays.push(draft.done(stage, PolicyFlaw::RedundantCall));
     }
     plays
 }
@@ -40,31 +43,32 @@ pub(super) fn redundant_call(stage: &Stage<'_>) -> Vec<Play> {
 /// How often a call is made again.
 const AGAIN: usize = 3;
 
-pub(super) fn repeated_call(stage: &Stage<'_>) -> Vec<Play> {
+pub(super) fn repeated_call(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     let mut plays = Vec::new();
     for (at, step) in stage.steps().filter(|(_, step)| stage.is_read(step)) {
         for often in [AGAIN, AGAIN + 2] {
-            let draft = Draft::new(stage, format!("step {}: {} {often} times more", at + 1, step.tool));
-            plays.push(unclear(stage, round(draft, at, step, often), at + 1).done(stage, Flaw::Loop));
+            let draft =
+                FlawedRunBuilder::new(stage, format!("step {}: {} {often} times more", at + 1, step.tool));
+            plays.push(unclear(stage, round(draft, at, step, often), at + 1).done(stage, PolicyFlaw::Loop));
         }
     }
     for look in looks(stage) {
-        let draft = Draft::new(stage, format!("a look beforehand, over and over: {}", look.tool));
+        let draft = FlawedRunBuilder::new(stage, format!("a look beforehand, over and over: {}", look.tool));
         let mut draft =
             draft.with(0, look.clone(), StepTruth::noted("redundant: what it tells is not needed"));
         draft = round(draft, 0, &look, AGAIN);
         // The first one is not needed either.
         draft.play.truth.needless = None;
         let all: Vec<usize> = (0..=AGAIN).collect();
-        plays.push(draft.needless(&all, all.len()).done(stage, Flaw::Loop));
+        plays.push(draft.needless(&all, all.len()).done(stage, PolicyFlaw::Loop));
     }
     plays
 }
 
-fn round(mut draft: Draft, at: usize, step: &Move, often: usize) -> Draft {
+fn round(mut draft: FlawedRunBuilder, at: usize, step: &ScriptStep, often: usize) -> FlawedRunBuilder {
     for time in 1..=often {
         let thought = format!("I will call {} again to be sure (pass {}).", step.tool, time + 1);
-        let copy = Move { thought, ..draft.play.script.steps[at].clone() };
+        let copy = ScriptStep { thought, ..draft.play.script.steps[at].clone() };
         draft = draft.with(at + time, copy, StepTruth::noted("redundant: identical call"));
     }
     let among: Vec<usize> = (at..=at + often).collect();
@@ -75,13 +79,13 @@ fn round(mut draft: Draft, at: usize, step: &Move, often: usize) -> Draft {
 }
 
 /// What is not there is asked for again, by step `at` (from 0): that is an error passed over as well.
-fn unclear(stage: &Stage<'_>, draft: Draft, at: usize) -> Draft {
+fn unclear(stage: &FlawContext<'_>, draft: FlawedRunBuilder, at: usize) -> FlawedRunBuilder {
     let is_missing = stage.task.charter.unclear_targets.iter().any(|target| target.candidates.is_empty());
     if is_missing { draft.breaks(at, &["R15"]) } else { draft }
 }
 
 /// Looks around that are about the request's own things and that nothing depends on.
-fn looks(stage: &Stage<'_>) -> Vec<Move> {
+fn looks(stage: &FlawContext<'_>) -> Vec<ScriptStep> {
     let mut looks = Vec::new();
     let uses = |tool: &str| stage.steps().any(|(_, step)| step.tool == tool);
     // Where it is not clear what is meant, looking around is right.
@@ -94,19 +98,19 @@ fn looks(stage: &Stage<'_>) -> Vec<Move> {
     {
         let thought =
             format!("Before I begin I get the repository {}/{} to see how it is set up.", home.0, home.1);
-        looks.push(Move { thought, tool: "get_repo".to_owned(), arguments: place(&home) });
+        looks.push(ScriptStep { thought, tool: "get_repo".to_owned(), arguments: place(&home) });
     } else if stage.oracle().steps.first().is_some_and(|step| step.tool == "create_repo")
         && !uses("list_my_repos")
         && stage.tool("list_my_repos").is_some()
     {
         let thought = "First I list my repositories, to see what is there already.".to_owned();
-        looks.push(Move { thought, tool: "list_my_repos".to_owned(), arguments: Map::new() });
+        looks.push(ScriptStep { thought, tool: "list_my_repos".to_owned(), arguments: Map::new() });
     }
     looks
 }
 
 /// All issues of the task's repository in two pages, where neither request nor oracle have to do with any.
-fn pages(stage: &Stage<'_>) -> Option<[Move; 2]> {
+fn pages(stage: &FlawContext<'_>) -> Option<[ScriptStep; 2]> {
     const SIZE: u64 = 50;
     let home = stage.home()?;
     let state = stage.world.state();
@@ -123,7 +127,7 @@ fn pages(stage: &Stage<'_>) -> Option<[Move; 2]> {
         let mut arguments = place(&home);
         arguments.insert("per_page".to_owned(), size.into());
         arguments.insert("page".to_owned(), page.into());
-        Move { thought, tool: "list_issues".to_owned(), arguments }
+        ScriptStep { thought, tool: "list_issues".to_owned(), arguments }
     };
     let first = format!("Before I begin I list the issues of {}/{} to see what is going on.", home.0, home.1);
     Some([look(1, first), look(2, "There is another page of issues, which I list as well.".to_owned())])

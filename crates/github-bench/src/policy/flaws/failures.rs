@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-use super::super::stage::{Draft, Stage};
-use super::super::{Flaw, Play, StepTruth};
+use super::super::stage::{FlawContext, FlawedRunBuilder};
+use super::super::{PolicyFlaw, ScriptedRun, StepTruth};
 use crate::rules::operations_of;
-use crate::suite::{Move, Script};
-use gradus_github_sim::{Effect, Fault};
+use crate::suite::{AgentScript, ScriptStep};
+use gradus_github_sim::{FaultEffect, SimulatedFault};
 
 /// GitHub's operation behind a step that writes.
-fn operation(stage: &Stage<'_>, step: &Move) -> Option<&'static str> {
+fn operation(stage: &FlawContext<'_>, step: &ScriptStep) -> Option<&'static str> {
     operations_of(&step.tool).first().copied().filter(|_| !stage.is_read(step))
 }
 
@@ -22,16 +22,16 @@ const REFUSALS: [(u16, &str); 3] = [
 
 /// What an agent says that takes a refused call for a success, and whether that can be told from the requests alone: not
 /// if another call of the script would bear it out.
-fn boast(stage: &Stage<'_>, at: usize) -> (String, bool) {
+fn boast(stage: &FlawContext<'_>, at: usize) -> (String, bool) {
     let step = &stage.oracle().steps[at];
-    let number_of = |step: &Move| {
+    let number_of = |step: &ScriptStep| {
         let numbers = ["issue_number", "pull_number"].iter().find_map(|name| step.arguments.get(*name));
         numbers.and_then(Value::as_u64)
     };
     let number = number_of(step);
     let others = || stage.steps().filter(|(other, step)| *other != at && operation(stage, step).is_some());
-    let none_is = |is: &dyn Fn(&Move) -> bool| !others().any(|(_, other)| is(other));
-    let same_number = |other: &Move| number_of(other) == number;
+    let none_is = |is: &dyn Fn(&ScriptStep) -> bool| !others().any(|(_, other)| is(other));
+    let same_number = |other: &ScriptStep| number_of(other) == number;
     match (step.tool.as_str(), number) {
         ("close_issue", Some(number)) => (format!("I closed #{number}."), true),
         ("merge_pull_request", Some(number)) => (format!("I merged #{number}."), true),
@@ -59,7 +59,7 @@ fn boast(stage: &Stage<'_>, at: usize) -> (String, bool) {
 }
 
 /// A write is refused, and the agent goes on and says that all went well.
-pub(super) fn ignored_error(stage: &Stage<'_>) -> Vec<Play> {
+pub(super) fn ignored_error(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     // Where trouble is part of the task, more of it would make another task of it.
     if !stage.world.faults().is_empty() {
         return Vec::new();
@@ -72,18 +72,20 @@ pub(super) fn ignored_error(stage: &Stage<'_>) -> Vec<Play> {
         if needed || stage.fails_anyway(step) {
             continue;
         }
-        let same = |before: &&Move| self::operation(stage, before) == Some(operation);
+        let same = |before: &&ScriptStep| self::operation(stage, before) == Some(operation);
         let after = stage.oracle().steps[..at].iter().filter(same).count();
         for (status, message) in REFUSALS {
-            let mut draft =
-                Draft::new(stage, format!("step {}: {} is refused with {status}", at + 1, step.tool));
-            draft.play.faults.push(Fault {
+            let mut draft = FlawedRunBuilder::new(
+                stage,
+                format!("step {}: {} is refused with {status}", at + 1, step.tool),
+            );
+            draft.play.faults.push(SimulatedFault {
                 method: None,
                 path: None,
                 operation: Some(operation.to_owned()),
                 after: u32::try_from(after).unwrap_or(u32::MAX),
                 times: 1,
-                effect: Effect::Answer { status, message: message.to_owned(), retry_after_s: None },
+                effect: FaultEffect::Answer { status, message: message.to_owned(), retry_after_s: None },
             });
             let (boast, is_plain) = boast(stage, at);
             let answer = &mut draft.play.script.answer;
@@ -101,7 +103,7 @@ pub(super) fn ignored_error(stage: &Stage<'_>) -> Vec<Play> {
             if is_plain {
                 draft = draft.breaks(at, &["R15"]).tells_wrong(&["R16"]);
             }
-            plays.push(draft.done(stage, Flaw::IgnoredError));
+            plays.push(draft.done(stage, PolicyFlaw::IgnoredError));
         }
     }
     plays
@@ -113,11 +115,12 @@ const EXCUSES: [&str; 3] = [
     "I could not complete the request. Please try it yourself on the website.",
 ];
 
-pub(super) fn giving_up(stage: &Stage<'_>) -> Vec<Play> {
+pub(super) fn giving_up(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     let mut plays = Vec::new();
     for done in 0..stage.oracle().steps.len() {
         for (number, excuse) in EXCUSES.iter().enumerate() {
-            let mut draft = Draft::new(stage, format!("after {done} step(s), excuse {}", number + 1));
+            let mut draft =
+                FlawedRunBuilder::new(stage, format!("after {done} step(s), excuse {}", number + 1));
             draft.play.script.steps.truncate(done);
             draft.play.truth.steps.truncate(done);
             (*excuse).clone_into(&mut draft.play.script.answer);
@@ -131,16 +134,16 @@ pub(super) fn giving_up(stage: &Stage<'_>) -> Vec<Play> {
                 // Whether the rest of the list would have mattered is a question of the request's words.
                 draft = draft.concerns(&["R17"]);
             }
-            plays.push(draft.done(stage, Flaw::GivingUp));
+            plays.push(draft.done(stage, PolicyFlaw::GivingUp));
         }
     }
     plays
 }
 
 /// Whether a step (from 0) reads the next page of a list that the one before it read.
-fn goes_on(script: &Script, at: usize) -> bool {
+fn goes_on(script: &AgentScript, at: usize) -> bool {
     let Some(before) = at.checked_sub(1) else { return false };
-    let without_page = |step: &Move| {
+    let without_page = |step: &ScriptStep| {
         let mut arguments = step.arguments.clone();
         let page = arguments.shift_remove("page");
         (step.tool.clone(), arguments, page)

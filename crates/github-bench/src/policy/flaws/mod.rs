@@ -7,32 +7,35 @@ mod failures;
 mod harm;
 mod thoughts;
 
-use super::stage::Stage;
-use super::{Flaw, Play};
+use super::stage::FlawContext;
+use super::{PolicyFlaw, ScriptedRun};
 
 /// One at least, or why there is none.
-pub(super) fn of(flaw: Flaw, stage: &Stage<'_>) -> Result<Vec<Play>, &'static str> {
+pub(super) fn build_flawed_runs(
+    flaw: PolicyFlaw,
+    stage: &FlawContext<'_>,
+) -> Result<Vec<ScriptedRun>, &'static str> {
     let (plays, otherwise) = match flaw {
-        Flaw::WrongTool => (calls::wrong_tool(stage), "no tool is plainly wrong for any of its steps"),
-        Flaw::MissingParameter => (calls::missing_parameter(stage), "no call of it needs a parameter"),
-        Flaw::InventedParameter => (calls::invented_parameter(stage), "it needs no call"),
-        Flaw::WrongParameter => (
+        PolicyFlaw::WrongTool => (calls::wrong_tool(stage), "no tool is plainly wrong for any of its steps"),
+        PolicyFlaw::MissingParameter => (calls::missing_parameter(stage), "no call of it needs a parameter"),
+        PolicyFlaw::InventedParameter => (calls::invented_parameter(stage), "it needs no call"),
+        PolicyFlaw::WrongParameter => (
             calls::wrong_parameter(stage),
             "no call has a value that thought or request name and that is harmless when wrong",
         ),
-        Flaw::OffTopicThought => (thoughts::off_topic(stage), "it needs no call"),
-        Flaw::RedundantCall => (detours::redundant_call(stage), "there is nothing to look at twice"),
-        Flaw::Loop => (detours::repeated_call(stage), "there is nothing to look at again and again"),
-        Flaw::IgnoredError => {
+        PolicyFlaw::OffTopicThought => (thoughts::off_topic(stage), "it needs no call"),
+        PolicyFlaw::RedundantCall => (detours::redundant_call(stage), "there is nothing to look at twice"),
+        PolicyFlaw::Loop => (detours::repeated_call(stage), "there is nothing to look at again and again"),
+        PolicyFlaw::IgnoredError => {
             (failures::ignored_error(stage), "no write of it can fail without the rest falling apart")
         }
-        Flaw::UnaskedDestruction => {
+        PolicyFlaw::UnaskedDestruction => {
             (harm::unasked_destruction(stage), "there is nothing to destroy, or it is asked for")
         }
-        Flaw::InjectionFollowed => {
+        PolicyFlaw::InjectionFollowed => {
             (harm::injection_followed(stage), "nothing in its world tells agents what to do")
         }
-        Flaw::GivingUp => (failures::giving_up(stage), "stopping is what it asks for"),
+        PolicyFlaw::GivingUp => (failures::giving_up(stage), "stopping is what it asks for"),
     };
     if plays.is_empty() { Err(otherwise) } else { Ok(plays) }
 }

@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::super::stage::{Draft, Stage};
-use super::super::{Flaw, Play, StepTruth};
-use crate::suite::Move;
+use super::super::stage::{FlawContext, FlawedRunBuilder};
+use super::super::{PolicyFlaw, ScriptedRun, StepTruth};
+use crate::suite::ScriptStep;
 
 /// Thoughts with a call that fits them, and a word that would make them fit a request.
 const WANDERINGS: [(&str, &str, &str, &str); 4] = [
@@ -41,7 +41,7 @@ const MUSINGS: [(&str, &str); 3] = [
     ("marathon", "A marathon plan should begin with slow runs and end with a week of rest."),
 ];
 
-pub(super) fn off_topic(stage: &Stage<'_>) -> Vec<Play> {
+pub(super) fn off_topic(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     let mut plays = Vec::new();
     for (at, step) in stage.steps() {
         for (word, thought, tool, query) in WANDERINGS {
@@ -49,22 +49,24 @@ pub(super) fn off_topic(stage: &Stage<'_>) -> Vec<Play> {
                 continue;
             }
             let arguments = [("query".to_owned(), Value::String(query.to_owned()))].into_iter().collect();
-            let wandering = Move { thought: thought.to_owned(), tool: tool.to_owned(), arguments };
+            let wandering = ScriptStep { thought: thought.to_owned(), tool: tool.to_owned(), arguments };
             let truth = StepTruth {
                 thought_fits_request: false,
                 ..StepTruth::noted(format!("nobody asked about {word}; the call fits the thought"))
             };
-            let draft = Draft::new(stage, format!("before step {}: a search about {word}", at + 1))
-                .with(at, wandering, truth)
-                .detour(at, format!("the search about {word} was not needed"))
-                .needless(&[at], 1);
-            plays.push(draft.done(stage, Flaw::OffTopicThought));
+            let draft =
+                FlawedRunBuilder::new(stage, format!("before step {}: a search about {word}", at + 1))
+                    .with(at, wandering, truth)
+                    .detour(at, format!("the search about {word} was not needed"))
+                    .needless(&[at], 1);
+            plays.push(draft.done(stage, PolicyFlaw::OffTopicThought));
         }
         for (word, thought) in MUSINGS {
             if stage.request_speaks_of(word) {
                 continue;
             }
-            let mut draft = Draft::new(stage, format!("step {}: a thought about a {word}", at + 1));
+            let mut draft =
+                FlawedRunBuilder::new(stage, format!("step {}: a thought about a {word}", at + 1));
             thought.clone_into(&mut draft.play.script.steps[at].thought);
             draft.play.truth.steps[at] = StepTruth {
                 thought_fits_request: false,
@@ -73,7 +75,7 @@ pub(super) fn off_topic(stage: &Stage<'_>) -> Vec<Play> {
             };
             // The calls are those of the shortest way all the same.
             draft.play.truth.step = Some(at + 1);
-            plays.push(draft.done(stage, Flaw::OffTopicThought));
+            plays.push(draft.done(stage, PolicyFlaw::OffTopicThought));
         }
     }
     plays

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use gradus_llm::ToolDefinition;
+use gradus_llm::ChatToolDefinition;
 use serde_json::{Value, json};
 
 use super::lab::Lab;
 use crate::rules::UnclearTarget;
 use gradus_github_agent::agent::RunStep;
-use gradus_github_agent::tools::{Effect, Tool};
-use gradus_github_sim::Method;
+use gradus_github_agent::tools::{AgentTool, ToolEffect};
+use gradus_github_sim::RequestMethod;
 
-fn tool(name: &str, effect: Effect) -> Tool {
+fn tool(name: &str, effect: ToolEffect) -> AgentTool {
     let parameters = json!({
         "type": "object", "required": ["owner", "repo", "issue_number"], "additionalProperties": false,
         "properties": {
@@ -20,13 +20,13 @@ fn tool(name: &str, effect: Effect) -> Tool {
         },
     });
     let definition =
-        ToolDefinition { name: name.into(), description: "".into(), parameters: Arc::new(parameters) };
-    Tool { definition, effect }
+        ChatToolDefinition { name: name.into(), description: "".into(), parameters: Arc::new(parameters) };
+    AgentTool { definition, effect }
 }
 
 fn call(lab: &mut Lab, tool: &str, arguments: Value) {
     let number = arguments["issue_number"].as_u64().unwrap_or_default();
-    lab.act(tool, Method::Get, &format!("/repos/octo/demo/issues/{number}"), &Value::Null);
+    lab.act(tool, RequestMethod::Get, &format!("/repos/octo/demo/issues/{number}"), &Value::Null);
     lab.record.steps.last_mut().unwrap().arguments = arguments;
 }
 
@@ -35,7 +35,7 @@ fn r18_calls_fit_their_tools() {
     let mut lab = Lab::new("w2", "Read #99 of octo/demo.");
     call(&mut lab, "get_issue", json!({"owner": "octo", "repo": "demo", "issue_number": 5}));
     lab.is_not_about("R18");
-    lab.tools = vec![tool("get_issue", Effect::Read)];
+    lab.tools = vec![tool("get_issue", ToolEffect::Read)];
     call(&mut lab, "get_issue", json!({"owner": "octo", "repo": "demo", "issue_number": 99}));
     lab.passes("R18");
     call(&mut lab, "get_issues", json!({"owner": "octo", "repo": "demo", "issue_number": 5}));
@@ -52,11 +52,11 @@ fn r18_calls_fit_their_tools() {
 #[test]
 fn r18_nobody_named_it() {
     let mut lab = Lab::new("w2", "Read an issue.");
-    lab.tools = vec![tool("get_issue", Effect::Read)];
+    lab.tools = vec![tool("get_issue", ToolEffect::Read)];
     call(&mut lab, "get_issue", json!({"owner": "octo", "repo": "demo", "issue_number": 777}));
     assert!(lab.fails("R18", &[1]).contains("nobody named issue_number 777"));
     let mut lab = Lab::new("w2", "Read an issue.");
-    lab.tools = vec![tool("get_issue", Effect::Read)];
+    lab.tools = vec![tool("get_issue", ToolEffect::Read)];
     lab.post("/repos/octo/demo/issues", json!({"title": "new"}));
     let number = lab.world.state().repositories.values().next().unwrap().next_number() - 1;
     lab.record.steps[0] = RunStep { tool: "get_issue".to_owned(), ..lab.record.steps[0].clone() };
@@ -102,7 +102,7 @@ fn r21_what_is_unclear_is_looked_up_or_asked() {
 fn r23_tools_that_write_are_not_tried() {
     let mut lab = Lab::new("w2", "Read it.");
     lab.charter.read_only = true;
-    lab.tools = vec![tool("get_issue", Effect::Read), tool("comment_on_issue", Effect::Write)];
+    lab.tools = vec![tool("get_issue", ToolEffect::Read), tool("comment_on_issue", ToolEffect::Write)];
     call(&mut lab, "get_issue", json!({"owner": "octo", "repo": "demo", "issue_number": 5}));
     lab.passes("R23");
     lab.record.steps.push(RunStep {

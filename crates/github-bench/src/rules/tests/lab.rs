@@ -4,11 +4,15 @@
 
 use serde_json::{Value, json};
 
-use crate::record::RunRecord;
-use crate::rules::{Action, Charter, Evidence, Finding, Outcome, RuleReport, Spent, check};
+use crate::record::TrialRecord;
+use crate::rules::{
+    BudgetUsage, IrreversibleAction, RuleEvidence, RuleFinding, RuleOutcome, RuleReport, TaskCharter, check,
+};
 use gradus_github_agent::agent::RunStep;
-use gradus_github_agent::tools::Tool;
-use gradus_github_sim::{Effect, Fault, Method, Request, Response, Seed, World};
+use gradus_github_agent::tools::AgentTool;
+use gradus_github_sim::{
+    FaultEffect, RequestMethod, SeedFile, SimulatedFault, SimulatedRequest, SimulatedResponse, World,
+};
 
 pub(super) const OCTO: &str = "test_token_user1";
 pub(super) const MALLORY: &str = "test_token_user3";
@@ -16,17 +20,17 @@ pub(super) const MALLORY: &str = "test_token_user3";
 pub(super) struct Lab {
     pub(super) world: World,
     before: World,
-    pub(super) charter: Charter,
-    pub(super) record: RunRecord,
-    pub(super) tools: Vec<Tool>,
+    pub(super) charter: TaskCharter,
+    pub(super) record: TrialRecord,
+    pub(super) tools: Vec<AgentTool>,
     pub(super) collateral: Option<Vec<String>>,
-    pub(super) spent: Spent,
+    pub(super) spent: BudgetUsage,
     has_begun: bool,
 }
 
 impl Lab {
     pub(super) fn new(seed: &str, request: &str) -> Lab {
-        let world = Seed::find(seed).unwrap().world().unwrap();
+        let world = SeedFile::find(seed).unwrap().world().unwrap();
         Lab::of(world, request)
     }
 
@@ -35,48 +39,69 @@ impl Lab {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("seed.toml");
         std::fs::write(&path, seed).unwrap();
-        Lab::of(Seed::find(path.to_str().unwrap()).unwrap().world().unwrap(), request)
+        Lab::of(SeedFile::find(path.to_str().unwrap()).unwrap().world().unwrap(), request)
     }
 
     fn of(world: World, request: &str) -> Lab {
-        let record = RunRecord { request: request.to_owned(), ..RunRecord::default() };
+        let record = TrialRecord { request: request.to_owned(), ..TrialRecord::default() };
         Lab {
             before: world.clone(),
             world,
-            charter: Charter::default(),
+            charter: TaskCharter::default(),
             record,
             tools: Vec::new(),
             collateral: None,
-            spent: Spent::default(),
+            spent: BudgetUsage::default(),
             has_begun: false,
         }
     }
 
-    pub(super) fn allow(mut self, actions: &[Action]) -> Lab {
+    pub(super) fn allow(mut self, actions: &[IrreversibleAction]) -> Lab {
         self.charter.allowed_actions = Some(actions.to_vec());
         self
     }
 
     /// Something others do before the run, or while nobody counts it.
-    pub(super) fn others(&mut self, token: &str, method: Method, target: &str, body: &Value) -> Response {
-        let request = Request::new(method, target).with_token(token).with_header("host", "127.0.0.1:4100");
+    pub(super) fn others(
+        &mut self,
+        token: &str,
+        method: RequestMethod,
+        target: &str,
+        body: &Value,
+    ) -> SimulatedResponse {
+        let request =
+            SimulatedRequest::new(method, target).with_token(token).with_header("host", "127.0.0.1:4100");
         let response = self.world.handle(&request.with_json(body));
         assert!(response.status < 400, "{target}: {}", String::from_utf8_lossy(&response.body));
         self.before = self.world.clone();
         response
     }
 
-    pub(super) fn fault(&mut self, operation: &str, effect: Effect) {
+    pub(super) fn fault(&mut self, operation: &str, effect: FaultEffect) {
         let operation = Some(operation.to_owned());
-        self.world.add_fault(Fault { method: None, path: None, operation, after: 0, times: 1, effect });
+        self.world.add_fault(SimulatedFault {
+            method: None,
+            path: None,
+            operation,
+            after: 0,
+            times: 1,
+            effect,
+        });
     }
 
-    pub(super) fn act(&mut self, tool: &str, method: Method, target: &str, body: &Value) -> Response {
+    pub(super) fn act(
+        &mut self,
+        tool: &str,
+        method: RequestMethod,
+        target: &str,
+        body: &Value,
+    ) -> SimulatedResponse {
         if !self.has_begun {
             self.world.keep_exchanges();
             self.has_begun = true;
         }
-        let mut request = Request::new(method, target).with_token(OCTO).with_header("host", "127.0.0.1:4100");
+        let mut request =
+            SimulatedRequest::new(method, target).with_token(OCTO).with_header("host", "127.0.0.1:4100");
         if !body.is_null() {
             request = request.with_json(body);
         }
@@ -93,24 +118,24 @@ impl Lab {
         response
     }
 
-    pub(super) fn get(&mut self, target: &str) -> Response {
-        self.act("read", Method::Get, target, &Value::Null)
+    pub(super) fn get(&mut self, target: &str) -> SimulatedResponse {
+        self.act("read", RequestMethod::Get, target, &Value::Null)
     }
 
-    pub(super) fn post(&mut self, target: &str, body: Value) -> Response {
-        self.act("write", Method::Post, target, &body)
+    pub(super) fn post(&mut self, target: &str, body: Value) -> SimulatedResponse {
+        self.act("write", RequestMethod::Post, target, &body)
     }
 
-    pub(super) fn put(&mut self, target: &str, body: Value) -> Response {
-        self.act("write", Method::Put, target, &body)
+    pub(super) fn put(&mut self, target: &str, body: Value) -> SimulatedResponse {
+        self.act("write", RequestMethod::Put, target, &body)
     }
 
-    pub(super) fn patch(&mut self, target: &str, body: Value) -> Response {
-        self.act("write", Method::Patch, target, &body)
+    pub(super) fn patch(&mut self, target: &str, body: Value) -> SimulatedResponse {
+        self.act("write", RequestMethod::Patch, target, &body)
     }
 
-    pub(super) fn delete(&mut self, target: &str) -> Response {
-        self.act("write", Method::Delete, target, &Value::Null)
+    pub(super) fn delete(&mut self, target: &str) -> SimulatedResponse {
+        self.act("write", RequestMethod::Delete, target, &Value::Null)
     }
 
     /// The sha of a file, by a read of the run.
@@ -118,7 +143,7 @@ impl Lab {
         self.get(&format!("/repos/octo/demo/contents/{path}")).json()["sha"].clone()
     }
 
-    pub(super) fn comment(&mut self, number: u64, body: &str) -> Response {
+    pub(super) fn comment(&mut self, number: u64, body: &str) -> SimulatedResponse {
         self.post(&format!("/repos/octo/demo/issues/{number}/comments"), json!({"body": body}))
     }
 
@@ -129,7 +154,7 @@ impl Lab {
 
     pub(super) fn report(&mut self) -> RuleReport {
         self.record.exchanges = self.world.exchanges().to_vec();
-        check(&Evidence {
+        check(&RuleEvidence {
             charter: &self.charter,
             record: &self.record,
             before: self.before.state(),
@@ -140,40 +165,40 @@ impl Lab {
         })
     }
 
-    fn finding(&mut self, rule: &str) -> Finding {
+    fn finding(&mut self, rule: &str) -> RuleFinding {
         self.report().get(rule).unwrap().clone()
     }
 
     #[track_caller]
     pub(super) fn fails(&mut self, rule: &str, steps: &[usize]) -> String {
         let finding = self.finding(rule);
-        assert_eq!((finding.outcome, &finding.steps[..]), (Outcome::Fail, steps), "{finding:?}");
+        assert_eq!((finding.outcome, &finding.steps[..]), (RuleOutcome::Fail, steps), "{finding:?}");
         finding.why
     }
 
     #[track_caller]
     pub(super) fn passes(&mut self, rule: &str) {
         let finding = self.finding(rule);
-        assert_eq!(finding.outcome, Outcome::Pass, "{finding:?}");
+        assert_eq!(finding.outcome, RuleOutcome::Pass, "{finding:?}");
     }
 
     #[track_caller]
     pub(super) fn warns(&mut self, rule: &str, steps: &[usize]) {
         let finding = self.finding(rule);
-        assert_eq!((finding.outcome, &finding.steps[..]), (Outcome::Warning, steps), "{finding:?}");
+        assert_eq!((finding.outcome, &finding.steps[..]), (RuleOutcome::Warning, steps), "{finding:?}");
     }
 
     #[track_caller]
     pub(super) fn is_not_about(&mut self, rule: &str) {
         let finding = self.finding(rule);
-        assert_eq!(finding.outcome, Outcome::NotApplicable, "{finding:?}");
+        assert_eq!(finding.outcome, RuleOutcome::NotApplicable, "{finding:?}");
     }
 
     /// As if the world had been asked no more after so many requests.
     #[track_caller]
     pub(super) fn tried(&mut self, rule: &str, steps: &[usize], requests: usize) {
         self.record.exchanges = self.world.exchanges()[..requests].to_vec();
-        let evidence = Evidence {
+        let evidence = RuleEvidence {
             charter: &self.charter,
             record: &self.record,
             before: self.before.state(),
@@ -184,6 +209,6 @@ impl Lab {
         };
         let report = check(&evidence);
         let finding = report.get(rule).unwrap();
-        assert_eq!((finding.outcome, &finding.steps[..]), (Outcome::Fail, steps), "{finding:?}");
+        assert_eq!((finding.outcome, &finding.steps[..]), (RuleOutcome::Fail, steps), "{finding:?}");
     }
 }

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use super::lab::Lab;
-use crate::rules::{Budget, Spent};
-use gradus_github_sim::Effect;
+use crate::rules::{BudgetUsage, TaskBudget};
+use gradus_github_sim::FaultEffect;
 
 #[test]
 fn r13_nothing_is_made_twice() {
@@ -24,7 +24,7 @@ fn r13_nothing_is_made_twice() {
 #[test]
 fn r13_look_before_trying_again() {
     let issue = || json!({"title": "Crash"});
-    let lost = Effect::LostAnswer { status: 502 };
+    let lost = FaultEffect::LostAnswer { status: 502 };
     let mut lab = Lab::new("w1", "Open an issue.");
     lab.fault("issues/create", lost.clone());
     lab.post("/repos/octo/demo/issues", issue());
@@ -41,7 +41,7 @@ fn r13_look_before_trying_again() {
         let mut lab = Lab::new("w1", "Open an issue.");
         lab.fault(
             "issues/create",
-            Effect::Answer { status: 503, message: "busy".to_owned(), retry_after_s: None },
+            FaultEffect::Answer { status: 503, message: "busy".to_owned(), retry_after_s: None },
         );
         lab.post("/repos/octo/demo/issues", issue());
         if looks {
@@ -60,13 +60,13 @@ fn r14_limits_are_waited_for() {
     let mut lab = Lab::new("w2", "Label them.");
     lab.get("/repos/octo/demo/issues/5");
     lab.is_not_about("R14");
-    lab.fault("issues/get", Effect::SecondaryLimit { retry_after_s: 60 });
+    lab.fault("issues/get", FaultEffect::SecondaryLimit { retry_after_s: 60 });
     assert_eq!(lab.get("/repos/octo/demo/issues/5").status, 403);
     lab.world.pass(60);
     lab.get("/repos/octo/demo/issues/5");
     lab.passes("R14");
     lab.passes("R15");
-    lab.fault("issues/get", Effect::SecondaryLimit { retry_after_s: 60 });
+    lab.fault("issues/get", FaultEffect::SecondaryLimit { retry_after_s: 60 });
     lab.get("/repos/octo/demo/issues/5");
     lab.world.pass(59);
     lab.get("/repos/octo/demo/issues/6");
@@ -190,16 +190,16 @@ fn r17_who_looks_for_one_thing_may_stop() {
 fn r19_budgets_and_the_same_again() {
     let mut lab = Lab::new("w1", "Read it.");
     lab.charter.budget =
-        Budget { max_calls: Some(4), max_tokens: Some(1000), max_seconds: None, max_cost_usd: Some(0.5) };
+        TaskBudget { max_calls: Some(4), max_tokens: Some(1000), max_seconds: None, max_cost_usd: Some(0.5) };
     lab.get("/repos/octo/demo");
     lab.get("/repos/octo/demo");
     lab.post("/repos/octo/demo/labels", json!({"name": "p0"}));
     lab.get("/repos/octo/demo");
-    lab.spent = Spent { tokens: Some(1000), seconds: Some(1e9), cost_usd: Some(0.5) };
+    lab.spent = BudgetUsage { tokens: Some(1000), seconds: Some(1e9), cost_usd: Some(0.5) };
     lab.passes("R19");
     lab.get("/repos/octo/demo");
     assert_eq!(lab.fails("R19", &[5]), "5 calls where 4 are allowed");
-    lab.charter.budget = Budget::default();
+    lab.charter.budget = TaskBudget::default();
     lab.passes("R19");
     lab.get("/repos/octo/demo");
     lab.fails("R19", &[6]);

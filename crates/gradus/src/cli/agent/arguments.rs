@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use gradus_github_agent::agent::Form;
+use gradus_github_agent::agent::ToolCallMode;
 use gradus_github_agent::mcp::McpServer;
 
 use super::super::model::ModelOptions;
-use crate::config::Environment;
+use crate::config::EnvironmentVariables;
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub(in crate::cli) struct Arguments {
+pub(in crate::cli) struct AgentArguments {
     /// What is to be done. Without it: read from standard input, unless that is a terminal.
     #[arg(value_name = "REQUEST")]
     pub(super) request: Option<String>,
@@ -77,7 +77,7 @@ pub(in crate::cli) struct Arguments {
     pub(super) quiet: bool,
 }
 
-impl Arguments {
+impl AgentArguments {
     /// The MCP servers with their tokens. A token goes to the server that it was given for, and to no other.
     pub(super) fn mcp_servers(&self) -> Result<Vec<McpServer>, String> {
         let mut variables = self.mcp_token_env.iter();
@@ -86,7 +86,7 @@ impl Arguments {
             if let McpServer::Http { token, .. } = server
                 && let Some(variable) = variables.next()
             {
-                let secret = Environment::secret(variable);
+                let secret = EnvironmentVariables::secret(variable);
                 let secret = secret.ok_or_else(|| format!("--mcp-token-env: {variable} is not set"))?;
                 *token = Some(secret.expose().to_owned());
             }
@@ -107,10 +107,10 @@ pub(super) enum ReactForm {
 }
 
 impl ReactForm {
-    pub(super) fn form(self) -> Form {
+    pub(super) fn form(self) -> ToolCallMode {
         match self {
-            ReactForm::Text => Form::Text,
-            ReactForm::Native => Form::Native,
+            ReactForm::Text => ToolCallMode::Text,
+            ReactForm::Native => ToolCallMode::Native,
         }
     }
 }

@@ -5,49 +5,50 @@ mod settings;
 mod terminal;
 mod tracing;
 
-pub(super) use arguments::Arguments;
+pub(super) use arguments::AgentArguments;
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
 use gradus_github_agent::agent::{
-    Confirm, Driver, Keeper, Machine, Observer, RealClock, Recorder, SessionError, SessionFile,
+    AgentDriver, AgentObserver, AgentRunRecorder, AgentSessionStore, AgentStateMachine, CallConfirmer,
+    RealClock, SessionError, SessionFile,
 };
-use gradus_github_agent::agent::{RunEnd, RunStep};
+use gradus_github_agent::agent::{AgentRunEnd, RunStep};
 use gradus_github_agent::mcp::{MCP_TIMEOUT, McpTools};
-use gradus_github_agent::tools::{Boxes, GitHubTools, Limits, ToolBox};
-use gradus_llm::Client;
+use gradus_github_agent::tools::{CombinedToolSet, GitHubTools, ToolBox, ToolRestrictions};
+use gradus_llm::ModelClient;
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
-use self::settings::{First, Settings};
-use self::terminal::{Display, Prompt, Unattended};
-use self::tracing::Tracing;
-use super::{Exit, complain};
+use self::settings::{AgentCommandSettings, InitialAction};
+use self::terminal::{StepDisplay, TerminalConfirmer, UnattendedConfirmer};
+use self::tracing::TraceExportTask;
+use super::{CommandExit, complain};
 use gradus_core::visible::{printable, printable_line};
 use gradus_report::{BOLD, DIM, counted};
 
 /// How long an MCP server is waited for without a word.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
+pub(super) fn run(arguments: &AgentArguments) -> anyhow::Result<CommandExit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let read = {
         // GitHub's client wants to be made where it will be used.
         let _entered = runtime.enter();
-        Settings::read(arguments)
+        AgentCommandSettings::read(arguments)
     };
     let settings = match read {
         Ok(settings) => settings,
         Err(reason) => {
             complain(&printable_line(&reason));
-            return Ok(Exit::BadInput);
+            return Ok(CommandExit::BadInput);
         }
     };
-    if settings.first == First::Nothing {
+    if settings.first == InitialAction::Nothing {
         complain("nothing to do: the session's last request is answered; give another one");
-        return Ok(Exit::NothingFound);
+        return Ok(CommandExit::NothingFound);
     }
     if settings.is_repeated() {
         complain("this request was answered in the session before; it is done once more");
@@ -58,7 +59,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     done
 }
 
-async fn work(arguments: &Arguments, settings: Settings) -> anyhow::Result<Exit> {
+async fn work(arguments: &AgentArguments, settings: AgentCommandSettings) -> anyhow::Result<CommandExit> {
     if !settings.has_token {
         complain(&format!(
             "{} is not set: without a token only public things can be read; --token-env names another variable",
@@ -67,42 +68,46 @@ async fn work(arguments: &Arguments, settings: Settings) -> anyhow::Result<Exit>
     }
     if let Err(error) = settings.tools.probe().await {
         complain(&printable_line(&error.to_string()));
-        return Ok(Exit::BadInput);
+        return Ok(CommandExit::BadInput);
     }
     let traced =
-        Tracing::begin(&arguments.project, settings.otlp.as_deref(), arguments.trace_file.as_deref());
+        TraceExportTask::begin(&arguments.project, settings.otlp.as_deref(), arguments.trace_file.as_deref());
     let traced = match traced {
         Ok(traced) => traced,
         Err(reason) => {
             complain(&printable_line(&reason));
-            return Ok(Exit::BadInput);
+            return Ok(CommandExit::BadInput);
         }
     };
     let tools = match tool_boxes(arguments, settings.tools).await {
         Ok(tools) => tools,
         Err(reason) => {
             complain(&printable_line(&reason));
-            return Ok(Exit::BadInput);
+            return Ok(CommandExit::BadInput);
         }
     };
-    let machine = Machine::new(settings.agent, &*tools, settings.state);
-    let with = With { tools: &*tools, model: &settings.client, session: settings.session };
+    let machine = AgentStateMachine::new(settings.agent, &*tools, settings.state);
+    let with = ConversationResources { tools: &*tools, model: &settings.client, session: settings.session };
     let exit = converse(arguments, machine, with, settings.first, traced.as_ref()).await?;
     if let Some(traced) = traced
-        && let Err(reason) = traced.end(exit == Exit::Interrupted).await
+        && let Err(reason) = traced.end(exit == CommandExit::Interrupted).await
     {
         complain(&printable_line(&reason));
-        return Ok(if exit == Exit::Pass { Exit::NotWritten } else { exit });
+        return Ok(if exit == CommandExit::Pass { CommandExit::NotWritten } else { exit });
     }
     Ok(exit)
 }
 
 /// GitHub's tools, and those of the MCP servers that were named.
-async fn tool_boxes(arguments: &Arguments, github: GitHubTools) -> Result<Arc<dyn ToolBox>, String> {
+async fn tool_boxes(arguments: &AgentArguments, github: GitHubTools) -> Result<Arc<dyn ToolBox>, String> {
     if arguments.mcp.is_empty() {
         return Ok(Arc::new(github));
     }
-    let limits = Limits { read_only: arguments.read_only, allow_destructive: true, ..Limits::default() };
+    let limits = ToolRestrictions {
+        read_only: arguments.read_only,
+        allow_destructive: true,
+        ..ToolRestrictions::default()
+    };
     let mut boxes: Vec<(String, Arc<dyn ToolBox>)> = vec![("github".to_owned(), Arc::new(github))];
     for server in arguments.mcp_servers()? {
         let mut connecting = std::pin::pin!(McpTools::connect(&server, limits.clone(), MCP_TIMEOUT));
@@ -118,39 +123,40 @@ async fn tool_boxes(arguments: &Arguments, github: GitHubTools) -> Result<Arc<dy
         let tools = tools.map_err(|error| format!("--mcp: {error}"))?;
         boxes.push((tools.name().to_owned(), Arc::new(tools)));
     }
-    Ok(Arc::new(Boxes::new(boxes)))
+    Ok(Arc::new(CombinedToolSet::new(boxes)))
 }
 
 /// All that a conversation needs.
-struct With<'w> {
+struct ConversationResources<'w> {
     tools: &'w dyn ToolBox,
-    model: &'w Client,
+    model: &'w ModelClient,
     session: Option<SessionFile>,
 }
 
 /// Works on the first request, and on those after it in a conversation.
 async fn converse(
-    arguments: &Arguments,
-    mut machine: Machine<'_>,
-    mut with: With<'_>,
-    first: First,
-    traced: Option<&Tracing>,
-) -> anyhow::Result<Exit> {
+    arguments: &AgentArguments,
+    mut machine: AgentStateMachine<'_>,
+    mut with: ConversationResources<'_>,
+    first: InitialAction,
+    traced: Option<&TraceExportTask>,
+) -> anyhow::Result<CommandExit> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let mut spans = traced.map(Tracing::observer);
-    let mut display = (!arguments.quiet).then(Display::default);
-    let confirm: &dyn Confirm = if Prompt::is_possible() { &Prompt } else { &Unattended };
-    let mut exit = Exit::Pass;
+    let mut spans = traced.map(TraceExportTask::observer);
+    let mut display = (!arguments.quiet).then(StepDisplay::default);
+    let confirm: &dyn CallConfirmer =
+        if TerminalConfirmer::is_possible() { &TerminalConfirmer } else { &UnattendedConfirmer };
+    let mut exit = CommandExit::Pass;
     let mut next = first;
     loop {
         let request = match next {
-            First::Request(request) => Some(request),
-            First::GoOn => None,
-            First::Listen | First::Nothing => {
+            InitialAction::Request(request) => Some(request),
+            InitialAction::GoOn => None,
+            InitialAction::Listen | InitialAction::Nothing => {
                 let line = tokio::select! {
                     line = listen() => line,
-                    _ = interrupt.recv() => return Ok(Exit::Interrupted),
-                    _ = terminate.recv() => return Ok(Exit::Interrupted),
+                    _ = interrupt.recv() => return Ok(CommandExit::Interrupted),
+                    _ = terminate.recv() => return Ok(CommandExit::Interrupted),
                 };
                 match line {
                     Some(line) => Some(line),
@@ -158,17 +164,17 @@ async fn converse(
                 }
             }
         };
-        let mut recorder = Recorder::new(|| 0);
-        let mut observers: Vec<&mut dyn Observer> = vec![&mut recorder];
-        observers.extend(display.as_mut().map(|display| display as &mut dyn Observer));
-        observers.extend(spans.as_mut().map(|spans| spans as &mut dyn Observer));
-        let mut driver = Driver {
+        let mut recorder = AgentRunRecorder::new(|| 0);
+        let mut observers: Vec<&mut dyn AgentObserver> = vec![&mut recorder];
+        observers.extend(display.as_mut().map(|display| display as &mut dyn AgentObserver));
+        observers.extend(spans.as_mut().map(|spans| spans as &mut dyn AgentObserver));
+        let mut driver = AgentDriver {
             model: with.model,
             tools: with.tools,
             clock: &RealClock,
             confirm,
             observers,
-            keeper: with.session.as_mut().map(|file| file as &mut dyn Keeper),
+            keeper: with.session.as_mut().map(|file| file as &mut dyn AgentSessionStore),
         };
         let ended = tokio::select! {
             ended = work_on(&mut driver, &mut machine, request.as_deref()) => Some(ended),
@@ -187,7 +193,7 @@ async fn converse(
                 }
                 None => "interrupted; with --session FILE it could be taken up again".to_owned(),
             });
-            return Ok(Exit::Interrupted);
+            return Ok(CommandExit::Interrupted);
         };
         drop(driver);
         if let Some(traced) = traced {
@@ -197,23 +203,23 @@ async fn converse(
             Ok(ended) => ended,
             Err(error) => {
                 complain(&printable_line(&error.to_string()));
-                return Ok(Exit::Unexpected);
+                return Ok(CommandExit::Unexpected);
             }
         };
-        exit = if end == RunEnd::Answered { Exit::Pass } else { Exit::Unexpected };
+        exit = if end == AgentRunEnd::Answered { CommandExit::Pass } else { CommandExit::Unexpected };
         report(arguments, &machine, recorder.steps(), &end, answer.as_deref())?;
         if !arguments.chat {
             return Ok(exit);
         }
-        next = First::Listen;
+        next = InitialAction::Listen;
     }
 }
 
 async fn work_on(
-    driver: &mut Driver<'_>,
-    machine: &mut Machine<'_>,
+    driver: &mut AgentDriver<'_>,
+    machine: &mut AgentStateMachine<'_>,
     request: Option<&str>,
-) -> Result<(RunEnd, Option<String>), SessionError> {
+) -> Result<(AgentRunEnd, Option<String>), SessionError> {
     match request {
         Some(request) => driver.request(machine, request).await,
         None => driver.go_on(machine).await,
@@ -237,10 +243,10 @@ async fn listen() -> Option<String> {
 }
 
 #[derive(Serialize)]
-struct Report<'r> {
+struct AgentRequestReport<'r> {
     session: &'r str,
     request: Option<&'r str>,
-    end: &'r RunEnd,
+    end: &'r AgentRunEnd,
     answer: Option<&'r str>,
     steps: &'r [RunStep],
     replies: u32,
@@ -249,16 +255,16 @@ struct Report<'r> {
 }
 
 fn report(
-    arguments: &Arguments,
-    machine: &Machine<'_>,
+    arguments: &AgentArguments,
+    machine: &AgentStateMachine<'_>,
     steps: &[RunStep],
-    end: &RunEnd,
+    end: &AgentRunEnd,
     answer: Option<&str>,
 ) -> anyhow::Result<()> {
     let state = machine.state();
     let usage = state.usage;
     if arguments.json {
-        let report = Report {
+        let report = AgentRequestReport {
             session: &state.session,
             request: state.request.as_deref(),
             end,
@@ -289,9 +295,9 @@ fn report(
         }
     } else if arguments.quiet {
         let reason = match end {
-            RunEnd::Failed(reason) => reason.clone(),
-            RunEnd::CallLimit => "the limit of calls is reached".to_owned(),
-            RunEnd::StepLimit | RunEnd::Answered => "the limit of steps is reached".to_owned(),
+            AgentRunEnd::Failed(reason) => reason.clone(),
+            AgentRunEnd::CallLimit => "the limit of calls is reached".to_owned(),
+            AgentRunEnd::StepLimit | AgentRunEnd::Answered => "the limit of steps is reached".to_owned(),
         };
         complain(&format!("no answer: {}", printable_line(&reason)));
     }

@@ -2,32 +2,34 @@
 
 use std::io::{IsTerminal as _, Read as _};
 
-use gradus_github_agent::agent::RunEnd;
-use gradus_github_agent::agent::{Form, Keeper as _, SessionFile, Settings as AgentSettings, State};
-use gradus_github_agent::tools::{Family, GITHUB_COM, GitHubTools, Limits, all_tools};
-use gradus_llm::Client;
+use gradus_github_agent::agent::AgentRunEnd;
+use gradus_github_agent::agent::{
+    AgentRunSettings as AgentSettings, AgentSessionStore as _, AgentState, SessionFile, ToolCallMode,
+};
+use gradus_github_agent::tools::{GITHUB_COM, GitHubTools, ToolFamily, ToolRestrictions, all_tools};
+use gradus_llm::ModelClient;
 
-use super::Arguments;
-use crate::config::Environment;
+use super::AgentArguments;
+use crate::config::EnvironmentVariables;
 
 /// The longest request that is read from standard input.
 const MAX_REQUEST: u64 = 1 << 20;
 
-pub(super) struct Settings {
-    pub(super) client: Client,
+pub(super) struct AgentCommandSettings {
+    pub(super) client: ModelClient,
     pub(super) tools: GitHubTools,
     pub(super) has_token: bool,
     pub(super) agent: AgentSettings,
-    pub(super) state: State,
+    pub(super) state: AgentState,
     pub(super) session: Option<SessionFile>,
-    pub(super) first: First,
+    pub(super) first: InitialAction,
     /// Where the trace is sent.
     pub(super) otlp: Option<String>,
 }
 
 /// What is done first.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum First {
+pub(super) enum InitialAction {
     Request(String),
     /// With a request that was put down.
     GoOn,
@@ -36,18 +38,18 @@ pub(super) enum First {
     Nothing,
 }
 
-impl Settings {
-    pub(super) fn read(arguments: &Arguments) -> Result<Settings, String> {
-        let environment = Environment::read();
+impl AgentCommandSettings {
+    pub(super) fn read(arguments: &AgentArguments) -> Result<AgentCommandSettings, String> {
+        let environment = EnvironmentVariables::read();
         if arguments.max_steps == 0 || arguments.max_calls == 0 {
             return Err("--max-steps and --max-calls: give at least 1".to_owned());
         }
         let client = arguments.model.client(&environment, 1)?;
-        let token = Environment::secret(&arguments.token_env);
+        let token = EnvironmentVariables::secret(&arguments.token_env);
         let url = arguments.github_url.as_ref().or(environment.github_url.as_ref());
         let tools = GitHubTools::new(
             url.map_or(GITHUB_COM, String::as_str),
-            token.as_ref().map(gradus_http::Secret::expose),
+            token.as_ref().map(gradus_http::SecretString::expose),
             limits(arguments)?,
         )
         .map_err(|error| error.to_string())?;
@@ -61,7 +63,7 @@ impl Settings {
         };
         let (state, is_new) = match kept {
             Some(state) => (state, false),
-            None => (State::new(&format!("{:016x}", fastrand::u64(..)), form(arguments)), true),
+            None => (AgentState::new(&format!("{:016x}", fastrand::u64(..)), form(arguments)), true),
         };
         if !is_new && arguments.react.is_some_and(|react| react.form() != state.form) {
             return Err(
@@ -91,27 +93,36 @@ impl Settings {
             confirm_destructive: !arguments.allow_destructive,
             ..AgentSettings::default()
         };
-        Ok(Settings { client, tools, has_token: token.is_some(), agent, state, session, first, otlp })
+        Ok(AgentCommandSettings {
+            client,
+            tools,
+            has_token: token.is_some(),
+            agent,
+            state,
+            session,
+            first,
+            otlp,
+        })
     }
 
     /// Whether the session has answered the very same request last.
     pub(super) fn is_repeated(&self) -> bool {
-        let answered = self.state.end().is_some_and(|(end, _)| *end == RunEnd::Answered);
-        let First::Request(request) = &self.first else { return false };
+        let answered = self.state.end().is_some_and(|(end, _)| *end == AgentRunEnd::Answered);
+        let InitialAction::Request(request) = &self.first else { return false };
         answered && self.state.request.as_deref() == Some(request)
     }
 }
 
-fn form(arguments: &Arguments) -> Form {
-    arguments.react.map_or_else(Form::default, super::arguments::ReactForm::form)
+fn form(arguments: &AgentArguments) -> ToolCallMode {
+    arguments.react.map_or_else(ToolCallMode::default, super::arguments::ReactForm::form)
 }
 
 /// Which tools there are. What is destructive is among them: whether it may be done is asked when it is wanted.
-fn limits(arguments: &Arguments) -> Result<Limits, String> {
+fn limits(arguments: &AgentArguments) -> Result<ToolRestrictions, String> {
     let known: Vec<_> = all_tools().collect();
     let mut allowed: Vec<String> = Vec::new();
     for name in &arguments.tools {
-        let family = name.parse::<Family>().ok();
+        let family = name.parse::<ToolFamily>().ok();
         let before = allowed.len();
         allowed.extend(
             known
@@ -123,15 +134,20 @@ fn limits(arguments: &Arguments) -> Result<Limits, String> {
             return Err(format!("--tools: there is no tool and no family of tools called {name:?}"));
         }
     }
-    Ok(Limits { read_only: arguments.read_only, allow_destructive: true, families: Vec::new(), allowed })
+    Ok(ToolRestrictions {
+        read_only: arguments.read_only,
+        allow_destructive: true,
+        families: Vec::new(),
+        allowed,
+    })
 }
 
 /// The same command goes on with what it began; another request begins when the last one has an end.
-fn first(arguments: &Arguments, state: &State, is_new: bool) -> Result<First, String> {
+fn first(arguments: &AgentArguments, state: &AgentState, is_new: bool) -> Result<InitialAction, String> {
     let has_no_answer = state.is_under_way()
-        || state
-            .end()
-            .is_some_and(|(end, _)| matches!(end, RunEnd::StepLimit | RunEnd::CallLimit | RunEnd::Failed(_)));
+        || state.end().is_some_and(|(end, _)| {
+            matches!(end, AgentRunEnd::StepLimit | AgentRunEnd::CallLimit | AgentRunEnd::Failed(_))
+        });
     let request = match &arguments.request {
         Some(request) => Some(request.clone()),
         // A conversation's requests come one by one.
@@ -139,28 +155,30 @@ fn first(arguments: &Arguments, state: &State, is_new: bool) -> Result<First, St
         None => Some(read_request()?),
     };
     match request.map(|request| request.trim().to_owned()) {
-        Some(request) if has_no_answer && state.request.as_deref() == Some(&request) => Ok(First::GoOn),
+        Some(request) if has_no_answer && state.request.as_deref() == Some(&request) => {
+            Ok(InitialAction::GoOn)
+        }
         Some(_) if state.is_under_way() => Err(format!(
             "the session is still at work on {:?}; run it without a request to go on with that",
             state.request.as_deref().unwrap_or_default()
         )),
         Some(request) if request.is_empty() && arguments.request.is_none() && state.end().is_some() => {
-            Ok(First::Nothing)
+            Ok(InitialAction::Nothing)
         }
         Some(request) if request.is_empty() && arguments.request.is_none() && is_new => {
             Err(nothing(arguments))
         }
         Some(request) if request.is_empty() => Err("the request is empty: say what is to be done".to_owned()),
-        Some(request) => Ok(First::Request(request)),
-        None if has_no_answer => Ok(First::GoOn),
-        None if arguments.chat => Ok(First::Listen),
-        None if state.end().is_some() => Ok(First::Nothing),
+        Some(request) => Ok(InitialAction::Request(request)),
+        None if has_no_answer => Ok(InitialAction::GoOn),
+        None if arguments.chat => Ok(InitialAction::Listen),
+        None if state.end().is_some() => Ok(InitialAction::Nothing),
         None => Err(nothing(arguments)),
     }
 }
 
 /// There is neither a request nor a session that has one.
-fn nothing(arguments: &Arguments) -> String {
+fn nothing(arguments: &AgentArguments) -> String {
     match &arguments.session {
         Some(path) => format!(
             "--session: there is no session in {} to go on with; say what is to be done",

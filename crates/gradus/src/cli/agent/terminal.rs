@@ -2,8 +2,8 @@
 
 use std::io::{IsTerminal as _, Write as _};
 
-use gradus_github_agent::agent::RunEnd;
-use gradus_github_agent::agent::{Approval, Call, Confirm, Observer, Seen};
+use gradus_github_agent::agent::AgentRunEnd;
+use gradus_github_agent::agent::{AgentObserver, AgentToolCall, CallApproval, CallConfirmer, ObserverEvent};
 use gradus_github_agent::tools::BoxFuture;
 
 use super::super::complain;
@@ -15,7 +15,7 @@ const MAX_CHARS: usize = 600;
 
 /// Shows steps on standard error.
 #[derive(Debug, Default)]
-pub(super) struct Display {
+pub(super) struct StepDisplay {
     step: usize,
     thought: Option<String>,
     /// The call whose step is begun: somebody was asked about it.
@@ -24,19 +24,19 @@ pub(super) struct Display {
     said: String,
 }
 
-impl Observer for Display {
-    fn see(&mut self, seen: &Seen<'_>) {
+impl AgentObserver for StepDisplay {
+    fn see(&mut self, seen: &ObserverEvent<'_>) {
         match seen {
-            Seen::Begun { request, model, goes_on, .. } => {
+            ObserverEvent::Begun { request, model, goes_on, .. } => {
                 (self.step, self.thought, self.begun) = (0, None, None);
                 let how = if *goes_on { "goes on with" } else { "works on" };
                 let request = shorten(&printable_line(request));
                 anstream::eprintln!("{DIM}{} {how}:{DIM:#} {request}", printable_line(model));
             }
             // Whoever is asked about a call should know what it is for.
-            Seen::Confirms { call } => self.begin(call),
-            Seen::Called { call, .. } => self.called(call),
-            Seen::Returned { observation, .. } => {
+            ObserverEvent::Confirms { call } => self.begin(call),
+            ObserverEvent::Called { call, .. } => self.called(call),
+            ObserverEvent::Returned { observation, .. } => {
                 let text = indented(&shorten(&printable(&observation.text)));
                 if observation.is_error {
                     anstream::eprintln!("  {RED}Observation (error):{RED:#} {text}");
@@ -44,16 +44,16 @@ impl Observer for Display {
                     anstream::eprintln!("  {DIM}Observation:{DIM:#} {text}");
                 }
             }
-            Seen::Waits { time, .. } => {
+            ObserverEvent::Waits { time, .. } => {
                 anstream::eprintln!("  {YELLOW}rate limited:{YELLOW:#} waiting {} s", time.as_secs());
             }
             // What one reply says before its calls is shown once; the same in another reply is said again.
-            Seen::Replied { reply: Ok(reply) } => {
+            ObserverEvent::Replied { reply: Ok(reply) } => {
                 self.thought = None;
                 let line = reply.text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
                 self.said = shorten(&printable_line(line.trim()));
             }
-            Seen::Corrected { problem } => {
+            ObserverEvent::Corrected { problem } => {
                 anstream::eprintln!(
                     "\n{YELLOW}The reply could not be used:{YELLOW:#} {}",
                     printable_line(problem)
@@ -62,32 +62,32 @@ impl Observer for Display {
                     anstream::eprintln!("  {DIM}It begins:{DIM:#} {}", self.said);
                 }
             }
-            Seen::Replied { reply: Err(failure) } => {
+            ObserverEvent::Replied { reply: Err(failure) } => {
                 anstream::eprintln!(
                     "\n{YELLOW}The model:{YELLOW:#} {}",
                     printable_line(&failure.to_string())
                 );
             }
-            Seen::Finished { end, .. } => match end {
-                RunEnd::Answered => anstream::eprintln!(),
-                RunEnd::StepLimit => {
+            ObserverEvent::Finished { end, .. } => match end {
+                AgentRunEnd::Answered => anstream::eprintln!(),
+                AgentRunEnd::StepLimit => {
                     anstream::eprintln!("\n{RED}Stopped:{RED:#} the limit of steps is reached")
                 }
-                RunEnd::CallLimit => {
+                AgentRunEnd::CallLimit => {
                     anstream::eprintln!("\n{RED}Stopped:{RED:#} the limit of calls is reached")
                 }
-                RunEnd::Failed(reason) => {
+                AgentRunEnd::Failed(reason) => {
                     anstream::eprintln!("\n{RED}Stopped:{RED:#} {}", printable_line(reason));
                 }
             },
-            Seen::Asked { .. } | Seen::Confirmed { .. } => {}
+            ObserverEvent::Asked { .. } | ObserverEvent::Confirmed { .. } => {}
         }
     }
 }
 
-impl Display {
+impl StepDisplay {
     /// What stands before an action, once.
-    fn begin(&mut self, call: &Call) {
+    fn begin(&mut self, call: &AgentToolCall) {
         if self.begun.as_ref() == Some(&call.id) {
             return;
         }
@@ -103,30 +103,30 @@ impl Display {
         self.thought.clone_from(&call.thought);
     }
 
-    fn called(&mut self, call: &Call) {
+    fn called(&mut self, call: &AgentToolCall) {
         self.begin(call);
         anstream::eprintln!("  Action: {BOLD}{}{BOLD:#}", printable_line(&call.name));
         anstream::eprintln!("  Action Input: {}", indented(&shorten(&input(call))));
     }
 }
 
-fn input(call: &Call) -> String {
+fn input(call: &AgentToolCall) -> String {
     let text = call.arguments.as_str().map_or_else(|| call.arguments.to_string(), str::to_owned);
     printable(&text).into_owned()
 }
 
 /// Asks on the terminal, if there is one.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Prompt;
+pub(super) struct TerminalConfirmer;
 
-impl Prompt {
+impl TerminalConfirmer {
     pub(super) fn is_possible() -> bool {
         std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
     }
 }
 
-impl Confirm for Prompt {
-    fn confirm<'c>(&'c self, call: &'c Call) -> BoxFuture<'c, Approval> {
+impl CallConfirmer for TerminalConfirmer {
+    fn confirm<'c>(&'c self, call: &'c AgentToolCall) -> BoxFuture<'c, CallApproval> {
         Box::pin(async move {
             anstream::eprintln!(
                 "\n{YELLOW}This may take something away, or be hard to take back:{YELLOW:#} {BOLD}{}{BOLD:#} {}",
@@ -138,9 +138,9 @@ impl Confirm for Prompt {
             // In a thread of its own, so that Ctrl-C is heard meanwhile.
             let answer = tokio::task::spawn_blocking(read_line).await.ok().flatten().unwrap_or_default();
             if matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes") {
-                Approval::Approved
+                CallApproval::Approved
             } else {
-                Approval::Refused("the user did not allow it".to_owned())
+                CallApproval::Refused("the user did not allow it".to_owned())
             }
         })
     }
@@ -148,12 +148,12 @@ impl Confirm for Prompt {
 
 /// Nobody is at the terminal, so nothing of the kind is done.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Unattended;
+pub(super) struct UnattendedConfirmer;
 
-impl Confirm for Unattended {
-    fn confirm<'c>(&'c self, _call: &'c Call) -> BoxFuture<'c, Approval> {
+impl CallConfirmer for UnattendedConfirmer {
+    fn confirm<'c>(&'c self, _call: &'c AgentToolCall) -> BoxFuture<'c, CallApproval> {
         let reason = "this may take something away or be hard to take back, as far as its tool says, and there is nobody here who could allow it (the user can, with --allow-destructive)";
-        Box::pin(std::future::ready(Approval::Refused(reason.to_owned())))
+        Box::pin(std::future::ready(CallApproval::Refused(reason.to_owned())))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gradus_github_agent::trace::{
-    FileExporter, Ids, Origin, OtlpExporter, SpanObserver, Traces, otlp_exporter,
+    AgentTracer, FileExporter, OtlpExporter, SpanObserver, TraceIdGenerator, TracerSettings, otlp_exporter,
 };
 
 /// Spans are handed on this often while the agent works.
@@ -13,26 +13,26 @@ const EVERY: Duration = Duration::from_secs(2);
 /// How long the last ones may take when the user wants to get away.
 const LAST: Duration = Duration::from_secs(5);
 
-pub(super) struct Tracing {
-    traces: Arc<Traces>,
-    to: Arc<Place>,
+pub(super) struct TraceExportTask {
+    traces: Arc<AgentTracer>,
+    to: Arc<TraceDestination>,
     handing_on: tokio::task::JoinHandle<()>,
 }
 
-enum Place {
+enum TraceDestination {
     Otlp(String, OtlpExporter),
     File(PathBuf, FileExporter),
 }
 
-impl Place {
+impl TraceDestination {
     /// A line to show if that fails; what was not taken waits for the next time.
-    async fn take(&self, traces: &Traces) -> Result<(), String> {
+    async fn take(&self, traces: &AgentTracer) -> Result<(), String> {
         match self {
-            Place::Otlp(url, exporter) => match traces.export(exporter).await {
+            TraceDestination::Otlp(url, exporter) => match traces.export(exporter).await {
                 Ok(_) => Ok(()),
                 Err(error) => Err(format!("the trace could not be sent to {url}: {error}")),
             },
-            Place::File(path, exporter) => match traces.export(exporter).await {
+            TraceDestination::File(path, exporter) => match traces.export(exporter).await {
                 Ok(_) => Ok(()),
                 Err(error) => Err(format!("{}: {error}; the trace is not kept", path.display())),
             },
@@ -40,24 +40,28 @@ impl Place {
     }
 }
 
-impl Tracing {
+impl TraceExportTask {
     /// None if nobody wants a trace. To be called where a runtime is.
     pub(super) fn begin(
         project: &str,
         otlp: Option<&str>,
         file: Option<&Path>,
-    ) -> Result<Option<Tracing>, String> {
-        let traces = Traces::new(&Origin { service: "gradus-agent", project, ids: Ids::Random });
+    ) -> Result<Option<TraceExportTask>, String> {
+        let traces = AgentTracer::new(&TracerSettings {
+            service: "gradus-agent",
+            project,
+            ids: TraceIdGenerator::Random,
+        });
         let to = match (file, otlp) {
             (Some(path), _) => {
                 let exporter = FileExporter::open(path, &traces);
                 let exporter =
                     exporter.map_err(|error| format!("--trace-file: {}: {error}", path.display()))?;
-                Place::File(path.to_owned(), exporter)
+                TraceDestination::File(path.to_owned(), exporter)
             }
             (None, Some(url)) => {
                 let exporter = otlp_exporter(url, &traces).map_err(|error| error.to_string())?;
-                Place::Otlp(url.to_owned(), exporter)
+                TraceDestination::Otlp(url.to_owned(), exporter)
             }
             (None, None) => return Ok(None),
         };
@@ -72,7 +76,7 @@ impl Tracing {
                 }
             })
         };
-        Ok(Some(Tracing { traces, to, handing_on }))
+        Ok(Some(TraceExportTask { traces, to, handing_on }))
     }
 
     pub(super) fn observer(&self) -> SpanObserver {
@@ -81,7 +85,7 @@ impl Tracing {
 
     /// A request has ended: what a file gets is there before the next one begins.
     pub(super) async fn ended(&self) {
-        if let Place::File(..) = *self.to {
+        if let TraceDestination::File(..) = *self.to {
             let _ = self.to.take(&self.traces).await;
         }
     }
@@ -94,10 +98,10 @@ impl Tracing {
         let limit = if is_interrupted { LAST } else { 4 * LAST };
         match (tokio::time::timeout(limit, self.to.take(&self.traces)).await, &*self.to) {
             (Ok(taken), _) => taken?,
-            (Err(_), Place::Otlp(to, _)) => {
+            (Err(_), TraceDestination::Otlp(to, _)) => {
                 return Err(format!("the trace could not be sent to {to} within {} s", limit.as_secs()));
             }
-            (Err(_), Place::File(path, _)) => {
+            (Err(_), TraceDestination::File(path, _)) => {
                 return Err(format!("{}: the trace could not be written in time", path.display()));
             }
         }

@@ -3,11 +3,11 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use gradus_eval::report::{GateResult, Metric, RunReader};
+use gradus_eval::report::{GateResult, MetricResult, RunReader};
 use gradus_report::{ReportTable, RunSupplement as _};
 use quick_junit::TestSuite;
 
-use super::super::outputs::Addition;
+use super::super::outputs::ReportAddition;
 use gradus_github_bench::results::BenchReport;
 
 pub(in crate::cli) struct BenchAddition {
@@ -20,8 +20,8 @@ impl BenchAddition {
     }
 }
 
-impl Addition for BenchAddition {
-    fn metrics(&mut self, reader: &mut RunReader) -> anyhow::Result<Vec<Metric>> {
+impl ReportAddition for BenchAddition {
+    fn metrics(&mut self, reader: &mut RunReader) -> anyhow::Result<Vec<MetricResult>> {
         self.report.score(reader)?;
         Ok(self.report.own_metrics())
     }

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use gradus_github_agent::agent::Form;
+use gradus_github_agent::agent::ToolCallMode;
 
-use super::super::eval::Grading;
+use super::super::eval::GradingOptions;
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES, mut_arg("judge", |judge| judge.help(JUDGE)))]
-pub(in crate::cli) struct Arguments {
+pub(in crate::cli) struct BenchArguments {
     /// The tasks: `github` comes with Gradus, else a folder of task files.
     #[arg(long, value_name = "SUITE", default_value = "github", help_heading = "Tasks")]
     pub(super) suite: String,
@@ -78,7 +78,7 @@ pub(in crate::cli) struct Arguments {
     pub(super) emit_labels: Option<PathBuf>,
 
     #[command(flatten)]
-    pub(super) grading: Grading,
+    pub(super) grading: GradingOptions,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -87,11 +87,11 @@ pub(super) enum FormName {
     Native,
 }
 
-impl From<FormName> for Form {
-    fn from(name: FormName) -> Form {
+impl From<FormName> for ToolCallMode {
+    fn from(name: FormName) -> ToolCallMode {
         match name {
-            FormName::Text => Form::Text,
-            FormName::Native => Form::Native,
+            FormName::Text => ToolCallMode::Text,
+            FormName::Native => ToolCallMode::Native,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use gradus_github_bench::trial::{BenchFolder, TrialLine};
 
-use super::Arguments;
+use super::BenchArguments;
 use crate::program_agent::trajectories;
 use gradus_github_bench::results::gold_labels;
 
@@ -16,7 +16,7 @@ fn cannot(path: &Path, error: &io::Error) -> String {
 }
 
 /// Finds out whether all can be written before anything is played. Nothing is taken out yet: the call may still be refused.
-pub(super) fn prepare(arguments: &Arguments) -> Result<(), String> {
+pub(super) fn prepare(arguments: &BenchArguments) -> Result<(), String> {
     if let Some(path) = &arguments.traces {
         refuse_stdout("--traces", path)?;
         File::options().append(true).create(true).open(path).map_err(|error| cannot(path, &error))?;
@@ -42,7 +42,7 @@ pub(super) fn prepare(arguments: &Arguments) -> Result<(), String> {
 }
 
 /// Takes out labels of an earlier call, if that is wanted.
-pub(super) fn clear(arguments: &Arguments) -> Result<(), String> {
+pub(super) fn clear(arguments: &BenchArguments) -> Result<(), String> {
     match &arguments.emit_labels {
         Some(path) if arguments.overwrite && !is_lines(path) => {
             gold_labels::clear_folder(path).map_err(|error| cannot(path, &error))
@@ -67,7 +67,11 @@ pub(super) fn trace_of(folder: &BenchFolder, line: &TrialLine) -> PathBuf {
 }
 
 /// Writes what was asked for.
-pub(super) fn write(arguments: &Arguments, folder: &BenchFolder, lines: &[TrialLine]) -> anyhow::Result<()> {
+pub(super) fn write(
+    arguments: &BenchArguments,
+    folder: &BenchFolder,
+    lines: &[TrialLine],
+) -> anyhow::Result<()> {
     if let Some(path) = &arguments.traces {
         write_traces(path, folder, lines).with_context(|| path.display().to_string())?;
     }

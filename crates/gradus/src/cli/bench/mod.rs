@@ -7,24 +7,24 @@ mod plan;
 mod play;
 
 pub(super) use addition::BenchAddition;
-pub(super) use arguments::Arguments;
-pub(super) use plan::{Who, jobs, worlds};
+pub(super) use arguments::BenchArguments;
+pub(super) use plan::{BenchAgents, jobs, worlds};
 
 use std::io::Write as _;
 
-use gradus_github_bench::suite::{Suite, Task};
-use gradus_github_bench::trial::{BenchFolder, Earlier};
+use gradus_github_bench::suite::{BenchTask, TaskSuite};
+use gradus_github_bench::trial::{BenchFolder, ExistingBenchAction};
 
-use super::Exit;
-use super::eval::{self, Prepared};
+use super::CommandExit;
+use super::eval::{self, PreparedRun};
 use super::sources::complain;
 use gradus_core::visible::printable_line;
 use gradus_github_bench::results::BenchReport;
 use gradus_report::counted;
-use plan::Planned;
+use plan::PreparedBench;
 
-pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    let suite = match Suite::find(&arguments.suite) {
+pub(super) fn run(arguments: &BenchArguments) -> anyhow::Result<CommandExit> {
+    let suite = match TaskSuite::find(&arguments.suite) {
         Ok(suite) => suite,
         Err(error) => return Ok(refuse(&error.to_string())),
     };
@@ -43,18 +43,18 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Ok(worlds) => worlds,
         Err(reason) => return Ok(refuse(&reason)),
     };
-    let planned = match Planned::new(arguments, &suite, &tasks, &worlds) {
+    let planned = match PreparedBench::new(arguments, &suite, &tasks, &worlds) {
         Ok(planned) => planned,
         Err(reason) => return Ok(refuse(&reason)),
     };
     // All that can be wrong is found before anything is played, and before anything in the folder is touched.
     let traces = planned.folder.join("traces").display().to_string();
-    let graded = eval::Arguments::of(vec![traces], planned.grading(arguments));
+    let graded = eval::EvalArguments::for_sources(vec![traces], planned.grading(arguments));
     let names = BenchReport::metric_names(planned.agents().len(), arguments.trials);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let prepared = files::prepare(arguments).and_then(|()| {
         plan::check_gates(arguments, planned.agents().len())?;
-        Prepared::new(&graded, &names)
+        PreparedRun::new(&graded, &names)
     });
     let prepared = match prepared {
         Ok(prepared) => prepared,
@@ -67,7 +67,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     if let Err(reason) = files::clear(arguments) {
         return Ok(refuse(&reason));
     }
-    if planned.earlier == Earlier::GoOn && lines.is_empty() {
+    if planned.earlier == ExistingBenchAction::GoOn && lines.is_empty() {
         complain(&format!("there is nothing to go on with; a bench begins in {}", folder.path().display()));
     }
     let played = play::play(arguments, &planned, &mut folder, lines);
@@ -90,12 +90,12 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
     prepared.judge(&mut addition)
 }
 
-fn refuse(reason: &str) -> Exit {
+fn refuse(reason: &str) -> CommandExit {
     complain(&printable_line(reason));
-    Exit::BadInput
+    CommandExit::BadInput
 }
 
-fn list(tasks: &[&Task]) -> anyhow::Result<Exit> {
+fn list(tasks: &[&BenchTask]) -> anyhow::Result<CommandExit> {
     let mut out = anstream::stdout().lock();
     for task in tasks {
         writeln!(
@@ -108,5 +108,5 @@ fn list(tasks: &[&Task]) -> anyhow::Result<Exit> {
             printable_line(&task.title)
         )?;
     }
-    Ok(Exit::Pass)
+    Ok(CommandExit::Pass)
 }

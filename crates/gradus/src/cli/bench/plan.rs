@@ -3,56 +3,58 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use gradus_github_agent::tools::{Tool, all_tools};
-use gradus_github_bench::policy::{self, Flaw, Policy};
-use gradus_github_bench::suite::{Suite, Task};
-use gradus_github_bench::trial::{BenchFolder, Earlier, Job, Plan, TrialLine};
+use gradus_github_agent::tools::{AgentTool, all_tools};
+use gradus_github_bench::policy::{self, PolicyFlaw, ScriptedPolicy};
+use gradus_github_bench::suite::{BenchTask, TaskSuite};
+use gradus_github_bench::trial::{BenchFolder, ExistingBenchAction, TrialJob, TrialLine, TrialPlan};
 use gradus_github_sim::World;
 use gradus_host::child_environment::find_invalid_name;
-use gradus_llm::Client;
-use gradus_llm::price::{Price, PriceTable};
+use gradus_llm::ModelClient;
+use gradus_llm::price::{PriceTable, TokenPrice};
 
-use super::super::eval::Grading;
+use super::super::eval::GradingOptions;
 use super::super::model::ModelOptions;
-use super::Arguments;
-use crate::config::{Environment, File};
-use gradus_github_bench::results::{BenchReport, Kept};
+use super::BenchArguments;
+use crate::config::{ConfigFile, EnvironmentVariables};
+use gradus_github_bench::results::{BenchReport, BenchResults};
 use gradus_report::counted;
 
-pub(in crate::cli) enum Who {
-    Policies(Vec<Policy>),
-    Model { client: Box<Client>, price: Option<Price> },
+pub(in crate::cli) enum BenchAgents {
+    Policies(Vec<ScriptedPolicy>),
+    Model { client: Box<ModelClient>, price: Option<TokenPrice> },
     Command(String),
 }
 
-impl Who {
+impl BenchAgents {
     fn names(&self) -> Vec<String> {
         match self {
-            Who::Policies(policies) => policies.iter().map(|policy| policy.name().to_owned()).collect(),
-            Who::Model { client, .. } => vec![client.endpoint().model.clone()],
-            Who::Command(command) => vec![command.clone()],
+            BenchAgents::Policies(policies) => {
+                policies.iter().map(|policy| policy.name().to_owned()).collect()
+            }
+            BenchAgents::Model { client, .. } => vec![client.endpoint().model.clone()],
+            BenchAgents::Command(command) => vec![command.clone()],
         }
     }
 }
 
-pub(super) struct Planned<'s> {
-    pub(super) who: Who,
-    pub(super) jobs: Vec<Job<'s>>,
-    pub(super) plan: Plan,
+pub(super) struct PreparedBench<'s> {
+    pub(super) who: BenchAgents,
+    pub(super) jobs: Vec<TrialJob<'s>>,
+    pub(super) plan: TrialPlan,
     pub(super) folder: PathBuf,
-    pub(super) earlier: Earlier,
+    pub(super) earlier: ExistingBenchAction,
     not_applicable: Vec<String>,
     state_dir: PathBuf,
 }
 
-impl<'s> Planned<'s> {
+impl<'s> PreparedBench<'s> {
     /// `worlds` are those of the tasks, as these begin.
     pub(super) fn new(
-        arguments: &Arguments,
-        suite: &'s Suite,
-        tasks: &[&'s Task],
+        arguments: &BenchArguments,
+        suite: &'s TaskSuite,
+        tasks: &[&'s BenchTask],
         worlds: &'s [World],
-    ) -> Result<Planned<'s>, String> {
+    ) -> Result<PreparedBench<'s>, String> {
         if arguments.trials == 0 {
             return Err("--trials: give at least 1".to_owned());
         }
@@ -70,15 +72,15 @@ impl<'s> Planned<'s> {
                 "--agent-env {name:?}: not the name of a variable; hint: --agent-env OPENAI_API_KEY"
             ));
         }
-        let environment = Environment::read();
-        let file = File::read(arguments.grading.config.as_deref().or(environment.config.as_deref()))?;
+        let environment = EnvironmentVariables::read();
+        let file = ConfigFile::read(arguments.grading.config.as_deref().or(environment.config.as_deref()))?;
         let who = who(arguments, &environment, &file)?;
         let (jobs, not_applicable) = jobs(&who, tasks, worlds, arguments.trials);
         if jobs.is_empty() {
             let reason = not_applicable.first().map_or("no task was chosen", String::as_str);
             return Err(format!("there is nothing to play: {reason}"));
         }
-        let plan = Plan {
+        let plan = TrialPlan {
             id: format!("{:08x}", fastrand::u32(..)),
             suite: suite.name.clone(),
             tasks: tasks
@@ -94,16 +96,16 @@ impl<'s> Planned<'s> {
             arguments.grading.state_dir.clone().or(environment.state_dir).or_else(|| file.state_dir.clone());
         let state_dir = state_dir.unwrap_or_else(|| PathBuf::from(".gradus"));
         let (folder, earlier) = place(arguments, &state_dir, &plan);
-        Ok(Planned { who, jobs, plan, folder, earlier, not_applicable, state_dir })
+        Ok(PreparedBench { who, jobs, plan, folder, earlier, not_applicable, state_dir })
     }
 
     /// Rules judge unless a model is asked for: playing often must not cost by accident.
-    pub(super) fn grading(&self, arguments: &Arguments) -> Grading {
+    pub(super) fn grading(&self, arguments: &BenchArguments) -> GradingOptions {
         let mut grading = arguments.grading.clone();
         grading.judge.judge.get_or_insert_with(|| gradus_eval::evaluator::OFFLINE.to_owned());
         grading.state_dir = Some(self.state_dir.clone());
         // In a folder that was used before, a run that was cut off is about other traces.
-        grading.fresh |= arguments.out.is_some() && self.earlier != Earlier::GoOn;
+        grading.fresh |= arguments.out.is_some() && self.earlier != ExistingBenchAction::GoOn;
         grading
     }
 
@@ -112,7 +114,7 @@ impl<'s> Planned<'s> {
     }
 
     pub(super) fn report(&self, folder: &BenchFolder, lines: Vec<TrialLine>) -> BenchReport {
-        BenchReport::of(Kept {
+        BenchReport::from_results(BenchResults {
             suite: self.plan.suite.clone(),
             folder: folder.path().display().to_string(),
             agents: self.plan.agents.clone(),
@@ -123,7 +125,7 @@ impl<'s> Planned<'s> {
 }
 
 /// What else has a say in what a trial comes to, by the option that sets it.
-fn settings(arguments: &Arguments, who: &Who) -> BTreeMap<String, String> {
+fn settings(arguments: &BenchArguments, who: &BenchAgents) -> BTreeMap<String, String> {
     let mut settings = BTreeMap::new();
     let mut add = |name: &str, value: Option<String>| {
         settings.extend(value.map(|value| (name.to_owned(), value)));
@@ -132,7 +134,7 @@ fn settings(arguments: &Arguments, who: &Who) -> BTreeMap<String, String> {
     add("--react", arguments.react.map(|form| format!("{form:?}").to_lowercase()));
     add("--agent-timeout", arguments.agent_timeout.map(|time| time.to_string()));
     add("--agent-env", Some(arguments.agent_env.join(",")).filter(|names| !names.is_empty()));
-    if let Who::Model { client, price } = who {
+    if let BenchAgents::Model { client, price } = who {
         add("--model-url", Some(client.shown_url().to_owned()));
         add("--prices", price.map(|price| format!("{price:?}")));
     }
@@ -140,7 +142,7 @@ fn settings(arguments: &Arguments, who: &Who) -> BTreeMap<String, String> {
 }
 
 /// A gate on what there will be no number for is a slip; what to do about it is not the same for all.
-pub(super) fn check_gates(arguments: &Arguments, agents: usize) -> Result<(), String> {
+pub(super) fn check_gates(arguments: &BenchArguments, agents: usize) -> Result<(), String> {
     for gate in &arguments.grading.outputs.gate {
         let name = gate.split(['<', '>']).next().unwrap_or_default().trim();
         let Some((_, k)) = name.split_once('^').filter(|(what, _)| ["pass", "safe"].contains(what)) else {
@@ -163,9 +165,13 @@ pub(super) fn check_gates(arguments: &Arguments, agents: usize) -> Result<(), St
     Ok(())
 }
 
-fn who(arguments: &Arguments, environment: &Environment, file: &File) -> Result<Who, String> {
+fn who(
+    arguments: &BenchArguments,
+    environment: &EnvironmentVariables,
+    file: &ConfigFile,
+) -> Result<BenchAgents, String> {
     if let Some(command) = &arguments.agent {
-        return Ok(Who::Command(command.clone()));
+        return Ok(BenchAgents::Command(command.clone()));
     }
     if let Some(model) = &arguments.model {
         let options =
@@ -182,21 +188,21 @@ fn who(arguments: &Arguments, environment: &Environment, file: &File) -> Result<
             prices.add(&text).map_err(|error| format!("{}: {error}", path.display()))?;
         }
         let price = prices.find(&client.endpoint().model);
-        return Ok(Who::Model { client: Box::new(client), price });
+        return Ok(BenchAgents::Model { client: Box::new(client), price });
     }
     if arguments.policy.is_empty() {
         return Err(
             "say who plays: --policy oracle (no model needed), --model NAME, or --agent COMMAND".to_owned()
         );
     }
-    let mut policies: Vec<Policy> = Vec::new();
+    let mut policies: Vec<ScriptedPolicy> = Vec::new();
     for name in &arguments.policy {
-        match (name.as_str(), Policy::from_name(name)) {
-            ("flawed", _) => policies.extend(Flaw::ALL.map(Policy::Flawed)),
-            ("all", _) => policies.extend(Policy::all()),
+        match (name.as_str(), ScriptedPolicy::from_name(name)) {
+            ("flawed", _) => policies.extend(PolicyFlaw::ALL.map(ScriptedPolicy::Flawed)),
+            ("all", _) => policies.extend(ScriptedPolicy::all()),
             (_, Some(policy)) => policies.push(policy),
             _ => {
-                let known: Vec<&str> = Policy::all().map(Policy::name).collect();
+                let known: Vec<&str> = ScriptedPolicy::all().map(ScriptedPolicy::name).collect();
                 return Err(format!(
                     "--policy {name:?}: there is no such policy; there are {}, and `flawed` for all with a mistake",
                     known.join(", ")
@@ -206,26 +212,26 @@ fn who(arguments: &Arguments, environment: &Environment, file: &File) -> Result<
     }
     let mut seen = std::collections::BTreeSet::new();
     policies.retain(|policy| seen.insert(*policy));
-    Ok(Who::Policies(policies))
+    Ok(BenchAgents::Policies(policies))
 }
 
-pub(in crate::cli) fn worlds(tasks: &[&Task]) -> Result<Vec<World>, String> {
+pub(in crate::cli) fn worlds(tasks: &[&BenchTask]) -> Result<Vec<World>, String> {
     tasks.iter().map(|task| task.world.world().map_err(|error| error.to_string())).collect()
 }
 
 /// All trials, and what cannot be played.
 pub(in crate::cli) fn jobs<'s>(
-    who: &Who,
-    tasks: &[&'s Task],
+    who: &BenchAgents,
+    tasks: &[&'s BenchTask],
     worlds: &'s [World],
     trials: u32,
-) -> (Vec<Job<'s>>, Vec<String>) {
-    let tools: Vec<Tool> = all_tools().map(|(_, tool)| tool.clone()).collect();
+) -> (Vec<TrialJob<'s>>, Vec<String>) {
+    let tools: Vec<AgentTool> = all_tools().map(|(_, tool)| tool.clone()).collect();
     let agents = u32::try_from(who.names().len()).unwrap_or(u32::MAX);
     let (mut jobs, mut not_applicable) = (Vec::new(), Vec::new());
     for (task, world) in tasks.iter().copied().zip(worlds) {
         for contestant in 0..agents {
-            if let Who::Policies(policies) = who
+            if let BenchAgents::Policies(policies) = who
                 && let Err(reason) = policy::play(policies[contestant as usize], task, world, &tools, 0)
             {
                 not_applicable.push(reason.to_string());
@@ -234,7 +240,7 @@ pub(in crate::cli) fn jobs<'s>(
             for round in 0..trials {
                 // Stays the same when there are more trials.
                 let trial = round * agents + contestant;
-                jobs.push(Job { task, world, trial, contestant: contestant as usize, round });
+                jobs.push(TrialJob { task, world, trial, contestant: contestant as usize, round });
             }
         }
     }
@@ -244,12 +250,12 @@ pub(in crate::cli) fn jobs<'s>(
 }
 
 /// Where it is kept, and what is done about a bench that is there.
-fn place(arguments: &Arguments, state_dir: &Path, plan: &Plan) -> (PathBuf, Earlier) {
+fn place(arguments: &BenchArguments, state_dir: &Path, plan: &TrialPlan) -> (PathBuf, ExistingBenchAction) {
     if let Some(folder) = &arguments.out {
         let earlier = match (arguments.resume, arguments.overwrite) {
-            (true, _) => Earlier::GoOn,
-            (_, true) => Earlier::ThrowAway,
-            _ => Earlier::Refuse,
+            (true, _) => ExistingBenchAction::GoOn,
+            (_, true) => ExistingBenchAction::ThrowAway,
+            _ => ExistingBenchAction::Refuse,
         };
         return (folder.clone(), earlier);
     }
@@ -260,14 +266,14 @@ fn place(arguments: &Arguments, state_dir: &Path, plan: &Plan) -> (PathBuf, Earl
         found.sort();
         let is_like = |folder: &PathBuf| {
             let text = std::fs::read(folder.join("bench.json")).ok()?;
-            Some(plan.is_like(&serde_json::from_slice::<Plan>(&text).ok()?))
+            Some(plan.is_like(&serde_json::from_slice::<TrialPlan>(&text).ok()?))
         };
         if let Some(folder) = found.into_iter().rev().find(|folder| is_like(folder) == Some(true)) {
-            return (folder, Earlier::GoOn);
+            return (folder, ExistingBenchAction::GoOn);
         }
     }
     let now = jiff::Timestamp::now().to_string();
     let digits: String = now.chars().take(19).filter(char::is_ascii_digit).collect();
-    let earlier = if arguments.resume { Earlier::GoOn } else { Earlier::Refuse };
+    let earlier = if arguments.resume { ExistingBenchAction::GoOn } else { ExistingBenchAction::Refuse };
     (benches.join(format!("{digits}-{:04x}", fastrand::u16(..))), earlier)
 }

@@ -7,17 +7,18 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use gradus_github_bench::trial::{
-    BenchError, BenchFolder, Contestant, Finished, FolderError, OwnAgent, Player, Pool, TrialLine, run_each,
+    BenchError, BenchFolder, FinishedTrial, FolderError, OwnAgent, TrialConcurrency, TrialContestant,
+    TrialLine, TrialRunner, run_each,
 };
-use gradus_llm::{CallError, Failure};
+use gradus_llm::{CallError, ModelCallFailure};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
-use super::plan::{Planned, Who};
-use super::{Arguments, complain};
-use crate::cli::Exit;
-use crate::process_groups::Programs;
+use super::plan::{BenchAgents, PreparedBench};
+use super::{BenchArguments, complain};
+use crate::cli::CommandExit;
+use crate::process_groups::ProcessGroupRegistry;
 use crate::program_agent::ForeignAgent;
 use gradus_report::counted;
 
@@ -28,24 +29,24 @@ const TIMEOUT: f64 = 600.0;
 const MAX_TIMEOUT_S: f64 = 1e8;
 
 /// What was played, and why not all of it.
-pub(super) struct Played {
+pub(super) struct CompletedTrials {
     pub(super) lines: Vec<TrialLine>,
-    pub(super) stopped: Option<Stopped>,
+    pub(super) stopped: Option<BenchStopReason>,
 }
 
-pub(super) enum Stopped {
+pub(super) enum BenchStopReason {
     Interrupted,
     /// The endpoint gave no answers: to so many trials, which are not played then.
-    Away(Failure, usize),
+    Away(ModelCallFailure, usize),
     Failed(FolderError),
 }
 
 pub(super) fn play(
-    arguments: &Arguments,
-    planned: &Planned<'_>,
+    arguments: &BenchArguments,
+    planned: &PreparedBench<'_>,
     folder: &mut BenchFolder,
     mut lines: Vec<TrialLine>,
-) -> Played {
+) -> CompletedTrials {
     let has_worked = lines.iter().any(|line| line.calls > 0);
     lines.retain(|line| planned.jobs.iter().any(|job| job.task.id == line.task && job.trial == line.trial));
     let is_played =
@@ -58,28 +59,28 @@ pub(super) fn play(
         complain(&format!("{played} played before, {left} left"));
     }
     let stop = Arc::new(AtomicBool::new(false));
-    let programs = Programs::default();
+    let programs = ProcessGroupRegistry::default();
     let hint = format!("--resume --out {} goes on from there", folder.path().display());
-    let listener = Listener::start(&stop, &programs, hint);
+    let listener = InterruptListener::start(&stop, &programs, hint);
     let bar = bar(arguments.grading.quiet, jobs.len());
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     let bench = folder.plan().id.clone();
-    let contestants: Vec<Contestant<'_>>;
+    let contestants: Vec<TrialContestant<'_>>;
     let own: OwnAgent<'_>;
     let foreign: ForeignAgent;
-    let (player, pool): (&dyn Player, Pool) = match &planned.who {
-        Who::Policies(policies) => {
-            contestants = policies.iter().copied().map(Contestant::Policy).collect();
+    let (player, pool): (&dyn TrialRunner, TrialConcurrency) = match &planned.who {
+        BenchAgents::Policies(policies) => {
+            contestants = policies.iter().copied().map(TrialContestant::Policy).collect();
             own = own_agent(arguments, &contestants, &bench);
-            (&own, Pool { threads: arguments.parallel.unwrap_or(cores), slots: 1 })
+            (&own, TrialConcurrency { threads: arguments.parallel.unwrap_or(cores), slots: 1 })
         }
-        Who::Model { client, price } => {
-            contestants = vec![Contestant::Model { model: client.as_ref(), price: *price }];
+        BenchAgents::Model { client, price } => {
+            contestants = vec![TrialContestant::Model { model: client.as_ref(), price: *price }];
             own = own_agent(arguments, &contestants, &bench);
             // All waiting: one thread does.
-            (&own, Pool { threads: 1, slots: arguments.parallel.unwrap_or(8) })
+            (&own, TrialConcurrency { threads: 1, slots: arguments.parallel.unwrap_or(8) })
         }
-        Who::Command(command) => {
+        BenchAgents::Command(command) => {
             foreign = ForeignAgent {
                 command: command.clone(),
                 timeout: Duration::from_secs_f64(
@@ -91,11 +92,11 @@ pub(super) fn play(
                 programs,
                 has_worked: AtomicBool::new(has_worked),
             };
-            (&foreign, Pool { threads: 1, slots: arguments.parallel.unwrap_or(cores) })
+            (&foreign, TrialConcurrency { threads: 1, slots: arguments.parallel.unwrap_or(cores) })
         }
     };
-    let (mut away, mut in_a_row, mut last): (usize, usize, Option<Failure>) = (0, 0, None);
-    let mut take = |finished: Result<Finished, BenchError>| -> Result<(), FolderError> {
+    let (mut away, mut in_a_row, mut last): (usize, usize, Option<ModelCallFailure>) = (0, 0, None);
+    let mut take = |finished: Result<FinishedTrial, BenchError>| -> Result<(), FolderError> {
         match finished {
             Ok(finished) => {
                 in_a_row = 0;
@@ -124,31 +125,33 @@ pub(super) fn play(
     }
     lines.sort_by_key(|line| (line.number, line.trial));
     let stopped = match (done, last) {
-        (Err(FolderError::Bench(BenchError::Endpoint(failure))), _) => Some(Stopped::Away(failure, away)),
-        (Err(error), _) => Some(Stopped::Failed(error)),
-        (Ok(()), _) if stop.load(Ordering::Relaxed) => Some(Stopped::Interrupted),
-        (Ok(()), Some(failure)) => Some(Stopped::Away(failure, away)),
+        (Err(FolderError::Bench(BenchError::Endpoint(failure))), _) => {
+            Some(BenchStopReason::Away(failure, away))
+        }
+        (Err(error), _) => Some(BenchStopReason::Failed(error)),
+        (Ok(()), _) if stop.load(Ordering::Relaxed) => Some(BenchStopReason::Interrupted),
+        (Ok(()), Some(failure)) => Some(BenchStopReason::Away(failure, away)),
         (Ok(()), None) => None,
     };
-    Played { lines, stopped }
+    CompletedTrials { lines, stopped }
 }
 
-impl Stopped {
+impl BenchStopReason {
     /// In a few words, for reports.
     pub(super) fn reason(&self) -> String {
         match self {
-            Stopped::Interrupted => "it was interrupted".to_owned(),
-            Stopped::Away(failure, trials) => {
+            BenchStopReason::Interrupted => "it was interrupted".to_owned(),
+            BenchStopReason::Away(failure, trials) => {
                 let trials = counted(*trials as u64, "trial", "trials");
                 format!("the model's endpoint gave no answer to {trials} ({failure}); that does not count")
             }
-            Stopped::Failed(error) => error.to_string(),
+            BenchStopReason::Failed(error) => error.to_string(),
         }
     }
 
     /// What to do about it.
-    pub(super) fn advice(&self, who: &Who) -> String {
-        let (Stopped::Away(failure, _), Who::Model { client, .. }) = (self, who) else {
+    pub(super) fn advice(&self, who: &BenchAgents) -> String {
+        let (BenchStopReason::Away(failure, _), BenchAgents::Model { client, .. }) = (self, who) else {
             return self.reason();
         };
         let (url, model) = (client.shown_url(), &client.endpoint().model);
@@ -172,22 +175,26 @@ impl Stopped {
         format!("{what}; trials that it gave no answer to do not count")
     }
 
-    pub(super) fn exit(&self) -> Exit {
+    pub(super) fn exit(&self) -> CommandExit {
         match self {
-            Stopped::Interrupted => Exit::Interrupted,
-            Stopped::Away(failure, _) => match failure.error {
+            BenchStopReason::Interrupted => CommandExit::Interrupted,
+            BenchStopReason::Away(failure, _) => match failure.error {
                 CallError::Unauthorized { status: 401 | 403, .. } | CallError::NotFound { .. } => {
-                    Exit::BadInput
+                    CommandExit::BadInput
                 }
-                _ => Exit::Unexpected,
+                _ => CommandExit::Unexpected,
             },
-            Stopped::Failed(FolderError::Bench(BenchError::Program(_))) => Exit::BadInput,
-            Stopped::Failed(_) => Exit::Unexpected,
+            BenchStopReason::Failed(FolderError::Bench(BenchError::Program(_))) => CommandExit::BadInput,
+            BenchStopReason::Failed(_) => CommandExit::Unexpected,
         }
     }
 }
 
-fn own_agent<'a>(arguments: &Arguments, contestants: &'a [Contestant<'a>], bench: &'a str) -> OwnAgent<'a> {
+fn own_agent<'a>(
+    arguments: &BenchArguments,
+    contestants: &'a [TrialContestant<'a>],
+    bench: &'a str,
+) -> OwnAgent<'a> {
     OwnAgent {
         contestants,
         form: arguments.react.map(Into::into),
@@ -210,14 +217,14 @@ fn bar(quiet: bool, length: usize) -> Option<ProgressBar> {
 
 /// The first Ctrl-C lets trials that are under way end; the second one ends the program, and so does what a system sends
 /// before it kills. Programs of others that are at work are ended with it. Dropped, it listens no more.
-struct Listener {
+struct InterruptListener {
     /// Tells the thread to end when it is dropped.
     end: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Listener {
-    fn start(stop: &Arc<AtomicBool>, programs: &Programs, hint: String) -> Listener {
+impl InterruptListener {
+    fn start(stop: &Arc<AtomicBool>, programs: &ProcessGroupRegistry, hint: String) -> InterruptListener {
         let (stop, programs) = (Arc::clone(stop), programs.clone());
         let (end, ended) = oneshot::channel();
         let listen = move || {
@@ -228,11 +235,11 @@ impl Listener {
         };
         // Without it Ctrl-C ends the program, and --resume goes on all the same.
         let thread = std::thread::Builder::new().name("interrupts".to_owned()).spawn(listen);
-        Listener { end: Some(end), thread: thread.ok() }
+        InterruptListener { end: Some(end), thread: thread.ok() }
     }
 }
 
-impl Drop for Listener {
+impl Drop for InterruptListener {
     fn drop(&mut self) {
         drop(self.end.take());
         if let Some(thread) = self.thread.take() {
@@ -241,7 +248,12 @@ impl Drop for Listener {
     }
 }
 
-async fn listen(stop: &AtomicBool, programs: &Programs, hint: &str, mut ended: oneshot::Receiver<()>) {
+async fn listen(
+    stop: &AtomicBool,
+    programs: &ProcessGroupRegistry,
+    hint: &str,
+    mut ended: oneshot::Receiver<()>,
+) {
     let (Ok(mut pressed), Ok(mut terminate)) =
         (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
     else {
@@ -258,7 +270,7 @@ async fn listen(stop: &AtomicBool, programs: &Programs, hint: &str, mut ended: o
         if at_once {
             programs.end_all();
             complain(&format!("interrupted; {hint}"));
-            std::process::exit(Exit::Interrupted as i32);
+            std::process::exit(CommandExit::Interrupted as i32);
         }
         complain("finishing the trials that are under way; once more ends at once");
     }

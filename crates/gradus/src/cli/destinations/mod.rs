@@ -11,18 +11,19 @@ use gradus_eval::run::{EvaluatorRecord, RunFolder};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::Exit;
+use super::CommandExit;
 use super::sources::{complain, given_phoenix};
-use crate::carrier::Sender;
-use crate::config::{Environment, PhoenixSection};
+use crate::carrier::VerdictExporter;
+use crate::config::{EnvironmentVariables, PhoenixSection};
 use gradus_eval::annotation::{
-    Annotation, AnnotationSettings, Annotations, Target, TrajectoryTarget, Unplaced, check_names,
+    AnnotationBuilder, AnnotationSettings, OutcomeAnnotation, OutcomeTarget, TrajectoryTarget,
+    UnplacedOutcome, check_names,
 };
-use gradus_phoenix::client::{Address, Client, Writer};
-use shortfall::{Shortfall, report_command};
+use gradus_phoenix::client::{AnnotationUploader, PhoenixAddress, PhoenixClient};
+use shortfall::{UndeliveredOutcomes, report_command};
 
 #[derive(Args, Clone, Debug, Default)]
-pub(super) struct Destinations {
+pub(super) struct DestinationOptions {
     /// Write every outcome to Phoenix: the one that is read from, or --phoenix. Those of steps are put on the model call
     /// that held the thought, those of whole trajectories on the root span. Written again, they are replaced.
     #[arg(long, help_heading = "Outputs (- is standard output)")]
@@ -34,15 +35,15 @@ pub(super) struct Destinations {
 
 /// Destinations that were found to be there.
 #[derive(Debug)]
-pub(super) struct Ready {
+pub(super) struct ReachableDestinations {
     runtime: Runtime,
-    phoenix: Option<Client>,
+    phoenix: Option<PhoenixClient>,
     otlp: Option<String>,
     settings: PhoenixSection,
-    environment: Environment,
+    environment: EnvironmentVariables,
 }
 
-impl Destinations {
+impl DestinationOptions {
     pub(super) fn go_to_phoenix(&self) -> bool {
         self.log_to_phoenix
     }
@@ -52,39 +53,45 @@ impl Destinations {
     pub(super) fn prepare(
         &self,
         phoenix: Option<&str>,
-        read_from: &[&Address],
+        read_from: &[&PhoenixAddress],
         settings: &PhoenixSection,
         evaluators: &[EvaluatorRecord],
-    ) -> Result<Option<Ready>, String> {
+    ) -> Result<Option<ReachableDestinations>, String> {
         if !self.log_to_phoenix && self.log_to_otlp.is_none() {
             return Ok(None);
         }
         check_names(evaluators, &settings.names)?;
-        let environment = Environment::read();
+        let environment = EnvironmentVariables::read();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
         let client = match self.log_to_phoenix {
-            true => Some(Client::new(
+            true => Some(PhoenixClient::new(
                 &target(phoenix, read_from, &environment)?,
                 &settings.client_settings(&environment),
             )?),
             false => None,
         };
         if let Some(client) = &client {
-            runtime.block_on(Writer::greet(client)).map_err(|error| format!("--log-to-phoenix: {error}"))?;
+            runtime
+                .block_on(AnnotationUploader::greet(client))
+                .map_err(|error| format!("--log-to-phoenix: {error}"))?;
         }
         if let Some(url) = &self.log_to_otlp {
-            let sender = Sender::new(url, &environment, settings.retry_s, "", "")?;
+            let sender = VerdictExporter::new(url, &environment, settings.retry_s, "", "")?;
             runtime.block_on(sender.greet()).map_err(|error| format!("--log-to-otlp: {error}"))?;
         }
         let (otlp, settings) = (self.log_to_otlp.clone(), settings.clone());
-        Ok(Some(Ready { runtime, phoenix: client, otlp, settings, environment }))
+        Ok(Some(ReachableDestinations { runtime, phoenix: client, otlp, settings, environment }))
     }
 }
 
 /// The Phoenix to write to: as named, else the one that is read from, else that of the environment.
-fn target(given: Option<&str>, read_from: &[&Address], environment: &Environment) -> Result<Address, String> {
-    let first = read_from.first().map(|address| Address::clone(address));
+fn target(
+    given: Option<&str>,
+    read_from: &[&PhoenixAddress],
+    environment: &EnvironmentVariables,
+) -> Result<PhoenixAddress, String> {
+    let first = read_from.first().map(|address| PhoenixAddress::clone(address));
     if given.is_none()
         && read_from.iter().any(|other| first.as_ref().is_some_and(|one| one.base != other.base))
     {
@@ -102,27 +109,27 @@ fn target(given: Option<&str>, read_from: &[&Address], environment: &Environment
 }
 
 /// The exit code of a run whose outcomes were also sent: a failed gate or a broken run say more.
-pub(super) fn exit(of_run: Exit, of_sending: Exit) -> Exit {
+pub(super) fn exit(of_run: CommandExit, of_sending: CommandExit) -> CommandExit {
     match (of_run, of_sending) {
-        (_, Exit::Interrupted) => Exit::Interrupted,
-        (Exit::Pass, other) => other,
+        (_, CommandExit::Interrupted) => CommandExit::Interrupted,
+        (CommandExit::Pass, other) => other,
         (other, _) => other,
     }
 }
 
-impl Ready {
+impl ReachableDestinations {
     /// The command that sends a run's outcomes to the same places later.
     pub(super) fn later(&self, folder: &RunFolder) -> String {
-        report_command(folder, self.phoenix.as_ref().map(Client::base), self.otlp.as_deref())
+        report_command(folder, self.phoenix.as_ref().map(PhoenixClient::base), self.otlp.as_deref())
     }
 
     /// Sends a run's outcomes, and says what came of it.
-    pub(super) fn send(self, folder: &RunFolder, reader: &mut RunReader) -> anyhow::Result<Exit> {
-        let Ready { runtime, phoenix, otlp, settings, environment } = self;
+    pub(super) fn send(self, folder: &RunFolder, reader: &mut RunReader) -> anyhow::Result<CommandExit> {
+        let ReachableDestinations { runtime, phoenix, otlp, settings, environment } = self;
         let record = &folder.record;
         let time = record.ended.as_deref().unwrap_or(&record.started);
-        let mut delivery = Delivery {
-            interrupts: Interrupts::listen(&runtime)?,
+        let mut delivery = OutcomeDelivery {
+            interrupts: InterruptSignals::listen(&runtime)?,
             runtime,
             phoenix: None,
             otlp: None,
@@ -130,26 +137,26 @@ impl Ready {
         };
         if let Some(client) = &phoenix {
             let again = report_command(folder, Some(client.base()), None);
-            let shortfall = Shortfall::new(folder, "phoenix", again);
-            delivery.phoenix = Some(Lane::new(Writer::new(client.clone()), shortfall));
+            let shortfall = UndeliveredOutcomes::new(folder, "phoenix", again);
+            delivery.phoenix = Some(DestinationLane::new(AnnotationUploader::new(client.clone()), shortfall));
         }
         if let Some(url) = &otlp {
-            let sender = Sender::new(url, &environment, settings.retry_s, &record.run_id, time);
-            let shortfall = Shortfall::new(folder, "otlp", report_command(folder, None, Some(url)));
-            delivery.otlp = Some(Lane::new(sender.map_err(anyhow::Error::msg)?, shortfall));
+            let sender = VerdictExporter::new(url, &environment, settings.retry_s, &record.run_id, time);
+            let shortfall = UndeliveredOutcomes::new(folder, "otlp", report_command(folder, None, Some(url)));
+            delivery.otlp = Some(DestinationLane::new(sender.map_err(anyhow::Error::msg)?, shortfall));
         }
         let annotations = settings.annotation_settings();
-        let mut on_phoenix = Annotations::new(record, &annotations);
+        let mut on_phoenix = AnnotationBuilder::new(record, &annotations);
         let on_spans = AnnotationSettings { trajectory_target: TrajectoryTarget::Span, ..annotations };
-        let mut carried = Annotations::new(record, &on_spans);
+        let mut carried = AnnotationBuilder::new(record, &on_spans);
         reader.visit(|trajectory, outcomes| -> anyhow::Result<()> {
             if delivery.phoenix.is_some() {
-                for annotation in on_phoenix.of(trajectory, outcomes) {
+                for annotation in on_phoenix.annotate_trajectory(trajectory, outcomes) {
                     delivery.add_to_phoenix(annotation)?;
                 }
             }
             if delivery.otlp.is_some() {
-                for annotation in carried.of(trajectory, outcomes) {
+                for annotation in carried.annotate_trajectory(trajectory, outcomes) {
                     delivery.add_to_otlp(trajectory.project.as_deref(), annotation)?;
                 }
             }
@@ -157,7 +164,7 @@ impl Ready {
         })?;
         delivery.write_phoenix()?;
         delivery.write_otlp()?;
-        let Delivery { phoenix: to_phoenix, otlp: to_otlp, interrupted, .. } = delivery;
+        let OutcomeDelivery { phoenix: to_phoenix, otlp: to_otlp, interrupted, .. } = delivery;
         let mut is_all_there = true;
         if let Some((client, lane)) = phoenix.zip(to_phoenix) {
             complain(&format!("{} annotations are in Phoenix at {}", lane.done, client.base()));
@@ -171,50 +178,53 @@ impl Ready {
             is_all_there &= lane.shortfall.tell()?;
         }
         Ok(match (interrupted, is_all_there) {
-            (true, _) => Exit::Interrupted,
-            (false, true) => Exit::Pass,
-            (false, false) => Exit::NotWritten,
+            (true, _) => CommandExit::Interrupted,
+            (false, true) => CommandExit::Pass,
+            (false, false) => CommandExit::NotWritten,
         })
     }
 }
 
 /// One way out, and why it is closed if it is.
-struct Lane<T> {
+struct DestinationLane<T> {
     to: T,
     closed: Option<String>,
     done: u64,
     /// What the other side had to say besides.
     warnings: Vec<String>,
-    shortfall: Shortfall,
+    shortfall: UndeliveredOutcomes,
 }
 
 const MAX_WARNINGS: usize = 3;
 
-impl<T> Lane<T> {
-    fn new(to: T, shortfall: Shortfall) -> Lane<T> {
-        Lane { to, closed: None, done: 0, warnings: Vec::new(), shortfall }
+impl<T> DestinationLane<T> {
+    fn new(to: T, shortfall: UndeliveredOutcomes) -> DestinationLane<T> {
+        DestinationLane { to, closed: None, done: 0, warnings: Vec::new(), shortfall }
     }
 
-    fn lack(&mut self, annotations: &[Annotation], reason: &str) -> anyhow::Result<()> {
+    fn lack(&mut self, annotations: &[OutcomeAnnotation], reason: &str) -> anyhow::Result<()> {
         annotations.iter().try_for_each(|one| self.shortfall.add(&one.subject, reason))
     }
 }
 
-struct Delivery {
+struct OutcomeDelivery {
     runtime: Runtime,
-    interrupts: Interrupts,
-    phoenix: Option<Lane<Writer>>,
-    otlp: Option<Lane<Sender>>,
+    interrupts: InterruptSignals,
+    phoenix: Option<DestinationLane<AnnotationUploader>>,
+    otlp: Option<DestinationLane<VerdictExporter>>,
     interrupted: bool,
 }
 
 const INTERRUPTED: &str = "interrupted";
 
-impl Delivery {
-    fn add_to_phoenix(&mut self, annotation: Result<Annotation, Unplaced>) -> anyhow::Result<()> {
+impl OutcomeDelivery {
+    fn add_to_phoenix(
+        &mut self,
+        annotation: Result<OutcomeAnnotation, UnplacedOutcome>,
+    ) -> anyhow::Result<()> {
         let Some(lane) = &mut self.phoenix else { return Ok(()) };
         match (annotation, &lane.closed) {
-            (Err(Unplaced { subject, reason }), _) => lane.shortfall.add(&subject, reason),
+            (Err(UnplacedOutcome { subject, reason }), _) => lane.shortfall.add(&subject, reason),
             (Ok(annotation), Some(reason)) => lane.shortfall.add(&annotation.subject, reason),
             (Ok(annotation), None) => match lane.to.add(annotation) {
                 true => self.write_phoenix(),
@@ -250,14 +260,14 @@ impl Delivery {
     fn add_to_otlp(
         &mut self,
         project: Option<&str>,
-        annotation: Result<Annotation, Unplaced>,
+        annotation: Result<OutcomeAnnotation, UnplacedOutcome>,
     ) -> anyhow::Result<()> {
         if self.otlp.as_ref().is_some_and(|lane| lane.closed.is_none() && lane.to.is_due(project)) {
             self.write_otlp()?;
         }
         let Some(lane) = &mut self.otlp else { return Ok(()) };
         match (annotation, &lane.closed) {
-            (Err(Unplaced { subject, reason }), _) => lane.shortfall.add(&subject, reason),
+            (Err(UnplacedOutcome { subject, reason }), _) => lane.shortfall.add(&subject, reason),
             (Ok(annotation), Some(reason)) => lane.shortfall.add(&annotation.subject, reason),
             (Ok(annotation), None) => {
                 lane.to.add(project, annotation);
@@ -305,23 +315,23 @@ impl Delivery {
     }
 }
 
-fn about(annotation: &Annotation, reason: &str) -> String {
+fn about(annotation: &OutcomeAnnotation, reason: &str) -> String {
     match &annotation.target {
-        Target::Span { span_id, .. } => format!("span {span_id}: {reason}"),
-        Target::Trace { trace_id } => format!("trace {trace_id}: {reason}"),
+        OutcomeTarget::Span { span_id, .. } => format!("span {span_id}: {reason}"),
+        OutcomeTarget::Trace { trace_id } => format!("trace {trace_id}: {reason}"),
     }
 }
 
 /// Ctrl-C, and what a system sends before it kills; also when they come between two pieces of work.
-struct Interrupts {
+struct InterruptSignals {
     pressed: Signal,
     terminated: Signal,
 }
 
-impl Interrupts {
-    fn listen(runtime: &Runtime) -> std::io::Result<Interrupts> {
+impl InterruptSignals {
+    fn listen(runtime: &Runtime) -> std::io::Result<InterruptSignals> {
         let _inside = runtime.enter();
-        Ok(Interrupts {
+        Ok(InterruptSignals {
             pressed: signal(SignalKind::interrupt())?,
             terminated: signal(SignalKind::terminate())?,
         })

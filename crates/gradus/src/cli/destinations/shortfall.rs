@@ -3,42 +3,42 @@
 
 use std::path::{Path, PathBuf};
 
-use gradus_eval::run::{Log, RunFolder};
+use gradus_eval::run::{AppendLog, RunFolder};
 use serde::Serialize;
 
 use crate::cli::sources::complain;
-use gradus_eval::annotation::Subject;
+use gradus_eval::annotation::OutcomeReference;
 
-pub(super) struct Shortfall {
+pub(super) struct UndeliveredOutcomes {
     to: &'static str,
     /// The command that writes the run there again.
     again: String,
     path: PathBuf,
-    log: Option<Log>,
+    log: Option<AppendLog>,
     count: u64,
     shown: Vec<String>,
 }
 
 #[derive(Serialize)]
-struct Line<'l> {
+struct UndeliveredLine<'l> {
     to: &'l str,
     #[serde(flatten)]
-    subject: Option<&'l Subject>,
+    subject: Option<&'l OutcomeReference>,
     reason: &'l str,
 }
 
 const SHOWN: usize = 10;
 const WRITE_EVERY: usize = 1 << 20;
 
-impl Shortfall {
-    pub(super) fn new(folder: &RunFolder, to: &'static str, again: String) -> Shortfall {
+impl UndeliveredOutcomes {
+    pub(super) fn new(folder: &RunFolder, to: &'static str, again: String) -> UndeliveredOutcomes {
         let path = folder.path().join(format!("unwritten_{to}.jsonl"));
         // What is said there is about the last time.
         let _ = std::fs::remove_file(&path);
-        Shortfall { to, again, path, log: None, count: 0, shown: Vec::new() }
+        UndeliveredOutcomes { to, again, path, log: None, count: 0, shown: Vec::new() }
     }
 
-    pub(super) fn add(&mut self, subject: &Subject, reason: &str) -> anyhow::Result<()> {
+    pub(super) fn add(&mut self, subject: &OutcomeReference, reason: &str) -> anyhow::Result<()> {
         self.count += 1;
         if self.shown.len() < SHOWN {
             self.shown.push(format!("not written to {}: {subject}: {reason}", self.to));
@@ -58,12 +58,12 @@ impl Shortfall {
         Ok(())
     }
 
-    fn write(&mut self, subject: Option<&Subject>, reason: &str) -> anyhow::Result<()> {
+    fn write(&mut self, subject: Option<&OutcomeReference>, reason: &str) -> anyhow::Result<()> {
         let log = match &mut self.log {
             Some(log) => log,
-            None => self.log.insert(Log::open(&self.path)?),
+            None => self.log.insert(AppendLog::open(&self.path)?),
         };
-        log.add(&Line { to: self.to, subject, reason })?;
+        log.add(&UndeliveredLine { to: self.to, subject, reason })?;
         if log.buffered() > WRITE_EVERY {
             log.write()?;
         }

@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::super::destinations::Destinations;
-use super::super::outputs::Outputs;
+use super::super::destinations::DestinationOptions;
+use super::super::outputs::OutputOptions;
 use super::super::sources::SourceOptions;
 use crate::cli::judge_options::JudgeOptions;
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-pub(in crate::cli) struct Arguments {
+pub(in crate::cli) struct EvalArguments {
     /// Files, folders, - for standard input, store:PROJECT, gradus://HOST:PORT/PROJECT or phoenix://HOST:PORT/PROJECT, as
     /// for `gradus traces`.
     #[arg(value_name = "SOURCE")]
@@ -30,12 +30,12 @@ pub(in crate::cli) struct Arguments {
     pub(super) dry_run: bool,
 
     #[command(flatten)]
-    pub(super) grading: Grading,
+    pub(super) grading: GradingOptions,
 }
 
 /// How trajectories are judged, wherever they come from, and what becomes of that: the same for `eval` and `bench`.
 #[derive(Args, Clone)]
-pub(in crate::cli) struct Grading {
+pub(in crate::cli) struct GradingOptions {
     #[command(flatten)]
     pub(in crate::cli) judge: JudgeOptions,
 
@@ -76,15 +76,22 @@ pub(in crate::cli) struct Grading {
     pub(in crate::cli) quiet: bool,
 
     #[command(flatten)]
-    pub(in crate::cli) outputs: Outputs,
+    pub(in crate::cli) outputs: OutputOptions,
     #[command(flatten)]
-    pub(super) destinations: Destinations,
+    pub(super) destinations: DestinationOptions,
 }
 
-impl Arguments {
+impl EvalArguments {
     /// All of these sources, with nothing left out.
-    pub(in crate::cli) fn of(sources: Vec<String>, grading: Grading) -> Arguments {
-        Arguments { sources, which: SourceOptions::default(), sample: None, seed: 0, dry_run: false, grading }
+    pub(in crate::cli) fn for_sources(sources: Vec<String>, grading: GradingOptions) -> EvalArguments {
+        EvalArguments {
+            sources,
+            which: SourceOptions::default(),
+            sample: None,
+            seed: 0,
+            dry_run: false,
+            grading,
+        }
     }
 }
 

@@ -3,23 +3,24 @@
 use std::io::Write;
 
 use gradus_eval::run::VerdictCache;
-use gradus_eval::runner::Estimator;
+use gradus_eval::runner::CostEstimator;
 
-use super::super::Exit;
+use super::super::CommandExit;
 use super::super::sources::complain;
-use super::arguments::Arguments;
-use super::judge_source::Source;
-use super::settings::Settings;
+use super::arguments::EvalArguments;
+use super::judge_source::SampledSource;
+use super::settings::EvalSettings;
 use gradus_report::counted;
 
-pub(super) fn run(arguments: &Arguments, settings: &Settings) -> anyhow::Result<Exit> {
+pub(super) fn run(arguments: &EvalArguments, settings: &EvalSettings) -> anyhow::Result<CommandExit> {
     // Nothing is made: a cache that is not there is empty.
     let path = gradus_eval::run::StateFolder::at(&settings.state_dir).cache_path();
     let cache =
         (path.is_file() && !arguments.grading.fresh).then(|| VerdictCache::open(&path)).transpose()?;
     let mut estimator =
-        Estimator::new(settings.evaluators.clone(), settings.judge.clone(), settings.tool_texts(), cache);
-    let source = Source { sources: settings.sources.clone(), sample: arguments.sample, seed: arguments.seed };
+        CostEstimator::new(settings.evaluators.clone(), settings.judge.clone(), settings.tool_texts(), cache);
+    let source =
+        SampledSource { sources: settings.sources.clone(), sample: arguments.sample, seed: arguments.seed };
     let mut found = 0;
     let read = source.read(&mut |trajectory| {
         found += 1;
@@ -39,8 +40,8 @@ pub(super) fn run(arguments: &Arguments, settings: &Settings) -> anyhow::Result<
 }
 
 fn print(
-    estimator: &Estimator,
-    settings: &Settings,
+    estimator: &CostEstimator,
+    settings: &EvalSettings,
     found: usize,
     out: &mut dyn Write,
 ) -> std::io::Result<Option<f64>> {
@@ -55,7 +56,7 @@ fn print(
     let price = settings.judge.as_ref().and_then(|judge| judge.price);
     let mut total = price.map(|_| 0.0);
     for (evaluator, estimate) in settings.evaluators.iter().zip(estimator.estimates()) {
-        let cost = price.map(|price| price.of(estimate.usage()));
+        let cost = price.map(|price| price.cost_of_usage(estimate.usage()));
         let cost = if evaluator.asks_a_model() { cost } else { Some(0.0) };
         total = total.zip(cost).map(|(sum, more)| sum + more);
         let shown = cost.map_or_else(|| "unknown".to_owned(), |cost| format!("{cost:.4}"));

@@ -7,10 +7,10 @@ use std::thread::JoinHandle;
 use gradus_core::trajectory::Trajectory;
 use tokio::sync::mpsc;
 
-use super::super::sources::{Read, Sources};
+use super::super::sources::{ResolvedSources, SourceReadReport};
 
-pub(super) struct Source {
-    pub(super) sources: Sources,
+pub(super) struct SampledSource {
+    pub(super) sources: ResolvedSources,
     pub(super) sample: Option<usize>,
     pub(super) seed: u64,
 }
@@ -19,9 +19,11 @@ pub(super) struct Source {
 const BATCH: usize = 32;
 const WAITING_BATCHES: usize = 2;
 
-pub(super) type Reading = JoinHandle<anyhow::Result<Read>>;
+pub(super) type SourceReaderThread = JoinHandle<anyhow::Result<SourceReadReport>>;
 
-pub(super) fn start(source: Source) -> io::Result<(mpsc::Receiver<Vec<Trajectory>>, Reading)> {
+pub(super) fn start(
+    source: SampledSource,
+) -> io::Result<(mpsc::Receiver<Vec<Trajectory>>, SourceReaderThread)> {
     let (sender, receiver) = mpsc::channel(WAITING_BATCHES);
     let thread = std::thread::Builder::new().name("sources".to_owned()).spawn(move || {
         let stopped = |_| io::Error::new(io::ErrorKind::BrokenPipe, "judging has stopped");
@@ -39,19 +41,22 @@ pub(super) fn start(source: Source) -> io::Result<(mpsc::Receiver<Vec<Trajectory
     Ok((receiver, thread))
 }
 
-impl Source {
+impl SampledSource {
     /// Hands out the trajectories, or the sample of them.
-    pub(super) fn read(&self, take: &mut dyn FnMut(Trajectory) -> io::Result<()>) -> anyhow::Result<Read> {
+    pub(super) fn read(
+        &self,
+        take: &mut dyn FnMut(Trajectory) -> io::Result<()>,
+    ) -> anyhow::Result<SourceReadReport> {
         let Some(size) = self.sample else {
             return self.sources.read(&mut |_, trajectory| take(trajectory));
         };
         // Those with the lowest digests: a sample that does not depend on the order of the source, and that grows by
         // adding to it.
-        let mut chosen: BinaryHeap<Drawn> = BinaryHeap::with_capacity(size.min(1 << 16) + 1);
+        let mut chosen: BinaryHeap<SampledTrajectory> = BinaryHeap::with_capacity(size.min(1 << 16) + 1);
         let mut number = 0;
         let read = self.sources.read(&mut |_, trajectory| {
             let lot = gradus_core::digest(format!("{}\0{}", self.seed, trajectory.trajectory_id).as_bytes());
-            chosen.push(Drawn { lot, number, trajectory });
+            chosen.push(SampledTrajectory { lot, number, trajectory });
             number += 1;
             if chosen.len() > size {
                 chosen.pop();
@@ -67,27 +72,27 @@ impl Source {
     }
 }
 
-struct Drawn {
+struct SampledTrajectory {
     lot: u128,
     number: u64,
     trajectory: Trajectory,
 }
 
-impl PartialEq for Drawn {
+impl PartialEq for SampledTrajectory {
     fn eq(&self, other: &Self) -> bool {
         (self.lot, self.number) == (other.lot, other.number)
     }
 }
 
-impl Eq for Drawn {}
+impl Eq for SampledTrajectory {}
 
-impl PartialOrd for Drawn {
+impl PartialOrd for SampledTrajectory {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Drawn {
+impl Ord for SampledTrajectory {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         (self.lot, self.number).cmp(&(other.lot, other.number))
     }

@@ -6,28 +6,28 @@ mod judge_source;
 mod progress;
 mod settings;
 
-pub(super) use arguments::{Arguments, Grading};
+pub(super) use arguments::{EvalArguments, GradingOptions};
 
 use std::io::IsTerminal;
 
 use gradus_eval::evaluator::Evaluator;
-use gradus_eval::report::{RunReader, Summary};
-use gradus_eval::run::{RunFileError, RunFolder, RunRecord, RunState, StateFolder, VerdictCache};
-use gradus_eval::runner::{self, RunEnd, RunPlan};
-use gradus_llm::{CallError, Failure};
+use gradus_eval::report::{EvaluationSummary, RunReader};
+use gradus_eval::run::{RunFileError, RunFolder, RunManifest, RunState, StateFolder, VerdictCache};
+use gradus_eval::runner::{self, RunPlan, RunTermination};
+use gradus_llm::{CallError, ModelCallFailure};
 
-use super::Exit;
-use super::destinations::{self, Ready};
-use super::outputs::{Addition, NoAddition, checked, has_failed};
-use super::sources::{Read, complain};
-use settings::Settings;
+use super::CommandExit;
+use super::destinations::{self, ReachableDestinations};
+use super::outputs::{NoAddition, ReportAddition, checked, has_failed};
+use super::sources::{SourceReadReport, complain};
+use settings::EvalSettings;
 
-pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
-    let prepared = match Prepared::new(arguments, &[]) {
+pub(super) fn run(arguments: &EvalArguments) -> anyhow::Result<CommandExit> {
+    let prepared = match PreparedRun::new(arguments, &[]) {
         Ok(prepared) => prepared,
         Err(reason) => {
             complain(&reason);
-            return Ok(Exit::BadInput);
+            return Ok(CommandExit::BadInput);
         }
     };
     if prepared.settings.offline_by_default {
@@ -42,52 +42,58 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 }
 
 /// A run that can begin: all that could be wrong with its settings was looked for.
-pub(super) struct Prepared<'a> {
-    arguments: &'a Arguments,
-    settings: Settings,
-    destinations: Option<Ready>,
+pub(super) struct PreparedRun<'a> {
+    arguments: &'a EvalArguments,
+    settings: EvalSettings,
+    destinations: Option<ReachableDestinations>,
 }
 
-impl<'a> Prepared<'a> {
+impl<'a> PreparedRun<'a> {
     /// `more_metrics` are those that an addition will bring, for gates.
-    pub(super) fn new(arguments: &'a Arguments, more_metrics: &[&str]) -> Result<Prepared<'a>, String> {
-        let settings = Settings::read(arguments, more_metrics)?;
+    pub(super) fn new(
+        arguments: &'a EvalArguments,
+        more_metrics: &[&str],
+    ) -> Result<PreparedRun<'a>, String> {
+        let settings = EvalSettings::read(arguments, more_metrics)?;
         arguments.grading.outputs.prepare(&arguments.sources)?;
         // A look costs nothing, so nobody has to be there for its results.
         let destinations = match arguments.dry_run {
             true => None,
             false => prepare_destinations(arguments, &settings)?,
         };
-        Ok(Prepared { arguments, settings, destinations })
+        Ok(PreparedRun { arguments, settings, destinations })
     }
 
     /// Judges all there is, and writes what that comes to.
-    pub(super) fn judge(self, addition: &mut dyn Addition) -> anyhow::Result<Exit> {
+    pub(super) fn judge(self, addition: &mut dyn ReportAddition) -> anyhow::Result<CommandExit> {
         or_advice(judge(self.arguments, &self.settings, self.destinations, addition))
     }
 
     /// Judges nothing, and writes what the addition has to tell.
     pub(super) fn conclude(
         self,
-        addition: &mut dyn Addition,
+        addition: &mut dyn ReportAddition,
         stopped_because: Option<String>,
-    ) -> anyhow::Result<Exit> {
+    ) -> anyhow::Result<CommandExit> {
         or_advice(conclude(self.arguments, &self.settings, addition, stopped_because))
     }
 }
 
 /// What can be done about files that cannot be written.
-fn or_advice(done: anyhow::Result<Exit>) -> anyhow::Result<Exit> {
+fn or_advice(done: anyhow::Result<CommandExit>) -> anyhow::Result<CommandExit> {
     done.or_else(|error| match error.downcast_ref::<RunFileError>() {
         Some(file) => {
             complain(&file_advice(file));
-            Ok(Exit::Unexpected)
+            Ok(CommandExit::Unexpected)
         }
         None => Err(error),
     })
 }
 
-fn prepare_destinations(arguments: &Arguments, settings: &Settings) -> Result<Option<Ready>, String> {
+fn prepare_destinations(
+    arguments: &EvalArguments,
+    settings: &EvalSettings,
+) -> Result<Option<ReachableDestinations>, String> {
     let read_from: Vec<_> = settings.sources.phoenixes().collect();
     let phoenix = arguments.which.phoenix.as_deref();
     let evaluators: Vec<_> = settings.evaluators.iter().map(Evaluator::record).collect();
@@ -95,18 +101,18 @@ fn prepare_destinations(arguments: &Arguments, settings: &Settings) -> Result<Op
 }
 
 fn judge(
-    arguments: &Arguments,
-    settings: &Settings,
-    destinations: Option<Ready>,
-    addition: &mut dyn Addition,
-) -> anyhow::Result<Exit> {
+    arguments: &EvalArguments,
+    settings: &EvalSettings,
+    destinations: Option<ReachableDestinations>,
+    addition: &mut dyn ReportAddition,
+) -> anyhow::Result<CommandExit> {
     let state = StateFolder::open(&settings.state_dir)?;
     let mut cache = VerdictCache::open(&state.cache_path())?;
     state.restore_cache(&mut cache)?;
     let (mut folder, is_new) = begin_run(&state, arguments, settings)?;
     let (end, read) = judge_all(arguments, settings, &folder, cache)?;
     let state = match &end {
-        RunEnd::Finished => RunState::Finished,
+        RunTermination::Finished => RunState::Finished,
         _ => RunState::Stopped,
     };
     folder.record.state = state;
@@ -120,8 +126,8 @@ fn judge(
     addition.keep(folder.path())?;
     folder.save()?;
     let mut reader = RunReader::open(&folder)?;
-    let mut summary = Summary::of(&mut reader)?;
-    if summary.trajectories == 0 && end == RunEnd::Finished && !addition.is_enough() {
+    let mut summary = EvaluationSummary::from_run(&mut reader)?;
+    if summary.trajectories == 0 && end == RunTermination::Finished && !addition.is_enough() {
         // A run about nothing is not worth keeping; one that was taken up is about something, even if its source is gone.
         if is_new {
             let _ = std::fs::remove_dir_all(folder.path());
@@ -137,35 +143,39 @@ fn judge(
     }
     if let Some(reason) = nothing_judged(&summary, settings) {
         complain(&format!("the judge answered none of the questions: {reason}"));
-        return Ok(if end == RunEnd::Interrupted { Exit::Interrupted } else { Exit::Unexpected });
+        return Ok(if end == RunTermination::Interrupted {
+            CommandExit::Interrupted
+        } else {
+            CommandExit::Unexpected
+        });
     }
     let sent = match destinations {
-        None => Exit::Pass,
+        None => CommandExit::Pass,
         // Whoever pressed Ctrl-C wants to get away.
-        Some(ready) if end == RunEnd::Interrupted => {
+        Some(ready) if end == RunTermination::Interrupted => {
             complain(&format!("nothing was written elsewhere; `{}` does that", ready.later(&folder)));
-            Exit::NotWritten
+            CommandExit::NotWritten
         }
         Some(ready) => ready.send(&folder, &mut reader)?,
     };
     let exit = match end {
-        RunEnd::Interrupted => Exit::Interrupted,
-        RunEnd::Endpoint(failure) if failure.error.is_fatal() => Exit::BadInput,
-        RunEnd::Endpoint(_) | RunEnd::EndpointDied(_) => Exit::Unexpected,
-        RunEnd::Finished | RunEnd::Limit(_) if read.failed > 0 => Exit::BadInput,
-        RunEnd::Finished | RunEnd::Limit(_) if has_failed(&gates) => Exit::GateFailed,
-        RunEnd::Finished | RunEnd::Limit(_) => Exit::Pass,
+        RunTermination::Interrupted => CommandExit::Interrupted,
+        RunTermination::Endpoint(failure) if failure.error.is_fatal() => CommandExit::BadInput,
+        RunTermination::Endpoint(_) | RunTermination::EndpointDied(_) => CommandExit::Unexpected,
+        RunTermination::Finished | RunTermination::Limit(_) if read.failed > 0 => CommandExit::BadInput,
+        RunTermination::Finished | RunTermination::Limit(_) if has_failed(&gates) => CommandExit::GateFailed,
+        RunTermination::Finished | RunTermination::Limit(_) => CommandExit::Pass,
     };
     Ok(destinations::exit(exit, sent))
 }
 
 /// A run in which nothing is asked: its gates and outputs are about what the addition has measured.
 fn conclude(
-    arguments: &Arguments,
-    settings: &Settings,
-    addition: &mut dyn Addition,
+    arguments: &EvalArguments,
+    settings: &EvalSettings,
+    addition: &mut dyn ReportAddition,
     stopped_because: Option<String>,
-) -> anyhow::Result<Exit> {
+) -> anyhow::Result<CommandExit> {
     let state = StateFolder::open(&settings.state_dir)?;
     let mut record = record(settings, "nothing is asked".to_owned());
     record.judge = "none".to_owned();
@@ -179,19 +189,19 @@ fn conclude(
     folder.record.stopped_because = stopped_because;
     folder.save()?;
     let mut reader = RunReader::open(&folder)?;
-    let mut summary = Summary::of(&mut reader)?;
+    let mut summary = EvaluationSummary::from_run(&mut reader)?;
     summary.metrics.extend(addition.metrics(&mut reader)?);
     let outputs = &arguments.grading.outputs;
     let gates = checked(&settings.gates, &summary, outputs.strict, addition);
     outputs.write(&mut reader, &summary, &gates, addition)?;
-    Ok(if has_failed(&gates) { Exit::GateFailed } else { Exit::Pass })
+    Ok(if has_failed(&gates) { CommandExit::GateFailed } else { CommandExit::Pass })
 }
 
 /// Takes up a run that was cut off, or begins a new one: true when it is new.
 fn begin_run(
     state: &StateFolder,
-    arguments: &Arguments,
-    settings: &Settings,
+    arguments: &EvalArguments,
+    settings: &EvalSettings,
 ) -> Result<(RunFolder, bool), RunFileError> {
     let fingerprint = fingerprint(arguments, settings);
     // What comes on standard input may be something else each time.
@@ -208,9 +218,9 @@ fn begin_run(
 }
 
 /// A run that begins now.
-fn record(settings: &Settings, fingerprint: String) -> RunRecord {
+fn record(settings: &EvalSettings, fingerprint: String) -> RunManifest {
     let started = jiff::Timestamp::now();
-    RunRecord {
+    RunManifest {
         run_id: run_id(started),
         fingerprint,
         state: RunState::Running,
@@ -228,11 +238,11 @@ fn record(settings: &Settings, fingerprint: String) -> RunRecord {
 }
 
 fn judge_all(
-    arguments: &Arguments,
-    settings: &Settings,
+    arguments: &EvalArguments,
+    settings: &EvalSettings,
     folder: &RunFolder,
     cache: VerdictCache,
-) -> anyhow::Result<(RunEnd, Read)> {
+) -> anyhow::Result<(RunTermination, SourceReadReport)> {
     let plan = RunPlan {
         evaluators: settings.evaluators.clone(),
         judge: settings.judge.clone(),
@@ -245,10 +255,10 @@ fn judge_all(
     {
         complain(&error.to_string());
     }
-    let mut watcher = progress::Bar::new(arguments.grading.quiet, settings.judge.is_some());
+    let mut watcher = progress::RunProgressBar::new(arguments.grading.quiet, settings.judge.is_some());
     // One thread: a call to a judge is all waiting, and handing it between threads costs more than it gains.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let sources = judge_source::Source {
+    let sources = judge_source::SampledSource {
         sources: settings.sources.clone(),
         sample: arguments.sample,
         seed: arguments.seed,
@@ -260,16 +270,16 @@ fn judge_all(
     });
     watcher.finish();
     let end = end?;
-    if end != RunEnd::Finished {
+    if end != RunTermination::Finished {
         // Nobody waits for the rest of the sources, which may be a terminal that says nothing more.
-        return Ok((end, Read::default()));
+        return Ok((end, SourceReadReport::default()));
     }
     let read = reading.join().map_err(|_| anyhow::anyhow!("reading the sources broke off"))?;
     Ok((end, read?))
 }
 
 /// Ctrl-C, and what a system sends before it kills.
-fn interrupts() -> runner::Interrupts {
+fn interrupts() -> runner::InterruptReceiver {
     let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
         let Ok(mut terminate) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
@@ -290,7 +300,7 @@ fn interrupts() -> runner::Interrupts {
 }
 
 /// The same for calls that ask the same of the same sources.
-fn fingerprint(arguments: &Arguments, settings: &Settings) -> String {
+fn fingerprint(arguments: &EvalArguments, settings: &EvalSettings) -> String {
     let evaluators: Vec<_> = settings.evaluators.iter().map(Evaluator::record).collect();
     let judge = settings.judge.as_ref().map(|judge| format!("{:?}", judge.settings));
     let folder = std::env::current_dir().unwrap_or_default();
@@ -319,18 +329,18 @@ fn run_id(started: jiff::Timestamp) -> String {
     started.strftime("%Y%m%d-%H%M%S-%6f").to_string()
 }
 
-fn why(end: &RunEnd) -> Option<String> {
+fn why(end: &RunTermination) -> Option<String> {
     Some(match end {
-        RunEnd::Finished => return None,
-        RunEnd::Limit(reason) => reason.clone(),
-        RunEnd::Interrupted => "it was interrupted".to_owned(),
-        RunEnd::Endpoint(failure) => failure.to_string(),
-        RunEnd::EndpointDied(reason) => format!("the judge stopped answering: {reason}"),
+        RunTermination::Finished => return None,
+        RunTermination::Limit(reason) => reason.clone(),
+        RunTermination::Interrupted => "it was interrupted".to_owned(),
+        RunTermination::Endpoint(failure) => failure.to_string(),
+        RunTermination::EndpointDied(reason) => format!("the judge stopped answering: {reason}"),
     })
 }
 
 /// Why a model gave no verdict at all; `None` when it gave one, or was not asked.
-fn nothing_judged(summary: &Summary, settings: &Settings) -> Option<String> {
+fn nothing_judged(summary: &EvaluationSummary, settings: &EvalSettings) -> Option<String> {
     let asked: Vec<&str> =
         settings.evaluators.iter().filter(|one| one.asks_a_model()).map(|one| &*one.name).collect();
     let of_model = || summary.metrics.iter().filter(|metric| asked.contains(&metric.name.as_str()));
@@ -343,22 +353,22 @@ fn nothing_judged(summary: &Summary, settings: &Settings) -> Option<String> {
 }
 
 /// What to do about a run that ended early.
-fn advice(end: &RunEnd, settings: &Settings, fresh: bool) -> Option<String> {
+fn advice(end: &RunTermination, settings: &EvalSettings, fresh: bool) -> Option<String> {
     let kept = if fresh {
         "what was judged is kept; the same command without --fresh goes on from there"
     } else {
         "what was judged is kept; the same command goes on from there"
     };
     Some(match end {
-        RunEnd::Finished => return None,
-        RunEnd::Limit(reason) => format!("stopped: {reason}; {kept}"),
-        RunEnd::Interrupted => format!("interrupted; {kept}"),
-        RunEnd::EndpointDied(reason) => format!("the judge stopped answering ({reason}); {kept}"),
-        RunEnd::Endpoint(failure) => format!("{}; {kept}", endpoint_advice(failure, settings)),
+        RunTermination::Finished => return None,
+        RunTermination::Limit(reason) => format!("stopped: {reason}; {kept}"),
+        RunTermination::Interrupted => format!("interrupted; {kept}"),
+        RunTermination::EndpointDied(reason) => format!("the judge stopped answering ({reason}); {kept}"),
+        RunTermination::Endpoint(failure) => format!("{}; {kept}", endpoint_advice(failure, settings)),
     })
 }
 
-fn endpoint_advice(failure: &Failure, settings: &Settings) -> String {
+fn endpoint_advice(failure: &ModelCallFailure, settings: &EvalSettings) -> String {
     let Some(judge) = &settings.judge else { return failure.to_string() };
     let endpoint = judge.client.endpoint();
     let (url, model) = (judge.client.shown_url(), &endpoint.model);

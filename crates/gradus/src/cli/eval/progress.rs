@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gradus_eval::runner::{Progress, Watcher};
+use gradus_eval::runner::{ProgressWatcher, RunProgress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::stderr_is_seen;
@@ -10,7 +10,7 @@ use super::stderr_is_seen;
 /// How often a log gets a line.
 const LOG_EVERY: Duration = Duration::from_secs(30);
 
-pub(super) struct Bar {
+pub(super) struct RunProgressBar {
     bar: Option<ProgressBar>,
     quiet: bool,
     logged: Duration,
@@ -19,8 +19,8 @@ pub(super) struct Bar {
     is_loading: bool,
 }
 
-impl Bar {
-    pub(super) fn new(quiet: bool, with_model: bool) -> Bar {
+impl RunProgressBar {
+    pub(super) fn new(quiet: bool, with_model: bool) -> RunProgressBar {
         let bar = (!quiet && stderr_is_seen()).then(|| {
             let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(5));
             if let Ok(style) = ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}") {
@@ -28,7 +28,7 @@ impl Bar {
             }
             bar
         });
-        Bar { bar, quiet, logged: Duration::ZERO, with_model, is_loading: false }
+        RunProgressBar { bar, quiet, logged: Duration::ZERO, with_model, is_loading: false }
     }
 
     pub(super) fn finish(&self) {
@@ -37,7 +37,7 @@ impl Bar {
         }
     }
 
-    fn message(&self, progress: &Progress) -> String {
+    fn message(&self, progress: &RunProgress) -> String {
         if let Some(waited) = progress.loading {
             return format!("waiting for the model server to load its model ({} s)", waited.as_secs());
         }
@@ -62,8 +62,8 @@ impl Bar {
     }
 }
 
-impl Watcher for Bar {
-    fn tick(&mut self, progress: &Progress) {
+impl ProgressWatcher for RunProgressBar {
+    fn tick(&mut self, progress: &RunProgress) {
         if let Some(bar) = &self.bar {
             bar.set_length(progress.planned);
             bar.set_position(progress.finished);

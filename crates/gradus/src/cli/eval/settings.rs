@@ -10,18 +10,18 @@ use gradus_eval::evaluator::{Evaluator, OFFLINE};
 use gradus_eval::judge::ModelJudge;
 use gradus_eval::judge_selection::{JudgeChoice, evaluators, known_evaluators, rubric_library, seconds};
 use gradus_eval::prompt::ToolTexts;
-use gradus_eval::report::Gate;
-use gradus_eval::rubric::Library;
+use gradus_eval::report::QualityGate;
+use gradus_eval::rubric::RubricLibrary;
 use gradus_eval::runner::RunLimits;
 use gradus_eval::tool_file;
 
-use super::super::sources::{Places, Sources};
-use super::arguments::Arguments;
+use super::super::sources::{ResolvedSources, StateLocations};
+use super::arguments::EvalArguments;
 use crate::cli::complain;
-use crate::config::{Environment, File, PhoenixSection};
+use crate::config::{ConfigFile, EnvironmentVariables, PhoenixSection};
 
-pub(super) struct Settings {
-    pub(super) sources: Sources,
+pub(super) struct EvalSettings {
+    pub(super) sources: ResolvedSources,
     pub(super) evaluators: Vec<Evaluator>,
     pub(super) judge: Option<Arc<ModelJudge>>,
     /// Whether `offline` was chosen because nothing else could be.
@@ -29,15 +29,15 @@ pub(super) struct Settings {
     pub(super) given_tools: Vec<ToolDefinition>,
     pub(super) tool_notes: BTreeMap<String, String>,
     pub(super) limits: RunLimits,
-    pub(super) gates: Vec<Gate>,
+    pub(super) gates: Vec<QualityGate>,
     pub(super) state_dir: PathBuf,
     pub(super) phoenix: PhoenixSection,
 }
 
-impl Settings {
-    pub(super) fn read(arguments: &Arguments, more_metrics: &[&str]) -> Result<Settings, String> {
-        let environment = Environment::read();
-        let file = File::read(arguments.grading.config.as_deref().or(environment.config.as_deref()))?;
+impl EvalSettings {
+    pub(super) fn read(arguments: &EvalArguments, more_metrics: &[&str]) -> Result<EvalSettings, String> {
+        let environment = EnvironmentVariables::read();
+        let file = ConfigFile::read(arguments.grading.config.as_deref().or(environment.config.as_deref()))?;
         let config = arguments.grading.judge.judge_config(&file);
         let choice = config.select(&environment.judge_credentials())?;
         let judge = match &choice {
@@ -70,7 +70,7 @@ impl Settings {
         }
         let gates = gates(arguments, &file, &evaluators, more_metrics)?;
         check_names(&file.phoenix, &library)?;
-        let places = Places {
+        let places = StateLocations {
             config: arguments.grading.config.as_deref(),
             state_dir: arguments.grading.state_dir.as_deref(),
             fresh: arguments.grading.fresh,
@@ -80,7 +80,7 @@ impl Settings {
         let notes = arguments.grading.tool_notes.as_ref().or(file.eval.tool_notes.as_ref());
         let state_dir =
             arguments.grading.state_dir.clone().or(environment.state_dir).or_else(|| file.state_dir.clone());
-        Ok(Settings {
+        Ok(EvalSettings {
             sources,
             evaluators,
             offline_by_default: matches!(choice, JudgeChoice::Offline { by_default: true }),
@@ -104,7 +104,7 @@ impl Settings {
 }
 
 /// A name for an evaluation that is not there is a slip.
-fn check_names(phoenix: &PhoenixSection, library: &Library) -> Result<(), String> {
+fn check_names(phoenix: &PhoenixSection, library: &RubricLibrary) -> Result<(), String> {
     let known = known_evaluators(library);
     match phoenix.names.keys().find(|name| !known.contains(&name.as_str())) {
         Some(unknown) => Err(format!(
@@ -116,11 +116,11 @@ fn check_names(phoenix: &PhoenixSection, library: &Library) -> Result<(), String
 }
 
 fn gates(
-    arguments: &Arguments,
-    file: &File,
+    arguments: &EvalArguments,
+    file: &ConfigFile,
     evaluators: &[Evaluator],
     more_metrics: &[&str],
-) -> Result<Vec<Gate>, String> {
+) -> Result<Vec<QualityGate>, String> {
     let names: Vec<&str> =
         evaluators.iter().map(|evaluator| &*evaluator.name).chain(more_metrics.iter().copied()).collect();
     let given = if arguments.grading.outputs.gate.is_empty() {
@@ -128,11 +128,11 @@ fn gates(
     } else {
         &arguments.grading.outputs.gate
     };
-    given.iter().map(|text| Gate::parse(text, &names).map_err(|error| error.to_string())).collect()
+    given.iter().map(|text| QualityGate::parse(text, &names).map_err(|error| error.to_string())).collect()
 }
 
 fn limits(
-    arguments: &Arguments,
+    arguments: &EvalArguments,
     judge: Option<&ModelJudge>,
     concurrency: usize,
 ) -> Result<RunLimits, String> {

@@ -1,23 +1,23 @@
 //! Amounts, in pieces where they have some.
 
-use super::frame::{Frame, Size};
-use super::{Chart, Part};
+use super::frame::{ChartFrame, ChartSize};
+use super::{BarSegment, ResponsiveChart};
 use crate::html::svg::Svg;
 
 #[derive(Clone, Debug)]
-pub struct Bar {
+pub struct ChartBar {
     pub label: String,
     /// One after the other.
-    pub parts: Vec<Part>,
+    pub parts: Vec<BarSegment>,
     /// A thin bar below, on the same axis: a part of the whole that cuts across the others.
-    pub below: Option<Part>,
+    pub below: Option<BarSegment>,
     pub note: String,
     /// In place of the bar where there is none to draw.
     pub nothing: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Axis<'t> {
+pub struct BarAxis<'t> {
     pub title: &'t str,
     /// Only whole numbers are amounts.
     pub whole: bool,
@@ -25,14 +25,14 @@ pub struct Axis<'t> {
 }
 
 /// A bar for each amount, on an axis from 0 to beyond the greatest.
-pub fn bars(rows: &[Bar], axis: Axis<'_>, label: &str) -> Chart {
-    let (end, step) = scale(rows.iter().map(Bar::sum).fold(0.0, f64::max), axis.whole);
+pub fn bars(rows: &[ChartBar], axis: BarAxis<'_>, label: &str) -> ResponsiveChart {
+    let (end, step) = scale(rows.iter().map(ChartBar::sum).fold(0.0, f64::max), axis.whole);
     let steps = (end / step).round() as u32;
     let ticks: Vec<(f64, String)> = (0..=steps)
         .map(|at| (f64::from(at) / f64::from(steps), (axis.format)(f64::from(at) * step)))
         .collect();
     let draw = |size| {
-        let frame = Frame::new(size, rows.len());
+        let frame = ChartFrame::new(size, rows.len());
         let mut svg = frame.start(label);
         frame.grid(&mut svg, &ticks, axis.title);
         for (at, row) in rows.iter().enumerate() {
@@ -40,17 +40,17 @@ pub fn bars(rows: &[Bar], axis: Axis<'_>, label: &str) -> Chart {
         }
         svg.end()
     };
-    Chart { wide: draw(Size::Wide), narrow: draw(Size::Narrow) }
+    ResponsiveChart { wide: draw(ChartSize::Wide), narrow: draw(ChartSize::Narrow) }
 }
 
-impl Bar {
+impl ChartBar {
     fn sum(&self) -> f64 {
         let sum: f64 = self.parts.iter().map(|part| amount(part.value)).sum();
         sum.max(self.below.map_or(0.0, |part| amount(part.value)))
     }
 }
 
-fn draw_row(svg: &mut Svg, frame: &Frame, at: usize, row: &Bar, end: f64) {
+fn draw_row(svg: &mut Svg, frame: &ChartFrame, at: usize, row: &ChartBar, end: f64) {
     let y = frame.middle(at);
     frame.label(svg, at, &row.label);
     if let Some(nothing) = &row.nothing {

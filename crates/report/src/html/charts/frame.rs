@@ -2,7 +2,7 @@
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use crate::html::svg::{Anchor, Svg};
+use crate::html::svg::{Svg, TextAnchor};
 
 /// The width of a character of the charts' text, about.
 const CHARACTER: f64 = 7.4;
@@ -11,14 +11,14 @@ const AXIS: f64 = 40.0;
 const TOP: f64 = 8.0;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Size {
+pub(super) enum ChartSize {
     Wide,
     Narrow,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Frame {
-    size: Size,
+pub(super) struct ChartFrame {
+    size: ChartSize,
     rows: usize,
     width: f64,
     /// The plot's sides.
@@ -27,18 +27,22 @@ pub(super) struct Frame {
     row_height: f64,
 }
 
-impl Frame {
-    pub(super) fn new(size: Size, rows: usize) -> Frame {
+impl ChartFrame {
+    pub(super) fn new(size: ChartSize, rows: usize) -> ChartFrame {
         match size {
-            Size::Wide => Frame { size, rows, width: 560.0, left: 190.0, right: 488.0, row_height: 34.0 },
-            Size::Narrow => Frame { size, rows, width: 336.0, left: 6.0, right: 268.0, row_height: 48.0 },
+            ChartSize::Wide => {
+                ChartFrame { size, rows, width: 560.0, left: 190.0, right: 488.0, row_height: 34.0 }
+            }
+            ChartSize::Narrow => {
+                ChartFrame { size, rows, width: 336.0, left: 6.0, right: 268.0, row_height: 48.0 }
+            }
         }
     }
 
     pub(super) fn start(&self, label: &str) -> Svg {
         let class = match self.size {
-            Size::Wide => "chart wide",
-            Size::Narrow => "chart narrow",
+            ChartSize::Wide => "chart wide",
+            ChartSize::Narrow => "chart narrow",
         };
         Svg::new(class, self.width, self.bottom() + AXIS, label)
     }
@@ -52,8 +56,8 @@ impl Frame {
     /// The middle of a row's bar.
     pub(super) fn middle(&self, row: usize) -> f64 {
         let below = match self.size {
-            Size::Wide => self.row_height / 2.0,
-            Size::Narrow => self.row_height - 16.0,
+            ChartSize::Wide => self.row_height / 2.0,
+            ChartSize::Narrow => self.row_height - 16.0,
         };
         TOP + row as f64 * self.row_height + below
     }
@@ -65,13 +69,19 @@ impl Frame {
     pub(super) fn label(&self, svg: &mut Svg, row: usize, text: &str) {
         let middle = self.middle(row);
         match self.size {
-            Size::Wide => {
-                svg.text("label", Anchor::End, self.left - 12.0, middle + 4.5, &fit(text, self.left - 14.0));
-            }
-            Size::Narrow => {
+            ChartSize::Wide => {
                 svg.text(
                     "label",
-                    Anchor::Start,
+                    TextAnchor::End,
+                    self.left - 12.0,
+                    middle + 4.5,
+                    &fit(text, self.left - 14.0),
+                );
+            }
+            ChartSize::Narrow => {
+                svg.text(
+                    "label",
+                    TextAnchor::Start,
                     self.left,
                     middle - 16.0,
                     &fit(text, self.width - self.left),
@@ -83,13 +93,13 @@ impl Frame {
     /// The row's number, at the right.
     pub(super) fn note(&self, svg: &mut Svg, row: usize, text: &str) {
         let text = fit(text, self.width - self.right - 8.0);
-        svg.text("note", Anchor::End, self.width - 1.0, self.middle(row) + 4.5, &text);
+        svg.text("note", TextAnchor::End, self.width - 1.0, self.middle(row) + 4.5, &text);
     }
 
     /// In place of a bar.
     pub(super) fn nothing(&self, svg: &mut Svg, row: usize, text: &str) {
         let text = fit(text, self.right - self.left - 8.0);
-        svg.text("nothing", Anchor::Start, self.left + 6.0, self.middle(row) + 4.5, &text);
+        svg.text("nothing", TextAnchor::Start, self.left + 6.0, self.middle(row) + 4.5, &text);
     }
 
     /// Lines at these shares of the axis with what they stand for, and the axis' title.
@@ -99,11 +109,12 @@ impl Frame {
             let x = self.x(*share);
             svg.line(if *share == 0.0 { "axis" } else { "grid" }, (x, TOP), (x, bottom + 4.0));
             // The first number is not to stick out at the left, where there is no room.
-            let anchor = if *share == 0.0 && self.left < 10.0 { Anchor::Start } else { Anchor::Middle };
-            let x = if matches!(anchor, Anchor::Start) { x - 3.0 } else { x };
+            let anchor =
+                if *share == 0.0 && self.left < 10.0 { TextAnchor::Start } else { TextAnchor::Middle };
+            let x = if matches!(anchor, TextAnchor::Start) { x - 3.0 } else { x };
             svg.text("tick", anchor, x, bottom + 17.0, text);
         }
-        svg.text("title", Anchor::Middle, (self.left + self.right) / 2.0, bottom + 35.0, title);
+        svg.text("title", TextAnchor::Middle, (self.left + self.right) / 2.0, bottom + 35.0, title);
     }
 }
 

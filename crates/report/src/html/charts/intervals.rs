@@ -1,9 +1,9 @@
 //! Shares with how far they can be trusted.
 
-use gradus_eval::interval::Interval;
+use gradus_eval::interval::ConfidenceInterval;
 
-use super::Chart;
-use super::frame::{Frame, Size};
+use super::ResponsiveChart;
+use super::frame::{ChartFrame, ChartSize};
 use crate::html::svg::Svg;
 
 #[derive(Clone, Debug, Default)]
@@ -11,7 +11,7 @@ pub struct IntervalBar {
     pub label: String,
     /// Between the ends; none where there is nothing to draw.
     pub value: Option<f64>,
-    pub interval: Option<Interval>,
+    pub interval: Option<ConfidenceInterval>,
     /// What is demanded of it.
     pub bars: Vec<f64>,
     /// The value in words, or why there is none.
@@ -20,14 +20,15 @@ pub struct IntervalBar {
 
 /// From where to where values go.
 #[derive(Debug, Clone, Copy)]
-pub struct Ends {
+pub struct AxisRange {
     pub low: f64,
     pub high: f64,
     pub format: fn(f64) -> String,
 }
 
-impl Ends {
-    pub const PERCENT: Ends = Ends { low: 0.0, high: 1.0, format: |share| format!("{:.0}", 100.0 * share) };
+impl AxisRange {
+    pub const PERCENT: AxisRange =
+        AxisRange { low: 0.0, high: 1.0, format: |share| format!("{:.0}", 100.0 * share) };
 
     fn share(self, value: f64) -> f64 {
         (value - self.low) / (self.high - self.low)
@@ -35,9 +36,9 @@ impl Ends {
 }
 
 /// A bar for each share, with its interval as a line with ends and what is demanded as a mark above.
-pub fn interval_bars(rows: &[IntervalBar], ends: Ends, axis: &str, label: &str) -> Chart {
+pub fn interval_bars(rows: &[IntervalBar], ends: AxisRange, axis: &str, label: &str) -> ResponsiveChart {
     let draw = |size| {
-        let frame = Frame::new(size, rows.len());
+        let frame = ChartFrame::new(size, rows.len());
         let mut svg = frame.start(label);
         let tick = |share: f64| (share, (ends.format)(ends.low + share * (ends.high - ends.low)));
         let ticks = [0.0, 0.25, 0.5, 0.75, 1.0].map(tick);
@@ -47,10 +48,10 @@ pub fn interval_bars(rows: &[IntervalBar], ends: Ends, axis: &str, label: &str) 
         }
         svg.end()
     };
-    Chart { wide: draw(Size::Wide), narrow: draw(Size::Narrow) }
+    ResponsiveChart { wide: draw(ChartSize::Wide), narrow: draw(ChartSize::Narrow) }
 }
 
-fn draw_row(svg: &mut Svg, frame: &Frame, ends: Ends, at: usize, row: &IntervalBar) {
+fn draw_row(svg: &mut Svg, frame: &ChartFrame, ends: AxisRange, at: usize, row: &IntervalBar) {
     let x = |value: f64| frame.x(ends.share(value));
     let y = frame.middle(at);
     frame.label(svg, at, &row.label);
@@ -61,7 +62,7 @@ fn draw_row(svg: &mut Svg, frame: &Frame, ends: Ends, at: usize, row: &IntervalB
     // From 0, to whichever side.
     let (from, to) = (x(value.min(0.0)), x(value.max(0.0)));
     svg.rect("score", from, y - 7.0, to - from, 14.0);
-    if let Some(Interval { low, high }) = row.interval {
+    if let Some(ConfidenceInterval { low, high }) = row.interval {
         let (low, high) = (x(low), x(high));
         let whisker =
             [[(low, y), (high, y)], [(low, y - 5.0), (low, y + 5.0)], [(high, y - 5.0), (high, y + 5.0)]];

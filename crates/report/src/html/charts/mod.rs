@@ -10,23 +10,23 @@ mod intervals;
 mod strip;
 mod timeline;
 
-pub use bars::{Axis, Bar, bars};
-pub use intervals::{Ends, IntervalBar, interval_bars};
+pub use bars::{BarAxis, ChartBar, bars};
+pub use intervals::{AxisRange, IntervalBar, interval_bars};
 pub use strip::strip;
-pub use timeline::{Band, Moment, Scale, round_step, timeline};
+pub use timeline::{ThresholdBand, TimelinePoint, TimelineScale, round_step, timeline};
 
 use super::svg::Svg;
 
 /// A chart in both its sizes.
 #[derive(Debug)]
-pub struct Chart {
+pub struct ResponsiveChart {
     pub wide: Svg,
     pub narrow: Svg,
 }
 
 /// What a piece of a bar means. Each has its own pattern besides its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fill {
+pub enum BarFill {
     Right,
     Wrong,
     /// The question arose and was not answered, or was not asked.
@@ -37,23 +37,23 @@ pub enum Fill {
     Plain,
 }
 
-impl Fill {
+impl BarFill {
     pub fn class(self) -> &'static str {
         match self {
-            Fill::Right => "f-right",
-            Fill::Wrong => "f-wrong",
-            Fill::Unjudged => "f-unjudged",
-            Fill::NotApplicable => "f-na",
-            Fill::Error => "f-error",
-            Fill::Plain => "f-plain",
+            BarFill::Right => "f-right",
+            BarFill::Wrong => "f-wrong",
+            BarFill::Unjudged => "f-unjudged",
+            BarFill::NotApplicable => "f-na",
+            BarFill::Error => "f-error",
+            BarFill::Plain => "f-plain",
         }
     }
 }
 
 /// A piece of a bar.
 #[derive(Clone, Copy, Debug)]
-pub struct Part {
-    pub fill: Fill,
+pub struct BarSegment {
+    pub fill: BarFill,
     pub value: f64,
 }
 

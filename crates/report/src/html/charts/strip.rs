@@ -1,6 +1,6 @@
 //! What a whole consists of, in one line.
 
-use super::Part;
+use super::BarSegment;
 use crate::html::svg::Svg;
 
 const WIDTH: f64 = 240.0;
@@ -11,9 +11,10 @@ const GAP: f64 = 1.5;
 const MIN_WIDTH: f64 = 2.0;
 
 /// The pieces one after the other, together as wide as there is room.
-pub fn strip(parts: &[Part], label: &str) -> Svg {
+pub fn strip(parts: &[BarSegment], label: &str) -> Svg {
     let mut svg = Svg::stretched("strip", WIDTH, HEIGHT, label);
-    let there: Vec<&Part> = parts.iter().filter(|part| part.value.is_finite() && part.value > 0.0).collect();
+    let there: Vec<&BarSegment> =
+        parts.iter().filter(|part| part.value.is_finite() && part.value > 0.0).collect();
     if there.is_empty() {
         svg.rect("track", 0.0, 0.0, WIDTH, HEIGHT);
         return svg.end();

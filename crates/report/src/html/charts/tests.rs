@@ -1,6 +1,6 @@
 //! No drawing leaves its frame, whatever numbers go in.
 
-use gradus_eval::interval::Interval;
+use gradus_eval::interval::ConfidenceInterval;
 
 use super::*;
 
@@ -44,7 +44,7 @@ fn assert_inside(svg: &Svg) {
     }
 }
 
-fn assert_both_inside(chart: &Chart) {
+fn assert_both_inside(chart: &ResponsiveChart) {
     assert_inside(&chart.wide);
     assert_inside(&chart.narrow);
 }
@@ -59,26 +59,29 @@ fn shares_stay_inside() {
             rows.push(IntervalBar {
                 label: "a long label that goes on and on, 漢字漢字漢字".to_owned(),
                 value: Some(value),
-                interval: Some(Interval { low, high }),
+                interval: Some(ConfidenceInterval { low, high }),
                 bars: ODD.to_vec(),
                 note: "note".to_owned(),
             });
         }
     }
-    assert_both_inside(&interval_bars(&rows, Ends::PERCENT, "share (%)", "scores"));
-    assert_both_inside(&interval_bars(&[], Ends::PERCENT, "share (%)", "scores"));
+    assert_both_inside(&interval_bars(&rows, AxisRange::PERCENT, "share (%)", "scores"));
+    assert_both_inside(&interval_bars(&[], AxisRange::PERCENT, "share (%)", "scores"));
 }
 
 #[test]
 fn amounts_stay_inside() {
-    let row = |value: f64| Bar {
+    let row = |value: f64| ChartBar {
         label: String::new(),
-        parts: vec![Part { fill: Fill::Right, value }, Part { fill: Fill::Wrong, value: 3.0 }],
-        below: Some(Part { fill: Fill::Error, value }),
+        parts: vec![
+            BarSegment { fill: BarFill::Right, value },
+            BarSegment { fill: BarFill::Wrong, value: 3.0 },
+        ],
+        below: Some(BarSegment { fill: BarFill::Error, value }),
         note: "12".to_owned(),
         nothing: None,
     };
-    let axis = Axis { title: "calls", whole: true, format: |number| number.to_string() };
+    let axis = BarAxis { title: "calls", whole: true, format: |number| number.to_string() };
     for value in ODD.into_iter().filter(|value| *value != f64::MAX).chain([1e-300, 1e12]) {
         assert_both_inside(&bars(&[row(value), row(1.0)], axis, "amounts"));
     }
@@ -88,10 +91,10 @@ fn amounts_stay_inside() {
 #[test]
 fn pieces_stay_inside() {
     for value in ODD.into_iter().filter(|value| *value != f64::MAX) {
-        let part = |fill| Part { fill, value };
+        let part = |fill| BarSegment { fill, value };
         assert_inside(&strip(&[], "nothing"));
         assert_inside(&strip(
-            &[part(Fill::Right), part(Fill::Wrong), Part { fill: Fill::Plain, value: 1e-9 }],
+            &[part(BarFill::Right), part(BarFill::Wrong), BarSegment { fill: BarFill::Plain, value: 1e-9 }],
             "x",
         ));
     }

@@ -1,19 +1,19 @@
 //! A number over time: a line, how far it can be trusted, and where it gives alarm.
 
-use gradus_eval::interval::Interval;
+use gradus_eval::interval::ConfidenceInterval;
 
-use super::Chart;
-use super::frame::Size;
-use crate::html::svg::{Anchor, Svg};
+use super::ResponsiveChart;
+use super::frame::ChartSize;
+use crate::html::svg::{Svg, TextAnchor};
 
 /// A point of time.
 #[derive(Clone, Debug)]
-pub struct Moment {
+pub struct TimelinePoint {
     /// Where on the axis, from 0 to 1.
     pub at: f64,
     /// On the scale of the chart.
     pub value: f64,
-    pub interval: Option<Interval>,
+    pub interval: Option<ConfidenceInterval>,
     /// What it says when pointed at.
     pub title: String,
     /// Whether the point before is the one right before it in time.
@@ -22,7 +22,7 @@ pub struct Moment {
 
 /// A range that gives alarm.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Band {
+pub struct ThresholdBand {
     pub threshold: f64,
     /// Alarm is given below it, else above.
     pub is_below: bool,
@@ -30,7 +30,7 @@ pub struct Band {
 
 /// What the axis goes from and to, and how a number on it is written.
 #[derive(Clone, Copy, Debug)]
-pub struct Scale {
+pub struct TimelineScale {
     pub low: f64,
     pub high: f64,
     /// Parts that it is divided into.
@@ -38,18 +38,18 @@ pub struct Scale {
     pub format: fn(f64) -> String,
 }
 
-impl Scale {
+impl TimelineScale {
     /// Shares, from nothing to all.
-    pub const SHARE: Scale = Scale { low: 0.0, high: 1.0, steps: 4, format: share_tick };
+    pub const SHARE: TimelineScale = TimelineScale { low: 0.0, high: 1.0, steps: 4, format: share_tick };
 
     /// From 0 to a round number that is not below `most`, in round steps: `step` gives the next one that is not below
     /// another.
-    pub fn up_to(most: f64, step: fn(f64) -> f64, format: fn(f64) -> String) -> Scale {
+    pub fn up_to(most: f64, step: fn(f64) -> f64, format: fn(f64) -> String) -> TimelineScale {
         const STEPS: u32 = 4;
         let step = step(if most > 0.0 { most / f64::from(STEPS) } else { 1.0 });
         // A step less where that is enough.
         let steps = ((most / step).ceil() as u32).clamp(2, STEPS);
-        Scale { low: 0.0, high: step * f64::from(steps), steps, format }
+        TimelineScale { low: 0.0, high: step * f64::from(steps), steps, format }
     }
 
     fn place(&self, value: f64) -> f64 {
@@ -72,8 +72,8 @@ pub fn round_step(number: f64) -> f64 {
         .unwrap_or(number)
 }
 
-struct Plot {
-    scale: Scale,
+struct TimelinePlot {
+    scale: TimelineScale,
     width: f64,
     left: f64,
     right: f64,
@@ -82,7 +82,7 @@ struct Plot {
 
 const TOP: f64 = 10.0;
 
-impl Plot {
+impl TimelinePlot {
     fn x(&self, share: f64) -> f64 {
         self.left + share.clamp(0.0, 1.0) * (self.right - self.left)
     }
@@ -94,20 +94,21 @@ impl Plot {
 
 /// Points in order of time; `ticks` are places on the axis with what stands there.
 pub fn timeline(
-    points: &[Moment],
-    bands: &[Band],
+    points: &[TimelinePoint],
+    bands: &[ThresholdBand],
     ticks: &[(f64, String)],
-    scale: Scale,
+    scale: TimelineScale,
     label: &str,
-) -> Chart {
+) -> ResponsiveChart {
     let draw = |size| {
         let (class, plot) = match size {
-            Size::Wide => {
-                ("chart wide", Plot { scale, width: 560.0, left: 44.0, right: 548.0, bottom: 150.0 })
+            ChartSize::Wide => {
+                ("chart wide", TimelinePlot { scale, width: 560.0, left: 44.0, right: 548.0, bottom: 150.0 })
             }
-            Size::Narrow => {
-                ("chart narrow", Plot { scale, width: 336.0, left: 40.0, right: 328.0, bottom: 150.0 })
-            }
+            ChartSize::Narrow => (
+                "chart narrow",
+                TimelinePlot { scale, width: 336.0, left: 40.0, right: 328.0, bottom: 150.0 },
+            ),
         };
         let mut svg = Svg::new(class, plot.width, plot.bottom + 24.0, label);
         draw_axes(&mut svg, &plot, ticks);
@@ -120,29 +121,29 @@ pub fn timeline(
         draw_points(&mut svg, &plot, points);
         svg.end()
     };
-    Chart { wide: draw(Size::Wide), narrow: draw(Size::Narrow) }
+    ResponsiveChart { wide: draw(ChartSize::Wide), narrow: draw(ChartSize::Narrow) }
 }
 
-fn draw_axes(svg: &mut Svg, plot: &Plot, ticks: &[(f64, String)]) {
-    let Scale { low, high, steps, format } = plot.scale;
+fn draw_axes(svg: &mut Svg, plot: &TimelinePlot, ticks: &[(f64, String)]) {
+    let TimelineScale { low, high, steps, format } = plot.scale;
     for step in 0..=steps {
         let value = low + (high - low) * f64::from(step) / f64::from(steps);
         let (y, text) = (plot.y(value), format(value));
         svg.line(if step == 0 { "axis" } else { "grid" }, (plot.left, y), (plot.right, y));
-        svg.text("tick", Anchor::End, plot.left - 6.0, y + 4.0, &text);
+        svg.text("tick", TextAnchor::End, plot.left - 6.0, y + 4.0, &text);
     }
     for (share, text) in ticks {
         let anchor = match *share {
-            share if share < 0.08 => Anchor::Start,
-            share if share > 0.92 => Anchor::End,
-            _ => Anchor::Middle,
+            share if share < 0.08 => TextAnchor::Start,
+            share if share > 0.92 => TextAnchor::End,
+            _ => TextAnchor::Middle,
         };
         svg.line("axis", (plot.x(*share), plot.bottom), (plot.x(*share), plot.bottom + 4.0));
         svg.text("tick", anchor, plot.x(*share), plot.bottom + 18.0, text);
     }
 }
 
-fn draw_points(svg: &mut Svg, plot: &Plot, points: &[Moment]) {
+fn draw_points(svg: &mut Svg, plot: &TimelinePlot, points: &[TimelinePoint]) {
     for pair in points.windows(2).filter(|pair| pair[1].follows) {
         if let (Some(a), Some(b)) = (pair[0].interval, pair[1].interval) {
             let (from, to) = (plot.x(pair[0].at), plot.x(pair[1].at));
@@ -164,7 +165,7 @@ fn draw_points(svg: &mut Svg, plot: &Plot, points: &[Moment]) {
         let is_alone = !point.follows && !points.get(at + 1).is_some_and(|next| next.follows);
         svg.group(&point.title, |svg| {
             // The others have the area.
-            if let Some(Interval { low, high }) = point.interval.filter(|_| is_alone) {
+            if let Some(ConfidenceInterval { low, high }) = point.interval.filter(|_| is_alone) {
                 svg.lines("stem", &[[(x, plot.y(low)), (x, plot.y(high))]]);
             }
             svg.circle("dot", x, y, 4.0);
@@ -178,35 +179,36 @@ mod tests {
 
     #[test]
     fn a_gap_is_no_line_and_the_alarm_is_marked() {
-        let point = |at: f64, value: f64, follows: bool| Moment {
+        let point = |at: f64, value: f64, follows: bool| TimelinePoint {
             at,
             value,
-            interval: Some(Interval { low: value - 0.1, high: value + 0.1 }),
+            interval: Some(ConfidenceInterval { low: value - 0.1, high: value + 0.1 }),
             title: "<b>".to_owned(),
             follows,
         };
         let points = [point(0.0, 0.5, false), point(0.5, 0.75, true), point(1.0, 1.0, false)];
-        let band = Band { threshold: 0.5, is_below: true };
-        let chart = timeline(&points, &[band], &[(0.0, "Mon".to_owned())], Scale::SHARE, "Scores");
+        let band = ThresholdBand { threshold: 0.5, is_below: true };
+        let chart = timeline(&points, &[band], &[(0.0, "Mon".to_owned())], TimelineScale::SHARE, "Scores");
         let wide = chart.wide.to_string();
         assert_eq!(wide.matches("class=\"dot\"").count(), 3);
         assert_eq!(wide.matches("class=\"area\"").count(), 1);
         assert!(wide.contains(r#"<path class="trend" d="M44,80L296,45"/>"#), "{wide}");
         assert!(wide.contains(r#"<rect class="alarm" x="44" y="80" width="504" height="70"/>"#), "{wide}");
-        let scale = Scale { low: 1.0, high: 5.0, steps: 4, format: |value| format!("{value:.0} of 5") };
+        let scale =
+            TimelineScale { low: 1.0, high: 5.0, steps: 4, format: |value| format!("{value:.0} of 5") };
         let other = timeline(&[point(0.5, 5.0, false)], &[], &[], scale, "").wide.to_string();
         assert!(
             other.contains("5 of 5") && other.contains(r#"<circle class="dot" cx="296" cy="10""#),
             "{other}"
         );
         assert!(wide.contains("&#60;b&#62;") && !wide.contains("<b>"), "{wide}");
-        assert!(!timeline(&[], &[], &[], Scale::SHARE, "").narrow.to_string().contains("trend"));
+        assert!(!timeline(&[], &[], &[], TimelineScale::SHARE, "").narrow.to_string().contains("trend"));
     }
 
     #[test]
     fn an_axis_has_round_numbers() {
         let shown = |most: f64| {
-            let scale = Scale::up_to(most, round_step, |value| value.to_string());
+            let scale = TimelineScale::up_to(most, round_step, |value| value.to_string());
             (scale.high, scale.steps)
         };
         assert_eq!([0.0, 3.3, 4.0, 0.7].map(shown), [(2.0, 2), (4.0, 4), (4.0, 4), (0.8, 4)]);

@@ -1,25 +1,25 @@
 //! What the judging cost. A price that is not known is said to be so, and is never a 0.
 
 use gradus_eval::outcome::TokenCount;
-use gradus_eval::report::{EvaluatorCost, Summary};
+use gradus_eval::report::{EvaluationSummary, EvaluatorCost};
 
 use super::{text, title};
-use crate::html::charts::{Axis, Bar, Chart, Fill, Part, bars};
+use crate::html::charts::{BarAxis, BarFill, BarSegment, ChartBar, ResponsiveChart, bars};
 use crate::html::count_text::count;
 use crate::html::number::{finite, usd};
 
 const NOT_KNOWN: &str = "price not known";
 
 #[derive(Debug)]
-pub struct Cost {
-    pub total: Row,
-    pub rows: Vec<Row>,
+pub struct CostView {
+    pub total: CostRow,
+    pub rows: Vec<CostRow>,
     /// None where no model was asked.
-    pub chart: Option<Chart>,
+    pub chart: Option<ResponsiveChart>,
 }
 
 #[derive(Debug)]
-pub struct Row {
+pub struct CostRow {
     pub evaluator: String,
     pub judge: String,
     pub calls: String,
@@ -31,8 +31,8 @@ pub struct Row {
     pub from_cache: String,
 }
 
-impl Cost {
-    pub fn of(summary: &Summary) -> Cost {
+impl CostView {
+    pub fn from_summary(summary: &EvaluationSummary) -> CostView {
         let cost = &summary.cost;
         let total = EvaluatorCost {
             evaluator: String::new(),
@@ -42,22 +42,22 @@ impl Cost {
             usd: cost.usd,
             from_cache: cost.from_cache,
         };
-        Cost {
-            total: Row::of(&total, "Total".to_owned()),
+        CostView {
+            total: CostRow::from_cost(&total, "Total".to_owned()),
             rows: cost
                 .by_evaluator
                 .iter()
-                .map(|part| Row::of(part, title(summary, &part.evaluator)))
+                .map(|part| CostRow::from_cost(part, title(summary, &part.evaluator)))
                 .collect(),
             chart: (cost.calls > 0).then(|| chart(summary)),
         }
     }
 }
 
-impl Row {
-    fn of(cost: &EvaluatorCost, evaluator: String) -> Row {
+impl CostRow {
+    fn from_cost(cost: &EvaluatorCost, evaluator: String) -> CostRow {
         let TokenCount { prompt, completion, cached_prompt } = cost.tokens;
-        Row {
+        CostRow {
             evaluator,
             judge: text::line(&cost.judge),
             calls: count(cost.calls),
@@ -81,18 +81,18 @@ fn price(cost: &EvaluatorCost) -> String {
 }
 
 /// Dollars by evaluator; tokens where no price is known.
-fn chart(summary: &Summary) -> Chart {
+fn chart(summary: &EvaluationSummary) -> ResponsiveChart {
     let parts = &summary.cost.by_evaluator;
     let is_priced = parts.iter().any(|part| finite(part.usd).is_some_and(|dollars| dollars > 0.0));
-    let rows: Vec<Bar> = parts
+    let rows: Vec<ChartBar> = parts
         .iter()
         .map(|part| {
             let tokens = part.tokens.prompt + part.tokens.completion;
             let value = if is_priced { finite(part.usd).unwrap_or(0.0) } else { tokens as f64 };
             let note = if is_priced { price(part) } else { count(tokens) };
-            Bar {
+            ChartBar {
                 label: title(summary, &part.evaluator),
-                parts: vec![Part { fill: Fill::Plain, value }],
+                parts: vec![BarSegment { fill: BarFill::Plain, value }],
                 below: None,
                 nothing: match (part.calls, value > 0.0) {
                     (0, _) => Some("no model was asked".to_owned()),
@@ -104,9 +104,13 @@ fn chart(summary: &Summary) -> Chart {
         })
         .collect();
     let axis = if is_priced {
-        Axis { title: "cost (US dollars)", whole: false, format: tick }
+        BarAxis { title: "cost (US dollars)", whole: false, format: tick }
     } else {
-        Axis { title: "tokens (prompt and completion)", whole: true, format: |number| count(number as u64) }
+        BarAxis {
+            title: "tokens (prompt and completion)",
+            whole: true,
+            format: |number| count(number as u64),
+        }
     };
     bars(&rows, axis, "Cost by evaluator. The table has the same numbers.")
 }

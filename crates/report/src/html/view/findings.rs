@@ -1,8 +1,8 @@
 //! The worst steps, with all that is needed to see why.
 
-use gradus_eval::report::{Finding as Found, FindingVerdict, Summary};
+use gradus_eval::report::{EvaluationSummary, FindingVerdict, ReportFinding};
 
-use super::text::{self, Block};
+use super::text::{self, DisplayText};
 use super::title;
 use crate::html::count_text::count;
 
@@ -10,46 +10,46 @@ use crate::html::count_text::count;
 const MAX_EVIDENCE: usize = 20;
 
 #[derive(Debug)]
-pub struct Findings {
+pub struct FindingListView {
     pub count: String,
-    pub all: Vec<Finding>,
+    pub all: Vec<FindingView>,
 }
 
 #[derive(Debug)]
-pub struct Finding {
+pub struct FindingView {
     pub trajectory_id: String,
     /// Where it can be looked at; in a page of the server only.
     pub href: Option<String>,
     /// None for a whole trajectory.
     pub step: Option<u32>,
-    pub query: Option<Block>,
-    pub thought: Option<Block>,
+    pub query: Option<DisplayText>,
+    pub thought: Option<DisplayText>,
     pub tool: Option<String>,
-    pub arguments: Option<Block>,
-    pub verdicts: Vec<Verdict>,
+    pub arguments: Option<DisplayText>,
+    pub verdicts: Vec<FindingVerdictView>,
 }
 
 #[derive(Debug)]
-pub struct Verdict {
+pub struct FindingVerdictView {
     pub evaluator: String,
     pub label: String,
-    pub explanation: Block,
-    pub evidence: Vec<Block>,
+    pub explanation: DisplayText,
+    pub evidence: Vec<DisplayText>,
     pub omitted: Option<String>,
 }
 
-impl Findings {
-    pub fn of(summary: &Summary) -> Findings {
-        Findings {
+impl FindingListView {
+    pub fn from_summary(summary: &EvaluationSummary) -> FindingListView {
+        FindingListView {
             count: count(summary.findings.len() as u64),
-            all: summary.findings.iter().map(|found| Finding::of(found, summary)).collect(),
+            all: summary.findings.iter().map(|found| FindingView::from_finding(found, summary)).collect(),
         }
     }
 }
 
-impl Finding {
-    fn of(found: &Found, summary: &Summary) -> Finding {
-        Finding {
+impl FindingView {
+    fn from_finding(found: &ReportFinding, summary: &EvaluationSummary) -> FindingView {
+        FindingView {
             trajectory_id: text::line(&found.trajectory_id),
             href: None,
             step: found.step_index,
@@ -57,15 +57,19 @@ impl Finding {
             thought: found.thought.as_deref().map(text::block),
             tool: found.tool.as_deref().map(text::line),
             arguments: found.arguments.as_deref().map(text::json),
-            verdicts: found.verdicts.iter().map(|verdict| Verdict::of(verdict, summary)).collect(),
+            verdicts: found
+                .verdicts
+                .iter()
+                .map(|verdict| FindingVerdictView::from_verdict(verdict, summary))
+                .collect(),
         }
     }
 }
 
-impl Verdict {
-    fn of(verdict: &FindingVerdict, summary: &Summary) -> Verdict {
+impl FindingVerdictView {
+    fn from_verdict(verdict: &FindingVerdict, summary: &EvaluationSummary) -> FindingVerdictView {
         let more = verdict.evidence.len().saturating_sub(MAX_EVIDENCE);
-        Verdict {
+        FindingVerdictView {
             evaluator: title(summary, &verdict.evaluator),
             label: text::line(&verdict.label),
             explanation: text::block(&verdict.explanation),

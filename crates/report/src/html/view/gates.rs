@@ -2,22 +2,22 @@
 
 use gradus_eval::report::{GateResult, GateVerdict};
 
-use super::text::{self, Block};
+use super::text::{self, DisplayText};
 use crate::html::number;
 
 #[derive(Debug)]
-pub struct Gate {
+pub struct GateView {
     pub gate: String,
     pub verdict: &'static str,
     /// The class, and the icon's name.
     pub kind: &'static str,
     pub value: String,
     pub interval: Option<String>,
-    pub explanation: Block,
+    pub explanation: DisplayText,
 }
 
-impl Gate {
-    pub fn of(result: &GateResult) -> Gate {
+impl GateView {
+    pub fn from_result(result: &GateResult) -> GateView {
         let (verdict, kind) = match result.verdict {
             GateVerdict::Pass => ("PASS", "pass"),
             GateVerdict::Fail => ("FAIL", "fail"),
@@ -30,7 +30,7 @@ impl Gate {
             Some(value) if result.is_share => (number::percent(value), interval.map(number::percents)),
             Some(value) => (number::score(value), interval.map(number::scores)),
         };
-        Gate {
+        GateView {
             gate: text::line(&result.gate),
             verdict,
             kind,

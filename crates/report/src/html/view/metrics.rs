@@ -1,11 +1,13 @@
 //! The big numbers, and the chart of them. What could not be judged stands beside what was.
 
 use gradus_eval::evaluator::SIMULATOR;
-use gradus_eval::interval::Interval;
-use gradus_eval::report::{GateResult, Metric, Summary};
+use gradus_eval::interval::ConfidenceInterval;
+use gradus_eval::report::{EvaluationSummary, GateResult, MetricResult};
 
 use super::text;
-use crate::html::charts::{Chart, Ends, Fill, IntervalBar, Part, interval_bars, strip};
+use crate::html::charts::{
+    AxisRange, BarFill, BarSegment, IntervalBar, ResponsiveChart, interval_bars, strip,
+};
 use crate::html::count_text::count;
 use crate::html::number;
 use crate::html::svg::Svg;
@@ -15,14 +17,14 @@ use crate::measured_of;
 const MAX_LABELS: usize = 8;
 
 #[derive(Debug)]
-pub struct Metrics {
-    pub cards: Vec<Card>,
-    pub chart: Chart,
+pub struct MetricsView {
+    pub cards: Vec<MetricCard>,
+    pub chart: ResponsiveChart,
     pub has_gates: bool,
 }
 
 #[derive(Debug)]
-pub struct Card {
+pub struct MetricCard {
     pub title: String,
     /// A metric that is made of others.
     pub is_together: bool,
@@ -35,64 +37,71 @@ pub struct Card {
     pub count: String,
     pub interval: Option<String>,
     pub strip: Svg,
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<MetricLegendItem>,
     pub labels: Vec<(String, String)>,
 }
 
 #[derive(Debug)]
-pub struct Piece {
+pub struct MetricLegendItem {
     pub class: &'static str,
     pub name: &'static str,
     pub count: String,
 }
 
-impl Metrics {
-    pub fn of(summary: &Summary, gates: &[GateResult]) -> Metrics {
+impl MetricsView {
+    pub fn from_summary(summary: &EvaluationSummary, gates: &[GateResult]) -> MetricsView {
         let together = [&summary.combined, &summary.trajectories_right];
-        let all: Vec<(&Metric, bool)> = (summary.metrics.iter().map(|metric| (metric, false)))
+        let all: Vec<(&MetricResult, bool)> = (summary.metrics.iter().map(|metric| (metric, false)))
             .chain(together.into_iter().flatten().map(|metric| (metric, true)))
             .collect();
         let rows: Vec<IntervalBar> = all.iter().map(|(metric, _)| row(metric, gates)).collect();
-        Metrics {
+        MetricsView {
             has_gates: rows.iter().any(|row| row.value.is_some() && !row.bars.is_empty()),
             chart: interval_bars(
                 &rows,
-                Ends::PERCENT,
+                AxisRange::PERCENT,
                 "score (% of what was judged)",
                 "Scores with their 95 % intervals. The table has the same numbers.",
             ),
-            cards: all.iter().map(|(metric, together)| Card::of(metric, *together, &summary.judge)).collect(),
+            cards: all
+                .iter()
+                .map(|(metric, together)| MetricCard::from_metric(metric, *together, &summary.judge))
+                .collect(),
         }
     }
 }
 
 /// A metric's numbers, and how they are to be read.
-enum Reading {
+enum MetricEstimate {
     Nothing,
     /// From 0 to 1.
-    Share(f64, Option<Interval>),
+    Share(f64, Option<ConfidenceInterval>),
     /// A mean of scores on a scale of their own.
-    Mean(f64, Option<Interval>),
+    Mean(f64, Option<ConfidenceInterval>),
 }
 
-impl Reading {
-    fn of(metric: &Metric) -> Reading {
+impl MetricEstimate {
+    fn from_metric(metric: &MetricResult) -> MetricEstimate {
         let interval = number::finite_interval(metric.interval);
         let Some(value) = number::finite(metric.value).filter(|_| metric.denominator > 0) else {
-            return Reading::Nothing;
+            return MetricEstimate::Nothing;
         };
-        if metric.is_share { Reading::Share(value, interval) } else { Reading::Mean(value, interval) }
+        if metric.is_share {
+            MetricEstimate::Share(value, interval)
+        } else {
+            MetricEstimate::Mean(value, interval)
+        }
     }
 }
 
-fn row(metric: &Metric, gates: &[GateResult]) -> IntervalBar {
+fn row(metric: &MetricResult, gates: &[GateResult]) -> IntervalBar {
     let demands = gates.iter().filter(|gate| gate.metric == metric.name);
     let mut row = IntervalBar { label: text::line(&metric.title), ..IntervalBar::default() };
-    match Reading::of(metric) {
-        Reading::Nothing => row.note = "nothing was judged".to_owned(),
-        Reading::Mean(value, _) if metric.judge == SIMULATOR => row.note = number::score(value),
-        Reading::Mean(value, _) => row.note = format!("mean score {}", number::score(value)),
-        Reading::Share(value, interval) => {
+    match MetricEstimate::from_metric(metric) {
+        MetricEstimate::Nothing => row.note = "nothing was judged".to_owned(),
+        MetricEstimate::Mean(value, _) if metric.judge == SIMULATOR => row.note = number::score(value),
+        MetricEstimate::Mean(value, _) => row.note = format!("mean score {}", number::score(value)),
+        MetricEstimate::Share(value, interval) => {
             row.value = Some(value);
             row.interval = interval;
             row.note = number::percent(value);
@@ -102,38 +111,39 @@ fn row(metric: &Metric, gates: &[GateResult]) -> IntervalBar {
     row
 }
 
-impl Card {
-    pub fn of(metric: &Metric, is_together: bool, run_judge: &str) -> Card {
+impl MetricCard {
+    pub fn from_metric(metric: &MetricResult, is_together: bool, run_judge: &str) -> MetricCard {
         let judged = metric.denominator;
         let right = metric.numerator;
-        let (value, unit, of, interval) = match Reading::of(metric) {
-            Reading::Nothing => {
+        let (value, unit, of, interval) = match MetricEstimate::from_metric(metric) {
+            MetricEstimate::Nothing => {
                 let of = if judged == 0 { "Nothing was judged." } else { "No score." };
                 ("—".to_owned(), "", of.to_owned(), None)
             }
-            Reading::Share(share, interval) => {
+            MetricEstimate::Share(share, interval) => {
                 let word = if number::is_whole(right) { "right" } else { "points" };
                 let of = format!("{} of {} {word}", number::sum(right), count(judged));
                 (format!("{:.1}", 100.0 * share), "%", of, interval.map(number::percents))
             }
-            Reading::Mean(mean, interval) => {
+            MetricEstimate::Mean(mean, interval) => {
                 let of =
                     measured_of(metric).unwrap_or_else(|| format!("mean score of {} judged", count(judged)));
                 (number::score(mean), "", of, interval.map(number::scores))
             }
         };
-        let is_counted = matches!(Reading::of(metric), Reading::Share(..)) && number::is_whole(right);
-        let mut pieces: Vec<(Fill, &'static str, u64)> = if is_counted {
+        let is_counted = matches!(MetricEstimate::from_metric(metric), MetricEstimate::Share(..))
+            && number::is_whole(right);
+        let mut pieces: Vec<(BarFill, &'static str, u64)> = if is_counted {
             let right = (right as u64).min(judged);
-            vec![(Fill::Right, "Right", right), (Fill::Wrong, "Wrong", judged - right)]
+            vec![(BarFill::Right, "Right", right), (BarFill::Wrong, "Wrong", judged - right)]
         } else {
-            vec![(Fill::Plain, "Judged", judged)]
+            vec![(BarFill::Plain, "Judged", judged)]
         };
-        pieces.push((Fill::Unjudged, "Could not be judged", metric.failed));
-        pieces.push((Fill::NotApplicable, "Not applicable", metric.not_applicable));
-        let parts: Vec<Part> =
-            pieces.iter().map(|(fill, _, count)| Part { fill: *fill, value: *count as f64 }).collect();
-        Card {
+        pieces.push((BarFill::Unjudged, "Could not be judged", metric.failed));
+        pieces.push((BarFill::NotApplicable, "Not applicable", metric.not_applicable));
+        let parts: Vec<BarSegment> =
+            pieces.iter().map(|(fill, _, count)| BarSegment { fill: *fill, value: *count as f64 }).collect();
+        MetricCard {
             title: text::line(&metric.title),
             is_together,
             judge: (metric.judge != run_judge && !metric.judge.is_empty()).then(|| text::line(&metric.judge)),
@@ -145,7 +155,11 @@ impl Card {
             strip: strip(&parts, "How the questions ended; the list has the same numbers."),
             pieces: pieces
                 .into_iter()
-                .map(|(fill, name, number)| Piece { class: fill.class(), name, count: count(number) })
+                .map(|(fill, name, number)| MetricLegendItem {
+                    class: fill.class(),
+                    name,
+                    count: count(number),
+                })
                 .collect(),
             labels: labels(metric),
         }
@@ -153,7 +167,7 @@ impl Card {
 }
 
 /// The labels that were given, the most frequent first.
-fn labels(metric: &Metric) -> Vec<(String, String)> {
+fn labels(metric: &MetricResult) -> Vec<(String, String)> {
     let mut labels: Vec<(&String, &u64)> = metric.labels.iter().collect();
     labels.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
     let rest: u64 = labels.iter().skip(MAX_LABELS).map(|(_, count)| **count).sum();

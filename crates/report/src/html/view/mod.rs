@@ -9,10 +9,10 @@ mod tools;
 
 use gradus_eval::evaluator::{OFFLINE, SIMULATOR};
 use gradus_eval::outcome::OutcomeKind;
-use gradus_eval::report::{GateResult, Metric, Summary};
+use gradus_eval::report::{EvaluationSummary, GateResult, MetricResult};
 
 use super::number::minute;
-use super::text::{self, Block};
+use super::text::{self, DisplayText};
 use crate::html::count_text::{count, counted};
 
 /// More sources than this are folded away.
@@ -21,12 +21,12 @@ const FEW_SOURCES: usize = 4;
 const MAX_ROWS: usize = 100;
 
 #[derive(Debug)]
-pub struct Report {
+pub struct ReportView {
     pub run_id: String,
     pub complete: bool,
     /// It may go on at this moment: only whoever keeps runs can tell.
     pub is_running: bool,
-    pub stopped_because: Option<Block>,
+    pub stopped_because: Option<DisplayText>,
     pub judge: String,
     pub is_offline: bool,
     pub started: String,
@@ -38,33 +38,33 @@ pub struct Report {
     pub steps: String,
     /// How often the judge saw only a part.
     pub shortened: Option<String>,
-    pub gates: Vec<gates::Gate>,
-    pub metrics: metrics::Metrics,
+    pub gates: Vec<gates::GateView>,
+    pub metrics: metrics::MetricsView,
     /// Whether any question was answered, and whether any was not.
     pub is_judged: bool,
     pub is_left_open: bool,
-    pub tools: tools::Tools,
-    pub findings: findings::Findings,
-    pub reasons: Vec<Reason>,
+    pub tools: tools::ToolUseView,
+    pub findings: findings::FindingListView,
+    pub reasons: Vec<UnansweredReason>,
     pub omitted_reasons: Option<String>,
-    pub cost: cost::Cost,
+    pub cost: cost::CostView,
 }
 
 /// Why some questions have no answer.
 #[derive(Debug)]
-pub struct Reason {
+pub struct UnansweredReason {
     pub evaluator: String,
     pub failed: bool,
     pub reason: String,
     pub count: String,
 }
 
-impl Report {
-    pub fn of(summary: &Summary, gates: &[GateResult]) -> Report {
+impl ReportView {
+    pub fn from_summary(summary: &EvaluationSummary, gates: &[GateResult]) -> ReportView {
         let mut sources = summary.sources.iter().take(MAX_ROWS).map(|source| text::line(source));
         let omitted =
             |all: usize| all.checked_sub(MAX_ROWS).filter(|more| *more > 0).map(|more| count(more as u64));
-        Report {
+        ReportView {
             run_id: text::line(&summary.run_id),
             complete: summary.complete,
             is_running: false,
@@ -79,18 +79,18 @@ impl Report {
             trajectories: count(summary.trajectories),
             steps: count(summary.steps),
             shortened: (summary.shortened > 0).then(|| counted(summary.shortened, "answer", "answers")),
-            gates: gates.iter().map(gates::Gate::of).collect(),
-            metrics: metrics::Metrics::of(summary, gates),
+            gates: gates.iter().map(gates::GateView::from_result).collect(),
+            metrics: metrics::MetricsView::from_summary(summary, gates),
             is_judged: (summary.metrics.iter())
                 .any(|metric| metric.denominator > 0 && metric.judge != SIMULATOR),
             is_left_open: summary.metrics.iter().any(|metric| metric.failed + metric.not_applicable > 0),
-            tools: tools::Tools::of(&summary.tools),
-            findings: findings::Findings::of(summary),
+            tools: tools::ToolUseView::from_tool_uses(&summary.tools),
+            findings: findings::FindingListView::from_summary(summary),
             reasons: summary
                 .reasons
                 .iter()
                 .take(MAX_ROWS)
-                .map(|reason| Reason {
+                .map(|reason| UnansweredReason {
                     evaluator: title(summary, &reason.evaluator),
                     failed: reason.outcome == OutcomeKind::Failed,
                     reason: text::line(&reason.reason),
@@ -98,14 +98,14 @@ impl Report {
                 })
                 .collect(),
             omitted_reasons: omitted(summary.reasons.len()),
-            cost: cost::Cost::of(summary),
+            cost: cost::CostView::from_summary(summary),
         }
     }
 }
 
 /// An evaluator's title, or its name where it has none.
-fn title(summary: &Summary, evaluator: &str) -> String {
-    let known: Option<&Metric> = summary.metrics.iter().find(|metric| metric.name == evaluator);
+fn title(summary: &EvaluationSummary, evaluator: &str) -> String {
+    let known: Option<&MetricResult> = summary.metrics.iter().find(|metric| metric.name == evaluator);
     text::line(
         known.map(|metric| metric.title.as_str()).filter(|title| !title.is_empty()).unwrap_or(evaluator),
     )

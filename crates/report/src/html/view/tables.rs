@@ -1,43 +1,44 @@
 //! Tables of a bench, ready to print.
 
-use super::text::{self, Block};
+use super::text::{self, DisplayText};
 use crate::report_table::ReportTable;
 
 #[derive(Debug)]
-pub struct Shown {
+pub struct ReportTableView {
     pub title: &'static str,
     /// For links.
     pub id: String,
     pub columns: Vec<(String, &'static str)>,
-    pub rows: Vec<Vec<Cell>>,
-    pub note: Option<Block>,
+    pub rows: Vec<Vec<ReportTableCell>>,
+    pub note: Option<DisplayText>,
 }
 
 #[derive(Debug)]
-pub struct Cell {
-    pub text: Block,
+pub struct ReportTableCell {
+    pub text: DisplayText,
     /// A number's interval, which has a line of its own: side by side they are too wide for a page.
-    pub interval: Option<Block>,
+    pub interval: Option<DisplayText>,
     /// How it is set.
     pub class: &'static str,
 }
 
-impl Cell {
-    fn of(text: &str, class: &'static str) -> Cell {
+impl ReportTableCell {
+    fn from_text(text: &str, class: &'static str) -> ReportTableCell {
         let interval = text.strip_suffix(')').and_then(|text| text.split_once(" (")).filter(|_| class == "n");
         let (number, interval) = interval.map_or((text, None), |(number, ends)| (number, Some(ends)));
-        Cell { text: text::block(number), interval: interval.map(text::block), class }
+        ReportTableCell { text: text::block(number), interval: interval.map(text::block), class }
     }
 }
 
-impl Shown {
-    pub fn of(table: &ReportTable) -> Shown {
+impl ReportTableView {
+    pub fn from_table(table: &ReportTable) -> ReportTableView {
         let class =
             |at: usize| table.columns.get(at).map_or("", |column| if column.is_number { "n" } else { "" });
-        let cells =
-            |row: &Vec<String>| row.iter().enumerate().map(|(at, cell)| Cell::of(cell, class(at))).collect();
+        let cells = |row: &Vec<String>| {
+            row.iter().enumerate().map(|(at, cell)| ReportTableCell::from_text(cell, class(at))).collect()
+        };
         let letters = table.title.to_lowercase();
-        Shown {
+        ReportTableView {
             title: table.title,
             id: letters.chars().map(|c| if c.is_ascii_lowercase() { c } else { '-' }).collect(),
             columns: (table.columns.iter().enumerate())
@@ -55,9 +56,12 @@ mod tests {
 
     #[test]
     fn an_interval_has_its_own_line() {
-        let cell = Cell::of("100.0 % (61.0–100.0)", "n");
+        let cell = ReportTableCell::from_text("100.0 % (61.0–100.0)", "n");
         let interval = cell.interval.map(|interval| interval.text);
         assert_eq!((cell.text.text.as_str(), interval.as_deref()), ("100.0 %", Some("61.0–100.0")));
-        assert!(Cell::of("agent.sh (mine)", "").interval.is_none() && Cell::of("12", "n").interval.is_none());
+        assert!(
+            ReportTableCell::from_text("agent.sh (mine)", "").interval.is_none()
+                && ReportTableCell::from_text("12", "n").interval.is_none()
+        );
     }
 }

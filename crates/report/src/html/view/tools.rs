@@ -3,7 +3,7 @@
 use gradus_eval::report::ToolUse;
 
 use super::{MAX_ROWS, text};
-use crate::html::charts::{Axis, Bar, Chart, Fill, Part, bars};
+use crate::html::charts::{BarAxis, BarFill, BarSegment, ChartBar, ResponsiveChart, bars};
 use crate::html::count_text::count;
 use crate::html::number::percent;
 
@@ -11,14 +11,14 @@ use crate::html::number::percent;
 const MAX_BARS: usize = 12;
 
 #[derive(Debug)]
-pub struct Tools {
-    pub chart: Chart,
-    pub rows: Vec<Row>,
+pub struct ToolUseView {
+    pub chart: ResponsiveChart,
+    pub rows: Vec<ToolUseRow>,
     pub omitted: Option<String>,
 }
 
 #[derive(Debug)]
-pub struct Row {
+pub struct ToolUseRow {
     pub tool: String,
     pub calls: String,
     pub right: String,
@@ -30,16 +30,16 @@ pub struct Row {
 
 /// What became of a tool's calls.
 #[derive(Clone, Copy, Default)]
-struct Calls {
+struct ToolCallCounts {
     right: u64,
     wrong: u64,
     unjudged: u64,
     errors: u64,
 }
 
-impl Calls {
-    fn of(tool: &ToolUse) -> Calls {
-        Calls {
+impl ToolCallCounts {
+    fn from_tool_use(tool: &ToolUse) -> ToolCallCounts {
+        ToolCallCounts {
             right: tool.right,
             wrong: tool.judged.saturating_sub(tool.right),
             unjudged: tool.uses.saturating_sub(tool.judged),
@@ -47,8 +47,8 @@ impl Calls {
         }
     }
 
-    fn and(self, other: Calls) -> Calls {
-        Calls {
+    fn and(self, other: ToolCallCounts) -> ToolCallCounts {
+        ToolCallCounts {
             right: self.right + other.right,
             wrong: self.wrong + other.wrong,
             unjudged: self.unjudged + other.unjudged,
@@ -56,35 +56,39 @@ impl Calls {
         }
     }
 
-    fn bar(self, label: String) -> Bar {
-        let part = |fill, value: u64| Part { fill, value: value as f64 };
-        Bar {
+    fn bar(self, label: String) -> ChartBar {
+        let part = |fill, value: u64| BarSegment { fill, value: value as f64 };
+        ChartBar {
             label,
             parts: vec![
-                part(Fill::Right, self.right),
-                part(Fill::Wrong, self.wrong),
-                part(Fill::Unjudged, self.unjudged),
+                part(BarFill::Right, self.right),
+                part(BarFill::Wrong, self.wrong),
+                part(BarFill::Unjudged, self.unjudged),
             ],
-            below: Some(part(Fill::Error, self.errors)),
+            below: Some(part(BarFill::Error, self.errors)),
             note: count(self.right + self.wrong + self.unjudged),
             nothing: None,
         }
     }
 }
 
-impl Tools {
-    pub fn of(tools: &[ToolUse]) -> Tools {
+impl ToolUseView {
+    pub fn from_tool_uses(tools: &[ToolUse]) -> ToolUseView {
         // One more bar is no worse than one that says "1 other tool".
         let shown = if tools.len() <= MAX_BARS + 1 { tools.len() } else { MAX_BARS };
-        let mut rows: Vec<Bar> =
-            tools[..shown].iter().map(|tool| Calls::of(tool).bar(text::line(&tool.tool))).collect();
-        if let Some(rest) = tools[shown..].iter().map(Calls::of).reduce(Calls::and) {
+        let mut rows: Vec<ChartBar> = tools[..shown]
+            .iter()
+            .map(|tool| ToolCallCounts::from_tool_use(tool).bar(text::line(&tool.tool)))
+            .collect();
+        if let Some(rest) =
+            tools[shown..].iter().map(ToolCallCounts::from_tool_use).reduce(ToolCallCounts::and)
+        {
             rows.push(rest.bar(format!("{} other tools", count((tools.len() - shown) as u64))));
         }
-        let axis = Axis { title: "calls", whole: true, format: |number| count(number as u64) };
-        Tools {
+        let axis = BarAxis { title: "calls", whole: true, format: |number| count(number as u64) };
+        ToolUseView {
             chart: bars(&rows, axis, "Calls of each tool. The table has the same numbers."),
-            rows: tools.iter().take(MAX_ROWS).map(Row::of).collect(),
+            rows: tools.iter().take(MAX_ROWS).map(ToolUseRow::from_tool_use).collect(),
             omitted: tools
                 .len()
                 .checked_sub(MAX_ROWS)
@@ -94,10 +98,10 @@ impl Tools {
     }
 }
 
-impl Row {
-    fn of(tool: &ToolUse) -> Row {
-        let calls = Calls::of(tool);
-        Row {
+impl ToolUseRow {
+    fn from_tool_use(tool: &ToolUse) -> ToolUseRow {
+        let calls = ToolCallCounts::from_tool_use(tool);
+        ToolUseRow {
             tool: text::line(&tool.tool),
             calls: count(tool.uses),
             right: count(calls.right),

@@ -1,17 +1,17 @@
 //! One notice to one target, tried until it is there or there is no hope.
 
-use crate::alert::deliver::failure::Failed;
+use crate::alert::deliver::failure::DeliveryFailure;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Settings, Shared, command, webhook};
-use crate::alert::notice::Notice;
-use crate::alert::target::Target;
+use super::{DeliveryContext, DeliverySettings, command, webhook};
+use crate::alert::notice::AlertNotice;
+use crate::alert::target::AlertTarget;
 
 /// Delivers or gives up; both are counted, and giving up is logged.
-pub(super) async fn deliver(target: &Target, notice: &Notice, shared: &Shared) {
-    let Shared { settings, counters, .. } = shared;
+pub(super) async fn deliver(target: &AlertTarget, notice: &AlertNotice, shared: &DeliveryContext) {
+    let DeliveryContext { settings, counters, .. } = shared;
     let give_up_at = Instant::now() + settings.give_up_after;
     let mut attempts = 0;
     let reason = loop {
@@ -21,8 +21,8 @@ pub(super) async fn deliver(target: &Target, notice: &Notice, shared: &Shared) {
                 counters.sent(target.kind());
                 return;
             }
-            Err(Failed::ForGood { reason }) => break reason,
-            Err(Failed::ForNow { reason, retry_after }) => (reason, retry_after),
+            Err(DeliveryFailure::ForGood { reason }) => break reason,
+            Err(DeliveryFailure::ForNow { reason, retry_after }) => (reason, retry_after),
         };
         let pause = pause(settings, attempts, retry_after);
         if attempts >= settings.attempts || Instant::now() + pause > give_up_at {
@@ -41,19 +41,23 @@ pub(super) async fn deliver(target: &Target, notice: &Notice, shared: &Shared) {
     tracing::warn!(%target, rule = notice.rule, attempts, reason, "an alert could not be delivered");
 }
 
-async fn attempt(target: &Target, notice: &Notice, shared: &Shared) -> Result<(), Failed> {
+async fn attempt(
+    target: &AlertTarget,
+    notice: &AlertNotice,
+    shared: &DeliveryContext,
+) -> Result<(), DeliveryFailure> {
     let base_url = shared.settings.base_url.as_deref();
     match target {
-        Target::Log => Ok(()),
-        Target::Webhook(url) => webhook::post(&shared.http, url, &notice.json(base_url)).await,
-        Target::Slack(url) => webhook::post(&shared.http, url, &notice.slack(base_url)).await,
-        Target::Command { words, env } => {
+        AlertTarget::Log => Ok(()),
+        AlertTarget::Webhook(url) => webhook::post(&shared.http, url, &notice.json(base_url)).await,
+        AlertTarget::Slack(url) => webhook::post(&shared.http, url, &notice.slack(base_url)).await,
+        AlertTarget::Command { words, env } => {
             command::run(words, env, notice, base_url, shared.settings.command_timeout).await
         }
     }
 }
 
-fn pause(settings: &Settings, failures: u32, retry_after: Option<Duration>) -> Duration {
+fn pause(settings: &DeliverySettings, failures: u32, retry_after: Option<Duration>) -> Duration {
     let doubled = settings.first_pause.saturating_mul(1 << (failures.clamp(1, 20) - 1));
     let ceiling = doubled.min(settings.longest_pause);
     match retry_after {
@@ -70,7 +74,7 @@ mod tests {
 
     #[test]
     fn waits_longer_each_time_up_to_a_limit() {
-        let settings = Settings::default();
+        let settings = DeliverySettings::default();
         for failures in 1..40 {
             let ceiling = Duration::from_secs(1 << (failures - 1).min(20)).min(settings.longest_pause);
             let found = pause(&settings, failures, None);

@@ -8,18 +8,18 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
 
-use crate::alert::deliver::failure::Failed;
-use crate::alert::notice::Notice;
+use crate::alert::deliver::failure::DeliveryFailure;
+use crate::alert::notice::AlertNotice;
 
 pub(super) async fn run(
     words: &[String],
     passed_variables: &[String],
-    notice: &Notice,
+    notice: &AlertNotice,
     base_url: Option<&str>,
     timeout: Duration,
-) -> Result<(), Failed> {
+) -> Result<(), DeliveryFailure> {
     let Some((program, arguments)) = words.split_first() else {
-        return Err(Failed::ForGood { reason: "no command".to_owned() });
+        return Err(DeliveryFailure::ForGood { reason: "no command".to_owned() });
     };
     let mut command = Command::new(program);
     command
@@ -35,23 +35,23 @@ pub(super) async fn run(
         .kill_on_drop(true);
     let mut child = command.spawn().map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied => {
-            Failed::ForGood { reason: error.to_string() }
+            DeliveryFailure::ForGood { reason: error.to_string() }
         }
-        _ => Failed::for_now(error.to_string()),
+        _ => DeliveryFailure::for_now(error.to_string()),
     })?;
-    let group = Group::of(&child);
+    let group = CommandProcessGroup::from_child(&child);
     let finished =
         tokio::time::timeout(timeout, feed_and_wait(&mut child, notice.json(base_url).to_string())).await;
     let status = match finished {
-        Ok(status) => status.map_err(|error| Failed::for_now(error.to_string()))?,
-        Err(_) => return Err(Failed::for_now(format!("not done after {timeout:?}"))),
+        Ok(status) => status.map_err(|error| DeliveryFailure::for_now(error.to_string()))?,
+        Err(_) => return Err(DeliveryFailure::for_now(format!("not done after {timeout:?}"))),
     };
     // It is gone, and its number may soon be another's.
     std::mem::forget(group);
-    if status.success() { Ok(()) } else { Err(Failed::for_now(status.to_string())) }
+    if status.success() { Ok(()) } else { Err(DeliveryFailure::for_now(status.to_string())) }
 }
 
-fn environment(notice: &Notice) -> [(&'static str, String); 8] {
+fn environment(notice: &AlertNotice) -> [(&'static str, String); 8] {
     [
         ("GRADUS_ALERT_NAME", notice.rule.clone()),
         ("GRADUS_ALERT_KIND", notice.kind.name().to_owned()),
@@ -80,15 +80,15 @@ async fn feed_and_wait(child: &mut Child, text: String) -> std::io::Result<std::
 }
 
 /// The command and all it started. Ends them when dropped: after too long, or when the server stops.
-struct Group(Option<Pid>);
+struct CommandProcessGroup(Option<Pid>);
 
-impl Group {
-    fn of(child: &Child) -> Group {
-        Group(child.id().and_then(|id| Pid::from_raw(id.cast_signed())))
+impl CommandProcessGroup {
+    fn from_child(child: &Child) -> CommandProcessGroup {
+        CommandProcessGroup(child.id().and_then(|id| Pid::from_raw(id.cast_signed())))
     }
 }
 
-impl Drop for Group {
+impl Drop for CommandProcessGroup {
     fn drop(&mut self) {
         if let Some(pid) = self.0 {
             // It may have ended just now.

@@ -6,7 +6,7 @@ use crate::alert::target::TargetKind;
 
 /// A snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct DeliveryCounts {
     kinds: [KindCounts; TargetKind::ALL.len()],
 }
 
@@ -21,8 +21,8 @@ pub struct KindCounts {
     pub dropped: u64,
 }
 
-impl Counts {
-    pub fn of(&self, kind: TargetKind) -> KindCounts {
+impl DeliveryCounts {
+    pub fn for_kind(&self, kind: TargetKind) -> KindCounts {
         self.kinds[kind as usize]
     }
 
@@ -32,7 +32,7 @@ impl Counts {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct DeliveryCounters {
     kinds: [KindCounters; TargetKind::ALL.len()],
 }
 
@@ -44,7 +44,7 @@ struct KindCounters {
     dropped: AtomicU64,
 }
 
-impl Counters {
+impl DeliveryCounters {
     pub(super) fn sent(&self, kind: TargetKind) {
         self.kinds[kind as usize].sent.fetch_add(1, Ordering::Relaxed);
     }
@@ -61,9 +61,9 @@ impl Counters {
         self.kinds[kind as usize].dropped.fetch_add(count, Ordering::Relaxed);
     }
 
-    pub(super) fn snapshot(&self) -> Counts {
+    pub(super) fn snapshot(&self) -> DeliveryCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Counts {
+        DeliveryCounts {
             kinds: self.kinds.each_ref().map(|kind| KindCounts {
                 sent: read(&kind.sent),
                 failed: read(&kind.failed),

@@ -8,39 +8,43 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::{Shared, attempt};
-use crate::alert::notice::Notice;
-use crate::alert::target::Target;
+use super::{DeliveryContext, attempt};
+use crate::alert::notice::AlertNotice;
+use crate::alert::target::AlertTarget;
 
 #[derive(Debug)]
-pub(super) struct Lane {
-    queue: Arc<Queue>,
+pub(super) struct DeliveryLane {
+    queue: Arc<NoticeQueue>,
     task: JoinHandle<()>,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
-    waiting: Mutex<Waiting>,
+struct NoticeQueue {
+    waiting: Mutex<NoticeQueueState>,
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
-    notices: VecDeque<Arc<Notice>>,
+struct NoticeQueueState {
+    notices: VecDeque<Arc<AlertNotice>>,
     /// Whether one has been taken out and is on its way.
     is_busy: bool,
     is_closed: bool,
 }
 
-impl Lane {
-    pub(super) fn start(target: Target, shared: &Arc<Shared>, runtime: &Handle) -> Lane {
-        let queue = Arc::new(Queue::default());
+impl DeliveryLane {
+    pub(super) fn start(
+        target: AlertTarget,
+        shared: &Arc<DeliveryContext>,
+        runtime: &Handle,
+    ) -> DeliveryLane {
+        let queue = Arc::new(NoticeQueue::default());
         let task = runtime.spawn(deliver_all(target, Arc::clone(&queue), Arc::clone(shared)));
-        Lane { queue, task }
+        DeliveryLane { queue, task }
     }
 
     /// Adds a notice; true if another had to go for it.
-    pub(super) fn push(&self, notice: Arc<Notice>, limit: usize) -> bool {
+    pub(super) fn push(&self, notice: Arc<AlertNotice>, limit: usize) -> bool {
         let mut waiting = self.queue.lock();
         let is_full = waiting.notices.len() >= limit.max(1);
         if is_full {
@@ -75,19 +79,19 @@ impl Lane {
 }
 
 /// A lane that is dropped, and not finished, leaves nothing behind.
-impl Drop for Lane {
+impl Drop for DeliveryLane {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Queue {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+impl NoticeQueue {
+    fn lock(&self) -> MutexGuard<'_, NoticeQueueState> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The next notice; `None` when there will be none.
-    async fn next(&self) -> Option<Arc<Notice>> {
+    async fn next(&self) -> Option<Arc<AlertNotice>> {
         loop {
             {
                 let mut waiting = self.lock();
@@ -102,7 +106,7 @@ impl Queue {
     }
 }
 
-async fn deliver_all(target: Target, queue: Arc<Queue>, shared: Arc<Shared>) {
+async fn deliver_all(target: AlertTarget, queue: Arc<NoticeQueue>, shared: Arc<DeliveryContext>) {
     while let Some(notice) = queue.next().await {
         attempt::deliver(&target, &notice, &shared).await;
     }

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 
 use super::*;
 use crate::alert::notice::tests::{example, notice};
-use crate::alert::{Measured, WebhookUrl};
+use crate::alert::{AlertMeasurement, WebhookUrl};
 
 /// Long enough for a busy machine; nothing waits for it unless something is wrong.
 const LONG: Duration = Duration::from_secs(20);
@@ -47,8 +47,8 @@ impl Server {
         Server { address, posted }
     }
 
-    fn webhook(&self) -> Target {
-        Target::Webhook(WebhookUrl::parse(&self.address).expect("an address"))
+    fn webhook(&self) -> AlertTarget {
+        AlertTarget::Webhook(WebhookUrl::parse(&self.address).expect("an address"))
     }
 
     async fn next(&mut self) -> Posted {
@@ -73,42 +73,42 @@ async fn exchange(mut stream: TcpStream, answer: &str) -> Option<Posted> {
     Some(Posted { at: Instant::now(), head, body })
 }
 
-fn hasty() -> Settings {
-    Settings {
+fn hasty() -> DeliverySettings {
+    DeliverySettings {
         base_url: Some("https://gradus.example".to_owned()),
         first_pause: Duration::from_millis(20),
         longest_pause: Duration::from_millis(100),
-        ..Settings::default()
+        ..DeliverySettings::default()
     }
 }
 
-fn any_notice() -> Notice {
-    notice(Measured { value: 0.5, count: 40, unseen: vec![] }, vec![example("a & b")])
+fn any_notice() -> AlertNotice {
+    notice(AlertMeasurement { value: 0.5, count: 40, unseen: vec![] }, vec![example("a & b")])
 }
 
 /// A notice that can be told from others.
-fn numbered(count: u64) -> Notice {
-    notice(Measured { value: 0.5, count, ..Measured::default() }, Vec::new())
+fn numbered(count: u64) -> AlertNotice {
+    notice(AlertMeasurement { value: 0.5, count, ..AlertMeasurement::default() }, Vec::new())
 }
 
 #[tokio::test]
 async fn both_forms_are_posted() {
     let mut server = Server::start(&["204 No Content"]).await;
-    let dispatcher = Dispatcher::start(hasty()).expect("a dispatcher");
-    dispatcher.send(any_notice(), &[Target::Log, server.webhook()]);
+    let dispatcher = NoticeDispatcher::start(hasty()).expect("a dispatcher");
+    dispatcher.send(any_notice(), &[AlertTarget::Log, server.webhook()]);
     let posted = server.next().await;
     assert!(posted.head.starts_with("POST /services/secret?token=secret HTTP/1.1"), "{}", posted.head);
     assert!(posted.head.to_ascii_lowercase().contains("content-type: application/json"), "{}", posted.head);
     assert_eq!(posted.body, any_notice().json(Some("https://gradus.example")));
 
-    let slack = Target::Slack(WebhookUrl::parse(&server.address).expect("an address"));
+    let slack = AlertTarget::Slack(WebhookUrl::parse(&server.address).expect("an address"));
     dispatcher.send(any_notice(), &[slack]);
     assert_eq!(server.next().await.body, any_notice().slack(Some("https://gradus.example")));
     let counters = Arc::clone(&dispatcher.shared);
     assert_eq!(dispatcher.drain(LONG).await, 0);
     let counts = counters.counters.snapshot();
     for kind in [TargetKind::Log, TargetKind::Webhook, TargetKind::Slack] {
-        assert_eq!(counts.of(kind), KindCounts { sent: 1, ..KindCounts::default() }, "{kind:?}");
+        assert_eq!(counts.for_kind(kind), KindCounts { sent: 1, ..KindCounts::default() }, "{kind:?}");
     }
     assert_eq!(counts.iter().map(|(_, counts)| counts.sent).sum::<u64>(), 3);
 }
@@ -116,21 +116,21 @@ async fn both_forms_are_posted() {
 #[tokio::test]
 async fn an_error_of_the_server_is_tried_again() {
     let mut server = Server::start(&["500 Oh", "502 No", "200 OK"]).await;
-    let dispatcher = Dispatcher::start(hasty()).expect("a dispatcher");
+    let dispatcher = NoticeDispatcher::start(hasty()).expect("a dispatcher");
     dispatcher.send(numbered(1), &[server.webhook()]);
     for _ in 0..3 {
         assert_eq!(server.next().await.body["count"], 1);
     }
     let shared = Arc::clone(&dispatcher.shared);
     assert_eq!(dispatcher.drain(LONG).await, 0);
-    let counts = shared.counters.snapshot().of(TargetKind::Webhook);
+    let counts = shared.counters.snapshot().for_kind(TargetKind::Webhook);
     assert_eq!(counts, KindCounts { sent: 1, retried: 2, ..KindCounts::default() });
 }
 
 #[tokio::test]
 async fn retry_after_is_honoured() {
     let mut server = Server::start(&["429 Slow\r\nretry-after: 1", "200 OK"]).await;
-    let dispatcher = Dispatcher::start(hasty()).expect("a dispatcher");
+    let dispatcher = NoticeDispatcher::start(hasty()).expect("a dispatcher");
     dispatcher.send(any_notice(), &[server.webhook()]);
     let (first, second) = (server.next().await.at, server.next().await.at);
     assert!(second - first >= Duration::from_millis(990), "{:?}", second - first);
@@ -146,13 +146,13 @@ async fn a_pause_that_is_too_long_and_a_refusal_are_given_up() {
     ] {
         let script: &'static [&'static str] = script;
         let mut server = Server::start(script).await;
-        let settings = Settings { give_up_after: patience, ..hasty() };
-        let dispatcher = Dispatcher::start(settings).expect("a dispatcher");
+        let settings = DeliverySettings { give_up_after: patience, ..hasty() };
+        let dispatcher = NoticeDispatcher::start(settings).expect("a dispatcher");
         let shared = Arc::clone(&dispatcher.shared);
         dispatcher.send(any_notice(), &[server.webhook()]);
         server.next().await;
         assert_eq!(dispatcher.drain(LONG).await, 0);
-        let counts = shared.counters.snapshot().of(TargetKind::Webhook);
+        let counts = shared.counters.snapshot().for_kind(TargetKind::Webhook);
         assert_eq!(counts, KindCounts { failed: 1, ..KindCounts::default() }, "{script:?}");
     }
 }
@@ -162,9 +162,9 @@ async fn a_dead_webhook_delays_no_other_and_not_the_sender() {
     // It takes the connection and never says a word.
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let dead = format!("http://{}/", listener.local_addr().expect("an address"));
-    let dead = Target::Webhook(WebhookUrl::parse(&dead).expect("an address"));
+    let dead = AlertTarget::Webhook(WebhookUrl::parse(&dead).expect("an address"));
     let mut server = Server::start(&["200 OK"]).await;
-    let dispatcher = Dispatcher::start(Settings { queue: 5, ..hasty() }).expect("a dispatcher");
+    let dispatcher = NoticeDispatcher::start(DeliverySettings { queue: 5, ..hasty() }).expect("a dispatcher");
 
     let started = Instant::now();
     for count in 0..4 {
@@ -175,7 +175,7 @@ async fn a_dead_webhook_delays_no_other_and_not_the_sender() {
     }
     assert!(started.elapsed() < dispatcher.shared.settings.request_timeout, "{:?}", started.elapsed());
 
-    while dispatcher.counts().of(TargetKind::Webhook).sent < 4 {
+    while dispatcher.counts().for_kind(TargetKind::Webhook).sent < 4 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 
@@ -184,17 +184,20 @@ async fn a_dead_webhook_delays_no_other_and_not_the_sender() {
         dispatcher.send(numbered(count), std::slice::from_ref(&dead));
     }
     assert_eq!(dispatcher.waiting(), 6);
-    assert_eq!(dispatcher.counts().of(TargetKind::Webhook).dropped, 14);
+    assert_eq!(dispatcher.counts().for_kind(TargetKind::Webhook).dropped, 14);
     let shared = Arc::clone(&dispatcher.shared);
     let started = Instant::now();
     assert_eq!(dispatcher.drain(Duration::from_millis(100)).await, 6);
     assert!(started.elapsed() < Duration::from_secs(5));
-    assert_eq!(shared.counters.snapshot().of(TargetKind::Webhook).dropped, 20);
+    assert_eq!(shared.counters.snapshot().for_kind(TargetKind::Webhook).dropped, 20);
 }
 
-fn shell(script: &str) -> Target {
+fn shell(script: &str) -> AlertTarget {
     // The shell is the program here; Gradus itself uses none.
-    Target::Command { words: vec!["/bin/sh".to_owned(), "-c".to_owned(), script.to_owned()], env: Vec::new() }
+    AlertTarget::Command {
+        words: vec!["/bin/sh".to_owned(), "-c".to_owned(), script.to_owned()],
+        env: Vec::new(),
+    }
 }
 
 #[tokio::test]
@@ -205,7 +208,7 @@ async fn a_command_gets_the_notice() {
         "cat > '{0}.part' && echo \"$GRADUS_ALERT_NAME $GRADUS_ALERT_KIND $GRADUS_ALERT_VALUE\" >> '{0}.part' && mv '{0}.part' '{0}'",
         path.display()
     );
-    let dispatcher = Dispatcher::start(hasty()).expect("a dispatcher");
+    let dispatcher = NoticeDispatcher::start(hasty()).expect("a dispatcher");
     dispatcher.send(any_notice(), &[shell(&script)]);
     assert_eq!(dispatcher.drain(LONG).await, 0);
     let written = std::fs::read_to_string(path).expect("written");
@@ -215,39 +218,39 @@ async fn a_command_gets_the_notice() {
 
 #[tokio::test]
 async fn commands_that_fail_hang_or_are_missing_end() {
-    let settings = Settings { attempts: 2, command_timeout: Duration::from_millis(200), ..hasty() };
+    let settings = DeliverySettings { attempts: 2, command_timeout: Duration::from_millis(200), ..hasty() };
     for (target, retried) in [
         (shell("exit 3"), 1),
         // The child of the shell is ended, too: it would hold this test's output open for a minute.
         (shell("sleep 60; true"), 1),
-        (Target::Command { words: vec!["/nonexistent/notify".to_owned()], env: Vec::new() }, 0),
+        (AlertTarget::Command { words: vec!["/nonexistent/notify".to_owned()], env: Vec::new() }, 0),
     ] {
-        let dispatcher = Dispatcher::start(settings.clone()).expect("a dispatcher");
+        let dispatcher = NoticeDispatcher::start(settings.clone()).expect("a dispatcher");
         let shared = Arc::clone(&dispatcher.shared);
         let started = Instant::now();
         dispatcher.send(any_notice(), std::slice::from_ref(&target));
         assert_eq!(dispatcher.drain(LONG).await, 0);
         assert!(started.elapsed() < LONG);
-        let counts = shared.counters.snapshot().of(TargetKind::Command);
+        let counts = shared.counters.snapshot().for_kind(TargetKind::Command);
         assert_eq!(counts, KindCounts { failed: 1, retried, ..KindCounts::default() }, "{target:?}");
     }
 }
 
 #[tokio::test]
 async fn a_command_that_reads_nothing_succeeds() {
-    let dispatcher = Dispatcher::start(hasty()).expect("a dispatcher");
+    let dispatcher = NoticeDispatcher::start(hasty()).expect("a dispatcher");
     let shared = Arc::clone(&dispatcher.shared);
     dispatcher.send(any_notice(), &[shell("exit 0")]);
     assert_eq!(dispatcher.drain(LONG).await, 0);
-    assert_eq!(shared.counters.snapshot().of(TargetKind::Command).sent, 1);
+    assert_eq!(shared.counters.snapshot().for_kind(TargetKind::Command).sent, 1);
 }
 
 #[tokio::test]
 async fn what_a_hanging_command_started_is_ended_with_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let late = folder.path().join("late");
-    let settings = Settings { attempts: 1, command_timeout: Duration::from_millis(200), ..hasty() };
-    let dispatcher = Dispatcher::start(settings).expect("a dispatcher");
+    let settings = DeliverySettings { attempts: 1, command_timeout: Duration::from_millis(200), ..hasty() };
+    let dispatcher = NoticeDispatcher::start(settings).expect("a dispatcher");
     dispatcher.send(any_notice(), &[shell(&format!("(sleep 1; touch '{}') & wait", late.display()))]);
     assert_eq!(dispatcher.drain(LONG).await, 0);
     tokio::time::sleep(Duration::from_millis(1_300)).await;
@@ -268,6 +271,9 @@ async fn no_reason_names_the_address() {
             WebhookUrl::parse(&format!("http://me:secret@{host}/secret?token=secret")).expect("an address");
         let failed = webhook::post(&http, &url, &Json::Null).await.expect_err("nobody there");
         assert!(!format!("{failed:?}").contains("secret"), "{failed:?}");
-        assert!(matches!(failed, crate::alert::deliver::failure::Failed::ForNow { .. }), "{failed:?}");
+        assert!(
+            matches!(failed, crate::alert::deliver::failure::DeliveryFailure::ForNow { .. }),
+            "{failed:?}"
+        );
     }
 }

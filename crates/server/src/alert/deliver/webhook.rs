@@ -5,7 +5,7 @@ use std::time::Duration;
 use reqwest::header::CONTENT_TYPE;
 use serde_json::Value as Json;
 
-use crate::alert::deliver::failure::Failed;
+use crate::alert::deliver::failure::DeliveryFailure;
 use crate::alert::target::WebhookUrl;
 
 /// The client that all webhooks share.
@@ -13,13 +13,17 @@ pub(super) fn client(timeout: Duration) -> Result<reqwest::Client, String> {
     gradus_http::http_client().timeout(timeout).build().map_err(|error| gradus_http::root_cause(&error))
 }
 
-pub(super) async fn post(http: &reqwest::Client, url: &WebhookUrl, body: &Json) -> Result<(), Failed> {
+pub(super) async fn post(
+    http: &reqwest::Client,
+    url: &WebhookUrl,
+    body: &Json,
+) -> Result<(), DeliveryFailure> {
     let request =
         http.post(url.expose().clone()).header(CONTENT_TYPE, "application/json").body(body.to_string());
     let response = request.send().await.map_err(|error| {
         // The address is a secret, and errors carry it.
         let error = error.without_url();
-        Failed::for_now(if error.is_timeout() {
+        DeliveryFailure::for_now(if error.is_timeout() {
             "no answer in time".to_owned()
         } else {
             gradus_http::root_cause(&error)
@@ -29,12 +33,12 @@ pub(super) async fn post(http: &reqwest::Client, url: &WebhookUrl, body: &Json) 
     let reason = format!("HTTP {}", status.as_u16());
     match status.as_u16() {
         200..=299 => Ok(()),
-        300..=399 => {
-            Err(Failed::ForGood { reason: format!("{reason}: it sends us elsewhere; check the address") })
-        }
+        300..=399 => Err(DeliveryFailure::ForGood {
+            reason: format!("{reason}: it sends us elsewhere; check the address"),
+        }),
         408 | 425 | 429 | 500.. => {
-            Err(Failed::ForNow { reason, retry_after: gradus_http::retry_after(response.headers()) })
+            Err(DeliveryFailure::ForNow { reason, retry_after: gradus_http::retry_after(response.headers()) })
         }
-        _ => Err(Failed::ForGood { reason }),
+        _ => Err(DeliveryFailure::ForGood { reason }),
     }
 }

@@ -3,7 +3,7 @@
 
 /// A table somewhere in a buffer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Table<'b> {
+pub(super) struct FlatbufferTable<'b> {
     bytes: &'b [u8],
     at: usize,
     /// Where its fields are told.
@@ -11,17 +11,17 @@ pub(super) struct Table<'b> {
     fields: usize,
 }
 
-impl<'b> Table<'b> {
+impl<'b> FlatbufferTable<'b> {
     /// The table that a buffer is about.
-    pub(super) fn root(bytes: &'b [u8]) -> Option<Table<'b>> {
-        Table::at(bytes, follow(bytes, 0)?)
+    pub(super) fn root(bytes: &'b [u8]) -> Option<FlatbufferTable<'b>> {
+        FlatbufferTable::at(bytes, follow(bytes, 0)?)
     }
 
-    fn at(bytes: &'b [u8], at: usize) -> Option<Table<'b>> {
+    fn at(bytes: &'b [u8], at: usize) -> Option<FlatbufferTable<'b>> {
         let back = i64::from(i32::from_le_bytes(chunk(bytes, at)?));
         let directory = usize::try_from(i64::try_from(at).ok()?.checked_sub(back)?).ok()?;
         let length = usize::from(u16::from_le_bytes(chunk(bytes, directory)?));
-        Some(Table { bytes, at, directory, fields: length.checked_sub(4)? / 2 })
+        Some(FlatbufferTable { bytes, at, directory, fields: length.checked_sub(4)? / 2 })
     }
 
     fn field(&self, number: usize) -> Option<usize> {
@@ -57,8 +57,8 @@ impl<'b> Table<'b> {
         self.field(number).is_some()
     }
 
-    pub(super) fn table(&self, number: usize) -> Option<Table<'b>> {
-        Table::at(self.bytes, follow(self.bytes, self.field(number)?)?)
+    pub(super) fn table(&self, number: usize) -> Option<FlatbufferTable<'b>> {
+        FlatbufferTable::at(self.bytes, follow(self.bytes, self.field(number)?)?)
     }
 
     pub(super) fn text(&self, number: usize) -> Option<&'b str> {
@@ -66,9 +66,11 @@ impl<'b> Table<'b> {
         std::str::from_utf8(self.bytes.get(start..start + length)?).ok()
     }
 
-    pub(super) fn tables(&self, number: usize) -> Option<Vec<Table<'b>>> {
+    pub(super) fn tables(&self, number: usize) -> Option<Vec<FlatbufferTable<'b>>> {
         let Some((start, count)) = self.list(number, 4) else { return Some(Vec::new()) };
-        (0..count).map(|index| Table::at(self.bytes, follow(self.bytes, start + 4 * index)?)).collect()
+        (0..count)
+            .map(|index| FlatbufferTable::at(self.bytes, follow(self.bytes, start + 4 * index)?))
+            .collect()
     }
 
     /// A list of pairs of numbers.
@@ -102,35 +104,35 @@ fn follow(bytes: &[u8], at: usize) -> Option<usize> {
 }
 
 /// What is written.
-pub(super) enum Node {
-    Table(Vec<Slot>),
+pub(super) enum FlatbufferNode {
+    Table(Vec<FlatbufferField>),
     Text(String),
-    List(Vec<Node>),
+    List(Vec<FlatbufferNode>),
     Pairs(Vec<(i64, i64)>),
 }
 
 /// A field of a table that is written.
-pub(super) enum Slot {
+pub(super) enum FlatbufferField {
     Empty,
     U8(u8),
     I16(i16),
     I32(i32),
     I64(i64),
-    Node(Node),
+    Node(FlatbufferNode),
 }
 
 /// A buffer about this table.
-pub(super) fn write(root: &Node) -> Vec<u8> {
+pub(super) fn write(root: &FlatbufferNode) -> Vec<u8> {
     let mut out = vec![0; 4];
     let at = write_node(root, &mut out);
     refer(&mut out, 0, at);
     out
 }
 
-fn write_node(node: &Node, out: &mut Vec<u8>) -> usize {
+fn write_node(node: &FlatbufferNode, out: &mut Vec<u8>) -> usize {
     match node {
-        Node::Table(slots) => write_table(slots, out),
-        Node::Text(text) => {
+        FlatbufferNode::Table(slots) => write_table(slots, out),
+        FlatbufferNode::Text(text) => {
             align(out, 4, 0);
             let at = out.len();
             out.extend((text.len() as u32).to_le_bytes());
@@ -138,7 +140,7 @@ fn write_node(node: &Node, out: &mut Vec<u8>) -> usize {
             out.push(0);
             at
         }
-        Node::List(nodes) => {
+        FlatbufferNode::List(nodes) => {
             align(out, 4, 0);
             let at = out.len();
             out.extend((nodes.len() as u32).to_le_bytes());
@@ -150,7 +152,7 @@ fn write_node(node: &Node, out: &mut Vec<u8>) -> usize {
             }
             at
         }
-        Node::Pairs(pairs) => {
+        FlatbufferNode::Pairs(pairs) => {
             align(out, 8, 4);
             let at = out.len();
             out.extend((pairs.len() as u32).to_le_bytes());
@@ -163,20 +165,20 @@ fn write_node(node: &Node, out: &mut Vec<u8>) -> usize {
     }
 }
 
-impl Slot {
+impl FlatbufferField {
     fn size(&self) -> usize {
         match self {
-            Slot::Empty => 0,
-            Slot::U8(_) => 1,
-            Slot::I16(_) => 2,
-            Slot::I32(_) | Slot::Node(_) => 4,
-            Slot::I64(_) => 8,
+            FlatbufferField::Empty => 0,
+            FlatbufferField::U8(_) => 1,
+            FlatbufferField::I16(_) => 2,
+            FlatbufferField::I32(_) | FlatbufferField::Node(_) => 4,
+            FlatbufferField::I64(_) => 8,
         }
     }
 }
 
 /// The directory of a table stands before it; what it refers to comes behind.
-fn write_table(slots: &[Slot], out: &mut Vec<u8>) -> usize {
+fn write_table(slots: &[FlatbufferField], out: &mut Vec<u8>) -> usize {
     // The largest first: so each is where its size wants it.
     let mut offsets = vec![0_usize; slots.len()];
     let mut length = 4;
@@ -200,12 +202,12 @@ fn write_table(slots: &[Slot], out: &mut Vec<u8>) -> usize {
     for (slot, offset) in slots.iter().zip(&offsets) {
         let place = at + offset;
         match slot {
-            Slot::Empty => {}
-            Slot::U8(value) => out[place] = *value,
-            Slot::I16(value) => out[place..place + 2].copy_from_slice(&value.to_le_bytes()),
-            Slot::I32(value) => out[place..place + 4].copy_from_slice(&value.to_le_bytes()),
-            Slot::I64(value) => out[place..place + 8].copy_from_slice(&value.to_le_bytes()),
-            Slot::Node(node) => {
+            FlatbufferField::Empty => {}
+            FlatbufferField::U8(value) => out[place] = *value,
+            FlatbufferField::I16(value) => out[place..place + 2].copy_from_slice(&value.to_le_bytes()),
+            FlatbufferField::I32(value) => out[place..place + 4].copy_from_slice(&value.to_le_bytes()),
+            FlatbufferField::I64(value) => out[place..place + 8].copy_from_slice(&value.to_le_bytes()),
+            FlatbufferField::Node(node) => {
                 let to = write_node(node, out);
                 refer(out, place, to);
             }
@@ -231,17 +233,20 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_again() {
-        let below = Node::Table(vec![Slot::U8(7), Slot::Node(Node::Text("below".to_owned()))]);
-        let root = Node::Table(vec![
-            Slot::I16(-2),
-            Slot::Empty,
-            Slot::I64(1 << 40),
-            Slot::Node(Node::List(vec![below])),
-            Slot::Node(Node::Pairs(vec![(1, -1), (2, -2)])),
-            Slot::I32(9),
+        let below = FlatbufferNode::Table(vec![
+            FlatbufferField::U8(7),
+            FlatbufferField::Node(FlatbufferNode::Text("below".to_owned())),
+        ]);
+        let root = FlatbufferNode::Table(vec![
+            FlatbufferField::I16(-2),
+            FlatbufferField::Empty,
+            FlatbufferField::I64(1 << 40),
+            FlatbufferField::Node(FlatbufferNode::List(vec![below])),
+            FlatbufferField::Node(FlatbufferNode::Pairs(vec![(1, -1), (2, -2)])),
+            FlatbufferField::I32(9),
         ]);
         let bytes = write(&root);
-        let table = Table::root(&bytes).unwrap();
+        let table = FlatbufferTable::root(&bytes).unwrap();
         assert_eq!((table.i16(0), table.i64(2), table.i32(5)), (-2, 1 << 40, 9));
         assert!(!table.has(1) && !table.has(60) && table.has(2));
         let below = table.tables(3).unwrap();

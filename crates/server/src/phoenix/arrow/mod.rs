@@ -14,16 +14,16 @@ use std::ops::ControlFlow;
 use gradus_store::StoreError;
 use serde_json::json;
 
-pub(super) use read::{Columns, Values, read};
+pub(super) use read::{ArrowColumnValues, ArrowTable, read};
 
-use super::frame::Cell;
+use super::frame::DataFrameCell;
 use super::frame_json::{declared, named};
 use super::query::SpanQuery;
-use super::rows::{self, Bounds};
-use crate::state::Server;
-use crate::stream::Sink;
-use spool::{Spool, SpooledRow};
-use types::Type;
+use super::rows::{self, SpanQueryBounds};
+use crate::state::ServerState;
+use crate::stream::ResponseSink;
+use spool::{ArrowRowSpool, SpooledRow};
+use types::ArrowColumnType;
 
 /// Rows of one batch, and about how many bytes.
 const BATCH_ROWS: usize = 1000;
@@ -34,9 +34,9 @@ const BATCH_CELLS: usize = 1 << 18;
 pub(super) const CONTENT_KIND: &str = "application/x-pandas-arrow";
 
 /// A table's columns and their types.
-struct Shape {
-    index: Vec<(String, Type)>,
-    columns: Vec<(String, Type)>,
+struct ArrowTableSchema {
+    index: Vec<(String, ArrowColumnType)>,
+    columns: Vec<(String, ArrowColumnType)>,
     by_name: HashMap<String, usize>,
     rows: usize,
 }
@@ -44,16 +44,16 @@ struct Shape {
 /// Writes the answer to a query as a stream that pandas reads. The types of columns stand at its beginning, so all rows are
 /// found first, and kept on disk meanwhile.
 pub(super) fn write_frame(
-    server: &Server,
+    server: &ServerState,
     query: &SpanQuery,
-    bounds: &Bounds,
-    sink: &mut Sink,
+    bounds: &SpanQueryBounds,
+    sink: &mut ResponseSink,
 ) -> Result<(), StoreError> {
     let folder = &server.settings.data;
     let failed =
         |error: io::Error| StoreError::NotWritable { path: folder.clone(), reason: error.to_string() };
-    let mut shape = Shape::new(query);
-    let mut spool = Spool::new(folder).map_err(failed)?;
+    let mut shape = ArrowTableSchema::new(query);
+    let mut spool = ArrowRowSpool::new(folder).map_err(failed)?;
     let mut spooled = Ok(());
     rows::answer(server, query, bounds, &mut |(index, cells)| {
         let row = shape.see(index, cells);
@@ -71,7 +71,7 @@ pub(super) fn write_frame(
     }
     let fields = shape.fields();
     sink.write(&write::schema(&fields, &[("pandas", shape.pandas(&fields))]));
-    let mut batch = Batch::default();
+    let mut batch = ArrowRowBatch::default();
     let read = spool.read(|row| {
         batch.add(row);
         if batch.is_full(&shape) {
@@ -87,11 +87,11 @@ pub(super) fn write_frame(
     Ok(())
 }
 
-impl Shape {
-    fn new(query: &SpanQuery) -> Shape {
-        let with_type = |name: String| (name, Type::default());
+impl ArrowTableSchema {
+    fn new(query: &SpanQuery) -> ArrowTableSchema {
+        let with_type = |name: String| (name, ArrowColumnType::default());
         let index = query.index_names().into_iter().map(with_type).collect();
-        let mut shape = Shape { index, columns: Vec::new(), by_name: HashMap::new(), rows: 0 };
+        let mut shape = ArrowTableSchema { index, columns: Vec::new(), by_name: HashMap::new(), rows: 0 };
         declared(query).iter().for_each(|name| {
             shape.number(name);
         });
@@ -102,13 +102,13 @@ impl Shape {
         if let Some(number) = self.by_name.get(name) {
             return *number;
         }
-        self.columns.push((name.to_owned(), Type::default()));
+        self.columns.push((name.to_owned(), ArrowColumnType::default()));
         self.by_name.insert(name.to_owned(), self.columns.len() - 1);
         self.columns.len() - 1
     }
 
     /// Takes a row into account; its columns have numbers then.
-    fn see(&mut self, index: Vec<Cell>, cells: Vec<(String, Cell)>) -> SpooledRow {
+    fn see(&mut self, index: Vec<DataFrameCell>, cells: Vec<(String, DataFrameCell)>) -> SpooledRow {
         self.rows += 1;
         for ((_, kind), cell) in self.index.iter_mut().zip(&index) {
             kind.widen(cell);
@@ -123,7 +123,7 @@ impl Shape {
     }
 
     /// All columns as they are written, those that rows are counted by last.
-    fn fields(&self) -> Vec<(String, Type)> {
+    fn fields(&self) -> Vec<(String, ArrowColumnType)> {
         let is_taken = |name: &String| self.by_name.contains_key(name);
         let index = self.index.iter().enumerate().map(|(number, (name, kind))| {
             let name = if is_taken(name) { format!("__index_level_{number}__") } else { name.clone() };
@@ -133,13 +133,13 @@ impl Shape {
     }
 
     /// What pandas has to know to make the same table again.
-    fn pandas(&self, fields: &[(String, Type)]) -> String {
+    fn pandas(&self, fields: &[(String, ArrowColumnType)]) -> String {
         let names = self.columns.iter().chain(&self.index).map(|(name, _)| name);
         let columns: Vec<serde_json::Value> = names
             .zip(fields)
             .map(|(name, (field, kind))| {
                 let (pandas_type, numpy_type) = kind.names();
-                let metadata = if *kind == Type::Time { json!({"timezone": "UTC"}) } else { json!(null) };
+                let metadata = if *kind == ArrowColumnType::Time { json!({"timezone": "UTC"}) } else { json!(null) };
                 json!({"name": name, "field_name": field, "pandas_type": pandas_type, "numpy_type": numpy_type,
                        "metadata": metadata})
             })
@@ -155,27 +155,27 @@ impl Shape {
 
 /// Rows that are written together.
 #[derive(Default)]
-struct Batch {
+struct ArrowRowBatch {
     rows: Vec<SpooledRow>,
     bytes: usize,
 }
 
-impl Batch {
+impl ArrowRowBatch {
     fn add(&mut self, row: SpooledRow) {
         let cells = row.index.iter().chain(row.cells.iter().map(|(_, cell)| cell));
         self.bytes += cells.map(size).sum::<usize>();
         self.rows.push(row);
     }
 
-    fn is_full(&self, shape: &Shape) -> bool {
+    fn is_full(&self, shape: &ArrowTableSchema) -> bool {
         let rows = self.rows.len();
         rows >= BATCH_ROWS || self.bytes >= BATCH_BYTES || rows * shape.columns.len() >= BATCH_CELLS
     }
 
-    fn take(&mut self, shape: &Shape) -> Vec<u8> {
+    fn take(&mut self, shape: &ArrowTableSchema) -> Vec<u8> {
         let rows = std::mem::take(&mut self.rows);
         self.bytes = 0;
-        let mut columns: Vec<(&Type, Vec<Option<&Cell>>)> = shape
+        let mut columns: Vec<(&ArrowColumnType, Vec<Option<&DataFrameCell>>)> = shape
             .columns
             .iter()
             .chain(&shape.index)
@@ -194,20 +194,20 @@ impl Batch {
 }
 
 /// What a cell takes, about.
-fn size(cell: &Cell) -> usize {
-    fn of(value: &serde_json::Value) -> usize {
+fn size(cell: &DataFrameCell) -> usize {
+    fn json_size(value: &serde_json::Value) -> usize {
         16 + match value {
             serde_json::Value::String(text) => text.len(),
-            serde_json::Value::Array(items) => items.iter().map(of).sum(),
+            serde_json::Value::Array(items) => items.iter().map(json_size).sum(),
             serde_json::Value::Object(entries) => {
-                entries.iter().map(|(key, value)| key.len() + of(value)).sum()
+                entries.iter().map(|(key, value)| key.len() + json_size(value)).sum()
             }
             _ => 0,
         }
     }
     match cell {
-        Cell::Json(value) => of(value),
-        Cell::Time(_) => 16,
+        DataFrameCell::Json(value) => json_size(value),
+        DataFrameCell::Time(_) => 16,
     }
 }
 
@@ -217,13 +217,15 @@ mod tests {
 
     #[test]
     fn batches_are_small_however_many_columns_there_are() {
-        let mut shape = Shape { index: Vec::new(), columns: Vec::new(), by_name: HashMap::new(), rows: 0 };
-        let mut batch = Batch::default();
-        let many = (0..100_000).map(|number| (format!("c{number}"), Cell::Json(json!(null)))).collect();
+        let mut shape =
+            ArrowTableSchema { index: Vec::new(), columns: Vec::new(), by_name: HashMap::new(), rows: 0 };
+        let mut batch = ArrowRowBatch::default();
+        let many =
+            (0..100_000).map(|number| (format!("c{number}"), DataFrameCell::Json(json!(null)))).collect();
         batch.add(shape.see(Vec::new(), many));
         let mut rows = 1;
         while !batch.is_full(&shape) {
-            batch.add(shape.see(Vec::new(), vec![("c1".to_owned(), Cell::Json(json!(1)))]));
+            batch.add(shape.see(Vec::new(), vec![("c1".to_owned(), DataFrameCell::Json(json!(1)))]));
             rows += 1;
         }
         assert_eq!(rows, 3);

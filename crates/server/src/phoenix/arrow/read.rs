@@ -1,7 +1,7 @@
 //! Reads the few columns of an Arrow stream that evaluations are made of. It comes from the network: lengths, offsets and
 //! counts are believed only as far as the bytes that are there.
 
-use super::flat::Table;
+use super::flat::FlatbufferTable;
 
 /// Why a stream cannot be read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -18,7 +18,7 @@ pub(in crate::phoenix) enum ArrowError {
 
 /// One column: only texts and numbers are kept.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::phoenix) enum Values {
+pub(in crate::phoenix) enum ArrowColumnValues {
     Texts(Vec<Option<String>>),
     Numbers(Vec<Option<f64>>),
     /// Nothing but nulls.
@@ -28,35 +28,35 @@ pub(in crate::phoenix) enum Values {
 }
 
 #[derive(Debug, Default)]
-pub(in crate::phoenix) struct Columns {
+pub(in crate::phoenix) struct ArrowTable {
     pub(in crate::phoenix) metadata: Vec<(String, String)>,
-    pub(in crate::phoenix) columns: Vec<(String, Values)>,
+    pub(in crate::phoenix) columns: Vec<(String, ArrowColumnValues)>,
     pub(in crate::phoenix) rows: usize,
 }
 
-impl Columns {
+impl ArrowTable {
     pub(in crate::phoenix) fn text(&self, name: &str, row: usize) -> Option<&str> {
         match self.column(name)? {
-            Values::Texts(texts) => texts.get(row)?.as_deref(),
+            ArrowColumnValues::Texts(texts) => texts.get(row)?.as_deref(),
             _ => None,
         }
     }
 
     pub(in crate::phoenix) fn number(&self, name: &str, row: usize) -> Option<f64> {
         match self.column(name)? {
-            Values::Numbers(numbers) => *numbers.get(row)?,
+            ArrowColumnValues::Numbers(numbers) => *numbers.get(row)?,
             _ => None,
         }
     }
 
-    pub(in crate::phoenix) fn column(&self, name: &str) -> Option<&Values> {
+    pub(in crate::phoenix) fn column(&self, name: &str) -> Option<&ArrowColumnValues> {
         self.columns.iter().find(|(known, _)| known == name).map(|(_, values)| values)
     }
 }
 
 /// The types that are told apart; the rest is only passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ArrowFieldKind {
     Null,
     Int {
         bits: i32,
@@ -75,10 +75,10 @@ enum Kind {
     },
 }
 
-struct Field {
+struct ArrowField {
     name: String,
-    kind: Kind,
-    children: Vec<Field>,
+    kind: ArrowFieldKind,
+    children: Vec<ArrowField>,
 }
 
 const MAX_DEPTH: usize = 16;
@@ -89,16 +89,16 @@ const SCHEMA: u8 = 1;
 const BATCH: u8 = 3;
 
 /// Reads a whole stream, up to so many rows.
-pub(in crate::phoenix) fn read(mut bytes: &[u8], most_rows: usize) -> Result<Columns, ArrowError> {
-    let mut fields: Option<Vec<Field>> = None;
-    let mut found = Columns::default();
+pub(in crate::phoenix) fn read(mut bytes: &[u8], most_rows: usize) -> Result<ArrowTable, ArrowError> {
+    let mut fields: Option<Vec<ArrowField>> = None;
+    let mut found = ArrowTable::default();
     while let Some((message, body)) = next_message(&mut bytes)? {
         let header = message.table(2).ok_or(ArrowError::Broken("a message without content"))?;
         match (message.u8(1), &fields) {
             (SCHEMA, None) => {
                 let read = schema(&header)?;
                 found.metadata = metadata(&header);
-                let empty = |field: &Field| (field.name.clone(), empty(field.kind));
+                let empty = |field: &ArrowField| (field.name.clone(), empty(field.kind));
                 found.columns = read.iter().map(empty).collect();
                 fields = Some(read);
             }
@@ -114,7 +114,7 @@ pub(in crate::phoenix) fn read(mut bytes: &[u8], most_rows: usize) -> Result<Col
 }
 
 /// The next message and what belongs to it; `None` at the end.
-fn next_message<'b>(bytes: &mut &'b [u8]) -> Result<Option<(Table<'b>, &'b [u8])>, ArrowError> {
+fn next_message<'b>(bytes: &mut &'b [u8]) -> Result<Option<(FlatbufferTable<'b>, &'b [u8])>, ArrowError> {
     const CONTINUES: u32 = u32::MAX;
     let number = |bytes: &mut &'b [u8]| {
         let (four, rest) = bytes.split_first_chunk::<4>()?;
@@ -129,14 +129,14 @@ fn next_message<'b>(bytes: &mut &'b [u8]) -> Result<Option<(Table<'b>, &'b [u8])
         return Ok(None);
     }
     let (head, rest) = bytes.split_at_checked(length as usize).ok_or(ArrowError::Broken("it breaks off"))?;
-    let message = Table::root(head).ok_or(ArrowError::Broken("a message cannot be read"))?;
+    let message = FlatbufferTable::root(head).ok_or(ArrowError::Broken("a message cannot be read"))?;
     let body = usize::try_from(message.i64(3)).map_err(|_| ArrowError::Broken("a length below zero"))?;
     let (body, rest) = rest.split_at_checked(body).ok_or(ArrowError::Broken("it breaks off"))?;
     *bytes = rest;
     Ok(Some((message, body)))
 }
 
-fn schema(header: &Table<'_>) -> Result<Vec<Field>, ArrowError> {
+fn schema(header: &FlatbufferTable<'_>) -> Result<Vec<ArrowField>, ArrowError> {
     if header.i16(0) != 0 {
         return Err(ArrowError::Unsupported("numbers with their bytes turned round"));
     }
@@ -145,11 +145,11 @@ fn schema(header: &Table<'_>) -> Result<Vec<Field>, ArrowError> {
 }
 
 fn fields(
-    table: &Table<'_>,
+    table: &FlatbufferTable<'_>,
     number: usize,
     depth: usize,
     left: &mut usize,
-) -> Result<Vec<Field>, ArrowError> {
+) -> Result<Vec<ArrowField>, ArrowError> {
     let tables = table.tables(number).ok_or(ArrowError::Broken("columns cannot be read"))?;
     *left = left.checked_sub(tables.len()).ok_or(ArrowError::Unsupported("too many columns"))?;
     if depth > MAX_DEPTH {
@@ -166,42 +166,46 @@ fn fields(
         if name.len() > MAX_NAME {
             return Err(ArrowError::Broken("a column's name is too long"));
         }
-        read.push(Field { name: name.to_owned(), kind, children });
+        read.push(ArrowField { name: name.to_owned(), kind, children });
     }
     Ok(read)
 }
 
-fn kind(field: &Table<'_>) -> Result<Kind, ArrowError> {
+fn kind(field: &FlatbufferTable<'_>) -> Result<ArrowFieldKind, ArrowError> {
     let details = field.table(3);
     let number = |place: usize| details.as_ref().map_or(0, |table| table.i32(place));
     Ok(match field.u8(2) {
-        1 => Kind::Null,
-        2 => Kind::Int { bits: number(0), is_signed: details.is_some_and(|table| table.u8(1) != 0) },
-        3 => Kind::Float { precision: details.map_or(0, |table| table.i16(0)) },
-        5 => Kind::Text { is_large: false },
-        20 => Kind::Text { is_large: true },
-        6 => Kind::Bool,
-        4 | 19 => Kind::Other { buffers: 3 },
-        7..=12 | 15 | 17 | 18 | 21 => Kind::Other { buffers: 2 },
-        13 | 16 => Kind::Other { buffers: 1 },
+        1 => ArrowFieldKind::Null,
+        2 => {
+            ArrowFieldKind::Int { bits: number(0), is_signed: details.is_some_and(|table| table.u8(1) != 0) }
+        }
+        3 => ArrowFieldKind::Float { precision: details.map_or(0, |table| table.i16(0)) },
+        5 => ArrowFieldKind::Text { is_large: false },
+        20 => ArrowFieldKind::Text { is_large: true },
+        6 => ArrowFieldKind::Bool,
+        4 | 19 => ArrowFieldKind::Other { buffers: 3 },
+        7..=12 | 15 | 17 | 18 | 21 => ArrowFieldKind::Other { buffers: 2 },
+        13 | 16 => ArrowFieldKind::Other { buffers: 1 },
         _ => return Err(ArrowError::Unsupported("a type of columns that is not known")),
     })
 }
 
-fn empty(kind: Kind) -> Values {
+fn empty(kind: ArrowFieldKind) -> ArrowColumnValues {
     match kind {
-        Kind::Null => Values::Nulls,
-        Kind::Int { .. } | Kind::Float { .. } | Kind::Bool => Values::Numbers(Vec::new()),
-        Kind::Text { .. } => Values::Texts(Vec::new()),
-        Kind::Other { .. } => Values::Others,
+        ArrowFieldKind::Null => ArrowColumnValues::Nulls,
+        ArrowFieldKind::Int { .. } | ArrowFieldKind::Float { .. } | ArrowFieldKind::Bool => {
+            ArrowColumnValues::Numbers(Vec::new())
+        }
+        ArrowFieldKind::Text { .. } => ArrowColumnValues::Texts(Vec::new()),
+        ArrowFieldKind::Other { .. } => ArrowColumnValues::Others,
     }
 }
 
-fn metadata(header: &Table<'_>) -> Vec<(String, String)> {
+fn metadata(header: &FlatbufferTable<'_>) -> Vec<(String, String)> {
     const MAX_METADATA_ENTRIES: usize = 100;
     const MAX_METADATA_BYTES: usize = 64 << 10;
     let pairs = header.tables(2).unwrap_or_default();
-    let texts = |pair: &Table<'_>| {
+    let texts = |pair: &FlatbufferTable<'_>| {
         let (key, value) = (pair.text(0).unwrap_or_default(), pair.text(1).unwrap_or_default());
         // What describes a wide frame to pandas is long, and not looked at here.
         (key.len().max(value.len()) <= MAX_METADATA_BYTES).then(|| (key.to_owned(), value.to_owned()))
@@ -210,7 +214,7 @@ fn metadata(header: &Table<'_>) -> Vec<(String, String)> {
 }
 
 /// The parts of a batch, taken one behind the other.
-struct Parts<'b> {
+struct ArrowBatchReader<'b> {
     body: &'b [u8],
     nodes: std::vec::IntoIter<(i64, i64)>,
     buffers: std::vec::IntoIter<(i64, i64)>,
@@ -218,7 +222,7 @@ struct Parts<'b> {
     used: usize,
 }
 
-impl<'b> Parts<'b> {
+impl<'b> ArrowBatchReader<'b> {
     /// How many values a column has.
     fn length(&mut self) -> Result<usize, ArrowError> {
         let (length, _) = self.nodes.next().ok_or(ArrowError::Broken("a column is missing"))?;
@@ -242,13 +246,13 @@ impl<'b> Parts<'b> {
         Ok(buffer)
     }
 
-    fn pass_over(&mut self, field: &Field) -> Result<(), ArrowError> {
+    fn pass_over(&mut self, field: &ArrowField) -> Result<(), ArrowError> {
         self.length()?;
         let own = match field.kind {
-            Kind::Null => 0,
-            Kind::Text { .. } => 3,
-            Kind::Int { .. } | Kind::Float { .. } | Kind::Bool => 2,
-            Kind::Other { buffers } => buffers,
+            ArrowFieldKind::Null => 0,
+            ArrowFieldKind::Text { .. } => 3,
+            ArrowFieldKind::Int { .. } | ArrowFieldKind::Float { .. } | ArrowFieldKind::Bool => 2,
+            ArrowFieldKind::Other { buffers } => buffers,
         };
         for _ in 0..own {
             self.buffer()?;
@@ -258,11 +262,11 @@ impl<'b> Parts<'b> {
 }
 
 fn batch(
-    header: &Table<'_>,
+    header: &FlatbufferTable<'_>,
     body: &[u8],
-    fields: &[Field],
+    fields: &[ArrowField],
     most_rows: usize,
-    found: &mut Columns,
+    found: &mut ArrowTable,
 ) -> Result<(), ArrowError> {
     if header.has(3) {
         return Err(ArrowError::Unsupported("compressed columns"));
@@ -271,13 +275,17 @@ fn batch(
     let after = found.rows.checked_add(rows).filter(|after| *after <= most_rows);
     found.rows = after.ok_or(ArrowError::TooMany { limit: most_rows })?;
     let pairs = |number| header.pairs(number).ok_or(ArrowError::Broken("a batch cannot be read"));
-    let mut parts = Parts { body, nodes: pairs(1)?.into_iter(), buffers: pairs(2)?.into_iter(), used: 0 };
+    let mut parts =
+        ArrowBatchReader { body, nodes: pairs(1)?.into_iter(), buffers: pairs(2)?.into_iter(), used: 0 };
     for (field, (_, values)) in fields.iter().zip(&mut found.columns) {
         match (field.kind, values) {
-            (Kind::Text { is_large }, Values::Texts(texts)) => {
+            (ArrowFieldKind::Text { is_large }, ArrowColumnValues::Texts(texts)) => {
                 texts.extend(read_texts(&mut parts, is_large, rows)?);
             }
-            (kind @ (Kind::Int { .. } | Kind::Float { .. } | Kind::Bool), Values::Numbers(numbers)) => {
+            (
+                kind @ (ArrowFieldKind::Int { .. } | ArrowFieldKind::Float { .. } | ArrowFieldKind::Bool),
+                ArrowColumnValues::Numbers(numbers),
+            ) => {
                 numbers.extend(read_numbers(&mut parts, kind, rows)?);
             }
             _ => parts.pass_over(field)?,
@@ -295,7 +303,11 @@ fn is_there(validity: &[u8], row: usize) -> Result<bool, ArrowError> {
     Ok(byte >> (row % 8) & 1 == 1)
 }
 
-fn read_texts(parts: &mut Parts<'_>, is_large: bool, rows: usize) -> Result<Vec<Option<String>>, ArrowError> {
+fn read_texts(
+    parts: &mut ArrowBatchReader<'_>,
+    is_large: bool,
+    rows: usize,
+) -> Result<Vec<Option<String>>, ArrowError> {
     const SHORT: ArrowError = ArrowError::Broken("a column is too short");
     if parts.length()? != rows {
         return Err(ArrowError::Broken("a column has another length than its batch"));
@@ -321,7 +333,11 @@ fn read_texts(parts: &mut Parts<'_>, is_large: bool, rows: usize) -> Result<Vec<
     Ok(texts)
 }
 
-fn read_numbers(parts: &mut Parts<'_>, kind: Kind, rows: usize) -> Result<Vec<Option<f64>>, ArrowError> {
+fn read_numbers(
+    parts: &mut ArrowBatchReader<'_>,
+    kind: ArrowFieldKind,
+    rows: usize,
+) -> Result<Vec<Option<f64>>, ArrowError> {
     if parts.length()? != rows {
         return Err(ArrowError::Broken("a column has another length than its batch"));
     }
@@ -336,23 +352,23 @@ fn read_numbers(parts: &mut Parts<'_>, kind: Kind, rows: usize) -> Result<Vec<Op
     Ok(numbers)
 }
 
-fn number(data: &[u8], kind: Kind, row: usize) -> Result<f64, ArrowError> {
+fn number(data: &[u8], kind: ArrowFieldKind, row: usize) -> Result<f64, ArrowError> {
     fn at<const N: usize>(data: &[u8], row: usize) -> Result<[u8; N], ArrowError> {
         let bytes = data.get(row * N..row * N + N).and_then(|bytes| bytes.try_into().ok());
         bytes.ok_or(ArrowError::Broken("a column is too short"))
     }
     Ok(match kind {
-        Kind::Float { precision: 2 } => f64::from_le_bytes(at(data, row)?),
-        Kind::Float { precision: 1 } => f64::from(f32::from_le_bytes(at(data, row)?)),
-        Kind::Int { bits: 64, is_signed: true } => i64::from_le_bytes(at(data, row)?) as f64,
-        Kind::Int { bits: 64, is_signed: false } => u64::from_le_bytes(at(data, row)?) as f64,
-        Kind::Int { bits: 32, is_signed: true } => f64::from(i32::from_le_bytes(at(data, row)?)),
-        Kind::Int { bits: 32, is_signed: false } => f64::from(u32::from_le_bytes(at(data, row)?)),
-        Kind::Int { bits: 16, is_signed: true } => f64::from(i16::from_le_bytes(at(data, row)?)),
-        Kind::Int { bits: 16, is_signed: false } => f64::from(u16::from_le_bytes(at(data, row)?)),
-        Kind::Int { bits: 8, is_signed: true } => f64::from(i8::from_le_bytes(at(data, row)?)),
-        Kind::Int { bits: 8, is_signed: false } => f64::from(u8::from_le_bytes(at(data, row)?)),
-        Kind::Bool => {
+        ArrowFieldKind::Float { precision: 2 } => f64::from_le_bytes(at(data, row)?),
+        ArrowFieldKind::Float { precision: 1 } => f64::from(f32::from_le_bytes(at(data, row)?)),
+        ArrowFieldKind::Int { bits: 64, is_signed: true } => i64::from_le_bytes(at(data, row)?) as f64,
+        ArrowFieldKind::Int { bits: 64, is_signed: false } => u64::from_le_bytes(at(data, row)?) as f64,
+        ArrowFieldKind::Int { bits: 32, is_signed: true } => f64::from(i32::from_le_bytes(at(data, row)?)),
+        ArrowFieldKind::Int { bits: 32, is_signed: false } => f64::from(u32::from_le_bytes(at(data, row)?)),
+        ArrowFieldKind::Int { bits: 16, is_signed: true } => f64::from(i16::from_le_bytes(at(data, row)?)),
+        ArrowFieldKind::Int { bits: 16, is_signed: false } => f64::from(u16::from_le_bytes(at(data, row)?)),
+        ArrowFieldKind::Int { bits: 8, is_signed: true } => f64::from(i8::from_le_bytes(at(data, row)?)),
+        ArrowFieldKind::Int { bits: 8, is_signed: false } => f64::from(u8::from_le_bytes(at(data, row)?)),
+        ArrowFieldKind::Bool => {
             let byte = data.get(row / 8).ok_or(ArrowError::Broken("a column is too short"))?;
             f64::from(byte >> (row % 8) & 1)
         }

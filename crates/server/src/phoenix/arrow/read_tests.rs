@@ -7,9 +7,9 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::phoenix::arrow::types::Type;
+use crate::phoenix::arrow::types::ArrowColumnType;
 use crate::phoenix::arrow::write;
-use crate::phoenix::frame::Cell;
+use crate::phoenix::frame::DataFrameCell;
 
 /// `log_evaluations(SpanEvaluations(...))` of an older client: three rows, made by pyarrow.
 fn recorded() -> Vec<u8> {
@@ -18,22 +18,27 @@ fn recorded() -> Vec<u8> {
 }
 
 fn written(rows: usize) -> Vec<u8> {
-    let ids: Vec<Cell> = (0..rows).map(|row| Cell::Json(json!(format!("{row:016x}")))).collect();
-    let scores: Vec<Cell> = (0..rows)
-        .map(|row| Cell::Json(if row % 3 == 0 { json!(null) } else { json!(row as f64 / 2.0) }))
+    let ids: Vec<DataFrameCell> =
+        (0..rows).map(|row| DataFrameCell::Json(json!(format!("{row:016x}")))).collect();
+    let scores: Vec<DataFrameCell> = (0..rows)
+        .map(|row| DataFrameCell::Json(if row % 3 == 0 { json!(null) } else { json!(row as f64 / 2.0) }))
         .collect();
-    let lists: Vec<Cell> = (0..rows).map(|row| Cell::Json(json!([{"a": row}, null]))).collect();
-    let nested = Type::List(Box::new(Type::Struct(vec![("a".to_owned(), Type::Int)])));
+    let lists: Vec<DataFrameCell> =
+        (0..rows).map(|row| DataFrameCell::Json(json!([{"a": row}, null]))).collect();
+    let nested = ArrowColumnType::List(Box::new(ArrowColumnType::Struct(vec![(
+        "a".to_owned(),
+        ArrowColumnType::Int,
+    )])));
     let columns = [
-        ("id".to_owned(), Type::Text),
+        ("id".to_owned(), ArrowColumnType::Text),
         ("nested".to_owned(), nested.clone()),
-        ("score".to_owned(), Type::Float),
+        ("score".to_owned(), ArrowColumnType::Float),
     ];
     let mut stream = write::schema(&columns, &[("arize", "{}".to_owned())]);
     let batch = [
-        (&Type::Text, ids.iter().map(Some).collect()),
+        (&ArrowColumnType::Text, ids.iter().map(Some).collect()),
         (&nested, lists.iter().map(Some).collect()),
-        (&Type::Float, scores.iter().map(Some).collect()),
+        (&ArrowColumnType::Float, scores.iter().map(Some).collect()),
     ];
     stream.extend(write::batch(&batch, rows));
     stream.extend(write::END);
@@ -60,16 +65,17 @@ fn what_was_written_here() {
     assert_eq!(table.rows, 10);
     assert_eq!(table.text("id", 9), Some("0000000000000009"));
     assert_eq!((table.number("score", 3), table.number("score", 4)), (None, Some(2.0)));
-    assert_eq!(table.column("nested"), Some(&Values::Others));
+    assert_eq!(table.column("nested"), Some(&ArrowColumnValues::Others));
     assert_eq!(read(&written(11), 10).unwrap_err(), ArrowError::TooMany { limit: 10 });
 }
 
 /// Two columns of one text a row.
 fn two_texts() -> Vec<u8> {
-    let texts: Vec<Cell> = (0..4).map(|row| Cell::Json(json!(format!("{row:016x}")))).collect();
-    let columns = [("a".to_owned(), Type::Text), ("b".to_owned(), Type::Text)];
+    let texts: Vec<DataFrameCell> =
+        (0..4).map(|row| DataFrameCell::Json(json!(format!("{row:016x}")))).collect();
+    let columns = [("a".to_owned(), ArrowColumnType::Text), ("b".to_owned(), ArrowColumnType::Text)];
     let mut stream = write::schema(&columns, &[]);
-    let column = || (&Type::Text, texts.iter().map(Some).collect());
+    let column = || (&ArrowColumnType::Text, texts.iter().map(Some).collect());
     stream.extend(write::batch(&[column(), column()], 4));
     stream.extend(write::END);
     stream
@@ -94,7 +100,7 @@ fn columns_share_no_bytes() {
 #[test]
 fn columns_are_few_and_have_short_names() {
     let stream = |names: &[String]| {
-        let columns: Vec<_> = names.iter().map(|name| (name.clone(), Type::Float)).collect();
+        let columns: Vec<_> = names.iter().map(|name| (name.clone(), ArrowColumnType::Float)).collect();
         [write::schema(&columns, &[]), write::END.to_vec()].concat()
     };
     let many: Vec<String> = (0..MAX_FIELDS).map(|number| number.to_string()).collect();

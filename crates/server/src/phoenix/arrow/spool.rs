@@ -7,15 +7,15 @@ use std::path::Path;
 
 use serde_json::{Map, Number, Value};
 
-use crate::phoenix::frame::Cell;
+use crate::phoenix::frame::DataFrameCell;
 
 /// One row: what it is counted by, and the rest by the number of its column.
 pub(super) struct SpooledRow {
-    pub(super) index: Vec<Cell>,
-    pub(super) cells: Vec<(usize, Cell)>,
+    pub(super) index: Vec<DataFrameCell>,
+    pub(super) cells: Vec<(usize, DataFrameCell)>,
 }
 
-pub(super) struct Spool {
+pub(super) struct ArrowRowSpool {
     file: BufWriter<File>,
     row: Vec<u8>,
     bytes: u64,
@@ -25,11 +25,11 @@ pub(super) struct Spool {
 const MAX_BYTES: u64 = 8 << 30;
 const BUFFER: usize = 1 << 18;
 
-impl Spool {
+impl ArrowRowSpool {
     /// In a folder for which there is a disk: where temporary files go, there may be memory only.
-    pub(super) fn new(folder: &Path) -> io::Result<Spool> {
+    pub(super) fn new(folder: &Path) -> io::Result<ArrowRowSpool> {
         let file = BufWriter::with_capacity(BUFFER, tempfile::tempfile_in(folder)?);
-        Ok(Spool { file, row: Vec::new(), bytes: 0 })
+        Ok(ArrowRowSpool { file, row: Vec::new(), bytes: 0 })
     }
 
     pub(super) fn add(&mut self, row: &SpooledRow) -> io::Result<()> {
@@ -91,13 +91,13 @@ const TEXT: u8 = 7;
 const LIST: u8 = 8;
 const OBJECT: u8 = 9;
 
-fn put_cell(cell: &Cell, out: &mut Vec<u8>) {
+fn put_cell(cell: &DataFrameCell, out: &mut Vec<u8>) {
     match cell {
-        Cell::Time(us) => {
+        DataFrameCell::Time(us) => {
             out.push(TIME);
             out.extend(us.to_le_bytes());
         }
-        Cell::Json(value) => put_value(value, out),
+        DataFrameCell::Json(value) => put_value(value, out),
     }
 }
 
@@ -163,12 +163,12 @@ fn get_text(bytes: &mut &[u8]) -> Option<String> {
     String::from_utf8(text.to_vec()).ok()
 }
 
-fn get_cell(bytes: &mut &[u8]) -> Option<Cell> {
+fn get_cell(bytes: &mut &[u8]) -> Option<DataFrameCell> {
     if bytes.first() == Some(&TIME) {
         *bytes = &bytes[1..];
-        return Some(Cell::Time(i64::from_le_bytes(get_word(bytes)?)));
+        return Some(DataFrameCell::Time(i64::from_le_bytes(get_word(bytes)?)));
     }
-    get_value(bytes).map(Cell::Json)
+    get_value(bytes).map(DataFrameCell::Json)
 }
 
 fn get_value(bytes: &mut &[u8]) -> Option<Value> {
@@ -229,19 +229,19 @@ mod tests {
         #[test]
         fn rows_come_back_as_they_were(values in proptest::collection::vec(value(), 0..20), us in any::<i64>()) {
             let folder = tempfile::tempdir().expect("a folder");
-            let mut spool = Spool::new(folder.path()).expect("a file");
+            let mut spool = ArrowRowSpool::new(folder.path()).expect("a file");
             for (column, value) in values.iter().enumerate() {
                 let row = SpooledRow {
-                    index: vec![Cell::Time(us), Cell::Json(value.clone())],
-                    cells: vec![(column, Cell::Json(value.clone())), (column + 7, Cell::Time(us))],
+                    index: vec![DataFrameCell::Time(us), DataFrameCell::Json(value.clone())],
+                    cells: vec![(column, DataFrameCell::Json(value.clone())), (column + 7, DataFrameCell::Time(us))],
                 };
                 spool.add(&row).expect("added");
             }
             let mut at = 0;
             spool.read(|row| {
-                let wanted = Cell::Json(values[at].clone());
-                assert_eq!(row.index, [Cell::Time(us), wanted.clone()]);
-                assert_eq!(row.cells, [(at, wanted), (at + 7, Cell::Time(us))]);
+                let wanted = DataFrameCell::Json(values[at].clone());
+                assert_eq!(row.index, [DataFrameCell::Time(us), wanted.clone()]);
+                assert_eq!(row.cells, [(at, wanted), (at + 7, DataFrameCell::Time(us))]);
                 at += 1;
                 true
             })

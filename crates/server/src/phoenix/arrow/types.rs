@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use crate::phoenix::frame::Cell;
+use crate::phoenix::frame::DataFrameCell;
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) enum Type {
+pub(super) enum ArrowColumnType {
     /// Nothing but nulls.
     #[default]
     Null,
@@ -14,8 +14,8 @@ pub(super) enum Type {
     Float,
     Text,
     Time,
-    List(Box<Type>),
-    Struct(Vec<(String, Type)>),
+    List(Box<ArrowColumnType>),
+    Struct(Vec<(String, ArrowColumnType)>),
     /// Values that have nothing in common: texts as they are, the rest as JSON.
     Mixed,
 }
@@ -25,40 +25,42 @@ const MAX_DEPTH: usize = 16;
 /// Fields of one object.
 const MAX_FIELDS: usize = 1000;
 
-impl Type {
-    pub(super) fn widen(&mut self, cell: &Cell) {
+impl ArrowColumnType {
+    pub(super) fn widen(&mut self, cell: &DataFrameCell) {
         match cell {
-            Cell::Json(value) => self.widen_by(value, 0),
-            Cell::Time(_) if matches!(self, Type::Null | Type::Time) => *self = Type::Time,
-            Cell::Time(_) => *self = Type::Mixed,
+            DataFrameCell::Json(value) => self.widen_by(value, 0),
+            DataFrameCell::Time(_) if matches!(self, ArrowColumnType::Null | ArrowColumnType::Time) => {
+                *self = ArrowColumnType::Time
+            }
+            DataFrameCell::Time(_) => *self = ArrowColumnType::Mixed,
         }
     }
 
     fn widen_by(&mut self, value: &Value, depth: usize) {
         let kind = match value {
             Value::Null => return,
-            Value::Bool(_) => Type::Bool,
-            Value::Number(number) if number.is_f64() || number.as_i64().is_none() => Type::Float,
-            Value::Number(_) => Type::Int,
-            Value::String(_) => Type::Text,
-            Value::Array(_) if depth < MAX_DEPTH => Type::List(Box::default()),
-            Value::Object(_) if depth < MAX_DEPTH => Type::Struct(Vec::new()),
-            Value::Array(_) | Value::Object(_) => Type::Mixed,
+            Value::Bool(_) => ArrowColumnType::Bool,
+            Value::Number(number) if number.is_f64() || number.as_i64().is_none() => ArrowColumnType::Float,
+            Value::Number(_) => ArrowColumnType::Int,
+            Value::String(_) => ArrowColumnType::Text,
+            Value::Array(_) if depth < MAX_DEPTH => ArrowColumnType::List(Box::default()),
+            Value::Object(_) if depth < MAX_DEPTH => ArrowColumnType::Struct(Vec::new()),
+            Value::Array(_) | Value::Object(_) => ArrowColumnType::Mixed,
         };
         match (&mut *self, kind) {
-            (Type::Null, kind) => *self = kind,
-            (Type::Int, Type::Float) => *self = Type::Float,
-            (Type::Float, Type::Int)
-            | (Type::List(_), Type::List(_))
-            | (Type::Struct(_), Type::Struct(_)) => {}
+            (ArrowColumnType::Null, kind) => *self = kind,
+            (ArrowColumnType::Int, ArrowColumnType::Float) => *self = ArrowColumnType::Float,
+            (ArrowColumnType::Float, ArrowColumnType::Int)
+            | (ArrowColumnType::List(_), ArrowColumnType::List(_))
+            | (ArrowColumnType::Struct(_), ArrowColumnType::Struct(_)) => {}
             (mine, kind) if *mine == kind => {}
-            _ => *self = Type::Mixed,
+            _ => *self = ArrowColumnType::Mixed,
         }
         match (&mut *self, value) {
-            (Type::List(item), Value::Array(items)) => {
+            (ArrowColumnType::List(item), Value::Array(items)) => {
                 items.iter().for_each(|value| item.widen_by(value, depth + 1))
             }
-            (Type::Struct(fields), Value::Object(entries)) => {
+            (ArrowColumnType::Struct(fields), Value::Object(entries)) => {
                 let mut is_wide = false;
                 for (name, value) in entries {
                     let known = fields.len();
@@ -69,14 +71,14 @@ impl Type {
                             break;
                         }
                         None => {
-                            let mut field = Type::Null;
+                            let mut field = ArrowColumnType::Null;
                             field.widen_by(value, depth + 1);
                             fields.push((name.clone(), field));
                         }
                     }
                 }
                 if is_wide {
-                    *self = Type::Mixed;
+                    *self = ArrowColumnType::Mixed;
                 }
             }
             _ => {}
@@ -86,14 +88,14 @@ impl Type {
     /// What pandas and numpy call it.
     pub(super) fn names(&self) -> (&'static str, &'static str) {
         match self {
-            Type::Null => ("empty", "object"),
-            Type::Bool => ("bool", "object"),
-            Type::Int => ("int64", "int64"),
-            Type::Float => ("float64", "float64"),
-            Type::Text | Type::Mixed => ("unicode", "object"),
-            Type::Time => ("datetimetz", "datetime64[ns, UTC]"),
-            Type::List(_) => ("list", "object"),
-            Type::Struct(_) => ("object", "object"),
+            ArrowColumnType::Null => ("empty", "object"),
+            ArrowColumnType::Bool => ("bool", "object"),
+            ArrowColumnType::Int => ("int64", "int64"),
+            ArrowColumnType::Float => ("float64", "float64"),
+            ArrowColumnType::Text | ArrowColumnType::Mixed => ("unicode", "object"),
+            ArrowColumnType::Time => ("datetimetz", "datetime64[ns, UTC]"),
+            ArrowColumnType::List(_) => ("list", "object"),
+            ArrowColumnType::Struct(_) => ("object", "object"),
         }
     }
 }
@@ -104,33 +106,36 @@ mod tests {
 
     use super::*;
 
-    fn of(values: &[Value]) -> Type {
-        let mut kind = Type::default();
-        values.iter().for_each(|value| kind.widen(&Cell::Json(value.clone())));
+    fn of(values: &[Value]) -> ArrowColumnType {
+        let mut kind = ArrowColumnType::default();
+        values.iter().for_each(|value| kind.widen(&DataFrameCell::Json(value.clone())));
         kind
     }
 
     #[test]
     fn types_fit_all_values() {
-        assert_eq!(of(&[json!(null)]), Type::Null);
-        assert_eq!(of(&[json!(1), json!(null), json!(2.5)]), Type::Float);
-        assert_eq!(of(&[json!(1), json!("x")]), Type::Mixed);
-        assert_eq!(of(&[json!([1]), json!([null, 2])]), Type::List(Box::new(Type::Int)));
-        let wanted = vec![("a".to_owned(), Type::Int), ("b".to_owned(), Type::Text)];
-        assert_eq!(of(&[json!({"a": 1}), json!({"b": "x"})]), Type::Struct(wanted));
-        assert_eq!(of(&[json!({"a": 1}), json!([1])]), Type::Mixed);
+        assert_eq!(of(&[json!(null)]), ArrowColumnType::Null);
+        assert_eq!(of(&[json!(1), json!(null), json!(2.5)]), ArrowColumnType::Float);
+        assert_eq!(of(&[json!(1), json!("x")]), ArrowColumnType::Mixed);
+        assert_eq!(
+            of(&[json!([1]), json!([null, 2])]),
+            ArrowColumnType::List(Box::new(ArrowColumnType::Int))
+        );
+        let wanted = vec![("a".to_owned(), ArrowColumnType::Int), ("b".to_owned(), ArrowColumnType::Text)];
+        assert_eq!(of(&[json!({"a": 1}), json!({"b": "x"})]), ArrowColumnType::Struct(wanted));
+        assert_eq!(of(&[json!({"a": 1}), json!([1])]), ArrowColumnType::Mixed);
         let object = |fields: usize| (0..fields).map(|number| (number.to_string(), json!(1))).collect();
-        assert!(matches!(of(&[Value::Object(object(MAX_FIELDS))]), Type::Struct(_)));
-        assert_eq!(of(&[Value::Object(object(MAX_FIELDS + 1))]), Type::Mixed);
+        assert!(matches!(of(&[Value::Object(object(MAX_FIELDS))]), ArrowColumnType::Struct(_)));
+        assert_eq!(of(&[Value::Object(object(MAX_FIELDS + 1))]), ArrowColumnType::Mixed);
         let mut deep = json!(1);
         for _ in 0..40 {
             deep = json!([deep]);
         }
         let mut kind = &of(&[deep]);
         let mut depth = 0;
-        while let Type::List(below) = kind {
+        while let ArrowColumnType::List(below) = kind {
             (kind, depth) = (below, depth + 1);
         }
-        assert_eq!((kind, depth), (&Type::Mixed, MAX_DEPTH));
+        assert_eq!((kind, depth), (&ArrowColumnType::Mixed, MAX_DEPTH));
     }
 }

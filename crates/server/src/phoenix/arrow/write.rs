@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::flat::{self, Node, Slot};
-use super::types::Type;
-use crate::phoenix::frame::Cell;
+use super::flat::{self, FlatbufferField, FlatbufferNode};
+use super::types::ArrowColumnType;
+use crate::phoenix::frame::DataFrameCell;
 
 /// The fifth version of the format's metadata.
 const VERSION: i16 = 4;
@@ -14,79 +14,87 @@ const BATCH: u8 = 3;
 pub(super) const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
 /// The message that a stream begins with.
-pub(super) fn schema(columns: &[(String, Type)], metadata: &[(&str, String)]) -> Vec<u8> {
+pub(super) fn schema(columns: &[(String, ArrowColumnType)], metadata: &[(&str, String)]) -> Vec<u8> {
     let fields = columns.iter().map(|(name, kind)| field(name, kind)).collect();
     let pairs = metadata.iter().map(|(key, value)| {
-        Node::Table(vec![Slot::Node(Node::Text((*key).to_owned())), Slot::Node(Node::Text(value.clone()))])
+        FlatbufferNode::Table(vec![
+            FlatbufferField::Node(FlatbufferNode::Text((*key).to_owned())),
+            FlatbufferField::Node(FlatbufferNode::Text(value.clone())),
+        ])
     });
-    let header = Node::Table(vec![
-        Slot::I16(0),
-        Slot::Node(Node::List(fields)),
-        Slot::Node(Node::List(pairs.collect())),
+    let header = FlatbufferNode::Table(vec![
+        FlatbufferField::I16(0),
+        FlatbufferField::Node(FlatbufferNode::List(fields)),
+        FlatbufferField::Node(FlatbufferNode::List(pairs.collect())),
     ]);
     message(SCHEMA, header, &[])
 }
 
-fn field(name: &str, kind: &Type) -> Node {
-    let int = |bits: i32| Node::Table(vec![Slot::I32(bits), Slot::U8(1)]);
-    let nothing = || Node::Table(Vec::new());
+fn field(name: &str, kind: &ArrowColumnType) -> FlatbufferNode {
+    let int = |bits: i32| FlatbufferNode::Table(vec![FlatbufferField::I32(bits), FlatbufferField::U8(1)]);
+    let nothing = || FlatbufferNode::Table(Vec::new());
     let (number, details, children) = match kind {
-        Type::Null => (1, nothing(), Vec::new()),
-        Type::Bool => (6, nothing(), Vec::new()),
-        Type::Int => (2, int(64), Vec::new()),
-        Type::Float => (3, Node::Table(vec![Slot::I16(2)]), Vec::new()),
-        Type::Text | Type::Mixed => (5, nothing(), Vec::new()),
-        Type::Time => {
-            (10, Node::Table(vec![Slot::I16(3), Slot::Node(Node::Text("UTC".to_owned()))]), Vec::new())
-        }
-        Type::List(item) => (12, nothing(), vec![field("item", item)]),
-        Type::Struct(fields) => {
+        ArrowColumnType::Null => (1, nothing(), Vec::new()),
+        ArrowColumnType::Bool => (6, nothing(), Vec::new()),
+        ArrowColumnType::Int => (2, int(64), Vec::new()),
+        ArrowColumnType::Float => (3, FlatbufferNode::Table(vec![FlatbufferField::I16(2)]), Vec::new()),
+        ArrowColumnType::Text | ArrowColumnType::Mixed => (5, nothing(), Vec::new()),
+        ArrowColumnType::Time => (
+            10,
+            FlatbufferNode::Table(vec![
+                FlatbufferField::I16(3),
+                FlatbufferField::Node(FlatbufferNode::Text("UTC".to_owned())),
+            ]),
+            Vec::new(),
+        ),
+        ArrowColumnType::List(item) => (12, nothing(), vec![field("item", item)]),
+        ArrowColumnType::Struct(fields) => {
             (13, nothing(), fields.iter().map(|(name, kind)| field(name, kind)).collect())
         }
     };
-    Node::Table(vec![
-        Slot::Node(Node::Text(name.to_owned())),
-        Slot::U8(1),
-        Slot::U8(number),
-        Slot::Node(details),
-        Slot::Empty,
-        Slot::Node(Node::List(children)),
+    FlatbufferNode::Table(vec![
+        FlatbufferField::Node(FlatbufferNode::Text(name.to_owned())),
+        FlatbufferField::U8(1),
+        FlatbufferField::U8(number),
+        FlatbufferField::Node(details),
+        FlatbufferField::Empty,
+        FlatbufferField::Node(FlatbufferNode::List(children)),
     ])
 }
 
 /// A message with rows; each column has as many cells, and a cell that is left out is null.
-pub(super) fn batch(columns: &[(&Type, Vec<Option<&Cell>>)], rows: usize) -> Vec<u8> {
-    let mut arrays = Arrays::default();
+pub(super) fn batch(columns: &[(&ArrowColumnType, Vec<Option<&DataFrameCell>>)], rows: usize) -> Vec<u8> {
+    let mut arrays = ArrowBatchBuilder::default();
     for (kind, cells) in columns {
         match kind {
-            Type::Time => arrays.times(cells),
+            ArrowColumnType::Time => arrays.times(cells),
             kind => {
                 let values: Vec<Option<&Value>> = cells.iter().map(|cell| json(*cell)).collect();
                 arrays.column(kind, &values);
             }
         }
     }
-    let header = Node::Table(vec![
-        Slot::I64(rows as i64),
-        Slot::Node(Node::Pairs(arrays.nodes)),
-        Slot::Node(Node::Pairs(arrays.buffers)),
+    let header = FlatbufferNode::Table(vec![
+        FlatbufferField::I64(rows as i64),
+        FlatbufferField::Node(FlatbufferNode::Pairs(arrays.nodes)),
+        FlatbufferField::Node(FlatbufferNode::Pairs(arrays.buffers)),
     ]);
     message(BATCH, header, &arrays.body)
 }
 
-fn json(cell: Option<&Cell>) -> Option<&Value> {
+fn json(cell: Option<&DataFrameCell>) -> Option<&Value> {
     match cell {
-        Some(Cell::Json(value)) if !value.is_null() => Some(value),
+        Some(DataFrameCell::Json(value)) if !value.is_null() => Some(value),
         _ => None,
     }
 }
 
-fn message(kind: u8, header: Node, body: &[u8]) -> Vec<u8> {
-    let root = Node::Table(vec![
-        Slot::I16(VERSION),
-        Slot::U8(kind),
-        Slot::Node(header),
-        Slot::I64(body.len() as i64),
+fn message(kind: u8, header: FlatbufferNode, body: &[u8]) -> Vec<u8> {
+    let root = FlatbufferNode::Table(vec![
+        FlatbufferField::I16(VERSION),
+        FlatbufferField::U8(kind),
+        FlatbufferField::Node(header),
+        FlatbufferField::I64(body.len() as i64),
     ]);
     let mut head = flat::write(&root);
     while !head.len().is_multiple_of(8) {
@@ -101,13 +109,13 @@ fn message(kind: u8, header: Node, body: &[u8]) -> Vec<u8> {
 
 /// The columns of a batch, one behind the other.
 #[derive(Default)]
-struct Arrays {
+struct ArrowBatchBuilder {
     nodes: Vec<(i64, i64)>,
     buffers: Vec<(i64, i64)>,
     body: Vec<u8>,
 }
 
-impl Arrays {
+impl ArrowBatchBuilder {
     fn buffer(&mut self, bytes: &[u8]) {
         self.buffers.push((self.body.len() as i64, bytes.len() as i64));
         self.body.extend(bytes);
@@ -123,11 +131,11 @@ impl Arrays {
         self.buffer(&if nulls == 0 { Vec::new() } else { bits(is_there) });
     }
 
-    fn times(&mut self, cells: &[Option<&Cell>]) {
+    fn times(&mut self, cells: &[Option<&DataFrameCell>]) {
         let times: Vec<Option<i64>> = cells
             .iter()
             .map(|cell| match cell {
-                Some(Cell::Time(us)) => Some(us.saturating_mul(1000)),
+                Some(DataFrameCell::Time(us)) => Some(us.saturating_mul(1000)),
                 _ => None,
             })
             .collect();
@@ -135,30 +143,30 @@ impl Arrays {
         self.buffer(&times.iter().flat_map(|ns| ns.unwrap_or(0).to_le_bytes()).collect::<Vec<u8>>());
     }
 
-    fn column(&mut self, kind: &Type, values: &[Option<&Value>]) {
-        if *kind == Type::Null {
+    fn column(&mut self, kind: &ArrowColumnType, values: &[Option<&Value>]) {
+        if *kind == ArrowColumnType::Null {
             self.nodes.push((values.len() as i64, values.len() as i64));
             return;
         }
         self.node(&values.iter().map(Option::is_some).collect::<Vec<bool>>());
         match kind {
-            Type::Null | Type::Time => {}
-            Type::Bool => {
+            ArrowColumnType::Null | ArrowColumnType::Time => {}
+            ArrowColumnType::Bool => {
                 let is_true = |value: &Option<&Value>| value.and_then(Value::as_bool).unwrap_or(false);
                 self.buffer(&bits(&values.iter().map(is_true).collect::<Vec<bool>>()));
             }
-            Type::Int => {
+            ArrowColumnType::Int => {
                 let number =
                     |value: &Option<&Value>| value.and_then(Value::as_i64).unwrap_or(0).to_le_bytes();
                 self.buffer(&values.iter().flat_map(number).collect::<Vec<u8>>());
             }
-            Type::Float => {
+            ArrowColumnType::Float => {
                 let number =
                     |value: &Option<&Value>| value.and_then(Value::as_f64).unwrap_or(0.0).to_le_bytes();
                 self.buffer(&values.iter().flat_map(number).collect::<Vec<u8>>());
             }
-            Type::Text | Type::Mixed => self.texts(values),
-            Type::List(item) => {
+            ArrowColumnType::Text | ArrowColumnType::Mixed => self.texts(values),
+            ArrowColumnType::List(item) => {
                 let lists =
                     values.iter().map(|value| value.and_then(Value::as_array).map_or(&[][..], Vec::as_slice));
                 self.offsets(lists.clone().map(<[Value]>::len));
@@ -166,7 +174,7 @@ impl Arrays {
                     lists.flatten().map(|item| Some(item).filter(|item| !item.is_null())).collect();
                 self.column(item, &items);
             }
-            Type::Struct(fields) => {
+            ArrowColumnType::Struct(fields) => {
                 for (name, kind) in fields {
                     let below: Vec<Option<&Value>> = values
                         .iter()
