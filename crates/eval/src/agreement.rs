@@ -33,12 +33,12 @@ pub struct JudgeAgreement {
     pub kappa: Option<f64>,
     pub interval: Option<ConfidenceInterval>,
     /// Who gave one label only.
-    pub one_sided: Option<OneSided>,
+    pub one_sided: Option<ConstantRater>,
 }
 
 /// Who gave the same label to everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OneSided {
+pub enum ConstantRater {
     Judge,
     People,
     Both,
@@ -71,9 +71,9 @@ pub fn agreement(pairs: &[LabelPair<'_>]) -> JudgeAgreement {
         cluster.count += 1.0;
     }
     let one_sided = match (by_judge.len(), by_person.len()) {
-        (1, 1) => Some(OneSided::Both),
-        (1, _) => Some(OneSided::Judge),
-        (_, 1) => Some(OneSided::People),
+        (1, 1) => Some(ConstantRater::Both),
+        (1, _) => Some(ConstantRater::Judge),
+        (_, 1) => Some(ConstantRater::People),
         _ => None,
     };
     let known = JudgeAgreement {
@@ -188,16 +188,16 @@ mod tests {
     fn a_side_with_one_label_has_a_share_and_no_kappa() {
         // 95 of 100 verdicts that something is wrong were confirmed: kappa would be 0, whatever people say.
         let judge = agreement(&table([0, 0, 5, 95]));
-        assert_eq!((judge.kappa, judge.interval, judge.one_sided), (None, None, Some(OneSided::Judge)));
+        assert_eq!((judge.kappa, judge.interval, judge.one_sided), (None, None, Some(ConstantRater::Judge)));
         let ConfidenceInterval { low, high } = judge.share_interval.unwrap();
         assert!(
             judge.share == Some(0.95) && (0.88..0.9).contains(&low) && (0.97..0.99).contains(&high),
             "{judge:?}"
         );
         let people = agreement(&table([0, 5, 0, 95]));
-        assert_eq!((people.kappa, people.one_sided), (None, Some(OneSided::People)));
+        assert_eq!((people.kappa, people.one_sided), (None, Some(ConstantRater::People)));
         let both = agreement(&table([0, 0, 0, 100]));
-        assert_eq!((both.kappa, both.one_sided, both.share), (None, Some(OneSided::Both), Some(1.0)));
+        assert_eq!((both.kappa, both.one_sided, both.share), (None, Some(ConstantRater::Both), Some(1.0)));
         assert!(both.share_interval.unwrap().low < 0.97, "{both:?}");
         // One label on the other side is enough.
         assert!(agreement(&table([1, 0, 5, 94])).kappa.is_some());

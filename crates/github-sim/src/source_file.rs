@@ -25,18 +25,18 @@ impl SourceFileProblem {
 
 /// Why a file cannot be read as a text.
 #[derive(Debug)]
-pub enum NoText {
+pub enum TextFileError {
     Unreadable(std::io::Error),
     Mistake(SourceFileProblem),
 }
 
-pub fn read_text(path: &Path) -> Result<String, NoText> {
-    let bytes = std::fs::read(path).map_err(NoText::Unreadable)?;
+pub fn read_text(path: &Path) -> Result<String, TextFileError> {
+    let bytes = std::fs::read(path).map_err(TextFileError::Unreadable)?;
     String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
         let line = error.as_bytes()[..valid].iter().filter(|byte| **byte == b'\n').count() + 1;
         let reason = "there are bytes here that are no text; save the file as UTF-8".to_owned();
-        NoText::Mistake(SourceFileProblem { line, field: String::new(), reason })
+        TextFileError::Mistake(SourceFileProblem { line, field: String::new(), reason })
     })
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct GroupReader<'r> {
 }
 
 /// What one group came to.
-pub(crate) struct GroupRead {
+pub(crate) struct GroupReadResult {
     source: usize,
     defects: Vec<ExtractionDefect>,
     trajectories: Vec<Trajectory>,
@@ -44,7 +44,7 @@ impl GroupReader<'_> {
     }
 
     /// What one thread does; it keeps its buffers and the tool lists that it has read.
-    pub(crate) fn worker(&self) -> impl FnMut(Vec<Vec<usize>>) -> io::Result<Vec<GroupRead>> {
+    pub(crate) fn worker(&self) -> impl FnMut(Vec<Vec<usize>>) -> io::Result<Vec<GroupReadResult>> {
         let mut assembler = TrajectoryAssembler::with_max_trajectories(self.limits.group.trajectories);
         let mut buffer = Vec::new();
         move |groups| {
@@ -58,7 +58,7 @@ impl GroupReader<'_> {
         group: &[usize],
         assembler: &mut TrajectoryAssembler,
         buffer: &mut Vec<u8>,
-    ) -> io::Result<GroupRead> {
+    ) -> io::Result<GroupReadResult> {
         let entries: Vec<&SpooledRecord> = group
             .iter()
             .flat_map(|trace| &self.by_trace[*trace])
@@ -70,7 +70,7 @@ impl GroupReader<'_> {
         let assembled = assembler.assemble(&spans);
         let holding = self.condition.map(|condition| condition.matching_traces(&spans));
         defects.extend(assembled.defects);
-        let mut read = GroupRead {
+        let mut read = GroupReadResult {
             source: self.traces[group[0]].source,
             defects,
             trajectories: assembled.trajectories,
@@ -95,7 +95,7 @@ impl GroupReader<'_> {
     }
 }
 
-impl GroupRead {
+impl GroupReadResult {
     /// Counts what was found, and hands the trajectories to the sink.
     pub(crate) fn hand_out(self, summary: &mut ReadSummary, sink: &mut TrajectorySink<'_>) -> io::Result<()> {
         for mut defect in self.defects {

@@ -14,7 +14,7 @@ use gradus_otlp::{
     ExportRecord, RecordScope, SpanHead, TelemetrySignal, decode_log, decode_span, decode_span_head,
 };
 
-use crate::groups::{GroupRead, GroupReader, decode_group};
+use crate::groups::{GroupReadResult, GroupReader, decode_group};
 use crate::limits::SourceLimits;
 use crate::parallel::with_workers;
 use crate::records::FoundRecord;
@@ -462,7 +462,7 @@ impl<'k> RecordIntake<'k> {
             limits: &limits,
             condition: selection.condition.as_deref(),
         };
-        let mut take = |read: io::Result<Vec<GroupRead>>| {
+        let mut take = |read: io::Result<Vec<GroupReadResult>>| {
             for group in read? {
                 group.hand_out(&mut summary, sink)?;
             }

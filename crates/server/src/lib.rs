@@ -50,12 +50,12 @@ mod spilled_body;
 mod state;
 mod store_source;
 pub mod stored_records;
-mod story;
 mod stream;
 mod summaries;
 mod thread_priority;
 mod throttled_log;
 mod time_text;
+mod trace_group;
 mod work_pool;
 
 pub use crate::server_config::ServerConfig;

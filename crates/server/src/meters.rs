@@ -78,7 +78,7 @@ impl PrometheusMetrics {
         self.assembled.inc_by(trajectories as u64);
     }
 
-    /// A story, or a look at all that are due, came to nothing.
+    /// A trace group, or a look at all that are due, came to nothing.
     pub(super) fn set_back(&self, reason: &'static str) {
         self.setbacks.get_or_create(&vec![("reason", reason.to_owned())]).inc();
     }

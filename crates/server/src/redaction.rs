@@ -216,7 +216,7 @@ fn add_section(section: &RedactSection, patterns: &mut Vec<RedactionPattern>) ->
         }
         (None, None) if !builtin.is_empty() => {
             for name in builtin {
-                let is_named = |pattern: &&built_in::BuiltIn| pattern.names.contains(&name.as_str());
+                let is_named = |pattern: &&built_in::BuiltInPattern| pattern.names.contains(&name.as_str());
                 let mut named = BUILT_IN.iter().filter(is_named).peekable();
                 if named.peek().is_none() {
                     return Err(RedactionError::BuiltIn(name.chars().take(60).collect()));

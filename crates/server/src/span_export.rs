@@ -7,12 +7,12 @@ use gradus_store::{BlockSignal, StoredTraceGroup};
 
 /// Hands out the spans of records, each with its kind.
 pub(crate) fn visit_spans(
-    story: &StoredTraceGroup,
+    trace_group: &StoredTraceGroup,
     kind: Option<&str>,
     visit: &mut dyn FnMut(&Span<'_>, Option<&str>),
 ) {
     let limits = RecordLimits::default();
-    for block in story.blocks.iter().filter(|block| block.signal == BlockSignal::Spans) {
+    for block in trace_group.blocks.iter().filter(|block| block.signal == BlockSignal::Spans) {
         let _ = read_export(&block.export, &limits, &mut |record| {
             if record.signal != TelemetrySignal::Span {
                 return Ok(());
@@ -22,7 +22,7 @@ pub(crate) fn visit_spans(
                 // What came before limits were looked at may be over them: others are not.
                 return Ok(());
             };
-            if !story.counts(block, span.span_id) {
+            if !trace_group.counts(block, span.span_id) {
                 return Ok(());
             }
             let found = span_kind(&span);

@@ -14,7 +14,7 @@ type WorkPoolJob = Box<dyn FnOnce() + Send>;
 /// The work was lost: it panicked, or the server stops.
 #[derive(Debug, thiserror::Error)]
 #[error("the request could not be read")]
-pub(super) struct WorkLost;
+pub(super) struct WorkAborted;
 
 /// Threads with a queue.
 #[derive(Debug)]
@@ -92,7 +92,7 @@ impl WorkPool {
         &self,
         client: ClientAddress,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, WorkLost> {
+    ) -> Result<T, WorkAborted> {
         let (sender, receiver) = oneshot::channel();
         let job = Box::new(move || {
             if !sender.is_closed() {
@@ -101,7 +101,7 @@ impl WorkPool {
         });
         self.queue.state.lock().unwrap_or_else(PoisonError::into_inner).push(client, job);
         self.queue.has_work.notify_one();
-        receiver.await.map_err(|_| WorkLost)
+        receiver.await.map_err(|_| WorkAborted)
     }
 }
 
@@ -153,7 +153,7 @@ mod tests {
     #[tokio::test]
     async fn a_panic_loses_one_job_and_no_thread() {
         let pool = WorkPool::start("test", 1, None).unwrap();
-        let lost: Result<(), WorkLost> = pool.run(client(1), || panic!("expected by this test")).await;
+        let lost: Result<(), WorkAborted> = pool.run(client(1), || panic!("expected by this test")).await;
         assert!(lost.is_err());
         assert_eq!(pool.run(client(1), || 7).await.unwrap(), 7);
     }

@@ -1,4 +1,4 @@
-//! Keeps what was made of a story: its trajectories, the verdicts on them, and all that lists and metrics need of both.
+//! Keeps what was made of a trace group: its trajectories, the verdicts on them, and all that lists and metrics need of both.
 
 use crate::records::{OutcomeRecord, TrajectoryRecord};
 use std::collections::{HashMap, HashSet};
@@ -15,32 +15,32 @@ use crate::usage::{self, UsageSums};
 use crate::words;
 use crate::writer::{WriteContext, WriteHandle};
 
-/// A story and what was made of it.
+/// A trace group and what was made of it.
 #[derive(Clone, Debug)]
-pub struct AssembledStory {
-    pub story: i64,
+pub struct AssembledTraceGroup {
+    pub trace_group: i64,
     /// When it was due; `None` when it was not.
     pub due_ns: Option<i64>,
     pub records: Vec<TrajectoryRecord>,
 }
 
-impl AssembledStory {
+impl AssembledTraceGroup {
     /// What it holds in memory, by and large.
     pub fn bytes(&self) -> usize {
         self.records.iter().map(|record| record.json.len() + record.words.len()).sum()
     }
 }
 
-struct PackedStory {
-    story: i64,
+struct CompressedTraceGroup {
+    trace_group: i64,
     due_ns: Option<i64>,
     records: Vec<CompressedTrajectory>,
-    extent: StoryExtent,
+    extent: TraceGroupExtent,
 }
 
-/// How much of a story is written at once. A story of thousands of trajectories would hold up everybody else who writes,
+/// How much of a trace group is written at once. A trace group of thousands of trajectories would hold up everybody else who writes,
 /// so it is written in parts; until the last one it stays in the ready queue.
-enum StoryExtent {
+enum TraceGroupExtent {
     Whole,
     /// Some of its trajectories, with more to come.
     Part,
@@ -61,7 +61,7 @@ struct CompressedTrajectory {
 const MAX_TOKENS: u64 = 1 << 36;
 const MAX_USD: f64 = 1e9;
 
-/// Rows of one part of a story: some tens of milliseconds of writing.
+/// Rows of one part of a trace group: some tens of milliseconds of writing.
 const MAX_PART_ROWS: usize = 2_000;
 
 /// Which version of a trajectory a verdict is about.
@@ -75,44 +75,51 @@ impl TrajectoryDigest {
 }
 
 impl Store {
-    /// Stores the trajectories of stories in the place of those they had. What did not change keeps its verdicts. All
-    /// stories are stored or none, for much less than one by one. Returns how many trajectories are new or changed.
+    /// Stores the trajectories of trace groups in the place of those they had. What did not change keeps its verdicts. All
+    /// trace groups are stored or none, for much less than one by one. Returns how many trajectories are new or changed.
     pub fn assembled(
         &self,
-        stories: Vec<AssembledStory>,
+        trace_groups: Vec<AssembledTraceGroup>,
         now_ns: i64,
     ) -> Result<WriteHandle<usize>, StoreError> {
-        let stories = stories.into_iter().map(|story| (story, StoryExtent::Whole)).collect();
-        self.write_stories(stories, now_ns)
+        let trace_groups =
+            trace_groups.into_iter().map(|trace_group| (trace_group, TraceGroupExtent::Whole)).collect();
+        self.write_trace_groups(trace_groups, now_ns)
     }
 
-    /// Stores one story in parts, each in a transaction of its own, and waits for them. A process that ends in between
-    /// leaves the story in the ready queue, and the next one starts over.
-    pub fn assembled_in_parts(&self, story: AssembledStory, now_ns: i64) -> Result<usize, StoreError> {
-        let AssembledStory { story, due_ns, records } = story;
+    /// Stores one trace group in parts, each in a transaction of its own, and waits for them. A process that ends in between
+    /// leaves the trace group in the ready queue, and the next one starts over.
+    pub fn assembled_in_parts(
+        &self,
+        trace_group: AssembledTraceGroup,
+        now_ns: i64,
+    ) -> Result<usize, StoreError> {
+        let AssembledTraceGroup { trace_group, due_ns, records } = trace_group;
         let trajectory_ids = records.iter().map(|record| record.trajectory_id.clone()).collect();
         let mut changed = 0;
         let mut records = records.into_iter().peekable();
         while records.peek().is_some() {
-            let mut part = AssembledStory { story, due_ns, records: Vec::new() };
+            let mut part = AssembledTraceGroup { trace_group, due_ns, records: Vec::new() };
             let mut rows = 0;
             while let Some(record) = records.next_if(|_| rows < MAX_PART_ROWS) {
                 rows += 1 + record.outcomes.len();
                 part.records.push(record);
             }
-            changed += self.write_stories(vec![(part, StoryExtent::Part)], now_ns)?.wait()?;
+            changed += self.write_trace_groups(vec![(part, TraceGroupExtent::Part)], now_ns)?.wait()?;
         }
-        let rest = AssembledStory { story, due_ns, records: Vec::new() };
-        changed += self.write_stories(vec![(rest, StoryExtent::Rest { trajectory_ids })], now_ns)?.wait()?;
+        let rest = AssembledTraceGroup { trace_group, due_ns, records: Vec::new() };
+        changed += self
+            .write_trace_groups(vec![(rest, TraceGroupExtent::Rest { trajectory_ids })], now_ns)?
+            .wait()?;
         Ok(changed)
     }
 
-    fn write_stories(
+    fn write_trace_groups(
         &self,
-        stories: Vec<(AssembledStory, StoryExtent)>,
+        trace_groups: Vec<(AssembledTraceGroup, TraceGroupExtent)>,
         now_ns: i64,
     ) -> Result<WriteHandle<usize>, StoreError> {
-        let bytes = stories.iter().map(|(story, _)| story.bytes()).sum();
+        let bytes = trace_groups.iter().map(|(trace_group, _)| trace_group.bytes()).sum();
         let pack = |mut record: TrajectoryRecord| {
             let (digest, body) = (TrajectoryDigest::from_json(&record.json), compress(&record.json));
             record.json = Vec::new();
@@ -121,18 +128,18 @@ impl Store {
             record.cost_usd = record.cost_usd.filter(|usd| (0.0..=MAX_USD).contains(usd));
             CompressedTrajectory { record, digest, body }
         };
-        let pack = |(story, extent): (AssembledStory, StoryExtent)| PackedStory {
-            story: story.story,
-            due_ns: story.due_ns,
-            records: story.records.into_iter().map(pack).collect(),
+        let pack = |(trace_group, extent): (AssembledTraceGroup, TraceGroupExtent)| CompressedTraceGroup {
+            trace_group: trace_group.trace_group,
+            due_ns: trace_group.due_ns,
+            records: trace_group.records.into_iter().map(pack).collect(),
             extent,
         };
-        let stories: Vec<PackedStory> = stories.into_iter().map(pack).collect();
+        let trace_groups: Vec<CompressedTraceGroup> = trace_groups.into_iter().map(pack).collect();
         self.writer()?.submit(bytes, move |writing| {
             let mut changed = 0;
             let mut pending = PendingWrites::default();
-            for story in &stories {
-                changed += assembled(writing, story, now_ns, &mut pending)?;
+            for trace_group in &trace_groups {
+                changed += assembled(writing, trace_group, now_ns, &mut pending)?;
             }
             pending.write(writing.sql)?;
             Ok(changed)
@@ -165,14 +172,14 @@ impl PendingWrites<'_> {
 
 fn assembled<'r>(
     writing: &mut WriteContext<'_>,
-    &PackedStory { story, due_ns, ref records, ref extent }: &'r PackedStory,
+    &CompressedTraceGroup { trace_group, due_ns, ref records, ref extent }: &'r CompressedTraceGroup,
     now_ns: i64,
     pending: &mut PendingWrites<'r>,
 ) -> Result<usize, StoreError> {
     let sql = writing.sql;
     let due: Option<i64> = sql
         .prepare_cached("SELECT arrived_ns FROM due WHERE story = ?")?
-        .query_row([story], |row| row.get(0))
+        .query_row([trace_group], |row| row.get(0))
         .optional()?;
     // Something came while it was assembled: it is due again, and what is missing here may only not have been seen.
     let is_outdated = due.is_some() && due_ns.is_some() && due != due_ns;
@@ -181,25 +188,25 @@ fn assembled<'r>(
             "SELECT trace_id, no, project FROM trace WHERE no = ?1 AND story = ?1 \
              UNION ALL SELECT trace_id, no, project FROM trace WHERE story = ?1 AND story <> no",
         )?
-        .query_map([story], |row| {
+        .query_map([trace_group], |row| {
             Ok((TraceId(u128::from_be_bytes(row.get(0)?)), (row.get(1)?, row.get(2)?)))
         })?
         .collect::<Result<_, _>>()?;
     let mut old: HashMap<String, (i64, [u8; 16])> = sql
         .prepare_cached("SELECT trajectory_id, no, digest FROM trajectory WHERE story = ?")?
-        .query_map([story], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))))?
+        .query_map([trace_group], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))))?
         .collect::<Result<_, _>>()?;
     let mut changed = 0;
     let mut stored = KnownRecords::default();
     for packed in records {
         let record = &packed.record;
-        // Its trace is gone, or belongs to another story by now, which is due.
+        // Its trace is gone, or belongs to another trace group by now, which is due.
         let Some(&(trace, project)) = traces.get(&record.trace_id) else { continue };
         let known = match old.remove(&record.trajectory_id) {
             Some(known) => Some(known),
             None => elsewhere(sql, &record.trajectory_id)?,
         };
-        let place = TrajectoryForeignKeys { story, trace, project };
+        let place = TrajectoryForeignKeys { trace_group, trace, project };
         match known {
             Some((no, known)) if known == packed.digest.0 => {
                 move_trajectory(sql, no, place, record, pending)?
@@ -216,16 +223,16 @@ fn assembled<'r>(
         }
     }
     let is_kept = |id: &String| match extent {
-        StoryExtent::Whole => false,
-        StoryExtent::Part => true,
-        StoryExtent::Rest { trajectory_ids } => trajectory_ids.contains(id),
+        TraceGroupExtent::Whole => false,
+        TraceGroupExtent::Part => true,
+        TraceGroupExtent::Rest { trajectory_ids } => trajectory_ids.contains(id),
     };
     if !is_outdated {
         for (_, (no, _)) in old.into_iter().filter(|(id, _)| !is_kept(id)) {
             remove_trajectory(sql, no, pending)?;
         }
     }
-    if matches!(extent, StoryExtent::Part) {
+    if matches!(extent, TraceGroupExtent::Part) {
         return Ok(changed);
     }
     for (trace, _) in traces.into_values() {
@@ -236,9 +243,9 @@ fn assembled<'r>(
         sql.prepare_cached(
             "UPDATE due SET attempts = 0, is_started = 0, is_suspect = 0, not_before_ns = 0, reason = NULL WHERE story = ?",
         )?
-        .execute([story])?;
+        .execute([trace_group])?;
     } else if due_ns.is_some() {
-        sql.prepare_cached("DELETE FROM due WHERE story = ?")?.execute([story])?;
+        sql.prepare_cached("DELETE FROM due WHERE story = ?")?.execute([trace_group])?;
     }
     Ok(changed)
 }
@@ -246,12 +253,12 @@ fn assembled<'r>(
 /// Where a trajectory belongs.
 #[derive(Clone, Copy)]
 struct TrajectoryForeignKeys {
-    story: i64,
+    trace_group: i64,
     trace: i64,
     project: i64,
 }
 
-/// A trajectory that belonged to another story until now.
+/// A trajectory that belonged to another trace group until now.
 fn elsewhere(sql: &Connection, id: &str) -> Result<Option<(i64, [u8; 16])>, StoreError> {
     Ok(sql
         .prepare_cached("SELECT no, digest FROM trajectory WHERE trajectory_id = ?")?
@@ -277,7 +284,7 @@ fn move_trajectory(
         .query_row(
             params![
                 no,
-                place.story,
+                place.trace_group,
                 place.trace,
                 place.project,
                 record.start_ns,
@@ -303,7 +310,7 @@ fn move_trajectory(
     )?
     .execute(params![
         no,
-        place.story,
+        place.trace_group,
         place.trace,
         place.project,
         record.start_ns,
@@ -336,7 +343,7 @@ fn insert_trajectory<'r>(
     .execute(params![
         number,
         record.trajectory_id,
-        place.story,
+        place.trace_group,
         place.trace,
         place.project,
         record.start_ns,

@@ -109,10 +109,10 @@ fn times(chunk: &TraceChunk) -> Option<(i64, i64)> {
     Some((start_ns, time(chunk.end_ns).max(start_ns)))
 }
 
-/// A story of more traces than this is continued in another one: a session that never ends must not be assembled anew,
+/// A trace group of more traces than this is continued in another one: a session that never ends must not be assembled anew,
 /// whole, for each of its calls.
 const MAX_TRACES_IN_A_STORY: i64 = 200;
-/// Stories that one link of a trace may tie together.
+/// Trace groups that one link of a trace may tie together.
 const MAX_STORIES_TIED: usize = 8;
 
 pub(crate) fn ingest(
@@ -154,7 +154,7 @@ struct KnownTrace {
     /// 2 when it has ended.
     root: i64,
     is_new: bool,
-    story: i64,
+    trace_group: i64,
     project: i64,
     start_ns: i64,
 }
@@ -172,7 +172,7 @@ fn ingest_chunk(
         Some(known) => known,
         None => {
             let no = numbers.next(sql)?;
-            KnownTrace { no, root: 0, is_new: true, story: no, project, start_ns: i64::MAX }
+            KnownTrace { no, root: 0, is_new: true, trace_group: no, project, start_ns: i64::MAX }
         }
     };
     let records = chunk.spans.len().max(1) as u64;
@@ -213,20 +213,20 @@ fn ingest_chunk(
     } else {
         update_trace(sql, chunk, &trace, &added, now_ns)?;
     }
-    let story = if chunk.links.is_empty() {
-        trace.story
+    let trace_group = if chunk.links.is_empty() {
+        trace.trace_group
     } else {
-        tie(sql, trace.no, trace.story, &chunk.links)?.story
+        tie(sql, trace.no, trace.trace_group, &chunk.links)?.trace_group
     };
     if errors > 0 {
         find_by_error(sql, trace.no)?;
     }
-    // What came while a story is assembled is known by another time, whatever the clock says.
+    // What came while a trace group is assembled is known by another time, whatever the clock says.
     sql.prepare_cached(
         "INSERT INTO due (story, arrived_ns, is_ended, project) VALUES (?, ?, ?, ?) ON CONFLICT (story) DO UPDATE SET \
          arrived_ns = excluded.arrived_ns + (excluded.arrived_ns = arrived_ns), is_ended = excluded.is_ended",
     )?
-    .execute(params![story, now_ns, root_state == 2, project])?;
+    .execute(params![trace_group, now_ns, root_state == 2, project])?;
     Ok(())
 }
 
@@ -331,7 +331,7 @@ fn known_trace(sql: &Connection, trace_id: TraceId) -> Result<Option<KnownTrace>
                 no: row.get(0)?,
                 root: row.get(1)?,
                 is_new: false,
-                story: row.get(2)?,
+                trace_group: row.get(2)?,
                 project: row.get(3)?,
                 start_ns: row.get(4)?,
             })
@@ -395,8 +395,8 @@ fn insert_spans(
 
 /// What came of tying a trace.
 struct TraceLinkResult {
-    story: i64,
-    /// Stories became one.
+    trace_group: i64,
+    /// Trace groups became one.
     has_united: bool,
 }
 
@@ -404,10 +404,10 @@ struct TraceLinkResult {
 fn tie(
     sql: &Connection,
     trace: i64,
-    story: i64,
+    trace_group: i64,
     links: &[(LinkKind, u64)],
 ) -> Result<TraceLinkResult, StoreError> {
-    let mut tied = TraceLinkResult { story, has_united: false };
+    let mut tied = TraceLinkResult { trace_group, has_united: false };
     for (kind, key) in links {
         let key = *key as i64;
         sql.prepare_cached("INSERT OR IGNORE INTO link (key, kind, trace) VALUES (?, ?, ?)")?
@@ -418,7 +418,7 @@ fn tie(
             LinkKind::Leaves => &[LinkKind::Leaves, LinkKind::Continues],
             LinkKind::Continues => &[LinkKind::Leaves],
         };
-        // The latest tell: those before them were tied when they came, or their story is full. A session without an end
+        // The latest tell: those before them were tied when they came, or their trace group is full. A session without an end
         // must not be read whole for each of its traces.
         let mut others: Vec<i64> = Vec::new();
         for kind in kinds {
@@ -434,15 +434,15 @@ fn tie(
             }
         }
         for other in others {
-            if let Some(one) = unite(sql, tied.story, other)? {
-                tied = TraceLinkResult { story: one, has_united: true };
+            if let Some(one) = unite(sql, tied.trace_group, other)? {
+                tied = TraceLinkResult { trace_group: one, has_united: true };
             }
         }
     }
     Ok(tied)
 }
 
-/// Ties a trace by what was found out about it later; true when it belongs to another story since. That one is due.
+/// Ties a trace by what was found out about it later; true when it belongs to another trace group since. That one is due.
 pub(crate) fn tie_later(
     sql: &Connection,
     trace_id: TraceId,
@@ -462,21 +462,21 @@ pub(crate) fn tie_later(
              SELECT no, ?2, 1, project FROM trace WHERE no = ?1 \
              ON CONFLICT (story) DO UPDATE SET arrived_ns = max(arrived_ns + 1, excluded.arrived_ns)",
         )?
-        .execute(params![tied.story, now_ns])?;
+        .execute(params![tied.trace_group, now_ns])?;
     }
     Ok(tied.has_united)
 }
 
-/// Makes two stories one; `None` when they are already, would be too many traces, or one is quarantined: a trace that
+/// Makes two trace groups one; `None` when they are already, would be too many traces, or one is quarantined: a trace that
 /// cannot be assembled must not take others with it.
 fn unite(sql: &Connection, a: i64, b: i64) -> Result<Option<i64>, StoreError> {
     let (low, high) = (a.min(b), a.max(b));
     if low == high {
         return Ok(None);
     }
-    let traces = |story: i64| -> Result<i64, rusqlite::Error> {
+    let traces = |trace_group: i64| -> Result<i64, rusqlite::Error> {
         sql.prepare_cached("SELECT 1 + count(*) FROM trace WHERE story = ? AND story <> no")?
-            .query_row([story], |row| row.get(0))
+            .query_row([trace_group], |row| row.get(0))
     };
     if traces(low)? + traces(high)? > MAX_TRACES_IN_A_STORY {
         return Ok(None);

@@ -39,7 +39,7 @@ pub use crate::records::{OutcomeRecord, RecordedKind, TrajectoryRecord};
 pub use annotations::{AnnotationFilter, AnnotationRecord, NewAnnotation};
 pub use check::CheckReport;
 pub use error::StoreError;
-pub use grading::{AssembledStory, TrajectoryDigest};
+pub use grading::{AssembledTraceGroup, TrajectoryDigest};
 pub use ingest::{IngestCounts, LinkKind, RootSpan, SpanKey, TraceChunk};
 pub use keys::{KeyRow, KeyScopes, new_key};
 pub use long::NameKind;
@@ -50,11 +50,11 @@ pub use query::{
     AnnotationQuery, BUCKET_NS, ExampleRow, LabelRow, LatestOverview, MetricFilter, MetricGroup,
     MetricPeriod, MetricPeriods, MetricRow, OverviewTotals, PagePosition, ProjectPosition, ProjectRow,
     ReviewFilter, ReviewItem, ReviewPlace, ScoreBound, ScoreMoments, ScoreRow, SessionRow, SessionTrace,
-    StoredBlock, StoredTraceGroup, StoryLimits, TaskRow, ToolSums, TraceFilter, TraceListCursor,
+    StoredBlock, StoredTraceGroup, TaskRow, ToolSums, TraceFilter, TraceGroupLimits, TraceListCursor,
     TraceRecords, TraceRow, TraceRowPage, TraceWalk, TrajectoryRow, TrajectoryUsage, TrajectoryWindow,
     UsagePeriods, VerdictLine, VersionRow,
 };
-pub use ready_queue::{MAX_ATTEMPTS, QuarantinedTrace, ReadyQuery, ReadyStory};
+pub use ready_queue::{MAX_ATTEMPTS, QuarantinedTrace, ReadyQuery, ReadyTraceGroup};
 pub use retention::{RemovalCounts, RetentionPolicy};
 pub use spend::{JudgeSpend, SpendTotal};
 pub use transfer::TransferCounts;
@@ -166,7 +166,7 @@ impl Store {
         writer.submit_in_lane(lane, bytes, move |writing| ingest::ingest(writing, &chunks, now_ns))
     }
 
-    /// Ties traces by what only their log records tell; true when stories became one, which are due then.
+    /// Ties traces by what only their log records tell; true when trace groups became one, which are due then.
     pub fn link(
         &self,
         links: Vec<(TraceId, LinkKind, u64)>,

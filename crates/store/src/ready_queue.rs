@@ -1,4 +1,4 @@
-//! The ready queue: stories (traces that are assembled together) that something came for since they were assembled.
+//! The ready queue: trace groups (traces that are assembled together) that something came for since they were assembled.
 //!
 //! An attempt is recorded before it begins. A trace that ends the process, whatever the cause, is found at the next start
 //! by its unfinished attempt, and after [`MAX_ATTEMPTS`] it is quarantined: kept, listed, and left alone until a person
@@ -13,7 +13,7 @@ use crate::Store;
 use crate::error::StoreError;
 use crate::writer::WriteHandle;
 
-/// Failed attempts after which a story is quarantined.
+/// Failed attempts after which a trace group is quarantined.
 pub const MAX_ATTEMPTS: i64 = 2;
 const RETRY_PAUSE_NS: i64 = 1_000_000_000;
 /// How an attempt was begun.
@@ -23,7 +23,7 @@ const ALONE: i64 = 2;
 const MAX_CLOCK_STEP_NS: i64 = 10_000_000_000;
 const MAX_REASON_BYTES: usize = 500;
 
-/// Which stories are complete: those whose root has ended when nothing came for `quiet_ns`, the others when nothing came
+/// Which trace groups are complete: those whose root has ended when nothing came for `quiet_ns`, the others when nothing came
 /// for `give_up_ns`.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadyQuery {
@@ -35,10 +35,10 @@ pub struct ReadyQuery {
     pub limit: usize,
 }
 
-/// A story that is complete.
+/// A trace group that is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReadyStory {
-    pub story: i64,
+pub struct ReadyTraceGroup {
+    pub trace_group: i64,
     pub project: i64,
     /// An attempt to assemble it failed, or the process ended while it was assembled with others: it is taken alone.
     pub is_retry: bool,
@@ -57,21 +57,21 @@ pub struct QuarantinedTrace {
 }
 
 impl Store {
-    /// Complete stories, a few of each project in turn, so that nobody waits for another project's backlog. Those that
+    /// Complete trace groups, a few of each project in turn, so that nobody waits for another project's backlog. Those that
     /// failed once come last.
-    pub fn ready_stories(&self, query: ReadyQuery) -> Result<Vec<ReadyStory>, StoreError> {
+    pub fn ready_trace_groups(&self, query: ReadyQuery) -> Result<Vec<ReadyTraceGroup>, StoreError> {
         let reader = self.readers.take()?;
         let projects = ready_projects(&reader, query.after_project, query.limit)?;
         let per_project = query.limit.div_ceil(projects.len().max(1));
-        let mut by_project: VecDeque<VecDeque<ReadyStory>> = VecDeque::new();
+        let mut by_project: VecDeque<VecDeque<ReadyTraceGroup>> = VecDeque::new();
         for project in projects {
             by_project.push_back(ready_in_project(&reader, &query, project, per_project)?);
         }
         let mut ready = Vec::new();
-        while let Some(mut stories) = by_project.pop_front() {
-            if let Some(story) = stories.pop_front() {
-                ready.push(story);
-                by_project.push_back(stories);
+        while let Some(mut trace_groups) = by_project.pop_front() {
+            if let Some(trace_group) = trace_groups.pop_front() {
+                ready.push(trace_group);
+                by_project.push_back(trace_groups);
             }
         }
         ready.truncate(query.limit);
@@ -83,7 +83,7 @@ impl Store {
              AND not_before_ns > ?1 + ?2 LIMIT ?3",
         )?;
         let rows = retries.query_map([query.now_ns, MAX_CLOCK_STEP_NS, left as i64], |row| {
-            Ok(ReadyStory { story: row.get(0)?, project: row.get(1)?, is_retry: true })
+            Ok(ReadyTraceGroup { trace_group: row.get(0)?, project: row.get(1)?, is_retry: true })
         })?;
         for row in rows {
             ready.push(row?);
@@ -91,41 +91,41 @@ impl Store {
         Ok(ready)
     }
 
-    /// Records that these stories are about to be assembled. To be waited for before that begins.
-    pub fn begin_attempts(&self, stories: Vec<i64>) -> Result<WriteHandle<()>, StoreError> {
+    /// Records that these trace groups are about to be assembled. To be waited for before that begins.
+    pub fn begin_attempts(&self, trace_groups: Vec<i64>) -> Result<WriteHandle<()>, StoreError> {
         // Of one alone it is known who is to blame should the process end.
-        let state = if stories.len() == 1 { ALONE } else { TOGETHER };
-        self.set_started(stories, state)
+        let state = if trace_groups.len() == 1 { ALONE } else { TOGETHER };
+        self.set_started(trace_groups, state)
     }
 
-    /// Takes attempts back that did not come to anything through no fault of their stories.
-    pub fn cancel_attempts(&self, stories: Vec<i64>) -> Result<WriteHandle<()>, StoreError> {
-        self.set_started(stories, 0)
+    /// Takes attempts back that did not come to anything through no fault of their trace groups.
+    pub fn cancel_attempts(&self, trace_groups: Vec<i64>) -> Result<WriteHandle<()>, StoreError> {
+        self.set_started(trace_groups, 0)
     }
 
-    fn set_started(&self, stories: Vec<i64>, state: i64) -> Result<WriteHandle<()>, StoreError> {
+    fn set_started(&self, trace_groups: Vec<i64>, state: i64) -> Result<WriteHandle<()>, StoreError> {
         self.writer()?.submit(0, move |writing| {
             let mut update = writing.sql.prepare_cached("UPDATE due SET is_started = ?2 WHERE story = ?1")?;
-            for story in &stories {
-                update.execute([*story, state])?;
+            for trace_group in &trace_groups {
+                update.execute([*trace_group, state])?;
             }
             Ok(())
         })
     }
 
-    /// Records that an attempt failed. The story is tried again a second later, or quarantined. Returns whether it was.
+    /// Records that an attempt failed. The trace group is tried again a second later, or quarantined. Returns whether it was.
     pub fn fail_attempt(
         &self,
-        story: i64,
+        trace_group: i64,
         reason: &str,
         now_ns: i64,
     ) -> Result<WriteHandle<bool>, StoreError> {
         let reason = reason[..reason.floor_char_boundary(MAX_REASON_BYTES)].to_owned();
-        self.writer()?.submit(reason.len(), move |writing| fail(writing.sql, story, &reason, now_ns))
+        self.writer()?.submit(reason.len(), move |writing| fail(writing.sql, trace_group, &reason, now_ns))
     }
 
-    /// Counts attempts that the last process did not live to end as failed; stories that were assembled together are only
-    /// suspected, and taken alone from now on. Returns how many there were, and how many stories were quarantined for it. To be called before anything is assembled.
+    /// Counts attempts that the last process did not live to end as failed; trace groups that were assembled together are only
+    /// suspected, and taken alone from now on. Returns how many there were, and how many trace groups were quarantined for it. To be called before anything is assembled.
     pub fn fail_unfinished_attempts(&self, now_ns: i64) -> Result<WriteHandle<(usize, usize)>, StoreError> {
         self.writer()?.submit(0, move |writing| {
             let started: Vec<(i64, i64)> = writing
@@ -135,22 +135,22 @@ impl Store {
                 .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
                 .collect::<Result<_, _>>()?;
             let mut quarantined = 0;
-            for (story, state) in &started {
+            for (trace_group, state) in &started {
                 if *state == ALONE {
                     let reason = "the server ended while it assembled this trace";
-                    quarantined += usize::from(fail(writing.sql, *story, reason, now_ns)?);
+                    quarantined += usize::from(fail(writing.sql, *trace_group, reason, now_ns)?);
                 } else {
                     writing
                         .sql
                         .prepare_cached("UPDATE due SET is_started = 0, is_suspect = 1 WHERE story = ?")?
-                        .execute([story])?;
+                        .execute([trace_group])?;
                 }
             }
             Ok((started.len(), quarantined))
         })
     }
 
-    /// Puts quarantined stories back into the queue: that of one trace, or all of them. Returns how many.
+    /// Puts quarantined trace groups back into the queue: that of one trace, or all of them. Returns how many.
     pub fn retry_quarantined(&self, trace: Option<TraceId>) -> Result<WriteHandle<usize>, StoreError> {
         self.writer()?.submit(0, move |writing| {
             const RETRY: &str = "UPDATE due SET attempts = 0, is_started = 0, is_suspect = 0, not_before_ns = 0, quarantined_ns = NULL, \
@@ -169,7 +169,7 @@ impl Store {
         })
     }
 
-    /// Traces that are quarantined, the latest first. Of a story of several traces, the first one stands for all.
+    /// Traces that are quarantined, the latest first. Of a trace group of several traces, the first one stands for all.
     pub fn quarantined_traces(&self, limit: usize) -> Result<Vec<QuarantinedTrace>, StoreError> {
         let reader = self.readers.take()?;
         // There are few, and few look.
@@ -193,14 +193,14 @@ impl Store {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// Why a story is quarantined, if it is.
-    pub fn quarantine_reason(&self, story: i64) -> Result<Option<String>, StoreError> {
+    /// Why a trace group is quarantined, if it is.
+    pub fn quarantine_reason(&self, trace_group: i64) -> Result<Option<String>, StoreError> {
         let reader = self.readers.take()?;
         Ok(reader
             .prepare_cached(
                 "SELECT coalesce(reason, '') FROM due WHERE story = ? AND quarantined_ns IS NOT NULL",
             )?
-            .query_row([story], |row| row.get(0))
+            .query_row([trace_group], |row| row.get(0))
             .optional()?)
     }
 
@@ -213,13 +213,13 @@ impl Store {
             .query_row([], |row| row.get(0))?)
     }
 
-    /// Whether something came for a story since it was assembled.
-    pub fn is_due(&self, story: i64) -> Result<bool, StoreError> {
+    /// Whether something came for a trace group since it was assembled.
+    pub fn is_due(&self, trace_group: i64) -> Result<bool, StoreError> {
         let reader = self.readers.take()?;
-        Ok(reader.prepare_cached("SELECT 1 FROM due WHERE story = ?")?.exists([story])?)
+        Ok(reader.prepare_cached("SELECT 1 FROM due WHERE story = ?")?.exists([trace_group])?)
     }
 
-    /// Stories that wait, those in quarantine not counted.
+    /// Trace groups that wait, those in quarantine not counted.
     pub fn due_count(&self) -> Result<i64, StoreError> {
         let reader = self.readers.take()?;
         let all: i64 = reader.prepare_cached("SELECT count(*) FROM due")?.query_row([], |row| row.get(0))?;
@@ -228,7 +228,7 @@ impl Store {
     }
 }
 
-/// Projects with stories in the queue, in the order of their turns. One lookup in the index for each.
+/// Projects with trace groups in the queue, in the order of their turns. One lookup in the index for each.
 fn ready_projects(sql: &Connection, after: i64, limit: usize) -> Result<Vec<i64>, StoreError> {
     let mut next = sql.prepare_cached(
         "SELECT min(project) FROM due INDEXED BY due_by_project WHERE attempts = 0 AND project > ?",
@@ -251,7 +251,7 @@ fn ready_in_project(
     query: &ReadyQuery,
     project: i64,
     limit: usize,
-) -> Result<VecDeque<ReadyStory>, StoreError> {
+) -> Result<VecDeque<ReadyTraceGroup>, StoreError> {
     // What arrived in the future arrived before the clock was set back.
     const READY: &str = "SELECT story, is_suspect FROM due INDEXED BY due_by_project WHERE attempts = 0 AND project = ?1 AND \
                          is_ended = ?2 AND arrived_ns <= ?3 LIMIT ?4";
@@ -267,24 +267,24 @@ fn ready_in_project(
             }
             let mut statement = sql.prepare_cached(statement)?;
             let rows = statement.query_map(params![project, is_ended, border_ns, left as i64], |row| {
-                Ok(ReadyStory { story: row.get(0)?, project, is_retry: row.get(1)? })
+                Ok(ReadyTraceGroup { trace_group: row.get(0)?, project, is_retry: row.get(1)? })
             })?;
-            for story in rows {
-                ready.push_back(story?);
+            for trace_group in rows {
+                ready.push_back(trace_group?);
             }
         }
     }
     Ok(ready)
 }
 
-fn fail(sql: &Connection, story: i64, reason: &str, now_ns: i64) -> Result<bool, StoreError> {
+fn fail(sql: &Connection, trace_group: i64, reason: &str, now_ns: i64) -> Result<bool, StoreError> {
     let is_quarantined: Option<bool> = sql
         .prepare_cached(
             "UPDATE due SET attempts = attempts + 1, is_started = 0, not_before_ns = ?2 + ?3, reason = ?4, \
              quarantined_ns = iif(attempts + 1 >= ?5, ?2, NULL) WHERE story = ?1 \
              RETURNING quarantined_ns IS NOT NULL",
         )?
-        .query_row(params![story, now_ns, RETRY_PAUSE_NS, reason, MAX_ATTEMPTS], |row| row.get(0))
+        .query_row(params![trace_group, now_ns, RETRY_PAUSE_NS, reason, MAX_ATTEMPTS], |row| row.get(0))
         .optional()?;
     Ok(is_quarantined.unwrap_or_default())
 }

@@ -155,7 +155,7 @@ pub(crate) fn remove_trace(sql: &Connection, trace: i64) -> Result<(), StoreErro
     for trajectory in trajectories {
         forget_trajectory(sql, trajectory)?;
     }
-    let story: Option<i64> = sql
+    let trace_group: Option<i64> = sql
         .prepare_cached("SELECT story FROM trace WHERE no = ?")?
         .query_row([trace], |row| row.get(0))
         .optional()?;
@@ -169,11 +169,11 @@ pub(crate) fn remove_trace(sql: &Connection, trace: i64) -> Result<(), StoreErro
     ] {
         sql.prepare_cached(statement)?.execute([trace])?;
     }
-    // Its story may go on without it, and be due.
+    // Its trace group may go on without it, and be due.
     sql.prepare_cached(
         "DELETE FROM due WHERE story = ?1 AND NOT EXISTS (SELECT 1 FROM trace WHERE no = ?1 AND story = ?1) \
          AND NOT EXISTS (SELECT 1 FROM trace WHERE story = ?1 AND story <> no)",
     )?
-    .execute([story])?;
+    .execute([trace_group])?;
     Ok(())
 }

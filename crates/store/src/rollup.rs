@@ -84,7 +84,7 @@ struct RollupKey<'r> {
 
 /// Which sums over hours and days.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct LongRow<'r> {
+struct CoarseRollupRow<'r> {
     place: CoarseRollupKey<'r>,
     evaluator: &'r str,
     tool: &'r str,
@@ -153,10 +153,10 @@ impl<'r> ScoreSums<'r> {
             change(sql, &row, &moments)?;
             *hours.entry(RollupKey { of: row.of.hour(), ..row }).or_default() += moments;
         }
-        let mut long: HashMap<LongRow<'_>, ScoreMoments, RandomState> = HashMap::default();
+        let mut long: HashMap<CoarseRollupRow<'_>, ScoreMoments, RandomState> = HashMap::default();
         for (row, moments) in hours {
             for place in row.of.places() {
-                let of_place = LongRow { place, evaluator: row.evaluator, tool: row.tool };
+                let of_place = CoarseRollupRow { place, evaluator: row.evaluator, tool: row.tool };
                 *long.entry(of_place).or_default() += moments;
             }
         }
@@ -245,8 +245,8 @@ fn change(
     Ok(())
 }
 
-fn change_long(sql: &Connection, row: &LongRow<'_>, by: &ScoreMoments) -> Result<(), StoreError> {
-    let LongRow { place, evaluator, tool } = *row;
+fn change_long(sql: &Connection, row: &CoarseRollupRow<'_>, by: &ScoreMoments) -> Result<(), StoreError> {
+    let CoarseRollupRow { place, evaluator, tool } = *row;
     let CoarseRollupKey { size, project, kind, bucket, .. } = place;
     let name = place.name();
     sql.prepare_cached(concat!(

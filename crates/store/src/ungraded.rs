@@ -18,7 +18,7 @@ use crate::writer::WriteHandle;
 pub struct UngradedTrajectory {
     pub no: i64,
     pub trajectory_id: String,
-    pub story: i64,
+    pub trace_group: i64,
     pub project: String,
     pub rule: String,
     pub digest: TrajectoryDigest,
@@ -118,7 +118,7 @@ impl Store {
             Ok(UngradedTrajectory {
                 no: row.get(0)?,
                 trajectory_id: row.get(1)?,
-                story: row.get(2)?,
+                trace_group: row.get(2)?,
                 project: row.get(3)?,
                 rule: row.get(4)?,
                 digest: TrajectoryDigest(row.get(5)?),
@@ -129,8 +129,8 @@ impl Store {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// The story that a waiting trajectory belongs to now; `None` when it does not wait any more.
-    pub fn story_of_ungraded(&self, trajectory: i64) -> Result<Option<i64>, StoreError> {
+    /// The trace group that a waiting trajectory belongs to now; `None` when it does not wait any more.
+    pub fn trace_group_of_ungraded(&self, trajectory: i64) -> Result<Option<i64>, StoreError> {
         let reader = self.readers.take()?;
         Ok(reader
             .prepare_cached(

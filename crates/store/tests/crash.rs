@@ -28,13 +28,16 @@ fn child_that_writes() {
                     let one = linked(chunk(id, "shop", id as u64, &[span(1).text(&text), span(2)]), &link);
                     let two = rooted(chunk(id, "shop", id as u64, &[span(3).error(), span(2)]), "root", true);
                     store.ingest(vec![one, two], id as i64).unwrap().wait().unwrap();
-                    let story = store.trace(TraceId(id)).unwrap().unwrap().story;
+                    let trace_group = store.trace(TraceId(id)).unwrap().unwrap().trace_group;
                     if id % 3 == 0 {
                         let mut record = trajectory(&format!("t{id}"), id, 1);
                         record.outcomes = vec![scored("fit", None, "good", 1.0, "")];
-                        let due_ns = store.story(story).unwrap().due_ns;
+                        let due_ns = store.trace_group(trace_group).unwrap().due_ns;
                         store
-                            .assembled(vec![AssembledStory { story, due_ns, records: vec![record] }], 1)
+                            .assembled(
+                                vec![AssembledTraceGroup { trace_group, due_ns, records: vec![record] }],
+                                1,
+                            )
                             .unwrap()
                             .wait()
                             .unwrap();

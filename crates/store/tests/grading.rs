@@ -10,8 +10,8 @@ use lab::*;
 fn one_trace() -> (Lab, i64) {
     let lab = Lab::new();
     lab.ingest(vec![rooted(chunk(1, "shop", 10, &[span(1)]), "root", true)], 1);
-    let story = lab.trace(1).story;
-    (lab, story)
+    let trace_group = lab.trace(1).trace_group;
+    (lab, trace_group)
 }
 
 fn waiting(id: &str, version: u32) -> TrajectoryRecord {
@@ -39,8 +39,8 @@ fn judge(lab: &Lab, who: &UngradedTrajectory, label: &str, is_done: bool) {
 
 #[test]
 fn what_waits_for_a_model_is_resumed_after_a_restart() {
-    let (lab, story) = one_trace();
-    lab.assemble(story, vec![waiting("a", 1), waiting("b", 1), waiting("c", 1)], 2);
+    let (lab, trace_group) = one_trace();
+    lab.assemble(trace_group, vec![waiting("a", 1), waiting("b", 1), waiting("c", 1)], 2);
     let first = lab.store.ungraded("nightly", i64::MAX, 0, 2).unwrap();
     assert_eq!(first.iter().map(|one| one.trajectory_id.as_str()).collect::<Vec<_>>(), ["a", "b"]);
     judge(&lab, &first[0], "good", true);
@@ -58,8 +58,8 @@ fn what_waits_for_a_model_is_resumed_after_a_restart() {
 #[test]
 fn spending_is_known_to_five_minutes() {
     const MINUTE_NS: i64 = 60_000_000_000;
-    let (lab, story) = one_trace();
-    lab.assemble(story, vec![waiting("a", 1)], 2);
+    let (lab, trace_group) = one_trace();
+    lab.assemble(trace_group, vec![waiting("a", 1)], 2);
     let who = lab.store.ungraded("nightly", i64::MAX, 0, 1).unwrap().remove(0);
     for minute in [2, 17, 58] {
         let spend = JudgeSpend { rule: "nightly".to_owned(), calls: 1, unpriced: 1, cost_usd: 1.0 };
@@ -75,10 +75,10 @@ fn spending_is_known_to_five_minutes() {
 
 #[test]
 fn a_verdict_on_a_version_that_is_gone_is_dropped_but_paid() {
-    let (lab, story) = one_trace();
-    lab.assemble(story, vec![waiting("a", 1)], 2);
+    let (lab, trace_group) = one_trace();
+    lab.assemble(trace_group, vec![waiting("a", 1)], 2);
     let old = lab.store.ungraded("nightly", i64::MAX, 0, 10).unwrap().remove(0);
-    assert_eq!(lab.assemble(story, vec![waiting("a", 2)], 3), 1);
+    assert_eq!(lab.assemble(trace_group, vec![waiting("a", 2)], 3), 1);
     judge(&lab, &old, "good", true);
     assert!(lab.store.verdict_lines("a").unwrap().is_empty());
     let new = lab.store.ungraded("nightly", i64::MAX, 0, 10).unwrap().remove(0);
@@ -89,7 +89,7 @@ fn a_verdict_on_a_version_that_is_gone_is_dropped_but_paid() {
     assert_eq!(lab.store.verdict_lines("a").unwrap().len(), 1);
     assert_eq!(lab.store.ungraded_count().unwrap(), 0);
     // A trajectory that is not there at all.
-    lab.assemble(story, vec![], 4);
+    lab.assemble(trace_group, vec![], 4);
     judge(&lab, &new, "bad", true);
     assert_eq!(lab.store.spent_since(0, None, None).unwrap().cost_usd, 0.75);
     assert_eq!(lab.store.metrics(&MetricFilter::default(), MetricGroup::All).unwrap(), []);
@@ -98,11 +98,11 @@ fn a_verdict_on_a_version_that_is_gone_is_dropped_but_paid() {
 
 #[test]
 fn a_trajectory_that_stays_the_same_keeps_its_verdicts() {
-    let (lab, story) = one_trace();
-    lab.assemble(story, vec![waiting("a", 1)], 2);
+    let (lab, trace_group) = one_trace();
+    lab.assemble(trace_group, vec![waiting("a", 1)], 2);
     let who = lab.store.ungraded("nightly", i64::MAX, 0, 10).unwrap().remove(0);
     judge(&lab, &who, "good", true);
-    assert_eq!(lab.assemble(story, vec![waiting("a", 1)], 3), 0);
+    assert_eq!(lab.assemble(trace_group, vec![waiting("a", 1)], 3), 0);
     assert_eq!(lab.store.verdict_lines("a").unwrap().len(), 1);
     assert_eq!(lab.store.ungraded_count().unwrap(), 0);
     assert_eq!(lab.list(&TraceFilter { label: Some("fit=good".into()), ..Default::default() }, 5), [1]);
@@ -110,21 +110,21 @@ fn a_trajectory_that_stays_the_same_keeps_its_verdicts() {
 
 #[test]
 fn words_are_found_as_they_are_now() {
-    let (lab, story) = one_trace();
+    let (lab, trace_group) = one_trace();
     let find = |text: &str| lab.list(&TraceFilter { text: Some(text.into()), ..Default::default() }, 5).len();
     for (version, words) in [(1, "apple"), (2, "banana"), (3, "apple again"), (4, "cherry")] {
         let mut record = waiting("a", version);
         record.words = words.to_owned();
-        lab.assemble(story, vec![record], 2);
+        lab.assemble(trace_group, vec![record], 2);
         for word in ["apple", "banana", "cherry", "again"] {
             assert_eq!(find(word), usize::from(words.contains(word)), "{word} in version {version}");
         }
     }
-    lab.assemble(story, vec![], 2);
+    lab.assemble(trace_group, vec![], 2);
     assert_eq!(find("cherry"), 0);
     let mut record = waiting("b", 1);
     record.words = "new".to_owned();
-    lab.assemble(story, vec![record], 2);
+    lab.assemble(trace_group, vec![record], 2);
     assert_eq!((find("cherry"), find("new")), (0, 1));
     let lab = lab.reopened();
     assert_eq!(lab.list(&TraceFilter { text: Some("new".into()), ..Default::default() }, 5), [1]);
@@ -132,8 +132,8 @@ fn words_are_found_as_they_are_now() {
 }
 
 #[test]
-fn stories_that_are_stored_together_may_hold_the_same_trajectory() {
-    let (lab, story) = one_trace();
+fn trace_groups_that_are_stored_together_may_hold_the_same_trajectory() {
+    let (lab, trace_group) = one_trace();
     lab.ingest(vec![rooted(chunk(2, "shop", 20, &[span(1)]), "root", true)], 1);
     let version = |trace: u128, words: &str| {
         let mut record = trajectory("a", trace, 10);
@@ -143,10 +143,12 @@ fn stories_that_are_stored_together_may_hold_the_same_trajectory() {
             vec![scored("fit", Some(1), "good", 1.0, "look"), scored("fit", Some(2), "bad", 0.0, "")];
         record
     };
-    let of = |story: i64, records| AssembledStory { story, due_ns: None, records };
-    let stories =
-        vec![of(story, vec![version(1, "lost")]), of(lab.trace(2).story, vec![version(2, "found")])];
-    assert_eq!(lab.store.assembled(stories, 2).unwrap().wait().unwrap(), 2);
+    let of = |trace_group: i64, records| AssembledTraceGroup { trace_group, due_ns: None, records };
+    let trace_groups = vec![
+        of(trace_group, vec![version(1, "lost")]),
+        of(lab.trace(2).trace_group, vec![version(2, "found")]),
+    ];
+    assert_eq!(lab.store.assembled(trace_groups, 2).unwrap().wait().unwrap(), 2);
     let rows = lab.store.metrics(&MetricFilter::default(), MetricGroup::All).unwrap();
     let moments = &rows[0].moments;
     assert_eq!((rows.len(), moments.trajectories, moments.scored, moments.sum), (1, 1, 2, 1.0));
@@ -158,8 +160,8 @@ fn stories_that_are_stored_together_may_hold_the_same_trajectory() {
 
 #[test]
 fn a_verdict_takes_the_place_of_the_one_before() {
-    let (lab, story) = one_trace();
-    lab.assemble(story, vec![waiting("a", 1)], 2);
+    let (lab, trace_group) = one_trace();
+    lab.assemble(trace_group, vec![waiting("a", 1)], 2);
     let who = lab.store.ungraded("nightly", i64::MAX, 0, 10).unwrap().remove(0);
     judge(&lab, &who, "good", false);
     judge(&lab, &who, "bad", true);
@@ -208,8 +210,8 @@ fn annotations_are_replaced_filtered_and_go_with_their_trace() {
 
 #[test]
 fn what_got_no_answer_waits_and_is_taken_up_again() {
-    let (lab, story) = one_trace();
-    lab.assemble(story, vec![waiting("a", 1)], 2);
+    let (lab, trace_group) = one_trace();
+    lab.assemble(trace_group, vec![waiting("a", 1)], 2);
     let who = lab.store.ungraded("nightly", 100, 0, 10).unwrap().remove(0);
     assert_eq!(who.attempts, 0);
     let later = RemainingGrading::AgainAt { ns: 500 };
@@ -234,9 +236,9 @@ fn what_got_no_answer_waits_and_is_taken_up_again() {
 
 #[test]
 fn what_waits_for_a_rule_that_is_gone_goes_to_another_or_nowhere() {
-    let (lab, story) = one_trace();
+    let (lab, trace_group) = one_trace();
     let by = |id: &str, rule: &str| TrajectoryRecord { ungraded_by: Some(rule.to_owned()), ..waiting(id, 1) };
-    lab.assemble(story, vec![by("a", "old"), by("b", "old"), by("c", "nightly"), by("d", "older")], 2);
+    lab.assemble(trace_group, vec![by("a", "old"), by("b", "old"), by("c", "nightly"), by("d", "older")], 2);
     let others = lab.store.ungraded_by_others(&["nightly"]).unwrap();
     let pair = |rule: &str| (rule.to_owned(), "shop".to_owned());
     assert_eq!(others, [pair("old"), pair("older")]);
@@ -283,8 +285,8 @@ fn keys_open_what_they_say_until_they_are_revoked() {
 #[test]
 fn what_was_told_and_paid_goes_with_time() {
     const DAY_NS: i64 = 86_400_000_000_000;
-    let (lab, story) = one_trace();
-    lab.assemble(story, vec![waiting("a", 1)], 2);
+    let (lab, trace_group) = one_trace();
+    lab.assemble(trace_group, vec![waiting("a", 1)], 2);
     judge(&lab, &lab.store.ungraded("nightly", i64::MAX, 0, 10).unwrap()[0], "good", true);
     for day in [1, 9] {
         let event = Some(("fired".to_owned(), format!("{{\"day\":{day}}}")));

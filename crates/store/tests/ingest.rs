@@ -12,13 +12,13 @@ use lab::*;
 
 /// The texts of the spans that count, by id.
 fn spans(lab: &Lab, trace: u128) -> Vec<(u64, String)> {
-    let story = lab.store.story(lab.trace(trace).story).unwrap();
+    let trace_group = lab.store.trace_group(lab.trace(trace).trace_group).unwrap();
     let mut found = Vec::new();
-    for block in &story.blocks {
+    for block in &trace_group.blocks {
         for line in std::str::from_utf8(&block.export).unwrap().lines() {
             let (id, text) = line.split_once(' ').unwrap();
             let id = u64::from_str_radix(id, 16).unwrap();
-            if story.counts(block, SpanId(id)) {
+            if trace_group.counts(block, SpanId(id)) {
                 found.push((id, text.to_owned()));
             }
         }
@@ -98,7 +98,7 @@ fn a_root_that_comes_last_names_the_trace() {
     let row = lab.trace(1);
     assert_eq!((row.name.as_str(), row.project.as_str(), row.has_root), ("answer", "shop", true));
     assert_eq!((row.start_ns, row.end_ns, row.spans), (100, 1500, 3));
-    assert_eq!(lab.ready(1_000, 10, 10_000, 10), [row.story]);
+    assert_eq!(lab.ready(1_000, 10, 10_000, 10), [row.trace_group]);
     assert_eq!(
         lab.list(&TraceFilter { project: Some("library".into()), ..Default::default() }, 5),
         Vec::<u128>::new()
@@ -153,7 +153,7 @@ fn log_records_that_come_twice_are_stored_once() {
     lab.ingest(vec![rooted(chunk(1, "shop", 10, &[span(1)]), "root", true)], 3);
     let row = lab.trace(1);
     assert_eq!((row.spans, row.name.as_str(), row.start_ns), (1, "root", 10));
-    assert_eq!(lab.store.story(row.story).unwrap().blocks.len(), 2);
+    assert_eq!(lab.store.trace_group(row.trace_group).unwrap().blocks.len(), 2);
 }
 
 #[test]

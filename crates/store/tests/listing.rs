@@ -65,7 +65,7 @@ fn store_of(plain: &[Plain]) -> Lab {
     for one in plain {
         let sent = if one.has_error { span(1).error() } else { span(1) };
         lab.ingest(vec![rooted(chunk(one.id, one.project, one.start_ns as u64, &[sent]), "root", true)], 1);
-        lab.assemble(lab.trace(one.id).story, one.trajectories.clone(), 2);
+        lab.assemble(lab.trace(one.id).trace_group, one.trajectories.clone(), 2);
     }
     lab
 }
@@ -204,7 +204,7 @@ fn texts_of_any_script_are_found() {
         lab.ingest(vec![chunk(id, "shop", id as u64, &[span(1)])], 1);
         let mut record = trajectory(&format!("t{id}"), id, 1);
         record.words = text.to_owned();
-        lab.assemble(lab.trace(id).story, vec![record], 1);
+        lab.assemble(lab.trace(id).trace_group, vec![record], 1);
     }
     let find = |text: &str| lab.list(&TraceFilter { text: Some(text.to_owned()), ..Default::default() }, 10);
     assert_eq!(find("हिन्दी"), [1]);
@@ -225,7 +225,7 @@ fn facets_follow_a_trace_that_changes_though_its_trajectory_does_not() {
     lab.ingest(vec![chunk(1, "library", 500, &[span(1)])], 1);
     lab.ingest(vec![chunk(2, "library", 400, &[span(2)])], 1);
     for id in [1, 2] {
-        lab.assemble(lab.trace(id).story, vec![trajectory(&format!("t{id}"), id, 500)], 1);
+        lab.assemble(lab.trace(id).trace_group, vec![trajectory(&format!("t{id}"), id, 500)], 1);
     }
     let by = |project: &str| {
         let filter = TraceFilter {
@@ -239,7 +239,7 @@ fn facets_follow_a_trace_that_changes_though_its_trajectory_does_not() {
     lab.ingest(vec![rooted(chunk(1, "shop", 100, &[span(3).error()]), "root", true)], 2);
     let errors = || lab.list(&TraceFilter { error: Some(true), ..Default::default() }, 1);
     assert_eq!(errors(), [1], "before it is assembled");
-    lab.assemble(lab.trace(1).story, vec![trajectory("t1", 1, 500)], 3);
+    lab.assemble(lab.trace(1).trace_group, vec![trajectory("t1", 1, 500)], 3);
     assert_eq!(by("library"), [2]);
     assert_eq!(by("shop"), [1]);
     assert_eq!(errors(), [1]);
@@ -255,7 +255,7 @@ fn a_trace_without_trajectories_is_found_by_its_error() {
     let lab = Lab::new();
     lab.ingest(vec![chunk(1, "shop", 5, &[span(1).error()])], 1);
     lab.ingest(vec![chunk(2, "shop", 5, &[span(1)])], 1);
-    lab.assemble(lab.trace(1).story, vec![], 1);
+    lab.assemble(lab.trace(1).trace_group, vec![], 1);
     assert_eq!(lab.list(&TraceFilter { error: Some(true), ..Default::default() }, 9), [1]);
     assert_eq!(lab.list(&TraceFilter { error: Some(false), ..Default::default() }, 9), [2]);
 }

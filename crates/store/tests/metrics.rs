@@ -224,7 +224,7 @@ fn play(acts: &[Act]) {
                         (id, record)
                     })
                     .collect();
-                lab.assemble(lab.trace(*trace).story, records.values().cloned().collect(), 2);
+                lab.assemble(lab.trace(*trace).trace_group, records.values().cloned().collect(), 2);
                 plain.retain(|id, one| one.record.trace_id.0 != *trace || records.contains_key(id));
                 for (id, record) in records {
                     let project = projects[trace].clone();
@@ -264,7 +264,7 @@ fn play(acts: &[Act]) {
                     .filter(|one| one.record.trace_id.0 == *trace)
                     .map(|one| one.record.clone())
                     .collect();
-                assert_eq!(lab.assemble(lab.trace(*trace).story, own, 5), 0);
+                assert_eq!(lab.assemble(lab.trace(*trace).trace_group, own, 5), 0);
                 for one in plain.values_mut().filter(|one| one.record.trace_id.0 == *trace) {
                     one.project.clone_from(&project);
                 }
@@ -306,7 +306,7 @@ fn periods_and_groups() {
             record
         })
         .collect();
-    lab.assemble(lab.trace(1).story, records, 2);
+    lab.assemble(lab.trace(1).trace_group, records, 2);
     let sums = |filter: &MetricFilter, group| -> Vec<(String, f64)> {
         let rows = lab.store.metrics(filter, group).unwrap();
         rows.into_iter().map(|row| (row.group, row.moments.sum)).collect()
@@ -343,7 +343,7 @@ fn names_and_usage_are_those_of_the_time_that_is_asked_for() {
             record
         })
         .collect();
-    lab.assemble(lab.trace(1).story, records, 2);
+    lab.assemble(lab.trace(1).trace_group, records, 2);
     // From the second day on, but not from its beginning.
     let later = MetricFilter { from_ns: Some(30 * HOUR_NS), ..MetricFilter::default() };
     let names = |filter: &MetricFilter, limit| lab.store.names(filter, NameKind::Agent, limit).unwrap();
@@ -375,13 +375,13 @@ fn absurd_numbers_stop_nothing() {
         };
         absurd.into_iter().enumerate().skip(skipped).map(record).collect::<Vec<_>>()
     };
-    let story = lab.trace(1).story;
+    let trace_group = lab.trace(1).trace_group;
     let usage = || lab.store.usage_periods(&MetricFilter::default(), DAY_NS).unwrap().rows[0].1;
-    assert_eq!(lab.assemble(story, records(0), 2), 4);
+    assert_eq!(lab.assemble(trace_group, records(0), 2), 4);
     assert_eq!((usage().trajectories, usage().costed, usage().cost_usd), (4, 1, 0.5));
     assert!(usage().tokens > 3);
     // They can be taken out again, and leave what the others took.
-    lab.assemble(story, records(2), 3);
+    lab.assemble(trace_group, records(2), 3);
     assert_eq!((usage().trajectories, usage().tokens, usage().cost_usd), (2, 3, 0.5));
     lab.assert_clean();
 }
@@ -392,7 +392,7 @@ fn metrics_outlive_what_they_were_made_of() {
     lab.ingest(vec![chunk(1, "shop", 10, &[span(1)])], 1);
     let mut record = trajectory("t", 1, 10);
     record.outcomes = vec![scored("fit", None, "good", 1.0, "")];
-    lab.assemble(lab.trace(1).story, vec![record], 2);
+    lab.assemble(lab.trace(1).trace_group, vec![record], 2);
     let retention = RetentionPolicy { max_age_ns: Some(1), max_bytes: None };
     lab.store.retain_step(retention, 1_000).unwrap().wait().unwrap();
     assert_eq!(lab.store.trajectory_json("t").unwrap(), None);

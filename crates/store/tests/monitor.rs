@@ -52,7 +52,7 @@ fn filled() -> Lab {
     for id in 1..=400 {
         let mut record = trajectory(&format!("t{id}"), id, 1);
         record.words = format!("refund {id} {}", fastrand::u32(..));
-        lab.assemble(lab.trace(id).story, vec![record], 1);
+        lab.assemble(lab.trace(id).trace_group, vec![record], 1);
     }
     lab
 }

@@ -89,8 +89,8 @@ fn projects_are_made_described_and_removed_with_all_they_hold() {
     for trace in 1..=120 {
         send(&lab, trace, 100);
     }
-    let story = lab.trace(5).story;
-    lab.assemble(story, vec![trajectory("t5", 5, 100 * SECOND_NS)], 1);
+    let trace_group = lab.trace(5).trace_group;
+    lab.assemble(trace_group, vec![trajectory("t5", 5, 100 * SECOND_NS)], 1);
     annotate(&lab, "span:0000000000000005", Some(5));
     lab.ingest(vec![chunk(500, "other", 1, &[span(500)])], 1);
     let mut steps = 0;
@@ -177,13 +177,13 @@ fn annotations_that_come_first_find_their_spans_or_are_let_go() {
 }
 
 #[test]
-fn sessions_have_the_traces_of_their_stories() {
+fn sessions_have_the_traces_of_their_trace_groups() {
     let lab = Lab::new();
     for trace in [1, 2, 3] {
         send(&lab, trace, 100 + trace as i64);
         let mut record = trajectory(&format!("t{trace}"), trace, (100 + trace as i64) * SECOND_NS);
         record.session = if trace == 3 { "b".to_owned() } else { "a".to_owned() };
-        lab.assemble(lab.trace(trace).story, vec![record], 1);
+        lab.assemble(lab.trace(trace).trace_group, vec![record], 1);
     }
     let number = project(&lab, "p");
     let names = |from: &str, is_descending| -> Vec<(String, usize)> {

@@ -27,8 +27,8 @@ fn furnished() -> Lab {
             lab.ingest(vec![chunk(id, project, 10, &[span(id as u64).text("corrected")])], now_ns);
         }
     }
-    for story in lab.ready(5_000, 10, 10, 6) {
-        let traces = lab.store.story(story).unwrap().traces;
+    for trace_group in lab.ready(5_000, 10, 10, 6) {
+        let traces = lab.store.trace_group(trace_group).unwrap().traces;
         let records = traces.iter().enumerate().map(|(n, id)| {
             let mut record = trajectory(&format!("t{}", id.0), id.0, 10 * id.0 as i64);
             record.json = format!(r#"{{"id":{},"quoted":"a \"word\" \\ ü"}}"#, id.0).into_bytes();
@@ -41,7 +41,7 @@ fn furnished() -> Lab {
             record.ungraded_by = (n % 2 == 0).then(|| "nightly".to_owned());
             record
         });
-        lab.assemble(story, records.collect(), 6_000);
+        lab.assemble(trace_group, records.collect(), 6_000);
     }
     let who = lab.store.ungraded("nightly", i64::MAX, 0, 1).unwrap().remove(0);
     let spend = JudgeSpend { rule: "nightly".to_owned(), calls: 2, unpriced: 1, cost_usd: 0.1 };
@@ -98,9 +98,9 @@ fn an_export_comes_back_whole() {
         let metrics = |lab: &Lab| lab.store.metrics(&MetricFilter::default(), group).unwrap();
         assert_eq!(metrics(&to), metrics(&from));
     }
-    // Life goes on in it: stories, projects, numbers.
+    // Life goes on in it: trace groups, projects, numbers.
     to.ingest(vec![linked(chunk(99, "shop", 5, &[span(999)]), &[(LinkKind::Session, 7)])], 9_000);
-    assert_eq!(to.trace(99).story, to.trace(28).story);
+    assert_eq!(to.trace(99).trace_group, to.trace(28).trace_group);
     assert_eq!(to.ingest(vec![chunk(100, "new", 5, &[span(1)])], 9_000).new, 1);
     let due = |lab: &Lab| lab.ready(20_000, 10, 10, 1_000).len();
     assert_eq!(due(&to), due(&from) + 2);
@@ -203,7 +203,7 @@ fn retention_goes_step_by_step_oldest_first() {
         lab.ingest(vec![chunk], n as i64 * 1_000);
     }
     for id in 1..=300u128 {
-        lab.assemble(lab.trace(id).story, vec![trajectory(&format!("t{id}"), id, 1)], 1);
+        lab.assemble(lab.trace(id).trace_group, vec![trajectory(&format!("t{id}"), id, 1)], 1);
     }
     let step = |retention, now_ns| lab.store.retain_step(retention, now_ns).unwrap().wait().unwrap();
     let age = RetentionPolicy { max_age_ns: Some(100_000), max_bytes: None };

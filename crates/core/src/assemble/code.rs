@@ -16,7 +16,7 @@ use super::tools;
 use super::tree::SpanTree;
 use crate::assemble::agent_run::RequestSpans;
 use crate::assemble::agent_run::turn_of;
-use crate::assemble::ask::{RequestedCall, read_arguments};
+use crate::assemble::requested_call::{RequestedCall, read_arguments};
 
 /// The tool that runs an agent's code, under the name that smolagents gives it.
 const INTERPRETER: &str = "python_interpreter";
@@ -24,11 +24,11 @@ const INTERPRETER: &str = "python_interpreter";
 /// Calls of one piece of code that are looked for in the prompt.
 const MAX_CODE_CALLS: usize = 256;
 
-/// Turns replies that are code into asks; takes the tool spans that belong to them out of `left`.
+/// Turns replies that are code into requested calls; takes the tool spans that belong to them out of `left`.
 pub(super) fn read(
     tree: &SpanTree<'_>,
     run: &RequestSpans,
-    asks: &mut Vec<RequestedCall>,
+    requested_calls: &mut Vec<RequestedCall>,
     code: &[CodeReply],
     left: &mut Vec<usize>,
 ) {
@@ -49,12 +49,12 @@ pub(super) fn read(
     for reply in code {
         let mine = by_call.remove(&reply.call).unwrap_or_default();
         // The thought is copied once; further calls of the same code share it while there is room.
-        let ask = || RequestedCall {
+        let requested_call = || RequestedCall {
             thought: reply.thought.clone(),
             call: Some(reply.call),
             ..RequestedCall::default()
         };
-        let next_ask = || RequestedCall {
+        let next_requested_call = || RequestedCall {
             thought: reply.thought.as_deref().and_then(|thought| tree.budget.share_text(thought)),
             call: Some(reply.call),
             ..RequestedCall::default()
@@ -63,20 +63,20 @@ pub(super) fn read(
             let tool = &tree.nodes[*at].facts.tool;
             let Some(name) = tool.name.as_deref() else { continue };
             let (arguments, raw, _) = read_arguments(tool.arguments.as_ref());
-            asks.push(RequestedCall {
+            requested_calls.push(RequestedCall {
                 tool: name.to_owned(),
                 arguments: tree.budget.keep_arguments(arguments),
                 raw,
                 parallel: index > 0,
                 runs: vec![*at],
-                ..if index == 0 { ask() } else { next_ask() }
+                ..if index == 0 { requested_call() } else { next_requested_call() }
             });
         }
         if mine.is_empty() {
-            asks.extend(nothing_ran(tree, run, reply, &is_declared, ask));
+            requested_calls.extend(nothing_ran(tree, run, reply, &is_declared, requested_call));
         }
     }
-    asks.sort_by_key(|ask| ask.call.unwrap_or(usize::MAX));
+    requested_calls.sort_by_key(|requested_call| requested_call.call.unwrap_or(usize::MAX));
 }
 
 /// The step that a reply without any tool's span stands for; `None` when it only answers.
@@ -85,7 +85,7 @@ fn nothing_ran(
     run: &RequestSpans,
     reply: &CodeReply,
     is_declared: &dyn Fn(&CodeCall<'_>) -> bool,
-    ask: impl Fn() -> RequestedCall,
+    requested_call: impl Fn() -> RequestedCall,
 ) -> Option<RequestedCall> {
     let mut calls = react::code_calls(&reply.code);
     calls.truncate(MAX_CODE_CALLS);
@@ -104,7 +104,7 @@ fn nothing_ran(
             raw: Some(call.raw.to_owned()),
             seen,
             seen_is_error: failure,
-            ..ask()
+            ..requested_call()
         }),
         // Code that does nothing but answer is no step.
         _ if answers && only_answers(&reply.code) => None,
@@ -114,7 +114,7 @@ fn nothing_ran(
             raw: Some(reply.code.clone()),
             seen,
             seen_is_error: failure,
-            ..ask()
+            ..requested_call()
         }),
     }
 }

@@ -14,33 +14,33 @@ use super::code;
 use super::tools;
 use super::tree::SpanTree;
 use crate::assemble::agent_run::RequestSpans;
-use crate::assemble::ask::{RequestedCall, read_arguments};
 use crate::assemble::code_reply::CodeReply;
+use crate::assemble::requested_call::{RequestedCall, read_arguments};
 
 /// Replies of plain words, by the number of their model call.
-pub(super) type SpokenReplies = HashMap<usize, String>;
+pub(super) type TextReplies = HashMap<usize, String>;
 
-/// Joins the run's tool spans to the asks; spans that no ask explains become asks of their own.
+/// Joins the run's tool spans to the requested calls; spans that no requested call explains become requested calls of their own.
 pub(super) fn join(
     tree: &SpanTree<'_>,
     run: &RequestSpans,
-    asks: &mut Vec<RequestedCall>,
+    requested_calls: &mut Vec<RequestedCall>,
     code: &[CodeReply],
-    spoken: &SpokenReplies,
+    spoken: &TextReplies,
     defects: &mut Vec<ExtractionDefect>,
 ) {
-    let mut left = join_by_id(tree, run, asks);
-    let mut open = OpenAsks::new(asks);
-    left.retain(|&at| !open.join(tree, run, at, asks));
-    let answered = AnsweredAsks::new(asks);
-    left.retain(|&at| !answered.join_retry(tree, run, at, asks));
-    let mut open_turns = OpenTurns::new(asks);
-    left.retain(|&at| !open_turns.join_odd_one(tree, run, at, asks));
-    code::read(tree, run, asks, code, &mut left);
+    let mut left = join_by_id(tree, run, requested_calls);
+    let mut open = UnansweredCalls::new(requested_calls);
+    left.retain(|&at| !open.join(tree, run, at, requested_calls));
+    let answered = AnsweredCalls::new(requested_calls);
+    left.retain(|&at| !answered.join_retry(tree, run, at, requested_calls));
+    let mut open_turns = OpenTurns::new(requested_calls);
+    left.retain(|&at| !open_turns.join_odd_one(tree, run, at, requested_calls));
+    code::read(tree, run, requested_calls, code, &mut left);
     let (named, unnamed): (Vec<usize>, Vec<usize>) = left
         .into_iter()
         .partition(|at| tree.nodes[*at].facts.tool.name.as_deref().is_some_and(tools::can_be_called));
-    insert_runs(tree, run, asks, &named, spoken);
+    insert_runs(tree, run, requested_calls, &named, spoken);
     for at in unnamed {
         let node = &tree.nodes[at];
         let detail = format!("{}: answers no call of the model", cut_name(&node.span.name));
@@ -52,11 +52,11 @@ pub(super) fn join(
 }
 
 /// Joins spans that carry the call's id; returns the others.
-fn join_by_id(tree: &SpanTree<'_>, run: &RequestSpans, asks: &mut [RequestedCall]) -> Vec<usize> {
-    // Ids may come again: the first open ask takes the first span.
+fn join_by_id(tree: &SpanTree<'_>, run: &RequestSpans, requested_calls: &mut [RequestedCall]) -> Vec<usize> {
+    // Ids may come again: the first open requested call takes the first span.
     let mut by_id: HashMap<String, Vec<usize>> = HashMap::new();
-    for (index, ask) in asks.iter().enumerate().rev() {
-        if let Some(id) = &ask.id {
+    for (index, requested_call) in requested_calls.iter().enumerate().rev() {
+        if let Some(id) = &requested_call.id {
             by_id.entry(id.clone()).or_default().push(index);
         }
     }
@@ -66,62 +66,68 @@ fn join_by_id(tree: &SpanTree<'_>, run: &RequestSpans, asks: &mut [RequestedCall
         if tool.name.as_deref().is_some_and(tools::is_final_answer) {
             continue;
         }
-        let ask = tool.call_id.as_deref().and_then(|id| by_id.get_mut(id)?.pop());
-        match ask {
-            Some(index) => asks[index].runs.push(at),
+        let requested_call = tool.call_id.as_deref().and_then(|id| by_id.get_mut(id)?.pop());
+        match requested_call {
+            Some(index) => requested_calls[index].runs.push(at),
             None => left.push(at),
         }
     }
     left
 }
 
-/// Asks that no span has answered yet, by the name of their tool, the first one last.
-struct OpenAsks {
+/// Requested calls that no span has answered yet, by the name of their tool, the first one last.
+struct UnansweredCalls {
     by_tool: HashMap<String, Vec<usize>>,
 }
 
-/// How many asks of one tool are compared by their arguments.
+/// How many requested calls of one tool are compared by their arguments.
 const MAX_COMPARED: usize = 64;
 
-impl OpenAsks {
-    fn new(asks: &[RequestedCall]) -> OpenAsks {
+impl UnansweredCalls {
+    fn new(requested_calls: &[RequestedCall]) -> UnansweredCalls {
         let mut by_tool: HashMap<String, Vec<usize>> = HashMap::new();
-        for (index, ask) in asks.iter().enumerate().rev().filter(|(_, ask)| ask.runs.is_empty()) {
-            by_tool.entry(ask.tool.clone()).or_default().push(index);
+        for (index, requested_call) in requested_calls
+            .iter()
+            .enumerate()
+            .rev()
+            .filter(|(_, requested_call)| requested_call.runs.is_empty())
+        {
+            by_tool.entry(requested_call.tool.clone()).or_default().push(index);
         }
-        OpenAsks { by_tool }
+        UnansweredCalls { by_tool }
     }
 
-    /// Gives a span to the first open ask of the same tool, best to one with the same arguments.
+    /// Gives a span to the first open requested call of the same tool, best to one with the same arguments.
     fn join(
         &mut self,
         tree: &SpanTree<'_>,
         run: &RequestSpans,
         at: usize,
-        asks: &mut [RequestedCall],
+        requested_calls: &mut [RequestedCall],
     ) -> bool {
         let tool = &tree.nodes[at].facts.tool;
         let open = tool.name.as_deref().and_then(|name| self.by_tool.get_mut(name));
         let Some(open) = open.filter(|open| !open.is_empty()) else { return false };
         let (arguments, raw, _) = read_arguments(tool.arguments.as_ref());
-        let same = |ask: &RequestedCall| match (&ask.arguments, &arguments) {
-            (Some(a), Some(b)) => a == b || only_value(a) == Some(b) || ask.raw == raw,
+        let same = |requested_call: &RequestedCall| match (&requested_call.arguments, &arguments) {
+            (Some(a), Some(b)) => a == b || only_value(a) == Some(b) || requested_call.raw == raw,
             (a, b) => a.is_none() && b.as_ref().is_none_or(is_empty),
         };
         let near = open.len().saturating_sub(MAX_COMPARED);
-        let in_time = |index: usize| began_before(tree, run, &asks[index], at);
+        let in_time = |index: usize| began_before(tree, run, &requested_calls[index], at);
         // A call that is known by another id is not this one, unless the arguments say so.
-        let other_id =
-            |index: usize| matches!((&asks[index].id, &tool.call_id), (Some(a), Some(b)) if a != b);
+        let other_id = |index: usize| matches!((&requested_calls[index].id, &tool.call_id), (Some(a), Some(b)) if a != b);
         let places = || (near..open.len()).rev();
-        let place = places()
-            .find(|place| in_time(open[*place]) && !other_id(open[*place]) && same(&asks[open[*place]]));
+        let place = places().find(|place| {
+            in_time(open[*place]) && !other_id(open[*place]) && same(&requested_calls[open[*place]])
+        });
         let place = place.or_else(|| places().find(|place| in_time(open[*place]) && !other_id(open[*place])));
         // Clocks of two services may differ; ids of two layers may, too.
-        let place = place.or_else(|| places().find(|place| arguments.is_some() && same(&asks[open[*place]])));
+        let place = place
+            .or_else(|| places().find(|place| arguments.is_some() && same(&requested_calls[open[*place]])));
         match place {
             Some(place) => {
-                asks[open.remove(place)].runs.push(at);
+                requested_calls[open.remove(place)].runs.push(at);
                 true
             }
             None => false,
@@ -129,20 +135,22 @@ impl OpenAsks {
     }
 }
 
-/// Asks that a span answers already, by their model call and tool, in order.
-struct AnsweredAsks {
+/// Requested calls that a span answers already, by their model call and tool, in order.
+struct AnsweredCalls {
     by_turn: HashMap<(usize, String), Vec<usize>>,
 }
 
-impl AnsweredAsks {
-    fn new(asks: &[RequestedCall]) -> AnsweredAsks {
+impl AnsweredCalls {
+    fn new(requested_calls: &[RequestedCall]) -> AnsweredCalls {
         let mut by_turn: HashMap<(usize, String), Vec<usize>> = HashMap::new();
-        for (index, ask) in asks.iter().enumerate().filter(|(_, ask)| !ask.runs.is_empty()) {
-            if let Some(turn) = ask.call {
-                by_turn.entry((turn, ask.tool.clone())).or_default().push(index);
+        for (index, requested_call) in
+            requested_calls.iter().enumerate().filter(|(_, requested_call)| !requested_call.runs.is_empty())
+        {
+            if let Some(turn) = requested_call.call {
+                by_turn.entry((turn, requested_call.tool.clone())).or_default().push(index);
             }
         }
-        AnsweredAsks { by_turn }
+        AnsweredCalls { by_turn }
     }
 
     /// A framework that retries a failing tool: the same call once more before the model speaks.
@@ -151,16 +159,16 @@ impl AnsweredAsks {
         tree: &SpanTree<'_>,
         run: &RequestSpans,
         at: usize,
-        asks: &mut [RequestedCall],
+        requested_calls: &mut [RequestedCall],
     ) -> bool {
         let tool = &tree.nodes[at].facts.tool;
         let key = turn_of(tree, run, at).zip(tool.name.as_deref().map(str::to_owned));
         let Some(answered) = key.and_then(|key| self.by_turn.get(&key)) else { return false };
         let (arguments, _, _) = read_arguments(tool.arguments.as_ref());
         let mut latest = answered.iter().rev().take(MAX_COMPARED);
-        match latest.find(|index| asks[**index].arguments == arguments) {
+        match latest.find(|index| requested_calls[**index].arguments == arguments) {
             Some(&index) => {
-                asks[index].runs.push(at);
+                requested_calls[index].runs.push(at);
                 true
             }
             None => false,
@@ -168,16 +176,18 @@ impl AnsweredAsks {
     }
 }
 
-/// Asks that no span answers, by their model call, in order.
+/// Requested calls that no span answers, by their model call, in order.
 struct OpenTurns {
     by_turn: HashMap<Option<usize>, VecDeque<usize>>,
 }
 
 impl OpenTurns {
-    fn new(asks: &[RequestedCall]) -> OpenTurns {
+    fn new(requested_calls: &[RequestedCall]) -> OpenTurns {
         let mut by_turn: HashMap<Option<usize>, VecDeque<usize>> = HashMap::new();
-        for (index, ask) in asks.iter().enumerate().filter(|(_, ask)| ask.runs.is_empty()) {
-            by_turn.entry(ask.call).or_default().push_back(index);
+        for (index, requested_call) in
+            requested_calls.iter().enumerate().filter(|(_, requested_call)| requested_call.runs.is_empty())
+        {
+            by_turn.entry(requested_call.call).or_default().push_back(index);
         }
         OpenTurns { by_turn }
     }
@@ -188,10 +198,10 @@ impl OpenTurns {
         tree: &SpanTree<'_>,
         run: &RequestSpans,
         at: usize,
-        asks: &mut [RequestedCall],
+        requested_calls: &mut [RequestedCall],
     ) -> bool {
         let Some(open) = self.by_turn.get_mut(&turn_of(tree, run, at)) else { return false };
-        let Some(&ask) = open.front().filter(|_| open.len() == 1) else { return false };
+        let Some(&requested_call) = open.front().filter(|_| open.len() == 1) else { return false };
         let tool = &tree.nodes[at].facts.tool;
         let requested = match read_arguments(tool.arguments.as_ref()).0 {
             Some(Json::Object(object)) => {
@@ -201,19 +211,19 @@ impl OpenTurns {
         };
         let is_odd =
             tool.name.as_deref().is_none_or(|name| !tools::can_be_called(name)) || requested.is_some();
-        if !is_odd || requested.is_some_and(|name| name != asks[ask].tool) {
+        if !is_odd || requested.is_some_and(|name| name != requested_calls[requested_call].tool) {
             return false;
         }
-        asks[ask].runs.push(at);
+        requested_calls[requested_call].runs.push(at);
         open.clear();
         true
     }
 }
 
-fn began_before(tree: &SpanTree<'_>, run: &RequestSpans, ask: &RequestedCall, at: usize) -> bool {
+fn began_before(tree: &SpanTree<'_>, run: &RequestSpans, requested_call: &RequestedCall, at: usize) -> bool {
     // What only the history shows was asked before that request was made.
-    ask.from_history
-        || ask
+    requested_call.from_history
+        || requested_call
             .call
             .is_none_or(|number| tree.nodes[run.calls[number]].span.start_ns <= tree.nodes[at].span.start_ns)
 }
@@ -227,30 +237,31 @@ fn is_empty(json: &Json) -> bool {
     json.as_object().is_some_and(serde_json::Map::is_empty) || json.as_str().is_some_and(str::is_empty)
 }
 
-/// Tool spans without an ask: the call was not recorded in the model's reply, or the tool ran on its own. Where a reply
-/// of plain words came just before, those were the thought. `spans` are in order of time; each goes before the first ask
+/// Tool spans without a requested call: the call was not recorded in the model's reply, or the tool ran on its own. Where a reply
+/// of plain words came just before, those were the thought. `spans` are in order of time; each goes before the first requested call
 /// that began later.
 fn insert_runs(
     tree: &SpanTree<'_>,
     run: &RequestSpans,
-    asks: &mut Vec<RequestedCall>,
+    requested_calls: &mut Vec<RequestedCall>,
     spans: &[usize],
-    spoken: &SpokenReplies,
+    spoken: &TextReplies,
 ) {
     if spans.is_empty() {
         return;
     }
-    let begins = |ask: &RequestedCall| {
-        let first = ask.runs.first().copied().or(ask.call.map(|number| run.calls[number]));
+    let begins = |requested_call: &RequestedCall| {
+        let first =
+            requested_call.runs.first().copied().or(requested_call.call.map(|number| run.calls[number]));
         first.map_or(0, |at| tree.nodes[at].span.start_ns)
     };
-    let mut merged: Vec<RequestedCall> = Vec::with_capacity(asks.len() + spans.len());
-    let mut asked = asks.drain(..).peekable();
+    let mut merged: Vec<RequestedCall> = Vec::with_capacity(requested_calls.len() + spans.len());
+    let mut asked = requested_calls.drain(..).peekable();
     let mut shown: Option<usize> = None;
     for &at in spans {
         let start = tree.nodes[at].span.start_ns;
-        while let Some(ask) = asked.next_if(|ask| begins(ask) <= start) {
-            merged.push(ask);
+        while let Some(requested_call) = asked.next_if(|requested_call| begins(requested_call) <= start) {
+            merged.push(requested_call);
         }
         let turn = turn_of(tree, run, at).filter(|turn| spoken.contains_key(turn));
         let thought = turn.and_then(|turn| {
@@ -268,5 +279,5 @@ fn insert_runs(
         });
     }
     merged.extend(asked);
-    *asks = merged;
+    *requested_calls = merged;
 }

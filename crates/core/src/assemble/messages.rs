@@ -11,7 +11,7 @@ use super::budget::{AssemblyBudget, LEFT_OUT};
 use super::observations;
 use super::request;
 use super::steps::{join_texts, said};
-use crate::assemble::ask::{AskIds, RequestedCall, read_arguments};
+use crate::assemble::requested_call::{RequestedCall, RequestedCallIds, read_arguments};
 
 /// Reads a message list: one trajectory for each time the user speaks and the assistant acts or answers.
 pub fn assemble_messages(messages: &[ChatMessage<'_>], tools: &[ToolDefinition]) -> Vec<Trajectory> {
@@ -54,28 +54,29 @@ fn read_turn(
     budget: &AssemblyBudget,
 ) -> Trajectory {
     let mut trajectory = Trajectory { query, tools: Arc::clone(tools), ..Trajectory::default() };
-    let mut asks: Vec<RequestedCall> = Vec::new();
+    let mut requested_calls: Vec<RequestedCall> = Vec::new();
     // A reply may be several messages: reasoning, text, calls.
     for reply in turn.chunk_by(|a, b| a.role == MessageRole::Assistant && b.role == MessageRole::Assistant) {
         if reply[0].role == MessageRole::Assistant {
-            read_reply(reply, &mut trajectory, &mut asks, budget);
+            read_reply(reply, &mut trajectory, &mut requested_calls, budget);
         }
     }
-    let ids = AskIds::from_calls(&asks);
-    let text_asks: Vec<usize> = (0..asks.len()).filter(|index| asks[*index].reply.is_some()).collect();
-    observations::see(turn, &mut asks, &ids, &text_asks);
-    for (index, ask) in asks.into_iter().enumerate() {
-        let (observation, is_error) = observations::choose(&ask, None);
+    let ids = RequestedCallIds::from_calls(&requested_calls);
+    let text_requested_calls: Vec<usize> =
+        (0..requested_calls.len()).filter(|index| requested_calls[*index].reply.is_some()).collect();
+    observations::see(turn, &mut requested_calls, &ids, &text_requested_calls);
+    for (index, requested_call) in requested_calls.into_iter().enumerate() {
+        let (observation, is_error) = observations::choose(&requested_call, None);
         trajectory.steps.push(TrajectoryStep {
             index: index as u32 + 1,
-            thought: ask.thought,
-            tool: ask.tool,
-            tool_call_id: ask.id,
-            arguments: ask.arguments,
-            arguments_raw: ask.raw,
+            thought: requested_call.thought,
+            tool: requested_call.tool,
+            tool_call_id: requested_call.id,
+            arguments: requested_call.arguments,
+            arguments_raw: requested_call.raw,
             observation,
             is_error,
-            parallel_with_previous: ask.parallel,
+            parallel_with_previous: requested_call.parallel,
             ..TrajectoryStep::default()
         });
     }
@@ -86,7 +87,7 @@ fn read_turn(
 fn read_reply(
     reply: &[ChatMessage<'_>],
     trajectory: &mut Trajectory,
-    asks: &mut Vec<RequestedCall>,
+    requested_calls: &mut Vec<RequestedCall>,
     budget: &AssemblyBudget,
 ) {
     let thought = said(reply);
@@ -100,7 +101,15 @@ fn read_reply(
         let id = call.id.as_deref().map(str::to_owned);
         let (thought, tool) = (share(thought.as_deref(), parallel, budget), call.name.to_string());
         let arguments = budget.keep_arguments(arguments);
-        asks.push(RequestedCall { thought, tool, id, arguments, raw, parallel, ..RequestedCall::default() });
+        requested_calls.push(RequestedCall {
+            thought,
+            tool,
+            id,
+            arguments,
+            raw,
+            parallel,
+            ..RequestedCall::default()
+        });
         parallel = true;
     }
     // Only what is said behind the last call is an answer.
@@ -125,7 +134,7 @@ fn read_reply(
             trajectory.defects.push(ExtractionDefect::new(DefectKind::SelfWrittenObservation, detail, None));
             break;
         }
-        asks.push(RequestedCall {
+        requested_calls.push(RequestedCall {
             thought: share(step.thought.as_deref(), step.parallel, budget),
             tool: step.tool.into_owned(),
             arguments: budget.keep_arguments(step.input.json),

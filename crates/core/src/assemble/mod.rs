@@ -6,7 +6,6 @@
 //! the order in which spans came in.
 
 mod agent_run;
-mod ask;
 mod budget;
 mod code;
 mod code_reply;
@@ -17,6 +16,7 @@ mod messages;
 mod nested;
 mod observations;
 mod request;
+mod requested_call;
 mod runs;
 mod steps;
 mod tools;

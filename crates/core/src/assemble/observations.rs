@@ -8,16 +8,21 @@ use crate::react;
 
 use super::tree::SpanTree;
 use crate::assemble::agent_run::RequestSpans;
-use crate::assemble::ask::{AskIds, RequestedCall};
+use crate::assemble::requested_call::{RequestedCall, RequestedCallIds};
 
 /// Reads the results that a request shows behind the user's query.
 ///
-/// `text_asks` are the asks that were written as text, in order.
-pub(super) fn see(input: &[ChatMessage<'_>], asks: &mut [RequestedCall], ids: &AskIds, text_asks: &[usize]) {
+/// `text_asks` are the requested calls that were written as text, in order.
+pub(super) fn see(
+    input: &[ChatMessage<'_>],
+    requested_calls: &mut [RequestedCall],
+    ids: &RequestedCallIds,
+    text_requested_calls: &[usize],
+) {
     let mut occurrences: HashMap<&str, usize> = HashMap::new();
     let mut unnamed = 0;
     // Text agents: the replies that were not repeated yet, and the one that waits for its observation.
-    let mut open = OpenReplies { nearest: VecDeque::new(), further: text_asks.iter() };
+    let mut open = OpenReplies { nearest: VecDeque::new(), further: text_requested_calls.iter() };
     let mut waiting: Option<usize> = None;
     for message in input {
         for result in message.tool_results() {
@@ -32,14 +37,16 @@ pub(super) fn see(input: &[ChatMessage<'_>], asks: &mut [RequestedCall], ids: &A
                     Some(unnamed - 1)
                 }
             };
-            if let Some(ask) = index.and_then(|index| asks.get_mut(index)) {
-                let fits = result.name.as_deref().is_none_or(|name| name == ask.tool);
+            if let Some(requested_call) = index.and_then(|index| requested_calls.get_mut(index)) {
+                let fits = result.name.as_deref().is_none_or(|name| name == requested_call.tool);
                 // Every later request repeats it; once is enough.
-                if (fits || result.id.is_some()) && !(ask.seen_by_id && ask.seen.is_some()) {
+                if (fits || result.id.is_some())
+                    && !(requested_call.seen_by_id && requested_call.seen.is_some())
+                {
                     let shown = unwrap_result(&result.content);
-                    ask.seen_is_error |= result.is_error || shown.is_error;
-                    ask.seen = Some(without_label(&shown.text).to_owned());
-                    ask.seen_by_id = result.id.is_some();
+                    requested_call.seen_is_error |= result.is_error || shown.is_error;
+                    requested_call.seen = Some(without_label(&shown.text).to_owned());
+                    requested_call.seen_by_id = result.id.is_some();
                 }
             }
         }
@@ -48,17 +55,17 @@ pub(super) fn see(input: &[ChatMessage<'_>], asks: &mut [RequestedCall], ids: &A
                 let text = message.joined_text();
                 if let Some(index) = waiting.take() {
                     // What is no observation is a framework's complaint about the reply.
-                    asks[index].seen_is_error |= !react::starts_like_observation(&text);
-                    asks[index].seen = Some(without_label(&text).to_owned());
+                    requested_calls[index].seen_is_error |= !react::starts_like_observation(&text);
+                    requested_calls[index].seen = Some(without_label(&text).to_owned());
                 }
             }
             MessageRole::Assistant => {
                 let text = message.joined_text();
-                waiting = open.take_repeated(asks, text.trim());
+                waiting = open.take_repeated(requested_calls, text.trim());
                 if let Some(index) = waiting
-                    && let Some(observation) = glued_observation(&asks[index], &text)
+                    && let Some(observation) = glued_observation(&requested_calls[index], &text)
                 {
-                    asks[index].seen = Some(observation);
+                    requested_calls[index].seen = Some(observation);
                     waiting = None;
                 }
             }
@@ -67,7 +74,7 @@ pub(super) fn see(input: &[ChatMessage<'_>], asks: &mut [RequestedCall], ids: &A
     }
 }
 
-/// Text asks that the history has not repeated yet. Only the next few are looked at: a request for each of many calls
+/// Text requested calls that the history has not repeated yet. Only the next few are looked at: a request for each of many calls
 /// must not look at all of them.
 struct OpenReplies<'a> {
     nearest: VecDeque<usize>,
@@ -79,27 +86,33 @@ impl OpenReplies<'_> {
 
     /// Which ask a message of the history repeats: to the letter, with its observation behind it, or rewritten by the
     /// framework with the same thought and tool.
-    fn take_repeated(&mut self, asks: &[RequestedCall], text: &str) -> Option<usize> {
+    fn take_repeated(&mut self, requested_calls: &[RequestedCall], text: &str) -> Option<usize> {
         let missing = Self::MAX_LOOKED_AT - self.nearest.len();
         self.nearest.extend(self.further.by_ref().take(missing));
         if self.nearest.is_empty() {
             return None;
         }
-        let find =
-            |fits: &dyn Fn(&RequestedCall) -> bool| self.nearest.iter().position(|index| fits(&asks[*index]));
-        let literal = find(&|ask| ask.reply.as_deref().is_some_and(|reply| text.starts_with(reply)));
+        let find = |fits: &dyn Fn(&RequestedCall) -> bool| {
+            self.nearest.iter().position(|index| fits(&requested_calls[*index]))
+        };
+        let literal = find(&|requested_call| {
+            requested_call.reply.as_deref().is_some_and(|reply| text.starts_with(reply))
+        });
         let place = literal.or_else(|| {
             let transcript = react::read(text);
             let step = transcript.steps.first()?;
-            find(&|ask| ask.tool == step.tool && ask.thought.as_deref() == step.thought.as_deref())
+            find(&|requested_call| {
+                requested_call.tool == step.tool
+                    && requested_call.thought.as_deref() == step.thought.as_deref()
+            })
         })?;
         self.nearest.remove(place)
     }
 }
 
 /// CrewAI repeats a reply with its observation behind it, in one message.
-fn glued_observation(ask: &RequestedCall, text: &str) -> Option<String> {
-    let behind = text.trim_start().strip_prefix(ask.reply.as_deref()?)?;
+fn glued_observation(requested_call: &RequestedCall, text: &str) -> Option<String> {
+    let behind = text.trim_start().strip_prefix(requested_call.reply.as_deref()?)?;
     Some(behind.trim_start().strip_prefix("Observation:")?.trim().to_owned())
 }
 
@@ -118,18 +131,18 @@ pub(super) fn without_label(text: &str) -> &str {
 }
 
 /// Agents that write the whole run into one prompt: the observation stands behind the repeated reply.
-pub(super) fn see_in_prompts(tree: &SpanTree<'_>, run: &RequestSpans, asks: &mut [RequestedCall]) {
+pub(super) fn see_in_prompts(tree: &SpanTree<'_>, run: &RequestSpans, requested_calls: &mut [RequestedCall]) {
     // Calls of one reply have the same observation: it is looked for once, and shared while there is room.
     let mut found: Option<(usize, Option<String>)> = None;
-    for ask in asks.iter_mut().filter(|ask| ask.seen.is_none()) {
-        let (Some(reply), Some(number)) = (&ask.reply, ask.call) else { continue };
+    for requested_call in requested_calls.iter_mut().filter(|requested_call| requested_call.seen.is_none()) {
+        let (Some(reply), Some(number)) = (&requested_call.reply, requested_call.call) else { continue };
         match &found {
             Some((known, observation)) if *known == number => {
-                ask.seen = observation.as_deref().and_then(|text| tree.budget.share_text(text));
+                requested_call.seen = observation.as_deref().and_then(|text| tree.budget.share_text(text));
             }
             _ => {
                 let observation = observation_behind(tree, run, number, reply);
-                ask.seen.clone_from(&observation);
+                requested_call.seen.clone_from(&observation);
                 found = Some((number, observation));
             }
         }
@@ -149,16 +162,16 @@ fn observation_behind(tree: &SpanTree<'_>, run: &RequestSpans, call: usize, repl
 
 /// What the step's observation is. A tool message that carries the call's id shows it exactly; a tool's span may have
 /// wrapped it; what a text agent's prompt shows has guessed borders.
-pub(super) fn choose(ask: &RequestedCall, tool: Option<&ToolFacts<'_>>) -> (Option<String>, bool) {
+pub(super) fn choose(requested_call: &RequestedCall, tool: Option<&ToolFacts<'_>>) -> (Option<String>, bool) {
     let recorded = tool.and_then(|tool| tool.result.as_deref());
-    let shown = ask.seen.as_deref();
+    let shown = requested_call.seen.as_deref();
     let observation = match (shown, recorded) {
         // How JavaScript prints the exception that the span has.
         (Some(shown), Some(recorded)) if shown.strip_prefix("Error: ") == Some(recorded) => Some(recorded),
-        (Some(shown), _) if ask.seen_by_id && !shown.is_empty() => Some(shown),
+        (Some(shown), _) if requested_call.seen_by_id && !shown.is_empty() => Some(shown),
         _ => recorded.or(shown),
     };
-    let mut is_error = ask.seen_is_error || tool.is_some_and(|tool| tool.is_error);
+    let mut is_error = requested_call.seen_is_error || tool.is_some_and(|tool| tool.is_error);
     if tool.is_none() {
         // Without a span of the tool only the text can tell.
         is_error |= observation.is_some_and(|text| text.starts_with("Error:") || text.starts_with("Error "));

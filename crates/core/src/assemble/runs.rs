@@ -154,7 +154,7 @@ fn split_trace(tree: &SpanTree<'_>, nodes: AgentSubtree, runs: &mut Vec<RequestS
         // A tool's own call of a model, without any tool of its own, is not an agent at work.
         if below.is_some_and(|at| tree.nodes[at].facts.kind == OperationKind::Tool)
             && run.tools.is_empty()
-            && !asks_for_tools(tree, &run)
+            && !requested_calls_for_tools(tree, &run)
         {
             let owner = below.and_then(|at| tool_runs.get(&at));
             if let Some(owner) = owner.map(|owner| &mut runs[*owner]) {
@@ -175,7 +175,7 @@ fn split_trace(tree: &SpanTree<'_>, nodes: AgentSubtree, runs: &mut Vec<RequestS
     }
 }
 
-fn asks_for_tools(tree: &SpanTree<'_>, run: &RequestSpans) -> bool {
+fn requested_calls_for_tools(tree: &SpanTree<'_>, run: &RequestSpans) -> bool {
     run.calls.iter().any(|at| {
         let output = &tree.nodes[*at].facts.output;
         output

@@ -3,7 +3,7 @@
 //! A call that the model asked for is an [`RequestedCall`]. Asks come from the model's replies; where a reply was not recorded,
 //! from the history that a later request repeats. Tool spans and tool messages are then joined to them.
 
-use crate::assemble::ask::{AskIds, MAX_CALLS, RequestedCall, read_arguments};
+use crate::assemble::requested_call::{MAX_CALLS, RequestedCall, RequestedCallIds, read_arguments};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::short_text::{cut_id, cut_name};
 use crate::trajectory::{DefectKind, ExtractionDefect, TokenUsage, Trajectory, TrajectoryStep};
 
 use super::budget::LEFT_OUT;
-use super::joins::{self, SpokenReplies};
+use super::joins::{self, TextReplies};
 use super::observations;
 use super::request;
 use super::runs::outside_steps;
@@ -35,8 +35,8 @@ pub(super) fn read(tree: &SpanTree<'_>, run: &RequestSpans) -> Trajectory {
     let mut reader = StepExtractor {
         tree,
         run,
-        asks: Vec::new(),
-        ids: AskIds::default(),
+        requested_calls: Vec::new(),
+        ids: RequestedCallIds::default(),
         asked: None,
         defects: run.defects.clone(),
         spoken: None,
@@ -44,14 +44,21 @@ pub(super) fn read(tree: &SpanTree<'_>, run: &RequestSpans) -> Trajectory {
         speakers: Vec::new(),
         spoken_replies: HashMap::new(),
         code: Vec::new(),
-        text_asks: Vec::new(),
+        text_requested_calls: Vec::new(),
     };
     tree.budget.take_exceeded();
     for number in 0..run.calls.len() {
         reader.call(number);
     }
-    observations::see_in_prompts(tree, run, &mut reader.asks);
-    joins::join(tree, run, &mut reader.asks, &reader.code, &reader.spoken_replies, &mut reader.defects);
+    observations::see_in_prompts(tree, run, &mut reader.requested_calls);
+    joins::join(
+        tree,
+        run,
+        &mut reader.requested_calls,
+        &reader.code,
+        &reader.spoken_replies,
+        &mut reader.defects,
+    );
     reader.thoughts_are_no_answers();
     reader.finish()
 }
@@ -59,8 +66,8 @@ pub(super) fn read(tree: &SpanTree<'_>, run: &RequestSpans) -> Trajectory {
 struct StepExtractor<'t, 's> {
     tree: &'t SpanTree<'s>,
     run: &'t RequestSpans,
-    asks: Vec<RequestedCall>,
-    ids: AskIds,
+    requested_calls: Vec<RequestedCall>,
+    ids: RequestedCallIds,
     /// The user's request: the number of the first call that shows it, and its place there.
     asked: Option<(usize, usize)>,
     defects: Vec<ExtractionDefect>,
@@ -71,11 +78,11 @@ struct StepExtractor<'t, 's> {
     /// The calls that ask for no tool.
     speakers: Vec<usize>,
     /// What those said, where it was plain words.
-    spoken_replies: SpokenReplies,
+    spoken_replies: TextReplies,
     /// Replies that act by code: number of the call, thought, code.
     code: Vec<CodeReply>,
-    /// The asks that were written as text, in order.
-    text_asks: Vec<usize>,
+    /// The requested calls that were written as text, in order.
+    text_requested_calls: Vec<usize>,
 }
 
 impl StepExtractor<'_, '_> {
@@ -83,7 +90,7 @@ impl StepExtractor<'_, '_> {
         let start = self.turn_start(number);
         let input = &self.tree.nodes[self.run.calls[number]].facts.input[start..];
         self.history(number, input);
-        observations::see(input, &mut self.asks, &self.ids, &self.text_asks);
+        observations::see(input, &mut self.requested_calls, &self.ids, &self.text_requested_calls);
         self.reply(number);
     }
 
@@ -127,7 +134,7 @@ impl StepExtractor<'_, '_> {
                         *nth += 1;
                         self.ids.count(id) >= *nth
                     }
-                    None => unnamed < self.asks.len(),
+                    None => unnamed < self.requested_calls.len(),
                 };
                 unnamed += 1;
                 if !known {
@@ -139,9 +146,9 @@ impl StepExtractor<'_, '_> {
                             said
                         }
                     };
-                    self.ask(number, said, call, index > 0);
-                    if let Some(ask) = self.asks.last_mut() {
-                        ask.from_history = true;
+                    self.requested_call(number, said, call, index > 0);
+                    if let Some(requested_call) = self.requested_calls.last_mut() {
+                        requested_call.from_history = true;
                     }
                 }
             }
@@ -153,7 +160,11 @@ impl StepExtractor<'_, '_> {
         let output = &node.facts.output;
         let said = said(output);
         // A span that several calls wrote to keeps calls of earlier replies; its own history showed them as past.
-        let is_stale = |id: &str| self.ids.last(id).is_some_and(|ask| self.asks[ask].call == Some(number));
+        let is_stale = |id: &str| {
+            self.ids
+                .last(id)
+                .is_some_and(|requested_call| self.requested_calls[requested_call].call == Some(number))
+        };
         let fresh: Vec<_> = output
             .iter()
             .flat_map(ChatMessage::tool_calls)
@@ -180,7 +191,7 @@ impl StepExtractor<'_, '_> {
                     0 => said.clone(),
                     _ => said.as_deref().and_then(|said| self.tree.budget.share_text(said)),
                 };
-                self.ask(number, thought, call, asked > 0);
+                self.requested_call(number, thought, call, asked > 0);
             }
             return;
         }
@@ -230,14 +241,14 @@ impl StepExtractor<'_, '_> {
         };
         let written = first.observation.is_some();
         let reply: Arc<str> = text.trim().into();
-        self.text_ask(number, first, &reply);
+        self.text_requested_call(number, first, &reply);
         for (asked, step) in steps.by_ref().take_while(|step| step.parallel).enumerate() {
             if asked + 1 == MAX_CALLS {
                 let detail = format!("more than {MAX_CALLS} calls in one reply; the first ones are read");
                 self.defect_at(number, DefectKind::TooManyCalls, &detail);
                 break;
             }
-            self.text_ask(number, step, &reply);
+            self.text_requested_call(number, step, &reply);
         }
         if written {
             // The framework acts on the first action; what the model imagined behind it did not happen.
@@ -252,15 +263,19 @@ impl StepExtractor<'_, '_> {
     /// A reply that a tool's run followed was a thought.
     fn thoughts_are_no_answers(&mut self) {
         let spoken = &self.spoken_replies;
-        let thoughts: HashSet<usize> =
-            self.asks.iter().filter_map(|ask| ask.call).filter(|call| spoken.contains_key(call)).collect();
+        let thoughts: HashSet<usize> = self
+            .requested_calls
+            .iter()
+            .filter_map(|requested_call| requested_call.call)
+            .filter(|call| spoken.contains_key(call))
+            .collect();
         if self.speakers.last().is_some_and(|last| thoughts.contains(last)) {
             self.spoken = None;
         }
         self.speakers.retain(|speaker| !thoughts.contains(speaker));
     }
 
-    fn ask(
+    fn requested_call(
         &mut self,
         number: usize,
         thought: Option<String>,
@@ -272,10 +287,10 @@ impl StepExtractor<'_, '_> {
             self.defect_at(number, DefectKind::MalformedArguments, raw.as_deref().unwrap_or_default());
         }
         if let Some(id) = call.id.as_deref() {
-            self.ids.add(id, self.asks.len());
+            self.ids.add(id, self.requested_calls.len());
         }
         let arguments = self.tree.budget.keep_arguments(arguments);
-        self.asks.push(RequestedCall {
+        self.requested_calls.push(RequestedCall {
             thought,
             tool: call.name.to_string(),
             id: call.id.as_deref().map(str::to_owned),
@@ -287,15 +302,15 @@ impl StepExtractor<'_, '_> {
         });
     }
 
-    fn text_ask(&mut self, number: usize, step: TextStep<'_>, reply: &Arc<str>) {
+    fn text_requested_call(&mut self, number: usize, step: TextStep<'_>, reply: &Arc<str>) {
         // `Action Input: null` gives nothing.
         let input = if step.input.json == Some(Json::Null) { Default::default() } else { step.input };
         let thought = match step.parallel {
             true => step.thought.and_then(|thought| self.tree.budget.share_text(&thought)),
             false => step.thought.map(Cow::into_owned),
         };
-        self.text_asks.push(self.asks.len());
-        self.asks.push(RequestedCall {
+        self.text_requested_calls.push(self.requested_calls.len());
+        self.requested_calls.push(RequestedCall {
             thought,
             tool: step.tool.into_owned(),
             arguments: self.tree.budget.keep_arguments(input.json),
@@ -354,17 +369,22 @@ impl StepExtractor<'_, '_> {
 
     fn answer(&mut self, trajectory: &mut Trajectory) {
         // Only what was said behind the last call is an answer.
-        let last_ask = self.asks.iter().filter_map(|ask| ask.call).max();
-        let answered = self.speakers.last().is_some_and(|speaker| last_ask.is_none_or(|ask| *speaker >= ask))
-            && !self.gave_up();
+        let last_requested_call =
+            self.requested_calls.iter().filter_map(|requested_call| requested_call.call).max();
+        let answered = self.speakers.last().is_some_and(|speaker| {
+            last_requested_call.is_none_or(|requested_call| *speaker >= requested_call)
+        }) && !self.gave_up();
         let spoken = self.spoken.as_deref().filter(|_| answered);
         let finished = tools::final_answer(self.tree, self.run);
         trajectory.final_answer = match finished {
             Some(answer) => Some(answer),
             None => request::answer(self.tree, self.run, spoken, self.spoken_exactly),
         };
-        let code_answer =
-            self.code.last().map(|reply| reply.call).filter(|call| last_ask.is_none_or(|ask| *call > ask));
+        let code_answer = self
+            .code
+            .last()
+            .map(|reply| reply.call)
+            .filter(|call| last_requested_call.is_none_or(|requested_call| *call > requested_call));
         let speaker = if answered { self.speakers.last().copied() } else { None };
         for number in [speaker, code_answer].into_iter().flatten() {
             let ids = self.tree.nodes[self.run.calls[number]].span_ids().map(|id| id.to_string());
@@ -386,7 +406,8 @@ impl StepExtractor<'_, '_> {
 
     /// Every call is in a step, gives the answer, or is named in a defect.
     fn account_for_calls(&mut self, trajectory: &Trajectory) {
-        let asking: HashSet<usize> = self.asks.iter().filter_map(|ask| ask.call).collect();
+        let asking: HashSet<usize> =
+            self.requested_calls.iter().filter_map(|requested_call| requested_call.call).collect();
         let named: HashSet<&str> =
             self.defects.iter().filter_map(|defect| defect.span_id.as_deref()).collect();
         let answering: HashSet<&str> = trajectory.answer_span_ids.iter().map(String::as_str).collect();
@@ -407,13 +428,14 @@ impl StepExtractor<'_, '_> {
 
     fn steps(&mut self, trajectory: &mut Trajectory) {
         let mut told: HashSet<usize> = HashSet::new();
-        for (index, ask) in std::mem::take(&mut self.asks).into_iter().enumerate() {
-            let call = ask.call.map(|number| &self.tree.nodes[self.run.calls[number]]);
-            let runs: Vec<_> = ask.runs.iter().map(|at| &self.tree.nodes[*at]).collect();
+        for (index, requested_call) in std::mem::take(&mut self.requested_calls).into_iter().enumerate() {
+            let call = requested_call.call.map(|number| &self.tree.nodes[self.run.calls[number]]);
+            let runs: Vec<_> = requested_call.runs.iter().map(|at| &self.tree.nodes[*at]).collect();
             let last = runs.last();
-            let (observation, is_error) = observations::choose(&ask, last.map(|node| &node.facts.tool));
+            let (observation, is_error) =
+                observations::choose(&requested_call, last.map(|node| &node.facts.tool));
             let from_span = last.and_then(|node| node.facts.tool.arguments.as_ref());
-            let (mut arguments, mut raw) = (ask.arguments, ask.raw);
+            let (mut arguments, mut raw) = (requested_call.arguments, requested_call.raw);
             if raw.is_none()
                 && arguments.is_none()
                 && let Some(recorded) = from_span
@@ -421,7 +443,7 @@ impl StepExtractor<'_, '_> {
                 (arguments, raw, _) = read_arguments(Some(recorded));
                 arguments = self.tree.budget.keep_arguments(arguments);
             }
-            let tokens = match ask.call {
+            let tokens = match requested_call.call {
                 Some(number) if told.insert(number) => call.map(|node| TokenUsage {
                     prompt: node.facts.prompt_tokens.unwrap_or_default(),
                     completion: node.facts.completion_tokens.unwrap_or_default(),
@@ -434,16 +456,16 @@ impl StepExtractor<'_, '_> {
             let trace = spans.clone().next().map(|node| node.span.trace_id.to_string());
             trajectory.steps.push(TrajectoryStep {
                 index: index as u32 + 1,
-                thought: ask.thought.filter(|thought| !thought.trim().is_empty()),
-                tool: ask.tool,
-                tool_call_id: ask
+                thought: requested_call.thought.filter(|thought| !thought.trim().is_empty()),
+                tool: requested_call.tool,
+                tool_call_id: requested_call
                     .id
                     .or_else(|| last.and_then(|node| node.facts.tool.call_id.as_deref().map(str::to_owned))),
                 arguments,
                 arguments_raw: raw,
                 observation,
                 is_error,
-                parallel_with_previous: ask.parallel,
+                parallel_with_previous: requested_call.parallel,
                 agent: call.or(last.copied()).and_then(|node| self.agent_of(node)),
                 span_ids: spans
                     .flat_map(|node| node.span_ids().take(MAX_STEP_SPANS))

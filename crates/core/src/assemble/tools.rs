@@ -18,7 +18,7 @@ use crate::trajectory::ToolDefinition;
 
 use super::tree::SpanTree;
 use crate::assemble::agent_run::RequestSpans;
-use crate::assemble::ask::read_arguments;
+use crate::assemble::requested_call::read_arguments;
 
 /// Frameworks that answer by calling a tool call it this.
 pub(super) fn is_final_answer(name: &str) -> bool {

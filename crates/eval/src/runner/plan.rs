@@ -45,13 +45,13 @@ pub(super) struct PreparedQuestion {
     pub(super) rubric: Arc<Rubric>,
     pub(super) answer: AnswerForm,
     pub(super) prompt: JudgePrompt,
-    pub(super) renderer: SmallerWindow,
+    pub(super) renderer: QuestionShortener,
 }
 
 /// Renders a question again when it was too long.
-pub(super) struct SmallerWindow(Arc<Rubric>);
+pub(super) struct QuestionShortener(Arc<Rubric>);
 
-impl SmallerWindow {
+impl QuestionShortener {
     pub(super) fn again(&self, job: &JudgeJob, window: PromptWindow) -> JudgePrompt {
         PromptRenderer::new(&self.0, &job.tools, window).render(&job.case())
     }
@@ -152,7 +152,7 @@ impl QuestionPlanner {
         };
         let (rubric, answer) = (Arc::clone(rubric), answer.clone());
         let prompt = self.renderer(job, &rubric).render(&job.case());
-        PreparedQuestion { answer, prompt, renderer: SmallerWindow(Arc::clone(&rubric)), rubric }
+        PreparedQuestion { answer, prompt, renderer: QuestionShortener(Arc::clone(&rubric)), rubric }
     }
 
     fn renderer(&mut self, job: &JudgeJob, rubric: &Rubric) -> &PromptRenderer {

@@ -58,7 +58,7 @@ pub enum AgentEvent {
 /// An event for which it is not the time. Nothing changed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this cannot happen now")]
-pub struct OutOfOrder;
+pub struct InvalidTransition;
 
 /// So often one call is made again after a rate limit.
 const MAX_WAITS: u32 = 3;
@@ -188,7 +188,7 @@ impl<'t> AgentStateMachine<'t> {
     }
 
     /// Takes in what came to pass. Returns what was wrong with a reply that had to be corrected.
-    pub fn handle(&mut self, event: AgentEvent) -> Result<Option<String>, OutOfOrder> {
+    pub fn handle(&mut self, event: AgentEvent) -> Result<Option<String>, InvalidTransition> {
         let problem = match (event, &mut self.state.phase) {
             (AgentEvent::Request(text), AgentPhase::Idle | AgentPhase::Done { .. }) => {
                 self.begin();
@@ -218,7 +218,7 @@ impl<'t> AgentStateMachine<'t> {
                 AgentEvent::Confirmed(answer),
                 AgentPhase::Calling { calls, stage: stage @ CallStage::Ready },
             ) => {
-                let call = calls.front_mut().ok_or(OutOfOrder)?;
+                let call = calls.front_mut().ok_or(InvalidTransition)?;
                 call.approved = Some(answer.is_ok());
                 if let Err(reason) = answer {
                     *stage = CallStage::Refused(reason);
@@ -242,7 +242,7 @@ impl<'t> AgentStateMachine<'t> {
                 self.returned(observation);
                 None
             }
-            _ => return Err(OutOfOrder),
+            _ => return Err(InvalidTransition),
         };
         Ok(problem)
     }

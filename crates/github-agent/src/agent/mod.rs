@@ -20,7 +20,7 @@ mod state;
 mod tests;
 
 pub use drive::{AgentClock, AgentDriver, CallApproval, CallConfirmer, RealClock, RefusingConfirmer};
-pub use machine::{AgentAction, AgentEvent, AgentStateMachine, OutOfOrder};
+pub use machine::{AgentAction, AgentEvent, AgentStateMachine, InvalidTransition};
 pub use model::ChatModel;
 pub use observer::{AgentObserver, ObserverEvent};
 pub use recorder::{AgentRunRecorder, RecordedRun};

@@ -25,8 +25,8 @@ use crate::tools::{
     with_whole_numbers, without_nulls,
 };
 
-use process::LastWords;
-pub use server::{BadServer, McpServer};
+use process::StderrTail;
+pub use server::{McpServer, ServerSpecError};
 
 /// How long a server may take to start, and to answer a call.
 pub const MCP_TIMEOUT: Duration = Duration::from_secs(60);
@@ -43,7 +43,7 @@ const MAX_DEFINITIONS: usize = 200_000;
 pub struct McpTools {
     name: String,
     service: RunningService<RoleClient, ClientConfig>,
-    last_words: LastWords,
+    last_words: StderrTail,
     limits: ToolRestrictions,
     timeout: Duration,
     /// With the names they have over there.
@@ -181,7 +181,7 @@ async fn connect(
             let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
             config.auth_header.clone_from(token);
             let transport = StreamableHttpClientTransport::with_client(http, config);
-            (client.serve(transport).await, LastWords::default())
+            (client.serve(transport).await, StderrTail::default())
         }
     };
     let service = match service {

@@ -16,9 +16,9 @@ const MAX_KEPT: usize = 4096;
 
 /// The end of what a server wrote to its standard error.
 #[derive(Clone, Debug, Default)]
-pub(super) struct LastWords(Arc<Mutex<VecDeque<u8>>>);
+pub(super) struct StderrTail(Arc<Mutex<VecDeque<u8>>>);
 
-pub(super) fn start(server: &McpServer) -> std::io::Result<(TokioChildProcess, LastWords)> {
+pub(super) fn start(server: &McpServer) -> std::io::Result<(TokioChildProcess, StderrTail)> {
     let McpServer::Command { program, arguments, environment } = server else {
         return Err(std::io::Error::other("not a command"));
     };
@@ -27,14 +27,14 @@ pub(super) fn start(server: &McpServer) -> std::io::Result<(TokioChildProcess, L
     command.envs(child_variables(&[]));
     command.envs(environment.iter().map(|(name, value)| (name, value)));
     let (process, stderr) = TokioChildProcess::builder(command).stderr(Stdio::piped()).spawn()?;
-    let last_words = LastWords::default();
+    let last_words = StderrTail::default();
     if let Some(stderr) = stderr {
         tokio::spawn(last_words.clone().listen(stderr));
     }
     Ok((process, last_words))
 }
 
-impl LastWords {
+impl StderrTail {
     /// Until the server closes it; reading on also keeps the server from waiting for room.
     async fn listen(self, mut stderr: ChildStderr) {
         let mut buffer = [0; 1024];

@@ -12,7 +12,7 @@ pub enum McpServer {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadServer {
+pub enum ServerSpecError {
     #[error("an MCP server is a command or an address, and this is empty")]
     Empty,
     #[error("the MCP server's command has a quotation mark that is not closed")]
@@ -24,17 +24,17 @@ pub enum BadServer {
 }
 
 impl FromStr for McpServer {
-    type Err = BadServer;
+    type Err = ServerSpecError;
 
     /// `http://...` is an address. All else is a command line as a shell takes it, with `NAME=value` before it for its
     /// environment; nothing is expanded.
-    fn from_str(text: &str) -> Result<McpServer, BadServer> {
+    fn from_str(text: &str) -> Result<McpServer, ServerSpecError> {
         let text = text.trim();
         if let Some((_, rest)) =
             text.split_once("://").filter(|(scheme, _)| matches!(*scheme, "http" | "https"))
         {
             if rest.split('/').next().is_some_and(|host| host.contains('@')) {
-                return Err(BadServer::UserInUrl);
+                return Err(ServerSpecError::UserInUrl);
             }
             return Ok(McpServer::Http { url: text.to_owned(), token: None });
         }
@@ -44,7 +44,7 @@ impl FromStr for McpServer {
             environment.push((name.to_owned(), value.to_owned()));
             words.next();
         }
-        let program = words.next().filter(|program| !program.is_empty()).ok_or(BadServer::Empty)?;
+        let program = words.next().filter(|program| !program.is_empty()).ok_or(ServerSpecError::Empty)?;
         Ok(McpServer::Command { program, arguments: words.collect(), environment })
     }
 }
@@ -85,7 +85,7 @@ fn assignment(word: &str) -> Option<(&str, &str)> {
 }
 
 /// Words as a shell splits them: by space, with quotation marks and backslashes.
-fn words(text: &str) -> Result<Vec<String>, BadServer> {
+fn words(text: &str) -> Result<Vec<String>, ServerSpecError> {
     let (mut words, mut word) = (Vec::new(), None::<String>);
     let mut quote = None;
     let mut characters = text.chars();
@@ -104,7 +104,7 @@ fn words(text: &str) -> Result<Vec<String>, BadServer> {
         }
     }
     if quote.is_some() {
-        return Err(BadServer::OpenQuote);
+        return Err(ServerSpecError::OpenQuote);
     }
     words.extend(word);
     Ok(words)
@@ -129,10 +129,10 @@ mod tests {
         let server: McpServer = " https://example.org/mcp?key=secret ".parse().unwrap();
         assert_eq!(server.to_string(), "https://example.org/mcp");
         assert_eq!(server.short_name(), "example_org");
-        assert_eq!("".parse::<McpServer>(), Err(BadServer::Empty));
-        assert_eq!("A=b".parse::<McpServer>(), Err(BadServer::Empty));
-        assert_eq!("run 'it".parse::<McpServer>(), Err(BadServer::OpenQuote));
-        assert_eq!("https://me:pw@host/".parse::<McpServer>(), Err(BadServer::UserInUrl));
+        assert_eq!("".parse::<McpServer>(), Err(ServerSpecError::Empty));
+        assert_eq!("A=b".parse::<McpServer>(), Err(ServerSpecError::Empty));
+        assert_eq!("run 'it".parse::<McpServer>(), Err(ServerSpecError::OpenQuote));
+        assert_eq!("https://me:pw@host/".parse::<McpServer>(), Err(ServerSpecError::UserInUrl));
         assert!(matches!("--x=y".parse(), Ok(McpServer::Command { .. })));
     }
 

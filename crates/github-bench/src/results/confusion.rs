@@ -86,7 +86,7 @@ pub struct DetectionCounts {
 
 /// The judge's opinion of sequences beside what replays found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct BesideReplay {
+pub struct ReplayComparison {
     /// Steps could be left out, and the judge says suboptimal.
     pub both: u64,
     pub only_replay: u64,
@@ -101,7 +101,7 @@ pub struct JudgeAccuracy {
     pub dimensions: BTreeMap<&'static str, VerdictConfusionMatrix>,
     /// By policy.
     pub policies: BTreeMap<String, DetectionCounts>,
-    pub replay: BesideReplay,
+    pub replay: ReplayComparison,
     /// Runs whose trace does not show the steps that were scripted.
     pub misread: u64,
 }

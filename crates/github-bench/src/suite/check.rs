@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::expectation::CheckExpectation;
 use super::source::{CheckSelection, CommitDescent, RequestPattern, SelectionKeys};
-use super::text::ReadAs;
+use super::text::TextReadMode;
 use gradus_github_sim::DifferenceKind;
 
 #[derive(Clone, Debug, Deserialize)]
@@ -56,7 +56,7 @@ pub(super) struct RawCheck {
     #[serde(rename = "where")]
     filter: Map<String, Value>,
     at: Option<String>,
-    read_as: Option<ReadAs>,
+    read_as: Option<TextReadMode>,
     column: Option<usize>,
     // What must be there.
     equals: Option<Value>,

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::path::JsonPath;
-use super::text::ReadAs;
+use super::text::TextReadMode;
 use gradus_github_sim::{DifferenceKind, RequestMethod};
 
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ pub(super) struct CheckSelection {
     /// Of a list: only what has these values.
     pub(super) filter: Vec<(JsonPath, Value)>,
     pub(super) at: Option<JsonPath>,
-    pub(super) read_as: Option<ReadAs>,
+    pub(super) read_as: Option<TextReadMode>,
     /// Of the rows of a table: only this cell of each.
     pub(super) column: Option<usize>,
 }
@@ -93,7 +93,7 @@ pub(super) struct SelectionKeys {
     pub(super) before: bool,
     pub(super) filter: Map<String, Value>,
     pub(super) at: Option<String>,
-    pub(super) read_as: Option<ReadAs>,
+    pub(super) read_as: Option<TextReadMode>,
     pub(super) column: Option<usize>,
 }
 
@@ -106,7 +106,7 @@ impl TryFrom<SelectionKeys> for CheckSelection {
         if keys.what.is_some() && keys.changes.is_none() {
             return Err("`what` belongs to `changes`".to_owned());
         }
-        if keys.column.is_some() && keys.read_as != Some(ReadAs::TableRows) {
+        if keys.column.is_some() && keys.read_as != Some(TextReadMode::TableRows) {
             return Err("`column` belongs to `read_as = \"table_rows\"`".to_owned());
         }
         if let Some(name) = keys.file.iter().find(|name| split_file(name).is_none()) {

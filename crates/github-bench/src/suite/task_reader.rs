@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use gradus_github_sim::SeedError;
-use gradus_github_sim::source_file::{NoText, SourceFileProblem, from_toml, line_of, read_text};
+use gradus_github_sim::source_file::{SourceFileProblem, TextFileError, from_toml, line_of, read_text};
 
 use super::review;
 use super::task::{BenchTask, TaskError};
@@ -12,8 +12,8 @@ impl BenchTask {
     pub fn read(path: &Path) -> Result<BenchTask, TaskError> {
         let origin = path.display().to_string();
         let text = read_text(path).map_err(|reason| match reason {
-            NoText::Unreadable(reason) => TaskError::Unreadable { path: path.to_owned(), reason },
-            NoText::Mistake(mistake) => syntax(&origin, &mistake),
+            TextFileError::Unreadable(reason) => TaskError::Unreadable { path: path.to_owned(), reason },
+            TextFileError::Mistake(mistake) => syntax(&origin, &mistake),
         })?;
         BenchTask::make(&text, &origin, path.parent())?.with_world_checked(&text)
     }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum ReadAs {
+pub(super) enum TextReadMode {
     /// 5 and 12 of `#5, #12`, each once, in the order in which they come.
     IssueNumbers,
     /// Lines that are not empty, without blanks around them.
@@ -16,15 +16,15 @@ pub(super) enum ReadAs {
     Trimmed,
 }
 
-impl ReadAs {
+impl TextReadMode {
     pub(super) fn read(self, text: &str) -> Value {
         match self {
-            ReadAs::IssueNumbers => json!(issue_numbers(text)),
-            ReadAs::Lines => {
+            TextReadMode::IssueNumbers => json!(issue_numbers(text)),
+            TextReadMode::Lines => {
                 json!(text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>())
             }
-            ReadAs::TableRows => json!(table_rows(text)),
-            ReadAs::Trimmed => json!(text.trim()),
+            TextReadMode::TableRows => json!(table_rows(text)),
+            TextReadMode::Trimmed => json!(text.trim()),
         }
     }
 }
@@ -101,17 +101,17 @@ mod tests {
 
     #[test]
     fn readings() {
-        assert_eq!(ReadAs::IssueNumbers.read("- #12 x\n- #5 (#12)"), json!([12, 5]));
+        assert_eq!(TextReadMode::IssueNumbers.read("- #12 x\n- #5 (#12)"), json!([12, 5]));
         let table = "# T\n\n| login | commits |\n|---|--:|\n| `octo` | 3 |\n|mona|2|\n";
-        assert_eq!(ReadAs::TableRows.read(table), json!([["octo", "3"], ["mona", "2"]]));
-        assert_eq!(ReadAs::Lines.read("a\n\n b \n"), json!(["a", "b"]));
+        assert_eq!(TextReadMode::TableRows.read(table), json!([["octo", "3"], ["mona", "2"]]));
+        assert_eq!(TextReadMode::Lines.read("a\n\n b \n"), json!(["a", "b"]));
     }
 
     proptest::proptest! {
         #[test]
         fn any_text_can_be_read(text in "[-|#:, 0-9a-zß`@\\n]{0,80}", other in ".{0,80}") {
             for text in [text, other] {
-                for reading in [ReadAs::IssueNumbers, ReadAs::Lines, ReadAs::TableRows, ReadAs::Trimmed] {
+                for reading in [TextReadMode::IssueNumbers, TextReadMode::Lines, TextReadMode::TableRows, TextReadMode::Trimmed] {
                     reading.read(&text);
                 }
                 counts(&text);

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 pub use file::SeedFile;
 
 use super::world::World;
-use crate::source_file::{NoText, SourceFileProblem, from_json, from_toml, line_of, read_text};
+use crate::source_file::{SourceFileProblem, TextFileError, from_json, from_toml, line_of, read_text};
 
 /// The worlds that come with Gradus, by name.
 pub const BUILT_IN: [(&str, &str); 5] = [
@@ -78,8 +78,8 @@ impl SeedFile {
             }
         };
         let text = read_text(&path).map_err(|reason| match reason {
-            NoText::Unreadable(reason) => SeedError::Unreadable { path: path.clone(), reason },
-            NoText::Mistake(mistake) => syntax(&path.display().to_string(), &mistake),
+            TextFileError::Unreadable(reason) => SeedError::Unreadable { path: path.clone(), reason },
+            TextFileError::Mistake(mistake) => syntax(&path.display().to_string(), &mistake),
         })?;
         let mut seed = SeedFile::parse(&text, format, &path.display().to_string())?;
         seed.folder = path.parent().map(Path::to_owned);

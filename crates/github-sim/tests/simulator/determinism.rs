@@ -5,7 +5,7 @@ use gradus_github_sim::state::WorldState;
 use gradus_github_sim::{SimulatedResponse, World};
 use serde_json::json;
 
-fn story(lab: &mut Lab) -> Vec<SimulatedResponse> {
+fn trace_group(lab: &mut Lab) -> Vec<SimulatedResponse> {
     let mut seen = vec![lab.get("/user"), lab.get("/user/repos")];
     seen.push(lab.post("/user/repos", json!({"name": "new", "auto_init": true})));
     seen.push(lab.put("/repos/octo/demo/contents/a.txt", json!({"message": "m", "content": "aGk="})));
@@ -21,8 +21,8 @@ fn story(lab: &mut Lab) -> Vec<SimulatedResponse> {
 
 #[test]
 fn the_same_calls_give_the_same_bytes() {
-    let first = story(&mut Lab::new("w2"));
-    let second = story(&mut Lab::new("w2"));
+    let first = trace_group(&mut Lab::new("w2"));
+    let second = trace_group(&mut Lab::new("w2"));
     assert_eq!(first, second);
     let statuses: Vec<u16> = first.iter().map(|response| response.status).collect();
     assert_eq!(statuses, [200, 200, 201, 201, 201, 200, 201, 200, 200, 200, 501]);
@@ -31,18 +31,18 @@ fn the_same_calls_give_the_same_bytes() {
 #[test]
 fn a_reset_world_is_as_new() {
     let mut lab = Lab::new("w2");
-    let first = story(&mut lab);
+    let first = trace_group(&mut lab);
     assert!(!lab.world.changes().is_empty());
     lab.world.reset();
     assert!(lab.world.changes().is_empty());
-    assert_eq!(story(&mut lab), first);
+    assert_eq!(trace_group(&mut lab), first);
 }
 
 #[test]
 fn a_snapshot_brings_everything_back() {
     let mut lab = Lab::new("w3");
     let before = lab.world.snapshot();
-    story(&mut lab);
+    trace_group(&mut lab);
     assert_ne!(lab.world.state(), before.state());
     lab.world.restore(&before);
     assert_eq!(lab.world.state(), before.state());
@@ -52,7 +52,7 @@ fn a_snapshot_brings_everything_back() {
 #[test]
 fn a_state_survives_being_written_down() {
     let mut lab = Lab::new("w3");
-    story(&mut lab);
+    trace_group(&mut lab);
     let text = serde_json::to_string(lab.world.state()).unwrap();
     let state: WorldState = serde_json::from_str(&text).unwrap();
     let mut again = Lab { world: World::new(state, Default::default(), Vec::new()), token: lab::OCTO };

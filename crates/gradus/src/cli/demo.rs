@@ -74,7 +74,7 @@ pub(super) fn run(arguments: &DemoArguments) -> anyhow::Result<CommandExit> {
         "--html".as_ref(),
         arguments.html.as_os_str(),
     ];
-    let grading = OnlyGrading::try_parse_from(words)?.grading;
+    let grading = GradingOnlyAddition::try_parse_from(words)?.grading;
     let graded = eval::EvalArguments::for_sources(vec![store.display().to_string()], grading);
 
     // Before anything is played.
@@ -126,7 +126,7 @@ pub(super) fn run(arguments: &DemoArguments) -> anyhow::Result<CommandExit> {
 }
 
 #[derive(Parser)]
-struct OnlyGrading {
+struct GradingOnlyAddition {
     #[command(flatten)]
     grading: GradingOptions,
 }

@@ -31,21 +31,21 @@ struct OpenAiChatMessage<'b> {
     /// Null beside calls: some endpoints take no empty text.
     content: Option<&'b str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tool_calls: Vec<CallOut<'b>>,
+    tool_calls: Vec<SentToolCall<'b>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_call_id: Option<&'b str>,
 }
 
 #[derive(Serialize)]
-struct CallOut<'b> {
+struct SentToolCall<'b> {
     id: &'b str,
     #[serde(rename = "type")]
     kind: &'static str,
-    function: FunctionOut<'b>,
+    function: SentFunction<'b>,
 }
 
 #[derive(Serialize)]
-struct FunctionOut<'b> {
+struct SentFunction<'b> {
     name: &'b str,
     arguments: &'b str,
 }
@@ -94,9 +94,9 @@ pub(crate) fn body(model: &str, chat: &ChatRequest<'_>, dialect: EndpointQuirks)
     bytes
 }
 
-fn call_out(call: &ChatToolCall) -> CallOut<'_> {
+fn call_out(call: &ChatToolCall) -> SentToolCall<'_> {
     let arguments = if call.arguments.is_empty() { "{}" } else { &call.arguments };
-    CallOut { id: &call.id, kind: "function", function: FunctionOut { name: &call.name, arguments } }
+    SentToolCall { id: &call.id, kind: "function", function: SentFunction { name: &call.name, arguments } }
 }
 
 #[derive(Deserialize)]
@@ -116,17 +116,17 @@ struct OpenAiChatReply {
     /// A text, or a list of parts.
     content: Option<Value>,
     refusal: Option<String>,
-    tool_calls: Option<Vec<CallIn>>,
+    tool_calls: Option<Vec<ReceivedToolCall>>,
 }
 
 #[derive(Deserialize)]
-struct CallIn {
+struct ReceivedToolCall {
     id: Option<String>,
-    function: FunctionIn,
+    function: ReceivedFunction,
 }
 
 #[derive(Deserialize)]
-struct FunctionIn {
+struct ReceivedFunction {
     #[serde(default)]
     name: String,
     /// A text with JSON in it; from some endpoints the JSON itself.

@@ -18,7 +18,7 @@ pub use crate::alert::measurement::{AlertExample, AlertMeasurement};
 pub use condition::{AlertCondition, AlertThreshold, ConditionError, MinSampleSize, ThresholdComparison};
 pub use deliver::{DeliveryCounts, DeliverySettings, KindCounts, NoticeDispatcher, StartError};
 pub use notice::{AlertNotice, NoticeKind, SCHEMA};
-pub use rule::{AlertRule, AlertSection, ClearAt};
+pub use rule::{AlertRule, AlertSection, ClearingThreshold};
 pub use state::{AlertState, advance};
 pub use subject::{AlertMetric, AlertableEvaluator, LatencyPercentile, SampleUnit};
 pub use target::{AlertTarget, TargetKind, WebhookUrl};

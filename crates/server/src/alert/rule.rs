@@ -36,7 +36,7 @@ pub struct AlertSection {
     /// As `thought_to_tool < 0.8 over 1h, at least 30 steps`.
     pub when: String,
     /// As the threshold in `when`: `0.85`, `"85%"`, `"25s"`.
-    pub clear_at: Option<ClearAt>,
+    pub clear_at: Option<ClearingThreshold>,
     /// As `30m`.
     pub cool_down: Option<String>,
     pub webhook: Option<String>,
@@ -62,7 +62,7 @@ impl fmt::Debug for AlertSection {
 /// TOML has numbers, and units make texts of them.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged, expecting = "clear_at takes a number, or a text as \"85%\" or \"25s\"")]
-pub enum ClearAt {
+pub enum ClearingThreshold {
     Number(f64),
     Text(String),
 }
@@ -160,13 +160,13 @@ fn default_clear_at(subject: &AlertMetric, bar: &AlertThreshold) -> f64 {
     })
 }
 
-fn read_clear_at(condition: &AlertCondition, clear_at: &ClearAt) -> Result<f64, String> {
+fn read_clear_at(condition: &AlertCondition, clear_at: &ClearingThreshold) -> Result<f64, String> {
     let (subject, Some(bar)) = (&condition.subject, &condition.bar) else {
         return Err("an unseen tool has no value to come back; leave clear_at out".to_owned());
     };
     let text = match clear_at {
-        ClearAt::Number(number) => number.to_string(),
-        ClearAt::Text(text) => text.clone(),
+        ClearingThreshold::Number(number) => number.to_string(),
+        ClearingThreshold::Text(text) => text.clone(),
     };
     let value = subject
         .parse_threshold(&text)

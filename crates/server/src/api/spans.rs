@@ -48,8 +48,8 @@ pub(super) async fn of_project(
     let kind = params.kind;
     match params.format.as_deref() {
         None | Some("jsonl") => {
-            let body = download::of_project(server, project, Vec::new(), move |story, out| {
-                visit_spans(story, kind.as_deref(), &mut |span, kind| {
+            let body = download::of_project(server, project, Vec::new(), move |trace_group, out| {
+                visit_spans(trace_group, kind.as_deref(), &mut |span, kind| {
                     // Straight to the client: a line may be large. Writing cannot fail.
                     let _ = serde_json::to_writer(LineWriter(out), &span_line(span, kind, &only));
                     out(b"\n");
@@ -60,8 +60,8 @@ pub(super) async fn of_project(
         }
         Some("csv") => {
             let head = table::head(&only);
-            let body = download::of_project(server, project, head, move |story, out| {
-                visit_spans(story, kind.as_deref(), &mut |span, kind| {
+            let body = download::of_project(server, project, head, move |trace_group, out| {
+                visit_spans(trace_group, kind.as_deref(), &mut |span, kind| {
                     out(&table::row(&span_line(span, kind, &only), &only));
                 });
             });
@@ -97,8 +97,8 @@ pub(super) async fn export(
     Path(project): Path<String>,
 ) -> Result<Response, ApiError> {
     known_project(&server, &project).await?;
-    let body = download::of_project(server, project, Vec::new(), |story, out| {
-        crate::stored_records::write_otlp(story, out)
+    let body = download::of_project(server, project, Vec::new(), |trace_group, out| {
+        crate::stored_records::write_otlp(trace_group, out)
     });
     let body = body.await?;
     Ok(([(CONTENT_TYPE, "application/x-protobuf")], body).into_response())

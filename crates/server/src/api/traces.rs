@@ -19,8 +19,8 @@ use super::schema;
 use crate::http_error::{ApiError, ApiQuery, respond, respond_json};
 use crate::queries::QueryKind;
 use crate::state::ServerState;
-use crate::story::StoryView;
 use crate::time_text as time;
+use crate::trace_group::TraceGroupView;
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -187,7 +187,7 @@ pub(super) async fn one(
     // A trace may be large, and is assembled for each answer.
     respond_json(&server, QueryKind::Large, move |server| {
         let row = server.store.trace(TraceId(number))?.ok_or_else(missing)?;
-        let (trajectories, outcomes, story) = trajectories(server, &row)?;
+        let (trajectories, outcomes, trace_group) = trajectories(server, &row)?;
         let filter =
             AnnotationFilter { trace_id: Some(number), limit: 10_000, ..AnnotationFilter::default() };
         let annotations =
@@ -197,9 +197,9 @@ pub(super) async fn one(
             trajectories,
             outcomes,
             annotations,
-            is_open: story.is_due,
-            is_cut: story.is_cut,
-            quarantine_reason: story.quarantine_reason,
+            is_open: trace_group.is_due,
+            is_cut: trace_group.is_cut,
+            quarantine_reason: trace_group.quarantine_reason,
         })
     })
     .await
@@ -211,17 +211,17 @@ type OutcomeLines = Vec<Box<RawValue>>;
 fn trajectories(
     server: &ServerState,
     row: &TraceRow,
-) -> Result<(Vec<Trajectory>, OutcomeLines, StoryView), ApiError> {
-    let mut story = StoryView::load(&server.store, row.story)?;
+) -> Result<(Vec<Trajectory>, OutcomeLines, TraceGroupView), ApiError> {
+    let mut trace_group = TraceGroupView::load(&server.store, row.trace_group)?;
     let id = row.trace_id.to_string();
-    let mut trajectories = std::mem::take(&mut story.trajectories);
+    let mut trajectories = std::mem::take(&mut trace_group.trajectories);
     trajectories.retain(|trajectory| trajectory.trace_ids.contains(&id));
     let mut outcomes = Vec::new();
     for trajectory in &trajectories {
         let given = server.store.verdict_lines(&trajectory.trajectory_id)?;
         outcomes.extend(given.into_iter().filter_map(|given| RawValue::from_string(given.line).ok()));
     }
-    Ok((trajectories, outcomes, story))
+    Ok((trajectories, outcomes, trace_group))
 }
 
 impl TraceSummary {

@@ -8,26 +8,26 @@ use gradus_store::{JudgeSpend, Store, StoreError, UngradedTrajectory};
 use super::ledger::put_off;
 use super::setback::survive;
 use crate::clock::now_ns;
-use crate::story::StoryView;
+use crate::trace_group::TraceGroupView;
 
-/// Each story is assembled once, however many of its trajectories are wanted. What cannot be had now is left in the
+/// Each trace group is assembled once, however many of its trajectories are wanted. What cannot be had now is left in the
 /// store's queue: a trajectory leaves that when it is judged, or when it is gone itself.
 pub(super) fn trajectories_again(
     store: &Store,
     wanted: Vec<UngradedTrajectory>,
 ) -> Result<Vec<(UngradedTrajectory, Trajectory)>, StoreError> {
-    let mut by_story: BTreeMap<i64, Vec<UngradedTrajectory>> = BTreeMap::new();
+    let mut by_trace_group: BTreeMap<i64, Vec<UngradedTrajectory>> = BTreeMap::new();
     for one in wanted {
-        by_story.entry(one.story).or_default().push(one);
+        by_trace_group.entry(one.trace_group).or_default().push(one);
     }
     let mut found = Vec::new();
-    for (number, wanted) in by_story {
-        let assembled = survive(|| Ok(StoryView::load(store, number)?.trajectories));
+    for (number, wanted) in by_trace_group {
+        let assembled = survive(|| Ok(TraceGroupView::load(store, number)?.trajectories));
         let mut by_id: HashMap<String, Trajectory> = match assembled {
             Ok(all) => all.into_iter().map(|one| (one.trajectory_id.clone(), one)).collect(),
             Err(setback) => {
                 let setback = setback.own()?;
-                tracing::error!(story = number, error = %setback, "a trace cannot be judged; it is put off");
+                tracing::error!(trace_group = number, error = %setback, "a trace cannot be judged; it is put off");
                 HashMap::new()
             }
         };
@@ -41,9 +41,9 @@ pub(super) fn trajectories_again(
     Ok(found)
 }
 
-/// A trajectory that its story does not give. If it belongs to another one by now, it is found there the next time.
+/// A trajectory that its trace group does not give. If it belongs to another one by now, it is found there the next time.
 fn wait(store: &Store, one: &UngradedTrajectory) -> Result<(), StoreError> {
-    if store.story_of_ungraded(one.no)? != Some(one.story) {
+    if store.trace_group_of_ungraded(one.no)? != Some(one.trace_group) {
         return Ok(());
     }
     match store.judged(one, Vec::new(), JudgeSpend::default(), put_off(one), now_ns()) {
@@ -59,10 +59,10 @@ mod tests {
     use crate::live::lab::Lab;
 
     #[test]
-    fn a_trajectory_whose_story_was_united_with_another_waits_for_the_next_look() {
+    fn a_trajectory_whose_trace_group_was_united_with_another_waits_for_the_next_look() {
         let lab = Lab::new(1 << 20);
         let now = lab.ungraded(i64::MAX).unwrap();
-        let before = UngradedTrajectory { story: now.story + 100, ..now.clone() };
+        let before = UngradedTrajectory { trace_group: now.trace_group + 100, ..now.clone() };
         assert!(trajectories_again(&lab.store, vec![before]).unwrap().is_empty());
         lab.flush();
         assert_eq!(lab.ungraded(now_ns()), Some(now));

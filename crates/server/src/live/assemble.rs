@@ -1,4 +1,4 @@
-//! From stored records to stored trajectories, with the verdicts of rules: a few threads that take complete stories from
+//! From stored records to stored trajectories, with the verdicts of rules: a few threads that take complete trace groups from
 //! the queue.
 
 use std::collections::HashMap;
@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::runner::RulesJudge;
-use gradus_store::{AssembledStory, ReadyQuery, ReadyStory, StoreError, TrajectoryRecord, WriteHandle};
+use gradus_store::{
+    AssembledTraceGroup, ReadyQuery, ReadyTraceGroup, StoreError, TrajectoryRecord, WriteHandle,
+};
 
 use super::assembly_queue::{AssemblyClaim, AssemblyQueue};
 use super::record::{EvaluatorScales, outcome_record, record_of};
@@ -17,16 +19,16 @@ use crate::clock::now_ns;
 use crate::grading_rule::GradingRule;
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
-use crate::story::{StorySize, read_story};
 use crate::thread_priority::ThreadPriority;
+use crate::trace_group::{TraceGroupSize, read_trace_group};
 
 /// What is stored together, in bytes.
 const MAX_STORED_TOGETHER: usize = 8 << 20;
-/// Trajectories beyond which a story is stored in parts.
+/// Trajectories beyond which a trace group is stored in parts.
 const MAX_STORED_AT_ONCE: usize = 200;
 const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
-/// How long a stop waits for stories that are being assembled. They are assembled again at the next start.
+/// How long a stop waits for trace groups that are being assembled. They are assembled again at the next start.
 const MAX_STOP_WAIT: Duration = Duration::from_secs(3);
 
 /// Quarantined traces that are named at the start; `/server` lists all of them.
@@ -60,7 +62,7 @@ impl AssemblyPool {
         }
         let queue = Arc::new(AssemblyQueue::default());
         let (running, ended) = mpsc::channel();
-        // One can always take small stories while another has a large one.
+        // One can always take small trace groups while another has a large one.
         let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
         for number in 0..threads {
             let (server, queue, running) = (Arc::clone(server), Arc::clone(&queue), running.clone());
@@ -113,7 +115,7 @@ fn run(server: &ServerState, queue: &AssemblyQueue) {
     }
 }
 
-/// Takes the next stories from the queue. False when none is ready.
+/// Takes the next trace groups from the queue. False when none is ready.
 fn assemble_next(
     server: &ServerState,
     queue: &AssemblyQueue,
@@ -134,26 +136,27 @@ fn assemble_next(
     Ok(true)
 }
 
-fn claimed(claim: &AssemblyClaim) -> Vec<ReadyStory> {
-    claim.stories.iter().rev().copied().collect()
+fn claimed(claim: &AssemblyClaim) -> Vec<ReadyTraceGroup> {
+    claim.trace_groups.iter().rev().copied().collect()
 }
 
-/// Stories that one thread took together. However it ends, they are given back to the queue.
+/// Trace groups that one thread took together. However it ends, they are given back to the queue.
 struct AssemblyBatch<'s> {
     server: &'s ServerState,
     queue: &'s AssemblyQueue,
     is_large: bool,
     /// The next one last.
-    waiting: Vec<ReadyStory>,
+    waiting: Vec<ReadyTraceGroup>,
     /// Assembled, not yet stored, with how long that took.
-    done: Vec<(AssembledStory, Duration)>,
+    done: Vec<(AssembledTraceGroup, Duration)>,
 }
 
 impl Drop for AssemblyBatch<'_> {
     fn drop(&mut self) {
-        let waiting = self.waiting.drain(..).map(|ready| ready.story);
-        let stories = waiting.chain(self.done.drain(..).map(|(story, _)| story.story)).collect();
-        self.give_back(stories);
+        let waiting = self.waiting.drain(..).map(|ready| ready.trace_group);
+        let trace_groups =
+            waiting.chain(self.done.drain(..).map(|(trace_group, _)| trace_group.trace_group)).collect();
+        self.give_back(trace_groups);
     }
 }
 
@@ -161,8 +164,8 @@ impl AssemblyBatch<'_> {
     fn assemble(&mut self, judges: &mut RuleJudges) -> Result<(), StoreError> {
         let server = self.server;
         // Written first: should one of them end the process, the next one knows which.
-        let stories = self.waiting.iter().map(|ready| ready.story).collect();
-        server.store.begin_attempts(stories)?.wait()?;
+        let trace_groups = self.waiting.iter().map(|ready| ready.trace_group).collect();
+        server.store.begin_attempts(trace_groups)?.wait()?;
         let reloadable = server.reloadable();
         judges.use_rules(&reloadable);
         let mut bytes = 0;
@@ -171,27 +174,28 @@ impl AssemblyBatch<'_> {
                 return Ok(());
             }
             let began = Instant::now();
-            let size = if self.is_large { StorySize::Large } else { StorySize::Small };
-            let assembled = survive(|| assemble_story(server, &reloadable, judges, ready.story, size));
+            let size = if self.is_large { TraceGroupSize::Large } else { TraceGroupSize::Small };
+            let assembled =
+                survive(|| assemble_trace_group(server, &reloadable, judges, ready.trace_group, size));
             self.waiting.pop();
             match assembled {
-                Ok(AssemblyOutcome::Story(story)) => {
-                    bytes += story.bytes();
-                    self.done.push((story, began.elapsed()));
+                Ok(AssemblyOutcome::Story(trace_group)) => {
+                    bytes += trace_group.bytes();
+                    self.done.push((trace_group, began.elapsed()));
                 }
-                Ok(AssemblyOutcome::BelongsToOthers) => self.give_back(vec![ready.story]),
+                Ok(AssemblyOutcome::BelongsToOthers) => self.give_back(vec![ready.trace_group]),
                 Ok(AssemblyOutcome::TooLarge) => {
                     let cancelled =
-                        server.store.cancel_attempts(vec![ready.story]).and_then(WriteHandle::wait);
+                        server.store.cancel_attempts(vec![ready.trace_group]).and_then(WriteHandle::wait);
                     if let Err(error) = cancelled {
-                        self.queue.release(ready.story, self.is_large, Duration::ZERO);
+                        self.queue.release(ready.trace_group, self.is_large, Duration::ZERO);
                         return Err(error);
                     }
                     self.queue.defer_large(ready);
                 }
                 Err(setback) => {
                     judges.by_rule.clear();
-                    self.fail(ready.story, setback)?;
+                    self.fail(ready.trace_group, setback)?;
                 }
             }
             if bytes > MAX_STORED_TOGETHER {
@@ -202,27 +206,30 @@ impl AssemblyBatch<'_> {
         self.store()
     }
 
-    /// Stores what was assembled: small stories together, others in parts.
+    /// Stores what was assembled: small trace groups together, others in parts.
     fn store(&mut self) -> Result<(), StoreError> {
-        let is_alone = |(story, _): &(AssembledStory, Duration)| story.records.len() > MAX_STORED_AT_ONCE;
+        let is_alone = |(trace_group, _): &(AssembledTraceGroup, Duration)| {
+            trace_group.records.len() > MAX_STORED_AT_ONCE
+        };
         // One by one: should the store fail, the others are still here to be given back.
         while let Some(at) = self.done.iter().position(is_alone) {
-            let (story, time) = self.done.swap_remove(at);
-            let number = story.story;
-            self.finish(number, time, self.server.store.assembled_in_parts(story, now_ns()))?;
+            let (trace_group, time) = self.done.swap_remove(at);
+            let number = trace_group.trace_group;
+            self.finish(number, time, self.server.store.assembled_in_parts(trace_group, now_ns()))?;
         }
         if self.done.is_empty() {
             return Ok(());
         }
-        let took: Vec<(i64, Duration)> = self.done.iter().map(|(story, time)| (story.story, *time)).collect();
-        let together = self.done.drain(..).map(|(story, _)| story).collect();
+        let took: Vec<(i64, Duration)> =
+            self.done.iter().map(|(trace_group, time)| (trace_group.trace_group, *time)).collect();
+        let together = self.done.drain(..).map(|(trace_group, _)| trace_group).collect();
         match self.server.store.assembled(together, now_ns()).and_then(WriteHandle::wait) {
             Ok(count) => {
                 self.server.meters.assembled(count);
                 took.iter().for_each(|(number, time)| self.queue.release(*number, self.is_large, *time));
                 Ok(())
             }
-            // Stories that are stored together fail together. Each is taken alone the next time.
+            // Trace groups that are stored together fail together. Each is taken alone the next time.
             Err(error) if error.is_of_content() => {
                 let reason = error.to_string();
                 let fail = |(number, _): &(i64, Duration)| {
@@ -240,81 +247,81 @@ impl AssemblyBatch<'_> {
 
     fn finish(
         &self,
-        story: i64,
+        trace_group: i64,
         took: Duration,
         stored: Result<usize, StoreError>,
     ) -> Result<(), StoreError> {
         match stored {
             Ok(count) => {
                 self.server.meters.assembled(count);
-                self.queue.release(story, self.is_large, took);
+                self.queue.release(trace_group, self.is_large, took);
                 Ok(())
             }
-            Err(error) => self.fail(story, error.into()),
+            Err(error) => self.fail(trace_group, error.into()),
         }
     }
 
-    /// Takes attempts back that came to nothing through no fault of their stories.
-    fn give_back(&self, stories: Vec<i64>) {
-        if stories.is_empty() {
+    /// Takes attempts back that came to nothing through no fault of their trace groups.
+    fn give_back(&self, trace_groups: Vec<i64>) {
+        if trace_groups.is_empty() {
             return;
         }
-        let cancelled = self.server.store.cancel_attempts(stories.clone()).and_then(WriteHandle::wait);
+        let cancelled = self.server.store.cancel_attempts(trace_groups.clone()).and_then(WriteHandle::wait);
         if let Err(error) = cancelled {
             tracing::error!(%error, "attempts to assemble traces could not be taken back");
         }
-        for story in stories {
-            self.queue.release(story, self.is_large, Duration::ZERO);
+        for trace_group in trace_groups {
+            self.queue.release(trace_group, self.is_large, Duration::ZERO);
         }
     }
 
-    /// Goes on without a story that nothing can be made of. What the whole store suffers from is an error.
-    fn fail(&self, story: i64, setback: AssemblyFailure) -> Result<(), StoreError> {
+    /// Goes on without a trace group that nothing can be made of. What the whole store suffers from is an error.
+    fn fail(&self, trace_group: i64, setback: AssemblyFailure) -> Result<(), StoreError> {
         let server = self.server;
         let failed = setback.own().and_then(|setback| {
             server.meters.set_back(setback.kind());
             let reason = setback.to_string();
-            let is_quarantined = server.store.fail_attempt(story, &reason, now_ns())?.wait()?;
+            let is_quarantined = server.store.fail_attempt(trace_group, &reason, now_ns())?.wait()?;
             if is_quarantined {
                 tracing::error!(
-                    story,
+                    trace_group,
                     error = reason,
                     "a trace could not be assembled twice and is quarantined; see /server, where it can be retried"
                 );
             } else {
-                tracing::error!(story, error = reason, "a trace could not be assembled; trying once more");
+                tracing::error!(trace_group, error = reason, "a trace could not be assembled; trying once more");
             }
             Ok(())
         });
         match failed {
-            Ok(()) => self.queue.release(story, self.is_large, Duration::ZERO),
-            Err(_) => self.give_back(vec![story]),
+            Ok(()) => self.queue.release(trace_group, self.is_large, Duration::ZERO),
+            Err(_) => self.give_back(vec![trace_group]),
         }
         failed
     }
 }
 
 enum AssemblyOutcome {
-    Story(AssembledStory),
+    Story(AssembledTraceGroup),
     /// It was tied to others, and is assembled with them.
     BelongsToOthers,
     /// More than is assembled together with others.
     TooLarge,
 }
 
-fn assemble_story(
+fn assemble_trace_group(
     server: &ServerState,
     reloadable: &ReloadableSettings,
     judges: &mut RuleJudges,
     number: i64,
-    size: StorySize,
+    size: TraceGroupSize,
 ) -> Result<AssemblyOutcome, StoreError> {
-    let story = server.store.story_within(number, size.limits(&server.settings))?;
-    if story.is_cut && size == StorySize::Small {
+    let trace_group = server.store.trace_group_within(number, size.limits(&server.settings))?;
+    if trace_group.is_cut && size == TraceGroupSize::Small {
         return Ok(AssemblyOutcome::TooLarge);
     }
-    let due_ns = story.due_ns;
-    let (trajectories, links) = read_story(story)?;
+    let due_ns = trace_group.due_ns;
+    let (trajectories, links) = read_trace_group(trace_group)?;
     if !links.is_empty() && server.store.link(links, now_ns())?.wait()? {
         return Ok(AssemblyOutcome::BelongsToOthers);
     }
@@ -327,7 +334,7 @@ fn assemble_story(
             None => record,
         });
     }
-    Ok(AssemblyOutcome::Story(AssembledStory { story: number, due_ns, records }))
+    Ok(AssemblyOutcome::Story(AssembledTraceGroup { trace_group: number, due_ns, records }))
 }
 
 fn project(trajectory: &Trajectory) -> &str {

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::again::trajectories_again;
-use super::ledger::{AtWork, StoreLedger};
+use super::ledger::{ActiveTrajectories, StoreLedger};
 use super::reroute::reroute;
 use crate::clock::now_ns;
 use crate::grading_rule::GradingRule;
@@ -211,7 +211,7 @@ impl RuleGrader {
             },
             ignore_cache: false,
         };
-        let at_work = AtWork::by(&rule.evaluators);
+        let at_work = ActiveTrajectories::by(&rule.evaluators);
         let mut ledger = StoreLedger::open(&self.server, rule.name.clone(), at_work.clone())?;
         let (sender, receiver) = mpsc::channel(2);
         let (interrupt, interrupts) = mpsc::unbounded_channel();
@@ -252,7 +252,11 @@ impl RuleGrader {
     }
 
     /// Hands over what waits until the day ends, and with it the budget.
-    async fn feed(&self, at_work: AtWork, sender: mpsc::Sender<Vec<Trajectory>>) -> anyhow::Result<()> {
+    async fn feed(
+        &self,
+        at_work: ActiveTrajectories,
+        sender: mpsc::Sender<Vec<Trajectory>>,
+    ) -> anyhow::Result<()> {
         let today = now_ns().div_euclid(DAY_NS);
         let mut after = 0;
         let mut has_sent = false;

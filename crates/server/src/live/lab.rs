@@ -2,7 +2,7 @@
 
 use gradus_core::span::{SpanId, TraceId};
 use gradus_store::{
-    AssembledStory, BlockSignal, SpanKey, Store, StoreOptions, TraceChunk, TrajectoryRecord,
+    AssembledTraceGroup, BlockSignal, SpanKey, Store, StoreOptions, TraceChunk, TrajectoryRecord,
     UngradedTrajectory,
 };
 
@@ -18,7 +18,7 @@ impl Lab {
         let mut chunk = TraceChunk::new(TraceId(1), "p".into(), BlockSignal::Spans, b"");
         chunk.spans.push(SpanKey { span_id: SpanId(1), digest: 1, has_ended: true, is_error: false });
         store.ingest(vec![chunk], 1).unwrap().wait().unwrap();
-        let story = store.trace(TraceId(1)).unwrap().unwrap().story;
+        let trace_group = store.trace(TraceId(1)).unwrap().unwrap().trace_group;
         let record = TrajectoryRecord {
             trajectory_id: "t".to_owned(),
             trace_id: TraceId(1),
@@ -26,8 +26,8 @@ impl Lab {
             ungraded_by: Some("r".to_owned()),
             ..TrajectoryRecord::default()
         };
-        let stories = vec![AssembledStory { story, due_ns: None, records: vec![record] }];
-        store.assembled(stories, 2).unwrap().wait().unwrap();
+        let trace_groups = vec![AssembledTraceGroup { trace_group, due_ns: None, records: vec![record] }];
+        store.assembled(trace_groups, 2).unwrap().wait().unwrap();
         Lab { folder, store }
     }
 

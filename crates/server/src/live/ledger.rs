@@ -28,14 +28,14 @@ pub(super) struct StoreLedger {
     server: Arc<ServerState>,
     rule: String,
     cache: VerdictCache,
-    at_work: AtWork,
+    at_work: ActiveTrajectories,
 }
 
 impl StoreLedger {
     pub(super) fn open(
         server: &Arc<ServerState>,
         rule: String,
-        at_work: AtWork,
+        at_work: ActiveTrajectories,
     ) -> Result<StoreLedger, RunFileError> {
         let cache = open_cache(&server.settings.data)?;
         Ok(StoreLedger { server: Arc::clone(server), rule, cache, at_work })
@@ -109,7 +109,7 @@ impl RunLedger for StoreLedger {
 
 /// The trajectories that are being judged.
 #[derive(Clone, Default)]
-pub(super) struct AtWork(Arc<LedgerState>);
+pub(super) struct ActiveTrajectories(Arc<LedgerState>);
 
 #[derive(Default)]
 struct LedgerState {
@@ -182,9 +182,9 @@ pub(super) fn put_off(ungraded: &UngradedTrajectory) -> RemainingGrading {
     RemainingGrading::PutOff { ns: now_ns() + seconds * 1_000_000_000 }
 }
 
-impl AtWork {
-    pub(super) fn by(evaluators: &[Evaluator]) -> AtWork {
-        AtWork(Arc::new(LedgerState {
+impl ActiveTrajectories {
+    pub(super) fn by(evaluators: &[Evaluator]) -> ActiveTrajectories {
+        ActiveTrajectories(Arc::new(LedgerState {
             scales: EvaluatorScales::from_evaluators(evaluators),
             ..LedgerState::default()
         }))

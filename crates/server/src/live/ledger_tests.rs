@@ -6,13 +6,13 @@ use crate::live::lab::Lab;
 /// A trajectory that is at work and waits for two answers.
 struct Bench {
     lab: Lab,
-    at_work: AtWork,
+    at_work: ActiveTrajectories,
 }
 
 impl Bench {
     async fn new(most_queued_bytes: usize) -> Bench {
         let lab = tokio::task::spawn_blocking(move || Lab::new(most_queued_bytes)).await.unwrap();
-        let at_work = AtWork::default();
+        let at_work = ActiveTrajectories::default();
         let trajectory = Trajectory { trajectory_id: "t".to_owned(), ..Trajectory::default() };
         at_work.begin(lab.ungraded(i64::MAX).unwrap(), &trajectory);
         at_work.lock().get_mut("t").unwrap().left = Some(2);

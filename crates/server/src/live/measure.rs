@@ -191,7 +191,7 @@ pub(super) fn examples(
 mod tests {
     use gradus_core::span::{SpanId, TraceId};
     use gradus_store::{
-        AssembledStory, BlockSignal, OutcomeRecord, RecordedKind, SpanKey, StoreOptions, TraceChunk,
+        AssembledTraceGroup, BlockSignal, OutcomeRecord, RecordedKind, SpanKey, StoreOptions, TraceChunk,
         TrajectoryRecord,
     };
 
@@ -232,9 +232,9 @@ mod tests {
                 outcomes: (0..=*steps).map(outcome).collect(),
                 ..TrajectoryRecord::default()
             };
-            let story = store.trace(TraceId(trace)).unwrap().unwrap().story;
-            let stories = vec![AssembledStory { story, due_ns: None, records: vec![record] }];
-            store.assembled(stories, 2).unwrap().wait().unwrap();
+            let trace_group = store.trace(TraceId(trace)).unwrap().unwrap().trace_group;
+            let trace_groups = vec![AssembledTraceGroup { trace_group, due_ns: None, records: vec![record] }];
+            store.assembled(trace_groups, 2).unwrap().wait().unwrap();
         }
         (folder, store)
     }

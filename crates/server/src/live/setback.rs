@@ -1,10 +1,10 @@
-//! A story that cannot be read or assembled must not keep others from it: what went wrong with one, as a value.
+//! A trace group that cannot be read or assembled must not keep others from it: what went wrong with one, as a value.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use gradus_store::StoreError;
 
-/// Why nothing came of a story.
+/// Why nothing came of a trace group.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AssemblyFailure {
     #[error("{0}")]
@@ -14,7 +14,7 @@ pub(super) enum AssemblyFailure {
 }
 
 impl AssemblyFailure {
-    /// Itself, if others may do better than this story. What the whole store suffers from is an error.
+    /// Itself, if others may do better than this trace group. What the whole store suffers from is an error.
     pub(super) fn own(self) -> Result<AssemblyFailure, StoreError> {
         match self {
             AssemblyFailure::Store(error) if !error.is_of_content() => Err(error),
@@ -31,7 +31,7 @@ impl AssemblyFailure {
     }
 }
 
-/// Does something with a story, and outlives it. What the work has changed so far is to be thrown away after a panic.
+/// Does something with a trace group, and outlives it. What the work has changed so far is to be thrown away after a panic.
 pub(super) fn survive<T>(work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, AssemblyFailure> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => Ok(result?),
@@ -50,8 +50,8 @@ mod tests {
     #[test]
     fn a_panic_is_a_setback_of_its_own() {
         let number = 7;
-        let setback = survive(|| -> Result<(), StoreError> { panic!("story {number}") }).unwrap_err();
-        assert_eq!((setback.to_string().as_str(), setback.kind()), ("a panic: story 7", "panic"));
+        let setback = survive(|| -> Result<(), StoreError> { panic!("trace group {number}") }).unwrap_err();
+        assert_eq!((setback.to_string().as_str(), setback.kind()), ("a panic: trace group 7", "panic"));
         assert!(setback.own().is_ok());
     }
 

@@ -7,7 +7,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use gradus_eval::agreement::{LabelPair, OneSided, agreement};
+use gradus_eval::agreement::{ConstantRater, LabelPair, agreement};
 use gradus_store::{LabelRow, RetentionPolicy};
 use serde::Deserialize;
 
@@ -147,11 +147,11 @@ impl DimensionAgreement {
             kappa: known.kappa.map(number::score),
             interval: known.interval.map(number::scores),
             note: match known.one_sided {
-                Some(OneSided::Judge) => {
+                Some(ConstantRater::Judge) => {
                     "the judge gave one label only on what was labelled so far: go on with verdicts of other kinds"
                 }
-                Some(OneSided::People) => "people gave one label only so far",
-                Some(OneSided::Both) => "only one label was given so far",
+                Some(ConstantRater::People) => "people gave one label only so far",
+                Some(ConstantRater::Both) => "only one label was given so far",
                 None => "",
             },
             agreed: format!("{} of {}", count(known.agreed), count(known.count)),

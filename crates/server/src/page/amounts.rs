@@ -14,7 +14,7 @@ pub(super) struct UsageOverview {
     pub(super) facts: Vec<(&'static str, String)>,
     pub(super) versions: Vec<VersionUsageRow>,
     /// None where there is nothing.
-    pub(super) over_time: Option<OverTime>,
+    pub(super) over_time: Option<UsageTimeline>,
     pub(super) is_cut: bool,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct VersionUsageRow {
     pub(super) cost: Option<String>,
 }
 
-pub(super) struct OverTime {
+pub(super) struct UsageTimeline {
     pub(super) took: ResponsiveChart,
     pub(super) cost: Option<ResponsiveChart>,
     pub(super) rows: Vec<UsagePeriodRow>,
@@ -70,7 +70,7 @@ impl UsageOverview {
                     cost: each(row.totals.cost_usd, row.totals.costed),
                 })
                 .collect(),
-            over_time: (!usage.is_empty()).then(|| OverTime::from_usage(usage, time, now_ns)),
+            over_time: (!usage.is_empty()).then(|| UsageTimeline::from_usage(usage, time, now_ns)),
             is_cut: latest.is_cut,
         }
     }
@@ -113,8 +113,8 @@ fn facts(
     facts
 }
 
-impl OverTime {
-    fn from_usage(rows: &[(i64, TrajectoryUsage)], time: &OverviewTimeRange, now_ns: i64) -> OverTime {
+impl UsageTimeline {
+    fn from_usage(rows: &[(i64, TrajectoryUsage)], time: &OverviewTimeRange, now_ns: i64) -> UsageTimeline {
         let (period, rows) = few(rows, time.period_ns);
         let axis = PeriodAxis::for_rows(&rows, period, time, now_ns);
         let line = |value: fn(&TrajectoryUsage) -> Option<f64>,
@@ -148,7 +148,7 @@ impl OverTime {
             took: took_ns(usage).map(|ns| duration(ns as i64)).unwrap_or_default(),
             cost: cost_usd(usage).map(number::usd),
         };
-        OverTime {
+        UsageTimeline {
             took: took.unwrap_or_else(|| timeline(&[], &[], &axis.ticks(), TimelineScale::SHARE, "")),
             cost: line(cost_usd, number::usd, round_step, "What a trajectory cost in the mean"),
             rows: rows.iter().rev().map(shown).collect(),

@@ -10,7 +10,7 @@ use crate::page::address::place;
 use crate::page::people::KeyNameSet;
 use crate::page::recorded_verdict::RecordedVerdict;
 use crate::state::ServerState;
-use crate::story::StoryView;
+use crate::trace_group::TraceGroupView;
 
 pub(super) struct LoadedTrace {
     pub(super) row: TraceRow,
@@ -65,8 +65,8 @@ pub(super) fn open(server: &ServerState, trace: &str, wanted: Option<&str>) -> R
     let missing = || ApiError::missing("There is no trace with this id; it may be too old to be kept.");
     let id = trace_id(trace).ok_or_else(missing)?;
     let row = server.store.trace(id)?.ok_or_else(missing)?;
-    let quarantine_reason = server.store.quarantine_reason(row.story)?;
-    let is_open = quarantine_reason.is_none() && server.store.is_due(row.story)?;
+    let quarantine_reason = server.store.quarantine_reason(row.trace_group)?;
+    let is_open = quarantine_reason.is_none() && server.store.is_due(row.trace_group)?;
     let stored = row.trajectories.iter().any(|known| wanted.is_none_or(|id| known.trajectory_id == id));
     let (trajectory, others) =
         if stored && !is_open { stored_one(server, &row, wanted)? } else { assembled(server, &row, wanted)? };
@@ -133,7 +133,7 @@ fn assembled(
     wanted: Option<&str>,
 ) -> Result<TrajectorySelection, ApiError> {
     let id = row.trace_id.to_string();
-    let mut all = StoryView::load(&server.store, row.story)?.trajectories;
+    let mut all = TraceGroupView::load(&server.store, row.trace_group)?.trajectories;
     all.retain(|one| one.trace_ids.contains(&id));
     let others = all.iter().map(|one| TrajectoryListEntry {
         id: one.trajectory_id.clone(),

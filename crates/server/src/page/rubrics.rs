@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use super::address::PageUrl;
 use super::answer::{self, PageError, PageQuery};
-use super::trials::{AskedOf, RubricPromptPreview, RubricTrialJudge, RubricTrialSubject};
+use super::trials::{RubricPromptPreview, RubricTrialJudge, RubricTrialReply, RubricTrialSubject};
 use super::{NavigationQuery, PageLayout, form};
 use crate::caller::{RequestCaller, RequiredScope};
 use crate::grading_rule::GradingRule;
@@ -242,8 +242,8 @@ pub(super) async fn try_out(
             };
             let asked =
                 match RubricTrialSubject::open(&server, tried, wanted.trajectory.trim(), step, ask).await {
-                    Ok(Ok(AskedOf::Rules(answer))) => Ok(answer),
-                    Ok(Ok(AskedOf::Model(question))) => {
+                    Ok(Ok(RubricTrialReply::Rules(answer))) => Ok(answer),
+                    Ok(Ok(RubricTrialReply::Model(question))) => {
                         // What it costs is written down even if whoever asked goes away meanwhile.
                         let (server, tried) = (Arc::clone(&server), tried.clone());
                         let asked = tokio::spawn(async move { question.ask(&server, &tried).await }).await;

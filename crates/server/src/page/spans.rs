@@ -150,13 +150,13 @@ fn records(server: &ServerState, id: &str) -> Result<(TraceId, String, StoredTra
     let missing = || ApiError::missing("There is no trace with this id; it may be too old to be kept.");
     let id = opened::trace_id(id).ok_or_else(missing)?;
     let row = server.store.trace(id)?.ok_or_else(missing)?;
-    Ok((id, row.project, server.store.story(row.story)?))
+    Ok((id, row.project, server.store.trace_group(row.trace_group)?))
 }
 
 fn tree(server: &ServerState, id: &str) -> Result<(String, String, SpanTreeView), ApiError> {
-    let (trace, project, story) = records(server, id)?;
+    let (trace, project, trace_group) = records(server, id)?;
     let mut spans = Vec::new();
-    visit_spans(&story, None, &mut |span, kind| {
+    visit_spans(&trace_group, None, &mut |span, kind| {
         if span.trace_id == trace {
             spans.push(SpanTreeNode::from_span(span, kind));
         }
@@ -165,10 +165,10 @@ fn tree(server: &ServerState, id: &str) -> Result<(String, String, SpanTreeView)
 }
 
 fn detail(server: &ServerState, id: &str, span: &str) -> Result<(String, String, SpanDetailView), ApiError> {
-    let (trace, project, story) = records(server, id)?;
+    let (trace, project, trace_group) = records(server, id)?;
     let wanted = SpanId::parse(span);
     let mut found = None;
-    visit_spans(&story, None, &mut |span, _| {
+    visit_spans(&trace_group, None, &mut |span, _| {
         if span.trace_id == trace && span.span_id == wanted {
             found = Some(SpanDetailView::from_span(span));
         }

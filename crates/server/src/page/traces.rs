@@ -379,7 +379,7 @@ fn list(server: &ServerState, choice: &TraceListQuery) -> Result<TraceListTable,
     evaluators.dedup();
     let mut rows = Vec::with_capacity(found.len());
     for trace in &found {
-        let is_open = trace.trajectories.is_empty() && server.store.is_due(trace.story)?;
+        let is_open = trace.trajectories.is_empty() && server.store.is_due(trace.trace_group)?;
         let guilty = guilty(server, trace, choice)?;
         rows.push(TraceListRow::from_row(&settings, trace, &evaluators, &guilty, is_open));
     }

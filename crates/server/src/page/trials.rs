@@ -18,7 +18,7 @@ use crate::grading_rule::GradingRule;
 use crate::http_error::{ApiError, blocking, blocking_large};
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
-use crate::story::StoryView;
+use crate::trace_group::TraceGroupView;
 use gradus_core::visible::printable;
 use gradus_report::html::number;
 use gradus_report::html::text::{self};
@@ -38,7 +38,7 @@ pub(super) struct RubricTrialSubject {
 }
 
 /// What came of asking.
-pub(super) enum AskedOf {
+pub(super) enum RubricTrialReply {
     Rules(RubricTrialAnswer),
     /// The model is still to be asked.
     Model(Box<RubricTrialQuestion>),
@@ -97,7 +97,7 @@ impl RubricTrialSubject {
             let missing = || ApiError::missing("There is no trajectory with this id.");
             let trace = server.store.trace_of_trajectory(&id)?.ok_or_else(missing)?;
             let row = server.store.trace(trace)?.ok_or_else(missing)?;
-            let all = StoryView::load(&server.store, row.story)?.trajectories;
+            let all = TraceGroupView::load(&server.store, row.trace_group)?.trajectories;
             let found = all.into_iter().find(|one| one.trajectory_id == id).ok_or_else(missing)?;
             let settings = server.reloadable();
             let mut texts = rule_of(&settings, &row.project).map(GradingRule::tool_texts).unwrap_or_default();
@@ -179,19 +179,23 @@ impl RubricTrialSubject {
     }
 
     /// Asks the rules, or makes the question that a model is asked.
-    pub(super) fn ask(self, rubric: &Rubric, who: &RubricTrialJudge<'_>) -> Result<AskedOf, String> {
+    pub(super) fn ask(self, rubric: &Rubric, who: &RubricTrialJudge<'_>) -> Result<RubricTrialReply, String> {
         if let Some(reason) = missing(rubric, &self.case()) {
             return Err(format!("The question does not arise here: {reason}."));
         }
         match who {
-            RubricTrialJudge::Model(rule, judge) => Ok(AskedOf::Model(Box::new(RubricTrialQuestion {
-                prompt: self.rendered(rubric, judge.settings.window),
-                subject: self,
-                rule: rule.name.clone(),
-                daily_budget_usd: rule.daily_budget_usd,
-                judge: Arc::clone(judge),
-            }))),
-            RubricTrialJudge::Rules(rule, evaluator) => self.ask_rules(rule, evaluator).map(AskedOf::Rules),
+            RubricTrialJudge::Model(rule, judge) => {
+                Ok(RubricTrialReply::Model(Box::new(RubricTrialQuestion {
+                    prompt: self.rendered(rubric, judge.settings.window),
+                    subject: self,
+                    rule: rule.name.clone(),
+                    daily_budget_usd: rule.daily_budget_usd,
+                    judge: Arc::clone(judge),
+                })))
+            }
+            RubricTrialJudge::Rules(rule, evaluator) => {
+                self.ask_rules(rule, evaluator).map(RubricTrialReply::Rules)
+            }
             RubricTrialJudge::Nobody(reason) => Err((*reason).to_owned()),
         }
     }

@@ -68,7 +68,7 @@ const MAX_TRACE_VALUES: usize = 1_000_000;
 const VALUE_BYTES: usize = 64;
 
 type SpanVisitor<'v> = dyn FnMut(&TraceView<'_>, usize) -> ControlFlow<()> + 'v;
-type VisitTrace<'v> = dyn FnMut(&TraceView<'_>) -> ControlFlow<()> + 'v;
+type TraceVisitor<'v> = dyn FnMut(&TraceView<'_>) -> ControlFlow<()> + 'v;
 
 impl SpanScan {
     pub(super) fn for_project(project: i64) -> SpanScan {
@@ -104,7 +104,7 @@ impl SpanScan {
     pub(super) fn each_trace(
         &self,
         server: &ServerState,
-        visit: &mut VisitTrace<'_>,
+        visit: &mut TraceVisitor<'_>,
     ) -> Result<(), StoreError> {
         let ns = |us: i64| us.saturating_mul(1000);
         // Times are compared as Phoenix has them, which are rounded: a little more is looked at.
@@ -187,7 +187,7 @@ impl SpanScan {
     }
 }
 
-fn look_at(trace: &TraceRecords, visit: &mut VisitTrace<'_>) -> Result<ControlFlow<()>, StoreError> {
+fn look_at(trace: &TraceRecords, visit: &mut TraceVisitor<'_>) -> Result<ControlFlow<()>, StoreError> {
     static CUT_TRACES: LazyLock<ThrottledLog> = LazyLock::new(ThrottledLog::default);
     let mut values_left = MAX_TRACE_VALUES;
     let requests = sort_out(trace, &mut values_left);

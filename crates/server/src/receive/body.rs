@@ -126,18 +126,18 @@ const ZSTD_WINDOW_LOG: u32 = 23;
 const ZSTD_WINDOW: usize = 1 << ZSTD_WINDOW_LOG;
 
 /// A body did not decompress to so few bytes; it is as it was.
-pub(super) struct NotSmall(pub(super) ReceivedBody);
+pub(super) struct ExceedsSmallLimit(pub(super) ReceivedBody);
 
 impl ReceivedBody {
     /// Decompresses a body whose result must fit `limit`; one that does not comes back as `NotSmall`.
-    pub(super) fn decompress_small(mut self, limit: usize) -> Result<DecompressionResult, NotSmall> {
+    pub(super) fn decompress_small(mut self, limit: usize) -> Result<DecompressionResult, ExceedsSmallLimit> {
         let before = self.lease.bytes();
         match decompress(&self.bytes, self.compression, limit, &mut self.lease) {
             Ok(Some(bytes)) => Ok(Ok((bytes, self.lease))),
             Ok(None) => Ok(Ok((self.bytes, self.lease))),
             Err(ReceiveRefusal::TooLarge { .. }) => {
                 self.lease.shrink_to(before);
-                Err(NotSmall(self))
+                Err(ExceedsSmallLimit(self))
             }
             Err(refusal) => Ok(Err(refusal)),
         }

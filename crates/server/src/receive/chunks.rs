@@ -15,7 +15,7 @@ use gradus_store::{BlockSignal, RootSpan, SpanKey, TraceChunk};
 use super::{MAX_BATCH_ROWS, ReceiveRefusal};
 use crate::memory::{MemoryLease, MemoryRefusal};
 use crate::redaction::Redaction;
-use crate::story::stored_link;
+use crate::trace_group::stored_link;
 use gradus_ingest::MAX_LINKED_ON_ARRIVAL;
 
 /// Where spans go that do not say.

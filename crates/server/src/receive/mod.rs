@@ -21,7 +21,7 @@ use gradus_otlp::{RejectedRecords, TelemetrySignal};
 use gradus_store::TraceChunk;
 use serde::de::DeserializeOwned;
 
-use self::body::{BodyCompression, NotSmall, ReceivedBody};
+use self::body::{BodyCompression, ExceedsSmallLimit, ReceivedBody};
 use super::json_size::estimate_parsed_size;
 use super::memory::MemoryLease;
 use super::state::{ServerState, write_lane};
@@ -148,7 +148,7 @@ where
             match received.decompress_small(SMALL_BYTES) {
                 Ok(decompressed) => Ok(finish(decompressed, work)),
                 // It decompresses to more than it looked like.
-                Err(NotSmall(received)) => Err((received, work)),
+                Err(ExceedsSmallLimit(received)) => Err((received, work)),
             }
         });
         waiting = match tried.await.map_err(ReceiveRefusal::from)? {

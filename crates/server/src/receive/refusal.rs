@@ -5,7 +5,7 @@ use gradus_otlp::WireError;
 use gradus_store::StoreError;
 
 use crate::memory::MemoryRefusal;
-use crate::work_pool::WorkLost;
+use crate::work_pool::WorkAborted;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReceiveRefusal {
@@ -50,8 +50,8 @@ impl From<WireError> for ReceiveRefusal {
     }
 }
 
-impl From<WorkLost> for ReceiveRefusal {
-    fn from(lost: WorkLost) -> ReceiveRefusal {
+impl From<WorkAborted> for ReceiveRefusal {
+    fn from(lost: WorkAborted) -> ReceiveRefusal {
         ReceiveRefusal::Bad(lost.to_string())
     }
 }

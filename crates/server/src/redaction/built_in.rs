@@ -5,7 +5,7 @@
 
 /// A built-in pattern. Several can share a name, and one can have several: who asks for all credentials gets those that
 /// were added later, too.
-pub(super) struct BuiltIn {
+pub(super) struct BuiltInPattern {
     pub(super) names: &'static [&'static str],
     pub(super) pattern: &'static str,
     pub(super) check: RedactionMatchCheck,
@@ -27,11 +27,11 @@ const fn pattern(
     names: &'static [&'static str],
     pattern: &'static str,
     check: RedactionMatchCheck,
-) -> BuiltIn {
-    BuiltIn { names, pattern, check }
+) -> BuiltInPattern {
+    BuiltInPattern { names, pattern, check }
 }
 
-pub(super) const BUILT_IN: [BuiltIn; 19] = [
+pub(super) const BUILT_IN: [BuiltInPattern; 19] = [
     // The at sign as it is, in JSON, in an address of the web, and in HTML. Addresses that run into each other are one.
     pattern(
         &["emails"],

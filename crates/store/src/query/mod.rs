@@ -26,7 +26,7 @@ pub use metrics::{MetricFilter, MetricGroup, MetricRow};
 pub use overview::{LatestOverview, OverviewTotals, TaskRow, VersionRow};
 pub use review::{LabelRow, ReviewFilter, ReviewItem, ReviewPlace};
 pub use sessions::{SessionRow, SessionTrace};
-pub use spans::{PagePosition, ProjectPosition, StoredBlock, StoredTraceGroup, StoryLimits};
+pub use spans::{PagePosition, ProjectPosition, StoredBlock, StoredTraceGroup, TraceGroupLimits};
 pub use trace_rows::{ScoreRow, TraceRow, TrajectoryRow};
 pub use traces::{TraceListCursor, TraceRowPage};
 pub use trends::{MetricPeriod, MetricPeriods, ToolSums, UsagePeriods};

@@ -133,7 +133,8 @@ mod tests {
     use super::*;
     use crate::query::latest::{LatestScan, plain_walk};
     use crate::{
-        AssembledStory, BlockSignal, OutcomeRecord, RecordedKind, StoreOptions, TraceChunk, TrajectoryRecord,
+        AssembledTraceGroup, BlockSignal, OutcomeRecord, RecordedKind, StoreOptions, TraceChunk,
+        TrajectoryRecord,
     };
 
     #[test]
@@ -179,9 +180,9 @@ mod tests {
                 outcomes: scores.iter().enumerate().map(outcome).collect(),
                 ..TrajectoryRecord::default()
             };
-            let story = store.trace(trace_id).unwrap().unwrap().story;
-            let stories = vec![AssembledStory { story, due_ns: None, records: vec![record] }];
-            store.assembled(stories, 2).unwrap().wait().unwrap();
+            let trace_group = store.trace(trace_id).unwrap().unwrap().trace_group;
+            let trace_groups = vec![AssembledTraceGroup { trace_group, due_ns: None, records: vec![record] }];
+            store.assembled(trace_groups, 2).unwrap().wait().unwrap();
         }
         let filter = MetricFilter { project: Some("shop".to_owned()), ..MetricFilter::default() };
         let latest = store.latest(&filter, 5).unwrap();

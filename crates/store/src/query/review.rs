@@ -277,8 +277,8 @@ mod tests {
     use super::*;
     use crate::connection::{assert_plan, open_writer};
     use crate::{
-        AssembledStory, BlockSignal, NewAnnotation, OutcomeRecord, RecordedKind, StoreOptions, TraceChunk,
-        TrajectoryRecord,
+        AssembledTraceGroup, BlockSignal, NewAnnotation, OutcomeRecord, RecordedKind, StoreOptions,
+        TraceChunk, TrajectoryRecord,
     };
 
     /// Trajectories `a` and `b#1` of two steps each, both judged; the second step of each was found wrong.
@@ -316,9 +316,9 @@ mod tests {
                 outcomes: vec![outcome(1), outcome(2), unsure(2)],
                 ..TrajectoryRecord::default()
             };
-            let story = store.trace(trace_id).unwrap().unwrap().story;
-            let stories = vec![AssembledStory { story, due_ns: None, records: vec![record] }];
-            store.assembled(stories, 2).unwrap().wait().unwrap();
+            let trace_group = store.trace(trace_id).unwrap().unwrap().trace_group;
+            let trace_groups = vec![AssembledTraceGroup { trace_group, due_ns: None, records: vec![record] }];
+            store.assembled(trace_groups, 2).unwrap().wait().unwrap();
         }
         (folder, store)
     }

@@ -75,13 +75,13 @@ impl Store {
     }
 }
 
-/// The traces of the stories that belong to a conversation: a plain client makes a trace of each call.
+/// The traces of the trace groups that belong to a conversation: a plain client makes a trace of each call.
 fn traces(sql: &Connection, session: &str, project: i64) -> Result<Vec<SessionTrace>, StoreError> {
     let mut statement = sql.prepare_cached(
         "SELECT story FROM trajectory INDEXED BY trajectory_by_session \
          WHERE session = ? AND session <> '' AND project = ? ORDER BY start_ns LIMIT ?",
     )?;
-    let stories: BTreeSet<i64> = statement
+    let trace_groups: BTreeSet<i64> = statement
         .query_map(params![session, project, MAX_TRAJECTORIES], |row| row.get(0))?
         .collect::<Result<_, _>>()?;
     let mut statement = sql.prepare_cached(
@@ -89,8 +89,8 @@ fn traces(sql: &Connection, session: &str, project: i64) -> Result<Vec<SessionTr
          SELECT trace_id, start_ns, end_ns FROM trace WHERE story = ?1 AND story <> no",
     )?;
     let mut traces = Vec::new();
-    for story in stories {
-        let rows = statement.query_map([story], |row| {
+    for trace_group in trace_groups {
+        let rows = statement.query_map([trace_group], |row| {
             let id: [u8; 16] = row.get(0)?;
             Ok(SessionTrace {
                 trace_id: TraceId(u128::from_be_bytes(id)),

@@ -1,4 +1,4 @@
-//! Hands out raw records: of one story, for assembling it, and of a whole project, page by page.
+//! Hands out raw records: of one trace group, for assembling it, and of a whole project, page by page.
 
 use std::collections::HashMap;
 
@@ -60,22 +60,22 @@ pub struct PagePosition {
     block: Option<i64>,
 }
 
-/// How much of a story is read. A story that is larger is cut: what came first is there.
+/// How much of a trace group is read. A trace group that is larger is cut: what came first is there.
 #[derive(Clone, Copy, Debug)]
-pub struct StoryLimits {
+pub struct TraceGroupLimits {
     /// Of its records, decompressed; one block more than that at the most.
     pub bytes: usize,
-    /// Stories with more spans than this are not read at all.
+    /// Trace groups with more spans than this are not read at all.
     pub spans: i64,
 }
 
-impl Default for StoryLimits {
+impl Default for TraceGroupLimits {
     fn default() -> Self {
-        StoryLimits { bytes: MAX_STORY_BYTES, spans: i64::MAX }
+        TraceGroupLimits { bytes: MAX_STORY_BYTES, spans: i64::MAX }
     }
 }
 
-/// What one story may take in memory.
+/// What one trace group may take in memory.
 pub(super) const MAX_STORY_BYTES: usize = 64 << 20;
 /// Spans in several versions that are told apart in one trace.
 const MAX_VERSIONS: i64 = 500_000;
@@ -84,15 +84,19 @@ const TRACES_A_PAGE: i64 = 64;
 const PAGE_BYTES: usize = 4 << 20;
 
 impl Store {
-    /// The records of a story.
-    pub fn story(&self, story: i64) -> Result<StoredTraceGroup, StoreError> {
-        self.story_within(story, StoryLimits::default())
+    /// The records of a trace group.
+    pub fn trace_group(&self, trace_group: i64) -> Result<StoredTraceGroup, StoreError> {
+        self.trace_group_within(trace_group, TraceGroupLimits::default())
     }
 
-    /// The records of a story within limits; see [`StoredTraceGroup::is_cut`].
-    pub fn story_within(&self, story: i64, limits: StoryLimits) -> Result<StoredTraceGroup, StoreError> {
+    /// The records of a trace group within limits; see [`StoredTraceGroup::is_cut`].
+    pub fn trace_group_within(
+        &self,
+        trace_group: i64,
+        limits: TraceGroupLimits,
+    ) -> Result<StoredTraceGroup, StoreError> {
         let reader = self.readers.take()?;
-        // One view: what comes for the story from now on makes it due again.
+        // One view: what comes for the trace group from now on makes it due again.
         let sql: &Connection = &*reader.unchecked_transaction()?;
         let traces: Vec<(i64, [u8; 16], bool, String, i64)> = sql
             .prepare_cached(
@@ -101,14 +105,14 @@ impl Store {
                  SELECT no, trace_id, has_versions, project, spans FROM trace WHERE story = ?1 AND story <> no) t \
                  JOIN project ON project.no = t.project",
             )?
-            .query_map([story], |row| {
+            .query_map([trace_group], |row| {
                 Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
             })?
             .collect::<Result<_, _>>()?;
-        let mut found = StoredTraceGroup { no: story, ..StoredTraceGroup::default() };
+        let mut found = StoredTraceGroup { no: trace_group, ..StoredTraceGroup::default() };
         found.due_ns = sql
             .prepare_cached("SELECT max(arrived_ns) FROM due WHERE story = ?")?
-            .query_row([story], |row| row.get(0))?;
+            .query_row([trace_group], |row| row.get(0))?;
         if traces.iter().map(|(_, _, _, _, spans)| *spans).sum::<i64>() > limits.spans {
             found.is_cut = true;
             return Ok(found);

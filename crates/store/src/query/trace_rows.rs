@@ -20,7 +20,7 @@ pub struct TraceRow {
     pub errors: i64,
     pub bytes: i64,
     pub has_root: bool,
-    pub story: i64,
+    pub trace_group: i64,
     pub arrived_ns: i64,
     pub trajectories: Vec<TrajectoryRow>,
 }
@@ -131,7 +131,7 @@ pub(super) fn trace_row(sql: &Connection, which: &str, value: Value) -> Result<O
                 errors: row.get(7)?,
                 bytes: row.get(8)?,
                 has_root: row.get(9)?,
-                story: row.get(10)?,
+                trace_group: row.get(10)?,
                 arrived_ns: row.get(11)?,
                 trajectories: Vec::new(),
             })

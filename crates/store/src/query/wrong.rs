@@ -55,7 +55,8 @@ mod tests {
     use super::*;
     use crate::connection::{assert_plan, open_writer};
     use crate::{
-        AssembledStory, BlockSignal, OutcomeRecord, RecordedKind, StoreOptions, TraceChunk, TrajectoryRecord,
+        AssembledTraceGroup, BlockSignal, OutcomeRecord, RecordedKind, StoreOptions, TraceChunk,
+        TrajectoryRecord,
     };
 
     #[test]
@@ -114,9 +115,9 @@ mod tests {
                 outcomes,
                 ..TrajectoryRecord::default()
             };
-            let story = store.trace(trace_id).unwrap().unwrap().story;
-            let stories = vec![AssembledStory { story, due_ns: None, records: vec![record] }];
-            store.assembled(stories, 2).unwrap().wait().unwrap();
+            let trace_group = store.trace(trace_id).unwrap().unwrap().trace_group;
+            let trace_groups = vec![AssembledTraceGroup { trace_group, due_ns: None, records: vec![record] }];
+            store.assembled(trace_groups, 2).unwrap().wait().unwrap();
         }
         let name = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let found = |tool: &str, wrong: &str, agent: &str| -> Vec<u128> {

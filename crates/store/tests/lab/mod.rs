@@ -37,15 +37,19 @@ impl Lab {
         self.store.trace(TraceId(id)).unwrap().unwrap()
     }
 
-    pub fn assemble(&self, story: i64, records: Vec<TrajectoryRecord>, now_ns: i64) -> usize {
-        let due_ns = self.store.story(story).unwrap().due_ns;
-        self.store.assembled(vec![AssembledStory { story, due_ns, records }], now_ns).unwrap().wait().unwrap()
+    pub fn assemble(&self, trace_group: i64, records: Vec<TrajectoryRecord>, now_ns: i64) -> usize {
+        let due_ns = self.store.trace_group(trace_group).unwrap().due_ns;
+        self.store
+            .assembled(vec![AssembledTraceGroup { trace_group, due_ns, records }], now_ns)
+            .unwrap()
+            .wait()
+            .unwrap()
     }
 
-    /// The numbers of stories that are complete.
+    /// The numbers of trace groups that are complete.
     pub fn ready(&self, now_ns: i64, quiet_ns: i64, give_up_ns: i64, limit: usize) -> Vec<i64> {
         let query = ReadyQuery { now_ns, quiet_ns, give_up_ns, after_project: 0, limit };
-        self.store.ready_stories(query).unwrap().into_iter().map(|ready| ready.story).collect()
+        self.store.ready_trace_groups(query).unwrap().into_iter().map(|ready| ready.trace_group).collect()
     }
 
     /// Every page, one behind the other.

@@ -285,7 +285,10 @@ fn a_rate_limit_is_waited_for_and_the_call_made_again() {
         machine.handle(AgentEvent::Begun).unwrap();
         machine.handle(AgentEvent::Returned(limited(60))).unwrap();
         assert!(matches!(machine.action(), AgentAction::Wait(_, time) if time == Duration::from_secs(60)));
-        assert_eq!(machine.handle(AgentEvent::Returned(fine("too soon"))), Err(super::super::OutOfOrder));
+        assert_eq!(
+            machine.handle(AgentEvent::Returned(fine("too soon"))),
+            Err(super::super::InvalidTransition)
+        );
         machine.handle(AgentEvent::Waited).unwrap();
         assert!(matches!(machine.action(), AgentAction::Call(call) if call.id == "a"));
     }
@@ -522,7 +525,7 @@ fn destruction_needs_somebodys_consent() {
     let mut machine = asked(&tools, ToolCallMode::Native, AgentRunSettings::default());
     machine.handle(wants("t", &[("a", "delete_repo", "{}"), ("b", "delete_repo", "{}")])).unwrap();
     assert!(matches!(machine.action(), AgentAction::Confirm(_)));
-    assert_eq!(machine.handle(AgentEvent::Waited), Err(super::super::OutOfOrder));
+    assert_eq!(machine.handle(AgentEvent::Waited), Err(super::super::InvalidTransition));
     machine.handle(AgentEvent::Confirmed(Ok(()))).unwrap();
     assert!(matches!(machine.action(), AgentAction::Call(call) if call.approved == Some(true)));
     machine.handle(AgentEvent::Returned(fine("gone"))).unwrap();
@@ -580,5 +583,8 @@ fn a_conversation_goes_on_after_an_answer() {
     machine.handle(AgentEvent::Request("And now?".to_owned())).unwrap();
     assert_eq!(machine.action(), AgentAction::Ask);
     assert_eq!(machine.chat().messages.len(), 3);
-    assert_eq!(machine.handle(AgentEvent::Request("Quick!".to_owned())), Err(super::super::OutOfOrder));
+    assert_eq!(
+        machine.handle(AgentEvent::Request("Quick!".to_owned())),
+        Err(super::super::InvalidTransition)
+    );
 }

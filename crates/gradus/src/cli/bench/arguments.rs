@@ -49,7 +49,7 @@ pub(in crate::cli) struct BenchArguments {
     pub(super) agent_env: Vec<String>,
     /// How the model says what it wants to do [default: native; scripts do both by turns].
     #[arg(long, value_enum, value_name = "FORM", conflicts_with = "agent", help_heading = "Who plays")]
-    pub(super) react: Option<FormName>,
+    pub(super) react: Option<ReactFormName>,
     /// Trials at a time [default: one for each core; 8 with a model].
     #[arg(long, value_name = "N", help_heading = "Who plays")]
     pub(super) parallel: Option<usize>,
@@ -82,16 +82,16 @@ pub(in crate::cli) struct BenchArguments {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum FormName {
+pub(super) enum ReactFormName {
     Text,
     Native,
 }
 
-impl From<FormName> for ToolCallMode {
-    fn from(name: FormName) -> ToolCallMode {
+impl From<ReactFormName> for ToolCallMode {
+    fn from(name: ReactFormName) -> ToolCallMode {
         match name {
-            FormName::Text => ToolCallMode::Text,
-            FormName::Native => ToolCallMode::Native,
+            ReactFormName::Text => ToolCallMode::Text,
+            ReactFormName::Native => ToolCallMode::Native,
         }
     }
 }

@@ -1,19 +1,19 @@
-//! Reads the records of a story into trajectories, as `gradus traces` would find them in a file, within what a server can
-//! afford for one story.
+//! Reads the records of a trace group into trajectories, as `gradus traces` would find them in a file, within what a server can
+//! afford for one trace group.
 
 use gradus_core::assemble::LinkKey;
 use gradus_core::span::TraceId;
 use gradus_core::trajectory::{DefectKind, ExtractionDefect, Trajectory};
-use gradus_store::{LinkKind, Store, StoreError, StoredTraceGroup, StoryLimits};
+use gradus_store::{LinkKind, Store, StoreError, StoredTraceGroup, TraceGroupLimits};
 
 use crate::settings::ServerSettings;
 use gradus_ingest::{GroupLimits, RecordIntake, SourceLimits};
 
-/// Spans of one story that are assembled.
+/// Spans of one trace group that are assembled.
 const MAX_STORY_SPANS: usize = 30_000;
 /// Attribute values of all its spans.
 const MAX_STORY_VALUES: usize = 1_000_000;
-/// Trajectories of one story that are kept.
+/// Trajectories of one trace group that are kept.
 const MAX_STORY_TRAJECTORIES: usize = 5_000;
 /// Steps of one trajectory that are kept and graded.
 const MAX_TRAJECTORY_STEPS: usize = 10_000;
@@ -21,28 +21,30 @@ const MAX_TRAJECTORY_STEPS: usize = 10_000;
 const MAX_TEXT_BYTES: usize = 2 << 20;
 const MAX_TRAJECTORY_TEXT_BYTES: usize = 16 << 20;
 
-/// Whether a story is assembled together with others or in the lane for large ones.
+/// Whether a trace group is assembled together with others or in the lane for large ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StorySize {
+pub(super) enum TraceGroupSize {
     Small,
     Large,
 }
 
-impl StorySize {
+impl TraceGroupSize {
     const MAX_SMALL_BYTES: usize = 4 << 20;
     const MAX_SMALL_SPANS: i64 = 3_000;
 
-    pub(super) fn limits(self, settings: &ServerSettings) -> StoryLimits {
+    pub(super) fn limits(self, settings: &ServerSettings) -> TraceGroupLimits {
         match self {
-            StorySize::Small => StoryLimits { bytes: Self::MAX_SMALL_BYTES, spans: Self::MAX_SMALL_SPANS },
-            StorySize::Large => StoryLimits { bytes: settings.max_trace_bytes, spans: i64::MAX },
+            TraceGroupSize::Small => {
+                TraceGroupLimits { bytes: Self::MAX_SMALL_BYTES, spans: Self::MAX_SMALL_SPANS }
+            }
+            TraceGroupSize::Large => TraceGroupLimits { bytes: settings.max_trace_bytes, spans: i64::MAX },
         }
     }
 }
 
-/// A story as it is at this moment, for those who look at it or judge it again.
+/// A trace group as it is at this moment, for those who look at it or judge it again.
 #[derive(Debug, Default)]
-pub(crate) struct StoryView {
+pub(crate) struct TraceGroupView {
     pub(crate) trajectories: Vec<Trajectory>,
     /// Something came since it was assembled.
     pub(crate) is_due: bool,
@@ -52,26 +54,26 @@ pub(crate) struct StoryView {
     pub(crate) quarantine_reason: Option<String>,
 }
 
-impl StoryView {
-    pub(crate) fn load(store: &Store, number: i64) -> Result<StoryView, StoreError> {
+impl TraceGroupView {
+    pub(crate) fn load(store: &Store, number: i64) -> Result<TraceGroupView, StoreError> {
         if let Some(reason) = store.quarantine_reason(number)? {
-            return Ok(StoryView { quarantine_reason: Some(reason), ..StoryView::default() });
+            return Ok(TraceGroupView { quarantine_reason: Some(reason), ..TraceGroupView::default() });
         }
-        let story = store.story(number)?;
-        let (is_due, is_cut) = (story.due_ns.is_some(), story.is_cut);
-        let (trajectories, _) = read_story(story)?;
-        Ok(StoryView { trajectories, is_due, is_cut, quarantine_reason: None })
+        let trace_group = store.trace_group(number)?;
+        let (is_due, is_cut) = (trace_group.due_ns.is_some(), trace_group.is_cut);
+        let (trajectories, _) = read_trace_group(trace_group)?;
+        Ok(TraceGroupView { trajectories, is_due, is_cut, quarantine_reason: None })
     }
 }
 
 pub(super) type TraceGroupLinks = Vec<(TraceId, LinkKind, u64)>;
 
-/// The trajectories of a story, and what ties its traces to others beyond what spans alone say.
-pub(super) fn read_story(
-    mut story: StoredTraceGroup,
+/// The trajectories of a trace group, and what ties its traces to others beyond what spans alone say.
+pub(super) fn read_trace_group(
+    mut trace_group: StoredTraceGroup,
 ) -> Result<(Vec<Trajectory>, TraceGroupLinks), StoreError> {
     let mut trajectories = Vec::new();
-    let mut left_out = LeftOut { records: story.is_cut, ..LeftOut::default() };
+    let mut left_out = OmittedParts { records: trace_group.is_cut, ..OmittedParts::default() };
     let group = GroupLimits {
         spans: MAX_STORY_SPANS,
         values: MAX_STORY_VALUES,
@@ -80,7 +82,7 @@ pub(super) fn read_story(
     };
     // Kept in memory whatever its size: what was read from the store is bounded already.
     let limits = SourceLimits { group, spool_memory: usize::MAX, ..SourceLimits::default() };
-    let projects = std::mem::take(&mut story.projects);
+    let projects = std::mem::take(&mut trace_group.projects);
     let mut sink = |_: usize, mut trajectory: Trajectory| {
         if trajectories.len() == MAX_STORY_TRAJECTORIES {
             left_out.trajectories = true;
@@ -102,13 +104,14 @@ pub(super) fn read_story(
         trajectories.push(trajectory);
         Ok(())
     };
-    let number = story.no;
+    let number = trace_group.no;
     let mut intake = RecordIntake::new(limits, &mut sink);
     intake.begin_source("store");
-    crate::stored_records::take_otlp(story, &mut |export| intake.export(export));
-    let summary = intake
-        .finish()
-        .map_err(|error| StoreError::BadRow { what: format!("story {number}"), reason: error.to_string() })?;
+    crate::stored_records::take_otlp(trace_group, &mut |export| intake.export(export));
+    let summary = intake.finish().map_err(|error| StoreError::BadRow {
+        what: format!("trace group {number}"),
+        reason: error.to_string(),
+    })?;
     left_out.records |= summary.defects.iter().any(|defect| defect.kind == DefectKind::TooLarge);
     if let (Some(detail), Some(first)) = (left_out.detail(), trajectories.first_mut()) {
         first.defects.push(ExtractionDefect::new(DefectKind::TooLarge, detail, None));
@@ -147,14 +150,14 @@ fn shorten_texts(trajectory: &mut Trajectory) {
     }
 }
 
-/// What of a story is not in its trajectories.
+/// What of a trace group is not in its trajectories.
 #[derive(Default)]
-struct LeftOut {
+struct OmittedParts {
     records: bool,
     trajectories: bool,
 }
 
-impl LeftOut {
+impl OmittedParts {
     fn detail(&self) -> Option<String> {
         match (self.records, self.trajectories) {
             (false, false) => None,

@@ -17,11 +17,11 @@ pub(super) struct RequestedCall {
     pub arguments: Option<Json>,
     pub raw: Option<String>,
     pub parallel: bool,
-    /// The number of the model call in its run; the one that repeats it, for asks out of the history.
+    /// The number of the model call in its run; the one that repeats it, for calls out of the history.
     pub call: Option<usize>,
     /// Only the history of a later request shows it.
     pub from_history: bool,
-    /// The reply's text, for asks written as text. All asks of one reply share it.
+    /// The reply's text, for requested calls written as text. All requested calls of one reply share it.
     pub reply: Option<Arc<str>>,
     /// What a later request shows as the result.
     pub seen: Option<String>,
@@ -35,23 +35,23 @@ pub(super) struct RequestedCall {
 /// More calls than this in one reply are not an agent at work; all of them would share its text.
 pub(super) const MAX_CALLS: usize = 256;
 
-/// Asks by the id of their call. Ids may come again.
+/// Requested calls by the id of their call. Ids may come again.
 #[derive(Debug, Default)]
-pub(super) struct AskIds(HashMap<String, Vec<usize>>);
+pub(super) struct RequestedCallIds(HashMap<String, Vec<usize>>);
 
-impl AskIds {
-    pub(super) fn from_calls(asks: &[RequestedCall]) -> AskIds {
-        let mut ids = AskIds::default();
-        for (index, ask) in asks.iter().enumerate() {
-            if let Some(id) = &ask.id {
+impl RequestedCallIds {
+    pub(super) fn from_calls(requested_calls: &[RequestedCall]) -> RequestedCallIds {
+        let mut ids = RequestedCallIds::default();
+        for (index, requested_call) in requested_calls.iter().enumerate() {
+            if let Some(id) = &requested_call.id {
                 ids.add(id, index);
             }
         }
         ids
     }
 
-    pub(super) fn add(&mut self, id: &str, ask: usize) {
-        self.0.entry(id.to_owned()).or_default().push(ask);
+    pub(super) fn add(&mut self, id: &str, requested_call: usize) {
+        self.0.entry(id.to_owned()).or_default().push(requested_call);
     }
 
     pub(super) fn count(&self, id: &str) -> usize {
