@@ -16,8 +16,7 @@ use prost::Message;
 
 fn main() {
     let captures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/captures");
-    let rounds =
-        std::env::var("GRADUS_BENCH_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(40);
+    let rounds = std::env::var("GRADUS_BENCH_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(40);
     let sets = [("llamaindex", "llamaindex-"), ("all protobuf captures", "")];
     let mut results = Vec::new();
     let wanted = std::env::var("GRADUS_BENCH_SET").unwrap_or_default();
@@ -54,9 +53,7 @@ fn load(captures: &Path, prefix: &str) -> Vec<Vec<Vec<u8>>> {
             let bodies: Vec<Vec<u8>> = entries(&scenario)
                 .iter()
                 .filter(|path| path.extension().is_some_and(|extension| extension == "bin"))
-                .filter(|path| {
-                    !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("logs"))
-                })
+                .filter(|path| !path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("logs")))
                 .map(|path| plain(fs::read(path).unwrap_or_default()))
                 .collect();
             if bodies.iter().all(|body| ExportTraceServiceRequest::decode(body.as_slice()).is_ok()) {
@@ -87,8 +84,7 @@ fn decode_with_prost(folders: &[Vec<Vec<u8>>]) -> usize {
     let mut spans = 0;
     for body in folders.iter().flatten() {
         let request = ExportTraceServiceRequest::decode(body.as_slice()).unwrap_or_default();
-        spans +=
-            request.resource_spans.iter().flat_map(|r| &r.scope_spans).map(|s| s.spans.len()).sum::<usize>();
+        spans += request.resource_spans.iter().flat_map(|r| &r.scope_spans).map(|s| s.spans.len()).sum::<usize>();
         std::hint::black_box(&request);
     }
     spans
@@ -105,7 +101,7 @@ fn extract(folders: &[Vec<Vec<u8>>]) -> (usize, usize) {
     };
     let mut intake = RecordIntake::new(SourceLimits::default(), &mut sink);
     for body in folders.iter().flatten() {
-        intake.export(body);
+        intake.add_export(body);
     }
     let _ = intake.finish();
     (trajectories, steps)

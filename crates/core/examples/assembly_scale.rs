@@ -7,8 +7,7 @@ use std::time::Instant;
 use gradus_core::assemble::TrajectoryAssembler;
 use gradus_core::span::{AttributeList, AttributeValue, Span, SpanId, SpanResource, TraceId};
 
-const SHAPES: [&str; 6] =
-    ["tool_roots", "tool_star", "tool_chain", "agent_chain", "react_calls", "conversations"];
+const SHAPES: [&str; 6] = ["tool_roots", "tool_star", "tool_chain", "agent_chain", "react_calls", "conversations"];
 
 fn main() {
     let most: u64 = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(100_000);
@@ -46,8 +45,9 @@ fn span(shape: &str, number: u64) -> Span<'static> {
     };
     let mut attributes = vec![("openinference.span.kind", kind.to_owned())];
     match kind {
-        "TOOL" => attributes
-            .extend([("tool.name", "search".to_owned()), ("input.value", format!("{{\"q\": {number}}}"))]),
+        "TOOL" => {
+            attributes.extend([("tool.name", "search".to_owned()), ("input.value", format!("{{\"q\": {number}}}"))])
+        }
         "AGENT" => attributes.push(("input.value", format!("request {}", number / 100))),
         _ => attributes.extend([
             ("session.id", "s".to_owned()),
@@ -68,10 +68,7 @@ fn span(shape: &str, number: u64) -> Span<'static> {
         start_ns: 1_000 + number * 10,
         end_ns: 1_005 + number * 10,
         attributes: AttributeList(
-            attributes
-                .into_iter()
-                .map(|(key, text)| (key.into(), AttributeValue::Str(text.into())))
-                .collect(),
+            attributes.into_iter().map(|(key, text)| (key.into(), AttributeValue::Str(text.into()))).collect(),
         ),
         resource: Arc::new(SpanResource::default()),
         ..Span::default()

@@ -62,17 +62,17 @@ impl SourceCoverage {
             self.steps_with_error += u64::from(step.is_error);
         }
         for defect in &trajectory.defects {
-            self.count(defect.kind, &trajectory.trajectory_id);
+            self.count_defect(defect.kind, &trajectory.trajectory_id);
         }
     }
 
     /// A defect that belongs to no trajectory.
     pub fn add_defect(&mut self, defect: &ExtractionDefect) {
         let example = defect.span_id.as_deref().unwrap_or(&defect.detail);
-        self.count(defect.kind, example);
+        self.count_defect(defect.kind, example);
     }
 
-    fn count(&mut self, kind: DefectKind, example: &str) {
+    fn count_defect(&mut self, kind: DefectKind, example: &str) {
         let class = self.defects.entry(kind).or_default();
         class.count += 1;
         if class.examples.len() < MAX_EXAMPLES && !class.examples.iter().any(|known| known == example) {

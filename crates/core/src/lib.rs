@@ -19,6 +19,6 @@ pub mod visible;
 pub use gradus_react::{bounded_json, lenient_json as literal, react_text as react};
 
 /// A stable digest of bytes, for ids of things that have none.
-pub fn digest(bytes: &[u8]) -> u128 {
+pub fn stable_digest(bytes: &[u8]) -> u128 {
     xxhash_rust::xxh3::xxh3_128(bytes)
 }

@@ -83,7 +83,7 @@ impl<'a> ChatMessage<'a> {
         ChatMessage { role, parts: Vec::new() }
     }
 
-    pub fn text(role: MessageRole, text: impl Into<Cow<'a, str>>) -> Self {
+    pub fn from_text(role: MessageRole, text: impl Into<Cow<'a, str>>) -> Self {
         ChatMessage { role, parts: vec![MessagePart::Text(text.into())] }
     }
 
@@ -93,14 +93,14 @@ impl<'a> ChatMessage<'a> {
 
     /// All text parts, one below the other. Borrowed when there is only one.
     pub fn joined_text(&self) -> Cow<'_, str> {
-        join(self.parts.iter().filter_map(|part| match part {
+        join_lines(self.parts.iter().filter_map(|part| match part {
             MessagePart::Text(text) => Some(text.as_ref()),
             _ => None,
         }))
     }
 
     pub fn joined_reasoning(&self) -> Cow<'_, str> {
-        join(self.parts.iter().filter_map(|part| match part {
+        join_lines(self.parts.iter().filter_map(|part| match part {
             MessagePart::Reasoning(text) => Some(text.as_ref()),
             _ => None,
         }))
@@ -125,7 +125,7 @@ impl<'a> ChatMessage<'a> {
     }
 }
 
-fn join<'t>(mut texts: impl Iterator<Item = &'t str>) -> Cow<'t, str> {
+fn join_lines<'t>(mut texts: impl Iterator<Item = &'t str>) -> Cow<'t, str> {
     let Some(first) = texts.next() else { return Cow::Borrowed("") };
     let mut all = Cow::Borrowed(first);
     for text in texts {
@@ -160,7 +160,7 @@ pub fn messages_from_json(json: Json) -> Vec<ChatMessage<'static>> {
             }
             message_from_json(Json::Object(object)).into_iter().collect()
         }
-        Json::String(text) => vec![ChatMessage::text(MessageRole::User, text)],
+        Json::String(text) => vec![ChatMessage::from_text(MessageRole::User, text)],
         _ => Vec::new(),
     }
 }
@@ -172,7 +172,7 @@ fn system_of(object: &mut Map<String, Json>) -> Option<ChatMessage<'static>> {
         config.remove("system_instruction")
     })?;
     let text = plain_text(system)?;
-    Some(ChatMessage::text(MessageRole::System, text))
+    Some(ChatMessage::from_text(MessageRole::System, text))
 }
 
 /// Reads one message in any of the known shapes; `None` for what is no message.
@@ -182,11 +182,11 @@ pub fn message_from_json(json: Json) -> Option<ChatMessage<'static>> {
         // LangChain's short form: ["user", "text"].
         Json::Array(pair) => match <[Json; 2]>::try_from(pair) {
             Ok([Json::String(role), Json::String(text)]) => {
-                return Some(ChatMessage::text(MessageRole::parse(&role), text));
+                return Some(ChatMessage::from_text(MessageRole::parse(&role), text));
             }
             _ => return None,
         },
-        Json::String(text) => return Some(ChatMessage::text(MessageRole::User, text)),
+        Json::String(text) => return Some(ChatMessage::from_text(MessageRole::User, text)),
         _ => return None,
     };
     for wrapper in ["message", "kwargs", "data"] {
@@ -202,7 +202,7 @@ pub fn message_from_json(json: Json) -> Option<ChatMessage<'static>> {
     }
     let role = role_name(&object).map(|name| MessageRole::parse(&name));
     let mut reader = PartReader { parts: Vec::new(), role, call_ids: HashSet::new() };
-    reader.object(&mut object);
+    reader.read_object(&mut object);
     if reader.parts.is_empty() && role.is_none() {
         return None;
     }
@@ -220,16 +220,8 @@ fn role_name(object: &Map<String, Json>) -> Option<String> {
         return Some(event.strip_suffix(".message").unwrap_or("assistant").to_owned());
     }
     match text("type") {
-        Some(kind @ ("human" | "ai" | "system" | "tool" | "AIMessageChunk" | "function")) => {
-            Some(kind.to_owned())
-        }
-        _ => object
-            .get("id")?
-            .as_array()?
-            .last()?
-            .as_str()
-            .filter(|name| name.ends_with("Message"))
-            .map(str::to_owned),
+        Some(kind @ ("human" | "ai" | "system" | "tool" | "AIMessageChunk" | "function")) => Some(kind.to_owned()),
+        _ => object.get("id")?.as_array()?.last()?.as_str().filter(|name| name.ends_with("Message")).map(str::to_owned),
     }
 }
 
@@ -241,15 +233,13 @@ struct PartReader {
 }
 
 impl PartReader {
-    fn object(&mut self, object: &mut Map<String, Json>) {
-        if self.item(object) {
+    fn read_object(&mut self, object: &mut Map<String, Json>) {
+        if self.read_item(object) {
             return;
         }
-        let tool_call_id =
-            take_text(object, &["tool_call_id", "toolCallId", "call_id", "message.tool_call_id"]);
+        let tool_call_id = take_text(object, &["tool_call_id", "toolCallId", "call_id", "message.tool_call_id"]);
         for key in ["reasoning_content", "reasoning", "thinking", "thought"] {
-            if let Some(text) = object.remove(key).and_then(plain_text).filter(|text| !text.trim().is_empty())
-            {
+            if let Some(text) = object.remove(key).and_then(plain_text).filter(|text| !text.trim().is_empty()) {
                 self.parts.push(MessagePart::Reasoning(Cow::Owned(text)));
             }
         }
@@ -261,12 +251,10 @@ impl PartReader {
             if let Some(content) = object.remove(key) {
                 // A tool may return anything.
                 match content {
-                    Json::Object(_) | Json::Number(_) | Json::Bool(_)
-                        if self.role == Some(MessageRole::Tool) =>
-                    {
+                    Json::Object(_) | Json::Number(_) | Json::Bool(_) if self.role == Some(MessageRole::Tool) => {
                         self.parts.push(MessagePart::Text(Cow::Owned(result_text(content))));
                     }
-                    content => self.content(content),
+                    content => self.read_content(content),
                 }
             }
         }
@@ -284,9 +272,7 @@ impl PartReader {
         name: Option<Cow<'static, str>>,
         is_error: bool,
     ) {
-        if self.parts[before..]
-            .iter()
-            .any(|part| matches!(part, MessagePart::ToolResult(_) | MessagePart::ToolCall(_)))
+        if self.parts[before..].iter().any(|part| matches!(part, MessagePart::ToolResult(_) | MessagePart::ToolCall(_)))
         {
             return;
         }
@@ -295,34 +281,34 @@ impl PartReader {
         self.parts.push(MessagePart::ToolResult(ToolResult { id, name, content, is_error }));
     }
 
-    fn content(&mut self, content: Json) {
+    fn read_content(&mut self, content: Json) {
         match content {
             Json::String(text) if text.is_empty() => {}
             Json::String(text) => self.parts.push(MessagePart::Text(Cow::Owned(text))),
-            Json::Array(items) => items.into_iter().for_each(|item| self.content(item)),
+            Json::Array(items) => items.into_iter().for_each(|item| self.read_content(item)),
             Json::Object(object) => self.content_object(object),
             _ => {}
         }
     }
 
     fn content_object(&mut self, mut object: Map<String, Json>) {
-        if !self.item(&mut object) {
+        if !self.read_item(&mut object) {
             self.object_text(object);
         }
     }
 
     /// One typed part or one Responses item. False when the object is none.
-    fn item(&mut self, object: &mut Map<String, Json>) -> bool {
+    fn read_item(&mut self, object: &mut Map<String, Json>) -> bool {
         for key in ["function_call", "functionCall"] {
             if !object.contains_key("role")
                 && let Some(Json::Object(mut call)) = object.remove(key)
             {
-                return self.call(&mut call);
+                return self.read_call(&mut call);
             }
         }
         for key in ["function_response", "functionResponse"] {
             if let Some(Json::Object(mut response)) = object.remove(key) {
-                return self.result(&mut response);
+                return self.read_result(&mut response);
             }
         }
         if let Some(reasoning) = object.remove("reasoningContent") {
@@ -332,44 +318,36 @@ impl PartReader {
         }
         for (key, value) in [("toolUse", true), ("toolResult", false)] {
             if let Some(Json::Object(mut inner)) = object.remove(key) {
-                return if value { self.call(&mut inner) } else { self.result(&mut inner) };
+                return if value { self.read_call(&mut inner) } else { self.read_result(&mut inner) };
             }
         }
         let kind = object.get("type").and_then(Json::as_str).unwrap_or_default().to_owned();
         match kind.as_str() {
-            "tool_call" | "tool-call" | "tool_use" | "function_call" | "server_tool_call"
-            | "server_tool_use" => self.call(object),
-            "function" if object.contains_key("function") => self.call(object),
+            "tool_call" | "tool-call" | "tool_use" | "function_call" | "server_tool_call" | "server_tool_use" => {
+                self.read_call(object)
+            }
+            "function" if object.contains_key("function") => self.read_call(object),
             "tool_call_response"
             | "tool-result"
             | "tool_result"
             | "function_call_output"
             | "tool-error"
-            | "server_tool_call_response" => self.result(object),
-            "reasoning" | "thinking" | "redacted_thinking" => self.reasoning(object),
+            | "server_tool_call_response" => self.read_result(object),
+            "reasoning" | "thinking" | "redacted_thinking" => self.read_reasoning(object),
             "text" | "output_text" | "input_text" | "refusal" => {
                 let text = ["text", "content", "refusal", "value"].iter().find_map(|key| object.remove(*key));
                 if let Some(text) = text.and_then(plain_text).filter(|text| !text.is_empty()) {
                     let thought = object.get("thought").is_some_and(|flag| flag == true);
                     let text = Cow::Owned(text);
-                    self.parts.push(if thought {
-                        MessagePart::Reasoning(text)
-                    } else {
-                        MessagePart::Text(text)
-                    });
+                    self.parts.push(if thought { MessagePart::Reasoning(text) } else { MessagePart::Text(text) });
                 }
                 true
             }
             "" if object.contains_key("text") && !object.contains_key("role") => {
                 let thought = object.get("thought").is_some_and(|flag| flag == true);
-                if let Some(text) = object.remove("text").and_then(plain_text).filter(|text| !text.is_empty())
-                {
+                if let Some(text) = object.remove("text").and_then(plain_text).filter(|text| !text.is_empty()) {
                     let text = Cow::Owned(text);
-                    self.parts.push(if thought {
-                        MessagePart::Reasoning(text)
-                    } else {
-                        MessagePart::Text(text)
-                    });
+                    self.parts.push(if thought { MessagePart::Reasoning(text) } else { MessagePart::Text(text) });
                 }
                 true
             }
@@ -386,10 +364,9 @@ impl PartReader {
         }
     }
 
-    fn reasoning(&mut self, object: &mut Map<String, Json>) -> bool {
+    fn read_reasoning(&mut self, object: &mut Map<String, Json>) -> bool {
         for key in ["content", "text", "thinking", "reasoning", "summary"] {
-            if let Some(text) = object.remove(key).and_then(plain_text).filter(|text| !text.trim().is_empty())
-            {
+            if let Some(text) = object.remove(key).and_then(plain_text).filter(|text| !text.trim().is_empty()) {
                 self.parts.push(MessagePart::Reasoning(Cow::Owned(text)));
                 break;
             }
@@ -403,33 +380,29 @@ impl PartReader {
             kwargs.remove("tool_calls")
         });
         // LangChain repeats calls in additional_kwargs, and only there when their JSON was bad.
-        let own = object
-            .remove("tool_calls")
-            .filter(|calls| calls.as_array().is_some_and(|calls| !calls.is_empty()));
-        for list in [own.or(nested), object.remove("invalid_tool_calls"), object.remove("toolCalls")]
-            .into_iter()
-            .flatten()
+        let own = object.remove("tool_calls").filter(|calls| calls.as_array().is_some_and(|calls| !calls.is_empty()));
+        for list in
+            [own.or(nested), object.remove("invalid_tool_calls"), object.remove("toolCalls")].into_iter().flatten()
         {
             for call in list.as_array().into_iter().flatten() {
                 if let Json::Object(call) = call {
-                    self.call(&mut call.clone());
+                    self.read_call(&mut call.clone());
                 }
             }
         }
         if let Some(Json::Object(mut call)) = object.remove("function_call") {
-            self.call(&mut call);
+            self.read_call(&mut call);
         }
     }
 
-    fn call(&mut self, object: &mut Map<String, Json>) -> bool {
+    fn read_call(&mut self, object: &mut Map<String, Json>) -> bool {
         let keys = ["call_id", "toolCallId", "tool_call_id", "toolUseId", "id"];
         let id: Option<Cow<'static, str>> = take_text(object, &keys).map(Cow::Owned);
         if let Some(Json::Object(inner)) = object.get_mut("function") {
             *object = std::mem::take(inner);
         }
         let Some(name) = take_text(object, &["name", "toolName", "tool_name"]) else { return false };
-        let arguments =
-            ["arguments", "args", "input", "parameters"].iter().find_map(|key| object.remove(*key));
+        let arguments = ["arguments", "args", "input", "parameters"].iter().find_map(|key| object.remove(*key));
         let arguments = arguments.filter(|json| !json.is_null()).map(|json| match json {
             Json::String(text) => RecordedArguments::Text(Cow::Owned(text)),
             json => RecordedArguments::from(json),
@@ -441,14 +414,13 @@ impl PartReader {
         true
     }
 
-    fn result(&mut self, object: &mut Map<String, Json>) -> bool {
+    fn read_result(&mut self, object: &mut Map<String, Json>) -> bool {
         let keys = ["tool_use_id", "call_id", "toolCallId", "tool_call_id", "toolUseId", "id"];
         let id = take_text(object, &keys).map(Cow::Owned);
         let name = take_text(object, &["name", "toolName", "tool_name"]).map(Cow::Owned);
-        let mut is_error =
-            object.get("is_error").or_else(|| object.get("isError")).is_some_and(|flag| flag == true)
-                || object.get("status").is_some_and(|status| status == "error")
-                || object.get("type").is_some_and(|kind| kind == "tool-error");
+        let mut is_error = object.get("is_error").or_else(|| object.get("isError")).is_some_and(|flag| flag == true)
+            || object.get("status").is_some_and(|status| status == "error")
+            || object.get("type").is_some_and(|kind| kind == "tool-error");
         let keys = ["response", "result", "output", "content", "error"];
         let content = keys.iter().find_map(|key| object.remove(*key).filter(|value| !value.is_null()));
         let content = content.unwrap_or_default();

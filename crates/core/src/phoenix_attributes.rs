@@ -13,9 +13,9 @@ use serde_json::{Map, Value as Json};
 use crate::bounded_json;
 use crate::span::{AttributeList, AttributeValue};
 
-pub(crate) fn restore(attributes: &mut AttributeList<'static>) {
+pub(crate) fn restore_phoenix_attributes(attributes: &mut AttributeList<'static>) {
     for name in JSON_TEXTS {
-        gather(name, attributes);
+        gather_json_attribute(name, attributes);
     }
     if attributes.0.iter().any(|(key, _)| key.starts_with("gen_ai.")) {
         drop_derived(attributes);
@@ -28,10 +28,9 @@ const JSON_TEXTS: [&str; 3] = ["metadata", "tool.parameters", "llm.prompt_templa
 const MAX_KEY_DEPTH: usize = 64;
 
 /// Puts `name.a.b` and all its like back into one text under `name`.
-fn gather(name: &str, attributes: &mut AttributeList<'static>) {
+fn gather_json_attribute(name: &str, attributes: &mut AttributeList<'static>) {
     let path_of = |key: &str| {
-        let path: Vec<String> =
-            key.strip_prefix(name)?.strip_prefix('.')?.split('.').map(str::to_owned).collect();
+        let path: Vec<String> = key.strip_prefix(name)?.strip_prefix('.')?.split('.').map(str::to_owned).collect();
         (path.len() <= MAX_KEY_DEPTH).then_some(path)
     };
     if attributes.get(name).is_some() || !attributes.0.iter().any(|(key, _)| path_of(key).is_some()) {
@@ -44,20 +43,17 @@ fn gather(name: &str, attributes: &mut AttributeList<'static>) {
         match path_of(&key) {
             Some(path) => {
                 place.get_or_insert(kept.len());
-                insert(&mut whole, &path, value.to_json());
+                insert_at_path(&mut whole, &path, value.to_json());
             }
             None => kept.push((key, value)),
         }
     }
     let text = with_lists(Json::Object(whole)).to_string();
-    kept.insert(
-        place.unwrap_or_default(),
-        (Cow::Owned(name.to_owned()), AttributeValue::Str(Cow::Owned(text))),
-    );
+    kept.insert(place.unwrap_or_default(), (Cow::Owned(name.to_owned()), AttributeValue::Str(Cow::Owned(text))));
     attributes.0 = kept;
 }
 
-fn insert(object: &mut Map<String, Json>, path: &[String], value: Json) {
+fn insert_at_path(object: &mut Map<String, Json>, path: &[String], value: Json) {
     let mut object = object;
     for (at, key) in path.iter().enumerate() {
         let slot = object.entry(key.clone()).or_insert_with(|| Json::Object(Map::new()));
@@ -87,18 +83,15 @@ fn with_lists(json: Json) -> Json {
 /// Leaves out what is made of GenAI attributes that are here themselves.
 fn drop_derived(attributes: &mut AttributeList<'static>) {
     let sources = GenAiSources::from_attributes(attributes);
-    let derived: Vec<bool> =
-        attributes.0.iter().map(|(key, value)| sources.is_made_from(key, value)).collect();
+    let derived: Vec<bool> = attributes.0.iter().map(|(key, value)| sources.is_made_from(key, value)).collect();
     let made_kind = sources.kind();
     let mut derived = derived.into_iter();
     attributes.0.retain(|_| !derived.next().unwrap_or_default());
     // The kind is left to whoever else tells it, if OpenInference has nothing more to say.
     let says_more = attributes.0.iter().any(|(key, _)| {
-        ["llm.", "input.", "output.", "tool.", "agent.", "graph."]
-            .iter()
-            .any(|prefix| key.starts_with(prefix))
+        ["llm.", "input.", "output.", "tool.", "agent.", "graph."].iter().any(|prefix| key.starts_with(prefix))
     });
-    if !says_more && made_kind.is_some() && attributes.text(KIND) == made_kind {
+    if !says_more && made_kind.is_some() && attributes.get_text(KIND) == made_kind {
         attributes.0.retain(|(key, _)| key != KIND);
     }
 }
@@ -130,14 +123,13 @@ impl<'a> GenAiSources<'a> {
         self.by_key.contains_key(source)
     }
 
-    fn text(&self, source: &str) -> Option<&str> {
+    fn get_text(&self, source: &str) -> Option<&str> {
         self.by_key.get(source).and_then(|value| value.as_str()).filter(|text| !text.is_empty())
     }
 
     fn is_made_from(&self, key: &str, value: &AttributeValue<'static>) -> bool {
         let is = |source: &str| self.by_key.get(source).is_some_and(|known| *known == value);
-        let counts =
-            |source: &str| self.by_key.get(source).is_some_and(|known| known.as_u64() == value.as_u64());
+        let counts = |source: &str| self.by_key.get(source).is_some_and(|known| known.as_u64() == value.as_u64());
         match key {
             "llm.model_name" => is("gen_ai.request.model"),
             "llm.provider" | "llm.system" => self.has("gen_ai.provider.name") || self.has("gen_ai.system"),
@@ -147,13 +139,9 @@ impl<'a> GenAiSources<'a> {
             }
             "llm.token_count.prompt" => counts("gen_ai.usage.input_tokens"),
             "llm.token_count.completion" => counts("gen_ai.usage.output_tokens"),
-            "llm.token_count.total" => {
-                self.has("gen_ai.usage.input_tokens") && self.has("gen_ai.usage.output_tokens")
-            }
+            "llm.token_count.total" => self.has("gen_ai.usage.input_tokens") && self.has("gen_ai.usage.output_tokens"),
             "llm.token_count.prompt_details.cache_read" => counts("gen_ai.usage.cache_read.input_tokens"),
-            "llm.token_count.prompt_details.cache_write" => {
-                counts("gen_ai.usage.cache_creation.input_tokens")
-            }
+            "llm.token_count.prompt_details.cache_write" => counts("gen_ai.usage.cache_creation.input_tokens"),
             "session.id" => is("gen_ai.conversation.id"),
             "tool.name" => is("gen_ai.tool.name"),
             "tool.id" => is("gen_ai.tool.call.id"),
@@ -161,10 +149,10 @@ impl<'a> GenAiSources<'a> {
             "tool.parameters" => self.has("gen_ai.tool.call.arguments"),
             "output.value" => is("gen_ai.tool.call.result") || self.is_identity(value),
             "output.mime_type" => self.output.is_some_and(|output| self.is_made_from("output.value", output)),
-            _ if key.starts_with("llm.output_messages.") => self.text("gen_ai.output.messages").is_some(),
+            _ if key.starts_with("llm.output_messages.") => self.get_text("gen_ai.output.messages").is_some(),
             _ if key.starts_with("llm.input_messages.") => {
-                self.text("gen_ai.input.messages").is_some()
-                    || (self.text("gen_ai.system_instructions").is_some() && self.has_first_input_only)
+                self.get_text("gen_ai.input.messages").is_some()
+                    || (self.get_text("gen_ai.system_instructions").is_some() && self.has_first_input_only)
             }
             _ => false,
         }
@@ -174,8 +162,8 @@ impl<'a> GenAiSources<'a> {
     fn is_identity(&self, value: &AttributeValue<'_>) -> bool {
         const MAX_IDENTITY_BYTES: usize = 1_000;
         let text = value.as_str().filter(|text| text.len() <= MAX_IDENTITY_BYTES && text.starts_with('{'));
-        let Some(Json::Object(said)) = text.and_then(bounded_json::parse) else { return false };
-        let is = |key: &str, source: &str| said.get(key).and_then(Json::as_str) == self.text(source);
+        let Some(Json::Object(said)) = text.and_then(bounded_json::parse_bounded_json) else { return false };
+        let is = |key: &str, source: &str| said.get(key).and_then(Json::as_str) == self.get_text(source);
         !said.is_empty()
             && said.keys().all(|key| matches!(key.as_str(), "id" | "model"))
             && is("id", "gen_ai.response.id")
@@ -184,9 +172,8 @@ impl<'a> GenAiSources<'a> {
 
     /// The kind that Phoenix finds for a GenAI span.
     fn kind(&self) -> Option<&'static str> {
-        const CONTENT: [&str; 3] =
-            ["gen_ai.request.model", "gen_ai.input.messages", "gen_ai.output.messages"];
-        Some(match self.text("gen_ai.operation.name") {
+        const CONTENT: [&str; 3] = ["gen_ai.request.model", "gen_ai.input.messages", "gen_ai.output.messages"];
+        Some(match self.get_text("gen_ai.operation.name") {
             Some("chat" | "text_completion" | "generate_content") => "LLM",
             Some("embeddings") => "EMBEDDING",
             Some("execute_tool") => "TOOL",
@@ -209,12 +196,10 @@ mod tests {
         let mut attributes = AttributeList(
             pairs
                 .iter()
-                .map(|(key, text)| {
-                    (Cow::Owned((*key).to_owned()), AttributeValue::Str(Cow::Owned((*text).to_owned())))
-                })
+                .map(|(key, text)| (Cow::Owned((*key).to_owned()), AttributeValue::Str(Cow::Owned((*text).to_owned()))))
                 .collect(),
         );
-        restore(&mut attributes);
+        restore_phoenix_attributes(&mut attributes);
         let text = |value: &AttributeValue<'_>| value.as_str().unwrap_or_default().to_owned();
         attributes.iter().map(|(key, value)| (key.to_owned(), text(value))).collect()
     }
@@ -237,10 +222,7 @@ mod tests {
             restored(&taken_apart),
             pairs(&[
                 ("tool.name", "search"),
-                (
-                    "tool.parameters",
-                    r#"{"properties":{"q":{"type":"string"}},"any":[{"type":"a"},{"type":"b"}]}"#
-                ),
+                ("tool.parameters", r#"{"properties":{"q":{"type":"string"}},"any":[{"type":"a"},{"type":"b"}]}"#),
                 ("metadata", r#"{"thread":"t1"}"#),
                 ("ai.telemetry.metadata.user", "u"),
             ])

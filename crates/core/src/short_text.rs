@@ -14,7 +14,7 @@ pub(crate) fn cut_name(name: &str) -> Cow<'_, str> {
 /// An id, cut to [`MAX_NAME_BYTES`] with `…` and a digest behind, so that different ids stay different.
 pub(crate) fn cut_id(id: &str) -> Cow<'_, str> {
     match cut_text(id, MAX_NAME_BYTES) {
-        Cow::Owned(cut) => Cow::Owned(format!("{cut}{:032x}", crate::digest(id.as_bytes()))),
+        Cow::Owned(cut) => Cow::Owned(format!("{cut}{:032x}", crate::stable_digest(id.as_bytes()))),
         whole => whole,
     }
 }

@@ -98,8 +98,8 @@ impl PartialEq for Span<'_> {
 
 impl<'a> Span<'a> {
     /// The text of an attribute; `None` when it is missing, empty or not a text.
-    pub fn text(&self, key: &str) -> Option<&str> {
-        self.attributes.text(key)
+    pub fn attribute_text(&self, key: &str) -> Option<&str> {
+        self.attributes.get_text(key)
     }
 
     pub fn is_error(&self) -> bool {
@@ -114,7 +114,7 @@ impl<'a> Span<'a> {
     /// The message of the exception that was recorded on this span, if there is one.
     pub fn exception_message(&self) -> Option<&str> {
         let event = self.events.iter().find(|event| event.name == "exception")?;
-        event.attributes.text("exception.message")
+        event.attributes.get_text("exception.message")
     }
 }
 
@@ -131,7 +131,7 @@ impl<'a> AttributeList<'a> {
     }
 
     /// The text of an attribute; `None` when it is missing, empty or not a text.
-    pub fn text(&self, key: &str) -> Option<&str> {
+    pub fn get_text(&self, key: &str) -> Option<&str> {
         match self.get(key) {
             Some(AttributeValue::Str(text)) if !text.is_empty() => Some(text),
             _ => None,
@@ -149,10 +149,7 @@ impl<'a> AttributeList<'a> {
 
     pub fn into_owned(self) -> AttributeList<'static> {
         AttributeList(
-            self.0
-                .into_iter()
-                .map(|(key, value)| (Cow::Owned(key.into_owned()), value.into_owned()))
-                .collect(),
+            self.0.into_iter().map(|(key, value)| (Cow::Owned(key.into_owned()), value.into_owned())).collect(),
         )
     }
 }
@@ -160,18 +157,18 @@ impl<'a> AttributeList<'a> {
 impl SpanResource {
     /// The project the spans belong to: Phoenix's resource attribute, else the service's name.
     pub fn project(&self) -> Option<&str> {
-        let project = self.text("openinference.project.name");
-        project.or_else(|| self.text("service.name").filter(|name| !name.starts_with("unknown_service")))
+        let project = self.attribute_text("openinference.project.name");
+        project.or_else(|| self.attribute_text("service.name").filter(|name| !name.starts_with("unknown_service")))
     }
 
     /// The version of the service that sent the spans.
     pub fn version(&self) -> Option<&str> {
-        self.text("service.version")
+        self.attribute_text("service.version")
     }
 
     /// The text of an attribute. It is looked up for every span, so only so many attributes are looked at: a resource has
     /// a few dozen.
-    fn text(&self, key: &str) -> Option<&str> {
+    fn attribute_text(&self, key: &str) -> Option<&str> {
         const MAX_LOOKED_AT: usize = 1_000;
         let found = self.attributes.0.iter().take(MAX_LOOKED_AT).find(|(name, _)| name == key)?;
         found.1.as_str().filter(|text| !text.is_empty())
@@ -182,9 +179,7 @@ impl<'a> AttributeValue<'a> {
     fn value_count(&self) -> usize {
         match self {
             AttributeValue::Array(items) => 1 + items.iter().map(AttributeValue::value_count).sum::<usize>(),
-            AttributeValue::Map(entries) => {
-                1 + entries.iter().map(|(_, value)| value.value_count()).sum::<usize>()
-            }
+            AttributeValue::Map(entries) => 1 + entries.iter().map(|(_, value)| value.value_count()).sum::<usize>(),
             _ => 1,
         }
     }
@@ -229,10 +224,7 @@ impl<'a> AttributeValue<'a> {
                 AttributeValue::Array(items.into_iter().map(AttributeValue::into_owned).collect())
             }
             AttributeValue::Map(entries) => AttributeValue::Map(
-                entries
-                    .into_iter()
-                    .map(|(key, value)| (Cow::Owned(key.into_owned()), value.into_owned()))
-                    .collect(),
+                entries.into_iter().map(|(key, value)| (Cow::Owned(key.into_owned()), value.into_owned())).collect(),
             ),
         }
     }
@@ -265,14 +257,9 @@ impl<'a> AttributeValue<'a> {
                 None => AttributeValue::Double(number.as_f64().unwrap_or_default()),
             },
             Json::String(text) => AttributeValue::Str(Cow::Owned(text)),
-            Json::Array(items) => {
-                AttributeValue::Array(items.into_iter().map(AttributeValue::from_json).collect())
-            }
+            Json::Array(items) => AttributeValue::Array(items.into_iter().map(AttributeValue::from_json).collect()),
             Json::Object(entries) => AttributeValue::Map(
-                entries
-                    .into_iter()
-                    .map(|(key, value)| (Cow::Owned(key), AttributeValue::from_json(value)))
-                    .collect(),
+                entries.into_iter().map(|(key, value)| (Cow::Owned(key), AttributeValue::from_json(value))).collect(),
             ),
         }
     }

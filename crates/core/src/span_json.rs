@@ -18,8 +18,7 @@ pub fn is_phoenix_span(object: &Map<String, Json>) -> bool {
 
 /// Whether an object is a span of a nested dump.
 pub fn is_nested_span(object: &Map<String, Json>) -> bool {
-    object.contains_key("span_id")
-        && (object.contains_key("span_attributes") || object.contains_key("child_spans"))
+    object.contains_key("span_id") && (object.contains_key("span_attributes") || object.contains_key("child_spans"))
 }
 
 /// Reads a span as Phoenix lists it.
@@ -30,25 +29,22 @@ pub fn phoenix_span(object: &Map<String, Json>) -> Span<'static> {
         flatten_into("", recorded, &mut PathBudget::default(), &mut attributes);
     }
     // Phoenix keeps the kind beside the attributes.
-    if let Some(kind) = text(object, "span_kind").filter(|kind| *kind != "UNKNOWN")
+    if let Some(kind) = read_text_field(object, "span_kind").filter(|kind| *kind != "UNKNOWN")
         && attributes.get("openinference.span.kind").is_none()
     {
-        attributes.0.push((
-            Cow::Borrowed("openinference.span.kind"),
-            AttributeValue::Str(Cow::Owned(kind.to_owned())),
-        ));
+        attributes.0.push((Cow::Borrowed("openinference.span.kind"), AttributeValue::Str(Cow::Owned(kind.to_owned()))));
     }
-    phoenix_attributes::restore(&mut attributes);
+    phoenix_attributes::restore_phoenix_attributes(&mut attributes);
     Span {
         trace_id: TraceId::parse(context.get("trace_id").and_then(Json::as_str).unwrap_or_default()),
         span_id: SpanId::parse(context.get("span_id").and_then(Json::as_str).unwrap_or_default()),
-        parent_id: text(object, "parent_id").map(SpanId::parse).and_then(SpanId::non_zero),
-        name: Cow::Owned(text(object, "name").unwrap_or_default().to_owned()),
-        start_ns: time(object, "start_time"),
-        end_ns: time(object, "end_time"),
-        status: status(object),
+        parent_id: read_text_field(object, "parent_id").map(SpanId::parse).and_then(SpanId::non_zero),
+        name: Cow::Owned(read_text_field(object, "name").unwrap_or_default().to_owned()),
+        start_ns: read_time_ns(object, "start_time"),
+        end_ns: read_time_ns(object, "end_time"),
+        status: read_span_status(object),
         attributes,
-        events: events(object),
+        events: read_span_events(object),
         scope: Cow::Borrowed(""),
         resource: Arc::default(),
     }
@@ -68,9 +64,7 @@ pub fn nested_spans(object: &Map<String, Json>) -> Vec<Span<'static>> {
             span.trace_id = root.trace_id;
         }
         if let Some(Json::Array(children)) = object.get("child_spans") {
-            waiting.extend(
-                children.iter().rev().filter_map(Json::as_object).map(|child| (child, Some(span.span_id))),
-            );
+            waiting.extend(children.iter().rev().filter_map(Json::as_object).map(|child| (child, Some(span.span_id))));
         }
         spans.push(span);
     }
@@ -85,23 +79,25 @@ fn nested_span(object: &Map<String, Json>, parent: Option<SpanId>) -> Span<'stat
         }
         attributes
     };
-    let start_ns = time(object, "timestamp").max(time(object, "start_time"));
-    let duration = text(object, "duration").and_then(|text| text.parse::<jiff::SignedDuration>().ok());
+    let start_ns = read_time_ns(object, "timestamp").max(read_time_ns(object, "start_time"));
+    let duration = read_text_field(object, "duration").and_then(|text| text.parse::<jiff::SignedDuration>().ok());
     let end_ns = duration.map_or_else(
-        || time(object, "end_time"),
+        || read_time_ns(object, "end_time"),
         |duration| start_ns.saturating_add(duration.as_nanos().max(0) as u64),
     );
     Span {
-        trace_id: TraceId::parse(text(object, "trace_id").unwrap_or_default()),
-        span_id: SpanId::parse(text(object, "span_id").unwrap_or_default()),
-        parent_id: text(object, "parent_span_id").map(SpanId::parse).and_then(SpanId::non_zero).or(parent),
-        name: Cow::Owned(text(object, "span_name").or(text(object, "name")).unwrap_or_default().to_owned()),
+        trace_id: TraceId::parse(read_text_field(object, "trace_id").unwrap_or_default()),
+        span_id: SpanId::parse(read_text_field(object, "span_id").unwrap_or_default()),
+        parent_id: read_text_field(object, "parent_span_id").map(SpanId::parse).and_then(SpanId::non_zero).or(parent),
+        name: Cow::Owned(
+            read_text_field(object, "span_name").or(read_text_field(object, "name")).unwrap_or_default().to_owned(),
+        ),
         start_ns,
         end_ns,
-        status: status(object),
+        status: read_span_status(object),
         attributes: attributes("span_attributes"),
-        events: events(object),
-        scope: Cow::Owned(text(object, "scope_name").unwrap_or_default().to_owned()),
+        events: read_span_events(object),
+        scope: Cow::Owned(read_text_field(object, "scope_name").unwrap_or_default().to_owned()),
         resource: Arc::new(SpanResource { attributes: attributes("resource_attributes") }),
     }
 }
@@ -119,65 +115,57 @@ const LEAVES: [&str; 8] = [
 ];
 
 /// Nested attributes become dotted keys with indices, the form that instrumentations recorded.
-fn flatten_into(
-    prefix: &str,
-    object: &Map<String, Json>,
-    budget: &mut PathBudget,
-    out: &mut AttributeList<'static>,
-) {
+fn flatten_into(prefix: &str, object: &Map<String, Json>, budget: &mut PathBudget, out: &mut AttributeList<'static>) {
     for (key, value) in object {
         let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
-        flatten(path, value, budget, out);
+        flatten_json_value(path, value, budget, out);
     }
 }
 
-fn flatten(path: String, value: &Json, budget: &mut PathBudget, out: &mut AttributeList<'static>) {
+fn flatten_json_value(path: String, value: &Json, budget: &mut PathBudget, out: &mut AttributeList<'static>) {
     let is_leaf = path.rsplit('.').next().is_some_and(|last| LEAVES.contains(&last));
     match value {
         Json::Object(object) if !is_leaf && budget.may_open(&path, object.len()) => {
             flatten_into(&path, object, budget, out);
         }
-        Json::Array(items)
-            if items.iter().any(Json::is_object) && !is_leaf && budget.may_open(&path, items.len()) =>
-        {
+        Json::Array(items) if items.iter().any(Json::is_object) && !is_leaf && budget.may_open(&path, items.len()) => {
             for (index, item) in items.iter().enumerate() {
-                flatten(format!("{path}.{index}"), item, budget, out);
+                flatten_json_value(format!("{path}.{index}"), item, budget, out);
             }
         }
         other => out.0.push((Cow::Owned(path), AttributeValue::from_json(other.clone()))),
     }
 }
 
-fn events(object: &Map<String, Json>) -> Vec<SpanEvent<'static>> {
+fn read_span_events(object: &Map<String, Json>) -> Vec<SpanEvent<'static>> {
     let Some(Json::Array(events)) = object.get("events") else { return Vec::new() };
     let events = events.iter().filter_map(Json::as_object).map(|event| {
         let mut attributes = AttributeList::default();
-        if let Some(Json::Object(recorded)) =
-            event.get("attributes").or_else(|| event.get("event_attributes"))
-        {
+        if let Some(Json::Object(recorded)) = event.get("attributes").or_else(|| event.get("event_attributes")) {
             flatten_into("", recorded, &mut PathBudget::default(), &mut attributes);
         }
-        let name = text(event, "name").or(text(event, "event_name")).unwrap_or_default().to_owned();
-        SpanEvent { name: Cow::Owned(name), time_ns: time(event, "timestamp"), attributes, body: None }
+        let name =
+            read_text_field(event, "name").or(read_text_field(event, "event_name")).unwrap_or_default().to_owned();
+        SpanEvent { name: Cow::Owned(name), time_ns: read_time_ns(event, "timestamp"), attributes, body: None }
     });
     events.collect()
 }
 
-fn status(object: &Map<String, Json>) -> SpanStatus<'static> {
-    let code = match text(object, "status_code").unwrap_or_default().to_ascii_uppercase().as_str() {
+fn read_span_status(object: &Map<String, Json>) -> SpanStatus<'static> {
+    let code = match read_text_field(object, "status_code").unwrap_or_default().to_ascii_uppercase().as_str() {
         "OK" => StatusCode::Ok,
         "ERROR" => StatusCode::Error,
         _ => StatusCode::Unset,
     };
-    SpanStatus { code, message: Cow::Owned(text(object, "status_message").unwrap_or_default().to_owned()) }
+    SpanStatus { code, message: Cow::Owned(read_text_field(object, "status_message").unwrap_or_default().to_owned()) }
 }
 
-fn time(object: &Map<String, Json>, key: &str) -> u64 {
-    let Some(text) = text(object, key) else { return 0 };
+fn read_time_ns(object: &Map<String, Json>, key: &str) -> u64 {
+    let Some(text) = read_text_field(object, key) else { return 0 };
     let parsed = text.parse::<jiff::Timestamp>().or_else(|_| format!("{text}Z").parse());
     parsed.map_or(0, |time| u64::try_from(time.as_nanosecond()).unwrap_or_default())
 }
 
-fn text<'j>(object: &'j Map<String, Json>, key: &str) -> Option<&'j str> {
+fn read_text_field<'j>(object: &'j Map<String, Json>, key: &str) -> Option<&'j str> {
     object.get(key).and_then(Json::as_str).filter(|text| !text.is_empty())
 }

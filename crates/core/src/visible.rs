@@ -42,7 +42,7 @@ pub fn reveal_invisible(text: &str) -> Cow<'_, str> {
 
 /// Text as it may be printed: control characters, those that change the direction of text and those that nobody sees
 /// are spelled out. Line ends stay.
-pub fn printable(text: &str) -> Cow<'_, str> {
+pub fn make_printable(text: &str) -> Cow<'_, str> {
     match reveal_invisible(text) {
         shown if shown.contains('\t') => Cow::Owned(shown.replace('\t', "    ")),
         shown => shown,
@@ -52,7 +52,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 /// The same on one line.
 pub fn printable_line(text: &str) -> String {
     let folded = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    printable(&folded).into_owned()
+    make_printable(&folded).into_owned()
 }
 
 /// Whether a character between these two is one that no person would see, or that moves what is around it.
@@ -177,17 +177,17 @@ mod tests {
 
     #[test]
     fn escape_sequences_are_spelled_out() {
-        assert_eq!(printable("a\u{1b}[31mred\u{7}"), "a\\u{1b}[31mred\\u{7}");
-        assert_eq!(printable("abc\u{202e}fed"), "abc\\u{202e}fed");
-        assert_eq!(printable("two\nlines\r"), "two\nlines\\r");
-        assert_eq!(printable("a\u{e0041}\u{200b}\tb"), "a\\u{e0041}\\u{200b}    b");
+        assert_eq!(make_printable("a\u{1b}[31mred\u{7}"), "a\\u{1b}[31mred\\u{7}");
+        assert_eq!(make_printable("abc\u{202e}fed"), "abc\\u{202e}fed");
+        assert_eq!(make_printable("two\nlines\r"), "two\nlines\\r");
+        assert_eq!(make_printable("a\u{e0041}\u{200b}\tb"), "a\\u{e0041}\\u{200b}    b");
         assert_eq!(printable_line("two\n lines\u{9b}"), "two lines\\u{9b}");
     }
 
     #[test]
     fn ordinary_text_is_left_alone() {
         for text in ["plain", "café 🐛 👩\u{200d}💻 שלום 修复"] {
-            assert_eq!(printable(text), text);
+            assert_eq!(make_printable(text), text);
         }
     }
 }

@@ -109,8 +109,7 @@ fn no_more_trajectories_are_built_than_asked_for() {
 }
 
 fn call_with_tool_calls(id: u64, parent: u64, count: usize) -> Span<'static> {
-    let mut call =
-        span(id, Some(parent), &[(KIND, "LLM"), ("llm.output_messages.0.message.role", "assistant")]);
+    let mut call = span(id, Some(parent), &[(KIND, "LLM"), ("llm.output_messages.0.message.role", "assistant")]);
     for number in 0..count {
         for (field, value) in [("id", format!("c{number}")), ("function.name", "search".to_owned())] {
             let key = format!("llm.output_messages.0.message.tool_calls.{number}.tool_call.{field}");
@@ -164,9 +163,7 @@ fn many_versions_of_one_span_that_share_a_large_resource() {
     let tool = |spans: &[Span<'_>]| {
         let assembled = assemble(spans);
         assert_eq!(assembled.trajectories.len(), 1);
-        assert!(
-            assembled.trajectories[0].defects.iter().any(|defect| defect.kind == DefectKind::ConflictingSpan)
-        );
+        assert!(assembled.trajectories[0].defects.iter().any(|defect| defect.kind == DefectKind::ConflictingSpan));
         assembled.trajectories[0].steps[0].tool.clone()
     };
     let first = tool(&spans);
@@ -216,7 +213,7 @@ fn messages_of_one_spans_events_are_bounded() {
     };
     let mut call = span(1, None, &[("gen_ai.operation.name", "chat")]);
     call.events = vec![event; 30];
-    let facts = gradus_core::dialect::read(&call);
+    let facts = gradus_core::dialect::normalize_span(&call);
     assert!(facts.input.len() > 90_000 && facts.input.len() <= 200_000, "{}", facts.input.len());
 }
 
@@ -271,10 +268,10 @@ fn copied(trajectory: &Trajectory) -> usize {
 
 #[test]
 fn a_message_with_many_calls_does_not_copy_its_text_for_each() {
-    let mut reply = ChatMessage::text(MessageRole::Assistant, "t".repeat(1 << 20));
+    let mut reply = ChatMessage::from_text(MessageRole::Assistant, "t".repeat(1 << 20));
     let call = ToolCall { name: "search".into(), ..ToolCall::default() };
     reply.parts.extend(vec![MessagePart::ToolCall(call); 2_000]);
-    let trajectories = assemble_messages(&[ChatMessage::text(MessageRole::User, "find it"), reply], &[]);
+    let trajectories = assemble_messages(&[ChatMessage::from_text(MessageRole::User, "find it"), reply], &[]);
     let [trajectory] = trajectories.as_slice() else { panic!() };
     assert!(trajectory.steps.len() == 2_000 && copied(trajectory) < 12 << 20, "{}", copied(trajectory));
     assert!(trajectory.defects.iter().any(|defect| defect.kind == DefectKind::TooLarge));

@@ -9,8 +9,7 @@ use gradus_core::span::{AttributeList, AttributeValue, Span, SpanId, SpanResourc
 const SPANS: u64 = 100_000;
 
 fn span(id: u64, parent: Option<u64>, attributes: &[(&'static str, String)]) -> Span<'static> {
-    let attributes =
-        attributes.iter().map(|(key, text)| ((*key).into(), AttributeValue::Str(text.clone().into())));
+    let attributes = attributes.iter().map(|(key, text)| ((*key).into(), AttributeValue::Str(text.clone().into())));
     Span {
         trace_id: TraceId(1),
         span_id: SpanId(id),
@@ -29,11 +28,7 @@ fn tool(id: u64, parent: Option<u64>) -> Span<'static> {
 }
 
 fn agent(id: u64, parent: Option<u64>) -> Span<'static> {
-    span(
-        id,
-        parent,
-        &[("openinference.span.kind", "AGENT".to_owned()), ("input.value", format!("task {id}"))],
-    )
+    span(id, parent, &[("openinference.span.kind", "AGENT".to_owned()), ("input.value", format!("task {id}"))])
 }
 
 fn call(id: u64, parent: Option<u64>, question: &str, reply: &str) -> Span<'static> {
@@ -65,8 +60,7 @@ fn tools_without_anything_around_them() {
 
 #[test]
 fn tools_below_one_agent() {
-    let spans: Vec<_> =
-        std::iter::once(agent(1, None)).chain((2..=SPANS).map(|id| tool(id, Some(1)))).collect();
+    let spans: Vec<_> = std::iter::once(agent(1, None)).chain((2..=SPANS).map(|id| tool(id, Some(1)))).collect();
     assert_eq!(steps(&spans), (1, SPANS as usize - 1));
 }
 
@@ -101,13 +95,8 @@ fn a_text_that_many_steps_share_is_not_copied_for_each() {
     let spans = vec![agent(1, None), call(2, Some(1), "find it", &reply)];
     let assembled = TrajectoryAssembler::default().assemble(&spans);
     let trajectory = &assembled.trajectories[0];
-    let copied: usize =
-        trajectory.steps.iter().filter_map(|step| step.thought.as_ref()).map(String::len).sum();
-    assert!(
-        trajectory.steps.len() == 200 && copied < 12 << 20,
-        "{} steps, {copied} bytes",
-        trajectory.steps.len()
-    );
+    let copied: usize = trajectory.steps.iter().filter_map(|step| step.thought.as_ref()).map(String::len).sum();
+    assert!(trajectory.steps.len() == 200 && copied < 12 << 20, "{} steps, {copied} bytes", trajectory.steps.len());
 }
 
 /// Arguments that are small one by one and large together.

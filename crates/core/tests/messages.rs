@@ -8,19 +8,15 @@ use serde_json::{Value as Json, json};
 /// A user's question, a reply with a thought and one call, and the result.
 fn assert_conversation(name: &str, shape: Json) {
     let messages = messages_from_json(shape);
-    let spoken: Vec<&ChatMessage<'_>> =
-        messages.iter().filter(|message| message.role != MessageRole::System).collect();
-    let question =
-        spoken.iter().find(|message| message.role == MessageRole::User && !message.joined_text().is_empty());
+    let spoken: Vec<&ChatMessage<'_>> = messages.iter().filter(|message| message.role != MessageRole::System).collect();
+    let question = spoken.iter().find(|message| message.role == MessageRole::User && !message.joined_text().is_empty());
     assert_eq!(
         question.map(|message| message.joined_text().into_owned()).as_deref(),
         Some("How many?"),
         "{name}: {messages:?}"
     );
-    let said = spoken
-        .iter()
-        .filter(|message| message.role == MessageRole::Assistant)
-        .flat_map(|message| &message.parts);
+    let said =
+        spoken.iter().filter(|message| message.role == MessageRole::Assistant).flat_map(|message| &message.parts);
     let thought = said.clone().find_map(|part| match part {
         MessagePart::Text(text) | MessagePart::Reasoning(text) => Some(text.as_ref()),
         _ => None,

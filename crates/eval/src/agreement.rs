@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 
-use crate::interval::{ConfidenceInterval, ScoreCluster, clustered, student_quantile, wilson_of};
+use crate::interval::{ConfidenceInterval, ScoreCluster, clustered_interval, student_quantile, wilson_of};
 
 /// What the judge and a person said of the same thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub enum ConstantRater {
     Both,
 }
 
-pub fn agreement(pairs: &[LabelPair<'_>]) -> JudgeAgreement {
+pub fn compute_agreement(pairs: &[LabelPair<'_>]) -> JudgeAgreement {
     let count = pairs.len() as f64;
     let agreed = pairs.iter().filter(|pair| pair.judge == pair.person).count();
     let mut by_judge: HashMap<&str, f64> = HashMap::new();
@@ -63,8 +63,7 @@ pub fn agreement(pairs: &[LabelPair<'_>]) -> JudgeAgreement {
         let (influence, size) = clusters.entry(pair.trajectory).or_default();
         let expected = share(&by_person, pair.judge) + share(&by_judge, pair.person) - 2.0 * chance;
         let hit = f64::from(u8::from(pair.judge == pair.person));
-        *influence +=
-            ((hit - observed) * (1.0 - chance) - (1.0 - observed) * expected) / (1.0 - chance).powi(2);
+        *influence += ((hit - observed) * (1.0 - chance) - (1.0 - observed) * expected) / (1.0 - chance).powi(2);
         *size += 1.0;
         let cluster = hits.entry(pair.trajectory).or_default();
         cluster.sum += hit;
@@ -81,7 +80,7 @@ pub fn agreement(pairs: &[LabelPair<'_>]) -> JudgeAgreement {
         agreed: agreed as u64,
         trajectories: clusters.len() as u64,
         share: (!pairs.is_empty()).then_some(observed),
-        share_interval: clustered(&hits.into_values().collect::<Vec<_>>(), 0.0, 1.0),
+        share_interval: clustered_interval(&hits.into_values().collect::<Vec<_>>(), 0.0, 1.0),
         one_sided,
         ..JudgeAgreement::default()
     };
@@ -124,12 +123,12 @@ mod tests {
 
     #[test]
     fn kappa_is_what_goes_beyond_chance() {
-        let known = agreement(&table([20, 5, 10, 15]));
+        let known = compute_agreement(&table([20, 5, 10, 15]));
         assert!((known.kappa.unwrap() - 0.4).abs() < 1e-12, "{known:?}");
         assert_eq!((known.count, known.agreed, known.trajectories), (50, 35, 50));
-        let worse = agreement(&table([5, 20, 20, 5]));
+        let worse = compute_agreement(&table([5, 20, 20, 5]));
         assert!(worse.kappa.unwrap() < 0.0 && worse.interval.unwrap().high < 0.0, "{worse:?}");
-        let none = agreement(&table([10, 10, 10, 10]));
+        let none = compute_agreement(&table([10, 10, 10, 10]));
         let ConfidenceInterval { low, high } = none.interval.unwrap();
         assert!(none.kappa.unwrap().abs() < 1e-12 && low < -0.2 && high > 0.2, "{none:?}");
     }
@@ -146,11 +145,11 @@ mod tests {
                 .map(|(share, at)| share * ((1.0 - pe) - (rows[*at] + columns[*at]) * (1.0 - po)).powi(2))
                 .sum();
             let others = p[1] * (columns[0] + rows[1]).powi(2) + p[2] * (columns[1] + rows[0]).powi(2);
-            let variance = (diagonal + (1.0 - po).powi(2) * others - (po * pe - 2.0 * pe + po).powi(2))
-                / (n * (1.0 - pe).powi(4));
+            let variance =
+                (diagonal + (1.0 - po).powi(2) * others - (po * pe - 2.0 * pe + po).powi(2)) / (n * (1.0 - pe).powi(4));
             let wanted = po * (1.0 - po) / ((1.0 - pe).powi(2) * variance * n / (n - 1.0));
             let unit = wilson_of(po, wanted.clamp(1.0, n), student_quantile(n - 1.0));
-            let found = agreement(&table(counts)).interval.unwrap();
+            let found = compute_agreement(&table(counts)).interval.unwrap();
             assert!((found.low - (unit.low - pe) / (1.0 - pe)).abs() < 1e-9, "{counts:?}");
             assert!((found.high - (unit.high - pe) / (1.0 - pe)).abs() < 1e-9, "{counts:?}");
         }
@@ -163,23 +162,22 @@ mod tests {
         for pair in &single {
             together.extend(std::iter::repeat_n(*pair, 4));
         }
-        let (one, four) = (agreement(&single), agreement(&together));
+        let (one, four) = (compute_agreement(&single), compute_agreement(&together));
         assert!((one.kappa.unwrap() - four.kappa.unwrap()).abs() < 1e-12);
-        let width =
-            |known: &JudgeAgreement| known.interval.map(|interval| interval.high - interval.low).unwrap();
+        let width = |known: &JudgeAgreement| known.interval.map(|interval| interval.high - interval.low).unwrap();
         assert!((width(&one) / width(&four) - 1.0).abs() < 0.05, "{} {}", width(&one), width(&four));
     }
 
     #[test]
     fn few_labels_prove_little_and_one_label_nothing() {
-        let few = agreement(&table([2, 0, 0, 2]));
+        let few = compute_agreement(&table([2, 0, 0, 2]));
         assert_eq!(few.kappa, Some(1.0));
         assert!(few.interval.unwrap().low < 0.5, "{few:?}");
-        let many = agreement(&table([200, 0, 0, 200]));
+        let many = compute_agreement(&table([200, 0, 0, 200]));
         assert!(many.interval.unwrap().low > 0.9, "{many:?}");
-        assert_eq!(agreement(&table([9, 0, 0, 0])).kappa, None);
-        assert_eq!(agreement(&[]), JudgeAgreement::default());
-        let alone = agreement(&[LabelPair { judge: "a", person: "b", trajectory: 1 }]);
+        assert_eq!(compute_agreement(&table([9, 0, 0, 0])).kappa, None);
+        assert_eq!(compute_agreement(&[]), JudgeAgreement::default());
+        let alone = compute_agreement(&[LabelPair { judge: "a", person: "b", trajectory: 1 }]);
         assert_eq!((alone.kappa, alone.interval, alone.share), (None, None, Some(0.0)));
         assert!(alone.share_interval.unwrap().high > 0.5, "{alone:?}");
     }
@@ -187,20 +185,17 @@ mod tests {
     #[test]
     fn a_side_with_one_label_has_a_share_and_no_kappa() {
         // 95 of 100 verdicts that something is wrong were confirmed: kappa would be 0, whatever people say.
-        let judge = agreement(&table([0, 0, 5, 95]));
+        let judge = compute_agreement(&table([0, 0, 5, 95]));
         assert_eq!((judge.kappa, judge.interval, judge.one_sided), (None, None, Some(ConstantRater::Judge)));
         let ConfidenceInterval { low, high } = judge.share_interval.unwrap();
-        assert!(
-            judge.share == Some(0.95) && (0.88..0.9).contains(&low) && (0.97..0.99).contains(&high),
-            "{judge:?}"
-        );
-        let people = agreement(&table([0, 5, 0, 95]));
+        assert!(judge.share == Some(0.95) && (0.88..0.9).contains(&low) && (0.97..0.99).contains(&high), "{judge:?}");
+        let people = compute_agreement(&table([0, 5, 0, 95]));
         assert_eq!((people.kappa, people.one_sided), (None, Some(ConstantRater::People)));
-        let both = agreement(&table([0, 0, 0, 100]));
+        let both = compute_agreement(&table([0, 0, 0, 100]));
         assert_eq!((both.kappa, both.one_sided, both.share), (None, Some(ConstantRater::Both), Some(1.0)));
         assert!(both.share_interval.unwrap().low < 0.97, "{both:?}");
         // One label on the other side is enough.
-        assert!(agreement(&table([1, 0, 5, 94])).kappa.is_some());
+        assert!(compute_agreement(&table([1, 0, 5, 94])).kappa.is_some());
     }
 
     #[test]
@@ -231,7 +226,7 @@ mod tests {
                         pairs.push(LabelPair { judge: say(), person: say(), trajectory });
                     }
                 }
-                let ConfidenceInterval { low, high } = agreement(&pairs).interval.unwrap();
+                let ConfidenceInterval { low, high } = compute_agreement(&pairs).interval.unwrap();
                 held += i32::from((low..=high).contains(&truth));
             }
             let share = f64::from(held) / f64::from(rounds);

@@ -40,7 +40,7 @@ fn of_student(deviations: f64, freedom: u32) -> f64 {
 
 /// Several of them, corrected for how many there are (Holm's): whoever takes those below 0.05 for more than chance is wrong
 /// about any of them once in twenty times at most, however they hang together.
-pub(crate) fn together(chances: &[f64]) -> Vec<f64> {
+pub(crate) fn holm_correction(chances: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..chances.len()).collect();
     order.sort_by(|a, b| chances[*a].total_cmp(&chances[*b]));
     let mut corrected = vec![1.0; chances.len()];
@@ -66,9 +66,7 @@ mod tests {
             assert!((found - 0.05).abs() < 1e-4, "{freedom}: {found}");
         }
         // 99 % of both sides.
-        for (deviations, freedom) in
-            [(63.657, 1.0), (4.032, 5.0), (3.169, 10.0), (2.787, 25.0), (2.626, 100.0)]
-        {
+        for (deviations, freedom) in [(63.657, 1.0), (4.032, 5.0), (3.169, 10.0), (2.787, 25.0), (2.626, 100.0)] {
             assert!((two_sided(-deviations, freedom) - 0.01).abs() < 1e-4, "{freedom}");
         }
         for freedom in [1.0, 2.0, 7.0, 9_999.0, f64::INFINITY] {
@@ -80,10 +78,10 @@ mod tests {
 
     #[test]
     fn a_later_one_is_never_surer_than_one_before_it() {
-        assert_eq!(together(&[0.01]), [0.01]);
-        assert_eq!(together(&[0.02, 0.02, 0.9]), [0.06, 0.06, 0.9]);
-        assert_eq!(together(&[0.03, 0.01, 0.02]), [0.04, 0.03, 0.04]);
-        assert_eq!(together(&[0.9, 0.8]), [1.0, 1.0]);
-        assert!(together(&[]).is_empty());
+        assert_eq!(holm_correction(&[0.01]), [0.01]);
+        assert_eq!(holm_correction(&[0.02, 0.02, 0.9]), [0.06, 0.06, 0.9]);
+        assert_eq!(holm_correction(&[0.03, 0.01, 0.02]), [0.04, 0.03, 0.04]);
+        assert_eq!(holm_correction(&[0.9, 0.8]), [1.0, 1.0]);
+        assert!(holm_correction(&[]).is_empty());
     }
 }

@@ -9,7 +9,8 @@
 
 use crate::chance;
 use crate::interval::{
-    ConfidenceInterval, NORMAL_QUANTILE, ScoreCluster, clustered, freedom, student_quantile, wilson_of,
+    ConfidenceInterval, NORMAL_QUANTILE, ScoreCluster, clustered_interval, degrees_of_freedom, student_quantile,
+    wilson_of,
 };
 
 /// What still counts as chance.
@@ -50,8 +51,7 @@ impl ScoreDifference {
 
     /// How probable it is if there is none, by all that it is held against: the one that is least sure decides.
     fn chance_alone(&self) -> f64 {
-        let said =
-            self.chance.unwrap_or(0.0).max(self.freedom.map_or(0.0, |freedom| self.chance_by(freedom)));
+        let said = self.chance.unwrap_or(0.0).max(self.freedom.map_or(0.0, |freedom| self.chance_by(freedom)));
         if self.is_significant() { said } else { said.max(CHANCE) }
     }
 
@@ -67,13 +67,13 @@ impl ScoreDifference {
 }
 
 /// How probable each of several differences is if there is none, corrected for how many there are (Holm's).
-pub fn corrected(differences: &[ScoreDifference]) -> Vec<f64> {
+pub fn correct_p_values(differences: &[ScoreDifference]) -> Vec<f64> {
     let chances: Vec<f64> = differences.iter().map(ScoreDifference::chance_alone).collect();
-    chance::together(&chances)
+    chance::holm_correction(&chances)
 }
 
 /// The difference of the same questions; `None` when there are none.
-pub fn paired(pairs: &[ScorePair]) -> Option<ScoreDifference> {
+pub fn paired_difference(pairs: &[ScorePair]) -> Option<ScoreDifference> {
     let trajectories = pairs.iter().map(|pair| pair.trajectory + 1).max()?;
     let mut clusters = vec![ScoreCluster::default(); trajectories];
     for pair in pairs {
@@ -88,9 +88,9 @@ pub fn paired(pairs: &[ScorePair]) -> Option<ScoreDifference> {
     let worse = clusters.iter().filter(|cluster| cluster.sum < 0.0).count() as u64;
     let chance = sign_test(better, worse);
     // As many questions of each trajectory, which all went the same way: they count as one.
-    let is_as_one = clusters.iter().all(|cluster| {
-        cluster.count == clusters[0].count && [0.0, cluster.count].contains(&cluster.sum.abs())
-    });
+    let is_as_one = clusters
+        .iter()
+        .all(|cluster| cluster.count == clusters[0].count && [0.0, cluster.count].contains(&cluster.sum.abs()));
     let is_right_or_wrong = |score: f64| [0.0, 1.0].contains(&score);
     let is_share = pairs.iter().all(|pair| is_share(pair.before) && is_share(pair.after));
     let (interval, freedom) = if is_as_one
@@ -100,15 +100,15 @@ pub fn paired(pairs: &[ScorePair]) -> Option<ScoreDifference> {
         (of_changed(better, worse, clusters.len() as u64), None)
     } else if variance > 0.0 {
         let freedom = groups - 1.0;
-        (around(mean, student_quantile(freedom) * variance.sqrt(), is_share), Some(freedom))
+        (interval_around(mean, student_quantile(freedom) * variance.sqrt(), is_share), Some(freedom))
     } else if mean == 0.0 {
-        (around(mean, unseen(groups), is_share), None)
+        (interval_around(mean, max_unseen_share(groups), is_share), None)
     } else {
         // All alike, which says nothing of how they vary: as if one more had not changed.
         let mut more = clusters.clone();
         more.push(ScoreCluster { count: clusters[0].count, sum: 0.0 });
         let (_, variance) = mean_and_variance(&more);
-        (around(mean, student_quantile(groups) * variance.sqrt(), is_share), Some(groups))
+        (interval_around(mean, student_quantile(groups) * variance.sqrt(), is_share), Some(groups))
     };
     let mean_of = |score: fn(&ScorePair) -> f64| pairs.iter().map(score).sum::<f64>() / pairs.len() as f64;
     Some(ScoreDifference {
@@ -125,7 +125,7 @@ pub fn paired(pairs: &[ScorePair]) -> Option<ScoreDifference> {
 
 /// The difference of two runs that judged different things, on a scale from `worst` to `best`; `None` when one of them
 /// judged nothing.
-pub fn unpaired(
+pub fn unpaired_difference(
     before: &[ScoreCluster],
     after: &[ScoreCluster],
     worst: f64,
@@ -133,7 +133,7 @@ pub fn unpaired(
 ) -> Option<ScoreDifference> {
     let count = |clusters: &[ScoreCluster]| clusters.iter().map(|cluster| cluster.count).sum::<f64>();
     let known = |clusters: &[ScoreCluster]| {
-        let interval = clustered(clusters, worst, best)?;
+        let interval = clustered_interval(clusters, worst, best)?;
         Some((clusters.iter().map(|cluster| cluster.sum).sum::<f64>() / count(clusters), interval))
     };
     let ((old, around_old), (new, around_new)) = (known(before)?, known(after)?);
@@ -148,7 +148,7 @@ pub fn unpaired(
             high: (value + (around_new.high - new).hypot(old - around_old.low)).min(range),
         },
         chance: None,
-        freedom: Some(freedom(before).min(freedom(after))),
+        freedom: Some(degrees_of_freedom(before).min(degrees_of_freedom(after))),
         count: count(before).min(count(after)) as u64,
         trajectories: before.len().min(after.len()) as u64,
     })
@@ -209,7 +209,7 @@ fn at_most(good: u64, all: u64, share: f64) -> f64 {
 }
 
 /// The greatest share of trajectories that are otherwise than all that were seen, as it could be by chance.
-fn unseen(groups: f64) -> f64 {
+fn max_unseen_share(groups: f64) -> f64 {
     1.0 - 0.025_f64.powf(1.0 / groups)
 }
 
@@ -217,7 +217,7 @@ fn is_share(score: f64) -> bool {
     (0.0..=1.0).contains(&score)
 }
 
-fn around(value: f64, half: f64, of_shares: bool) -> ConfidenceInterval {
+fn interval_around(value: f64, half: f64, of_shares: bool) -> ConfidenceInterval {
     let most = if of_shares { 1.0 } else { f64::INFINITY };
     ConfidenceInterval { low: (value - half).max(-most), high: (value + half).min(most) }
 }
@@ -266,7 +266,7 @@ mod tests {
         let mut scores = vec![(1.0, 1.0); 50];
         scores.extend(vec![(0.0, 0.0); 40]);
         scores.extend(vec![(0.0, 1.0); 10]);
-        let known = paired(&pairs(&scores)).unwrap();
+        let known = paired_difference(&pairs(&scores)).unwrap();
         assert!((known.value - 0.1).abs() < 1e-12 && known.is_significant(), "{known:?}");
         assert!(known.chance.unwrap() < 0.01);
         let cluster = |score: f64| ScoreCluster { count: 1.0, sum: score };
@@ -274,7 +274,7 @@ mod tests {
             scores.iter().map(|(before, _)| cluster(*before)).collect(),
             scores.iter().map(|(_, after)| cluster(*after)).collect(),
         ];
-        let apart = unpaired(&before, &after, 0.0, 1.0).unwrap();
+        let apart = unpaired_difference(&before, &after, 0.0, 1.0).unwrap();
         assert!((apart.value - 0.1).abs() < 1e-12 && !apart.is_significant(), "{apart:?}");
         assert_eq!(apart.chance, None);
     }
@@ -282,27 +282,27 @@ mod tests {
     #[test]
     fn steps_of_one_trajectory_count_once() {
         let mut all = pairs(&[(0.0, 1.0), (1.0, 1.0), (0.0, 0.0), (1.0, 1.0)]);
-        let one = paired(&all).unwrap();
+        let one = paired_difference(&all).unwrap();
         all.extend(all.clone());
-        let twice = paired(&all).unwrap();
+        let twice = paired_difference(&all).unwrap();
         assert!((one.interval.low - twice.interval.low).abs() < 1e-12, "{one:?} {twice:?}");
         assert_eq!((one.trajectories, twice.trajectories, twice.count), (4, 4, 8));
     }
 
     #[test]
     fn no_difference_in_few_is_no_proof_that_there_is_none() {
-        let few = paired(&pairs(&[(1.0, 1.0); 5])).unwrap();
+        let few = paired_difference(&pairs(&[(1.0, 1.0); 5])).unwrap();
         assert!(few.value == 0.0 && few.interval.high > 0.4 && few.interval.low < -0.4, "{few:?}");
-        let many = paired(&pairs(&[(1.0, 1.0); 500])).unwrap();
+        let many = paired_difference(&pairs(&[(1.0, 1.0); 500])).unwrap();
         assert!(many.interval.high < 0.01, "{many:?}");
         // All the same way: five coins prove nothing yet, six do.
         for (count, proves) in [(1, false), (5, false), (6, true)] {
-            let known = paired(&pairs(&vec![(0.0, 1.0); count])).unwrap();
+            let known = paired_difference(&pairs(&vec![(0.0, 1.0); count])).unwrap();
             assert_eq!((known.is_significant(), known.chance.unwrap() < 0.05), (proves, proves), "{known:?}");
             assert!(known.interval.high <= 1.0, "{known:?}");
         }
-        assert_eq!(paired(&[]), None);
-        assert_eq!(unpaired(&[], &[ScoreCluster { count: 1.0, sum: 1.0 }; 3], 0.0, 1.0), None);
+        assert_eq!(paired_difference(&[]), None);
+        assert_eq!(unpaired_difference(&[], &[ScoreCluster { count: 1.0, sum: 1.0 }; 3], 0.0, 1.0), None);
     }
 
     #[test]
@@ -313,7 +313,7 @@ mod tests {
                     let mut scores = vec![(0.0, 1.0); better];
                     scores.extend(vec![(1.0, 0.0); worse]);
                     scores.resize(all, (1.0, 1.0));
-                    let known = paired(&pairs(&scores)).unwrap();
+                    let known = paired_difference(&pairs(&scores)).unwrap();
                     let ConfidenceInterval { low, high } = known.interval;
                     let said = format!("{better} better, {worse} worse of {all}: {known:?}");
                     assert_eq!(low > 0.0 || high < 0.0, known.chance.unwrap() < CHANCE, "{said}");
@@ -328,7 +328,7 @@ mod tests {
             let before = f64::from(u8::from(trajectory >= 4));
             scores.extend([before, 1.0].map(|before| ScorePair { trajectory, before, after: 1.0 }));
         }
-        let known = paired(&scores).unwrap();
+        let known = paired_difference(&scores).unwrap();
         assert!(known.interval.low > 0.0 && !known.is_significant(), "{known:?}");
     }
 
@@ -337,39 +337,36 @@ mod tests {
         let of = |better: usize, all: usize| {
             let mut scores = vec![(0.0, 1.0); better];
             scores.resize(all, (1.0, 1.0));
-            paired(&pairs(&scores)).unwrap()
+            paired_difference(&pairs(&scores)).unwrap()
         };
         let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
         // Six coins of six: 1 in 32; eight of eight: 1 in 128.
         let all = [of(6, 50), of(8, 50), of(0, 50)];
         assert!(all[0].is_significant());
-        let found = corrected(&all);
-        assert!(
-            near(found[0], 2.0 / 32.0) && near(found[1], 3.0 / 128.0) && near(found[2], 1.0),
-            "{found:?}"
-        );
-        assert!(near(corrected(&all[..1])[0], 1.0 / 32.0), "one alone needs no correction");
+        let found = correct_p_values(&all);
+        assert!(near(found[0], 2.0 / 32.0) && near(found[1], 3.0 / 128.0) && near(found[2], 1.0), "{found:?}");
+        assert!(near(correct_p_values(&all[..1])[0], 1.0 / 32.0), "one alone needs no correction");
         // A later one is never surer than one before it.
         let same = [of(6, 50), of(6, 50), of(6, 50)];
-        assert!(corrected(&same).iter().all(|chance| near(*chance, 3.0 / 32.0)));
-        assert!(corrected(&[]).is_empty());
+        assert!(correct_p_values(&same).iter().all(|chance| near(*chance, 3.0 / 32.0)));
+        assert!(correct_p_values(&[]).is_empty());
         // Without an exact test the interval says how sure it is.
         let shares = |right: usize| {
             let mut all = vec![ScoreCluster { count: 1.0, sum: 1.0 }; right];
             all.resize(200, ScoreCluster { count: 1.0, sum: 0.0 });
             all
         };
-        let sure = unpaired(&shares(120), &shares(160), 0.0, 1.0).unwrap();
-        let unsure = unpaired(&shares(120), &shares(125), 0.0, 1.0).unwrap();
-        let found = corrected(&[sure, unsure]);
+        let sure = unpaired_difference(&shares(120), &shares(160), 0.0, 1.0).unwrap();
+        let unsure = unpaired_difference(&shares(120), &shares(125), 0.0, 1.0).unwrap();
+        let found = correct_p_values(&[sure, unsure]);
         assert!(found[0] < 0.001 && found[1] > 0.5, "{found:?}");
-        for other in [sure, unsure, unpaired(&shares(120), &shares(141), 0.0, 1.0).unwrap()] {
-            assert_eq!(corrected(&[other])[0] < CHANCE, other.is_significant(), "{other:?}");
+        for other in [sure, unsure, unpaired_difference(&shares(120), &shares(141), 0.0, 1.0).unwrap()] {
+            assert_eq!(correct_p_values(&[other])[0] < CHANCE, other.is_significant(), "{other:?}");
         }
         // Where trajectories are few, the interval is wide, and so is what chance can do.
         let few = |right: [f64; 3]| right.map(|sum| ScoreCluster { count: 20.0, sum });
-        let few = unpaired(&few([4.0, 5.0, 4.0]), &few([16.0, 15.0, 16.0]), 0.0, 1.0).unwrap();
-        let found = corrected(&[few])[0];
+        let few = unpaired_difference(&few([4.0, 5.0, 4.0]), &few([16.0, 15.0, 16.0]), 0.0, 1.0).unwrap();
+        let found = correct_p_values(&[few])[0];
         assert!(few.is_significant() && (0.01..0.04).contains(&found), "{few:?}: {found}");
     }
 
@@ -377,10 +374,10 @@ mod tests {
     fn many_small_steps_up_do_not_hide_few_long_ones_down() {
         let mut scores = vec![(0.5, 0.75); 36];
         scores.extend(vec![(1.0, 0.1); 4]);
-        let known = paired(&pairs(&scores)).unwrap();
+        let known = paired_difference(&pairs(&scores)).unwrap();
         assert!(known.is_significant() && known.chance.unwrap() < 1e-6, "{known:?}");
-        assert!((0.01..0.03).contains(&corrected(&[known])[0]));
-        assert!(corrected(&[known; 20])[0] > 0.2);
+        assert!((0.01..0.03).contains(&correct_p_values(&[known])[0]));
+        assert!(correct_p_values(&[known; 20])[0] > 0.2);
     }
 
     /// Ten dimensions without a difference: that one of them is told is rare.
@@ -394,10 +391,10 @@ mod tests {
                 .map(|_| {
                     let scores: Vec<(f64, f64)> =
                         (0..200).map(|_| (0.5, 0.5 + 0.25 * (f64::from(random.u8(0..5)) - 2.0))).collect();
-                    paired(&pairs(&scores)).unwrap()
+                    paired_difference(&pairs(&scores)).unwrap()
                 })
                 .collect();
-            told += u32::from(corrected(&dimensions).iter().any(|chance| *chance < CHANCE));
+            told += u32::from(correct_p_values(&dimensions).iter().any(|chance| *chance < CHANCE));
         }
         assert!(f64::from(told) / f64::from(ROUNDS) < 0.06, "{told}");
     }
@@ -409,18 +406,18 @@ mod tests {
             all.resize(right + wrong, ScoreCluster { count: 1.0, sum: 0.0 });
             all
         };
-        let known = unpaired(&shares(2, 0), &shares(160, 40), 0.0, 1.0).unwrap();
+        let known = unpaired_difference(&shares(2, 0), &shares(160, 40), 0.0, 1.0).unwrap();
         assert!((known.value + 0.2).abs() < 1e-12 && !known.is_significant(), "{known:?}");
         assert!(known.interval.high > 0.3, "{known:?}");
-        let many = unpaired(&shares(200, 0), &shares(160, 40), 0.0, 1.0).unwrap();
+        let many = unpaired_difference(&shares(200, 0), &shares(160, 40), 0.0, 1.0).unwrap();
         assert!(many.is_significant() && many.interval.high < -0.14, "{many:?}");
-        let same = unpaired(&shares(3, 0), &shares(3, 0), 0.0, 1.0).unwrap();
+        let same = unpaired_difference(&shares(3, 0), &shares(3, 0), 0.0, 1.0).unwrap();
         assert!(same.interval.low < -0.3 && same.interval.high > 0.3, "{same:?}");
         // On another scale it is the same, as wide as the scale is.
         let of_five = |clusters: Vec<ScoreCluster>| -> Vec<ScoreCluster> {
             clusters.into_iter().map(|one| ScoreCluster { sum: 1.0 + 4.0 * one.sum, ..one }).collect()
         };
-        let graded = unpaired(&of_five(shares(2, 0)), &of_five(shares(160, 40)), 1.0, 5.0).unwrap();
+        let graded = unpaired_difference(&of_five(shares(2, 0)), &of_five(shares(160, 40)), 1.0, 5.0).unwrap();
         assert!((graded.value + 0.8).abs() < 1e-9, "{graded:?}");
         assert!((graded.interval.high - 4.0 * known.interval.high).abs() < 1e-9, "{graded:?}");
     }
@@ -440,7 +437,7 @@ mod tests {
                         _ => (1.0, 1.0),
                     })
                     .collect();
-                let ConfidenceInterval { low, high } = paired(&pairs(&scores)).unwrap().interval;
+                let ConfidenceInterval { low, high } = paired_difference(&pairs(&scores)).unwrap().interval;
                 held += u32::from((low..=high).contains(&(better - worse)));
             }
             let share = f64::from(held) / f64::from(ROUNDS);

@@ -52,7 +52,7 @@ pub(crate) enum RuleQuestion {
 }
 
 impl RuleQuestion {
-    fn named(name: &str) -> Option<RuleQuestion> {
+    fn from_name(name: &str) -> Option<RuleQuestion> {
         Some(match name {
             THOUGHT_TO_TOOL => RuleQuestion::ThoughtToTool,
             QUERY_TO_THOUGHT => RuleQuestion::QueryToThought,
@@ -64,7 +64,7 @@ impl RuleQuestion {
 
 impl Evaluator {
     /// A rubric that a model answers.
-    pub fn model(rubric: &Rubric, judge: &str, structured: bool) -> Evaluator {
+    pub fn with_model_judge(rubric: &Rubric, judge: &str, structured: bool) -> Evaluator {
         let answer = judge::answer_form(rubric, structured);
         Evaluator::from_rubric(
             rubric,
@@ -75,8 +75,8 @@ impl Evaluator {
     }
 
     /// A rubric that rules answer; `None` when there are none for it.
-    pub fn offline(rubric: &Rubric) -> Option<Evaluator> {
-        let question = RuleQuestion::named(&rubric.name)?;
+    pub fn with_offline_rules(rubric: &Rubric) -> Option<Evaluator> {
+        let question = RuleQuestion::from_name(&rubric.name)?;
         Some(Evaluator::from_rubric(rubric, OFFLINE, RULES_VERSION, EvaluationMethod::Rules(question)))
     }
 
@@ -111,7 +111,7 @@ impl Evaluator {
         matches!(self.method, EvaluationMethod::Model { .. })
     }
 
-    pub fn record(&self) -> EvaluatorRecord {
+    pub fn to_record(&self) -> EvaluatorRecord {
         EvaluatorRecord {
             name: self.name.to_string(),
             title: self.title.clone(),
@@ -124,7 +124,7 @@ impl Evaluator {
     }
 
     /// What the rules say.
-    pub(crate) fn apply(
+    pub(crate) fn apply_rules(
         &self,
         question: RuleQuestion,
         offline: &OfflineJudge<'_>,
@@ -146,12 +146,8 @@ impl Evaluator {
             })
         };
         match opinion {
-            OfflineVerdict::Good { explanation, evidence } => {
-                scored(self.labels.best(), explanation, evidence)
-            }
-            OfflineVerdict::Bad { explanation, evidence } => {
-                scored(self.labels.worst(), explanation, evidence)
-            }
+            OfflineVerdict::Good { explanation, evidence } => scored(self.labels.best(), explanation, evidence),
+            OfflineVerdict::Bad { explanation, evidence } => scored(self.labels.worst(), explanation, evidence),
             OfflineVerdict::CannotJudge { reason } => {
                 EvaluationOutcome::Failed { reason: format!("cannot judge: {reason}") }
             }

@@ -39,7 +39,7 @@ pub struct ClusterSums {
 }
 
 /// The interval of a mean of scores between `worst` and `best`; `None` when there is nothing to take it of.
-pub fn clustered(clusters: &[ScoreCluster], worst: f64, best: f64) -> Option<ConfidenceInterval> {
+pub fn clustered_interval(clusters: &[ScoreCluster], worst: f64, best: f64) -> Option<ConfidenceInterval> {
     let range = best - worst;
     if range <= 0.0 {
         return None;
@@ -53,10 +53,10 @@ pub fn clustered(clusters: &[ScoreCluster], worst: f64, best: f64) -> Option<Con
         sums.sum_count += sum * cluster.count;
         sums.count_count += cluster.count * cluster.count;
     }
-    of_shares(&sums).map(|unit| unit.on(worst, range))
+    of_shares(&sums).map(|unit| unit.rescale(worst, range))
 }
 
-/// As [`clustered`], of sums.
+/// As [`clustered_interval`], of sums.
 pub fn of_sums(sums: &ClusterSums, worst: f64, best: f64) -> Option<ConfidenceInterval> {
     let range = best - worst;
     if range <= 0.0 {
@@ -69,7 +69,7 @@ pub fn of_sums(sums: &ClusterSums, worst: f64, best: f64) -> Option<ConfidenceIn
         sum_count: (sum_count - worst * count_count) / range,
         ..*sums
     };
-    of_shares(&shares).map(|unit| unit.on(worst, range))
+    of_shares(&shares).map(|unit| unit.rescale(worst, range))
 }
 
 /// Of scores from 0 to 1.
@@ -104,7 +104,7 @@ fn of_shares(sums: &ClusterSums) -> Option<ConfidenceInterval> {
 }
 
 /// The degrees of freedom of the curve that the interval is made with: without end where each trajectory has one answer.
-pub(crate) fn freedom(clusters: &[ScoreCluster]) -> f64 {
+pub(crate) fn degrees_of_freedom(clusters: &[ScoreCluster]) -> f64 {
     if clusters.iter().all(|cluster| cluster.count == 1.0) {
         return f64::INFINITY;
     }
@@ -132,7 +132,7 @@ fn all_alike(share: f64, count: f64, groups: f64) -> ConfidenceInterval {
 
 impl ConfidenceInterval {
     /// Of a share, on a scale that begins at `worst`.
-    fn on(self, worst: f64, range: f64) -> ConfidenceInterval {
+    fn rescale(self, worst: f64, range: f64) -> ConfidenceInterval {
         ConfidenceInterval { low: worst + self.low * range, high: worst + self.high * range }
     }
 }
@@ -150,9 +150,8 @@ pub(crate) fn wilson_of(share: f64, count: f64, quantile: f64) -> ConfidenceInte
 /// The 97.5 % quantile of Student's distribution.
 pub(crate) fn student_quantile(freedom: f64) -> f64 {
     const TABLE: [f64; 30] = [
-        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
-        2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048,
-        2.045, 2.042,
+        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+        2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
     ];
     let row = freedom.round().max(1.0) as usize - 1;
     TABLE.get(row).copied().unwrap_or_else(|| NORMAL_QUANTILE + 2.4 / freedom)
@@ -190,38 +189,29 @@ mod tests {
                     sum_count: of(&|cluster| cluster.sum * cluster.count),
                     count_count: of(&|cluster| cluster.count * cluster.count),
                 };
-                let one = clustered(&clusters, worst, best).expect("some");
+                let one = clustered_interval(&clusters, worst, best).expect("some");
                 let other = of_sums(&sums, worst, best).expect("some");
                 let is_near = |a: f64, b: f64| (a - b).abs() < 1e-7;
-                assert!(
-                    is_near(one.low, other.low) && is_near(one.high, other.high),
-                    "{sample:?}: {one:?} {other:?}"
-                );
+                assert!(is_near(one.low, other.low) && is_near(one.high, other.high), "{sample:?}: {one:?} {other:?}");
                 // On another scale it is as sure as on that of shares.
-                let plain: Vec<ScoreCluster> =
-                    sample.iter().map(|&(count, sum)| ScoreCluster { count, sum }).collect();
-                let plain = clustered(&plain, 0.0, 1.0).expect("some");
+                let plain: Vec<ScoreCluster> = sample.iter().map(|&(count, sum)| ScoreCluster { count, sum }).collect();
+                let plain = clustered_interval(&plain, 0.0, 1.0).expect("some");
                 assert!(is_near((one.low - worst) / range, plain.low), "{sample:?}: {one:?} {plain:?}");
             }
         }
         assert_eq!(of_sums(&ClusterSums::default(), 0.0, 1.0), None);
-        assert_eq!(
-            of_sums(&ClusterSums { count: 1.0, count_count: 1.0, ..ClusterSums::default() }, 1.0, 1.0),
-            None
-        );
+        assert_eq!(of_sums(&ClusterSums { count: 1.0, count_count: 1.0, ..ClusterSums::default() }, 1.0, 1.0), None);
     }
 
     fn clusters(of: &[(u32, u32)]) -> Vec<ScoreCluster> {
-        of.iter()
-            .map(|(good, count)| ScoreCluster { sum: f64::from(*good), count: f64::from(*count) })
-            .collect()
+        of.iter().map(|(good, count)| ScoreCluster { sum: f64::from(*good), count: f64::from(*count) }).collect()
     }
 
     #[test]
     fn agrees_with_wilson_where_steps_are_independent() {
         let singles: Vec<ScoreCluster> =
             clusters(&(0..1_000).map(|at| (u32::from(at % 10 != 0), 1)).collect::<Vec<_>>());
-        let found = clustered(&singles, 0.0, 1.0).expect("an interval");
+        let found = clustered_interval(&singles, 0.0, 1.0).expect("an interval");
         let expected = wilson_of(0.9, 1_000.0, NORMAL_QUANTILE);
         assert!((found.low - expected.low).abs() < 0.001 && (found.high - expected.high).abs() < 0.001);
     }
@@ -229,31 +219,29 @@ mod tests {
     #[test]
     fn is_wider_where_trajectories_are_alike_inside() {
         let alike: Vec<ScoreCluster> = clusters(&[(10, 10), (0, 10)].repeat(20));
-        let wide = clustered(&alike, 0.0, 1.0).expect("an interval");
+        let wide = clustered_interval(&alike, 0.0, 1.0).expect("an interval");
         let naive = wilson_of(0.5, 400.0, NORMAL_QUANTILE);
         assert!(wide.high - wide.low > 2.5 * (naive.high - naive.low));
     }
 
     #[test]
     fn never_claims_certainty() {
-        let all_right = clustered(&clusters(&[(5, 5); 3]), 0.0, 1.0).expect("an interval");
+        let all_right = clustered_interval(&clusters(&[(5, 5); 3]), 0.0, 1.0).expect("an interval");
         assert!((all_right.low - 0.4385).abs() < 0.001 && all_right.high == 1.0, "{all_right:?}");
-        let one = clustered(&clusters(&[(3, 4)]), 0.0, 1.0).expect("an interval");
+        let one = clustered_interval(&clusters(&[(3, 4)]), 0.0, 1.0).expect("an interval");
         assert!(one.low < 0.1 && one.high > 0.95, "one trajectory says next to nothing: {one:?}");
-        assert_eq!(clustered(&[], 0.0, 1.0), None);
+        assert_eq!(clustered_interval(&[], 0.0, 1.0), None);
     }
 
     #[test]
     fn one_more_right_is_never_worse() {
         for sizes in [vec![3, 3, 4, 2, 1, 1, 2, 3], vec![2; 9], vec![40], vec![1, 9]] {
-            let mut sample: Vec<ScoreCluster> = sizes
-                .iter()
-                .map(|count| ScoreCluster { count: f64::from(*count), sum: f64::from(*count) })
-                .collect();
-            let all = clustered(&sample, 0.0, 1.0).expect("an interval");
+            let mut sample: Vec<ScoreCluster> =
+                sizes.iter().map(|count| ScoreCluster { count: f64::from(*count), sum: f64::from(*count) }).collect();
+            let all = clustered_interval(&sample, 0.0, 1.0).expect("an interval");
             let longest = sample.iter_mut().max_by(|a, b| a.count.total_cmp(&b.count)).expect("one");
             longest.sum -= 1.0;
-            let almost = clustered(&sample, 0.0, 1.0).expect("an interval");
+            let almost = clustered_interval(&sample, 0.0, 1.0).expect("an interval");
             assert!(all.low >= almost.low && all.high >= almost.high, "{sizes:?}: {all:?} {almost:?}");
         }
     }
@@ -261,7 +249,7 @@ mod tests {
     #[test]
     fn knows_other_scales() {
         let graded = [ScoreCluster { count: 2.0, sum: 8.0 }, ScoreCluster { count: 2.0, sum: 4.0 }];
-        let found = clustered(&graded, 1.0, 5.0).expect("an interval");
+        let found = clustered_interval(&graded, 1.0, 5.0).expect("an interval");
         assert!(found.low >= 1.0 && found.high <= 5.0 && found.low < 3.0 && found.high > 3.0);
     }
 
@@ -282,12 +270,9 @@ mod tests {
                     ScoreCluster { count: f64::from(count), sum }
                 })
                 .collect();
-            let found = clustered(&sample, worst, best).expect("an interval");
+            let found = clustered_interval(&sample, worst, best).expect("an interval");
             let slack = 1e-9;
-            assert!(
-                found.low >= worst - slack && found.high <= best + slack && found.low <= found.high,
-                "{found:?}"
-            );
+            assert!(found.low >= worst - slack && found.high <= best + slack && found.low <= found.high, "{found:?}");
         }
     }
 
@@ -308,13 +293,11 @@ mod tests {
                         // With this chance the whole trajectory goes one way, else each step its own.
                         let together = random.f64() < alike;
                         let whole = random.f64() < truth;
-                        let good = (0..count)
-                            .filter(|_| if together { whole } else { random.f64() < truth })
-                            .count();
+                        let good = (0..count).filter(|_| if together { whole } else { random.f64() < truth }).count();
                         ScoreCluster { count: f64::from(count), sum: good as f64 }
                     })
                     .collect();
-                let found = clustered(&sample, 0.0, 1.0).expect("an interval");
+                let found = clustered_interval(&sample, 0.0, 1.0).expect("an interval");
                 held += u32::from(found.low <= truth && truth <= found.high);
             }
             let share = f64::from(held) / f64::from(TRIALS);

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use gradus_llm::price::TokenPrice;
-use gradus_llm::{
-    AnswerForm, CallError, CompletionUsage, FinishReason, ModelCallFailure, ModelClient, ModelRequest,
-};
+use gradus_llm::{AnswerForm, CallError, CompletionUsage, FinishReason, ModelCallFailure, ModelClient, ModelRequest};
 use serde_json::value::RawValue;
 
 use crate::prompt::{JudgePrompt, PromptWindow};
@@ -72,7 +70,7 @@ impl ModelJudge {
     }
 
     /// What makes a question to this judge the same question.
-    pub fn key(&self, rubric_hash: &str, prompt: &JudgePrompt, repeat: u32) -> QuestionKey {
+    pub fn question_key(&self, rubric_hash: &str, prompt: &JudgePrompt, repeat: u32) -> QuestionKey {
         let endpoint = self.client.endpoint();
         let settings = &self.settings;
         // Temperatures as bits: they are compared, never read.
@@ -97,8 +95,7 @@ impl ModelJudge {
     /// What a question without a word could cost: all that it may be answered with.
     pub fn most_an_answer_costs(&self) -> Option<f64> {
         let completion = (u64::from(self.settings.asks_again) + 1) * u64::from(self.settings.max_tokens);
-        self.price
-            .map(|price| price.cost_of_usage(CompletionUsage { completion, ..CompletionUsage::default() }))
+        self.price.map(|price| price.cost_of_usage(CompletionUsage { completion, ..CompletionUsage::default() }))
     }
 
     pub fn most_it_costs(&self, prompt: &JudgePrompt) -> Option<f64> {
@@ -153,7 +150,7 @@ impl ModelJudge {
                 }
                 Err(failure) => {
                     judgement.is_usage_partial |= failure.error.may_be_paid_for();
-                    judgement.result = Err(self.failure(failure));
+                    judgement.result = Err(self.classify_failure(failure));
                     return judgement;
                 }
             };
@@ -161,7 +158,7 @@ impl ModelJudge {
                 Some(usage) => *judgement.usage.get_or_insert_default() += usage,
                 None => judgement.is_usage_partial = true,
             }
-            let reason = match (verdict::read(&reply.text, labels), reply.stop) {
+            let reason = match (verdict::parse_verdict(&reply.text, labels), reply.stop) {
                 (Ok(reading), _) => {
                     judgement.result = Ok(reading);
                     return judgement;
@@ -189,7 +186,7 @@ impl ModelJudge {
         }
     }
 
-    fn failure(&self, failure: ModelCallFailure) -> JudgeFailure {
+    fn classify_failure(&self, failure: ModelCallFailure) -> JudgeFailure {
         let is_silence = matches!(failure.error, CallError::Connect(_) | CallError::Timeout(_));
         let never_reached = is_silence && !self.client.has_answered();
         let has_no_model = matches!(failure.error, CallError::Loading { .. });

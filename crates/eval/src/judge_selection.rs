@@ -129,7 +129,7 @@ impl JudgeConfig {
                 provider.name()
             ));
         }
-        let timeout = seconds(self.timeout_s).ok_or("--timeout: give a number of seconds above 0")?;
+        let timeout = timeout_from_seconds(self.timeout_s).ok_or("--timeout: give a number of seconds above 0")?;
         Ok(JudgeChoice::Model(ModelEndpoint {
             provider,
             base_url: base_url.cloned().unwrap_or_else(|| provider.default_base_url().to_owned()),
@@ -159,12 +159,12 @@ impl JudgeConfig {
         let mut prices = PriceTable::default();
         if let Some(path) = &self.prices {
             let text = read_text(path)?;
-            let added = prices.add(&text);
+            let added = prices.add_toml(&text);
             added.map_err(|error| format!("{}: {}", path.display(), one_line(&error.to_string())))?;
         }
         let mut retry = RetryPolicy { attempts: self.retries.saturating_add(1), ..RetryPolicy::default() };
         if let Some(wait) = self.load_wait_s {
-            retry.max_load_wait = seconds(wait).ok_or("--load-wait: give a number of seconds above 0")?;
+            retry.max_load_wait = timeout_from_seconds(wait).ok_or("--load-wait: give a number of seconds above 0")?;
         }
         let client = ModelClient::new(endpoint.clone(), self.checked_concurrency()?, retry)?;
         let (context_tokens, max_tokens) = (self.context_tokens, self.max_tokens);
@@ -184,7 +184,7 @@ impl JudgeConfig {
             asks_again: self.ask_again,
             window: PromptWindow::of_tokens(context_tokens - max_tokens as usize),
         };
-        let price = prices.find(&endpoint.model);
+        let price = prices.find_price(&endpoint.model);
         Ok(ModelJudge { client, settings, price })
     }
 }
@@ -212,7 +212,7 @@ pub fn known_evaluators(library: &RubricLibrary) -> Vec<&str> {
 }
 
 /// Those of these names, or all. Of all, what a judge cannot judge is left out, unless that is `is_strict`.
-pub fn evaluators(
+pub fn select_evaluators(
     library: &RubricLibrary,
     names: &[String],
     judge: Option<&ModelJudge>,
@@ -226,7 +226,7 @@ pub fn evaluators(
     let wanted = |name: &str| names.is_empty() || names.iter().any(|named| named == name);
     let mut evaluators = Vec::new();
     for rubric in library.iter().filter(|rubric| wanted(&rubric.name)) {
-        match evaluator(rubric, judge, structured) {
+        match build_evaluator(rubric, judge, structured) {
             Ok(evaluator) => evaluators.push(evaluator),
             // Nobody asked for it by name: it waits for a model.
             Err(_) if names.is_empty() && !is_strict => {}
@@ -239,10 +239,10 @@ pub fn evaluators(
     Ok(evaluators)
 }
 
-fn evaluator(rubric: &Rubric, judge: Option<&ModelJudge>, structured: bool) -> Result<Evaluator, String> {
+fn build_evaluator(rubric: &Rubric, judge: Option<&ModelJudge>, structured: bool) -> Result<Evaluator, String> {
     match judge {
-        Some(judge) => Ok(Evaluator::model(rubric, &judge.name(), structured)),
-        None => Evaluator::offline(rubric).ok_or_else(|| {
+        Some(judge) => Ok(Evaluator::with_model_judge(rubric, &judge.name(), structured)),
+        None => Evaluator::with_offline_rules(rubric).ok_or_else(|| {
             format!(
                 "the offline judge has no rules for {:?}: choose a model as the judge, or name evaluators without it",
                 rubric.name
@@ -251,7 +251,7 @@ fn evaluator(rubric: &Rubric, judge: Option<&ModelJudge>, structured: bool) -> R
     }
 }
 
-pub fn seconds(number: f64) -> Option<Duration> {
+pub fn timeout_from_seconds(number: f64) -> Option<Duration> {
     const MAX_S: f64 = 1e8;
     Duration::try_from_secs_f64(number.min(MAX_S)).ok().filter(|time| !time.is_zero())
 }

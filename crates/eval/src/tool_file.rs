@@ -9,14 +9,13 @@ use serde_json::Value as Json;
 
 /// Reads definitions in whichever form they are.
 pub fn read_tools(path: &Path) -> Result<Vec<ToolDefinition>, String> {
-    let text = read(path)?;
+    let text = read_file_text(path)?;
     let tools = if text.trim_start().starts_with(['[', '{']) {
         let json = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
-        definitions(&json)
+        parse_definition_list(&json)
     } else {
-        let describe =
-            |(name, description)| ToolDefinition { name, description: Some(description), schema: None };
-        plain(path, &text)?.into_iter().map(describe).collect()
+        let describe = |(name, description)| ToolDefinition { name, description: Some(description), schema: None };
+        parse_description_lines(path, &text)?.into_iter().map(describe).collect()
     };
     if tools.is_empty() {
         return Err(format!(
@@ -29,16 +28,16 @@ pub fn read_tools(path: &Path) -> Result<Vec<ToolDefinition>, String> {
 
 /// Reads texts that are added to descriptions.
 pub fn read_notes(path: &Path) -> Result<BTreeMap<String, String>, String> {
-    let text = read(path)?;
-    Ok(plain(path, &text)?.into_iter().collect())
+    let text = read_file_text(path)?;
+    Ok(parse_description_lines(path, &text)?.into_iter().collect())
 }
 
-fn read(path: &Path) -> Result<String, String> {
+fn read_file_text(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// `name: description` lines; lines that are indented go on with the one before.
-fn plain(path: &Path, text: &str) -> Result<Vec<(String, String)>, String> {
+fn parse_description_lines(path: &Path, text: &str) -> Result<Vec<(String, String)>, String> {
     let mut found: Vec<(String, String)> = Vec::new();
     for (number, line) in text.lines().enumerate() {
         if line.trim().is_empty() || line.starts_with('#') {
@@ -50,9 +49,10 @@ fn plain(path: &Path, text: &str) -> Result<Vec<(String, String)>, String> {
                 description.push_str(line.trim());
             }
             _ => {
-                let (name, description) = line.trim_start_matches("- ").split_once(':').ok_or_else(|| {
-                    format!("{}, line {}: expected `name: description`", path.display(), number + 1)
-                })?;
+                let (name, description) = line
+                    .trim_start_matches("- ")
+                    .split_once(':')
+                    .ok_or_else(|| format!("{}, line {}: expected `name: description`", path.display(), number + 1))?;
                 found.push((name.trim().to_owned(), description.trim().to_owned()));
             }
         }
@@ -61,18 +61,18 @@ fn plain(path: &Path, text: &str) -> Result<Vec<(String, String)>, String> {
 }
 
 /// A list of definitions, or an object that has one in it.
-fn definitions(json: &Json) -> Vec<ToolDefinition> {
+fn parse_definition_list(json: &Json) -> Vec<ToolDefinition> {
     match json {
-        Json::Array(list) => list.iter().filter_map(definition).collect(),
+        Json::Array(list) => list.iter().filter_map(parse_definition).collect(),
         Json::Object(object) => {
             let inner = ["tools", "result", "functions"].iter().find_map(|name| object.get(*name));
-            inner.map_or_else(|| definition(json).into_iter().collect(), definitions)
+            inner.map_or_else(|| parse_definition(json).into_iter().collect(), parse_definition_list)
         }
         _ => Vec::new(),
     }
 }
 
-fn definition(json: &Json) -> Option<ToolDefinition> {
+fn parse_definition(json: &Json) -> Option<ToolDefinition> {
     let function = json.get("function").unwrap_or(json);
     let schema = ["parameters", "inputSchema", "input_schema"].iter().find_map(|name| function.get(*name));
     Some(ToolDefinition {

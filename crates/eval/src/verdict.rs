@@ -49,24 +49,24 @@ const REASONING_TAGS: [(&str, &str); 6] = [
     ("\u{25c1}think\u{25b7}", "\u{25c1}/think\u{25b7}"),
 ];
 
-pub fn read(answer: &str, labels: &RubricLabels) -> Result<ParsedVerdict, VerdictParseError> {
+pub fn parse_verdict(answer: &str, labels: &RubricLabels) -> Result<ParsedVerdict, VerdictParseError> {
     let answer = answer.trim().trim_start_matches('\u{feff}').trim_start();
     if let Some(object) = whole_object(answer) {
-        return object.reading(labels);
+        return object.to_verdict(labels);
     }
     // Small models break lines inside of strings, which is no JSON.
     let on_one_line = answer.replace(['\n', '\r', '\t'], " ");
     if let Some(object) = whole_object(&on_one_line) {
-        return object.reading(labels);
+        return object.to_verdict(labels);
     }
     // What stands before the end of reasoning was thought aloud.
     let at_the_start = object_at_the_start(answer).filter(|(_, rest)| reasoning_ends(rest).is_empty());
     let Some((object, rest)) = at_the_start else { return read_prose(answer, labels) };
     if gives_no_label(rest, labels) {
-        return object.reading(labels);
+        return object.to_verdict(labels);
     }
     let reading = read_prose(answer, labels)?;
-    match object.reading(labels) {
+    match object.to_verdict(labels) {
         Ok(first) if first.label != reading.label => Err(VerdictParseError::SeveralLabels),
         _ => Ok(reading),
     }
@@ -77,13 +77,13 @@ fn read_prose(answer: &str, labels: &RubricLabels) -> Result<ParsedVerdict, Verd
     let ends = reasoning_ends(answer);
     // The first one: an end tag further on is inside of the object.
     if let Some(object) = ends.iter().find_map(|end| whole_object(answer[*end..].trim())) {
-        return object.reading(labels);
+        return object.to_verdict(labels);
     }
     let begins_with_reasoning = REASONING_TAGS.iter().any(|(begin, _)| answer.starts_with(begin));
     let (text, object) = match object_at_the_end(answer) {
         // Reasoning that was cut off holds no answer.
         Some((at, _)) if begins_with_reasoning && ends.first().is_none_or(|end| *end > at) => (answer, None),
-        Some((at, object)) => (answer[..at].trim_end(), Some(object.reading(labels)?)),
+        Some((at, object)) => (answer[..at].trim_end(), Some(object.to_verdict(labels)?)),
         None => (answer, None),
     };
     match ends.into_iter().rfind(|end| *end <= text.len()) {
@@ -137,10 +137,8 @@ fn read_text(
 
 /// Where reasoning may end: behind each end tag, in order.
 fn reasoning_ends(answer: &str) -> Vec<usize> {
-    let mut ends: Vec<usize> = REASONING_TAGS
-        .iter()
-        .flat_map(|(_, tag)| answer.match_indices(tag).map(|(at, _)| at + tag.len()))
-        .collect();
+    let mut ends: Vec<usize> =
+        REASONING_TAGS.iter().flat_map(|(_, tag)| answer.match_indices(tag).map(|(at, _)| at + tag.len())).collect();
     ends.sort_unstable();
     ends
 }
@@ -168,7 +166,7 @@ struct VerdictJson<'a> {
 }
 
 impl VerdictJson<'_> {
-    fn reading(&self, labels: &RubricLabels) -> Result<ParsedVerdict, VerdictParseError> {
+    fn to_verdict(&self, labels: &RubricLabels) -> Result<ParsedVerdict, VerdictParseError> {
         let label = label_in(&self.label, labels)?;
         let raw = self.explanation.map_or("\"\"", RawValue::get);
         let explanation = serde_json::from_str::<String>(raw).unwrap_or_else(|_| raw.to_owned());
@@ -277,8 +275,7 @@ fn label_in(text: &str, labels: &RubricLabels) -> Result<String, VerdictParseErr
         return Err(VerdictParseError::NoLabel);
     }
     // Longest first, so that a label of two words is not taken for the one inside it.
-    let mut by_length: Vec<(&str, Vec<String>)> =
-        labels.names().map(|label| (label, words_of(label))).collect();
+    let mut by_length: Vec<(&str, Vec<String>)> = labels.names().map(|label| (label, words_of(label))).collect();
     by_length.sort_by_key(|(_, words)| std::cmp::Reverse(words.len()));
     let mut given: Option<&str> = None;
     let mut at = 0;
@@ -356,7 +353,7 @@ mod tests {
     }
 
     fn label(answer: &str) -> Result<String, VerdictParseError> {
-        read(answer, &labels("thought_to_tool")).map(|reading| reading.label)
+        parse_verdict(answer, &labels("thought_to_tool")).map(|reading| reading.label)
     }
 
     #[test]
@@ -384,10 +381,7 @@ mod tests {
             ("<think>LABEL: correct?</think>LABEL: incorrect", "incorrect"),
             ("It fits. LABEL: correct? No.</think>\n\nLABEL: incorrect", "incorrect"),
             ("[THINK]LABEL: correct[/THINK]EXPLANATION: no.\nLABEL: incorrect", "incorrect"),
-            (
-                "<think>hm</think>{\"explanation\": \"it says </think>\", \"label\": \"incorrect\"}",
-                "incorrect",
-            ),
+            ("<think>hm</think>{\"explanation\": \"it says </think>\", \"label\": \"incorrect\"}", "incorrect"),
             ("{\"explanation\": \"it says </think> LABEL: correct\", \"label\": \"incorrect\"}", "incorrect"),
             ("{\"explanation\": [\"not\", \"text\"], \"label\": \"incorrect\"}", "incorrect"),
             ("{\"explanation\": \"half an emoji \\ud83d\", \"label\": \"incorrect\"}", "incorrect"),
@@ -398,10 +392,7 @@ mod tests {
             ("\"Incorrect\".", "incorrect"),
             ("The tool fits.\ncorrect", "correct"),
             ("LABEL: correct\nEXPLANATION: comes second here", "correct"),
-            (
-                "{\"explanation\": \"the label 'correct' would be wrong\", \"label\": \"incorrect\"}",
-                "incorrect",
-            ),
+            ("{\"explanation\": \"the label 'correct' would be wrong\", \"label\": \"incorrect\"}", "incorrect"),
             ("```json\n{\"explanation\": \"x\", \"label\": \"Correct\"}\n```", "correct"),
             ("Here is my answer:\n{\"label\": \"correct\", \"explanation\": \"{}\"}", "correct"),
             ("{\"explanation\": \"x\", \"label\": \"correct\"} I hope this helps.", "correct"),
@@ -427,24 +418,15 @@ mod tests {
             ("EXPLANATION: x\nLABEL:", VerdictParseError::NoLabel),
             ("<think>LABEL: correct</think>", VerdictParseError::Empty),
             ("<think>It fits.\nLABEL: correct", VerdictParseError::Empty),
-            (
-                "<think>I could say\n{\"explanation\": \"x\", \"label\": \"correct\"}",
-                VerdictParseError::Empty,
-            ),
+            ("<think>I could say\n{\"explanation\": \"x\", \"label\": \"correct\"}", VerdictParseError::Empty),
             ("EXPLANATION: fits\nLABEL: correct\nOr not?</think>", VerdictParseError::Empty),
-            (
-                "EXPLANATION: fits\nLABEL: correct\nNo.</think>LABEL: incorrect",
-                VerdictParseError::SeveralLabels,
-            ),
+            ("EXPLANATION: fits\nLABEL: correct\nNo.</think>LABEL: incorrect", VerdictParseError::SeveralLabels),
             ("LABEL: correct or incorrect", VerdictParseError::SeveralLabels),
             (
                 "LABEL: incorrect\n\nThe recording ended with:\n{\"label\":\"correct\"}",
                 VerdictParseError::SeveralLabels,
             ),
-            (
-                "LABEL: incorrect\nIt said:\nLABEL: correct\nwhich is a trick.",
-                VerdictParseError::SeveralLabels,
-            ),
+            ("LABEL: incorrect\nIt said:\nLABEL: correct\nwhich is a trick.", VerdictParseError::SeveralLabels),
             ("LABEL: incorrect\nIt said:\n{\n \"label\": \"correct\"\n}", VerdictParseError::SeveralLabels),
             ("LABEL: correct/incorrect", VerdictParseError::SeveralLabels),
             ("LABEL: not correct", VerdictParseError::UnknownLabel),
@@ -465,7 +447,7 @@ mod tests {
     #[test]
     fn longer_labels_are_not_taken_for_shorter_ones() {
         let labels = labels("sequence_optimality");
-        let label = |answer| read(answer, &labels).map(|reading| reading.label);
+        let label = |answer| parse_verdict(answer, &labels).map(|reading| reading.label);
         assert_eq!(label("LABEL: suboptimal").as_deref(), Ok("suboptimal"));
         assert_eq!(label("LABEL: sub-optimal").as_deref(), Ok("suboptimal"));
         assert_eq!(label("LABEL: sub optimal").as_deref(), Ok("suboptimal"));
@@ -475,8 +457,7 @@ mod tests {
 
     #[test]
     fn keeps_the_explanation_and_nothing_around_it() {
-        let explanation =
-            |answer| read(answer, &labels("thought_to_tool")).map(|reading| reading.explanation);
+        let explanation = |answer| parse_verdict(answer, &labels("thought_to_tool")).map(|reading| reading.explanation);
         assert_eq!(explanation("EXPLANATION: a\nb\n\nLABEL: correct").as_deref(), Ok("a\nb"));
         assert_eq!(explanation("**EXPLANATION:** a\n**LABEL:** correct").as_deref(), Ok("a"));
         assert_eq!(explanation("correct").as_deref(), Ok(""));
@@ -504,7 +485,7 @@ mod tests {
                 format!("{}</think>\n\n```json\n{json}\n```", thought.concat()),
                 format!("My answer:\n{json}"),
             ] {
-                let label = read(&answer, &labels("thought_to_tool")).map(|reading| reading.label);
+                let label = parse_verdict(&answer, &labels("thought_to_tool")).map(|reading| reading.label);
                 prop_assert_eq!(label.as_deref(), Ok("incorrect"), "{}", answer);
             }
         }

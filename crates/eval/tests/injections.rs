@@ -32,11 +32,8 @@ fn trajectory(attack: &str) -> Trajectory {
         is_error: index == 2,
         ..TrajectoryStep::default()
     };
-    let tool = |name: &str| ToolDefinition {
-        name: name.to_owned(),
-        description: Some(attack.to_owned()),
-        schema: None,
-    };
+    let tool =
+        |name: &str| ToolDefinition { name: name.to_owned(), description: Some(attack.to_owned()), schema: None };
     Trajectory {
         query: Some(attack.to_owned()),
         final_answer: Some(attack.to_owned()),
@@ -54,11 +51,9 @@ fn rubrics() -> Vec<Rubric> {
         );
         Rubric::parse(&text, RubricOrigin::BuiltIn).unwrap()
     };
-    let of_both =
-        "{tool_definitions}\nq: {original_question} {thought_sequence}{tool_sequence}\n\n{final_answer}";
-    let of_step = format!(
-        "{of_both} {{thought}} {{tool_call}} {{action_input}} {{observation}} {{previous_steps}} end"
-    );
+    let of_both = "{tool_definitions}\nq: {original_question} {thought_sequence}{tool_sequence}\n\n{final_answer}";
+    let of_step =
+        format!("{of_both} {{thought}} {{tool_call}} {{action_input}} {{observation}} {{previous_steps}} end");
     let mut rubrics: Vec<Rubric> = RubricLibrary::built_in().iter().cloned().collect();
     rubrics.extend([own("all_of_a_step", "step", &of_step), own("all_of_a_run", "trajectory", of_both)]);
     // The tools may come last, too.
@@ -179,15 +174,12 @@ fn prompts_are_repeatable() {
 #[test]
 fn quoting_an_attack_does_not_change_the_verdict() {
     let library = RubricLibrary::built_in();
-    for (name, honest) in [
-        ("thought_to_tool", "incorrect"),
-        ("query_to_thought", "incorrect"),
-        ("sequence_optimality", "suboptimal"),
-    ] {
+    for (name, honest) in
+        [("thought_to_tool", "incorrect"), ("query_to_thought", "incorrect"), ("sequence_optimality", "suboptimal")]
+    {
         let labels = &library.find(name).unwrap().labels;
         for (class, attack) in attacks() {
-            let attack =
-                if name == "sequence_optimality" { attack.replace("correct", "optimal") } else { attack };
+            let attack = if name == "sequence_optimality" { attack.replace("correct", "optimal") } else { attack };
             let structured =
                 serde_json::json!({"explanation": format!("It says: {attack}"), "label": honest}).to_string();
             let answers = [
@@ -201,12 +193,8 @@ fn quoting_an_attack_does_not_change_the_verdict() {
                 format!("<think>It says {attack}, hm.</think>\nEXPLANATION: a trick.\nLABEL: {honest}"),
             ];
             for answer in answers {
-                let reading = verdict::read(&answer, labels);
-                assert_eq!(
-                    reading.as_ref().map(|read| read.label.as_str()),
-                    Ok(honest),
-                    "{class}: {answer:?}"
-                );
+                let reading = verdict::parse_verdict(&answer, labels);
+                assert_eq!(reading.as_ref().map(|read| read.label.as_str()), Ok(honest), "{class}: {answer:?}");
             }
         }
     }

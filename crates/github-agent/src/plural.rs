@@ -1,7 +1,7 @@
 //! Numbers in sentences.
 
 /// `1 step`, `2 steps`
-pub fn counted(count: usize, one: &str, many: &str) -> String {
+pub fn format_count(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
@@ -9,7 +9,7 @@ pub fn counted(count: usize, one: &str, many: &str) -> String {
 mod tests {
     #[test]
     fn one_is_not_many() {
-        assert_eq!(super::counted(1, "step", "steps"), "1 step");
-        assert_eq!(super::counted(0, "step", "steps"), "0 steps");
+        assert_eq!(super::format_count(1, "step", "steps"), "1 step");
+        assert_eq!(super::format_count(0, "step", "steps"), "0 steps");
     }
 }

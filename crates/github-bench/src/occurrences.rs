@@ -25,7 +25,7 @@ impl NeedleSet {
     pub(crate) const MAX_OCCURRENCES: usize = 200_000;
 
     /// What of a text is looked for.
-    pub(crate) fn part(text: &str) -> &str {
+    pub(crate) fn compared_prefix(text: &str) -> &str {
         &text[..text.floor_char_boundary(MAX_COMPARED_BYTES)]
     }
 
@@ -34,7 +34,7 @@ impl NeedleSet {
     }
 
     /// Texts that are known by all of them and not by how they begin; those with more bytes than this are left out.
-    pub(crate) fn whole<T: AsRef<str>>(texts: impl IntoIterator<Item = T>, longest: usize) -> NeedleSet {
+    pub(crate) fn from_whole_texts<T: AsRef<str>>(texts: impl IntoIterator<Item = T>, longest: usize) -> NeedleSet {
         let texts = texts.into_iter().filter(|text| text.as_ref().len() <= longest);
         NeedleSet::up_to(longest, texts)
     }
@@ -79,12 +79,12 @@ impl NeedleSet {
     /// Those that stand in a text.
     pub(crate) fn in_text(&self, text: &str) -> BTreeSet<&str> {
         let mut found = BTreeSet::new();
-        self.visit(text.as_bytes(), &mut |_, one| found.insert(one));
+        self.visit_matches(text.as_bytes(), &mut |_, one| found.insert(one));
         found.into_iter().map(|one| self.texts[one].as_str()).collect()
     }
 
     /// Tells of all places where one begins. `see` says whether it still wants to hear of the shorter ones in it.
-    pub(crate) fn visit(&self, text: &[u8], see: &mut dyn FnMut(usize, usize) -> bool) {
+    pub(crate) fn visit_matches(&self, text: &[u8], see: &mut dyn FnMut(usize, usize) -> bool) {
         for at in 0..text.len().saturating_sub(MIN_TEXT_BYTES - 1) {
             self.visit_at(&text[at..], &mut |one| see(at, one));
         }
@@ -126,8 +126,7 @@ mod tests {
 
     #[test]
     fn texts_in_texts_are_found() {
-        let wanted =
-            NeedleSet::new(["password", "password-1", "password-123", "passwords", "other one", "short"]);
+        let wanted = NeedleSet::new(["password", "password-1", "password-123", "passwords", "other one", "short"]);
         let found = |text: &str| wanted.in_text(text).into_iter().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(found("my password-12"), ["password", "password-1"]);
         assert_eq!(found("password-1234"), ["password", "password-1", "password-123"]);
@@ -143,9 +142,9 @@ mod tests {
         let long = format!("{} the end", "д".repeat(200));
         let other = format!("{} another end", "д".repeat(200));
         let text = format!("it says: {long}.");
-        assert_eq!(NeedleSet::whole([&long, &other], 1_200).in_text(&text), BTreeSet::from([long.as_str()]));
-        assert!(NeedleSet::whole([&long], 100).is_empty(), "half of it is another one");
-        assert_eq!(NeedleSet::new([&long]).in_text(&other), BTreeSet::from([NeedleSet::part(&long)]));
+        assert_eq!(NeedleSet::from_whole_texts([&long, &other], 1_200).in_text(&text), BTreeSet::from([long.as_str()]));
+        assert!(NeedleSet::from_whole_texts([&long], 100).is_empty(), "half of it is another one");
+        assert_eq!(NeedleSet::new([&long]).in_text(&other), BTreeSet::from([NeedleSet::compared_prefix(&long)]));
     }
 
     /// Texts that differ at their ends only, in a text that is all of what they share: each place is one look.
@@ -154,7 +153,7 @@ mod tests {
         let many: Vec<String> = (0..5_000).map(|one| format!("{}{one}", "a".repeat(100))).collect();
         let wanted = NeedleSet::new(&many);
         let mut seen = 0;
-        wanted.visit("a".repeat(20_000).as_bytes(), &mut |_, _| {
+        wanted.visit_matches("a".repeat(20_000).as_bytes(), &mut |_, _| {
             seen += 1;
             true
         });
@@ -162,7 +161,7 @@ mod tests {
         // Texts that stand in each other are told of once, not once a place.
         let nested = NeedleSet::new((MIN_TEXT_BYTES..200).map(|length| "a".repeat(length)));
         let (mut told, mut found) = (0, BTreeSet::new());
-        nested.visit("a".repeat(20_000).as_bytes(), &mut |_, one| {
+        nested.visit_matches("a".repeat(20_000).as_bytes(), &mut |_, one| {
             told += 1;
             found.insert(one)
         });

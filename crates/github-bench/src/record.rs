@@ -32,7 +32,7 @@ pub struct TrialRecord {
 
 impl TrialRecord {
     /// How many calls it made. What a program says of its steps is not taken for less than the requests it made.
-    pub fn calls(&self) -> usize {
+    pub fn call_count(&self) -> usize {
         let requests = if self.is_foreign { self.exchanges.len() } else { 0 };
         self.steps.len().max(requests)
     }
@@ -47,7 +47,7 @@ impl TrialRecord {
 /// A request as a step; `at` is its position among the run's exchanges.
 pub fn request_step(at: usize, exchange: &RecordedExchange) -> RunStep {
     let mut arguments = Map::new();
-    match exchange.names() {
+    match exchange.path_parameters() {
         // What an address has in every request of its kind is nothing that anybody chose.
         Some(names) => {
             arguments.extend(names.into_iter().map(|(name, value)| (name.to_owned(), value.into())));

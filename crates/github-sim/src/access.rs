@@ -42,7 +42,7 @@ pub(super) fn permission_of(
 }
 
 /// The right that an account has by this token.
-pub(super) fn permission(
+pub(super) fn resolve_permission(
     state: &WorldState,
     actor: Option<&AuthenticatedActor>,
     repository: &Repository,
@@ -61,12 +61,8 @@ pub(super) fn permission(
     by_token.map(|most| most.min(own)).max(public)
 }
 
-pub(super) fn can_see(
-    state: &WorldState,
-    actor: Option<&AuthenticatedActor>,
-    repository: &Repository,
-) -> bool {
-    permission(state, actor, repository).is_some()
+pub(super) fn can_see(state: &WorldState, actor: Option<&AuthenticatedActor>, repository: &Repository) -> bool {
+    resolve_permission(state, actor, repository).is_some()
 }
 
 /// Whether the token may write to this repository at all.
@@ -81,20 +77,22 @@ fn token_writes(actor: &AuthenticatedActor, repository: &Repository) -> bool {
     }
 }
 
-pub(super) fn check(
+pub(super) fn check_access(
     state: &WorldState,
     actor: Option<&AuthenticatedActor>,
     repository: &Repository,
     need: RequiredAccess,
 ) -> Result<(), OperationError> {
-    let Some(has) = permission(state, actor, repository) else { return Err(OperationError::not_found()) };
+    let Some(has) = resolve_permission(state, actor, repository) else {
+        return Err(OperationError::not_found());
+    };
     if need == RequiredAccess::Read {
         return Ok(());
     }
     let Some(actor) = actor else { return Err(OperationError::requires_authentication()) };
     if need == RequiredAccess::TakePart {
         return if token_writes(actor, repository) {
-            writable(repository)
+            ensure_not_archived(repository)
         } else {
             Err(OperationError::out_of_reach())
         };
@@ -108,7 +106,7 @@ pub(super) fn check(
     };
     if has >= needed {
         // Settings of an archived repository can be changed, else it could not be brought back.
-        return if need == RequiredAccess::Admin { Ok(()) } else { writable(repository) };
+        return if need == RequiredAccess::Admin { Ok(()) } else { ensure_not_archived(repository) };
     }
     let owner_may = permission_of(state, actor.account, repository) >= Some(needed);
     Err(if need >= RequiredAccess::Maintain && !owner_may {
@@ -118,7 +116,7 @@ pub(super) fn check(
     })
 }
 
-pub(super) fn writable(repository: &Repository) -> Result<(), OperationError> {
+pub(super) fn ensure_not_archived(repository: &Repository) -> Result<(), OperationError> {
     if repository.archived {
         return Err(OperationError::new(403, "Repository was archived so is read-only."));
     }
@@ -126,7 +124,7 @@ pub(super) fn writable(repository: &Repository) -> Result<(), OperationError> {
 }
 
 /// Everyone with a right of their own, and which.
-pub(super) fn collaborators(
+pub(super) fn collect_collaborators(
     state: &WorldState,
     repository: &Repository,
 ) -> BTreeMap<AccountId, RepositoryPermission> {
@@ -146,5 +144,5 @@ pub(super) fn collaborators(
 
 /// Who can be given an issue: those with a right of their own.
 pub(super) fn can_be_assigned(state: &WorldState, repository: &Repository, account: AccountId) -> bool {
-    collaborators(state, repository).contains_key(&account)
+    collect_collaborators(state, repository).contains_key(&account)
 }

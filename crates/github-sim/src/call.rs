@@ -47,11 +47,11 @@ impl OperationReply {
         reply
     }
 
-    pub(super) fn nothing() -> OperationReply {
+    pub(super) fn no_content() -> OperationReply {
         OperationReply { status: 204, body: OperationBody::None, headers: Vec::new(), modified: None }
     }
 
-    pub(super) fn bytes(content_type: &'static str, bytes: Vec<u8>) -> OperationReply {
+    pub(super) fn from_bytes(content_type: &'static str, bytes: Vec<u8>) -> OperationReply {
         OperationReply {
             status: 200,
             body: OperationBody::Bytes(content_type, bytes),
@@ -60,7 +60,7 @@ impl OperationReply {
         }
     }
 
-    pub(super) fn modified(mut self, at: SimulatedTime) -> OperationReply {
+    pub(super) fn with_modified_at(mut self, at: SimulatedTime) -> OperationReply {
         self.modified = Some(at);
         self
     }
@@ -88,44 +88,42 @@ impl OperationCall<'_> {
     }
 
     /// Who asks; 401 for nobody.
-    pub(super) fn account(&self) -> Result<AccountId, OperationError> {
+    pub(super) fn require_account(&self) -> Result<AccountId, OperationError> {
         self.actor.as_ref().map(|actor| actor.account).ok_or_else(OperationError::requires_authentication)
     }
 
-    pub(super) fn argument(&self, name: &str) -> &str {
+    pub(super) fn path_argument(&self, name: &str) -> &str {
         self.arguments.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| value.as_str())
     }
 
     /// A number in the path; anything else names nothing.
-    pub(super) fn number(&self, name: &str) -> Result<u64, OperationError> {
-        self.argument(name).parse().map_err(|_| OperationError::not_found())
+    pub(super) fn path_number(&self, name: &str) -> Result<u64, OperationError> {
+        self.path_argument(name).parse().map_err(|_| OperationError::not_found())
     }
 
     /// The repository that the path names, if it can be seen and the need is met.
-    pub(super) fn repository(&self, need: RequiredAccess) -> Result<RepositoryId, OperationError> {
-        let id = self.visible()?;
-        access::check(self.state, self.actor.as_ref(), self.repo(id)?, need)?;
+    pub(super) fn require_repository(&self, need: RequiredAccess) -> Result<RepositoryId, OperationError> {
+        let id = self.find_visible_repository()?;
+        access::check_access(self.state, self.actor.as_ref(), self.repo(id)?, need)?;
         Ok(id)
     }
 
-    fn visible(&self) -> Result<RepositoryId, OperationError> {
-        let (owner, name) = (self.argument("owner"), self.argument("repo"));
+    fn find_visible_repository(&self) -> Result<RepositoryId, OperationError> {
+        let (owner, name) = (self.path_argument("owner"), self.path_argument("repo"));
         let seen = |id: &RepositoryId| {
-            self.state
-                .repository(*id)
-                .is_some_and(|one| access::can_see(self.state, self.actor.as_ref(), one))
+            self.state.repository(*id).is_some_and(|one| access::can_see(self.state, self.actor.as_ref(), one))
         };
         if let Some(id) = self.state.repository_by_name(owner, name).filter(seen) {
             return Ok(id);
         }
-        match self.state.renamed(owner, name).filter(seen) {
-            Some(id) => Err(self.moved(id)),
+        match self.state.repository_by_former_name(owner, name).filter(seen) {
+            Some(id) => Err(self.redirect_error(id)),
             None => Err(OperationError::not_found()),
         }
     }
 
     /// Where a renamed repository is now.
-    fn moved(&self, id: RepositoryId) -> OperationError {
+    fn redirect_error(&self, id: RepositoryId) -> OperationError {
         let path = self.request.path.strip_prefix("/api/v3").unwrap_or(&self.request.path);
         let rest: Vec<&str> = path.trim_matches('/').split('/').skip(3).collect();
         let mut location = format!("{}/repositories/{}", self.base, id.0);
@@ -136,8 +134,7 @@ impl OperationCall<'_> {
             location = format!("{location}?{}", self.request.query);
         }
         let is_read = self.request.method.is_read();
-        let (status, message) =
-            if is_read { (301, "Moved Permanently") } else { (307, "Temporary Redirect") };
+        let (status, message) = if is_read { (301, "Moved Permanently") } else { (307, "Temporary Redirect") };
         let mut error = OperationError::new(status, message);
         error.extra.push(("url", location.clone()));
         error.headers.push(("location", location));
@@ -162,51 +159,50 @@ impl OperationCall<'_> {
     }
 
     /// Any JSON; an absent body is an empty object.
-    pub(super) fn json(&self) -> Result<Value, OperationError> {
+    pub(super) fn json_body(&self) -> Result<Value, OperationError> {
         if self.request.body.iter().all(u8::is_ascii_whitespace) {
             return Ok(Value::Object(Map::new()));
         }
-        serde_json::from_slice(&self.request.body)
-            .map_err(|_| OperationError::new(400, "Problems parsing JSON"))
+        serde_json::from_slice(&self.request.body).map_err(|_| OperationError::new(400, "Problems parsing JSON"))
     }
 
-    pub(super) fn fields(&self) -> Result<BodyFields, OperationError> {
-        match self.json()? {
+    pub(super) fn body_fields(&self) -> Result<BodyFields, OperationError> {
+        match self.json_body()? {
             Value::Object(fields) => Ok(BodyFields(fields)),
             _ => Err(OperationError::new(400, "Body should be a JSON object")),
         }
     }
 
     /// A page of a list.
-    pub(super) fn list<T>(&self, items: &[T], view: impl Fn(&ApiView<'_>, &T) -> Value) -> OperationReply {
-        let (reply, shown) = self.page(items, view);
+    pub(super) fn reply_with_page<T>(&self, items: &[T], view: impl Fn(&ApiView<'_>, &T) -> Value) -> OperationReply {
+        let (reply, shown) = self.paginate(items, view);
         OperationReply { body: OperationBody::Json(Value::Array(shown)), ..reply }
     }
 
     /// A page of a list inside an object: `{"total_count": n, key: [...]}`.
-    pub(super) fn counted<T>(
+    pub(super) fn reply_with_counted_page<T>(
         &self,
         key: &str,
         items: &[T],
         view: impl Fn(&ApiView<'_>, &T) -> Value,
     ) -> OperationReply {
-        let (reply, shown) = self.page(items, view);
+        let (reply, shown) = self.paginate(items, view);
         let mut body = Map::new();
         body.insert("total_count".to_owned(), Value::from(items.len()));
         body.insert(key.to_owned(), Value::Array(shown));
         OperationReply { body: OperationBody::Json(Value::Object(body)), ..reply }
     }
 
-    fn page<T>(&self, items: &[T], view: impl Fn(&ApiView<'_>, &T) -> Value) -> (OperationReply, Vec<Value>) {
+    fn paginate<T>(&self, items: &[T], view: impl Fn(&ApiView<'_>, &T) -> Value) -> (OperationReply, Vec<Value>) {
         let page = RequestedPage::from_query(&self.query);
         let shown = page.of_items(items).iter().map(|item| view(&self.view(), item)).collect();
         let mut reply = OperationReply::ok(Value::Null);
-        reply.headers.extend(page.link(&self.base, self.request, items.len()).map(|link| ("link", link)));
+        reply.headers.extend(page.link_header(&self.base, self.request, items.len()).map(|link| ("link", link)));
         (reply, shown)
     }
 
     /// Whether `direction` asks for rising order.
-    pub(super) fn ascending(&self, default: bool) -> bool {
+    pub(super) fn is_ascending(&self, default: bool) -> bool {
         match self.query.get("direction") {
             Some("asc") => true,
             Some("desc") => false,
@@ -233,7 +229,7 @@ impl BodyFields {
     }
 
     /// What is there and not null.
-    fn given(&self, name: &str) -> Option<&Value> {
+    fn non_null(&self, name: &str) -> Option<&Value> {
         self.0.get(name).filter(|value| !value.is_null())
     }
 
@@ -242,7 +238,7 @@ impl BodyFields {
     }
 
     pub(super) fn text(&self, name: &str) -> Result<Option<&str>, OperationError> {
-        match self.given(name) {
+        match self.non_null(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
             Some(other) => Err(OperationError::wrong_type(name, other, "a string")),
@@ -251,14 +247,14 @@ impl BodyFields {
 
     pub(super) fn required_text(&self, name: &str) -> Result<&str, OperationError> {
         match self.get(name) {
-            None => Err(OperationError::missing(name)),
+            None => Err(OperationError::missing_field(name)),
             Some(Value::String(text)) => Ok(text),
             Some(other) => Err(OperationError::wrong_type(name, other, "a string")),
         }
     }
 
     /// A text that null or the empty text takes away: `None` is not given, `Some(None)` taken away.
-    pub(super) fn clearable(&self, name: &str) -> Result<Option<Option<String>>, OperationError> {
+    pub(super) fn clearable_text(&self, name: &str) -> Result<Option<Option<String>>, OperationError> {
         if self.is_null(name) {
             return Ok(Some(None));
         }
@@ -266,7 +262,7 @@ impl BodyFields {
     }
 
     pub(super) fn flag(&self, name: &str) -> Result<Option<bool>, OperationError> {
-        match self.given(name) {
+        match self.non_null(name) {
             None => Ok(None),
             Some(Value::Bool(flag)) => Ok(Some(*flag)),
             Some(other) => Err(OperationError::wrong_type(name, other, "a boolean")),
@@ -274,7 +270,7 @@ impl BodyFields {
     }
 
     pub(super) fn number(&self, name: &str) -> Result<Option<u64>, OperationError> {
-        match self.given(name) {
+        match self.non_null(name) {
             None => Ok(None),
             // Some clients send numbers as texts.
             Some(value) => match value.as_u64().or_else(|| value.as_str()?.parse().ok()) {
@@ -293,14 +289,14 @@ impl BodyFields {
     }
 
     pub(super) fn list(&self, name: &str) -> Result<Option<&[Value]>, OperationError> {
-        match self.given(name) {
+        match self.non_null(name) {
             None => Ok(None),
             Some(Value::Array(items)) => Ok(Some(items)),
             Some(other) => Err(OperationError::wrong_type(name, other, "an array")),
         }
     }
 
-    pub(super) fn texts(&self, name: &str) -> Result<Option<Vec<String>>, OperationError> {
+    pub(super) fn text_list(&self, name: &str) -> Result<Option<Vec<String>>, OperationError> {
         let Some(items) = self.list(name)? else { return Ok(None) };
         let text = |item: &Value| match item {
             Value::String(text) => Ok(text.clone()),
@@ -309,17 +305,9 @@ impl BodyFields {
         items.iter().map(text).collect::<Result<_, _>>().map(Some)
     }
 
-    pub(super) fn choice<'f>(
-        &'f self,
-        name: &str,
-        allowed: &[&str],
-    ) -> Result<Option<&'f str>, OperationError> {
+    pub(super) fn text_one_of<'f>(&'f self, name: &str, allowed: &[&str]) -> Result<Option<&'f str>, OperationError> {
         let Some(text) = self.text(name)? else { return Ok(None) };
-        if allowed.contains(&text) {
-            Ok(Some(text))
-        } else {
-            Err(OperationError::not_one_of(name, text, allowed))
-        }
+        if allowed.contains(&text) { Ok(Some(text)) } else { Err(OperationError::not_one_of(name, text, allowed)) }
     }
 }
 

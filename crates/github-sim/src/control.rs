@@ -3,10 +3,10 @@
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::difference::difference;
+use super::difference::compare_inventories;
 use super::fault::SimulatedFault;
-use super::http::{RequestMethod, RequestQuery, SimulatedRequest, SimulatedResponse, unescape};
-use super::inventory::{WorldInventory, inventory};
+use super::http::{RequestMethod, RequestQuery, SimulatedRequest, SimulatedResponse, decode_percent_escapes};
+use super::inventory::{WorldInventory, take_inventory};
 use super::seed::{SeedFile, SeedFormat};
 use super::state::WorldState;
 use super::world::World;
@@ -34,36 +34,35 @@ const HELP: [(&str, &str); 17] = [
     ("POST /_gradus/limits", "whether rate limits refuse: {\"enforced\": true}"),
 ];
 
-pub(super) fn handle(world: &mut World, request: &SimulatedRequest) -> SimulatedResponse {
+pub(super) fn handle_control(world: &mut World, request: &SimulatedRequest) -> SimulatedResponse {
     let path = request.path.trim_start_matches("/_gradus").trim_matches('/');
-    let segments: Vec<String> = path.split('/').map(unescape).collect();
+    let segments: Vec<String> = path.split('/').map(decode_percent_escapes).collect();
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
-    match route(world, request, &segments) {
-        Ok(body) => answer(200, &body),
-        Err((status, message)) => answer(status, &json!({"message": message, "status": status.to_string()})),
+    match dispatch_control(world, request, &segments) {
+        Ok(body) => build_control_response(200, &body),
+        Err((status, message)) => {
+            build_control_response(status, &json!({"message": message, "status": status.to_string()}))
+        }
     }
 }
 
-fn answer(status: u16, body: &Value) -> SimulatedResponse {
+fn build_control_response(status: u16, body: &Value) -> SimulatedResponse {
     let headers = vec![("content-type", "application/json; charset=utf-8".to_owned())];
     SimulatedResponse { status, headers, body: body.to_string().into_bytes(), delay_ms: 0 }
 }
 
 type ControlRefusal = (u16, String);
 
-fn read<T: DeserializeOwned>(request: &SimulatedRequest) -> Result<T, ControlRefusal> {
-    serde_json::from_slice(&request.body)
-        .map_err(|error| (400, format!("the body is not as it should be: {error}")))
+fn parse_request_body<T: DeserializeOwned>(request: &SimulatedRequest) -> Result<T, ControlRefusal> {
+    serde_json::from_slice(&request.body).map_err(|error| (400, format!("the body is not as it should be: {error}")))
 }
 
-fn route(world: &mut World, request: &SimulatedRequest, segments: &[&str]) -> Result<Value, ControlRefusal> {
+fn dispatch_control(world: &mut World, request: &SimulatedRequest, segments: &[&str]) -> Result<Value, ControlRefusal> {
     match (request.method, segments) {
-        (RequestMethod::Get, [""]) => {
-            Ok(json!(HELP.into_iter().collect::<std::collections::BTreeMap<_, _>>()))
-        }
+        (RequestMethod::Get, [""]) => Ok(json!(HELP.into_iter().collect::<std::collections::BTreeMap<_, _>>())),
         (RequestMethod::Get, ["health"]) => Ok(json!({"status": "ok", "now": world.state.now})),
         (RequestMethod::Get, ["tokens"]) => {
-            Ok(json!(world.tokens().collect::<std::collections::BTreeMap<_, _>>()))
+            Ok(json!(world.tokens_with_logins().collect::<std::collections::BTreeMap<_, _>>()))
         }
         (RequestMethod::Get, ["counters"]) => Ok(json!(world.journal.counters)),
         (RequestMethod::Get, ["requests"]) => Ok(json!(world.journal.entries().collect::<Vec<_>>())),
@@ -71,19 +70,17 @@ fn route(world: &mut World, request: &SimulatedRequest, segments: &[&str]) -> Re
             world.journal = Default::default();
             Ok(json!({}))
         }
-        (RequestMethod::Get, ["inventory"]) => Ok(json!(inventory(&world.state))),
+        (RequestMethod::Get, ["inventory"]) => Ok(json!(take_inventory(&world.state))),
         (RequestMethod::Get, ["diff"]) => {
             let query = RequestQuery::parse(&request.query);
-            let before = named(world, query.get("from").unwrap_or("seed"))?;
-            let after = named(world, query.get("to").unwrap_or("now"))?;
-            Ok(json!(difference(&before, &after)))
+            let before = find_named_inventory(world, query.get("from").unwrap_or("seed"))?;
+            let after = find_named_inventory(world, query.get("to").unwrap_or("now"))?;
+            Ok(json!(compare_inventories(&before, &after)))
         }
-        (RequestMethod::Get, ["state"]) => {
-            serde_json::to_value(&world.state).map_err(|error| (500, error.to_string()))
-        }
+        (RequestMethod::Get, ["state"]) => serde_json::to_value(&world.state).map_err(|error| (500, error.to_string())),
         (RequestMethod::Put, ["state"]) => {
-            let mut state: WorldState = read(request)?;
-            state.index();
+            let mut state: WorldState = parse_request_body(request)?;
+            state.rebuild_name_index();
             world.state = state;
             Ok(json!({}))
         }
@@ -103,8 +100,7 @@ fn route(world: &mut World, request: &SimulatedRequest, segments: &[&str]) -> Re
             None => Err(no_snapshot(name)),
         },
         (RequestMethod::Post, ["snapshots", name, "restore"]) => {
-            let snapshot =
-                if *name == "seed" { Some(world.seed.clone()) } else { world.snapshots.get(*name).cloned() };
+            let snapshot = if *name == "seed" { Some(world.seed.clone()) } else { world.snapshots.get(*name).cloned() };
             world.restore(&snapshot.ok_or_else(|| no_snapshot(name))?);
             Ok(json!({"name": name}))
         }
@@ -114,15 +110,15 @@ fn route(world: &mut World, request: &SimulatedRequest, segments: &[&str]) -> Re
         }
         (RequestMethod::Post, ["seed"]) => {
             let text = String::from_utf8_lossy(&request.body);
-            let seed = SeedFile::parse(&text, SeedFormat::Json, "the body")
-                .map_err(|error| (422, error.to_string()))?;
+            let seed =
+                SeedFile::parse(&text, SeedFormat::Json, "the body").map_err(|error| (422, error.to_string()))?;
             *world = seed.world_without_files().map_err(|error| (422, error.to_string()))?;
             Ok(json!({}))
         }
         (RequestMethod::Get, ["faults"]) => Ok(json!(world.faults)),
         (RequestMethod::Post, ["faults"]) => {
-            let fault: SimulatedFault = read(request)?;
-            fault.check(&world.state).map_err(|reason| (422, reason))?;
+            let fault: SimulatedFault = parse_request_body(request)?;
+            fault.validate(&world.state).map_err(|reason| (422, reason))?;
             world.add_fault(fault);
             Ok(json!({}))
         }
@@ -131,25 +127,20 @@ fn route(world: &mut World, request: &SimulatedRequest, segments: &[&str]) -> Re
             Ok(json!({}))
         }
         (RequestMethod::Post, ["clock"]) => {
-            let body: Value = read(request)?;
+            let body: Value = parse_request_body(request)?;
             let seconds = body["advance_s"].as_i64().filter(|seconds| (0..=10_000_000_000).contains(seconds));
-            world.pass(
-                seconds
-                    .ok_or_else(|| (422, "advance_s must be a number of seconds, 0 or more".to_owned()))?,
+            world.advance_clock(
+                seconds.ok_or_else(|| (422, "advance_s must be a number of seconds, 0 or more".to_owned()))?,
             );
             Ok(json!({"now": world.state.now}))
         }
         (RequestMethod::Post, ["limits"]) => {
-            world.limits = read(request)?;
+            world.limits = parse_request_body(request)?;
             Ok(json!(world.limits))
         }
         _ => Err((
             404,
-            format!(
-                "there is no {} {}; GET /_gradus lists what there is",
-                request.method.name(),
-                request.path
-            ),
+            format!("there is no {} {}; GET /_gradus lists what there is", request.method.name(), request.path),
         )),
     }
 }
@@ -158,10 +149,10 @@ fn no_snapshot(name: &str) -> ControlRefusal {
     (404, format!("there is no snapshot {name:?}"))
 }
 
-fn named(world: &World, name: &str) -> Result<WorldInventory, ControlRefusal> {
+fn find_named_inventory(world: &World, name: &str) -> Result<WorldInventory, ControlRefusal> {
     match name {
-        "now" => Ok(inventory(&world.state)),
-        "seed" => Ok(inventory(&world.seed.state)),
-        _ => world.snapshots.get(name).map(|one| inventory(&one.state)).ok_or_else(|| no_snapshot(name)),
+        "now" => Ok(take_inventory(&world.state)),
+        "seed" => Ok(take_inventory(&world.seed.state)),
+        _ => world.snapshots.get(name).map(|one| take_inventory(&one.state)).ok_or_else(|| no_snapshot(name)),
     }
 }

@@ -27,15 +27,14 @@ pub struct WorldDifference {
 }
 
 /// In the order of the paths.
-pub fn difference(before: &WorldInventory, after: &WorldInventory) -> Vec<WorldDifference> {
-    let gone =
-        before.iter().filter(|(path, _)| !after.contains_key(*path)).map(|(path, value)| WorldDifference {
-            path: path.clone(),
-            what: DifferenceKind::Removed,
-            fields: Vec::new(),
-            before: Some(value.clone()),
-            after: None,
-        });
+pub fn compare_inventories(before: &WorldInventory, after: &WorldInventory) -> Vec<WorldDifference> {
+    let gone = before.iter().filter(|(path, _)| !after.contains_key(*path)).map(|(path, value)| WorldDifference {
+        path: path.clone(),
+        what: DifferenceKind::Removed,
+        fields: Vec::new(),
+        before: Some(value.clone()),
+        after: None,
+    });
     let come = after.iter().filter_map(|(path, value)| match before.get(path) {
         Some(old) if old == value => None,
         Some(old) => Some(WorldDifference {
@@ -60,7 +59,6 @@ pub fn difference(before: &WorldInventory, after: &WorldInventory) -> Vec<WorldD
 
 fn changed_fields(before: &Value, after: &Value) -> Vec<String> {
     let (Some(before), Some(after)) = (before.as_object(), after.as_object()) else { return Vec::new() };
-    let of_after =
-        after.iter().filter(|(name, value)| before.get(*name) != Some(value)).map(|(name, _)| name.clone());
+    let of_after = after.iter().filter(|(name, value)| before.get(*name) != Some(value)).map(|(name, _)| name.clone());
     of_after.chain(before.keys().filter(|name| !after.contains_key(*name)).cloned()).collect()
 }

@@ -8,7 +8,7 @@ impl World {
     pub fn handle(&mut self, request: &SimulatedRequest) -> SimulatedResponse {
         let is_control = request.path == CONTROL || request.path.starts_with("/_gradus/");
         if is_control && self.has_control() {
-            return control::handle(self, request);
+            return control::handle_control(self, request);
         }
         self.handle_api(request)
     }

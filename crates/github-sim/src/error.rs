@@ -29,7 +29,7 @@ impl OperationError {
         }
     }
 
-    pub(super) fn general(mut self) -> OperationError {
+    pub(super) fn with_general_docs(mut self) -> OperationError {
         self.names_operation = false;
         self
     }
@@ -39,7 +39,7 @@ impl OperationError {
     }
 
     pub(super) fn requires_authentication() -> OperationError {
-        OperationError::new(401, "Requires authentication").general()
+        OperationError::new(401, "Requires authentication").with_general_docs()
     }
 
     /// The token is good, but not for this.
@@ -56,21 +56,18 @@ impl OperationError {
     }
 
     /// A field that must be there is not.
-    pub(super) fn missing(field: &str) -> OperationError {
+    pub(super) fn missing_field(field: &str) -> OperationError {
         OperationError::new(422, format!("Invalid request.\n\n\"{field}\" wasn't supplied."))
     }
 
     pub(super) fn wrong_type(field: &str, value: &Value, wanted: &str) -> OperationError {
-        let shown = if value.is_null() { "nil".to_owned() } else { shortened(&value.to_string()) };
-        OperationError::new(
-            422,
-            format!("Invalid request.\n\nFor 'properties/{field}', {shown} is not {wanted}."),
-        )
+        let shown = if value.is_null() { "nil".to_owned() } else { shorten_input(&value.to_string()) };
+        OperationError::new(422, format!("Invalid request.\n\nFor 'properties/{field}', {shown} is not {wanted}."))
     }
 
     pub(super) fn not_one_of(field: &str, value: &str, allowed: &[&str]) -> OperationError {
         let allowed = allowed.join(", ");
-        let value = shortened(value);
+        let value = shorten_input(value);
         OperationError::new(
             422,
             format!("Invalid request.\n\nFor 'properties/{field}', {value} is not a member of [{allowed}]."),
@@ -89,7 +86,7 @@ impl OperationError {
     }
 
     /// A rule without a code, told in words.
-    pub(super) fn custom(resource: &str, field: Option<&str>, message: impl Into<String>) -> OperationError {
+    pub(super) fn custom_validation(resource: &str, field: Option<&str>, message: impl Into<String>) -> OperationError {
         let mut error = json!({"resource": resource, "code": "custom", "message": message.into()});
         if let Some(field) = field {
             error["field"] = json!(field);
@@ -104,7 +101,7 @@ impl OperationError {
         made
     }
 
-    pub(super) fn body(&self, docs: &str) -> Value {
+    pub(super) fn to_body(&self, docs: &str) -> Value {
         let mut body = Map::new();
         body.insert("message".to_owned(), json!(self.message));
         if !self.errors.is_empty() {
@@ -121,7 +118,7 @@ impl OperationError {
 }
 
 /// What a client sent is not sent back at any length.
-fn shortened(text: &str) -> String {
+fn shorten_input(text: &str) -> String {
     let mut short: String = text.chars().take(100).collect();
     if short.len() < text.len() {
         short.push_str("...");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::git::{EMPTY_TREE, GitCommit, GitFileMode, GitObject, TreeLeaf, edit, is_valid_path, lookup};
+use super::git::{EMPTY_TREE, GitCommit, GitFileMode, GitObject, TreeLeaf, edit_tree, find_tree_entry, is_valid_path};
 use super::http::SimulatedRequest;
 use super::operations::{self, writing};
 use super::state::WorldState;
@@ -92,14 +92,14 @@ impl FaultImpact {
 }
 
 /// Counts the request for every fault that fits, and says what is to happen.
-pub(super) fn strike(
+pub(super) fn apply_faults(
     faults: &mut Vec<SimulatedFault>,
     request: &SimulatedRequest,
     path: &str,
     operation: Option<&str>,
 ) -> FaultImpact {
     let mut trouble = FaultImpact::default();
-    for fault in faults.iter_mut().filter(|fault| fault.fits(request, path, operation)) {
+    for fault in faults.iter_mut().filter(|fault| fault.matches_request(request, path, operation)) {
         if fault.after > 0 {
             fault.after -= 1;
             continue;
@@ -118,17 +118,14 @@ pub(super) fn strike(
 
 impl SimulatedFault {
     /// What is wrong with it in this world, if anything is: a fault that never strikes helps nobody.
-    pub(super) fn check(&self, state: &WorldState) -> Result<(), String> {
+    pub(super) fn validate(&self, state: &WorldState) -> Result<(), String> {
         if let Some(operation) = &self.operation
-            && !operations::routes().any(|route| route.operation == operation)
+            && !operations::list_operation_routes().any(|route| route.operation == operation)
         {
-            return Err(format!(
-                "there is no operation {operation:?}; they are called as in GitHub's description"
-            ));
+            return Err(format!("there is no operation {operation:?}; they are called as in GitHub's description"));
         }
         let FaultEffect::Commit { repository, author, files, .. } = &self.effect else { return Ok(()) };
-        let found =
-            repository.split_once('/').and_then(|(owner, name)| state.repository_by_name(owner, name));
+        let found = repository.split_once('/').and_then(|(owner, name)| state.repository_by_name(owner, name));
         if found.is_none() {
             return Err(format!("there is no repository {repository:?}"));
         }
@@ -141,16 +138,16 @@ impl SimulatedFault {
         }
     }
 
-    fn fits(&self, request: &SimulatedRequest, path: &str, operation: Option<&str>) -> bool {
+    fn matches_request(&self, request: &SimulatedRequest, path: &str, operation: Option<&str>) -> bool {
         self.times > 0
             && self.method.as_ref().is_none_or(|method| method.eq_ignore_ascii_case(request.method.name()))
-            && self.path.as_ref().is_none_or(|pattern| like(pattern, path))
+            && self.path.as_ref().is_none_or(|pattern| matches_glob(pattern, path))
             && self.operation.as_ref().is_none_or(|wanted| Some(wanted.as_str()) == operation)
     }
 }
 
 /// Whether a text is as the pattern says; `*` is any text. Linear: each piece is looked for once.
-pub fn like(pattern: &str, text: &str) -> bool {
+pub fn matches_glob(pattern: &str, text: &str) -> bool {
     let mut pieces = pattern.split('*');
     let Some(mut rest) = pieces.next().and_then(|first| text.strip_prefix(first)) else { return false };
     let pieces: Vec<&str> = pieces.collect();
@@ -163,24 +160,24 @@ pub fn like(pattern: &str, text: &str) -> bool {
 }
 
 /// A commit by someone else.
-pub(super) fn commit(state: &mut WorldState, effect: &FaultEffect) {
+pub(super) fn apply_commit_fault(state: &mut WorldState, effect: &FaultEffect) {
     let FaultEffect::Commit { repository, branch, author, message, files } = effect else { return };
     let found = repository.split_once('/').and_then(|(owner, name)| state.repository_by_name(owner, name));
     let Some(id) = found else { return };
     let author = state.account_by_login(author).map(|account| account.id).unwrap_or_default();
     let now = state.now;
     let who = writing::signature_of(state, author, now);
-    let head = state.repository(id).and_then(|one| one.branch(branch));
+    let head = state.repository(id).and_then(|one| one.branch_head(branch));
     let Some(network) = state.repository(id).map(|one| one.network) else { return };
     let objects = state.networks.entry(network).or_default();
     let tree = head.and_then(|head| objects.commit(head)).map_or(EMPTY_TREE, |commit| commit.tree);
     let mut changes = BTreeMap::new();
     for (path, text) in files.iter().filter(|(path, _)| is_valid_path(path)) {
-        let mode = lookup(objects, tree, path).map_or(GitFileMode::File, |entry| entry.mode);
+        let mode = find_tree_entry(objects, tree, path).map_or(GitFileMode::File, |entry| entry.mode);
         let id = objects.insert(GitObject::Blob(text.clone().into_bytes()));
         changes.insert(path.clone(), Some(TreeLeaf { mode, id }));
     }
-    let tree = edit(objects, tree, &changes);
+    let tree = edit_tree(objects, tree, &changes);
     let parents = head.into_iter().collect();
     let made = objects.insert(GitObject::Commit(GitCommit {
         tree,
@@ -198,12 +195,12 @@ mod tests {
 
     #[test]
     fn patterns() {
-        assert!(like("/repos/*/issues", "/repos/octo/demo/issues"));
-        assert!(like("*", "/anything"));
-        assert!(like("/user", "/user"));
-        assert!(!like("/user", "/users"));
-        assert!(!like("/repos/*/issues", "/repos/octo/demo/issues/5"));
-        assert!(like("*issues*", "/repos/octo/demo/issues/5"));
-        assert!(!like("*a*a", "/a"));
+        assert!(matches_glob("/repos/*/issues", "/repos/octo/demo/issues"));
+        assert!(matches_glob("*", "/anything"));
+        assert!(matches_glob("/user", "/user"));
+        assert!(!matches_glob("/user", "/users"));
+        assert!(!matches_glob("/repos/*/issues", "/repos/octo/demo/issues/5"));
+        assert!(matches_glob("*issues*", "/repos/octo/demo/issues/5"));
+        assert!(!matches_glob("*a*a", "/a"));
     }
 }

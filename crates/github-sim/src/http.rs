@@ -23,9 +23,7 @@ impl RequestMethod {
             RequestMethod::Patch,
             RequestMethod::Delete,
         ];
-        all.into_iter()
-            .find(|method| method.name().eq_ignore_ascii_case(name))
-            .unwrap_or(RequestMethod::Other)
+        all.into_iter().find(|method| method.name().eq_ignore_ascii_case(name)).unwrap_or(RequestMethod::Other)
     }
 
     pub fn name(self) -> &'static str {
@@ -108,7 +106,7 @@ impl SimulatedResponse {
 }
 
 /// Takes the escapes out of a path segment or a value.
-pub(super) fn unescape(text: &str) -> String {
+pub(super) fn decode_percent_escapes(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
@@ -120,7 +118,7 @@ impl RequestQuery {
     pub(super) fn parse(text: &str) -> RequestQuery {
         let pairs = text.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (unescape(&name.replace('+', " ")), unescape(&value.replace('+', " ")))
+            (decode_percent_escapes(&name.replace('+', " ")), decode_percent_escapes(&value.replace('+', " ")))
         });
         RequestQuery(pairs.collect())
     }
@@ -174,18 +172,9 @@ mod tests {
 
     #[test]
     fn media_types() {
-        assert_eq!(
-            AcceptedMediaType::from_accept(Some("application/vnd.github+json")),
-            AcceptedMediaType::Json
-        );
-        assert_eq!(
-            AcceptedMediaType::from_accept(Some("application/vnd.github.raw+json")),
-            AcceptedMediaType::Raw
-        );
-        assert_eq!(
-            AcceptedMediaType::from_accept(Some("application/vnd.github.v3.diff")),
-            AcceptedMediaType::Diff
-        );
+        assert_eq!(AcceptedMediaType::from_accept(Some("application/vnd.github+json")), AcceptedMediaType::Json);
+        assert_eq!(AcceptedMediaType::from_accept(Some("application/vnd.github.raw+json")), AcceptedMediaType::Raw);
+        assert_eq!(AcceptedMediaType::from_accept(Some("application/vnd.github.v3.diff")), AcceptedMediaType::Diff);
         assert_eq!(
             AcceptedMediaType::from_accept(Some("application/vnd.github.v3.full+json")),
             AcceptedMediaType::Full

@@ -5,17 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::git::{GitObjectStore, ancestors, files};
+use super::git::{GitObjectStore, collect_ancestors, list_tree_files};
 use super::state::{AccountId, Issue, LabelId, Repository, WorldState};
 
 /// Things by path: `repos/octo/demo/issues/5`.
 pub type WorldInventory = BTreeMap<String, Value>;
 
-pub fn inventory(state: &WorldState) -> WorldInventory {
+pub fn take_inventory(state: &WorldState) -> WorldInventory {
     let mut found = WorldInventory::new();
     for account in state.accounts.values() {
-        let members: BTreeMap<&str, _> =
-            account.members.iter().map(|(id, right)| (state.login(*id), right)).collect();
+        let members: BTreeMap<&str, _> = account.members.iter().map(|(id, right)| (state.login(*id), right)).collect();
         found.insert(
             format!("accounts/{}", account.login),
             json!({"kind": account.kind, "name": account.name, "email": account.email, "members": members}),
@@ -67,7 +66,8 @@ fn add_repository(state: &WorldState, repository: &Repository, found: &mut World
         found.insert(format!("{path}/labels/{}", label.name), value);
     }
     for one in repository.milestones.values() {
-        let value = json!({"title": one.title, "description": one.description, "state": one.state, "due_on": one.due_on});
+        let value =
+            json!({"title": one.title, "description": one.description, "state": one.state, "due_on": one.due_on});
         found.insert(format!("{path}/milestones/{}", one.number), value);
     }
     for release in repository.releases.values() {
@@ -80,7 +80,8 @@ fn add_repository(state: &WorldState, repository: &Repository, found: &mut World
         );
     }
     for status in &repository.statuses {
-        let value = json!({"state": status.state, "description": status.description, "creator": state.login(status.creator)});
+        let value =
+            json!({"state": status.state, "description": status.description, "creator": state.login(status.creator)});
         found.insert(format!("{path}/statuses/{}/{}", status.commit, status.context), value);
     }
     for run in repository.runs.values() {
@@ -91,19 +92,14 @@ fn add_repository(state: &WorldState, repository: &Repository, found: &mut World
         add_issue(state, repository, issue, &path, found);
     }
     for comment in repository.comments.values() {
-        let value = json!({"author": state.login(comment.author), "body": comment.body, "created_at": comment.created_at});
+        let value =
+            json!({"author": state.login(comment.author), "body": comment.body, "created_at": comment.created_at});
         found.insert(format!("{path}/issues/{}/comments/{}", comment.issue, comment.id), value);
     }
     add_git(state.objects(repository), repository, &path, found);
 }
 
-fn add_issue(
-    state: &WorldState,
-    repository: &Repository,
-    issue: &Issue,
-    path: &str,
-    found: &mut WorldInventory,
-) {
+fn add_issue(state: &WorldState, repository: &Repository, issue: &Issue, path: &str, found: &mut WorldInventory) {
     let logins = |ids: &[AccountId]| ids.iter().map(|id| state.login(*id)).collect::<Vec<_>>();
     let names = |ids: &[LabelId]| {
         ids.iter().filter_map(|id| Some(repository.labels.get(id)?.name.as_str())).collect::<Vec<_>>()
@@ -154,7 +150,7 @@ fn add_issue(
 fn add_git(objects: &GitObjectStore, repository: &Repository, path: &str, found: &mut WorldInventory) {
     let mut reachable = BTreeSet::new();
     for (name, id) in &repository.refs {
-        reachable.extend(ancestors(objects, *id));
+        reachable.extend(collect_ancestors(objects, *id));
         let kind = if name.starts_with("refs/tags/") { "tags" } else { "branches" };
         let short = name.trim_start_matches("refs/heads/").trim_start_matches("refs/tags/");
         found.insert(format!("{path}/{kind}/{short}"), json!({"sha": id}));
@@ -171,7 +167,7 @@ fn add_git(objects: &GitObjectStore, repository: &Repository, path: &str, found:
     }
     for (branch, head) in repository.branches() {
         let Some(commit) = objects.commit(head) else { continue };
-        for (file, leaf) in files(objects, commit.tree) {
+        for (file, leaf) in list_tree_files(objects, commit.tree) {
             found.insert(format!("{path}/files/{branch}:{file}"), json!({"sha": leaf.id, "mode": leaf.mode}));
         }
     }

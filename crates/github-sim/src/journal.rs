@@ -56,8 +56,8 @@ pub struct RecordedExchange {
 
 impl RecordedExchange {
     /// What its path names: an owner, a repository, a number. None for paths that are not simulated.
-    pub fn names(&self) -> Option<Vec<(&'static str, String)>> {
-        crate::route_table::find(RequestMethod::from_name(&self.method), &self.path).map(|(_, names)| names)
+    pub fn path_parameters(&self) -> Option<Vec<(&'static str, String)>> {
+        crate::route_table::find_route(RequestMethod::from_name(&self.method), &self.path).map(|(_, names)| names)
     }
 }
 
@@ -86,7 +86,7 @@ impl RequestJournal {
         self.counters.requests + 1
     }
 
-    pub(super) fn add(&mut self, entry: RequestJournalEntry) {
+    pub(super) fn record_entry(&mut self, entry: RequestJournalEntry) {
         let counters = &mut self.counters;
         counters.requests += 1;
         counters.faults += u64::from(entry.fault);
@@ -121,7 +121,7 @@ impl RequestJournal {
         self.exchanges.is_some() && self.exchanged_bytes >= MAX_EXCHANGED
     }
 
-    pub(super) fn exchange(&mut self, exchange: RecordedExchange) {
+    pub(super) fn record_exchange(&mut self, exchange: RecordedExchange) {
         self.exchanged_bytes += exchange.body.len() + exchange.answer.len();
         self.exchanges.get_or_insert_default().push(exchange);
     }

@@ -29,16 +29,16 @@ mod view;
 mod world;
 
 pub use crate::route_table::is_simulated;
-pub use difference::{DifferenceKind, WorldDifference, difference};
-pub use fault::like;
+pub use difference::{DifferenceKind, WorldDifference, compare_inventories};
+pub use fault::matches_glob;
 pub use fault::{FaultEffect, SimulatedFault};
 pub use http::{RequestMethod, SimulatedRequest, SimulatedResponse};
-pub use inventory::{WorldInventory, inventory};
+pub use inventory::{WorldInventory, take_inventory};
 pub use journal::{RecordedExchange, RequestJournalEntry, SimulatorCounters};
 pub use page::span_of_page;
 pub use rate::ApiRateLimits;
 pub use seed::{BUILT_IN, SeedError, SeedFile};
-pub use serve::{ServeError, SimulatorServer, listen, run};
+pub use serve::{ServeError, SimulatorServer, bind_loopback_port, serve_world};
 pub use time::SimulatedTime;
 pub use world::{World, WorldSnapshot};
 

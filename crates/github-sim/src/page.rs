@@ -19,26 +19,25 @@ impl RequestedPage {
         RequestedPage { per_page, number: number("page").unwrap_or(1).max(1) }
     }
 
-    pub(super) fn start(self) -> usize {
+    pub(super) fn start_index(self) -> usize {
         (self.number - 1).saturating_mul(self.per_page)
     }
 
     /// The items that are on it.
     pub(super) fn of_items<T>(self, items: &[T]) -> &[T] {
-        let start = self.start().min(items.len());
+        let start = self.start_index().min(items.len());
         &items[start..items.len().min(start.saturating_add(self.per_page))]
     }
 
     /// None when all is on one page.
-    pub(super) fn link(self, base: &str, request: &SimulatedRequest, total: usize) -> Option<String> {
+    pub(super) fn link_header(self, base: &str, request: &SimulatedRequest, total: usize) -> Option<String> {
         let last = total.div_ceil(self.per_page).max(1);
         if last == 1 && self.number == 1 {
             return None;
         }
         let mut links = Vec::new();
         let mut add = |number: usize, rel: &str| {
-            let others =
-                request.query.split('&').filter(|pair| !pair.is_empty() && !pair.starts_with("page="));
+            let others = request.query.split('&').filter(|pair| !pair.is_empty() && !pair.starts_with("page="));
             let page = format!("page={number}");
             let query: Vec<&str> = others.chain([page.as_str()]).collect();
             let path = request.path.strip_prefix("/api/v3").unwrap_or(&request.path);
@@ -61,7 +60,7 @@ impl RequestedPage {
 /// Which items of a list a query asks for: the first, and the one behind the last.
 pub fn span_of_page(query: &str) -> (usize, usize) {
     let page = RequestedPage::from_query(&RequestQuery::parse(query));
-    (page.start(), page.start().saturating_add(page.per_page))
+    (page.start_index(), page.start_index().saturating_add(page.per_page))
 }
 
 #[cfg(test)]
@@ -71,7 +70,7 @@ mod tests {
 
     fn link(target: &str, total: usize) -> Option<String> {
         let request = SimulatedRequest::new(RequestMethod::Get, target);
-        RequestedPage::from_query(&RequestQuery::parse(&request.query)).link("http://h", &request, total)
+        RequestedPage::from_query(&RequestQuery::parse(&request.query)).link_header("http://h", &request, total)
     }
 
     #[test]
@@ -79,9 +78,7 @@ mod tests {
         assert_eq!(link("/x?per_page=3", 3), None);
         assert_eq!(
             link("/x?per_page=3", 7).as_deref(),
-            Some(
-                "<http://h/x?per_page=3&page=2>; rel=\"next\", <http://h/x?per_page=3&page=3>; rel=\"last\""
-            )
+            Some("<http://h/x?per_page=3&page=2>; rel=\"next\", <http://h/x?per_page=3&page=3>; rel=\"last\"")
         );
         let middle = link("/x?per_page=3&page=2", 7).unwrap();
         for rel in ["prev", "next", "last", "first"] {

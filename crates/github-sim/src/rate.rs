@@ -75,7 +75,7 @@ pub(super) struct ApiRateMeter {
 const MAX_WINDOWS: usize = 10_000;
 
 impl ApiRateMeter {
-    fn limit(limits: ApiRateLimits, caller: &str, resource: ApiRateResource) -> u64 {
+    fn limit_for_caller(limits: ApiRateLimits, caller: &str, resource: ApiRateResource) -> u64 {
         match resource {
             ApiRateResource::Core if caller.is_empty() => limits.anonymous,
             ApiRateResource::Core => limits.core,
@@ -84,11 +84,11 @@ impl ApiRateMeter {
         }
     }
 
-    fn window(&mut self, caller: &str, resource: ApiRateResource, now: SimulatedTime) -> &mut ApiRateWindow {
+    fn current_window(&mut self, caller: &str, resource: ApiRateResource, now: SimulatedTime) -> &mut ApiRateWindow {
         if self.windows.len() > MAX_WINDOWS {
             self.windows.pop_first();
         }
-        let fresh = ApiRateWindow { used: 0, reset: now.after(resource.window_s()) };
+        let fresh = ApiRateWindow { used: 0, reset: now.plus_seconds(resource.window_s()) };
         let window = self.windows.entry((caller.to_owned(), resource)).or_insert(fresh);
         if window.reset <= now {
             *window = fresh;
@@ -97,7 +97,7 @@ impl ApiRateMeter {
     }
 
     /// Counts one request; an error if that is one too many.
-    pub(super) fn spend(
+    pub(super) fn charge_request(
         &mut self,
         limits: ApiRateLimits,
         caller: &str,
@@ -105,26 +105,26 @@ impl ApiRateMeter {
         resource: ApiRateResource,
         now: SimulatedTime,
     ) -> Result<(), OperationError> {
-        let limit = ApiRateMeter::limit(limits, caller, resource);
-        let window = self.window(caller, resource, now);
+        let limit = ApiRateMeter::limit_for_caller(limits, caller, resource);
+        let window = self.current_window(caller, resource, now);
         if window.used < limit {
             window.used += 1;
             return Ok(());
         }
         if !limits.enforced {
-            *window = ApiRateWindow { used: 1, reset: now.after(resource.window_s()) };
+            *window = ApiRateWindow { used: 1, reset: now.plus_seconds(resource.window_s()) };
             return Ok(());
         }
         let whose = if caller.is_empty() { "127.0.0.1".to_owned() } else { format!("user ID {account}") };
         let message = format!(
             "API rate limit exceeded for {whose}. If you reach out to GitHub Support for help, please include the request ID."
         );
-        Err(OperationError::new(403, message).general())
+        Err(OperationError::new(403, message).with_general_docs())
     }
 
     /// Takes one back: an answer that nothing has changed is free.
     pub(super) fn give_back(&mut self, caller: &str, resource: ApiRateResource, now: SimulatedTime) {
-        let window = self.window(caller, resource, now);
+        let window = self.current_window(caller, resource, now);
         window.used = window.used.saturating_sub(1);
     }
 
@@ -135,8 +135,8 @@ impl ApiRateMeter {
         resource: ApiRateResource,
         now: SimulatedTime,
     ) -> [(&'static str, String); 5] {
-        let limit = ApiRateMeter::limit(limits, caller, resource);
-        let window = *self.window(caller, resource, now);
+        let limit = ApiRateMeter::limit_for_caller(limits, caller, resource);
+        let window = *self.current_window(caller, resource, now);
         [
             ("x-ratelimit-limit", limit.to_string()),
             ("x-ratelimit-remaining", limit.saturating_sub(window.used).to_string()),
@@ -147,10 +147,10 @@ impl ApiRateMeter {
     }
 
     /// The body of `GET /rate_limit`.
-    pub(super) fn overview(&mut self, limits: ApiRateLimits, caller: &str, now: SimulatedTime) -> Value {
+    pub(super) fn overview_json(&mut self, limits: ApiRateLimits, caller: &str, now: SimulatedTime) -> Value {
         let mut told = |resource: ApiRateResource| {
-            let limit = ApiRateMeter::limit(limits, caller, resource);
-            let window = *self.window(caller, resource, now);
+            let limit = ApiRateMeter::limit_for_caller(limits, caller, resource);
+            let window = *self.current_window(caller, resource, now);
             json!({
                 "limit": limit,
                 "used": window.used,
@@ -159,7 +159,7 @@ impl ApiRateMeter {
             })
         };
         let core = told(ApiRateResource::Core);
-        let unused = |limit: u64, window_s: i64| json!({"limit": limit, "used": 0, "remaining": limit, "reset": now.after(window_s).0});
+        let unused = |limit: u64, window_s: i64| json!({"limit": limit, "used": 0, "remaining": limit, "reset": now.plus_seconds(window_s).0});
         json!({
             "resources": {
                 "core": core,

@@ -18,7 +18,7 @@ pub(super) struct OperationRoute {
     pub(super) handler: OperationHandler,
 }
 
-pub(super) const fn route(
+pub(super) const fn define_route(
     method: RequestMethod,
     pattern: &'static str,
     operation: &'static str,

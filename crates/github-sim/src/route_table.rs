@@ -3,7 +3,7 @@
 use crate::route::OperationRoute;
 use std::sync::OnceLock;
 
-use super::http::{RequestMethod, unescape};
+use super::http::{RequestMethod, decode_percent_escapes};
 use super::{operations, unsimulated};
 use crate::call::PathArguments;
 
@@ -27,16 +27,16 @@ pub(super) enum RouteSegment {
 }
 
 /// The first route that fits; literal routes are listed before those with names in the same place.
-pub(super) fn find(method: RequestMethod, path: &str) -> Option<(&'static OperationRoute, PathArguments)> {
+pub(super) fn find_route(method: RequestMethod, path: &str) -> Option<(&'static OperationRoute, PathArguments)> {
     let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
     let method = if method == RequestMethod::Head { RequestMethod::Get } else { method };
-    let (route, arguments) = table().iter().filter(|one| one.route.method == method).find_map(|one| {
-        let arguments = one.shape.fit(&segments)?;
+    let (route, arguments) = compiled_routes().iter().filter(|one| one.route.method == method).find_map(|one| {
+        let arguments = one.shape.match_path(&segments)?;
         Some((one.route, arguments))
     })?;
     // Only a name at the end can have taken what is something else on GitHub.
     let may_be_another = method == RequestMethod::Get && route.pattern.ends_with('}');
-    let is_another = may_be_another && not_simulated().iter().any(|shape| shape.fit(&segments).is_some());
+    let is_another = may_be_another && not_simulated().iter().any(|shape| shape.match_path(&segments).is_some());
     (!is_another).then_some((route, arguments))
 }
 
@@ -48,13 +48,13 @@ pub fn is_simulated(method: RequestMethod, path: &str) -> bool {
         Some((_, rest)) => format!("/repos/owner/name/{rest}"),
         None => "/repos/owner/name".to_owned(),
     });
-    find(method, by_number.as_deref().unwrap_or(path)).is_some()
+    find_route(method, by_number.as_deref().unwrap_or(path)).is_some()
 }
 
-pub(super) fn table() -> &'static [CompiledRoute] {
+pub(super) fn compiled_routes() -> &'static [CompiledRoute] {
     static TABLE: OnceLock<Vec<CompiledRoute>> = OnceLock::new();
     TABLE.get_or_init(|| {
-        operations::routes()
+        operations::list_operation_routes()
             .map(|route| CompiledRoute { route, shape: RoutePattern::new(route.pattern) })
             .collect()
     })
@@ -80,7 +80,7 @@ impl RoutePattern {
         RoutePattern { segments: segments.collect(), tail }
     }
 
-    pub(super) fn fit(&self, path: &[&str]) -> Option<PathArguments> {
+    pub(super) fn match_path(&self, path: &[&str]) -> Option<PathArguments> {
         let Some(tail) = self.tail else {
             return (path.len() == self.segments.len()).then(|| fit_all(&self.segments, path))?;
         };
@@ -94,7 +94,7 @@ impl RoutePattern {
         let mut arguments = fit_all(&self.segments[..tail], &path[..tail])?;
         arguments.extend(fit_all(behind, end)?);
         let RouteSegment::Name(name) = self.segments[tail] else { return None };
-        arguments.push((name, unescape(&middle.join("/"))));
+        arguments.push((name, decode_percent_escapes(&middle.join("/"))));
         Some(arguments)
     }
 }
@@ -109,7 +109,7 @@ pub(super) fn fit_all(segments: &[RouteSegment], path: &[&str]) -> Option<PathAr
     }
     let named = segments.iter().zip(path).filter_map(|(segment, text)| match segment {
         RouteSegment::Literal(_) => None,
-        RouteSegment::Name(name) => Some((*name, unescape(text))),
+        RouteSegment::Name(name) => Some((*name, decode_percent_escapes(text))),
     });
     Some(named.collect())
 }
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     fn operation(method: RequestMethod, path: &str) -> Option<&'static str> {
-        find(method, path).map(|(route, _)| route.operation)
+        find_route(method, path).map(|(route, _)| route.operation)
     }
 
     #[test]
@@ -151,8 +151,8 @@ mod tests {
             let shape = RoutePattern::new(path);
             let path = path.replace(['{', '}', '*'], "");
             let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
-            assert!(shape.fit(&segments).is_some());
-            assert!(table().iter().any(|one| one.shape.fit(&segments).is_some()), "{path}");
+            assert!(shape.match_path(&segments).is_some());
+            assert!(compiled_routes().iter().any(|one| one.shape.match_path(&segments).is_some()), "{path}");
         }
         // Names that look like them, and such with slashes.
         for (path, wanted) in [
@@ -271,21 +271,21 @@ mod tests {
             "gists/get",
         ];
         for operation in PLAN {
-            assert!(operations::routes().any(|route| route.operation == operation), "{operation}");
+            assert!(operations::list_operation_routes().any(|route| route.operation == operation), "{operation}");
         }
     }
 
     #[test]
     fn tails_keep_their_slashes() {
-        let (_, arguments) = find(RequestMethod::Get, "/repos/a/b/contents/src/a%20b.py").unwrap();
+        let (_, arguments) = find_route(RequestMethod::Get, "/repos/a/b/contents/src/a%20b.py").unwrap();
         assert!(arguments.contains(&("path", "src/a b.py".to_owned())));
-        let (_, arguments) = find(RequestMethod::Get, "/repos/a/b/branches/feature%2Fx").unwrap();
+        let (_, arguments) = find_route(RequestMethod::Get, "/repos/a/b/branches/feature%2Fx").unwrap();
         assert!(arguments.contains(&("branch", "feature/x".to_owned())));
     }
 
     #[test]
     fn no_operation_is_hidden_by_another() {
-        for route in operations::routes() {
+        for route in operations::list_operation_routes() {
             let path = route.pattern.replace(['{', '}', '*'], "");
             assert_eq!(operation(route.method, &path), Some(route.operation), "{}", route.pattern);
         }

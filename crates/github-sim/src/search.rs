@@ -19,15 +19,13 @@ pub(super) struct SearchQualifier {
 impl SearchTerms {
     pub(super) fn parse(text: &str) -> SearchTerms {
         let mut search = SearchTerms::default();
-        for part in parts(text) {
+        for part in split_outside_quotes(text) {
             let (negated, part) = match part.strip_prefix('-') {
                 Some(rest) if !rest.is_empty() => (true, rest),
                 _ => (false, part.as_str()),
             };
             let qualifier = part.split_once(':').filter(|(name, value)| {
-                !value.is_empty()
-                    && !name.is_empty()
-                    && name.chars().all(|c| c.is_ascii_alphabetic() || c == '-')
+                !value.is_empty() && !name.is_empty() && name.chars().all(|c| c.is_ascii_alphabetic() || c == '-')
             });
             match qualifier {
                 Some((name, value)) => search.qualifiers.push(SearchQualifier {
@@ -37,7 +35,7 @@ impl SearchTerms {
                 }),
                 None if matches!(part, "AND" | "OR" | "NOT") => {}
                 None => {
-                    let found = tokens(&part.replace('"', " "));
+                    let found = tokenize_text(&part.replace('"', " "));
                     if negated { search.not_words.extend(found) } else { search.words.extend(found) }
                 }
             }
@@ -45,7 +43,7 @@ impl SearchTerms {
         search
     }
 
-    pub(super) fn all<'s>(&'s self, name: &'s str) -> impl Iterator<Item = &'s SearchQualifier> {
+    pub(super) fn qualifiers_named<'s>(&'s self, name: &'s str) -> impl Iterator<Item = &'s SearchQualifier> {
         self.qualifiers.iter().filter(move |one| one.name == name)
     }
 
@@ -54,14 +52,13 @@ impl SearchTerms {
         if self.words.is_empty() && self.not_words.is_empty() {
             return true;
         }
-        let found: std::collections::BTreeSet<String> = texts.flat_map(tokens).collect();
-        self.words.iter().all(|word| found.contains(word))
-            && !self.not_words.iter().any(|word| found.contains(word))
+        let found: std::collections::BTreeSet<String> = texts.flat_map(tokenize_text).collect();
+        self.words.iter().all(|word| found.contains(word)) && !self.not_words.iter().any(|word| found.contains(word))
     }
 }
 
 /// Splits at blanks outside of quotes.
-fn parts(text: &str) -> Vec<String> {
+fn split_outside_quotes(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut part = String::new();
     let mut quoted = false;
@@ -84,7 +81,7 @@ fn parts(text: &str) -> Vec<String> {
 }
 
 /// Whole words in lower case; `_` belongs to a word.
-pub(super) fn tokens(text: &str) -> Vec<String> {
+pub(super) fn tokenize_text(text: &str) -> Vec<String> {
     let words = text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
     words.map(str::to_lowercase).collect()
 }
@@ -116,20 +113,13 @@ mod tests {
 
     #[test]
     fn searches_are_taken_apart() {
-        let search = SearchTerms::parse(
-            "crash \"empty input\" repo:octo/demo -label:\"good first issue\" is:open -old",
-        );
+        let search =
+            SearchTerms::parse("crash \"empty input\" repo:octo/demo -label:\"good first issue\" is:open -old");
         assert_eq!(search.words, ["crash", "empty", "input"]);
         assert_eq!(search.not_words, ["old"]);
-        let shown: Vec<_> = search
-            .qualifiers
-            .iter()
-            .map(|one| (one.name.as_str(), one.value.as_str(), one.negated))
-            .collect();
-        assert_eq!(
-            shown,
-            [("repo", "octo/demo", false), ("label", "good first issue", true), ("is", "open", false)]
-        );
+        let shown: Vec<_> =
+            search.qualifiers.iter().map(|one| (one.name.as_str(), one.value.as_str(), one.negated)).collect();
+        assert_eq!(shown, [("repo", "octo/demo", false), ("label", "good first issue", true), ("is", "open", false)]);
     }
 
     #[test]
@@ -145,12 +135,7 @@ mod tests {
     fn ranges() {
         let fits = |range: &str, value: i32| in_range(range, &value, |text| text.parse().ok());
         assert!(
-            fits(">2", 3)
-                && !fits(">3", 3)
-                && fits(">=3", 3)
-                && fits("1..3", 3)
-                && fits("*..3", 1)
-                && fits("3", 3)
+            fits(">2", 3) && !fits(">3", 3) && fits(">=3", 3) && fits("1..3", 3) && fits("*..3", 1) && fits("3", 3)
         );
         assert!(!fits("x", 3) && !fits("..", 3));
     }

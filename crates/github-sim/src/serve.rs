@@ -34,13 +34,13 @@ pub enum ServeError {
 }
 
 /// Opens a port of the loopback; 0 is any free one.
-pub async fn listen(port: u16) -> Result<TcpListener, ServeError> {
+pub async fn bind_loopback_port(port: u16) -> Result<TcpListener, ServeError> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     TcpListener::bind(address).await.map_err(|reason| ServeError::Bind { address, reason })
 }
 
 /// Serves until dropped. With `real_time` the world's clock goes on between requests as clocks do.
-pub async fn run(listener: TcpListener, world: Arc<Mutex<World>>, real_time: bool) {
+pub async fn serve_world(listener: TcpListener, world: Arc<Mutex<World>>, real_time: bool) {
     let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let started = Instant::now();
     let passed = Arc::new(Mutex::new(0_i64));
@@ -78,7 +78,7 @@ fn catch_up(world: &Mutex<World>, passed: &Mutex<i64>, started: Instant) {
     let now = i64::try_from(started.elapsed().as_secs()).unwrap_or(i64::MAX);
     let mut passed = passed.lock().unwrap_or_else(PoisonError::into_inner);
     if now > *passed {
-        world.lock().unwrap_or_else(PoisonError::into_inner).pass(now - *passed);
+        world.lock().unwrap_or_else(PoisonError::into_inner).advance_clock(now - *passed);
         *passed = now;
     }
 }
@@ -86,17 +86,15 @@ fn catch_up(world: &Mutex<World>, passed: &Mutex<i64>, started: Instant) {
 async fn serve_one(request: hyper::Request<Incoming>, world: &Mutex<World>) -> hyper::Response<Full<Bytes>> {
     let (head, body) = request.into_parts();
     if let Some(refusal) = refuse_browser(&head, &body) {
-        return sent(refusal);
+        return to_hyper_response(refusal);
     }
     let body = match Limited::new(body, MAX_BODY).collect().await {
         Ok(body) => body.to_bytes().to_vec(),
         Err(_) => {
-            let body = format!(
-                "{{\"message\":\"The body is over {MAX_BODY} bytes, or broke off\",\"status\":\"413\"}}"
-            );
-            let response =
-                SimulatedResponse { status: 413, headers: Vec::new(), body: body.into_bytes(), delay_ms: 0 };
-            return sent(response);
+            let body =
+                format!("{{\"message\":\"The body is over {MAX_BODY} bytes, or broke off\",\"status\":\"413\"}}");
+            let response = SimulatedResponse { status: 413, headers: Vec::new(), body: body.into_bytes(), delay_ms: 0 };
+            return to_hyper_response(response);
         }
     };
     let header = |(name, value): (&HeaderName, &HeaderValue)| {
@@ -113,7 +111,7 @@ async fn serve_one(request: hyper::Request<Incoming>, world: &Mutex<World>) -> h
     if response.delay_ms > 0 {
         tokio::time::sleep(Duration::from_millis(response.delay_ms)).await;
     }
-    sent(response)
+    to_hyper_response(response)
 }
 
 /// Refuses what a web page in a browser on this machine can cause: requests under another host's name, writes from other
@@ -121,12 +119,7 @@ async fn serve_one(request: hyper::Request<Incoming>, world: &Mutex<World>) -> h
 fn refuse_browser(head: &hyper::http::request::Parts, body: &Incoming) -> Option<SimulatedResponse> {
     let refuse = |status: u16, message: &str| {
         let body = serde_json::json!({"message": message, "status": status.to_string()});
-        Some(SimulatedResponse {
-            status,
-            headers: Vec::new(),
-            body: body.to_string().into_bytes(),
-            delay_ms: 0,
-        })
+        Some(SimulatedResponse { status, headers: Vec::new(), body: body.to_string().into_bytes(), delay_ms: 0 })
     };
     if !cross_site::is_addressed_to_loopback(&head.headers, &head.uri) {
         return refuse(403, "wrong host: the simulator answers to localhost only");
@@ -136,10 +129,7 @@ fn refuse_browser(head: &hyper::http::request::Parts, body: &Incoming) -> Option
     }
     const NO_ORIGINS: [&str; 0] = [];
     if cross_site::find_cross_site_page(&head.headers, &head.uri, &NO_ORIGINS).is_some() {
-        return refuse(
-            403,
-            "cross-site request: web pages of other sites cannot change the simulator's state",
-        );
+        return refuse(403, "cross-site request: web pages of other sites cannot change the simulator's state");
     }
     let is_simple = cross_site::find_simple_content_type(&head.headers).is_some() && !body.is_end_stream();
     if is_simple && head.uri.path().starts_with(CONTROL) {
@@ -148,14 +138,14 @@ fn refuse_browser(head: &hyper::http::request::Parts, body: &Incoming) -> Option
     None
 }
 
-fn sent(response: SimulatedResponse) -> hyper::Response<Full<Bytes>> {
+fn to_hyper_response(response: SimulatedResponse) -> hyper::Response<Full<Bytes>> {
     let mut made = hyper::Response::new(Full::new(Bytes::from(response.body)));
     *made.status_mut() =
         hyper::StatusCode::from_u16(response.status).unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
     for (name, value) in response.headers {
         // What cannot be in a header, a name with a line break say, is escaped away.
-        let value = HeaderValue::from_str(&value)
-            .or_else(|_| HeaderValue::from_str(&value.escape_default().to_string()));
+        let value =
+            HeaderValue::from_str(&value).or_else(|_| HeaderValue::from_str(&value.escape_default().to_string()));
         if let Ok(value) = value {
             made.headers_mut().append(HeaderName::from_static(name), value);
         }
@@ -176,12 +166,10 @@ impl SimulatorServer {
     /// On a port of the loopback; 0 is any free one. Nothing is awaited, so it can be called from anywhere.
     pub fn start(world: World, port: u16) -> Result<SimulatorServer, ServeError> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let listener =
-            std::net::TcpListener::bind(address).map_err(|reason| ServeError::Bind { address, reason })?;
+        let listener = std::net::TcpListener::bind(address).map_err(|reason| ServeError::Bind { address, reason })?;
         listener.set_nonblocking(true).map_err(ServeError::Start)?;
         let port = listener.local_addr().map_err(ServeError::Start)?.port();
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServeError::Start)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServeError::Start)?;
         let listener = {
             let _runtime = runtime.enter();
             TcpListener::from_std(listener).map_err(ServeError::Start)?
@@ -192,7 +180,7 @@ impl SimulatorServer {
         let thread = std::thread::spawn(move || {
             runtime.block_on(async {
                 tokio::select! {
-                    () = run(listener, shared, false) => {}
+                    () = serve_world(listener, shared, false) => {}
                     _ = stopped => {}
                 }
             });

@@ -18,7 +18,7 @@ pub struct SourceFileProblem {
 
 impl SourceFileProblem {
     /// `checks[0].count: it must be ...`.
-    pub fn told(&self) -> String {
+    pub fn format_message(&self) -> String {
         if self.field.is_empty() { self.reason.clone() } else { format!("{}: {}", self.field, self.reason) }
     }
 }
@@ -45,29 +45,29 @@ pub fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, SourceFileProblem
     let reader = toml::Deserializer::parse(text).map_err(|error| SourceFileProblem {
         line: line(&error),
         field: String::new(),
-        reason: plain(error.message()),
+        reason: simplify_serde_message(error.message()),
     })?;
     serde_path_to_error::deserialize(reader).map_err(|error| {
-        let field = field(error.path());
-        SourceFileProblem { line: line(error.inner()), field, reason: plain(error.inner().message()) }
+        let field = format_field_path(error.path());
+        SourceFileProblem { line: line(error.inner()), field, reason: simplify_serde_message(error.inner().message()) }
     })
 }
 
 pub fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, SourceFileProblem> {
     let mut reader = serde_json::Deserializer::from_str(text);
     let read = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        let field = field(error.path());
+        let field = format_field_path(error.path());
         (field, error.into_inner())
     });
     let read = read.and_then(|value| reader.end().map(|()| value).map_err(|error| (String::new(), error)));
     read.map_err(|(field, error)| {
         let message = error.to_string();
         let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
-        SourceFileProblem { line: error.line().max(1), field, reason: plain(message) }
+        SourceFileProblem { line: error.line().max(1), field, reason: simplify_serde_message(message) }
     })
 }
 
-fn field(path: &serde_path_to_error::Path) -> String {
+fn format_field_path(path: &serde_path_to_error::Path) -> String {
     let path = path.to_string();
     // What stands for the whole file, and for a key that could not be read.
     path.trim_end_matches('?').trim_end_matches('.').to_owned()
@@ -111,31 +111,29 @@ fn line_at(text: &str, byte: usize) -> usize {
 }
 
 /// What a reader says, without its own words for things.
-fn plain(message: &str) -> String {
+fn simplify_serde_message(message: &str) -> String {
     let message = message.replace('\n', " ");
     let message = message.trim();
     for begin in ["invalid type: ", "invalid value: "] {
-        if let Some((found, wanted)) =
-            message.strip_prefix(begin).and_then(|rest| rest.split_once(", expected "))
-        {
-            return format!("this is {}; it must be {}", thing(found), kind(wanted));
+        if let Some((found, wanted)) = message.strip_prefix(begin).and_then(|rest| rest.split_once(", expected ")) {
+            return format!("this is {}; it must be {}", describe_found_value(found), describe_expected_type(wanted));
         }
     }
     if let Some(rest) = message.strip_prefix("invalid length ")
         && let Some((found, wanted)) = rest.split_once(", expected ")
     {
-        return format!("there are {found} of them; it must be {}", kind(wanted));
+        return format!("there are {found} of them; it must be {}", describe_expected_type(wanted));
     }
-    if let Some((name, known)) = quoted(message, "unknown field ") {
-        return format!("there is no field {name:?} here{}", choices(known, "; there are "));
+    if let Some((name, known)) = split_backticked_name(message, "unknown field ") {
+        return format!("there is no field {name:?} here{}", format_expected_names(known, "; there are "));
     }
-    if let Some((name, known)) = quoted(message, "unknown variant ") {
-        return format!("{name:?} is none of those that there are{}", choices(known, ": "));
+    if let Some((name, known)) = split_backticked_name(message, "unknown variant ") {
+        return format!("{name:?} is none of those that there are{}", format_expected_names(known, ": "));
     }
-    if let Some((name, _)) = quoted(message, "missing field ") {
+    if let Some((name, _)) = split_backticked_name(message, "missing field ") {
         return format!("the field {name:?} is missing");
     }
-    if let Some((name, _)) = quoted(message, "duplicate field ") {
+    if let Some((name, _)) = split_backticked_name(message, "duplicate field ") {
         return format!("the field {name:?} is there twice");
     }
     match message {
@@ -145,21 +143,21 @@ fn plain(message: &str) -> String {
 }
 
 /// What stands in backticks behind a begin, and the rest.
-fn quoted<'m>(message: &'m str, begin: &str) -> Option<(&'m str, &'m str)> {
+fn split_backticked_name<'m>(message: &'m str, begin: &str) -> Option<(&'m str, &'m str)> {
     message.strip_prefix(begin)?.strip_prefix('`')?.split_once('`')
 }
 
 /// ", expected one of `a`, `b`".
-fn choices(rest: &str, before: &str) -> String {
+fn format_expected_names(rest: &str, before: &str) -> String {
     let names: Vec<&str> = rest.split('`').skip(1).step_by(2).collect();
     if names.is_empty() { String::new() } else { format!("{before}{}", names.join(", ")) }
 }
 
 /// What was found.
-fn thing(found: &str) -> String {
+fn describe_found_value(found: &str) -> String {
     // A number that no number of this program can hold.
     if let Some(number) = found.strip_suffix(" as i128").or_else(|| found.strip_suffix(" as u128")) {
-        return format!("{}, which is too large", thing(number));
+        return format!("{}, which is too large", describe_found_value(number));
     }
     let inner = |begin: &str| found.strip_prefix(begin).map(|rest| rest.trim_matches('`').to_owned());
     if let Some(text) = inner("string ") {
@@ -183,7 +181,7 @@ fn thing(found: &str) -> String {
 }
 
 /// What was wanted.
-fn kind(wanted: &str) -> String {
+fn describe_expected_type(wanted: &str) -> String {
     let is_struct = wanted.starts_with("struct ") || wanted.starts_with("internally tagged");
     match wanted {
         "usize" | "u8" | "u16" | "u32" | "u64" => "a whole number, 0 or more".to_owned(),
@@ -195,9 +193,7 @@ fn kind(wanted: &str) -> String {
         "a map" | "map" => "a table".to_owned(),
         "string or table" | "variant identifier" => "a text".to_owned(),
         _ if is_struct => "a table".to_owned(),
-        other => {
-            other.replace("a sequence", "a list").replace("a map", "a table").replace("a string", "a text")
-        }
+        other => other.replace("a sequence", "a list").replace("a map", "a table").replace("a string", "a text"),
     }
 }
 
@@ -244,7 +240,7 @@ mod tests {
             ("unknown field `a`, expected `b` or `c`", "there is no field \"a\" here; there are b, c"),
             ("missing field `id`", "the field \"id\" is missing"),
         ] {
-            assert_eq!(plain(message), wanted);
+            assert_eq!(simplify_serde_message(message), wanted);
         }
     }
 }

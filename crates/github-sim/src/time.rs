@@ -13,14 +13,12 @@ impl SimulatedTime {
     pub fn parse(text: &str) -> Option<SimulatedTime> {
         let whole = text.parse::<jiff::Timestamp>().map(jiff::Timestamp::as_second).ok();
         whole
-            .or_else(|| {
-                format!("{text}T00:00:00Z").parse::<jiff::Timestamp>().map(jiff::Timestamp::as_second).ok()
-            })
+            .or_else(|| format!("{text}T00:00:00Z").parse::<jiff::Timestamp>().map(jiff::Timestamp::as_second).ok())
             .map(SimulatedTime)
     }
 
     /// As HTTP headers say it.
-    pub fn http(self) -> String {
+    pub fn to_http_date(self) -> String {
         let text = jiff::Timestamp::from_second(self.0).unwrap_or_default();
         text.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
     }
@@ -30,7 +28,7 @@ impl SimulatedTime {
     }
 
     #[must_use]
-    pub fn after(self, seconds: i64) -> SimulatedTime {
+    pub fn plus_seconds(self, seconds: i64) -> SimulatedTime {
         SimulatedTime(self.0.saturating_add(seconds))
     }
 }
@@ -50,9 +48,8 @@ impl Serialize for SimulatedTime {
 impl<'de> Deserialize<'de> for SimulatedTime {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<SimulatedTime, D::Error> {
         let text = String::deserialize(deserializer)?;
-        SimulatedTime::parse(&text).ok_or_else(|| {
-            serde::de::Error::custom(format!("{text:?} is no time; write it like 2026-01-31T09:00:00Z"))
-        })
+        SimulatedTime::parse(&text)
+            .ok_or_else(|| serde::de::Error::custom(format!("{text:?} is no time; write it like 2026-01-31T09:00:00Z")))
     }
 }
 
@@ -65,9 +62,9 @@ mod tests {
         let time = SimulatedTime::parse("2026-01-31T09:00:00Z").unwrap();
         assert_eq!(time.to_string(), "2026-01-31T09:00:00Z");
         assert_eq!(SimulatedTime::parse("2026-01-31T10:00:00+01:00"), Some(time));
-        assert_eq!(SimulatedTime::parse("2026-01-31"), Some(time.after(-9 * 3600)));
-        assert_eq!(time.http(), "Sat, 31 Jan 2026 09:00:00 GMT");
-        assert_eq!(SimulatedTime::parse_http(&time.http()), Some(time));
+        assert_eq!(SimulatedTime::parse("2026-01-31"), Some(time.plus_seconds(-9 * 3600)));
+        assert_eq!(time.to_http_date(), "Sat, 31 Jan 2026 09:00:00 GMT");
+        assert_eq!(SimulatedTime::parse_http(&time.to_http_date()), Some(time));
         assert_eq!(SimulatedTime::parse("yesterday"), None);
     }
 }

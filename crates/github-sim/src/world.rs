@@ -8,11 +8,11 @@ use serde_json::json;
 
 use super::access::AuthenticatedActor;
 use super::call::{OperationBody, OperationCall, OperationReply};
-use super::difference::{WorldDifference, difference};
+use super::difference::{WorldDifference, compare_inventories};
 use super::error::{DOCS, OperationError};
 use super::fault::{self, FaultEffect, FaultImpact, SimulatedFault};
 use super::http::{AcceptedMediaType, RequestMethod, RequestQuery, SimulatedRequest, SimulatedResponse};
-use super::inventory::inventory;
+use super::inventory::take_inventory;
 use super::journal::{RecordedExchange, RequestJournal, RequestJournalEntry, SimulatorCounters};
 use super::rate::{ApiRateLimits, ApiRateMeter, ApiRateResource};
 use super::route::OperationRoute;
@@ -57,7 +57,7 @@ pub struct World {
 
 impl World {
     pub fn new(mut state: WorldState, limits: ApiRateLimits, faults: Vec<SimulatedFault>) -> World {
-        state.index();
+        state.rebuild_name_index();
         let seed = WorldSnapshot { state: state.clone(), faults: faults.clone() };
         World {
             state,
@@ -81,7 +81,7 @@ impl World {
     }
 
     /// The last requests, oldest first.
-    pub fn requests(&self) -> impl Iterator<Item = &RequestJournalEntry> {
+    pub fn recent_requests(&self) -> impl Iterator<Item = &RequestJournalEntry> {
         self.journal.entries()
     }
 
@@ -97,12 +97,12 @@ impl World {
     }
 
     /// What was kept, oldest first.
-    pub fn exchanges(&self) -> &[RecordedExchange] {
+    pub fn recorded_exchanges(&self) -> &[RecordedExchange] {
         self.journal.exchanges()
     }
 
     /// What is still to go wrong.
-    pub fn faults(&self) -> &[SimulatedFault] {
+    pub fn pending_faults(&self) -> &[SimulatedFault] {
         &self.faults
     }
 
@@ -115,8 +115,8 @@ impl World {
     }
 
     /// Lets time go by.
-    pub fn pass(&mut self, seconds: i64) {
-        self.state.now = self.state.now.after(seconds.max(0));
+    pub fn advance_clock(&mut self, seconds: i64) {
+        self.state.now = self.state.now.plus_seconds(seconds.max(0));
     }
 
     pub fn snapshot(&self) -> WorldSnapshot {
@@ -138,12 +138,12 @@ impl World {
     }
 
     /// What changed since the beginning.
-    pub fn changes(&self) -> Vec<WorldDifference> {
-        difference(&inventory(&self.seed.state), &inventory(&self.state))
+    pub fn changes_since_seed(&self) -> Vec<WorldDifference> {
+        compare_inventories(&take_inventory(&self.seed.state), &take_inventory(&self.state))
     }
 
     /// Tokens, and who they speak for.
-    pub fn tokens(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub fn tokens_with_logins(&self) -> impl Iterator<Item = (&str, &str)> {
         self.state.tokens.iter().map(|(token, one)| (token.as_str(), self.state.login(one.account)))
     }
 
@@ -156,24 +156,24 @@ impl World {
         // What would not be in the log must not happen.
         if self.journal.is_full() {
             let error =
-                OperationError::new(507, "The log of this run is full; nothing more is answered.").general();
-            return refuse(&error, DOCS);
+                OperationError::new(507, "The log of this run is full; nothing more is answered.").with_general_docs();
+            return build_error_response(&error, DOCS);
         }
         let from = self.state.now;
-        let (base, path) = self.locate(request);
-        let found = crate::route_table::find(request.method, &path);
+        let (base, path) = self.split_base_and_path(request);
+        let found = crate::route_table::find_route(request.method, &path);
         let operation = found.as_ref().map(|(route, _)| route.operation);
-        let trouble = fault::strike(&mut self.faults, request, &path, operation);
+        let trouble = fault::apply_faults(&mut self.faults, request, &path, operation);
         let actor = self.authenticate(request);
-        let mut response = self.answer(request, &base, &path, found, &actor, &trouble);
+        let mut response = self.answer_request(request, &base, &path, found, &actor, &trouble);
         if let Some(status) = trouble.lost.filter(|_| response.status < 400) {
-            response = gateway(status);
+            response = build_gateway_error(status);
         }
         response.delay_ms = trouble.delay_ms;
         let account = actor.ok().flatten().map(|actor| self.state.login(actor.account).to_owned());
         let number = self.journal.next_number();
         if self.journal.keeps_exchanges() {
-            self.journal.exchange(RecordedExchange {
+            self.journal.record_exchange(RecordedExchange {
                 number,
                 method: request.method.name().to_owned(),
                 path: path.clone(),
@@ -192,7 +192,7 @@ impl World {
                 answer: String::from_utf8_lossy(&response.body).into_owned(),
             });
         }
-        self.journal.add(RequestJournalEntry {
+        self.journal.record_entry(RequestJournalEntry {
             number,
             method: request.method.name(),
             path,
@@ -210,18 +210,16 @@ impl World {
     }
 
     /// What addresses begin with, and the path below that; numbers of repositories become names.
-    fn locate(&self, request: &SimulatedRequest) -> (String, String) {
+    fn split_base_and_path(&self, request: &SimulatedRequest) -> (String, String) {
         let host = request.header("host").unwrap_or("localhost");
         let is_host = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | ':' | '-' | '_' | '[' | ']');
         let host = if !host.is_empty() && host.chars().all(is_host) { host } else { "localhost" };
-        let inner =
-            request.path.strip_prefix("/api/v3").filter(|rest| rest.is_empty() || rest.starts_with('/'));
+        let inner = request.path.strip_prefix("/api/v3").filter(|rest| rest.is_empty() || rest.starts_with('/'));
         let base = format!("http://{host}{}", if inner.is_some() { "/api/v3" } else { "" });
         let path = inner.unwrap_or(&request.path);
         let by_number = path.strip_prefix("/repositories/").and_then(|rest| {
-            let (number, rest) = rest
-                .split_once('/')
-                .map_or((rest, String::new()), |(number, rest)| (number, format!("/{rest}")));
+            let (number, rest) =
+                rest.split_once('/').map_or((rest, String::new()), |(number, rest)| (number, format!("/{rest}")));
             let repository = self.state.repository(super::state::RepositoryId(number.parse().ok()?))?;
             Some(format!("/repos/{}{rest}", self.state.full_name(repository)))
         });
@@ -230,7 +228,7 @@ impl World {
 
     fn authenticate(&self, request: &SimulatedRequest) -> Result<Option<AuthenticatedActor>, OperationError> {
         let Some(header) = request.header("authorization") else { return Ok(None) };
-        let bad = || OperationError::new(401, "Bad credentials").general();
+        let bad = || OperationError::new(401, "Bad credentials").with_general_docs();
         let (scheme, value) = header.trim().split_once(' ').ok_or_else(bad)?;
         let token = match scheme.to_ascii_lowercase().as_str() {
             "bearer" | "token" => value.trim().to_owned(),
@@ -246,7 +244,7 @@ impl World {
         Ok(Some(AuthenticatedActor { account: known.account, reach: known.reach.clone(), token }))
     }
 
-    fn answer(
+    fn answer_request(
         &mut self,
         request: &SimulatedRequest,
         base: &str,
@@ -255,18 +253,16 @@ impl World {
         actor: &Result<Option<AuthenticatedActor>, OperationError>,
         trouble: &FaultImpact,
     ) -> SimulatedResponse {
-        let resource =
-            ApiRateResource::for_operation(found.as_ref().map_or("", |(route, _)| route.operation));
+        let resource = ApiRateResource::for_operation(found.as_ref().map_or("", |(route, _)| route.operation));
         let caller = actor.as_ref().ok().and_then(Option::as_ref);
         let name = caller.map_or("", |actor| actor.token.as_str()).to_owned();
-        let docs =
-            found.as_ref().map_or_else(|| DOCS.to_owned(), |(route, _)| format!("{DOCS}/{}", route.docs));
+        let docs = found.as_ref().map_or_else(|| DOCS.to_owned(), |(route, _)| format!("{DOCS}/{}", route.docs));
         let free = found.as_ref().is_some_and(|(route, _)| route.operation == "rate-limit/get");
         let spent = if free {
             Ok(())
         } else {
             let account = caller.map_or(0, |actor| actor.account.0);
-            self.meter.spend(self.limits, &name, account, resource, self.state.now)
+            self.meter.charge_request(self.limits, &name, account, resource, self.state.now)
         };
         let result = match (actor, spent) {
             (Err(error), _) => Err(error.clone()),
@@ -274,8 +270,8 @@ impl World {
             (Ok(actor), Ok(())) => self.carry_out(request, base, path, found, actor.clone(), trouble),
         };
         let mut response = match result {
-            Ok(reply) => self.finish(request, reply),
-            Err(error) => refuse(&error, &docs),
+            Ok(reply) => self.build_response(request, reply),
+            Err(error) => build_error_response(&error, &docs),
         };
         if response.status == 304 && !free {
             self.meter.give_back(&name, resource, self.state.now);
@@ -284,7 +280,7 @@ impl World {
             self.meter.give_back(&name, resource, self.state.now);
         }
         response.headers.extend(self.meter.headers(self.limits, &name, resource, self.state.now));
-        response.headers.push(("date", self.state.now.http()));
+        response.headers.push(("date", self.state.now.to_http_date()));
         response.headers.push(("x-github-media-type", "github.v3; format=json".to_owned()));
         response.headers.push(("x-github-api-version-selected", VERSIONS[0].to_owned()));
         response.headers.push(("x-github-request-id", format!("{:08X}", self.journal.next_number())));
@@ -310,7 +306,7 @@ impl World {
                 version.escape_default(),
                 VERSIONS.join(", ")
             );
-            return Err(OperationError::new(400, message).general());
+            return Err(OperationError::new(400, message).with_general_docs());
         }
         match &trouble.before {
             Some(FaultEffect::SecondaryLimit { retry_after_s }) => {
@@ -323,14 +319,14 @@ impl World {
             }
             _ => {}
         }
-        let Some((route, arguments)) = found else { return Err(unrouted(request.method, path)) };
+        let Some((route, arguments)) = found else { return Err(build_unrouted_error(request.method, path)) };
         for effect in &trouble.commits {
-            self.state.now = self.state.now.after(1);
-            fault::commit(&mut self.state, effect);
+            self.state.now = self.state.now.plus_seconds(1);
+            fault::apply_commit_fault(&mut self.state, effect);
         }
         if route.operation == "rate-limit/get" {
             let name = actor.as_ref().map_or("", |actor| actor.token.as_str());
-            return Ok(OperationReply::ok(self.meter.overview(self.limits, name, self.state.now)));
+            return Ok(OperationReply::ok(self.meter.overview_json(self.limits, name, self.state.now)));
         }
         let is_write = !request.method.is_read();
         if is_write && self.taken_in > MAX_BYTES {
@@ -338,11 +334,11 @@ impl World {
                 507,
                 "This simulator holds all it will; reset it with POST /_gradus/reset.",
             )
-            .general());
+            .with_general_docs());
         }
         let before = self.state.now;
         if is_write {
-            self.state.now = before.after(1);
+            self.state.now = before.plus_seconds(1);
         }
         let mut call = OperationCall {
             state: &mut self.state,
@@ -364,13 +360,11 @@ impl World {
     }
 
     /// Bytes, tags and dates.
-    fn finish(&self, request: &SimulatedRequest, reply: OperationReply) -> SimulatedResponse {
+    fn build_response(&self, request: &SimulatedRequest, reply: OperationReply) -> SimulatedResponse {
         let mut headers = reply.headers;
         let (content_type, body) = match reply.body {
             OperationBody::None => (None, Vec::new()),
-            OperationBody::Json(value) => {
-                (Some("application/json; charset=utf-8"), value.to_string().into_bytes())
-            }
+            OperationBody::Json(value) => (Some("application/json; charset=utf-8"), value.to_string().into_bytes()),
             OperationBody::Bytes(kind, bytes) => (Some(kind), bytes),
         };
         headers.extend(content_type.map(|kind| ("content-type", kind.to_owned())));
@@ -394,10 +388,9 @@ impl World {
         response.headers.push(("cache-control", "private, max-age=60, s-maxage=60".to_owned()));
         response.headers.push((
             "vary",
-            "Accept, Authorization, Cookie, X-GitHub-OTP,Accept-Encoding, Accept, X-Requested-With"
-                .to_owned(),
+            "Accept, Authorization, Cookie, X-GitHub-OTP,Accept-Encoding, Accept, X-Requested-With".to_owned(),
         ));
-        response.headers.extend(reply.modified.map(|modified| ("last-modified", modified.http())));
+        response.headers.extend(reply.modified.map(|modified| ("last-modified", modified.to_http_date())));
         if unchanged {
             response.status = 304;
             response.body.clear();
@@ -407,19 +400,14 @@ impl World {
     }
 }
 
-fn refuse(error: &OperationError, docs: &str) -> SimulatedResponse {
+fn build_error_response(error: &OperationError, docs: &str) -> SimulatedResponse {
     let mut headers = error.headers.clone();
     headers.push(("content-type", "application/json; charset=utf-8".to_owned()));
-    SimulatedResponse {
-        status: error.status,
-        headers,
-        body: error.body(docs).to_string().into_bytes(),
-        delay_ms: 0,
-    }
+    SimulatedResponse { status: error.status, headers, body: error.to_body(docs).to_string().into_bytes(), delay_ms: 0 }
 }
 
 /// What a proxy says that lost what was behind it.
-fn gateway(status: u16) -> SimulatedResponse {
+fn build_gateway_error(status: u16) -> SimulatedResponse {
     let body = json!({"message": "Server Error"}).to_string().into_bytes();
     SimulatedResponse {
         status,
@@ -431,15 +419,15 @@ fn gateway(status: u16) -> SimulatedResponse {
 
 fn secondary_limit(retry_after_s: u64) -> OperationError {
     let message = "You have exceeded a secondary rate limit. Please wait a few minutes before you try again.";
-    let mut error = OperationError::new(403, message).general();
+    let mut error = OperationError::new(403, message).with_general_docs();
     error.headers.push(("retry-after", retry_after_s.to_string()));
     error
 }
 
 /// Real GitHub would know this; pretending to would make results wrong without a sign.
-fn unrouted(method: RequestMethod, path: &str) -> OperationError {
+fn build_unrouted_error(method: RequestMethod, path: &str) -> OperationError {
     let path: String = path.chars().take(200).collect();
-    let mut error = OperationError::new(501, format!("Not simulated: {} {path}", method.name())).general();
+    let mut error = OperationError::new(501, format!("Not simulated: {} {path}", method.name())).with_general_docs();
     error.extra.push(("simulator", "unrouted".to_owned()));
     error
 }

@@ -4,9 +4,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use gradus_core::span::{
-    AttributeList, AttributeValue, Span, SpanEvent, SpanId, SpanStatus, StatusCode, TraceId,
-};
+use gradus_core::span::{AttributeList, AttributeValue, Span, SpanEvent, SpanId, SpanStatus, StatusCode, TraceId};
 use gradus_otlp::{LogEvent, encode_export, encode_link, encode_log, encode_span, partial_success};
 use reqwest::Url;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
@@ -111,11 +109,11 @@ impl VerdictExporter {
     }
 
     /// What was added and not sent yet.
-    pub(crate) fn waiting(&self) -> Vec<OutcomeAnnotation> {
+    pub(crate) fn pending(&self) -> Vec<OutcomeAnnotation> {
         self.waiting.clone()
     }
 
-    pub(crate) fn forget(&mut self) {
+    pub(crate) fn clear_pending(&mut self) {
         self.waiting.clear();
     }
 
@@ -125,7 +123,7 @@ impl VerdictExporter {
     }
 
     /// Whether the backend is there, with a request that holds nothing.
-    pub(crate) async fn greet(&self) -> Result<(), CarrierError> {
+    pub(crate) async fn probe(&self) -> Result<(), CarrierError> {
         let hasty = RetryBudget {
             give_up_after: Duration::from_secs(3).min(self.retry_budget.give_up_after),
             ..self.retry_budget
@@ -140,16 +138,16 @@ impl VerdictExporter {
             return Ok(OtlpBatchResult::default());
         }
         let records: Vec<(Vec<u8>, Vec<u8>)> =
-            waiting.iter().filter_map(|one| records(one, &self.run_id, self.time_ns)).collect();
-        let mut resource = vec![attribute("service.name", SCOPE)];
+            waiting.iter().filter_map(|one| encode_annotation(one, &self.run_id, self.time_ns)).collect();
+        let mut resource = vec![text_attribute("service.name", SCOPE)];
         if let Some(project) = &self.project {
-            resource.push(attribute("openinference.project.name", project));
+            resource.push(text_attribute("openinference.project.name", project));
         }
         let resource = AttributeList(resource);
         let mut sent = OtlpBatchResult::default();
         let spans = encode_export(&resource, SCOPE, records.iter().map(|(span, _)| span.as_slice()));
         match self.post("/v1/traces", spans, self.retry_budget).await {
-            Ok(answer) => sent.note(&answer, "spans", waiting.len()),
+            Ok(answer) => sent.record_partial_success(&answer, "spans", waiting.len()),
             Err(error) => return Err((error, waiting)),
         }
         if self.no_logs().is_none() {
@@ -157,13 +155,11 @@ impl VerdictExporter {
             match (self.post("/v1/logs", logs, self.retry_budget).await, &self.logs) {
                 (Ok(answer), _) => {
                     self.logs = LogSupport::Taken;
-                    sent.note(&answer, "events", waiting.len());
+                    sent.record_partial_success(&answer, "events", waiting.len());
                 }
                 (Err(error), _) if error.may_pass() => return Err((error, waiting)),
                 // It took the spans, which say the same.
-                (Err(error), LogSupport::Untried) => {
-                    self.logs = LogSupport::Refused(error.status_and_words())
-                }
+                (Err(error), LogSupport::Untried) => self.logs = LogSupport::Refused(error.status_and_words()),
                 // It takes log records, and not these.
                 (Err(error), _) => {
                     sent.rejected = waiting.len();
@@ -175,27 +171,20 @@ impl VerdictExporter {
         Ok(sent)
     }
 
-    async fn post(
-        &self,
-        path: &str,
-        body: Vec<u8>,
-        retry_budget: RetryBudget,
-    ) -> Result<HttpResponse, CarrierError> {
+    async fn post(&self, path: &str, body: Vec<u8>, retry_budget: RetryBudget) -> Result<HttpResponse, CarrierError> {
         let url = format!("{}{path}", self.base);
         let request = || {
             let request = self.http.post(&url).headers(self.headers.clone());
             request.header(CONTENT_TYPE, "application/x-protobuf").body(body.clone())
         };
         let answer = retry_budget
-            .exchange(MAX_ANSWER, request)
+            .send_with_retries(MAX_ANSWER, request)
             .await
             .map_err(|reason| CarrierError::HttpFailure { url: url.clone(), reason })?;
         let status = answer.status.as_u16();
         match status {
             200..=299 => Ok(answer),
-            401 | 403 => {
-                Err(CarrierError::Unauthorized { url, status, said: response_message(&answer.body) })
-            }
+            401 | 403 => Err(CarrierError::Unauthorized { url, status, said: response_message(&answer.body) }),
             404 | 405 | 501 => Err(CarrierError::NoRoute { url, status }),
             _ => Err(CarrierError::Refused { url, status, said: response_message(&answer.body) }),
         }
@@ -204,9 +193,7 @@ impl VerdictExporter {
 
 /// The address that `/v1/traces` and `/v1/logs` are added to.
 pub(crate) fn base_of(url: &str) -> Result<String, String> {
-    let wrong = || {
-        "--log-to-otlp: write it as http://HOST:4318; headers go into OTEL_EXPORTER_OTLP_HEADERS".to_owned()
-    };
+    let wrong = || "--log-to-otlp: write it as http://HOST:4318; headers go into OTEL_EXPORTER_OTLP_HEADERS".to_owned();
     let read = Url::parse(url).map_err(|_| wrong())?;
     let has_key = !read.username().is_empty() || read.password().is_some() || read.query().is_some();
     if !matches!(read.scheme(), "http" | "https") || !read.has_host() || has_key {
@@ -219,7 +206,7 @@ pub(crate) fn base_of(url: &str) -> Result<String, String> {
 
 impl OtlpBatchResult {
     /// Adds what an answer to so many spans or events says. An outcome is both, so what was rejected is not added up.
-    fn note(&mut self, answer: &HttpResponse, what: &str, of: usize) {
+    fn record_partial_success(&mut self, answer: &HttpResponse, what: &str, of: usize) {
         let Some(partial) = partial_success(&answer.body) else { return };
         let said = gradus_core::visible::printable_line(&partial.reason.unwrap_or_default());
         let rejected = usize::try_from(partial.count).unwrap_or(usize::MAX).min(of);
@@ -253,16 +240,16 @@ impl CarrierError {
     }
 }
 
-fn attribute<'a>(key: &'static str, text: &'a str) -> (Cow<'a, str>, AttributeValue<'a>) {
+fn text_attribute<'a>(key: &'static str, text: &'a str) -> (Cow<'a, str>, AttributeValue<'a>) {
     (Cow::Borrowed(key), AttributeValue::Str(Cow::Borrowed(text)))
 }
 
 /// A verdict as a span and as an event, both in protobuf. Their ids come from what they are about, so that sending them
 /// twice makes no more of them.
-fn records(annotation: &OutcomeAnnotation, run_id: &str, time_ns: u64) -> Option<(Vec<u8>, Vec<u8>)> {
+fn encode_annotation(annotation: &OutcomeAnnotation, run_id: &str, time_ns: u64) -> Option<(Vec<u8>, Vec<u8>)> {
     let OutcomeTarget::Span { trace_id, span_id } = &annotation.target else { return None };
     let (trace, span) = (TraceId::parse(trace_id), SpanId::parse(span_id));
-    let own = |parts: &[&str]| gradus_core::digest(parts.join("\0").as_bytes());
+    let own = |parts: &[&str]| gradus_core::stable_digest(parts.join("\0").as_bytes());
     let carrier_trace = TraceId(own(&["gradus carrier", run_id, &annotation.subject.trajectory_id]).max(1));
     let id = own(&[run_id, trace_id, span_id, &annotation.name, &annotation.identifier]);
     let metadata = serde_json::to_string(&annotation.metadata).unwrap_or_default();
@@ -276,11 +263,9 @@ fn records(annotation: &OutcomeAnnotation, run_id: &str, time_ns: u64) -> Option
         end_ns: time_ns,
         status: SpanStatus {
             code: if has_failed { StatusCode::Error } else { StatusCode::Unset },
-            message: Cow::Borrowed(
-                annotation.explanation.as_deref().filter(|_| has_failed).unwrap_or_default(),
-            ),
+            message: Cow::Borrowed(annotation.explanation.as_deref().filter(|_| has_failed).unwrap_or_default()),
         },
-        attributes: carried(annotation, &metadata),
+        attributes: build_span_attributes(annotation, &metadata),
         ..Span::default()
     };
     let (mut encoded_span, mut encoded_log) = (Vec::new(), Vec::new());
@@ -290,50 +275,50 @@ fn records(annotation: &OutcomeAnnotation, run_id: &str, time_ns: u64) -> Option
     let event = SpanEvent {
         name: Cow::Borrowed("gen_ai.evaluation.result"),
         time_ns,
-        attributes: told(annotation, kind, &uid),
+        attributes: build_event_attributes(annotation, kind, &uid),
         body: None,
     };
     encode_log(&LogEvent { trace_id: trace, span_id: span, event }, &mut encoded_log);
     Some((encoded_span, encoded_log))
 }
 
-fn carried<'a>(annotation: &'a OutcomeAnnotation, metadata: &'a str) -> AttributeList<'a> {
+fn build_span_attributes<'a>(annotation: &'a OutcomeAnnotation, metadata: &'a str) -> AttributeList<'a> {
     let mut attributes = vec![
-        attribute("openinference.span.kind", "EVALUATOR"),
-        attribute("evaluations.0.evaluation.name", &annotation.name),
-        attribute("evaluations.0.evaluation.annotator_kind", annotation.annotator.name()),
-        attribute("evaluations.0.evaluation.identifier", &annotation.identifier),
-        attribute("evaluations.0.evaluation.metadata", metadata),
+        text_attribute("openinference.span.kind", "EVALUATOR"),
+        text_attribute("evaluations.0.evaluation.name", &annotation.name),
+        text_attribute("evaluations.0.evaluation.annotator_kind", annotation.annotator.name()),
+        text_attribute("evaluations.0.evaluation.identifier", &annotation.identifier),
+        text_attribute("evaluations.0.evaluation.metadata", metadata),
     ];
     if let Some(label) = &annotation.label {
-        attributes.push(attribute("evaluations.0.evaluation.label", label));
+        attributes.push(text_attribute("evaluations.0.evaluation.label", label));
     }
     if let Some(score) = annotation.score {
         attributes.push((Cow::Borrowed("evaluations.0.evaluation.score"), AttributeValue::Double(score)));
     }
     if let Some(explanation) = &annotation.explanation {
-        attributes.push(attribute("evaluations.0.evaluation.explanation", explanation));
+        attributes.push(text_attribute("evaluations.0.evaluation.explanation", explanation));
     }
     AttributeList(attributes)
 }
 
-fn told<'a>(annotation: &'a OutcomeAnnotation, outcome: &'a str, uid: &'a str) -> AttributeList<'a> {
+fn build_event_attributes<'a>(annotation: &'a OutcomeAnnotation, outcome: &'a str, uid: &'a str) -> AttributeList<'a> {
     let mut attributes = vec![
-        attribute("gen_ai.evaluation.name", &annotation.name),
-        attribute("gradus.outcome", outcome),
-        attribute("log.record.uid", uid),
+        text_attribute("gen_ai.evaluation.name", &annotation.name),
+        text_attribute("gradus.outcome", outcome),
+        text_attribute("log.record.uid", uid),
     ];
     if let Some(label) = &annotation.label {
-        attributes.push(attribute("gen_ai.evaluation.score.label", label));
+        attributes.push(text_attribute("gen_ai.evaluation.score.label", label));
     }
     if let Some(score) = annotation.score {
         attributes.push((Cow::Borrowed("gen_ai.evaluation.score.value"), AttributeValue::Double(score)));
     }
     if let Some(explanation) = &annotation.explanation {
-        attributes.push(attribute("gen_ai.evaluation.explanation", explanation));
+        attributes.push(text_attribute("gen_ai.evaluation.explanation", explanation));
     }
     if outcome == "failed" {
-        attributes.push(attribute("error.type", "evaluation_failed"));
+        attributes.push(text_attribute("error.type", "evaluation_failed"));
     }
     AttributeList(attributes)
 }

@@ -171,7 +171,7 @@ impl EnvironmentVariables {
     }
 
     /// A key or token in a variable that the user named.
-    pub(crate) fn secret(name: &str) -> Option<SecretString> {
+    pub(crate) fn read_secret(name: &str) -> Option<SecretString> {
         std::env::var(name).ok().map(SecretString::new).filter(|secret| !secret.is_empty())
     }
 }
@@ -226,8 +226,7 @@ impl ConfigFile {
 
     /// What a file names is found from where the file is.
     fn join_paths(&mut self, folder: &Path) {
-        let paths =
-            [&mut self.state_dir, &mut self.eval.tools, &mut self.eval.tool_notes, &mut self.eval.prices];
+        let paths = [&mut self.state_dir, &mut self.eval.tools, &mut self.eval.tool_notes, &mut self.eval.prices];
         let of_rules = self.rule.iter_mut().flat_map(|rule| [&mut rule.tools, &mut rule.tool_notes]);
         let named = paths.into_iter().chain(of_rules).flatten();
         for named in named.chain(&mut self.eval.rubrics) {
@@ -270,8 +269,7 @@ impl UncheckedFile {
             return Ok(());
         }
         let named = self.requests.iter().take(MAX_NAMED_KEYS);
-        let mut keys: Vec<String> =
-            named.map(|request| format!("{} ({})", request.key, request.effect)).collect();
+        let mut keys: Vec<String> = named.map(|request| format!("{} ({})", request.key, request.effect)).collect();
         if let Some(more @ 1..) = self.requests.len().checked_sub(MAX_NAMED_KEYS) {
             keys.push(format!("{more} more"));
         }

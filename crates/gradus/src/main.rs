@@ -9,5 +9,5 @@ use std::process::ExitCode;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    gradus::cli::run(std::env::args_os())
+    gradus::cli::run_cli(std::env::args_os())
 }

@@ -18,7 +18,7 @@ pub(crate) struct AgentProcessGroup {
 
 impl ProcessGroupRegistry {
     /// `id` is that of the process that leads the group.
-    pub(crate) fn group(&self, id: Option<u32>) -> AgentProcessGroup {
+    pub(crate) fn register(&self, id: Option<u32>) -> AgentProcessGroup {
         let id = id.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         self.lock().extend(id.map(|id| id.as_raw_nonzero().get()));
         AgentProcessGroup { id, programs: self.clone() }

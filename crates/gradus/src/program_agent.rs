@@ -14,8 +14,8 @@ use gradus_github_agent::tools::BoxFuture;
 use gradus_github_bench::record::TrialRecord;
 use gradus_github_bench::rules::BudgetUsage;
 use gradus_github_bench::trial::{
-    BenchError, FinishedTrial, TrialEnvironment, TrialJob, TrialLine, TrialRunner, TrialUsage, assess,
-    replayed,
+    BenchError, FinishedTrial, TrialEnvironment, TrialJob, TrialLine, TrialRunner, TrialUsage, assess_trial,
+    replay_trial,
 };
 use gradus_host::child_environment::child_variables;
 use gradus_otlp::change_trace_ids;
@@ -65,7 +65,7 @@ impl TrialRunner for ForeignAgent {
         arena: &'p mut TrialEnvironment,
         job: &'p TrialJob<'_>,
     ) -> BoxFuture<'p, Result<FinishedTrial, BenchError>> {
-        Box::pin(self.trial(arena, job))
+        Box::pin(self.run_trial(arena, job))
     }
 }
 
@@ -78,26 +78,21 @@ struct ProgramExit {
 }
 
 impl ForeignAgent {
-    async fn trial(
-        &self,
-        arena: &mut TrialEnvironment,
-        job: &TrialJob<'_>,
-    ) -> Result<FinishedTrial, BenchError> {
-        let failed =
-            |what: &str, error: &dyn std::fmt::Display| BenchError::Agent(format!("{what}: {error}"));
+    async fn run_trial(&self, arena: &mut TrialEnvironment, job: &TrialJob<'_>) -> Result<FinishedTrial, BenchError> {
+        let failed = |what: &str, error: &dyn std::fmt::Display| BenchError::Agent(format!("{what}: {error}"));
         let task = job.task;
         let folder = tempfile::tempdir().map_err(|error| failed("a temporary folder", &error))?;
         let receiver = RunningServer::start_private(folder.path()).await.map_err(BenchError::Agent)?;
         let seed = arena.world().clone();
         let before = seed.state().clone();
         let begun = Instant::now();
-        let ended = self.run(arena.url(), &receiver, job).await;
+        let ended = self.run_program(arena.url(), &receiver, job).await;
         let seconds = begun.elapsed().as_secs_f64();
-        let refused_exports = receiver.refused();
+        let refused_exports = receiver.refused_count();
         receiver.stop().await;
         let (exchanges, after) = {
             let world = arena.world();
-            (world.exchanges().to_vec(), world.state().clone())
+            (world.recorded_exchanges().to_vec(), world.state().clone())
         };
         if !exchanges.is_empty() {
             self.has_worked.store(true, Ordering::Relaxed);
@@ -110,7 +105,7 @@ impl ForeignAgent {
         }
         let own_id = |id| own_id(&self.bench, &task.id, job.trial, id);
         let (trajectories, otlp) =
-            received(folder.path(), &own_id).map_err(|error| failed("the spans it sent", &error))?;
+            read_received_traces(folder.path(), &own_id).map_err(|error| failed("the spans it sent", &error))?;
         // A program may work in several conversations; what it was asked for is the one that did most.
         let trajectory = trajectories.into_iter().max_by_key(|one| one.steps.len());
         let record = TrialRecord {
@@ -136,29 +131,24 @@ impl ForeignAgent {
             cost_usd,
             seconds,
         };
-        let spent = BudgetUsage {
-            tokens: Some(tokens.total()).filter(|sum| *sum > 0),
-            seconds: Some(seconds),
-            cost_usd,
-        };
+        let spent =
+            BudgetUsage { tokens: Some(tokens.total()).filter(|sum| *sum > 0), seconds: Some(seconds), cost_usd };
         // Its tools are its own: rules that hold calls against schemas have nothing to say.
-        let (verification, rules) = assess(task, &record, &before, &after, &[], spent);
+        let (verification, rules) = assess_trial(task, &record, &before, &after, &[], spent);
         let (trajectory, session) = trajectory.map(|one| (one.trajectory_id, one.session_id)).unzip();
-        let session =
-            session.flatten().unwrap_or_else(|| format!("{}/{}/{}", self.bench, task.id, job.trial));
-        let mut line =
-            TrialLine::new(task, &self.command, &session, &record, &verification, &rules, spending);
+        let session = session.flatten().unwrap_or_else(|| format!("{}/{}/{}", self.bench, task.id, job.trial));
+        let mut line = TrialLine::new(task, &self.command, &session, &record, &verification, &rules, spending);
         line.trajectory = trajectory;
         line.refused_exports = refused_exports;
         if self.replays {
-            arena.tools(&task.token)?;
-            line.replay = replayed(arena, task, &seed, &record).await;
+            arena.prepare_tools(&task.token)?;
+            line.replay = replay_trial(arena, task, &seed, &record).await;
         }
         Ok(FinishedTrial { line, record, otlp })
     }
 
     /// Runs the program to its end, or to the end of its time. Its answer is what it prints.
-    async fn run(&self, url: &str, receiver: &RunningServer, job: &TrialJob<'_>) -> ProgramExit {
+    async fn run_program(&self, url: &str, receiver: &RunningServer, job: &TrialJob<'_>) -> ProgramExit {
         let otlp = format!("http://{}", receiver.http);
         let mut command = tokio::process::Command::new("sh");
         command
@@ -195,7 +185,7 @@ impl ForeignAgent {
             }
         };
         // When this is dropped, whatever it has started and left behind is ended.
-        let group = self.programs.group(child.id());
+        let group = self.programs.register(child.id());
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let request = job.task.request.clone();
         let tell = async {
@@ -204,10 +194,8 @@ impl ForeignAgent {
                 let _ = stdin.write_all(request.as_bytes()).await;
             }
         };
-        let mut answer =
-            OutputCapture { text: Vec::new(), limit: MAX_ANSWER, keeps_end: false, is_cut: false };
-        let mut complaint =
-            OutputCapture { text: Vec::new(), limit: MAX_COMPLAINT, keeps_end: true, is_cut: false };
+        let mut answer = OutputCapture { text: Vec::new(), limit: MAX_ANSWER, keeps_end: false, is_cut: false };
+        let mut complaint = OutputCapture { text: Vec::new(), limit: MAX_COMPLAINT, keeps_end: true, is_cut: false };
         let ended = {
             let talk = async {
                 tokio::join!(tell, answer.take_in(stdout), complaint.take_in(stderr));
@@ -249,9 +237,7 @@ impl ForeignAgent {
                 (AgentRunEnd::Failed(format!("it ended with {status}{said}")), Some(answer.text()))
             }
             Ok(Err(error)) => (AgentRunEnd::Failed(error.to_string()), None),
-            Err(_) => {
-                (AgentRunEnd::Failed(format!("it took longer than {} s", self.timeout.as_secs_f64())), None)
-            }
+            Err(_) => (AgentRunEnd::Failed(format!("it took longer than {} s", self.timeout.as_secs_f64())), None),
         };
         ProgramExit { end, answer, code }
     }
@@ -310,16 +296,17 @@ fn own_id(bench: &str, task: &str, trial: u32, id: [u8; 16]) -> [u8; 16] {
 
 /// What came into a receiver's store: as trajectories, and as one export request. Each trace gets the id that `own_id`
 /// gives it.
-fn received(folder: &Path, own_id: &dyn Fn([u8; 16]) -> [u8; 16]) -> io::Result<(Vec<Trajectory>, Vec<u8>)> {
+fn read_received_traces(
+    folder: &Path,
+    own_id: &dyn Fn([u8; 16]) -> [u8; 16],
+) -> io::Result<(Vec<Trajectory>, Vec<u8>)> {
     let path = folder.join(gradus_store::FILE_NAME);
     let other = |error: &dyn std::fmt::Display| io::Error::other(error.to_string());
     let store = Store::open_to_read(&path).map_err(|error| other(&error))?;
     let mut otlp = Vec::new();
     for project in store.projects().map_err(|error| other(&error))? {
         let mut after = None;
-        while let Some((page, last)) =
-            store.project_page(&project.name, after).map_err(|error| other(&error))?
-        {
+        while let Some((page, last)) = store.project_page(&project.name, after).map_err(|error| other(&error))? {
             gradus_server::stored_records::write_otlp(&page, &mut |export| otlp.extend_from_slice(export));
             after = Some(last);
         }
@@ -328,18 +315,18 @@ fn received(folder: &Path, own_id: &dyn Fn([u8; 16]) -> [u8; 16]) -> io::Result<
         return Ok((Vec::new(), otlp));
     }
     change_trace_ids(&mut otlp, own_id).map_err(|error| other(&error))?;
-    Ok((trajectories(&otlp)?, otlp))
+    Ok((read_trajectories(&otlp)?, otlp))
 }
 
 /// The trajectories in an export request.
-pub(crate) fn trajectories(otlp: &[u8]) -> io::Result<Vec<Trajectory>> {
+pub(crate) fn read_trajectories(otlp: &[u8]) -> io::Result<Vec<Trajectory>> {
     let mut found = Vec::new();
     let mut take = |_: usize, trajectory: Trajectory| {
         found.push(trajectory);
         Ok(())
     };
     let mut intake = RecordIntake::new(SourceLimits::default(), &mut take);
-    intake.export(otlp);
+    intake.add_export(otlp);
     intake.finish()?;
     Ok(found)
 }

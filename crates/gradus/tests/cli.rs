@@ -19,12 +19,8 @@ fn gradus(arguments: &[&str]) -> Ran {
 }
 
 fn gradus_with_input(arguments: &[&str], input: &[u8]) -> Ran {
-    let mut child = command(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child =
+        command(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_vec();
     let writer = std::thread::spawn(move || stdin.write_all(&input));
@@ -103,17 +99,12 @@ fn a_folder_is_listed_and_one_trajectory_is_shown() {
 fn the_three_formats_hold_the_same() {
     let folder = fixture("langgraph-react/s23_multi_turn");
     let jsonl = lines(&gradus(&["traces", "--format", "jsonl", &folder]).out);
-    let json: Vec<Json> =
-        serde_json::from_str(&gradus(&["traces", "--format", "json", &folder]).out).unwrap();
+    let json: Vec<Json> = serde_json::from_str(&gradus(&["traces", "--format", "json", &folder]).out).unwrap();
     assert_eq!(jsonl, json);
     let queries: Vec<&str> = jsonl.iter().filter_map(|line| line["query"].as_str()).collect();
     assert_eq!(
         queries,
-        [
-            "List my repos.",
-            "Open an issue about missing tests in the first one.",
-            "Thanks! Which number did it get?"
-        ]
+        ["List my repos.", "Open an issue about missing tests in the first one.", "Thanks! Which number did it get?"]
     );
     // Our own lines can be read again.
     let again = TempFile::new("lines", gradus(&["traces", "--format", "jsonl", &folder]).out);
@@ -137,10 +128,8 @@ fn compressed_sources_and_standard_input_are_read_alike() {
 fn a_trace_may_be_spread_over_files() {
     let folder = PathBuf::from(fixture("langgraph-react/s10_parallel"));
     let whole = gradus(&["traces", "--format", "jsonl", folder.to_str().unwrap()]);
-    let mut files: Vec<String> = std::fs::read_dir(&folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path().display().to_string())
-        .collect();
+    let mut files: Vec<String> =
+        std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path().display().to_string()).collect();
     files.retain(|name| name.ends_with(".bin"));
     files.sort();
     assert!(files.len() > 2);
@@ -154,8 +143,10 @@ fn a_trace_may_be_spread_over_files() {
 fn phoenix_spans_nested_dumps_and_message_lists_are_told_apart_by_content() {
     let phoenix = json!({"data": [{"id": "1", "name": "llm", "context": {"trace_id": "0102030405060708090a0b0c0d0e0f10", "span_id": "1112131415161718"}, "span_kind": "LLM", "parent_id": null, "start_time": "2026-01-01T00:00:00Z", "end_time": "2026-01-01T00:00:01Z", "status_code": "OK", "attributes": {"llm.input_messages": [{"message": {"role": "user", "content": "How many?"}}], "llm": {"output_messages": [{"message": {"role": "assistant", "content": "Twelve."}}]}}, "events": []}], "next_cursor": null});
     let nested = json!({"trace_id": "0102030405060708090a0b0c0d0e0f10", "spans": [{"timestamp": "2026-01-01T00:00:00Z", "trace_id": "0102030405060708090a0b0c0d0e0f10", "span_id": "1112131415161718", "span_name": "main", "duration": "PT1S", "span_attributes": {}, "child_spans": [{"span_id": "1112131415161719", "trace_id": "0102030405060708090a0b0c0d0e0f10", "span_name": "llm", "timestamp": "2026-01-01T00:00:00Z", "duration": "PT0.5S", "span_attributes": {"openinference.span.kind": "LLM", "llm.input_messages.0.message.role": "user", "llm.input_messages.0.message.content": "How many?", "llm.output_messages.0.message.content": "Twelve."}, "child_spans": []}]}]});
-    let openai = json!({"messages": [{"role": "user", "content": "How many?"}, {"role": "assistant", "content": "Twelve."}]});
-    let one_a_line = "{\"role\": \"user\", \"content\": \"How many?\"}\n{\"role\": \"assistant\", \"content\": \"Twelve.\"}\n";
+    let openai =
+        json!({"messages": [{"role": "user", "content": "How many?"}, {"role": "assistant", "content": "Twelve."}]});
+    let one_a_line =
+        "{\"role\": \"user\", \"content\": \"How many?\"}\n{\"role\": \"assistant\", \"content\": \"Twelve.\"}\n";
     let bare = json!([{"role": "user", "content": "How many?"}, {"role": "assistant", "content": [{"type": "text", "text": "Twelve."}]}]);
     let react = "Question: How many?\nThought: easy\nFinal Answer: Twelve.";
     let sources = [
@@ -192,27 +183,19 @@ fn message_lists_with_tool_calls_become_steps() {
         {"role": "user", "content": "Thanks!"},
         {"role": "assistant", "content": "Welcome."},
     ]});
-    let found = lines(
-        &gradus_with_input(&["traces", "--format", "jsonl", "-"], anthropic.to_string().as_bytes()).out,
-    );
+    let found = lines(&gradus_with_input(&["traces", "--format", "jsonl", "-"], anthropic.to_string().as_bytes()).out);
     assert_eq!(found.len(), 2);
     assert_eq!(
         (&found[0]["trajectory_id"], &found[1]["trajectory_id"], &found[1]["session_id"]),
         (&json!("run-7"), &json!("run-7-2"), &json!("run-7"))
     );
     let steps = found[0]["steps"].as_array().unwrap();
-    assert_eq!(
-        steps.iter().map(|step| &step["observation"]).collect::<Vec<_>>(),
-        [&json!("12"), &json!("2")]
-    );
+    assert_eq!(steps.iter().map(|step| &step["observation"]).collect::<Vec<_>>(), [&json!("12"), &json!("2")]);
     assert_eq!(
         (&steps[1]["parallel_with_previous"], &steps[1]["is_error"], &steps[1]["thought"]),
         (&json!(true), &json!(true), &json!("I count."))
     );
-    assert_eq!(
-        found[0]["tools"],
-        json!([{"name": "count", "description": "Counts.", "schema": {"type": "object"}}])
-    );
+    assert_eq!(found[0]["tools"], json!([{"name": "count", "description": "Counts.", "schema": {"type": "object"}}]));
 }
 
 #[test]
@@ -238,10 +221,7 @@ fn bad_input_is_told_in_one_line_with_exit_code_2() {
         (b"hello world", "begins with \"hello world\""),
         (b"\xfd\xfe\x00\x01", "begins with the bytes"),
         (b"{\"a\": 1}", "neither spans nor messages"),
-        (
-            b"{\"resourceSpans\": [{\"scopeSpans\": [{\"spans\": [{]}",
-            "line 1, column 48: key must be a string",
-        ),
+        (b"{\"resourceSpans\": [{\"scopeSpans\": [{\"spans\": [{]}", "line 1, column 48: key must be a string"),
         (b"[1, 2", "EOF"),
         (cut, ""),
     ];
@@ -253,10 +233,7 @@ fn bad_input_is_told_in_one_line_with_exit_code_2() {
         assert!(ran.err.contains(file.path()) && ran.err.contains(reason), "{reason}: {}", ran.err);
     }
     let missing = gradus(&["traces", "no/such/file"]);
-    assert_eq!(
-        (missing.code, missing.err.as_str()),
-        (Some(2), "gradus: no/such/file: no such file or folder\n")
-    );
+    assert_eq!((missing.code, missing.err.as_str()), (Some(2), "gradus: no/such/file: no such file or folder\n"));
     assert_eq!(gradus(&["traces"]).code, Some(2));
     assert_eq!(gradus(&["traces", "--format", "xml", "x"]).code, Some(2));
 }
@@ -276,8 +253,7 @@ fn one_bad_record_is_a_defect_and_the_rest_is_read() {
     assert_eq!((ran.code, lines(&ran.out).len()), (Some(0), 2));
     assert!(ran.err.contains("line 2") && ran.err.contains(file.path()), "{}", ran.err);
     let coverage: Json =
-        serde_json::from_str(&gradus(&["traces", "--coverage", "--format", "json", file.path()]).out)
-            .unwrap();
+        serde_json::from_str(&gradus(&["traces", "--coverage", "--format", "json", file.path()]).out).unwrap();
     assert_eq!(coverage["total"]["unreadable_records"], json!(1));
 }
 
@@ -322,8 +298,7 @@ fn an_unknown_id_is_answered_with_advice() {
     let ran = gradus(&["traces", "show", "zzz", &folder]);
     assert_eq!(ran.code, Some(2));
     assert!(
-        ran.err.contains("no trajectory's id begins with \"zzz\"")
-            && ran.err.contains("the 3 that are there"),
+        ran.err.contains("no trajectory's id begins with \"zzz\"") && ran.err.contains("the 3 that are there"),
         "{}",
         ran.err
     );
@@ -334,9 +309,8 @@ fn an_unknown_id_is_answered_with_advice() {
 
 #[test]
 fn nothing_of_a_trace_reaches_the_terminal_as_an_escape_sequence() {
-    let evil = SPAN
-        .replace("How many?", "\\u001b[2J\\u001b]0;owned\\u0007 \\u202eevil")
-        .replace("Twelve.", "\\u009b31m");
+    let evil =
+        SPAN.replace("How many?", "\\u001b[2J\\u001b]0;owned\\u0007 \\u202eevil").replace("Twelve.", "\\u009b31m");
     let file = TempFile::new("evil", &evil);
     let id = "0102030405060708090a0b0c0d0e0f10";
     for arguments in [
@@ -427,11 +401,7 @@ fn hostile_attributes_are_survived() {
         with("llm.tools", "[".repeat(200_000) + &"]".repeat(200_000)),
         with(
             "llm.tools.0.tool.json_schema",
-            format!(
-                "{{\"name\": \"f\", \"parameters\": {{\n{}1{}}}}}",
-                "\"a\": {".repeat(300),
-                "}".repeat(300)
-            ),
+            format!("{{\"name\": \"f\", \"parameters\": {{\n{}1{}}}}}", "\"a\": {".repeat(300), "}".repeat(300)),
         ),
         with("llm.token_count.prompt", u64::MAX.to_string()),
         with("llm.output_messages.0.message.contents.18446744073709551615.tool_call.id", "x".to_owned()),

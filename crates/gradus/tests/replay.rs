@@ -30,18 +30,18 @@ fn recorded(task: &BenchTask) -> TrialRecord {
         let file = Value::Object(task.oracle.steps[0].arguments.clone());
         let place = json!({"owner": "octo", "repo": "demo"});
         for (tool, arguments) in [("get_repo", place), ("read_file", file.clone()), ("read_file", file)] {
-            let from = server.world().lock().unwrap().exchanges().len();
+            let from = server.world().lock().unwrap().recorded_exchanges().len();
             let seen = tools.call(tool, &arguments).await;
             record.steps.push(RunStep {
                 tool: tool.to_owned(),
                 arguments,
                 observation: seen.text,
                 is_error: seen.is_error,
-                exchanges: from..server.world().lock().unwrap().exchanges().len(),
+                exchanges: from..server.world().lock().unwrap().recorded_exchanges().len(),
                 ..RunStep::default()
             });
         }
-        record.exchanges = server.world().lock().unwrap().exchanges().to_vec();
+        record.exchanges = server.world().lock().unwrap().recorded_exchanges().to_vec();
         record
     })
 }
@@ -56,10 +56,7 @@ fn says_which_steps_were_needed() {
     let folder = place.folder().to_str().unwrap().to_owned();
     let told = place.run(&["replay", &folder]).exits_with(0).out;
     let lines: Vec<&str> = told.lines().collect();
-    assert!(
-        lines[0].contains("read-a-file, trial 0: 3 steps, 1 would have done (3.00 times as many)"),
-        "{told}"
-    );
+    assert!(lines[0].contains("read-a-file, trial 0: 3 steps, 1 would have done (3.00 times as many)"), "{told}");
     assert!(lines[1].contains("get_repo") && lines[1].contains("unnecessary"), "{told}");
     assert!(lines[2].contains("read_file") && lines[2].contains("needed"), "{told}");
     assert!(lines[3].contains("unnecessary") && lines[3].contains("the same as step 2"), "{told}");
@@ -84,10 +81,7 @@ fn bad_input_is_one_line() {
     one_line(&place.run(&["replay", &folder]).exits_with(4).err, "there is no run");
     one_line(&place.run(&["replay", "no/such/folder"]).exits_with(2).err, "no/such/folder: ");
     std::fs::create_dir(place.path("empty")).unwrap();
-    one_line(
-        &place.run(&["replay", place.path("empty").to_str().unwrap()]).exits_with(4).err,
-        "there is no run",
-    );
+    one_line(&place.run(&["replay", place.path("empty").to_str().unwrap()]).exits_with(4).err, "there is no run");
     let broken = place.write("records/x-0.json", "{\"task\": 5}");
     one_line(&place.run(&["replay", &folder]).exits_with(2).err, "this is no record of a run");
     let unknown = TrialRecord { task: "x".to_owned(), ..TrialRecord::default() };

@@ -18,17 +18,13 @@ fn the_formats_are_described_by_their_schemas() {
         ("summary", schemars::schema_for!(EvaluationSummary)),
     ];
     for (name, schema) in schemas {
-        let path =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/schemas/{name}.schema.json"));
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/schemas/{name}.schema.json"));
         let schema = serde_json::to_string_pretty(&schema).unwrap() + "\n";
         if std::env::var_os("GRADUS_BLESS").is_some() {
             fs::write(&path, &schema).unwrap();
         }
         let committed = fs::read_to_string(&path).unwrap_or_default();
-        assert_eq!(
-            committed, schema,
-            "run `GRADUS_BLESS=1 cargo test -p gradus --test schema` and commit the file"
-        );
+        assert_eq!(committed, schema, "run `GRADUS_BLESS=1 cargo test -p gradus --test schema` and commit the file");
     }
 }
 
@@ -62,8 +58,7 @@ fn an_outcome_has_the_promised_names() {
 /// Tools are built on these names: they may be added to, never changed.
 #[test]
 fn the_promised_names_are_there() {
-    let line =
-        serde_json::to_value(Trajectory { steps: vec![Default::default()], ..Default::default() }).unwrap();
+    let line = serde_json::to_value(Trajectory { steps: vec![Default::default()], ..Default::default() }).unwrap();
     let names = [
         "trajectory_id",
         "trace_ids",

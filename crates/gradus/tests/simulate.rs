@@ -49,9 +49,7 @@ impl Running {
     fn control(&self, method: &str, path: &str, headers: &[&str], body: &str) -> String {
         let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
         let answer = self.send(&format!("{method} /_gradus/{path} HTTP/1.1\r\n{headers}"), body);
-        answer.split(' ').nth(1).unwrap().to_owned()
-            + " "
-            + answer.split("\r\n\r\n").nth(1).unwrap_or_default()
+        answer.split(' ').nth(1).unwrap().to_owned() + " " + answer.split("\r\n\r\n").nth(1).unwrap_or_default()
     }
 
     /// Told to stop, it stops.
@@ -95,10 +93,7 @@ fn what_it_cannot_start_with_is_said_in_one_line() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     for (arguments, wanted) in [
-        (
-            vec!["--seed", "w9"],
-            "there is no seed \"w9\": give a file (.toml or .json) or one of w0, w1, w2, w3, w4",
-        ),
+        (vec!["--seed", "w9"], "there is no seed \"w9\": give a file (.toml or .json) or one of w0, w1, w2, w3, w4"),
         (vec!["--seed", "missing.toml"], "missing.toml: "),
         (
             vec!["--seed", file.to_str().unwrap()],
@@ -169,14 +164,9 @@ fn web_pages_cannot_reach_its_control() {
             assert!(answer.starts_with("403"), "{path} {headers:?}: {answer}");
         }
         if !body.is_empty() {
-            for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
-            {
-                let answer = running.control(
-                    method,
-                    path,
-                    &["host: localhost", &format!("content-type: {kind}")],
-                    body,
-                );
+            for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"] {
+                let answer =
+                    running.control(method, path, &["host: localhost", &format!("content-type: {kind}")], body);
                 assert!(answer.starts_with("415"), "{path} {kind}: {answer}");
             }
             assert!(running.control(method, path, &["host: localhost"], body).starts_with("415"), "{path}");
@@ -185,10 +175,7 @@ fn web_pages_cannot_reach_its_control() {
     assert!(running.control("GET", "state", &["host: evil.example"], "").starts_with("403"));
     assert_eq!(running.get("/_gradus/state", ""), before);
     for (method, path, body) in writes {
-        assert!(
-            running.control(method, path, &["host: 127.0.0.1:1", JSON], body).starts_with("200"),
-            "{path}"
-        );
+        assert!(running.control(method, path, &["host: 127.0.0.1:1", JSON], body).starts_with("200"), "{path}");
     }
     running.stop();
 }

@@ -17,12 +17,9 @@ fn tools_are_listed_by_family() {
     let (code, listed, _) = tools(&[]);
     assert_eq!(code, Some(0));
     assert!(listed.starts_with("repos\n  get_me "), "{listed}");
-    assert!(
-        listed.contains("  delete_repo              destroys  Deletes a repository with everything in it.")
-    );
+    assert!(listed.contains("  delete_repo              destroys  Deletes a repository with everything in it."));
     let (_, listed, _) = tools(&["--tools", "search,files", "--read-only"]);
-    let names: Vec<_> =
-        listed.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next()).collect();
+    let names: Vec<_> = listed.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next()).collect();
     assert_eq!(names, ["read_file", "list_directory", "search_code", "search_issues", "search_repositories"]);
 }
 

@@ -70,8 +70,7 @@ mod tests {
         for name in ["PATH", "HOME", "LC_ALL", "LC_TIME", "TZ"] {
             assert!(is_passed_on(name, &[]), "{name}");
         }
-        let secrets =
-            ["OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "GH_TOKEN", "GRADUS_API_KEY", "HTTPS_PROXY"];
+        let secrets = ["OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "GH_TOKEN", "GRADUS_API_KEY", "HTTPS_PROXY"];
         for name in secrets {
             assert!(!is_passed_on(name, &[]), "{name}");
             assert!(is_passed_on(name, &[name.to_owned()]), "{name}");

@@ -12,8 +12,7 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Content types that a form or a script of another site can send without a CORS preflight (Fetch, "CORS-safelisted
 /// request-header").
-const SIMPLE_CONTENT_TYPES: [&str; 3] =
-    ["application/x-www-form-urlencoded", "multipart/form-data", "text/plain"];
+const SIMPLE_CONTENT_TYPES: [&str; 3] = ["application/x-www-form-urlencoded", "multipart/form-data", "text/plain"];
 
 /// Whether a method may change state. `GET` and `HEAD` never do here; `OPTIONS` is the preflight's.
 pub fn is_state_changing(method: &Method) -> bool {
@@ -47,18 +46,13 @@ pub fn is_loopback_host(host: &str) -> bool {
 ///
 /// `Sec-Fetch-Site` decides where a browser sends it, `Origin` and `Referer` elsewhere: browsers leave it out on plain
 /// HTTP between machines. Clients that are no browsers send none of them.
-pub fn find_cross_site_page(
-    headers: &HeaderMap,
-    uri: &Uri,
-    trusted_origins: &[impl AsRef<str>],
-) -> Option<String> {
-    let is_trusted =
-        |origin: &str| trusted_origins.iter().any(|trusted| trusted.as_ref().eq_ignore_ascii_case(origin));
-    let origins = values(headers, &ORIGIN);
+pub fn find_cross_site_page(headers: &HeaderMap, uri: &Uri, trusted_origins: &[impl AsRef<str>]) -> Option<String> {
+    let is_trusted = |origin: &str| trusted_origins.iter().any(|trusted| trusted.as_ref().eq_ignore_ascii_case(origin));
+    let origins = header_values(headers, &ORIGIN);
     if !origins.is_empty() && origins.iter().all(|origin| is_trusted(origin)) {
         return None;
     }
-    let sites = values(headers, &SEC_FETCH_SITE);
+    let sites = header_values(headers, &SEC_FETCH_SITE);
     if !sites.is_empty() {
         if sites.iter().all(|site| site == "same-origin") {
             return None;
@@ -69,7 +63,7 @@ pub fn find_cross_site_page(
         }
     }
     let authority = uri.authority().map(|authority| authority.as_str().to_owned());
-    let hosts: Vec<String> = values(headers, &HOST).into_iter().chain(authority).collect();
+    let hosts: Vec<String> = header_values(headers, &HOST).into_iter().chain(authority).collect();
     let is_own = |origin: &str| {
         let rest = origin.split_once("://").map(|(_, rest)| rest);
         rest.is_some_and(|rest| hosts.iter().any(|host| host.eq_ignore_ascii_case(rest)))
@@ -77,7 +71,7 @@ pub fn find_cross_site_page(
     if !origins.is_empty() {
         return origins.into_iter().find(|origin| !is_own(origin) && !is_trusted(origin));
     }
-    values(headers, &REFERER)
+    header_values(headers, &REFERER)
         .iter()
         .map(|referer| origin_part(referer).to_owned())
         .find(|origin| !is_own(origin) && !is_trusted(origin))
@@ -85,7 +79,7 @@ pub fn find_cross_site_page(
 
 /// The content type of a body that a page of another site can send without asking first; an absent one is empty.
 pub fn find_simple_content_type(headers: &HeaderMap) -> Option<String> {
-    let kinds = values(headers, &CONTENT_TYPE);
+    let kinds = header_values(headers, &CONTENT_TYPE);
     if kinds.is_empty() {
         return Some(String::new());
     }
@@ -102,7 +96,7 @@ pub fn origin_part(url: &str) -> &str {
 }
 
 /// All values of a header. Bytes that are no text are replaced, and so match nothing.
-fn values(headers: &HeaderMap, name: &HeaderName) -> Vec<String> {
+fn header_values(headers: &HeaderMap, name: &HeaderName) -> Vec<String> {
     let values = headers.get_all(name).iter();
     values.map(|value| String::from_utf8_lossy(value.as_bytes()).trim().to_owned()).collect()
 }
@@ -171,8 +165,7 @@ mod tests {
 
     #[test]
     fn bodies_that_a_page_can_send_unasked_are_known() {
-        for kind in ["text/plain", "TEXT/PLAIN;charset=UTF-8", "multipart/form-data; boundary=x", "", " ; x"]
-        {
+        for kind in ["text/plain", "TEXT/PLAIN;charset=UTF-8", "multipart/form-data; boundary=x", "", " ; x"] {
             assert!(find_simple_content_type(&headers(&[("content-type", kind)])).is_some(), "{kind:?}");
         }
         assert_eq!(find_simple_content_type(&headers(&[])).as_deref(), Some(""));
@@ -187,9 +180,7 @@ mod tests {
 
     #[test]
     fn only_loopback_hosts_are_loopback() {
-        for host in
-            ["localhost", "LOCALHOST:1", "127.0.0.1", "127.8.0.1:80", "[::1]", "[::1]:4318", "a.localhost:1"]
-        {
+        for host in ["localhost", "LOCALHOST:1", "127.0.0.1", "127.8.0.1:80", "[::1]", "[::1]:4318", "a.localhost:1"] {
             assert!(is_loopback_host(host), "{host}");
         }
         for host in [

@@ -54,14 +54,10 @@ pub struct RetryBudget {
 
 impl RetryBudget {
     pub fn new(give_up_after: Duration) -> RetryBudget {
-        RetryBudget {
-            give_up_after,
-            first_pause: Duration::from_millis(500),
-            max_pause: Duration::from_secs(15),
-        }
+        RetryBudget { give_up_after, first_pause: Duration::from_millis(500), max_pause: Duration::from_secs(15) }
     }
 
-    fn pause(&self, failures: u32, asked: Option<Duration>) -> Duration {
+    fn backoff_delay(&self, failures: u32, asked: Option<Duration>) -> Duration {
         let doubled = self.first_pause.saturating_mul(1 << (failures.clamp(1, 20) - 1));
         let ceiling = doubled.min(self.max_pause);
         // Half fixed, half random: clients that lost a server together do not come back together.
@@ -72,7 +68,7 @@ impl RetryBudget {
 
     /// Sends until there is an answer that trying again would not change, or the budget is used up. The last answer
     /// is handed out whatever its status.
-    pub async fn exchange(
+    pub async fn send_with_retries(
         &self,
         limit: usize,
         request: impl Fn() -> RequestBuilder,
@@ -80,7 +76,7 @@ impl RetryBudget {
         let began = Instant::now();
         let mut failures = 0;
         loop {
-            let found = once(request(), limit).await;
+            let found = send_once(request(), limit).await;
             let asked = match &found {
                 Ok(answer) if !may_pass(answer.status) => return found,
                 Ok(answer) => retry_after(&answer.headers),
@@ -88,7 +84,7 @@ impl RetryBudget {
                 Err(_) => None,
             };
             failures += 1;
-            let pause = self.pause(failures, asked);
+            let pause = self.backoff_delay(failures, asked);
             if began.elapsed() + pause > self.give_up_after {
                 return found;
             }
@@ -100,16 +96,13 @@ impl RetryBudget {
 /// Whether the same request may get another answer later.
 fn may_pass(status: StatusCode) -> bool {
     status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED
-        || matches!(
-            status,
-            StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY
-        )
+        || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY)
 }
 
 /// What is made room for before anything has come.
 const MAX_RESERVED: usize = 16 << 20;
 
-async fn once(request: RequestBuilder, limit: usize) -> Result<HttpResponse, HttpFailure> {
+async fn send_once(request: RequestBuilder, limit: usize) -> Result<HttpResponse, HttpFailure> {
     let mut response = request.send().await.map_err(classify_failure)?;
     let (status, headers) = (response.status(), response.headers().clone());
     // Told beforehand, it need not grow and be moved; what is told is not believed further than the limit.
@@ -169,16 +162,15 @@ pub fn response_message(body: &[u8]) -> String {
 /// `name=value,name=value`, with values as they stand in URLs: what Phoenix's clients and OpenTelemetry's exporters read.
 pub fn parse_header_list(given: Option<&SecretString>) -> Result<HeaderMap, String> {
     let mut map = HeaderMap::new();
-    let pairs =
-        given.map(SecretString::expose).unwrap_or_default().split(',').filter(|pair| !pair.trim().is_empty());
+    let pairs = given.map(SecretString::expose).unwrap_or_default().split(',').filter(|pair| !pair.trim().is_empty());
     for pair in pairs {
         let (name, value) = pair.split_once('=').ok_or("a header is written as name=value")?;
         let name = HeaderName::from_bytes(name.trim().as_bytes())
             .map_err(|_| "a header has a name that none can have".to_owned())?;
         let value = percent_decode(value.trim());
         register_secret(value.rsplit(' ').next().unwrap_or_default());
-        let mut value = HeaderValue::from_str(&value)
-            .map_err(|_| format!("the header {name} has a value that none can have"))?;
+        let mut value =
+            HeaderValue::from_str(&value).map_err(|_| format!("the header {name} has a value that none can have"))?;
         value.set_sensitive(true);
         map.insert(name, value);
     }
@@ -195,10 +187,10 @@ mod tests {
         for failures in 1..40 {
             let ceiling = budget.first_pause.saturating_mul(1 << (failures - 1).min(20));
             let ceiling = ceiling.min(budget.max_pause);
-            let found = budget.pause(failures, None);
+            let found = budget.backoff_delay(failures, None);
             assert!(found >= ceiling / 2 && found <= ceiling, "{found:?} after {failures}");
         }
-        assert_eq!(budget.pause(9, Some(Duration::from_millis(3))), Duration::from_millis(3));
+        assert_eq!(budget.backoff_delay(9, Some(Duration::from_millis(3))), Duration::from_millis(3));
     }
 
     #[test]
@@ -210,8 +202,8 @@ mod tests {
 
     #[test]
     fn headers_are_read_and_never_shown() {
-        let map = parse_header_list(Some(&SecretString::new("x-team=a%20b, authorization=Bearer%20k=1,")))
-            .expect("headers");
+        let map =
+            parse_header_list(Some(&SecretString::new("x-team=a%20b, authorization=Bearer%20k=1,"))).expect("headers");
         assert_eq!(map.get("x-team").and_then(|value| value.to_str().ok()), Some("a b"));
         assert_eq!(map.get("authorization").and_then(|value| value.to_str().ok()), Some("Bearer k=1"));
         assert!(!format!("{map:?}").contains("k=1"));

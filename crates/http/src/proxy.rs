@@ -9,7 +9,7 @@ pub(crate) fn with_environment_proxies(builder: ClientBuilder) -> ClientBuilder 
     let read = |names: [&str; 2]| {
         names.into_iter().filter_map(|name| std::env::var(name).ok()).find(|value| !value.trim().is_empty())
     };
-    let direct = directly(read(["no_proxy", "NO_PROXY"]).as_deref());
+    let direct = no_proxy_hosts(read(["no_proxy", "NO_PROXY"]).as_deref());
     // A web server hands on a visitor's header as HTTP_PROXY.
     let is_cgi = std::env::var_os("REQUEST_METHOD").is_some();
     let http = read(["http_proxy", if is_cgi { "http_proxy" } else { "HTTP_PROXY" }]);
@@ -25,7 +25,7 @@ pub(crate) fn with_environment_proxies(builder: ClientBuilder) -> ClientBuilder 
 }
 
 /// Places that are asked without a proxy.
-fn directly(given: Option<&str>) -> String {
+fn no_proxy_hosts(given: Option<&str>) -> String {
     match given {
         Some(given) => format!("{given},{LOOPBACK}"),
         None => LOOPBACK.to_owned(),
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn what_the_user_excepts_stays_excepted() {
-        assert_eq!(directly(Some("example.org")), "example.org,localhost,127.0.0.0/8,::1");
-        assert_eq!(directly(None), LOOPBACK);
+        assert_eq!(no_proxy_hosts(Some("example.org")), "example.org,localhost,127.0.0.0/8,::1");
+        assert_eq!(no_proxy_hosts(None), LOOPBACK);
     }
 }

@@ -40,8 +40,7 @@ const MIN_ECHO_BYTES: usize = 12;
 /// More than any configuration has.
 const MAX_SECRETS: usize = 256;
 /// What is given as a key where none is needed.
-const PLACEHOLDERS: [&str; 6] =
-    ["ollama", "lm-studio", "llama.cpp", "no-key", "not-needed", "sk-no-key-required"];
+const PLACEHOLDERS: [&str; 6] = ["ollama", "lm-studio", "llama.cpp", "no-key", "not-needed", "sk-no-key-required"];
 const MASK: &str = "[redacted]";
 
 /// What is masked, longest first, so that a secret that holds another one is masked whole.
@@ -154,9 +153,7 @@ mod tests {
 
     #[test]
     fn addresses_hold_secrets_too() {
-        register_url_secrets(
-            "http://someone:pass%2Fword9@127.0.0.1:1/v1?api-version=2024-10-21&sig=abcdef0123",
-        );
+        register_url_secrets("http://someone:pass%2Fword9@127.0.0.1:1/v1?api-version=2024-10-21&sig=abcdef0123");
         assert_eq!(mask_secrets("someone, pass/word9, pass%2Fword9"), "[redacted], [redacted], [redacted]");
         assert_eq!(mask_secrets("abcdef0123 in 2024-10-21"), "[redacted] in 2024-10-21");
         assert_eq!(mask_secrets("\"gradus://me:pw@h:1/x\" failed"), "\"gradus://[redacted]@h:1/x\" failed");

@@ -10,7 +10,7 @@ pub(crate) enum SourceFormat {
 }
 
 /// `whole` says that `head` is all there is.
-pub(crate) fn detect(head: &[u8], whole: bool) -> Option<SourceFormat> {
+pub(crate) fn detect_format(head: &[u8], whole: bool) -> Option<SourceFormat> {
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
     // DSPy's fields begin like JSON.
     if matches!(text.first(), Some(b'{' | b'[')) && !text.starts_with(b"[[ ##") {
@@ -28,5 +28,5 @@ pub(crate) fn detect(head: &[u8], whole: bool) -> Option<SourceFormat> {
         }
         Err(_) => return None,
     };
-    gradus_core::react::read(text).is_react.then_some(SourceFormat::Transcript)
+    gradus_core::react::read_react_transcript(text).is_react.then_some(SourceFormat::Transcript)
 }

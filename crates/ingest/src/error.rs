@@ -17,7 +17,7 @@ pub enum SourceError {
 }
 
 impl SourceError {
-    pub(crate) fn io(name: &str, error: &io::Error) -> Self {
+    pub(crate) fn from_io(name: &str, error: &io::Error) -> Self {
         SourceError::Unreadable { name: name.to_owned(), reason: plain_reason(error) }
     }
 
@@ -39,7 +39,7 @@ impl SourceError {
         matches!(self, SourceError::Unrecognised { .. })
     }
 
-    pub(crate) fn unrecognised(name: &str, head: &[u8]) -> Self {
+    pub(crate) fn unrecognized(name: &str, head: &[u8]) -> Self {
         let looks_like = match std::str::from_utf8(&head[..head.len().min(64)]) {
             _ if head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") => {
                 "UTF-16 text; convert it to UTF-8".to_owned()

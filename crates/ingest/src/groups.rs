@@ -40,7 +40,7 @@ impl GroupReader<'_> {
     /// Bytes of a group's records.
     pub(crate) fn group_bytes(&self, group: &[usize]) -> usize {
         let entries = group.iter().flat_map(|trace| &self.by_trace[*trace]);
-        entries.map(|index| self.entries[*index].place.bytes()).sum()
+        entries.map(|index| self.entries[*index].place.byte_len()).sum()
     }
 
     /// What one thread does; it keeps its buffers and the tool lists that it has read.
@@ -59,11 +59,8 @@ impl GroupReader<'_> {
         assembler: &mut TrajectoryAssembler,
         buffer: &mut Vec<u8>,
     ) -> io::Result<GroupReadResult> {
-        let entries: Vec<&SpooledRecord> = group
-            .iter()
-            .flat_map(|trace| &self.by_trace[*trace])
-            .map(|index| &self.entries[*index])
-            .collect();
+        let entries: Vec<&SpooledRecord> =
+            group.iter().flat_map(|trace| &self.by_trace[*trace]).map(|index| &self.entries[*index]).collect();
         let places: Vec<SpoolRange> = entries.iter().map(|entry| entry.place).collect();
         let bodies = self.spool.fetch(&places, buffer)?;
         let (spans, mut defects) = decode_group(&entries, &bodies, self.scopes, self.limits);
@@ -78,9 +75,8 @@ impl GroupReader<'_> {
         };
         if let Some(holding) = holding {
             let all = read.trajectories.len();
-            read.trajectories.retain(|trajectory| {
-                trajectory.trace_ids.iter().any(|id| holding.contains(&TraceId::parse(id)))
-            });
+            read.trajectories
+                .retain(|trajectory| trajectory.trace_ids.iter().any(|id| holding.contains(&TraceId::parse(id))));
             read.passed_over = (all - read.trajectories.len()) as u64;
         }
         if !self.projects.is_empty() {
@@ -137,7 +133,7 @@ pub(crate) fn decode_group<'b>(
             defects.push(ExtractionDefect::new(DefectKind::TooLarge, detail, None));
             break;
         }
-        if has_logs && !seen.insert(gradus_core::digest(body)) {
+        if has_logs && !seen.insert(gradus_core::stable_digest(body)) {
             continue;
         }
         match entry.signal {
@@ -158,8 +154,7 @@ pub(crate) fn decode_group<'b>(
             // It was decoded once already when it came in.
             TelemetrySignal::Log => {
                 let log = decode_log(body, &limits.record).ok();
-                values_left =
-                    values_left.saturating_sub(log.as_ref().map_or(0, |log| log.event.value_count()));
+                values_left = values_left.saturating_sub(log.as_ref().map_or(0, |log| log.event.value_count()));
                 logs.extend(log);
             }
         }

@@ -10,9 +10,7 @@ use gradus_core::coverage::SourceCoverage;
 use gradus_core::message::ChatMessage;
 use gradus_core::span::TraceId;
 use gradus_core::trajectory::{DefectKind, ExtractionDefect, ToolDefinition, Trajectory};
-use gradus_otlp::{
-    ExportRecord, RecordScope, SpanHead, TelemetrySignal, decode_log, decode_span, decode_span_head,
-};
+use gradus_otlp::{ExportRecord, RecordScope, SpanHead, TelemetrySignal, decode_log, decode_span, decode_span_head};
 
 use crate::groups::{GroupReadResult, GroupReader, decode_group};
 use crate::limits::SourceLimits;
@@ -94,7 +92,7 @@ impl<'k> RecordIntake<'k> {
     }
 
     /// Only these traces become trajectories. To be said before anything is read.
-    pub fn select(&mut self, selection: TraceSelection) {
+    pub fn set_selection(&mut self, selection: TraceSelection) {
         self.selection = selection;
     }
 
@@ -127,17 +125,17 @@ impl<'k> RecordIntake<'k> {
     /// A file that could not be read at all.
     pub fn broken_file(&mut self, reason: &str) {
         let defect = ExtractionDefect::new(DefectKind::UnreadableRecord, format!("a file: {reason}"), None);
-        let source = self.source();
+        let source = self.current_source();
         source.unreadable_records += 1;
         source.add_defect(&defect);
     }
 
     /// A file of a folder that is no trace.
     pub fn skip_file(&mut self) {
-        self.source().skipped_files += 1;
+        self.current_source().skipped_files += 1;
     }
 
-    fn source(&mut self) -> &mut SourceCoverage {
+    fn current_source(&mut self) -> &mut SourceCoverage {
         if self.summary.sources.is_empty() {
             self.begin_source("");
         }
@@ -146,18 +144,18 @@ impl<'k> RecordIntake<'k> {
     }
 
     /// How many records were taken in so far: a reader compares to see whether its input held any.
-    pub(crate) fn taken(&self) -> u64 {
+    pub(crate) fn record_count(&self) -> u64 {
         self.summary.sources.iter().map(|source| source.spans + source.log_records + source.documents).sum()
     }
 
-    pub(crate) fn mark(&mut self) -> IntakeCheckpoint {
-        IntakeCheckpoint { defects: self.summary.defects.len(), source: self.source().clone() }
+    pub(crate) fn checkpoint(&mut self) -> IntakeCheckpoint {
+        IntakeCheckpoint { defects: self.summary.defects.len(), source: self.current_source().clone() }
     }
 
     /// Takes back the bad records that were reported since a mark.
     pub(crate) fn forget_bad_records(&mut self, mark: &IntakeCheckpoint) {
         self.summary.defects.truncate(mark.defects);
-        let source = self.source();
+        let source = self.current_source();
         source.unreadable_records = mark.source.unreadable_records;
         source.defects.clone_from(&mark.source.defects);
     }
@@ -165,7 +163,7 @@ impl<'k> RecordIntake<'k> {
     /// One record that could not be read; the source goes on.
     pub fn bad_record(&mut self, reason: &str) {
         let detail = format!("{}: {reason}", self.input);
-        let source = self.source();
+        let source = self.current_source();
         source.unreadable_records += 1;
         let defect = ExtractionDefect::new(DefectKind::UnreadableRecord, detail, None);
         source.add_defect(&defect);
@@ -175,11 +173,11 @@ impl<'k> RecordIntake<'k> {
     }
 
     /// Takes in one OTLP protobuf export message that is already in memory.
-    pub fn export(&mut self, bytes: &[u8]) {
+    pub fn add_export(&mut self, bytes: &[u8]) {
         let limits = self.limits.record;
         let read = gradus_otlp::read_export(bytes, &limits, &mut |record| {
-            let kept = self.record(&record);
-            self.remember(kept);
+            let kept = self.add_record(&record);
+            self.record_failure(kept);
             Ok(())
         });
         if let Err(reason) = read {
@@ -188,7 +186,7 @@ impl<'k> RecordIntake<'k> {
     }
 
     /// Takes in a record in its protobuf form.
-    pub fn record(&mut self, record: &ExportRecord<'_>) -> io::Result<()> {
+    pub fn add_record(&mut self, record: &ExportRecord<'_>) -> io::Result<()> {
         match record.signal {
             TelemetrySignal::Span => match decode_span_head(record.body) {
                 Ok(head) => self.spooled_span(head, record.body, record.scope),
@@ -208,12 +206,12 @@ impl<'k> RecordIntake<'k> {
     }
 
     /// Takes in a record that came in another form.
-    pub(crate) fn found(&mut self, found: FoundRecord<'_>) {
-        self.encoded(EncodedRecord::new(found));
+    pub(crate) fn add_found_record(&mut self, found: FoundRecord<'_>) {
+        self.add_encoded_record(EncodedRecord::new(found));
     }
 
     /// Takes in a record that was brought into its protobuf form.
-    pub(crate) fn encoded(&mut self, record: EncodedRecord) {
+    pub(crate) fn add_encoded_record(&mut self, record: EncodedRecord) {
         let kept = match record {
             EncodedRecord::Span { head, body, scope } => self.spooled_span(head, &body, &scope),
             EncodedRecord::Log { trace_id, body } => self.spooled_log(trace_id, &body),
@@ -222,11 +220,11 @@ impl<'k> RecordIntake<'k> {
                 Ok(())
             }
         };
-        self.remember(kept);
+        self.record_failure(kept);
     }
 
     /// Takes in a message list.
-    pub(crate) fn messages(
+    pub(crate) fn add_messages(
         &mut self,
         messages: &[ChatMessage<'_>],
         ids: &DocumentIds,
@@ -238,16 +236,16 @@ impl<'k> RecordIntake<'k> {
             trajectory.session_id = ids.session.clone().or_else(|| ids.id.clone());
             trajectory.model.clone_from(&ids.model);
         }
-        self.document(trajectories, ids.id.as_deref(), source);
+        self.add_document(trajectories, ids.id.as_deref(), source);
     }
 
-    pub(crate) fn transcript(&mut self, text: &str) {
-        self.document(assemble::assemble_transcript(text), None, text.as_bytes());
+    pub(crate) fn add_transcript(&mut self, text: &str) {
+        self.add_document(assemble::assemble_transcript(text), None, text.as_bytes());
     }
 
     /// Gives the trajectories of a document its own id, else a digest of it; never the same one twice.
-    fn document(&mut self, mut trajectories: Vec<Trajectory>, id: Option<&str>, source: &[u8]) {
-        let base = id.map_or_else(|| format!("{:032x}", gradus_core::digest(source)), str::to_owned);
+    fn add_document(&mut self, mut trajectories: Vec<Trajectory>, id: Option<&str>, source: &[u8]) {
+        let base = id.map_or_else(|| format!("{:032x}", gradus_core::stable_digest(source)), str::to_owned);
         for trajectory in &mut trajectories {
             let count = self.documents.entry(base.clone()).or_default();
             let next = |count: &mut u32| {
@@ -260,13 +258,13 @@ impl<'k> RecordIntake<'k> {
             }
             trajectory.trajectory_id = id;
         }
-        self.source().documents += 1;
+        self.current_source().documents += 1;
         self.emit(trajectories);
     }
 
     /// A trajectory in our own line format.
-    pub(crate) fn trajectory(&mut self, mut trajectory: Trajectory) {
-        self.source().documents += 1;
+    pub(crate) fn add_trajectory(&mut self, mut trajectory: Trajectory) {
+        self.current_source().documents += 1;
         // Two files may number their trajectories alike, and whoever wrote the lines may not have counted steps at all.
         let (base, mut count) = (trajectory.trajectory_id.clone(), 1);
         while !self.given_ids.insert(trajectory.trajectory_id.clone()) {
@@ -289,12 +287,12 @@ impl<'k> RecordIntake<'k> {
                 continue;
             }
             let sent = (self.sink)(source, trajectory);
-            self.remember(sent);
+            self.record_failure(sent);
         }
     }
 
     /// Keeps the first failure of the sink or the spool for the end: readers of formats cannot pass it on.
-    fn remember(&mut self, result: io::Result<()>) {
+    fn record_failure(&mut self, result: io::Result<()>) {
         if let Err(error) = result
             && self.failed.is_none()
         {
@@ -303,7 +301,7 @@ impl<'k> RecordIntake<'k> {
     }
 
     fn spooled_span(&mut self, head: SpanHead, body: &[u8], scope: &RecordScope) -> io::Result<()> {
-        self.source().spans += 1;
+        self.current_source().spans += 1;
         let trace = self.trace_number(head.trace_id);
         let known = &mut self.traces[trace as usize].start_ns;
         *known = (*known).min(head.start_ns);
@@ -321,7 +319,7 @@ impl<'k> RecordIntake<'k> {
             }
         }
         let scope = self.scope_number(scope);
-        let place = self.spool.put(body)?;
+        let place = self.spool.append(body)?;
         self.entries.push(SpooledRecord { place, trace, scope, signal: TelemetrySignal::Span });
         Ok(())
     }
@@ -342,13 +340,13 @@ impl<'k> RecordIntake<'k> {
     }
 
     fn spooled_log(&mut self, trace_id: TraceId, body: &[u8]) -> io::Result<()> {
-        self.source().log_records += 1;
+        self.current_source().log_records += 1;
         // A log record that belongs to no trace says nothing about an agent's steps.
         if trace_id == TraceId::default() {
             return Ok(());
         }
         let trace = self.trace_number(trace_id);
-        let place = self.spool.put(body)?;
+        let place = self.spool.append(body)?;
         self.entries.push(SpooledRecord { place, trace, scope: 0, signal: TelemetrySignal::Log });
         Ok(())
     }
@@ -396,7 +394,7 @@ impl<'k> RecordIntake<'k> {
         if std::mem::take(&mut self.resource_values_left) > 0 {
             let detail = "resources have more values than are kept: those of later records were left out";
             let defect = ExtractionDefect::new(DefectKind::TooLarge, detail, None);
-            self.source().add_defect(&defect);
+            self.current_source().add_defect(&defect);
             self.summary.defects.push(defect);
         }
         RecordScope { resource: Arc::default(), name: Arc::clone(&scope.name) }
@@ -440,18 +438,16 @@ impl<'k> RecordIntake<'k> {
                 self.linker.add_link(trace, link);
             }
         }
-        let mut groups = std::mem::take(&mut self.linker).groups();
+        let mut groups = std::mem::take(&mut self.linker).into_groups();
         // A trace that is not wanted is alone: its links were left out.
         let all = groups.len();
         groups.retain(|group| group.iter().any(|trace| self.is_wanted(*trace)));
         self.summary.passed_over += (all - groups.len()) as u64;
         groups.sort_by_key(|group| {
-            let first =
-                group.iter().map(|trace| (self.traces[*trace].start_ns, self.traces[*trace].id)).min();
+            let first = group.iter().map(|trace| (self.traces[*trace].start_ns, self.traces[*trace].id)).min();
             first.unwrap_or_default()
         });
-        let RecordIntake { limits, selection, entries, scopes, traces, mut summary, sink, projects, .. } =
-            self;
+        let RecordIntake { limits, selection, entries, scopes, traces, mut summary, sink, projects, .. } = self;
         let reader = GroupReader {
             spool: &spool,
             entries: &entries,

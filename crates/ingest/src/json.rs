@@ -19,19 +19,19 @@ mod span_lines;
 /// Threads cost more than a small file takes.
 const MIN_BYTES_IN_PARALLEL: usize = 256 << 10;
 
-pub(crate) fn read(input: &mut dyn BufRead, intake: &mut RecordIntake<'_>) -> Result<(), ReadError> {
+pub(crate) fn read_json_input(input: &mut dyn BufRead, intake: &mut RecordIntake<'_>) -> Result<(), ReadError> {
     skip_byte_order_mark(input)?;
     let limit = intake.limits().record.record_bytes;
     let mut lines = BoundedLines { input, number: 0, line: Vec::new(), limit, read_bytes: 0 };
     let mut conversation = MessageBuffer::default();
-    let before = intake.taken();
+    let before = intake.record_count();
     let mut first_failure: FirstFailure = None;
     let mut first_line: Option<Vec<u8>> = None;
     loop {
         // Lines of spans stand alone: any thread can parse them.
-        let spans_alone = intake.taken() > before && conversation.is_empty() && first_line.is_none();
+        let spans_alone = intake.record_count() > before && conversation.is_empty() && first_line.is_none();
         if intake.limits().threads > 1 && lines.read_bytes >= MIN_BYTES_IN_PARALLEL && spans_alone {
-            let failed = span_lines::read(&mut lines, intake, &mut conversation)?;
+            let failed = span_lines::read_span_lines(&mut lines, intake, &mut conversation)?;
             first_failure = first_failure.or(failed);
             break;
         }
@@ -40,16 +40,16 @@ pub(crate) fn read(input: &mut dyn BufRead, intake: &mut RecordIntake<'_>) -> Re
         if text.is_empty() {
             continue;
         }
-        let nothing_yet = intake.taken() == before && conversation.is_empty() && first_failure.is_none();
+        let nothing_yet = intake.record_count() == before && conversation.is_empty() && first_failure.is_none();
         let read = match complete {
-            true => shapes::document(text, intake, &mut conversation),
+            true => shapes::ingest_document(text, intake, &mut conversation),
             false => Err(DocumentError::Incomplete),
         };
         if let Some(begun) = first_line.take() {
             // The first line was cut. If this one is whole, the file has one document a line after all.
             if matches!(read, Err(DocumentError::Incomplete | DocumentError::Malformed(_))) {
                 let head: Vec<u8> = [begun, std::mem::take(&mut lines.line)].concat();
-                return whole(head.chain(lines.input), intake);
+                return read_whole_documents(head.chain(lines.input), intake);
             }
             let reason = format!("line {}: the JSON ends too early", lines.number - 1);
             first_failure.get_or_insert((true, reason.clone()));
@@ -59,22 +59,22 @@ pub(crate) fn read(input: &mut dyn BufRead, intake: &mut RecordIntake<'_>) -> Re
             Ok(()) => {}
             Err(DocumentError::Incomplete) if nothing_yet && !complete => {
                 let head = std::mem::take(&mut lines.line);
-                return whole(head.chain(lines.input), intake);
+                return read_whole_documents(head.chain(lines.input), intake);
             }
             Err(DocumentError::Incomplete) if nothing_yet => first_line = Some(lines.line.clone()),
             Err(failure) => {
                 let failure = if complete { failure } else { lines.skip_rest()? };
-                report(&failure, lines.number, intake, &mut first_failure);
+                report_line_failure(&failure, lines.number, intake, &mut first_failure);
             }
         }
     }
     if let Some(begun) = first_line {
-        return whole(begun.as_slice(), intake);
+        return read_whole_documents(begun.as_slice(), intake);
     }
     conversation.flush(intake);
     match first_failure {
-        Some((true, reason)) if intake.taken() == before => Err(ReadError::new(reason)),
-        Some((false, reason)) if intake.taken() == before => Err(ReadError::Unrecognised(reason)),
+        Some((true, reason)) if intake.record_count() == before => Err(ReadError::new(reason)),
+        Some((false, reason)) if intake.record_count() == before => Err(ReadError::Unrecognised(reason)),
         _ => Ok(()),
     }
 }
@@ -82,7 +82,7 @@ pub(crate) fn read(input: &mut dyn BufRead, intake: &mut RecordIntake<'_>) -> Re
 /// The first line that could not be read: whether it is broken rather than unknown, and why.
 type FirstFailure = Option<(bool, String)>;
 
-fn report(failure: &DocumentError, line: u64, intake: &mut RecordIntake<'_>, first: &mut FirstFailure) {
+fn report_line_failure(failure: &DocumentError, line: u64, intake: &mut RecordIntake<'_>, first: &mut FirstFailure) {
     let reason = failure.in_line(line);
     first.get_or_insert((!matches!(failure, DocumentError::Unrecognised), reason.clone()));
     intake.bad_record(&reason);
@@ -96,18 +96,18 @@ fn skip_byte_order_mark(input: &mut dyn BufRead) -> io::Result<()> {
 }
 
 /// Documents that are spread over lines.
-fn whole(input: impl Read, intake: &mut RecordIntake<'_>) -> Result<(), ReadError> {
+fn read_whole_documents(input: impl Read, intake: &mut RecordIntake<'_>) -> Result<(), ReadError> {
     let limit = intake.limits().record.record_bytes;
     let meter = RecordMeter { used: Rc::new(Cell::new(0)), limit };
     let input = BufReader::new(MeteredReader { inner: input, meter: meter.clone() });
     let mut deserializer = serde_json::Deserializer::from_reader(input);
     let mut conversation = MessageBuffer::default();
-    let before = intake.taken();
+    let before = intake.record_count();
     while deserializer.end().is_err() {
         let document = JsonDocumentVisitor { intake, conversation: &mut conversation, meter: &meter };
         if let Err(error) = document.deserialize(&mut deserializer) {
-            let reason = shapes::describe(&error, true);
-            if intake.taken() == before && conversation.is_empty() {
+            let reason = shapes::describe_json_error(&error, true);
+            if intake.record_count() == before && conversation.is_empty() {
                 return Err(ReadError::new(reason));
             }
             intake.bad_record(&reason);
@@ -115,7 +115,7 @@ fn whole(input: impl Read, intake: &mut RecordIntake<'_>) -> Result<(), ReadErro
         }
     }
     conversation.flush(intake);
-    if intake.taken() == before {
+    if intake.record_count() == before {
         return Err(ReadError::Unrecognised(DocumentError::Unrecognised.to_string()));
     }
     Ok(())
@@ -150,10 +150,7 @@ impl BoundedLines<'_> {
             };
             self.input.consume(length);
             if ends {
-                return Ok(DocumentError::Malformed(format!(
-                    "longer than the limit of {} bytes",
-                    self.limit
-                )));
+                return Ok(DocumentError::Malformed(format!("longer than the limit of {} bytes", self.limit)));
             }
         }
     }
@@ -231,11 +228,8 @@ impl<'de> Visitor<'de> for JsonDocumentVisitor<'_, '_> {
                     streamed = true;
                 }
                 "data" | "spans" | "traces" if rest.is_empty() || !shapes::is_message(&rest) => {
-                    let document = JsonDocumentVisitor {
-                        intake: self.intake,
-                        conversation: self.conversation,
-                        meter: self.meter,
-                    };
+                    let document =
+                        JsonDocumentVisitor { intake: self.intake, conversation: self.conversation, meter: self.meter };
                     streamed |= map.next_value_seed(JsonListVisitor { document })?;
                 }
                 // What stands beside a list of records is not kept; it may be long.
@@ -246,7 +240,7 @@ impl<'de> Visitor<'de> for JsonDocumentVisitor<'_, '_> {
         if !streamed {
             let json = Json::Object(rest);
             let source = json.to_string();
-            if let Err(failure) = shapes::value(json, source.as_bytes(), self.intake, self.conversation) {
+            if let Err(failure) = shapes::ingest_json_value(json, source.as_bytes(), self.intake, self.conversation) {
                 self.intake.bad_record(&failure.to_string());
             }
         }
@@ -294,12 +288,12 @@ impl<'de> Visitor<'de> for JsonListVisitor<'_, '_> {
                 meter.reset();
             }
             let source = item.to_string();
-            if let Err(failure) = shapes::value(item, source.as_bytes(), intake, conversation) {
+            if let Err(failure) = shapes::ingest_json_value(item, source.as_bytes(), intake, conversation) {
                 intake.bad_record(&failure.to_string());
             }
         }
         if !messages.is_empty() {
-            shapes::conversation(messages, intake);
+            shapes::ingest_conversation(messages, intake);
         }
         meter.reset();
         Ok(any)

@@ -30,7 +30,7 @@ impl InputSource {
 }
 
 /// The inputs that a SOURCE stands for: `-`, what the resolver knows, a file, or all files below a folder.
-pub fn expand(source: &str, resolver: &dyn SourceResolver) -> Result<Vec<InputSource>, SourceError> {
+pub fn expand_source(source: &str, resolver: &dyn SourceResolver) -> Result<Vec<InputSource>, SourceError> {
     if source == "-" {
         return Ok(vec![InputSource::StandardInput]);
     }
@@ -45,13 +45,13 @@ pub fn expand(source: &str, resolver: &dyn SourceResolver) -> Result<Vec<InputSo
                      phoenix://HOST:PORT/PROJECT, with +https behind a proxy that has a certificate"
                 .to_owned(),
         },
-        None => SourceError::io(source, &error),
+        None => SourceError::from_io(source, &error),
     })?;
     if !kind.is_dir() {
         return Ok(vec![InputSource::File { path: path.to_owned(), name: source.to_owned() }]);
     }
     let mut files = Vec::new();
-    collect(path, &mut files).map_err(|error| SourceError::io(source, &error))?;
+    collect_files(path, &mut files).map_err(|error| SourceError::from_io(source, &error))?;
     if files.is_empty() {
         return Err(SourceError::Unreadable {
             name: source.to_owned(),
@@ -62,7 +62,7 @@ pub fn expand(source: &str, resolver: &dyn SourceResolver) -> Result<Vec<InputSo
 }
 
 /// Files in the order of their names; hidden ones are left out, links to folders are not followed.
-fn collect(folder: &Path, files: &mut Vec<InputSource>) -> io::Result<()> {
+fn collect_files(folder: &Path, files: &mut Vec<InputSource>) -> io::Result<()> {
     let mut entries: Vec<_> = fs::read_dir(folder)?.collect::<io::Result<_>>()?;
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
@@ -71,7 +71,7 @@ fn collect(folder: &Path, files: &mut Vec<InputSource>) -> io::Result<()> {
             continue;
         }
         if entry.file_type()?.is_dir() {
-            collect(&path, files)?;
+            collect_files(&path, files)?;
         } else if path.is_file() {
             let name = path.display().to_string();
             files.push(InputSource::File { path, name });
@@ -132,8 +132,8 @@ impl BufRead for InputReader {
     }
 }
 
-pub(crate) fn open(input: &InputSource, limits: &SourceLimits) -> Result<InputReader, SourceError> {
-    let failed = |error: io::Error| SourceError::io(input.name(), &error);
+pub(crate) fn open_input(input: &InputSource, limits: &SourceLimits) -> Result<InputReader, SourceError> {
+    let failed = |error: io::Error| SourceError::from_io(input.name(), &error);
     let mut is_large = false;
     let raw: Box<dyn Read + Send> = match input {
         InputSource::StandardInput => {
@@ -147,14 +147,14 @@ pub(crate) fn open(input: &InputSource, limits: &SourceLimits) -> Result<InputRe
         }
         InputSource::Source(_) => Box::new(io::empty()),
     };
-    let opened = FullBufferReader(decompress(raw, limits).map_err(failed)?);
+    let opened = FullBufferReader(decompress_input(raw, limits).map_err(failed)?);
     if is_large && limits.threads > 1 {
         return Ok(InputReader::Ahead(ReadAhead::start(opened).map_err(failed)?));
     }
     Ok(InputReader::Direct(BufReader::with_capacity(HEAD, opened)))
 }
 
-fn decompress(raw: Box<dyn Read + Send>, limits: &SourceLimits) -> io::Result<Box<dyn Read + Send>> {
+fn decompress_input(raw: Box<dyn Read + Send>, limits: &SourceLimits) -> io::Result<Box<dyn Read + Send>> {
     let taken = Arc::new(AtomicU64::new(0));
     let mut raw = BufReader::with_capacity(HEAD, CountingReader { inner: raw, count: Arc::clone(&taken) });
     let head = raw.fill_buf()?;
@@ -192,9 +192,10 @@ struct ExpansionGuard {
 
 impl Read for ExpansionGuard {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let read = self.inner.read(out).map_err(|error| {
-            io::Error::other(format!("damaged compression after {} bytes: {error}", self.given))
-        })?;
+        let read = self
+            .inner
+            .read(out)
+            .map_err(|error| io::Error::other(format!("damaged compression after {} bytes: {error}", self.given)))?;
         self.given += read as u64;
         let SourceLimits { expansion, expansion_floor, .. } = self.limits;
         if self.given > expansion_floor && self.given > expansion * self.taken.load(Ordering::Relaxed) {

@@ -7,15 +7,15 @@ use gradus_otlp::{MessageFraming, StreamError, stream_export};
 use crate::error::ReadError;
 use crate::intake::RecordIntake;
 
-pub fn read(
+pub fn read_protobuf_export(
     input: &mut dyn BufRead,
     framing: MessageFraming,
     intake: &mut RecordIntake<'_>,
 ) -> Result<(), ReadError> {
     let limits = intake.limits().record;
-    let before = intake.taken();
+    let before = intake.record_count();
     let read = stream_export(input, framing, &limits, &mut |record| match record {
-        Ok(record) => intake.record(&record),
+        Ok(record) => intake.add_record(&record),
         Err((offset, reason)) => {
             intake.bad_record(&format!("byte {offset}: {reason}"));
             Ok(())
@@ -25,7 +25,7 @@ pub fn read(
         Ok(()) => Ok(()),
         Err(StreamError::Io(error)) => Err(error.into()),
         // What was read before a cut stays; a source with nothing in it is an error.
-        Err(error) if intake.taken() > before => {
+        Err(error) if intake.record_count() > before => {
             intake.bad_record(&error.to_string());
             Ok(())
         }

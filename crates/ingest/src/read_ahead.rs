@@ -22,9 +22,7 @@ impl ReadAhead {
         let (sender, blocks) = mpsc::sync_channel(MAX_BLOCKS_AHEAD);
         let (returned, free) = mpsc::channel();
         // It ends with the source, or when nobody takes its blocks any more.
-        std::thread::Builder::new()
-            .name("read ahead".to_owned())
-            .spawn(move || read_blocks(source, &sender, &free))?;
+        std::thread::Builder::new().name("read ahead".to_owned()).spawn(move || read_blocks(source, &sender, &free))?;
         Ok(ReadAhead { blocks, returned, block: Vec::new(), at: 0 })
     }
 }

@@ -56,10 +56,7 @@ impl EncodedRecord {
         match found {
             FoundRecord::Span(span) => {
                 encode_span(span, &mut body);
-                let scope = RecordScope {
-                    resource: Arc::clone(&span.resource),
-                    name: Arc::from(span.scope.as_ref()),
-                };
+                let scope = RecordScope { resource: Arc::clone(&span.resource), name: Arc::from(span.scope.as_ref()) };
                 let head = SpanHead {
                     trace_id: span.trace_id,
                     span_id: span.span_id,

@@ -51,7 +51,7 @@ impl TraceSelection {
         let moment = |name: &str, text: Option<&str>| {
             match text {
             None => Ok(None),
-            Some(text) => moment(text, now).map(Some).ok_or_else(|| {
+            Some(text) => parse_time_bound(text, now).map(Some).ok_or_else(|| {
                 format!(
                     "{name} {text:?}: write a time as 2026-11-15, 2026-11-15T08:00:00Z or, counted back from now, 90m, 24h, 7d"
                 )
@@ -77,7 +77,7 @@ impl TraceSelection {
     }
 
     /// The options that say it, for messages.
-    pub fn options(&self) -> Vec<&'static str> {
+    pub fn active_option_names(&self) -> Vec<&'static str> {
         let given = [
             ("--from", self.from_ns.is_some()),
             ("--to", self.to_ns.is_some()),
@@ -101,7 +101,7 @@ impl TraceSelection {
         if self.is_everything() {
             return true;
         }
-        let start_ns = start.and_then(|text| text.parse::<Timestamp>().ok()).and_then(nanoseconds);
+        let start_ns = start.and_then(|text| text.parse::<Timestamp>().ok()).and_then(timestamp_to_ns);
         self.root_names.is_empty()
             && self.condition.is_none()
             && start_ns.is_some_and(|start_ns| self.holds_time(start_ns))
@@ -109,19 +109,19 @@ impl TraceSelection {
 }
 
 /// A day, a time, or a length of time that is counted back from now. Without a zone, UTC is meant.
-fn moment(text: &str, now: Timestamp) -> Option<u64> {
+fn parse_time_bound(text: &str, now: Timestamp) -> Option<u64> {
     let text = text.trim();
     if let Some(ago) = gradus_core::duration_text::parse_duration(text) {
-        return nanoseconds(now - SignedDuration::try_from(ago).ok()?);
+        return timestamp_to_ns(now - SignedDuration::try_from(ago).ok()?);
     }
     let utc = || {
         let time: jiff::civil::DateTime = text.parse().ok()?;
         time.to_zoned(jiff::tz::TimeZone::UTC).ok().map(|time| time.timestamp())
     };
-    text.parse().ok().or_else(utc).and_then(nanoseconds)
+    text.parse().ok().or_else(utc).and_then(timestamp_to_ns)
 }
 
-fn nanoseconds(time: Timestamp) -> Option<u64> {
+fn timestamp_to_ns(time: Timestamp) -> Option<u64> {
     u64::try_from(time.as_nanosecond()).ok()
 }
 
@@ -134,7 +134,7 @@ mod tests {
     }
 
     fn ns(text: &str) -> u64 {
-        text.parse::<Timestamp>().ok().and_then(nanoseconds).expect("a time")
+        text.parse::<Timestamp>().ok().and_then(timestamp_to_ns).expect("a time")
     }
 
     #[test]

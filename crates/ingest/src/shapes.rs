@@ -43,13 +43,13 @@ impl From<serde_json::Error> for DocumentError {
         if error.is_eof() {
             DocumentError::Incomplete
         } else {
-            DocumentError::Malformed(describe(&error, false))
+            DocumentError::Malformed(describe_json_error(&error, false))
         }
     }
 }
 
 /// serde_json's message with its place in front; the line is known already where documents take one each.
-pub(crate) fn describe(error: &serde_json::Error, with_line: bool) -> String {
+pub(crate) fn describe_json_error(error: &serde_json::Error, with_line: bool) -> String {
     let text = error.to_string();
     let (line, column) = (error.line(), error.column());
     let reason = text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text);
@@ -75,9 +75,8 @@ impl MessageBuffer {
 
     pub(crate) fn flush(&mut self, intake: &mut RecordIntake<'_>) {
         if !self.messages.is_empty() {
-            let (messages, source) =
-                (std::mem::take(&mut self.messages), std::mem::take(&mut self.digest_of));
-            intake.messages(&messages, &DocumentIds::default(), &source, &[]);
+            let (messages, source) = (std::mem::take(&mut self.messages), std::mem::take(&mut self.digest_of));
+            intake.add_messages(&messages, &DocumentIds::default(), &source, &[]);
         }
     }
 }
@@ -86,23 +85,23 @@ impl MessageBuffer {
 const OWN_LINE: &[u8] = b"{\"trajectory_id\":";
 
 /// Takes in one complete document.
-pub(crate) fn document(
+pub(crate) fn ingest_document(
     text: &[u8],
     intake: &mut RecordIntake<'_>,
     conversation: &mut MessageBuffer,
 ) -> Result<(), DocumentError> {
     if begins_like_export(text) {
-        return export_document(text, &mut |found| intake.found(found));
+        return export_document(text, &mut |found| intake.add_found_record(found));
     }
     // What only looks like one of our own lines is read as anything else.
     if text.starts_with(OWN_LINE)
         && let Ok(trajectory) = serde_json::from_slice::<Trajectory>(text)
     {
-        intake.trajectory(trajectory);
+        intake.add_trajectory(trajectory);
         return Ok(());
     }
     let json: Json = serde_json::from_slice(text)?;
-    value(json, text, intake, conversation)
+    ingest_json_value(json, text, intake, conversation)
 }
 
 /// Whether a document begins like an OTLP export: those are read without building a tree first.
@@ -113,7 +112,7 @@ fn begins_like_export(text: &[u8]) -> bool {
 }
 
 pub(crate) fn take_export(record: ExportJson, intake: &mut RecordIntake<'_>) {
-    hand_on(record, &mut |found| intake.found(found));
+    hand_on(record, &mut |found| intake.add_found_record(found));
 }
 
 fn hand_on(record: ExportJson, take: &mut dyn FnMut(FoundRecord<'_>)) {
@@ -125,10 +124,7 @@ fn hand_on(record: ExportJson, take: &mut dyn FnMut(FoundRecord<'_>)) {
 }
 
 /// Reads a document that is spans or log records, apart from all that was read before it; `None` when it is anything else.
-pub(crate) fn span_document(
-    text: &[u8],
-    take: &mut dyn FnMut(FoundRecord<'_>),
-) -> Option<Result<(), DocumentError>> {
+pub(crate) fn span_document(text: &[u8], take: &mut dyn FnMut(FoundRecord<'_>)) -> Option<Result<(), DocumentError>> {
     if begins_like_export(text) {
         return Some(export_document(text, take));
     }
@@ -181,20 +177,20 @@ fn is_trajectory(object: &Map<String, Json>) -> bool {
 }
 
 /// Takes in a JSON value of any known shape.
-pub(crate) fn value(
+pub(crate) fn ingest_json_value(
     json: Json,
     source: &[u8],
     intake: &mut RecordIntake<'_>,
     conversation: &mut MessageBuffer,
 ) -> Result<(), DocumentError> {
     match json {
-        Json::Array(items) => list(items, intake, conversation),
-        Json::Object(object) => self::object(object, source, intake, conversation),
+        Json::Array(items) => ingest_json_list(items, intake, conversation),
+        Json::Object(object) => self::ingest_json_object(object, source, intake, conversation),
         _ => Err(DocumentError::Unrecognised),
     }
 }
 
-fn list(
+fn ingest_json_list(
     items: Vec<Json>,
     intake: &mut RecordIntake<'_>,
     alone: &mut MessageBuffer,
@@ -208,7 +204,7 @@ fn list(
     let all = others.len();
     for item in others {
         let bytes = item.to_string();
-        unknown += usize::from(value(item, bytes.as_bytes(), intake, alone).is_err());
+        unknown += usize::from(ingest_json_value(item, bytes.as_bytes(), intake, alone).is_err());
     }
     if messages.is_empty() && unknown == all {
         return Err(DocumentError::Unrecognised);
@@ -217,16 +213,16 @@ fn list(
         intake.bad_record(&format!("{unknown} elements of a list are neither spans nor messages"));
     }
     if !messages.is_empty() {
-        self::conversation(messages, intake);
+        self::ingest_conversation(messages, intake);
     }
     Ok(())
 }
 
 /// Takes in a bare list of messages.
-pub(crate) fn conversation(messages: Vec<Json>, intake: &mut RecordIntake<'_>) {
+pub(crate) fn ingest_conversation(messages: Vec<Json>, intake: &mut RecordIntake<'_>) {
     let list = Json::Array(messages);
     let source = list.to_string();
-    intake.messages(&messages_from_json(list), &DocumentIds::default(), source.as_bytes(), &[]);
+    intake.add_messages(&messages_from_json(list), &DocumentIds::default(), source.as_bytes(), &[]);
 }
 
 /// Whether an object is a message of a conversation.
@@ -238,18 +234,18 @@ pub(crate) fn is_message(object: &Map<String, Json>) -> bool {
         || matches!(kind, "function_call" | "function_call_output" | "reasoning" | "message")
 }
 
-fn object(
+fn ingest_json_object(
     object: Map<String, Json>,
     source: &[u8],
     intake: &mut RecordIntake<'_>,
     conversation: &mut MessageBuffer,
 ) -> Result<(), DocumentError> {
-    let mut object = match take_spans(object, &mut |found| intake.found(found)) {
+    let mut object = match take_spans(object, &mut |found| intake.add_found_record(found)) {
         Ok(done) => return done,
         Err(object) => object,
     };
     if is_trajectory(&object) {
-        intake.trajectory(serde_json::from_value::<Trajectory>(Json::Object(object))?);
+        intake.add_trajectory(serde_json::from_value::<Trajectory>(Json::Object(object))?);
         return Ok(());
     }
     if is_message(&object) {
@@ -268,27 +264,21 @@ fn object(
     for key in ["data", "spans", "traces"] {
         if let Some(Json::Array(items)) = object.get_mut(key) {
             let items = std::mem::take(items);
-            return list(items, intake, conversation);
+            return ingest_json_list(items, intake, conversation);
         }
     }
     Err(DocumentError::Unrecognised)
 }
 
 /// An object around a message list, with what stands beside it.
-fn conversation_document(
-    key: &str,
-    mut object: Map<String, Json>,
-    source: &[u8],
-    intake: &mut RecordIntake<'_>,
-) {
+fn conversation_document(key: &str, mut object: Map<String, Json>, source: &[u8], intake: &mut RecordIntake<'_>) {
     let text = |keys: &[&str]| keys.iter().find_map(|key| object.get(*key)?.as_str().map(str::to_owned));
     let ids = DocumentIds {
         id: text(&["id", "trajectory_id", "session_id", "conversation_id", "task_id"]),
         session: text(&["session_id", "conversation_id", "thread_id"]),
         model: text(&["model"]),
     };
-    let tools =
-        object.remove("tools").map(|tools| gradus_core::assemble::tool_definitions(&tools.to_string()));
+    let tools = object.remove("tools").map(|tools| gradus_core::assemble::tool_definitions(&tools.to_string()));
     let tools = tools.unwrap_or_default();
     let list = object.remove(key).unwrap_or_default();
     let mut wrapped = Map::new();
@@ -304,5 +294,5 @@ fn conversation_document(
             break;
         }
     }
-    intake.messages(&messages, &ids, source, &tools);
+    intake.add_messages(&messages, &ids, source, &tools);
 }

@@ -6,7 +6,7 @@ use std::io::BufRead;
 use crate::detect::SourceFormat;
 use crate::error::SourceError;
 use crate::intake::RecordIntake;
-use crate::open::{InputReader, InputSource, open};
+use crate::open::{InputReader, InputSource, open_input};
 use crate::trace_source::SourceResolver;
 use crate::{detect, json, protobuf, text};
 
@@ -14,7 +14,7 @@ use crate::{detect, json, protobuf, text};
 const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
 
 /// Reads one input into the intake.
-pub fn read(
+pub fn read_input_source(
     input: &InputSource,
     resolver: &dyn SourceResolver,
     intake: &mut RecordIntake<'_>,
@@ -22,7 +22,7 @@ pub fn read(
     match input {
         InputSource::Source(source) => source.read(intake),
         InputSource::File { .. } | InputSource::StandardInput => {
-            let reader = open(input, intake.limits())?;
+            let reader = open_input(input, intake.limits())?;
             read_opened(input, resolver, reader, intake)
         }
     }
@@ -42,7 +42,7 @@ pub fn read_files(
     let mut opened = VecDeque::new();
     for file in files {
         let wanted = ahead + 1 - opened.len().min(ahead + 1);
-        opened.extend(unopened.by_ref().take(wanted).map(|next| open(next, &limits)));
+        opened.extend(unopened.by_ref().take(wanted).map(|next| open_input(next, &limits)));
         let Some(reader) = opened.pop_front() else { return };
         let read = reader.and_then(|reader| read_opened(file, resolver, reader, intake));
         told(intake, read);
@@ -56,21 +56,21 @@ fn read_opened(
     intake: &mut RecordIntake<'_>,
 ) -> Result<(), SourceError> {
     intake.begin_input(input.name());
-    let head = reader.fill_head().map_err(|error| SourceError::io(input.name(), &error))?;
+    let head = reader.fill_head().map_err(|error| SourceError::from_io(input.name(), &error))?;
     if let InputSource::File { path, .. } = input
         && head.bytes.starts_with(SQLITE_MAGIC)
         && let Some(database) = resolver.open_database(path)
     {
         return database.read(intake);
     }
-    let format = detect::detect(head.bytes, head.whole)
-        .ok_or_else(|| SourceError::unrecognised(input.name(), head.bytes))?;
+    let format = detect::detect_format(head.bytes, head.whole)
+        .ok_or_else(|| SourceError::unrecognized(input.name(), head.bytes))?;
     let reader: &mut dyn BufRead = &mut reader;
-    let mark = intake.mark();
+    let mark = intake.checkpoint();
     let read = match format {
-        SourceFormat::Protobuf(framing) => protobuf::read(reader, framing, intake),
-        SourceFormat::Json => json::read(reader, intake),
-        SourceFormat::Transcript => text::read(reader, intake),
+        SourceFormat::Protobuf(framing) => protobuf::read_protobuf_export(reader, framing, intake),
+        SourceFormat::Json => json::read_json_input(reader, intake),
+        SourceFormat::Transcript => text::read_transcript(reader, intake),
     };
     read.map_err(|error| {
         // The source as a whole is reported; its records need not be, too.

@@ -11,7 +11,7 @@ pub(crate) struct SpoolRange {
 }
 
 impl SpoolRange {
-    pub(crate) fn bytes(self) -> usize {
+    pub(crate) fn byte_len(self) -> usize {
         self.length as usize
     }
 }
@@ -29,9 +29,8 @@ impl RecordSpool {
         RecordSpool { memory: ChunkedBuffer::default(), memory_limit, file: None, length: 0 }
     }
 
-    pub(crate) fn put(&mut self, bytes: &[u8]) -> io::Result<SpoolRange> {
-        let place =
-            SpoolRange { offset: self.length, length: u32::try_from(bytes.len()).map_err(io::Error::other)? };
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> io::Result<SpoolRange> {
+        let place = SpoolRange { offset: self.length, length: u32::try_from(bytes.len()).map_err(io::Error::other)? };
         if self.file.is_none() && self.length as usize + bytes.len() > self.memory_limit {
             // Unlinked at once: the space is given back however this process ends.
             let mut file = BufWriter::with_capacity(1 << 20, tempfile::tempfile()?);
@@ -40,7 +39,7 @@ impl RecordSpool {
         }
         match &mut self.file {
             Some(file) => file.write_all(bytes)?,
-            None => self.memory.put(self.length, bytes),
+            None => self.memory.append(self.length, bytes),
         }
         self.length += bytes.len() as u64;
         Ok(place)
@@ -66,11 +65,7 @@ pub(crate) enum SpoolReader {
 
 impl SpoolReader {
     /// Fetches records: borrowed from memory, or read from the file into `buffer`.
-    pub(crate) fn fetch<'b>(
-        &'b self,
-        places: &[SpoolRange],
-        buffer: &'b mut Vec<u8>,
-    ) -> io::Result<Vec<&'b [u8]>> {
+    pub(crate) fn fetch<'b>(&'b self, places: &[SpoolRange], buffer: &'b mut Vec<u8>) -> io::Result<Vec<&'b [u8]>> {
         let file = match self {
             SpoolReader::Memory(memory) => {
                 return Ok(places.iter().map(|place| memory.get(*place)).collect());
@@ -141,11 +136,9 @@ pub(crate) struct ChunkedBuffer {
 const CHUNK: usize = 64 << 10;
 
 impl ChunkedBuffer {
-    fn put(&mut self, offset: u64, bytes: &[u8]) {
+    fn append(&mut self, offset: u64, bytes: &[u8]) {
         match self.chunks.last_mut() {
-            Some((_, chunk)) if chunk.len() + bytes.len() <= chunk.capacity() => {
-                chunk.extend_from_slice(bytes)
-            }
+            Some((_, chunk)) if chunk.len() + bytes.len() <= chunk.capacity() => chunk.extend_from_slice(bytes),
             _ => {
                 let mut chunk = Vec::with_capacity(bytes.len().max(CHUNK));
                 chunk.extend_from_slice(bytes);

@@ -5,7 +5,7 @@ use std::io::{BufRead, Read};
 use crate::error::ReadError;
 use crate::intake::RecordIntake;
 
-pub(crate) fn read(input: &mut dyn BufRead, intake: &mut RecordIntake<'_>) -> Result<(), ReadError> {
+pub(crate) fn read_transcript(input: &mut dyn BufRead, intake: &mut RecordIntake<'_>) -> Result<(), ReadError> {
     let limit = intake.limits().record.record_bytes;
     let mut bytes = Vec::new();
     input.take(limit as u64 + 1).read_to_end(&mut bytes)?;
@@ -14,6 +14,6 @@ pub(crate) fn read(input: &mut dyn BufRead, intake: &mut RecordIntake<'_>) -> Re
             "a transcript of more than {limit} bytes is over the limit of {limit} bytes"
         )));
     }
-    intake.transcript(&String::from_utf8_lossy(&bytes));
+    intake.add_transcript(&String::from_utf8_lossy(&bytes));
     Ok(())
 }

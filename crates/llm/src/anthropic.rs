@@ -58,7 +58,7 @@ struct ToolChoice<'b> {
     name: &'b str,
 }
 
-pub(crate) fn body(model: &str, request: &ModelRequest<'_>) -> Vec<u8> {
+pub(crate) fn encode_anthropic_request(model: &str, request: &ModelRequest<'_>) -> Vec<u8> {
     let (tools, tool_choice) = match &request.answer {
         AnswerForm::Text => (None, None),
         AnswerForm::Json { name, schema } => (
@@ -119,7 +119,7 @@ impl From<AnthropicUsage> for CompletionUsage {
     }
 }
 
-fn stop(reason: Option<&str>) -> FinishReason {
+fn map_stop_reason(reason: Option<&str>) -> FinishReason {
     match reason {
         Some("max_tokens" | "model_context_window_exceeded") => FinishReason::Length,
         Some("refusal") => FinishReason::Refused,
@@ -127,9 +127,9 @@ fn stop(reason: Option<&str>) -> FinishReason {
     }
 }
 
-pub(crate) fn read(bytes: &[u8]) -> Result<ModelReply, String> {
+pub(crate) fn decode_anthropic_reply(bytes: &[u8]) -> Result<ModelReply, String> {
     let message: AnthropicReply = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-    let stop = stop(message.stop_reason.as_deref());
+    let stop = map_stop_reason(message.stop_reason.as_deref());
     let mut text = String::new();
     for block in &message.content {
         match block {
@@ -150,17 +150,17 @@ mod tests {
 
     #[test]
     fn reads_texts_and_tool_calls() {
-        let text = read(
+        let text = decode_anthropic_reply(
             br#"{"content":[{"type":"thinking","thinking":"..."},{"type":"text","text":"a"},{"type":"text","text":"b"}],
             "stop_reason":"end_turn","usage":{"input_tokens":3,"output_tokens":2,"cache_read_input_tokens":7}}"#,
         )
         .expect("an answer");
         assert_eq!(text.text, "ab");
         assert_eq!(text.usage, Some(CompletionUsage { prompt: 10, completion: 2, cached_prompt: 7 }));
-        let tool = read(
+        let tool = decode_anthropic_reply(
             br#"{"content":[{"type":"text","text":"here"},{"type":"tool_use","id":"x","name":"v","input":{"label":"correct"}}]}"#,
         );
         assert_eq!(tool.map(|reply| reply.text), Ok("{\"label\":\"correct\"}".to_owned()));
-        assert!(read(br#"{"type":"error"}"#).is_err());
+        assert!(decode_anthropic_reply(br#"{"type":"error"}"#).is_err());
     }
 }

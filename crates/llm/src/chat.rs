@@ -85,10 +85,7 @@ pub(crate) fn conversation_for_tests() -> (Vec<PromptMessage>, Vec<ChatToolDefin
     let user = |text: &str| PromptMessage::User { text: text.to_owned() };
     let messages = vec![
         user("do"),
-        PromptMessage::Assistant {
-            text: String::new(),
-            calls: vec![call("a", "{\"p\":1}"), call("b", "{oops")],
-        },
+        PromptMessage::Assistant { text: String::new(), calls: vec![call("a", "{\"p\":1}"), call("b", "{oops")] },
         result("a", "one", false),
         result("b", "bad", true),
         user("and now?"),

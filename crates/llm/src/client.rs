@@ -65,12 +65,8 @@ impl std::fmt::Debug for ModelClient {
 
 impl ModelClient {
     /// Fails with a line to show when the endpoint's address or key cannot be used.
-    pub fn new(
-        endpoint: ModelEndpoint,
-        concurrency: usize,
-        retry: RetryPolicy,
-    ) -> Result<ModelClient, String> {
-        let url = endpoint.url()?;
+    pub fn new(endpoint: ModelEndpoint, concurrency: usize, retry: RetryPolicy) -> Result<ModelClient, String> {
+        let url = endpoint.build_request_url()?;
         register_url_secrets(&endpoint.base_url);
         let http = http_client()
             .connect_timeout(endpoint.timeout.min(Duration::from_secs(10)))
@@ -132,7 +128,7 @@ impl ModelClient {
     }
 
     /// Requests sent so far, retries included.
-    pub fn calls(&self) -> u64 {
+    pub fn call_count(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
 
@@ -145,13 +141,13 @@ impl ModelClient {
         let model = &self.endpoint.model;
         let question = match self.endpoint.provider {
             ModelProvider::OpenAi => RequestCodec {
-                body: &|dialect| openai::body(model, request, dialect),
-                read: openai::read,
+                body: &|dialect| openai::encode_openai_request(model, request, dialect),
+                read: openai::decode_openai_reply,
                 wishes: RequestedFeatures::for_request(request),
             },
             ModelProvider::Anthropic => RequestCodec {
-                body: &|_| anthropic::body(model, request),
-                read: anthropic::read,
+                body: &|_| anthropic::encode_anthropic_request(model, request),
+                read: anthropic::decode_anthropic_reply,
                 wishes: RequestedFeatures::default(),
             },
         };
@@ -170,13 +166,13 @@ impl ModelClient {
         let model = &self.endpoint.model;
         let question = match self.endpoint.provider {
             ModelProvider::OpenAi => RequestCodec {
-                body: &|dialect| openai::chat::body(model, chat, dialect),
-                read: openai::chat::read,
+                body: &|dialect| openai::chat::encode_openai_chat(model, chat, dialect),
+                read: openai::chat::decode_openai_chat,
                 wishes: RequestedFeatures::of_chat(chat),
             },
             ModelProvider::Anthropic => RequestCodec {
-                body: &|_| anthropic::chat::body(model, chat),
-                read: anthropic::chat::read,
+                body: &|_| anthropic::chat::encode_anthropic_chat(model, chat),
+                read: anthropic::chat::decode_anthropic_chat,
                 wishes: RequestedFeatures::default(),
             },
         };
@@ -190,13 +186,13 @@ impl ModelClient {
             let load_turn = self.load_wait.wait_turn(LOAD_POLL.min(self.retry.max_load_wait)).await;
             let mut permit = self.limiter.acquire(turn).await;
             // As of now: while this call waited, another may have learned something.
-            let dialect = self.dialect();
+            let dialect = self.current_quirks();
             if self.calls.fetch_add(1, Ordering::Relaxed) >= self.max_calls {
                 self.calls.fetch_sub(1, Ordering::Relaxed);
                 return (attempts, Err(ModelCallFailure { error: CallError::CallLimit, attempts }));
             }
             attempts += 1;
-            let error = match self.attempt(question, dialect, &mut permit).await {
+            let error = match self.attempt_call(question, dialect, &mut permit).await {
                 Ok(reply) => return (attempts, Ok(reply)),
                 Err(error) => error,
             };
@@ -214,7 +210,7 @@ impl ModelClient {
                 continue;
             }
             if let CallError::Refused { message, .. } = &error
-                && self.learned(question.wishes, dialect, message)
+                && self.learn_from_refusal(question.wishes, dialect, message)
             {
                 continue;
             }
@@ -228,7 +224,7 @@ impl ModelClient {
                     CallError::Timeout(_) => others >= FIRST_CONTACT_TIMEOUTS,
                     _ => false,
                 };
-            match self.retry.pause(&error, others, rate_limited) {
+            match self.retry.backoff_delay(&error, others, rate_limited) {
                 Some(pause) if !given_up => tokio::time::sleep(pause).await,
                 _ => return (attempts, Err(ModelCallFailure { error, attempts })),
             }
@@ -240,19 +236,17 @@ impl ModelClient {
         let Some(notice) = &self.load_notice else { return };
         let (now, last) = (waited.as_secs(), self.load_noticed_s.load(Ordering::Relaxed));
         let is_due = last > now || now - last >= LOAD_NOTICE_EVERY.as_secs();
-        if is_due
-            && self.load_noticed_s.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-        {
+        if is_due && self.load_noticed_s.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             notice(waited);
         }
     }
 
-    fn dialect(&self) -> EndpointQuirks {
+    fn current_quirks(&self) -> EndpointQuirks {
         *self.dialect.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Whether a refusal taught us how to ask. Another call may have learned it first.
-    fn learned(&self, wishes: RequestedFeatures, used: EndpointQuirks, message: &str) -> bool {
+    fn learn_from_refusal(&self, wishes: RequestedFeatures, used: EndpointQuirks, message: &str) -> bool {
         if self.endpoint.provider != ModelProvider::OpenAi {
             return false;
         }
@@ -260,7 +254,7 @@ impl ModelClient {
         if *known != used {
             return true;
         }
-        match known.learn(wishes, message) {
+        match known.learn_from_refusal(wishes, message) {
             Some(better) => {
                 *known = better;
                 true
@@ -269,7 +263,7 @@ impl ModelClient {
         }
     }
 
-    async fn attempt<T>(
+    async fn attempt_call<T>(
         &self,
         question: &RequestCodec<'_, T>,
         dialect: EndpointQuirks,
@@ -277,7 +271,7 @@ impl ModelClient {
     ) -> Result<T, CallError> {
         let body = (question.body)(dialect);
         let limit = self.endpoint.timeout;
-        let exchanged = tokio::time::timeout(limit, self.exchange(body)).await;
+        let exchanged = tokio::time::timeout(limit, self.send_request(body)).await;
         let (status, answer_headers, bytes) = match exchanged {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => {
@@ -286,22 +280,22 @@ impl ModelClient {
             }
             Err(_) => {
                 self.load_wait.end();
-                permit.tell(LoadSignal::Overloaded { retry_after: None });
+                permit.set_signal(LoadSignal::Overloaded { retry_after: None });
                 return Err(CallError::Timeout(limit));
             }
         };
-        if let Some(allowance) = headers::allowance(&answer_headers) {
-            self.limiter.allow(allowance);
+        if let Some(allowance) = headers::parse_remaining_quota(&answer_headers) {
+            self.limiter.set_quota(allowance);
         }
         if status.is_success() {
             self.has_answered.store(true, Ordering::Relaxed);
-            permit.tell(LoadSignal::Answered);
+            permit.set_signal(LoadSignal::Answered);
             self.load_wait.end();
             return (question.read)(&bytes).map_err(|reason| {
-                CallError::BadReply(mask_secrets(&format!("{reason}: {}", excerpt(&bytes))))
+                CallError::BadReply(mask_secrets(&format!("{reason}: {}", format_body_excerpt(&bytes))))
             });
         }
-        let mut error = refusal(status, &answer_headers, &bytes, self.has_answered());
+        let mut error = classify_error_response(status, &answer_headers, &bytes, self.has_answered());
         if let CallError::Loading { waited, .. } = &mut error {
             self.load_wait.begin();
             *waited = self.load_wait.elapsed().unwrap_or_default();
@@ -309,13 +303,13 @@ impl ModelClient {
             self.load_wait.end();
         }
         if matches!(error, CallError::RateLimited { .. }) || error.retry_after().is_some() {
-            permit.tell(LoadSignal::Overloaded { retry_after: error.retry_after() });
+            permit.set_signal(LoadSignal::Overloaded { retry_after: error.retry_after() });
         }
         Err(error)
     }
 
     /// Sends one request and takes in the whole answer.
-    async fn exchange(&self, body: Vec<u8>) -> Result<(StatusCode, HeaderMap, Vec<u8>), CallError> {
+    async fn send_request(&self, body: Vec<u8>) -> Result<(StatusCode, HeaderMap, Vec<u8>), CallError> {
         let sent = self.http.post(self.url.clone()).headers(self.headers.clone()).body(body).send().await;
         let mut response = sent.map_err(|error| {
             let reason = root_cause(&error);
@@ -348,9 +342,7 @@ fn headers_of(endpoint: &ModelEndpoint) -> Result<HeaderMap, String> {
         let key = endpoint.key.expose();
         let (name, value) = match endpoint.provider {
             ModelProvider::Anthropic => (HeaderName::from_static("x-api-key"), key.to_owned()),
-            ModelProvider::OpenAi if endpoint.is_azure() => {
-                (HeaderName::from_static("api-key"), key.to_owned())
-            }
+            ModelProvider::OpenAi if endpoint.is_azure() => (HeaderName::from_static("api-key"), key.to_owned()),
             ModelProvider::OpenAi => (AUTHORIZATION, format!("Bearer {key}")),
         };
         let mut value = HeaderValue::from_str(&value)
@@ -363,7 +355,12 @@ fn headers_of(endpoint: &ModelEndpoint) -> Result<HeaderMap, String> {
 
 /// What an HTTP status other than success means. An endpoint that has answered before knows the key: a 403 is then about
 /// this one request, as where a provider moderates what it is sent.
-fn refusal(status: StatusCode, answer_headers: &HeaderMap, bytes: &[u8], has_answered: bool) -> CallError {
+fn classify_error_response(
+    status: StatusCode,
+    answer_headers: &HeaderMap,
+    bytes: &[u8],
+    has_answered: bool,
+) -> CallError {
     let code = status.as_u16();
     let message = message_of(bytes);
     let retry_after = gradus_http::retry_after(answer_headers);
@@ -374,13 +371,10 @@ fn refusal(status: StatusCode, answer_headers: &HeaderMap, bytes: &[u8], has_ans
             CallError::LongPause(retry_after.unwrap_or_default())
         }
         429 => CallError::RateLimited { retry_after },
-        _ if is_loading_message(code, &message) => {
-            CallError::Loading { status: code, message, waited: Duration::ZERO }
-        }
+        _ if is_loading_message(code, &message) => CallError::Loading { status: code, message, waited: Duration::ZERO },
         300..=399 => {
-            let to =
-                answer_headers.get("location").and_then(|value| value.to_str().ok()).unwrap_or("elsewhere");
-            let message = format!("it sends us to {}; check the address", excerpt(to.as_bytes()));
+            let to = answer_headers.get("location").and_then(|value| value.to_str().ok()).unwrap_or("elsewhere");
+            let message = format!("it sends us to {}; check the address", format_body_excerpt(to.as_bytes()));
             CallError::Refused { status: code, message }
         }
         408 | 409 | 500.. => CallError::Server { status: code, message, retry_after },
@@ -388,15 +382,9 @@ fn refusal(status: StatusCode, answer_headers: &HeaderMap, bytes: &[u8], has_ans
         401..=403 => CallError::Unauthorized { status: code, message },
         404 => CallError::NotFound { status: code, message },
         413 => CallError::TooLong(message),
-        _ if [
-            "context_length",
-            "context length",
-            "context window",
-            "too many tokens",
-            "prompt is too long",
-        ]
-        .iter()
-        .any(|words| lower.contains(words)) =>
+        _ if ["context_length", "context length", "context window", "too many tokens", "prompt is too long"]
+            .iter()
+            .any(|words| lower.contains(words)) =>
         {
             CallError::TooLong(message)
         }
@@ -418,15 +406,15 @@ fn message_of(bytes: &[u8]) -> String {
         })
     });
     match (text, json) {
-        (Some(text), _) => excerpt(text.as_bytes()),
+        (Some(text), _) => format_body_excerpt(text.as_bytes()),
         // Written anew: an escaped key is a key all the same.
-        (None, Some(json)) => excerpt(json.to_string().as_bytes()),
-        (None, None) => excerpt(bytes),
+        (None, Some(json)) => format_body_excerpt(json.to_string().as_bytes()),
+        (None, None) => format_body_excerpt(bytes),
     }
 }
 
 /// The beginning of an answer, on one line. Secrets are masked before it is cut: half a key is too much.
-fn excerpt(bytes: &[u8]) -> String {
+fn format_body_excerpt(bytes: &[u8]) -> String {
     const SHOWN: usize = 300;
     const LOOKED_AT: usize = 16 << 10;
     let text = mask_secrets(&String::from_utf8_lossy(&bytes[..bytes.len().min(LOOKED_AT)]));
@@ -443,15 +431,19 @@ mod tests {
     use super::*;
 
     fn refused(status: u16, body: &str) -> CallError {
-        refusal(StatusCode::from_u16(status).expect("a status"), &HeaderMap::new(), body.as_bytes(), false)
+        classify_error_response(
+            StatusCode::from_u16(status).expect("a status"),
+            &HeaderMap::new(),
+            body.as_bytes(),
+            false,
+        )
     }
 
     #[test]
     fn tells_refusals_apart() {
         assert!(refused(401, "{\"error\":{\"message\":\"Incorrect API key\"}}").is_fatal());
         assert!(refused(404, "{\"error\":{\"message\":\"The model `x` does not exist\"}}").is_fatal());
-        let quota =
-            "{\"error\":{\"message\":\"You exceeded your current quota\",\"code\":\"insufficient_quota\"}}";
+        let quota = "{\"error\":{\"message\":\"You exceeded your current quota\",\"code\":\"insufficient_quota\"}}";
         assert!(refused(429, quota).is_fatal());
         for status in [408, 409, 429, 500, 502, 503, 529] {
             assert!(refused(status, "").is_transient(), "{status}");
@@ -461,14 +453,10 @@ mod tests {
             assert!(!error.is_transient() && !error.is_fatal(), "{status}");
             assert_eq!(error.to_string(), format!("HTTP {status}: bad"));
         }
-        let loading =
-            "{\"error\":{\"code\":503,\"message\":\"Loading model\",\"type\":\"unavailable_error\"}}";
+        let loading = "{\"error\":{\"code\":503,\"message\":\"Loading model\",\"type\":\"unavailable_error\"}}";
         assert!(matches!(refused(503, loading), CallError::Loading { .. }));
         let long = "{\"error\":{\"message\":\"maximum context length is 8192 tokens\"}}";
         assert!(matches!(refused(400, long), CallError::TooLong(_)));
-        assert_eq!(
-            refused(502, "<html>\n\n<b>Bad gateway</b>").to_string(),
-            "HTTP 502: <html> <b>Bad gateway</b>"
-        );
+        assert_eq!(refused(502, "<html>\n\n<b>Bad gateway</b>").to_string(), "HTTP 502: <html> <b>Bad gateway</b>");
     }
 }

@@ -50,7 +50,7 @@ pub struct ModelEndpoint {
 
 impl ModelEndpoint {
     /// The address that is called.
-    pub(crate) fn url(&self) -> Result<reqwest::Url, String> {
+    pub(crate) fn build_request_url(&self) -> Result<reqwest::Url, String> {
         let mut url = reqwest::Url::parse(&self.base_url)
             .map_err(|error| format!("the endpoint's address cannot be read: {error}"))?;
         if !matches!(url.scheme(), "http" | "https") {
@@ -102,7 +102,7 @@ mod tests {
             model: String::new(),
             timeout: Duration::from_secs(1),
         };
-        endpoint.url().map(String::from)
+        endpoint.build_request_url().map(String::from)
     }
 
     #[test]

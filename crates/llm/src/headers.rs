@@ -16,7 +16,7 @@ pub(crate) struct RemainingQuota {
 }
 
 /// OpenAI's `x-ratelimit-*` and Anthropic's `anthropic-ratelimit-*` headers.
-pub(crate) fn allowance(headers: &HeaderMap) -> Option<RemainingQuota> {
+pub(crate) fn parse_remaining_quota(headers: &HeaderMap) -> Option<RemainingQuota> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let both = |left: &str, reset: &str| {
         let requests_left = text(left)?.parse().ok()?;
@@ -71,15 +71,15 @@ mod tests {
     fn reads_the_allowance_of_both_providers() {
         let openai = [("x-ratelimit-remaining-requests", "3"), ("x-ratelimit-reset-requests", "6m0.5s")];
         let expected = RemainingQuota { requests_left: 3, reset_in: Duration::from_millis(360_500) };
-        assert_eq!(allowance(&map(&openai)), Some(expected));
+        assert_eq!(parse_remaining_quota(&map(&openai)), Some(expected));
         let soon = [("x-ratelimit-remaining-requests", "0"), ("x-ratelimit-reset-requests", "12ms")];
-        assert_eq!(allowance(&map(&soon)).map(|found| found.reset_in), Some(Duration::from_millis(12)));
+        assert_eq!(parse_remaining_quota(&map(&soon)).map(|found| found.reset_in), Some(Duration::from_millis(12)));
         let anthropic = [
             ("anthropic-ratelimit-requests-remaining", "0"),
             ("anthropic-ratelimit-requests-reset", "2020-01-01T00:00:00Z"),
         ];
         let expected = RemainingQuota { requests_left: 0, reset_in: Duration::ZERO };
-        assert_eq!(allowance(&map(&anthropic)), Some(expected));
-        assert_eq!(allowance(&map(&[("x-ratelimit-remaining-requests", "3")])), None);
+        assert_eq!(parse_remaining_quota(&map(&anthropic)), Some(expected));
+        assert_eq!(parse_remaining_quota(&map(&[("x-ratelimit-remaining-requests", "3")])), None);
     }
 }

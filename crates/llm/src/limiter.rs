@@ -116,7 +116,7 @@ impl ConcurrencyWindow {
         CallAdmission::Go(self.next - 1)
     }
 
-    pub fn end(&mut self, serial: u64, signal: LoadSignal, now: Instant) {
+    pub fn finish_call(&mut self, serial: u64, signal: LoadSignal, now: Instant) {
         self.in_flight = self.in_flight.saturating_sub(1);
         match signal {
             LoadSignal::Answered if serial < self.full_at => {
@@ -138,7 +138,7 @@ impl ConcurrencyWindow {
         }
     }
 
-    pub(crate) fn allow(&mut self, allowance: RemainingQuota, now: Instant) {
+    pub(crate) fn set_quota(&mut self, allowance: RemainingQuota, now: Instant) {
         self.allowance = Some((allowance.requests_left, now + allowance.reset_in));
     }
 }
@@ -171,7 +171,7 @@ impl ConcurrencyLimiter {
 
     /// Waits until a call may start.
     pub async fn acquire(&self, turn: CallPriority) -> CallPermit<'_> {
-        let queue = self.queue(turn);
+        let queue = self.queue_for_priority(turn);
         let _waiting = (turn == CallPriority::Again).then(|| RetryWaitGuard::new(self));
         loop {
             let notified = queue.notified();
@@ -179,7 +179,7 @@ impl ConcurrencyLimiter {
             match admission {
                 CallAdmission::Go(serial) => {
                     // There may be room for more than one.
-                    self.wake();
+                    self.wake_next();
                     return CallPermit { limiter: self, serial, signal: LoadSignal::Neutral };
                 }
                 CallAdmission::Full => notified.await,
@@ -192,12 +192,12 @@ impl ConcurrencyLimiter {
         }
     }
 
-    pub(crate) fn allow(&self, allowance: RemainingQuota) {
-        self.lock().allow(allowance, Instant::now());
-        self.wake();
+    pub(crate) fn set_quota(&self, allowance: RemainingQuota) {
+        self.lock().set_quota(allowance, Instant::now());
+        self.wake_next();
     }
 
-    fn queue(&self, turn: CallPriority) -> &Notify {
+    fn queue_for_priority(&self, turn: CallPriority) -> &Notify {
         match turn {
             CallPriority::New => &self.new_turn,
             CallPriority::Again => &self.again_turn,
@@ -205,12 +205,12 @@ impl ConcurrencyLimiter {
     }
 
     /// Wakes the next in line if there is room.
-    fn wake(&self) {
+    fn wake_next(&self) {
         let window = self.lock();
         if window.in_flight < window.limit() {
             let turn = if window.again_waiting > 0 { CallPriority::Again } else { CallPriority::New };
             drop(window);
-            self.queue(turn).notify_one();
+            self.queue_for_priority(turn).notify_one();
         }
     }
 
@@ -228,15 +228,15 @@ pub struct CallPermit<'l> {
 }
 
 impl CallPermit<'_> {
-    pub fn tell(&mut self, signal: LoadSignal) {
+    pub fn set_signal(&mut self, signal: LoadSignal) {
         self.signal = signal;
     }
 }
 
 impl Drop for CallPermit<'_> {
     fn drop(&mut self) {
-        self.limiter.lock().end(self.serial, self.signal, Instant::now());
-        self.limiter.wake();
+        self.limiter.lock().finish_call(self.serial, self.signal, Instant::now());
+        self.limiter.wake_next();
     }
 }
 
@@ -253,7 +253,7 @@ impl<'l> RetryWaitGuard<'l> {
 impl Drop for RetryWaitGuard<'_> {
     fn drop(&mut self) {
         self.0.lock().again_waiting -= 1;
-        self.0.wake();
+        self.0.wake_next();
     }
 }
 
@@ -272,14 +272,14 @@ mod tests {
     /// Starts as many calls as allowed and ends them all the same way.
     fn round(window: &mut ConcurrencyWindow, signal: LoadSignal, now: Instant) -> usize {
         let serials = fill(window, now);
-        serials.iter().for_each(|serial| window.end(*serial, signal, now));
+        serials.iter().for_each(|serial| window.finish_call(*serial, signal, now));
         serials.len()
     }
 
     /// One round trip: every call in flight is answered, oldest first, and its place taken at once.
     fn round_trip(window: &mut ConcurrencyWindow, calls: &mut Vec<u64>, now: Instant) {
         for serial in std::mem::take(calls) {
-            window.end(serial, LoadSignal::Answered, now);
+            window.finish_call(serial, LoadSignal::Answered, now);
             calls.extend(fill(window, now));
         }
     }
@@ -314,15 +314,13 @@ mod tests {
         while window.limit() < 64 {
             round_trip(&mut window, &mut calls, now);
         }
-        calls
-            .iter()
-            .for_each(|serial| window.end(*serial, LoadSignal::Overloaded { retry_after: None }, now));
+        calls.iter().for_each(|serial| window.finish_call(*serial, LoadSignal::Overloaded { retry_after: None }, now));
         assert_eq!((calls.len(), window.limit()), (64, 32), "64 refusals are one episode");
         calls = fill(&mut window, now);
         round_trip(&mut window, &mut calls, now);
         round_trip(&mut window, &mut calls, now);
         assert!((33..=34).contains(&window.limit()), "one more a round trip after the first cut");
-        calls.iter().for_each(|serial| window.end(*serial, LoadSignal::Neutral, now));
+        calls.iter().for_each(|serial| window.finish_call(*serial, LoadSignal::Neutral, now));
         round(&mut window, LoadSignal::Overloaded { retry_after: None }, now);
         assert!(window.limit() <= 17, "a new episode cuts again");
     }
@@ -333,7 +331,7 @@ mod tests {
         let mut window = ConcurrencyWindow::new(64);
         for _ in 0..100 {
             let CallAdmission::Go(serial) = window.admit(CallPriority::New, now) else { panic!("refused") };
-            window.end(serial, LoadSignal::Answered, now);
+            window.finish_call(serial, LoadSignal::Answered, now);
         }
         assert_eq!(window.limit(), 16);
         for _ in 0..20 {
@@ -347,19 +345,13 @@ mod tests {
         let now = Instant::now();
         let mut window = ConcurrencyWindow::new(8);
         let CallAdmission::Go(serial) = window.admit(CallPriority::New, now) else { panic!("refused") };
-        window.end(serial, LoadSignal::Overloaded { retry_after: Some(Duration::from_secs(3)) }, now);
+        window.finish_call(serial, LoadSignal::Overloaded { retry_after: Some(Duration::from_secs(3)) }, now);
         assert_eq!(window.admit(CallPriority::New, now), CallAdmission::Until(now + Duration::from_secs(3)));
         let later = now + Duration::from_secs(3);
-        window.allow(RemainingQuota { requests_left: 1, reset_in: Duration::from_secs(9) }, later);
+        window.set_quota(RemainingQuota { requests_left: 1, reset_in: Duration::from_secs(9) }, later);
         assert!(matches!(window.admit(CallPriority::New, later), CallAdmission::Go(_)));
-        assert_eq!(
-            window.admit(CallPriority::New, later),
-            CallAdmission::Until(later + Duration::from_secs(9))
-        );
-        assert!(matches!(
-            window.admit(CallPriority::New, later + Duration::from_secs(9)),
-            CallAdmission::Go(_)
-        ));
+        assert_eq!(window.admit(CallPriority::New, later), CallAdmission::Until(later + Duration::from_secs(9)));
+        assert!(matches!(window.admit(CallPriority::New, later + Duration::from_secs(9)), CallAdmission::Go(_)));
     }
 
     #[tokio::test(start_paused = true)]
@@ -390,12 +382,12 @@ mod tests {
     async fn a_pause_that_is_over_early_is_not_slept_through() {
         let limiter = ConcurrencyLimiter::new(8);
         let first = limiter.acquire(CallPriority::New).await;
-        limiter.allow(RemainingQuota { requests_left: 0, reset_in: Duration::from_secs(360) });
+        limiter.set_quota(RemainingQuota { requests_left: 0, reset_in: Duration::from_secs(360) });
         let started = Instant::now();
         let waits = async { drop(limiter.acquire(CallPriority::Again).await) };
         let relents = async {
             tokio::time::sleep(Duration::from_millis(5)).await;
-            limiter.allow(RemainingQuota { requests_left: 50, reset_in: Duration::from_secs(360) });
+            limiter.set_quota(RemainingQuota { requests_left: 50, reset_in: Duration::from_secs(360) });
             drop(first);
         };
         tokio::join!(waits, relents);
@@ -413,7 +405,7 @@ mod tests {
             assert!(at_once <= limiter.limit(), "{at_once} of {}", limiter.limit());
             most.set(at_once.max(most.get()));
             tokio::time::sleep(Duration::from_millis(number % 7)).await;
-            permit.tell(LoadSignal::Answered);
+            permit.set_signal(LoadSignal::Answered);
         };
         let mut calls: Vec<_> = (0..2_000).map(|number| Box::pin(call(number))).collect();
         std::future::poll_fn(|context| {

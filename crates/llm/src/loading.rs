@@ -77,9 +77,7 @@ mod tests {
         ] {
             assert!(is_loading_message(503, message), "{message}");
         }
-        for message in
-            ["error loading model: out of memory", "Failed while loading model", "Service Unavailable"]
-        {
+        for message in ["error loading model: out of memory", "Failed while loading model", "Service Unavailable"] {
             assert!(!is_loading_message(503, message), "{message}");
         }
         assert!(!is_loading_message(400, "Loading model"));

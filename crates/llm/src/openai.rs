@@ -29,25 +29,17 @@ pub(crate) struct RequestedFeatures {
 
 impl RequestedFeatures {
     pub(crate) fn for_request(request: &ModelRequest<'_>) -> RequestedFeatures {
-        RequestedFeatures {
-            temperature: request.temperature.is_some(),
-            json: request.answer.is_json(),
-            stop: false,
-        }
+        RequestedFeatures { temperature: request.temperature.is_some(), json: request.answer.is_json(), stop: false }
     }
 
     pub(crate) fn of_chat(chat: &ChatRequest<'_>) -> RequestedFeatures {
-        RequestedFeatures {
-            temperature: chat.temperature.is_some(),
-            json: false,
-            stop: !chat.stop.is_empty(),
-        }
+        RequestedFeatures { temperature: chat.temperature.is_some(), json: false, stop: !chat.stop.is_empty() }
     }
 }
 
 impl EndpointQuirks {
     /// What a refusal teaches; `None` when it teaches nothing new.
-    pub(crate) fn learn(self, wishes: RequestedFeatures, message: &str) -> Option<EndpointQuirks> {
+    pub(crate) fn learn_from_refusal(self, wishes: RequestedFeatures, message: &str) -> Option<EndpointQuirks> {
         let message = message.to_ascii_lowercase();
         let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
         if !self.completion_tokens && says(&["max_completion_tokens"]) {
@@ -57,14 +49,10 @@ impl EndpointQuirks {
             return Some(EndpointQuirks { no_temperature: true, ..self });
         }
         // 'stop' quoted: the word alone is in many a message.
-        if !self.no_stop
-            && wishes.stop
-            && says(&["'stop'", "\"stop\"", "`stop`", "stop sequence", "parameter: stop"])
-        {
+        if !self.no_stop && wishes.stop && says(&["'stop'", "\"stop\"", "`stop`", "stop sequence", "parameter: stop"]) {
             return Some(EndpointQuirks { no_stop: true, ..self });
         }
-        let about_form =
-            says(&["response_format", "json_schema", "structured output", "guided", "grammar", "schema"]);
+        let about_form = says(&["response_format", "json_schema", "structured output", "guided", "grammar", "schema"]);
         if !self.no_json_schema && wishes.json && about_form {
             return Some(EndpointQuirks { no_json_schema: true, ..self });
         }
@@ -106,7 +94,7 @@ struct JsonSchema<'b> {
     schema: &'b RawValue,
 }
 
-pub(crate) fn body(model: &str, request: &ModelRequest<'_>, dialect: EndpointQuirks) -> Vec<u8> {
+pub(crate) fn encode_openai_request(model: &str, request: &ModelRequest<'_>, dialect: EndpointQuirks) -> Vec<u8> {
     let limit = Some(request.max_tokens);
     let body = OpenAiRequest {
         model,
@@ -118,10 +106,9 @@ pub(crate) fn body(model: &str, request: &ModelRequest<'_>, dialect: EndpointQui
         max_tokens: limit.filter(|_| !dialect.completion_tokens),
         max_completion_tokens: limit.filter(|_| dialect.completion_tokens),
         response_format: match &request.answer {
-            AnswerForm::Json { name, schema } if !dialect.no_json_schema => Some(ResponseFormat {
-                kind: "json_schema",
-                json_schema: JsonSchema { name, strict: true, schema },
-            }),
+            AnswerForm::Json { name, schema } if !dialect.no_json_schema => {
+                Some(ResponseFormat { kind: "json_schema", json_schema: JsonSchema { name, strict: true, schema } })
+            }
             _ => None,
         },
     };
@@ -173,7 +160,7 @@ struct PromptDetails {
     cached_tokens: Option<u64>,
 }
 
-fn parse<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Result<T, String> {
+fn parse_openai_json<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Result<T, String> {
     serde_json::from_slice(bytes).map_err(|error| {
         // Some send their errors with a status of success.
         let json: Option<serde_json::Value> = serde_json::from_slice(bytes).ok();
@@ -182,7 +169,7 @@ fn parse<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Result<T, String> {
     })
 }
 
-fn stop(refused: bool, finish_reason: Option<&str>) -> FinishReason {
+fn map_finish_reason(refused: bool, finish_reason: Option<&str>) -> FinishReason {
     match finish_reason {
         _ if refused => FinishReason::Refused,
         Some("content_filter") => FinishReason::Refused,
@@ -191,11 +178,11 @@ fn stop(refused: bool, finish_reason: Option<&str>) -> FinishReason {
     }
 }
 
-pub(crate) fn read(bytes: &[u8]) -> Result<ModelReply, String> {
-    let completion: OpenAiCompletion = parse(bytes)?;
+pub(crate) fn decode_openai_reply(bytes: &[u8]) -> Result<ModelReply, String> {
+    let completion: OpenAiCompletion = parse_openai_json(bytes)?;
     let choice = completion.choices.into_iter().next().ok_or("it has no choices")?;
     let refused = choice.message.refusal.is_some_and(|text| !text.is_empty());
-    let stop = stop(refused, choice.finish_reason.as_deref());
+    let stop = map_finish_reason(refused, choice.finish_reason.as_deref());
     let usage = completion.usage.map(CompletionUsage::from);
     Ok(ModelReply { text: choice.message.content.unwrap_or_default(), usage, stop })
 }
@@ -218,7 +205,7 @@ mod tests {
     #[test]
     fn asks_in_the_form_the_endpoint_knows() {
         let body = |dialect| {
-            let bytes = super::body("m", &request(json_form()), dialect);
+            let bytes = super::encode_openai_request("m", &request(json_form()), dialect);
             serde_json::from_slice::<serde_json::Value>(&bytes).expect("JSON")
         };
         let plain = body(EndpointQuirks::default());
@@ -240,7 +227,7 @@ mod tests {
     fn learns_from_refusals() {
         let known = EndpointQuirks::default();
         let learn =
-            |message: &str| known.learn(RequestedFeatures::for_request(&request(json_form())), message);
+            |message: &str| known.learn_from_refusal(RequestedFeatures::for_request(&request(json_form())), message);
         assert!(
             learn("Unsupported parameter: 'max_tokens'; use 'max_completion_tokens' instead.")
                 .is_some_and(|dialect| dialect.completion_tokens)
@@ -256,26 +243,26 @@ mod tests {
         assert_eq!(learn("Invalid request"), None);
         let text = request(AnswerForm::Text);
         assert_eq!(
-            known.learn(RequestedFeatures::for_request(&text), "response_format is not supported"),
+            known.learn_from_refusal(RequestedFeatures::for_request(&text), "response_format is not supported"),
             None
         );
     }
 
     #[test]
     fn reads_answers_cuts_and_refusals() {
-        let reply = read(
+        let reply = decode_openai_reply(
             br#"{"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}],
             "usage":{"prompt_tokens":5,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":4}}}"#,
         )
         .expect("an answer");
         assert_eq!((reply.text.as_str(), reply.stop), ("hi", FinishReason::Done));
         assert_eq!(reply.usage, Some(CompletionUsage { prompt: 5, completion: 2, cached_prompt: 4 }));
-        let cut = read(br#"{"choices":[{"message":{"content":"h"},"finish_reason":"length"}]}"#);
+        let cut = decode_openai_reply(br#"{"choices":[{"message":{"content":"h"},"finish_reason":"length"}]}"#);
         assert_eq!(cut.map(|reply| reply.stop), Ok(FinishReason::Length));
-        let refused = read(br#"{"choices":[{"message":{"content":null,"refusal":"no"}}]}"#);
+        let refused = decode_openai_reply(br#"{"choices":[{"message":{"content":null,"refusal":"no"}}]}"#);
         assert_eq!(refused.map(|reply| reply.stop), Ok(FinishReason::Refused));
-        assert!(read(br#"{"choices":[]}"#).is_err());
-        assert!(read(br#"{"choices":[{"mess"#).is_err());
-        assert!(read(b"<html>").is_err());
+        assert!(decode_openai_reply(br#"{"choices":[]}"#).is_err());
+        assert!(decode_openai_reply(br#"{"choices":[{"mess"#).is_err());
+        assert!(decode_openai_reply(b"<html>").is_err());
     }
 }

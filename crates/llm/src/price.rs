@@ -51,7 +51,7 @@ struct PriceFile {
 impl Default for PriceTable {
     fn default() -> Self {
         let mut table = PriceTable { prices: BTreeMap::new() };
-        if let Err(error) = table.add(BUILT_IN) {
+        if let Err(error) = table.add_toml(BUILT_IN) {
             unreachable!("the built-in table is tested: {error}");
         }
         table
@@ -60,7 +60,7 @@ impl Default for PriceTable {
 
 impl PriceTable {
     /// Adds a table in TOML; its entries win over those that are there.
-    pub fn add(&mut self, toml: &str) -> Result<(), PriceError> {
+    pub fn add_toml(&mut self, toml: &str) -> Result<(), PriceError> {
         let file: PriceFile = toml::from_str(toml).map_err(|error| PriceError(error.to_string()))?;
         for (model, price) in &file.prices {
             let all = [Some(price.input), Some(price.output), price.cached_input];
@@ -73,7 +73,7 @@ impl PriceTable {
     }
 
     /// The price of a model: the longest entry that its name begins with. `None` when nothing is known.
-    pub fn find(&self, model: &str) -> Option<TokenPrice> {
+    pub fn find_price(&self, model: &str) -> Option<TokenPrice> {
         // Routers put the maker before the name.
         let short = model.rsplit('/').next().unwrap_or(model);
         [model, short].iter().find_map(|name| {
@@ -99,17 +99,17 @@ mod tests {
     #[test]
     fn finds_versions_and_leaves_other_models_alone() {
         let table = PriceTable::default();
-        let price = table.find("gpt-4o").expect("a price");
-        assert_eq!(table.find("gpt-4o-2024-08-06"), Some(price));
-        assert_eq!(table.find("openai/gpt-4o"), Some(price));
-        assert_ne!(table.find("gpt-4o-mini"), Some(price));
-        assert_eq!(table.find("gpt-4o-audio-preview"), None);
-        assert_eq!(table.find("my-own-model"), None);
-        assert!(table.find("claude-sonnet-4-5-20250929").is_some());
+        let price = table.find_price("gpt-4o").expect("a price");
+        assert_eq!(table.find_price("gpt-4o-2024-08-06"), Some(price));
+        assert_eq!(table.find_price("openai/gpt-4o"), Some(price));
+        assert_ne!(table.find_price("gpt-4o-mini"), Some(price));
+        assert_eq!(table.find_price("gpt-4o-audio-preview"), None);
+        assert_eq!(table.find_price("my-own-model"), None);
+        assert!(table.find_price("claude-sonnet-4-5-20250929").is_some());
         // Another number is another model, with a price of its own that may not be known.
-        assert_eq!(table.find("gpt-5.99"), None);
-        assert_eq!(table.find("claude-opus-5-99"), None);
-        assert_ne!(table.find("gpt-5.4"), table.find("gpt-5"));
+        assert_eq!(table.find_price("gpt-5.99"), None);
+        assert_eq!(table.find_price("claude-opus-5-99"), None);
+        assert_ne!(table.find_price("gpt-5.4"), table.find_price("gpt-5"));
     }
 
     #[test]
@@ -122,10 +122,10 @@ mod tests {
     #[test]
     fn a_users_table_wins_and_nonsense_is_refused() {
         let mut table = PriceTable::default();
-        table.add("[\"my-own-model\"]\ninput = 1\noutput = 2").expect("a table");
-        assert_eq!(table.find("my-own-model").map(|price| price.output), Some(2.0));
-        assert!(table.add("[m]\ninput = -1\noutput = 2").is_err());
-        assert!(table.add("[m]\ninput = 1").is_err());
-        assert!(table.add("[m]\ninput = 1\noutput = 2\nimput = 3").is_err());
+        table.add_toml("[\"my-own-model\"]\ninput = 1\noutput = 2").expect("a table");
+        assert_eq!(table.find_price("my-own-model").map(|price| price.output), Some(2.0));
+        assert!(table.add_toml("[m]\ninput = -1\noutput = 2").is_err());
+        assert!(table.add_toml("[m]\ninput = 1").is_err());
+        assert!(table.add_toml("[m]\ninput = 1\noutput = 2\nimput = 3").is_err());
     }
 }

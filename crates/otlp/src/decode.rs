@@ -28,12 +28,12 @@ pub fn decode_span<'a>(
             (1, WireValue::Bytes(id)) => span.trace_id = trace_id(id)?,
             (2, WireValue::Bytes(id)) => span.span_id = span_id(id)?,
             (4, WireValue::Bytes(id)) => span.parent_id = span_id(id)?.non_zero(),
-            (5, WireValue::Bytes(name)) => span.name = text(name),
+            (5, WireValue::Bytes(name)) => span.name = decode_text(name),
             (7, WireValue::Fixed64(time)) => span.start_ns = time,
             (8, WireValue::Fixed64(time)) => span.end_ns = time,
             (9, WireValue::Bytes(pair)) => span.attributes.0.push(reader.key_value(pair)?),
             (11, WireValue::Bytes(event)) => span.events.push(reader.event(event)?),
-            (15, WireValue::Bytes(status)) => span.status = self::status(status)?,
+            (15, WireValue::Bytes(status)) => span.status = self::decode_span_status(status)?,
             _ => {}
         }
     }
@@ -78,7 +78,7 @@ pub fn decode_log<'a>(bytes: &'a [u8], limits: &RecordLimits) -> Result<LogEvent
             (6, WireValue::Bytes(pair)) => log.event.attributes.0.push(reader.key_value(pair)?),
             (9, WireValue::Bytes(id)) => log.trace_id = trace_id(id)?,
             (10, WireValue::Bytes(id)) => log.span_id = span_id(id)?,
-            (12, WireValue::Bytes(name)) => log.event.name = text(name),
+            (12, WireValue::Bytes(name)) => log.event.name = decode_text(name),
             _ => {}
         }
     }
@@ -116,19 +116,19 @@ pub(crate) fn span_id(bytes: &[u8]) -> Result<SpanId, WireError> {
 }
 
 /// Protobuf texts are UTF-8 by contract; senders that break it get replacement characters, not a refusal.
-pub(crate) fn text(bytes: &[u8]) -> Cow<'_, str> {
+pub(crate) fn decode_text(bytes: &[u8]) -> Cow<'_, str> {
     match simdutf8::basic::from_utf8(bytes) {
         Ok(text) => Cow::Borrowed(text),
         Err(_) => String::from_utf8_lossy(bytes),
     }
 }
 
-fn status(bytes: &[u8]) -> Result<SpanStatus<'_>, WireError> {
+fn decode_span_status(bytes: &[u8]) -> Result<SpanStatus<'_>, WireError> {
     let mut status = SpanStatus::default();
     let mut fields = WireFields::new(bytes);
     while let Some((number, field)) = fields.next()? {
         match (number, field) {
-            (2, WireValue::Bytes(message)) => status.message = text(message),
+            (2, WireValue::Bytes(message)) => status.message = decode_text(message),
             (3, WireValue::Varint(1)) => status.code = StatusCode::Ok,
             (3, WireValue::Varint(2)) => status.code = StatusCode::Error,
             _ => {}
@@ -150,13 +150,13 @@ impl ValueReader {
 
     fn event<'a>(&mut self, bytes: &'a [u8]) -> Result<SpanEvent<'a>, WireError> {
         // An empty event takes two bytes on the wire and a hundred in memory.
-        self.count()?;
+        self.count_attribute()?;
         let mut event = SpanEvent::default();
         let mut fields = WireFields::new(bytes);
         while let Some((number, field)) = fields.next()? {
             match (number, field) {
                 (1, WireValue::Fixed64(time)) => event.time_ns = time,
-                (2, WireValue::Bytes(name)) => event.name = text(name),
+                (2, WireValue::Bytes(name)) => event.name = decode_text(name),
                 (3, WireValue::Bytes(pair)) => event.attributes.0.push(self.key_value(pair)?),
                 _ => {}
             }
@@ -173,12 +173,12 @@ impl ValueReader {
         bytes: &'a [u8],
         depth: usize,
     ) -> Result<(Cow<'a, str>, AttributeValue<'a>), WireError> {
-        self.count()?;
+        self.count_attribute()?;
         let (mut key, mut value) = (Cow::Borrowed(""), AttributeValue::Null);
         let mut fields = WireFields::new(bytes);
         while let Some((number, field)) = fields.next()? {
             match (number, field) {
-                (1, WireValue::Bytes(name)) => key = text(name),
+                (1, WireValue::Bytes(name)) => key = decode_text(name),
                 (2, WireValue::Bytes(any)) => value = self.any_value(any, depth)?,
                 _ => {}
             }
@@ -194,7 +194,7 @@ impl ValueReader {
         let mut fields = WireFields::new(bytes);
         while let Some((number, field)) = fields.next()? {
             value = match (number, field) {
-                (1, WireValue::Bytes(string)) => AttributeValue::Str(text(string)),
+                (1, WireValue::Bytes(string)) => AttributeValue::Str(decode_text(string)),
                 (2, WireValue::Varint(flag)) => AttributeValue::Bool(flag != 0),
                 (3, WireValue::Varint(integer)) => AttributeValue::Int(integer as i64),
                 (4, WireValue::Fixed64(bits)) => AttributeValue::Double(f64::from_bits(bits)),
@@ -212,7 +212,7 @@ impl ValueReader {
         let mut fields = WireFields::new(bytes);
         while let Some((number, field)) = fields.next()? {
             if let (1, WireValue::Bytes(item)) = (number, field) {
-                self.count()?;
+                self.count_attribute()?;
                 items.push(self.any_value(item, depth)?);
             }
         }
@@ -230,7 +230,7 @@ impl ValueReader {
         Ok(AttributeValue::Map(entries))
     }
 
-    fn count(&mut self) -> Result<(), WireError> {
+    fn count_attribute(&mut self) -> Result<(), WireError> {
         let too_many = WireError::TooManyAttributes { limit: self.limits.attributes };
         self.attributes_left = self.attributes_left.checked_sub(1).ok_or(too_many)?;
         Ok(())

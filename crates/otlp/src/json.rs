@@ -215,10 +215,7 @@ impl<'de> Visitor<'de> for OneScope<'_> {
         while let Some(key) = map.next_key::<Cow<'_, str>>()? {
             match key.as_ref() {
                 "scope" | "instrumentationLibrary" => {
-                    scope = map
-                        .next_value::<Option<ScopeJson>>()?
-                        .and_then(|scope| scope.name)
-                        .unwrap_or_default();
+                    scope = map.next_value::<Option<ScopeJson>>()?.and_then(|scope| scope.name).unwrap_or_default();
                 }
                 "spans" => map.next_value_seed(RecordListVisitor(|raw: &RawValue| {
                     (self.sink)(match read_record::<SpanJson>(raw) {
@@ -229,18 +226,16 @@ impl<'de> Visitor<'de> for OneScope<'_> {
                         Err(error) => ExportJson::Bad(format!("a span: {error}")),
                     });
                 }))?,
-                "logRecords" | "log_records" => {
-                    map.next_value_seed(RecordListVisitor(|raw: &RawValue| {
-                        (self.sink)(match read_record::<LogJson>(raw) {
-                            Ok(log) => {
-                                let resource = Arc::clone(self.resource);
-                                let beside = RecordExtras { fields: Vec::new(), odd_id: log.odd_id() };
-                                ExportJson::Log(Box::new(log.into_event()), resource, scope.clone(), beside)
-                            }
-                            Err(error) => ExportJson::Bad(format!("a log record: {error}")),
-                        });
-                    }))?
-                }
+                "logRecords" | "log_records" => map.next_value_seed(RecordListVisitor(|raw: &RawValue| {
+                    (self.sink)(match read_record::<LogJson>(raw) {
+                        Ok(log) => {
+                            let resource = Arc::clone(self.resource);
+                            let beside = RecordExtras { fields: Vec::new(), odd_id: log.odd_id() };
+                            ExportJson::Log(Box::new(log.into_event()), resource, scope.clone(), beside)
+                        }
+                        Err(error) => ExportJson::Bad(format!("a log record: {error}")),
+                    });
+                }))?,
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
         }

@@ -28,10 +28,10 @@ pub use json::{ExportJson, ExportList, RecordExtras, is_export_key, read_export_
 pub use limits::RecordLimits;
 pub use record::{ExportRecord, RecordScope, TelemetrySignal, read_export, signal_of_record};
 pub use regroup::{
-    RecordOutline, RegroupedExport, RejectedRecords, TracePart, WireRecord, WireResource, WireScope, regroup,
+    RecordOutline, RegroupedExport, RejectedRecords, TracePart, WireRecord, WireResource, WireScope, regroup_export,
     regroup_within,
 };
-pub use reply::{export_response, export_response_json, retry_status, status, status_json};
+pub use reply::{encode_rpc_status, export_response, export_response_json, retry_status, status_json};
 pub use rewrite::{TextChange, TextKind, rewrite_resource_texts, rewrite_scope_texts, rewrite_texts};
 pub use stream::{MessageFraming, StreamError, looks_like_export, stream_export};
 pub use trace_ids::change_trace_ids;

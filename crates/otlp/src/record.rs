@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gradus_core::span::SpanResource;
 
-use crate::decode::{decode_resource, text};
+use crate::decode::{decode_resource, decode_text};
 use crate::limits::RecordLimits;
 use crate::wire::{WireError, WireFields, WireValue};
 
@@ -79,9 +79,7 @@ pub(crate) fn read_scope_records(
     while let Some((number, field)) = fields.next()? {
         match (number, field) {
             (1, WireValue::Bytes(body)) => scope.name = Arc::from(scope_name(body)?.as_ref()),
-            (2, WireValue::Bytes(body)) => {
-                sink(ExportRecord { signal: signal_of_record(body), scope: &scope, body })?
-            }
+            (2, WireValue::Bytes(body)) => sink(ExportRecord { signal: signal_of_record(body), scope: &scope, body })?,
             _ => {}
         }
     }
@@ -92,7 +90,7 @@ pub(crate) fn scope_name(bytes: &[u8]) -> Result<Cow<'_, str>, WireError> {
     let mut fields = WireFields::new(bytes);
     while let Some((number, field)) = fields.next()? {
         if let (1, WireValue::Bytes(name)) = (number, field) {
-            return Ok(text(name));
+            return Ok(decode_text(name));
         }
     }
     Ok(Cow::Borrowed(""))
@@ -107,9 +105,7 @@ pub fn signal_of_record(body: &[u8]) -> TelemetrySignal {
             (1 | 7 | 8, WireValue::Bytes(_)) | (7 | 8, WireValue::Fixed64(_)) => {
                 return TelemetrySignal::Span;
             }
-            (1 | 11, WireValue::Fixed64(_))
-            | (2, WireValue::Varint(_))
-            | (6 | 10 | 12, WireValue::Bytes(_)) => {
+            (1 | 11, WireValue::Fixed64(_)) | (2, WireValue::Varint(_)) | (6 | 10 | 12, WireValue::Bytes(_)) => {
                 return TelemetrySignal::Log;
             }
             _ => {}

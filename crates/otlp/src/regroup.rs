@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use gradus_core::span::{AttributeValue, SpanId, SpanResource, TraceId};
 
-use crate::decode::{decode_resource, span_id, text, trace_id};
+use crate::decode::{decode_resource, decode_text, span_id, trace_id};
 use crate::limits::RecordLimits;
 use crate::record::{TelemetrySignal, scope_name};
 use crate::rewrite::check_record;
@@ -84,7 +84,7 @@ pub struct WireScope<'a> {
 }
 
 /// Takes a request apart. Records that cannot be kept are counted; a body that is no request at all is an error.
-pub fn regroup<'a>(
+pub fn regroup_export<'a>(
     bytes: &'a [u8],
     signal: TelemetrySignal,
     limits: &RecordLimits,
@@ -92,7 +92,7 @@ pub fn regroup<'a>(
     regroup_within(bytes, signal, limits, &mut |_| true)
 }
 
-/// As [`regroup`], asking `take` for the memory that records need beside their bytes: small ones need more than they
+/// As [`regroup_export`], asking `take` for the memory that records need beside their bytes: small ones need more than they
 /// have. When it says no, that is [`WireError::NoRoom`].
 pub fn regroup_within<'a>(
     bytes: &'a [u8],
@@ -143,7 +143,7 @@ impl<'a> ExportRegrouper<'a, '_> {
             match (number, field) {
                 (1, WireValue::Bytes(body)) => {
                     let decoded = decode_resource(body, self.limits)?;
-                    self.take(decoded.attributes.value_count() * OF_AN_ATTRIBUTE)?;
+                    self.reserve_bytes(decoded.attributes.value_count() * OF_AN_ATTRIBUTE)?;
                     resource.resource = Arc::new(decoded);
                     resource.body = Some(Cow::Borrowed(body));
                 }
@@ -160,7 +160,7 @@ impl<'a> ExportRegrouper<'a, '_> {
         }
         // A resource without a record that is kept is not needed.
         if self.request.scopes.len() > scopes_before {
-            self.take(OF_A_RESOURCE)?;
+            self.reserve_bytes(OF_A_RESOURCE)?;
             self.request.resources.push(resource);
         }
         Ok(())
@@ -184,7 +184,7 @@ impl<'a> ExportRegrouper<'a, '_> {
         let mut fields = WireFields::new(bytes);
         while let Some((field_number, field)) = fields.next()? {
             let (2, WireValue::Bytes(body)) = (field_number, field) else { continue };
-            let (trace_id, mark) = match mark(body, self.request.signal, self.limits) {
+            let (trace_id, mark) = match read_record_outline(body, self.request.signal, self.limits) {
                 Ok(read) => read,
                 Err(reason) => {
                     self.request.rejected.add(1, || reason);
@@ -193,15 +193,15 @@ impl<'a> ExportRegrouper<'a, '_> {
             };
             // A scope without a record that is kept is not needed.
             if let Some(scope) = scope.take() {
-                self.take(OF_A_SCOPE)?;
+                self.reserve_bytes(OF_A_SCOPE)?;
                 self.request.scopes.push(scope);
             }
             let part = match last {
                 Some((known, part)) if known == trace_id => part,
-                _ => self.part(trace_id)?,
+                _ => self.trace_part_index(trace_id)?,
             };
             last = Some((trace_id, part));
-            self.take(OF_A_RECORD)?;
+            self.reserve_bytes(OF_A_RECORD)?;
             let scope = self.request.scopes.len() as u32 - 1;
             self.request.parts[part].records.push(WireRecord { body: Cow::Borrowed(body), scope, mark });
         }
@@ -209,18 +209,18 @@ impl<'a> ExportRegrouper<'a, '_> {
     }
 
     /// Where a trace's records are.
-    fn part(&mut self, trace_id: TraceId) -> Result<usize, WireError> {
+    fn trace_part_index(&mut self, trace_id: TraceId) -> Result<usize, WireError> {
         if let Some(part) = self.index.get(&trace_id) {
             return Ok(*part);
         }
-        self.take(OF_A_TRACE)?;
+        self.reserve_bytes(OF_A_TRACE)?;
         let part = self.request.parts.len();
         self.request.parts.push(TracePart { trace_id, records: Vec::new() });
         self.index.insert(trace_id, part);
         Ok(part)
     }
 
-    fn take(&mut self, bytes: usize) -> Result<(), WireError> {
+    fn reserve_bytes(&mut self, bytes: usize) -> Result<(), WireError> {
         self.untaken += bytes;
         if self.untaken < STEP {
             return Ok(());
@@ -253,7 +253,7 @@ impl<'a> RegroupedExport<'a> {
     /// The length of what [`Self::write`] writes. A resource and a scope are written for every trace they have records
     /// of, so that all parts together may be longer than the request.
     pub fn written_length(&self, part: &TracePart<'_>) -> usize {
-        self.resource_runs(part).map(|run| delimited(self.resource_length(run))).sum()
+        self.resource_runs(part).map(|run| delimited_field_size(self.resource_length(run))).sum()
     }
 
     /// Writes one trace's part as an export request of its own.
@@ -282,16 +282,16 @@ impl<'a> RegroupedExport<'a> {
 
     fn resource_length(&self, records: &[WireRecord<'_>]) -> usize {
         let resource = &self.resources[self.resource_index(&records[0])];
-        optional(resource.body.as_deref())
-            + optional(resource.schema.as_deref())
-            + scope_runs(records).map(|run| delimited(self.scope_length(run))).sum::<usize>()
+        optional_field_size(resource.body.as_deref())
+            + optional_field_size(resource.schema.as_deref())
+            + scope_runs(records).map(|run| delimited_field_size(self.scope_length(run))).sum::<usize>()
     }
 
     fn scope_length(&self, run: &[WireRecord<'_>]) -> usize {
         let scope = self.scope(&run[0]);
-        optional(scope.body.as_deref())
-            + optional(scope.schema.as_deref())
-            + run.iter().map(|record| delimited(record.body.len())).sum::<usize>()
+        optional_field_size(scope.body.as_deref())
+            + optional_field_size(scope.schema.as_deref())
+            + run.iter().map(|record| delimited_field_size(record.body.len())).sum::<usize>()
     }
 }
 
@@ -300,7 +300,7 @@ fn scope_runs<'p, 'a>(records: &'p [WireRecord<'a>]) -> impl Iterator<Item = &'p
 }
 
 /// Reads what has to be known of a record before it is stored; the reason when it cannot be kept.
-fn mark<'a>(
+fn read_record_outline<'a>(
     body: &'a [u8],
     signal: TelemetrySignal,
     limits: &RecordLimits,
@@ -320,25 +320,19 @@ fn mark<'a>(
             Err("a log record without a trace id is not kept".to_owned())
         }
         Ok(TraceId(0)) => Err("a span without a trace id".to_owned()),
-        Ok(_) if signal == TelemetrySignal::Span && mark.span_id == SpanId(0) => {
-            Err("a span without an id".to_owned())
-        }
+        Ok(_) if signal == TelemetrySignal::Span && mark.span_id == SpanId(0) => Err("a span without an id".to_owned()),
         Ok(trace_id) => Ok((trace_id, mark)),
     }
 }
 
-fn span_mark<'a>(
-    body: &'a [u8],
-    limits: &RecordLimits,
-    mark: &mut RecordOutline<'a>,
-) -> Result<TraceId, WireError> {
+fn span_mark<'a>(body: &'a [u8], limits: &RecordLimits, mark: &mut RecordOutline<'a>) -> Result<TraceId, WireError> {
     let mut trace = TraceId::default();
     check_record(body, TelemetrySignal::Span, limits, |number, field| {
         match (number, field) {
             (1, WireValue::Bytes(id)) => trace = trace_id(id)?,
             (2, WireValue::Bytes(id)) => mark.span_id = span_id(id)?,
             (4, WireValue::Bytes(id)) => mark.parent_id = span_id(id)?.non_zero(),
-            (5, WireValue::Bytes(name)) => mark.name = text(name),
+            (5, WireValue::Bytes(name)) => mark.name = decode_text(name),
             (7, WireValue::Fixed64(time)) => mark.start_ns = time,
             (8, WireValue::Fixed64(time)) => mark.end_ns = time,
             (15, WireValue::Bytes(status)) => mark.is_error = is_error(status)?,
@@ -349,11 +343,7 @@ fn span_mark<'a>(
     Ok(trace)
 }
 
-fn log_mark<'a>(
-    body: &'a [u8],
-    limits: &RecordLimits,
-    mark: &mut RecordOutline<'a>,
-) -> Result<TraceId, WireError> {
+fn log_mark<'a>(body: &'a [u8], limits: &RecordLimits, mark: &mut RecordOutline<'a>) -> Result<TraceId, WireError> {
     let mut trace = TraceId::default();
     check_record(body, TelemetrySignal::Log, limits, |number, field| {
         match (number, field) {
@@ -384,12 +374,12 @@ fn varint_length(value: usize) -> usize {
 }
 
 /// The length of a field that holds `length` bytes. Field numbers below 16, which are all there are here, take one byte.
-fn delimited(length: usize) -> usize {
+fn delimited_field_size(length: usize) -> usize {
     1 + varint_length(length) + length
 }
 
-fn optional(bytes: Option<&[u8]>) -> usize {
-    bytes.map_or(0, |bytes| delimited(bytes.len()))
+fn optional_field_size(bytes: Option<&[u8]>) -> usize {
+    bytes.map_or(0, |bytes| delimited_field_size(bytes.len()))
 }
 
 fn write_optional(out: &mut Vec<u8>, field: u32, bytes: Option<&[u8]>) {
@@ -446,7 +436,7 @@ mod tests {
         let broken = field(9, &[0x0a, 0x7f]);
         let spans = [span(1, &[]), span(2, &nested), span(3, &broken), span(4, &[])].concat();
         let request = field(1, &field(2, &spans));
-        let request = regroup(&request, TelemetrySignal::Span, &RecordLimits::default()).expect("a request");
+        let request = regroup_export(&request, TelemetrySignal::Span, &RecordLimits::default()).expect("a request");
         assert_eq!(request.parts.iter().map(|part| part.trace_id.0 as u8).collect::<Vec<_>>(), [1, 4]);
         assert_eq!(request.rejected.count, 2);
         assert!(request.rejected.reason.is_some_and(|reason| reason.contains("64 levels")));

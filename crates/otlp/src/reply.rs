@@ -24,12 +24,11 @@ pub fn export_response_json(rejected: &RejectedRecords, signal: TelemetrySignal)
         TelemetrySignal::Span => "rejectedSpans",
         TelemetrySignal::Log => "rejectedLogRecords",
     };
-    serde_json::json!({"partialSuccess": {count: rejected.count.to_string(), "errorMessage": reason}})
-        .to_string()
+    serde_json::json!({"partialSuccess": {count: rejected.count.to_string(), "errorMessage": reason}}).to_string()
 }
 
 /// The body of a `google.rpc.Status`.
-pub fn status(code: u32, message: &str) -> Vec<u8> {
+pub fn encode_rpc_status(code: u32, message: &str) -> Vec<u8> {
     let mut body = Vec::new();
     write_number(&mut body, 1, u64::from(code));
     write_bytes(&mut body, 2, message.as_bytes());
@@ -47,7 +46,7 @@ pub fn retry_status(code: u32, message: &str, seconds: u32) -> Vec<u8> {
     write_bytes(&mut info, 1, &delay);
     write_bytes(&mut any, 1, b"type.googleapis.com/google.rpc.RetryInfo");
     write_bytes(&mut any, 2, &info);
-    let mut body = status(code, message);
+    let mut body = encode_rpc_status(code, message);
     write_bytes(&mut body, 3, &any);
     body
 }

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use crate::decode::text;
+use crate::decode::decode_text;
 use crate::limits::RecordLimits;
 use crate::record::TelemetrySignal;
 use crate::wire::{WireError, WireFields, WireValue, write_bytes};
@@ -35,7 +35,7 @@ pub fn rewrite_texts(
     limits: &RecordLimits,
     change: TextChange<'_>,
 ) -> Result<Option<Vec<u8>>, WireError> {
-    RecordRewriter::new(limits, change).rewrite(TextBearingMessage::for_signal(signal), record, 0)
+    RecordRewriter::new(limits, change).rewrite_message(TextBearingMessage::for_signal(signal), record, 0)
 }
 
 /// As [`rewrite_texts`], for the body of one `Resource`.
@@ -44,7 +44,7 @@ pub fn rewrite_resource_texts(
     limits: &RecordLimits,
     change: TextChange<'_>,
 ) -> Result<Option<Vec<u8>>, WireError> {
-    RecordRewriter::new(limits, change).rewrite(TextBearingMessage::Resource, resource, 0)
+    RecordRewriter::new(limits, change).rewrite_message(TextBearingMessage::Resource, resource, 0)
 }
 
 /// As [`rewrite_texts`], for the body of one `InstrumentationScope`.
@@ -53,7 +53,7 @@ pub fn rewrite_scope_texts(
     limits: &RecordLimits,
     change: TextChange<'_>,
 ) -> Result<Option<Vec<u8>>, WireError> {
-    RecordRewriter::new(limits, change).rewrite(TextBearingMessage::Scope, scope, 0)
+    RecordRewriter::new(limits, change).rewrite_message(TextBearingMessage::Scope, scope, 0)
 }
 
 /// Walks one `Span` or `LogRecord` body, checks that it is what it should be, within the limits, and shows its own fields
@@ -114,7 +114,7 @@ impl TextBearingMessage {
         }
     }
 
-    fn content(self, field: u32) -> FieldContent {
+    fn field_content(self, field: u32) -> FieldContent {
         use FieldContent::{Bytes, Id, Inside, Key, Text};
         match (self, field) {
             // Trace state and name.
@@ -187,9 +187,8 @@ impl RecordBudget {
     }
 
     /// The depth of arrays and maps inside a message.
-    fn depth(&self, message: TextBearingMessage, depth: usize) -> Result<usize, WireError> {
-        let depth =
-            depth + usize::from(matches!(message, TextBearingMessage::Array | TextBearingMessage::Map));
+    fn check_depth(&self, message: TextBearingMessage, depth: usize) -> Result<usize, WireError> {
+        let depth = depth + usize::from(matches!(message, TextBearingMessage::Array | TextBearingMessage::Map));
         if matches!(message, TextBearingMessage::AnyValue) && depth > self.limits.nesting {
             return Err(WireError::TooDeep { limit: self.limits.nesting });
         }
@@ -197,7 +196,7 @@ impl RecordBudget {
     }
 
     /// Counts what is an attribute, an event, a link, or a value among others: each takes memory, even if it is empty.
-    fn count(&mut self, message: TextBearingMessage, inner: TextBearingMessage) -> Result<(), WireError> {
+    fn count_value(&mut self, message: TextBearingMessage, inner: TextBearingMessage) -> Result<(), WireError> {
         use TextBearingMessage::{Array, Event, KeyValue, Link};
         if matches!((message, inner), (_, KeyValue | Event | Link) | (Array, _)) {
             self.attributes_left = self
@@ -208,8 +207,8 @@ impl RecordBudget {
         Ok(())
     }
 
-    fn check(&mut self, message: TextBearingMessage, bytes: &[u8], depth: usize) -> Result<(), WireError> {
-        let depth = self.depth(message, depth)?;
+    fn check_message(&mut self, message: TextBearingMessage, bytes: &[u8], depth: usize) -> Result<(), WireError> {
+        let depth = self.check_depth(message, depth)?;
         let mut fields = WireFields::new(bytes);
         while let Some((number, field)) = fields.next()? {
             self.check_field(message, number, field, depth)?;
@@ -224,9 +223,9 @@ impl RecordBudget {
         field: WireValue<'_>,
         depth: usize,
     ) -> Result<(), WireError> {
-        if let (WireValue::Bytes(content), FieldContent::Inside(inner)) = (field, message.content(number)) {
-            self.count(message, inner)?;
-            self.check(inner, content, depth)?;
+        if let (WireValue::Bytes(content), FieldContent::Inside(inner)) = (field, message.field_content(number)) {
+            self.count_value(message, inner)?;
+            self.check_message(inner, content, depth)?;
         }
         Ok(())
     }
@@ -256,13 +255,13 @@ impl<'c> RecordRewriter<'c> {
     }
 
     /// The message with its texts changed; `None` if it stays as it is. `depth` is that of arrays and maps.
-    fn rewrite(
+    fn rewrite_message(
         &mut self,
         message: TextBearingMessage,
         bytes: &[u8],
         depth: usize,
     ) -> Result<Option<Vec<u8>>, WireError> {
-        let depth = self.budget.depth(message, depth)?;
+        let depth = self.budget.check_depth(message, depth)?;
         let mut out: Option<Vec<u8>> = None;
         let mut copied = 0;
         let mut fields = WireFields::new(bytes);
@@ -296,20 +295,20 @@ impl<'c> RecordRewriter<'c> {
         content: &[u8],
         depth: usize,
     ) -> Result<FieldRewrite, WireError> {
-        let changed = match message.content(number) {
-            FieldContent::Text => self.changed(TextKind::Text, &text(content)).map(String::into_bytes),
-            FieldContent::Key => self.changed(TextKind::Key, &text(content)).map(String::into_bytes),
+        let changed = match message.field_content(number) {
+            FieldContent::Text => self.change_text(TextKind::Text, &decode_text(content)).map(String::into_bytes),
+            FieldContent::Key => self.change_text(TextKind::Key, &decode_text(content)).map(String::into_bytes),
             FieldContent::Bytes => match simdutf8::basic::from_utf8(content) {
-                Ok(text) => self.changed(TextKind::Text, text).map(String::into_bytes),
-                Err(_) => self.changed(TextKind::Binary, &text(content)).map(String::into_bytes),
+                Ok(text) => self.change_text(TextKind::Text, text).map(String::into_bytes),
+                Err(_) => self.change_text(TextKind::Binary, &decode_text(content)).map(String::into_bytes),
             },
             FieldContent::Inside(inner) => {
-                self.budget.count(message, inner)?;
-                self.rewrite(inner, content, depth)?
+                self.budget.count_value(message, inner)?;
+                self.rewrite_message(inner, content, depth)?
             }
             FieldContent::Id => None,
             // What its parts are is not known, so nothing can be put in their place.
-            FieldContent::Unknown if self.changed(TextKind::Unknown, &text(content)).is_some() => {
+            FieldContent::Unknown if self.change_text(TextKind::Unknown, &decode_text(content)).is_some() => {
                 return Ok(FieldRewrite::LeaveOut);
             }
             FieldContent::Unknown => None,
@@ -317,12 +316,7 @@ impl<'c> RecordRewriter<'c> {
         Ok(changed.map_or(FieldRewrite::Keep, |changed| FieldRewrite::Replace(number, changed)))
     }
 
-    fn rewrite_number(
-        &mut self,
-        message: TextBearingMessage,
-        number: u32,
-        field: WireValue<'_>,
-    ) -> FieldRewrite {
+    fn rewrite_number(&mut self, message: TextBearingMessage, number: u32, field: WireValue<'_>) -> FieldRewrite {
         if message.has_number(number) {
             return FieldRewrite::Keep;
         }
@@ -354,7 +348,7 @@ impl<'c> RecordRewriter<'c> {
         };
         let is_value = matches!((message, number), (TextBearingMessage::AnyValue, 3 | 4));
         let kind = if is_value { TextKind::Number } else { TextKind::Unknown };
-        let changed = if digits.is_empty() { None } else { self.changed(kind, &digits) };
+        let changed = if digits.is_empty() { None } else { self.change_text(kind, &digits) };
         self.digits = digits;
         match changed {
             // The text that a value can be instead.
@@ -364,7 +358,7 @@ impl<'c> RecordRewriter<'c> {
         }
     }
 
-    fn changed(&mut self, kind: TextKind, text: &str) -> Option<String> {
+    fn change_text(&mut self, kind: TextKind, text: &str) -> Option<String> {
         (self.change)(kind, text).filter(|changed| changed != text)
     }
 }

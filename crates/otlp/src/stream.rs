@@ -69,16 +69,16 @@ pub fn stream_export(
 ) -> Result<(), StreamError> {
     let mut walk = ExportStreamReader { input, offset: 0, limits, buffer: Vec::new(), sink };
     match framing {
-        MessageFraming::Single => walk.message(u64::MAX),
+        MessageFraming::Single => walk.read_message(u64::MAX),
         MessageFraming::Delimited => {
             while let Some(length) = walk.varint_or_end()? {
-                walk.frame(length)?;
+                walk.read_frame(length)?;
             }
             Ok(())
         }
         MessageFraming::Prefixed => {
             while let Some(length) = walk.prefix_or_end()? {
-                walk.frame(length)?;
+                walk.read_frame(length)?;
             }
             Ok(())
         }
@@ -98,12 +98,10 @@ struct ExportStreamReader<'r, 's> {
 
 impl ExportStreamReader<'_, '_> {
     /// One message of known length: if it is malformed, the next one is still found.
-    fn frame(&mut self, length: u64) -> Result<(), StreamError> {
+    fn read_frame(&mut self, length: u64) -> Result<(), StreamError> {
         let end = self.offset.saturating_add(length);
-        match self.message(end) {
-            Err(StreamError::Malformed { offset, reason })
-                if self.offset <= end && reason != WireError::Truncated =>
-            {
+        match self.read_message(end) {
+            Err(StreamError::Malformed { offset, reason }) if self.offset <= end && reason != WireError::Truncated => {
                 (self.sink)(Err((offset, reason)))?;
             }
             other => other?,
@@ -115,12 +113,12 @@ impl ExportStreamReader<'_, '_> {
     }
 
     /// An export message that ends at `end`, or with the input.
-    fn message(&mut self, end: u64) -> Result<(), StreamError> {
+    fn read_message(&mut self, end: u64) -> Result<(), StreamError> {
         while self.offset < end {
-            let Some((number, length)) = self.field(end)? else { break };
+            let Some((number, length)) = self.next_field(end)? else { break };
             if number != 1 {
                 self.skip(length)?;
-            } else if self.fits(length) {
+            } else if self.fits_record_limit(length) {
                 self.whole_resource(length)?;
             } else {
                 self.large_resource(self.offset + length)?;
@@ -131,7 +129,7 @@ impl ExportStreamReader<'_, '_> {
 
     fn whole_resource(&mut self, length: u64) -> Result<(), StreamError> {
         let start = self.offset;
-        self.fill(length)?;
+        self.fill_buffer(length)?;
         let (buffer, limits) = (std::mem::take(&mut self.buffer), self.limits);
         let mut failed = None;
         let read = read_resource_records(&buffer, limits, &mut |record| {
@@ -141,24 +139,24 @@ impl ExportStreamReader<'_, '_> {
             })
         });
         self.buffer = buffer;
-        self.report(start, read, failed)
+        self.report_failure(start, read, failed)
     }
 
     fn large_resource(&mut self, end: u64) -> Result<(), StreamError> {
         let mut resource = Arc::new(SpanResource::default());
         while self.offset < end {
-            let Some((number, length)) = self.field(end)? else { break };
+            let Some((number, length)) = self.next_field(end)? else { break };
             let start = self.offset;
             match number {
                 1 => {
-                    self.fill(length)?;
+                    self.fill_buffer(length)?;
                     match decode_resource(&self.buffer, self.limits) {
                         Ok(decoded) => resource = Arc::new(decoded),
                         Err(reason) => (self.sink)(Err((start, reason)))?,
                     }
                 }
-                RECORDS if self.fits(length) => {
-                    self.fill(length)?;
+                RECORDS if self.fits_record_limit(length) => {
+                    self.fill_buffer(length)?;
                     let buffer = std::mem::take(&mut self.buffer);
                     let mut failed = None;
                     let read = read_scope_records(&buffer, &resource, &mut |record| {
@@ -168,7 +166,7 @@ impl ExportStreamReader<'_, '_> {
                         })
                     });
                     self.buffer = buffer;
-                    self.report(start, read, failed)?;
+                    self.report_failure(start, read, failed)?;
                 }
                 RECORDS => self.large_scope(start + length, &resource)?,
                 _ => self.skip(length)?,
@@ -180,23 +178,23 @@ impl ExportStreamReader<'_, '_> {
     fn large_scope(&mut self, end: u64, resource: &Arc<SpanResource>) -> Result<(), StreamError> {
         let mut scope = RecordScope { resource: Arc::clone(resource), name: Arc::from("") };
         while self.offset < end {
-            let Some((number, length)) = self.field(end)? else { break };
+            let Some((number, length)) = self.next_field(end)? else { break };
             let start = self.offset;
             match number {
                 1 => {
-                    self.fill(length)?;
+                    self.fill_buffer(length)?;
                     match scope_name(&self.buffer) {
                         Ok(name) => scope.name = Arc::from(name.as_ref()),
                         Err(reason) => (self.sink)(Err((start, reason)))?,
                     }
                 }
-                RECORDS if !self.fits(length) => {
+                RECORDS if !self.fits_record_limit(length) => {
                     let limit = self.limits.record_bytes;
                     (self.sink)(Err((start, WireError::RecordTooLarge { size: length, limit })))?;
                     self.skip(length)?;
                 }
                 RECORDS => {
-                    self.fill(length)?;
+                    self.fill_buffer(length)?;
                     let signal = signal_of_record(&self.buffer);
                     (self.sink)(Ok(ExportRecord { signal, scope: &scope, body: &self.buffer }))?;
                 }
@@ -206,7 +204,7 @@ impl ExportStreamReader<'_, '_> {
         Ok(())
     }
 
-    fn report(
+    fn report_failure(
         &mut self,
         start: u64,
         read: Result<(), WireError>,
@@ -219,28 +217,25 @@ impl ExportStreamReader<'_, '_> {
         }
     }
 
-    fn fits(&self, length: u64) -> bool {
+    fn fits_record_limit(&self, length: u64) -> bool {
         length <= self.limits.record_bytes as u64
     }
 
     /// The next length-delimited field's number and length, which stays within the message that ends at `end`; fields
     /// of other wire types are passed over.
-    fn field(&mut self, end: u64) -> Result<Option<(u32, u64)>, StreamError> {
+    fn next_field(&mut self, end: u64) -> Result<Option<(u32, u64)>, StreamError> {
         loop {
             let start = self.offset;
             let Some(tag) = self.varint_or_end()? else { return Ok(None) };
             match split_tag(tag) {
                 (number, 2) => {
-                    let length = self.varint()?;
+                    let length = self.read_varint()?;
                     if self.offset.checked_add(length).is_none_or(|behind| behind > end) {
-                        return Err(StreamError::Malformed {
-                            offset: start,
-                            reason: WireError::LongerThanParent,
-                        });
+                        return Err(StreamError::Malformed { offset: start, reason: WireError::LongerThanParent });
                     }
                     return Ok(Some((number, length)));
                 }
-                (_, 0) => drop(self.varint()?),
+                (_, 0) => drop(self.read_varint()?),
                 (_, 1) => self.skip(8)?,
                 (_, 5) => self.skip(4)?,
                 (field, wire_type) => {
@@ -251,7 +246,7 @@ impl ExportStreamReader<'_, '_> {
         }
     }
 
-    fn varint(&mut self) -> Result<u64, StreamError> {
+    fn read_varint(&mut self) -> Result<u64, StreamError> {
         let offset = self.offset;
         self.varint_or_end()?.ok_or(StreamError::Malformed { offset, reason: WireError::Truncated })
     }
@@ -292,8 +287,8 @@ impl ExportStreamReader<'_, '_> {
         Ok(Some(u64::from(u32::from_be_bytes(length))))
     }
 
-    fn fill(&mut self, length: u64) -> Result<(), StreamError> {
-        if !self.fits(length) {
+    fn fill_buffer(&mut self, length: u64) -> Result<(), StreamError> {
+        if !self.fits_record_limit(length) {
             let limit = self.limits.record_bytes;
             return Err(StreamError::RecordTooLarge { offset: self.offset, size: length, limit });
         }

@@ -7,7 +7,7 @@ use crate::wire::{WireError, WireFields, WireValue};
 /// records and those of links. What is no id, by its length, stays.
 pub fn change_trace_ids(export: &mut [u8], change: &dyn Fn([u8; 16]) -> [u8; 16]) -> Result<(), WireError> {
     let mut places = Vec::new();
-    find(IdBearingMessage::Export, export, 0, &mut places)?;
+    collect_id_offsets(IdBearingMessage::Export, export, 0, &mut places)?;
     for place in places {
         if let Some(id) = export.get_mut(place..).and_then(|rest| rest.first_chunk_mut::<16>()) {
             *id = change(*id);
@@ -29,7 +29,7 @@ enum IdBearingMessage {
 }
 
 /// Where ids begin in a message that begins at `start`.
-fn find(
+fn collect_id_offsets(
     message: IdBearingMessage,
     bytes: &[u8],
     start: usize,
@@ -54,7 +54,7 @@ fn find(
             }
             _ => continue,
         };
-        find(inner, content, begin, places)?;
+        collect_id_offsets(inner, content, begin, places)?;
     }
     Ok(())
 }

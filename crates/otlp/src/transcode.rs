@@ -11,36 +11,31 @@ use crate::regroup::RejectedRecords;
 use crate::wire::{write_bytes, write_head};
 
 /// Reads a JSON request; records of the other signal and those that cannot be read are left out and counted.
-pub fn export_from_json(
-    json: &[u8],
-    signal: TelemetrySignal,
-) -> Result<(Vec<u8>, RejectedRecords), serde_json::Error> {
+pub fn export_from_json(json: &[u8], signal: TelemetrySignal) -> Result<(Vec<u8>, RejectedRecords), serde_json::Error> {
     let mut out = Vec::new();
     let mut rejected = RejectedRecords::default();
     let mut open = OpenScope::default();
     let mut deserializer = serde_json::Deserializer::from_slice(json);
     read_export_json(&mut deserializer, &mut |record| match record {
         ExportJson::Span(_, RecordExtras { odd_id: Some(reason), .. })
-        | ExportJson::Log(_, _, _, RecordExtras { odd_id: Some(reason), .. }) => {
-            rejected.add(1, || reason.to_owned())
-        }
+        | ExportJson::Log(_, _, _, RecordExtras { odd_id: Some(reason), .. }) => rejected.add(1, || reason.to_owned()),
         ExportJson::Span(span, beside) if signal == TelemetrySignal::Span => {
             let mut body = Vec::new();
             encode_span(&span, &mut body);
             body.extend(beside.fields);
-            open.add(&span.resource, &span.scope, &body, &mut out);
+            open.add_record(&span.resource, &span.scope, &body, &mut out);
         }
         ExportJson::Log(log, resource, scope, _) if signal == TelemetrySignal::Log => {
             let mut body = Vec::new();
             encode_log(&log, &mut body);
-            open.add(&resource, &scope, &body, &mut out);
+            open.add_record(&resource, &scope, &body, &mut out);
         }
         ExportJson::Span(..) => rejected.add(1, || "a span in a request of log records".to_owned()),
         ExportJson::Log(..) => rejected.add(1, || "a log record in a request of spans".to_owned()),
         ExportJson::Bad(reason) => rejected.add(1, || reason),
     })?;
     deserializer.end()?;
-    open.close(&mut out);
+    open.close_resource(&mut out);
     Ok((out, rejected))
 }
 
@@ -51,9 +46,9 @@ pub fn export_of_spans(spans: &[Span<'_>]) -> Vec<u8> {
     for span in spans {
         let mut body = Vec::new();
         encode_span(span, &mut body);
-        open.add(&span.resource, &span.scope, &body, &mut out);
+        open.add_record(&span.resource, &span.scope, &body, &mut out);
     }
-    open.close(&mut out);
+    open.close_resource(&mut out);
     out
 }
 
@@ -67,9 +62,9 @@ struct OpenScope {
 }
 
 impl OpenScope {
-    fn add(&mut self, resource: &Arc<SpanResource>, name: &str, body: &[u8], out: &mut Vec<u8>) {
+    fn add_record(&mut self, resource: &Arc<SpanResource>, name: &str, body: &[u8], out: &mut Vec<u8>) {
         if !Arc::ptr_eq(&self.resource, resource) && self.resource != *resource {
-            self.close(out);
+            self.close_resource(out);
             self.resource = Arc::clone(resource);
         }
         if self.name != name {
@@ -95,7 +90,7 @@ impl OpenScope {
         self.records = Vec::new();
     }
 
-    fn close(&mut self, out: &mut Vec<u8>) {
+    fn close_resource(&mut self, out: &mut Vec<u8>) {
         self.close_scope();
         if self.scopes.is_empty() {
             return;
@@ -135,7 +130,8 @@ mod tests {
 
     #[test]
     fn log_records_keep_their_resource_and_scope() {
-        let json = br#"{"resourceLogs":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"s"}}]},
+        let json =
+            br#"{"resourceLogs":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"s"}}]},
             "scopeLogs":[{"scope":{"name":"x"},"logRecords":[{"traceId":"0102030405060708090a0b0c0d0e0f10",
             "spanId":"0102030405060708","timeUnixNano":"1","body":{"stringValue":"b"}}]}]}]}"#;
         let (bytes, rejected) = export_from_json(json, TelemetrySignal::Log).expect("a request");

@@ -56,25 +56,24 @@ impl<'a> WireFields<'a> {
         let (number, wire_type) = split_tag(read_varint(&mut self.rest)?);
         let field = match wire_type {
             0 => WireValue::Varint(read_varint(&mut self.rest)?),
-            1 => WireValue::Fixed64(u64::from_le_bytes(self.array()?)),
+            1 => WireValue::Fixed64(u64::from_le_bytes(self.take_array()?)),
             2 => {
-                let length =
-                    usize::try_from(read_varint(&mut self.rest)?).map_err(|_| WireError::Truncated)?;
-                WireValue::Bytes(self.take(length)?)
+                let length = usize::try_from(read_varint(&mut self.rest)?).map_err(|_| WireError::Truncated)?;
+                WireValue::Bytes(self.take_bytes(length)?)
             }
-            5 => WireValue::Fixed32(u32::from_le_bytes(self.array()?)),
+            5 => WireValue::Fixed32(u32::from_le_bytes(self.take_array()?)),
             _ => return Err(WireError::WireType { field: number, wire_type }),
         };
         Ok(Some((number, field)))
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
+    fn take_array<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
         let (head, rest) = self.rest.split_first_chunk::<N>().ok_or(WireError::Truncated)?;
         self.rest = rest;
         Ok(*head)
     }
 
-    fn take(&mut self, length: usize) -> Result<&'a [u8], WireError> {
+    fn take_bytes(&mut self, length: usize) -> Result<&'a [u8], WireError> {
         let (head, rest) = self.rest.split_at_checked(length).ok_or(WireError::Truncated)?;
         self.rest = rest;
         Ok(head)

@@ -26,11 +26,7 @@ fn request(spans: Vec<trace::Span>) -> ExportTraceServiceRequest {
     let scope_spans = vec![trace::ScopeSpans { scope: Some(scope), spans, ..Default::default() }];
     let resource = opentelemetry_proto::tonic::resource::v1::Resource::default();
     ExportTraceServiceRequest {
-        resource_spans: vec![trace::ResourceSpans {
-            resource: Some(resource),
-            scope_spans,
-            ..Default::default()
-        }],
+        resource_spans: vec![trace::ResourceSpans { resource: Some(resource), scope_spans, ..Default::default() }],
     }
 }
 
@@ -148,12 +144,7 @@ proptest! {
 
 #[test]
 fn messages_are_recognised_by_their_structure() {
-    let span = trace::Span {
-        trace_id: vec![1; 16],
-        span_id: vec![2; 8],
-        name: "x".repeat(300),
-        ..Default::default()
-    };
+    let span = trace::Span { trace_id: vec![1; 16], span_id: vec![2; 8], name: "x".repeat(300), ..Default::default() };
     let bytes = request(vec![span]).encode_to_vec();
     assert_eq!(looks_like_export(&bytes, true), Some(MessageFraming::Single));
     assert_eq!(looks_like_export(&bytes[..40], false), Some(MessageFraming::Single));

@@ -26,7 +26,7 @@ fn assert_the_span(document: &Json) {
     assert_eq!(span.span_id.to_string(), "1112131415161718");
     assert_eq!((span.start_ns, span.end_ns), (1_700_000_000_000_000_001, 1_700_000_000_000_000_002));
     assert_eq!(span.attributes.get("n"), Some(&AttributeValue::Int(42)));
-    assert_eq!(span.attributes.text("s"), Some("text"));
+    assert_eq!(span.attributes.get_text("s"), Some("text"));
     assert_eq!(
         span.attributes.get("list"),
         Some(&AttributeValue::Array(vec![AttributeValue::Bool(true), AttributeValue::Null]))
@@ -97,9 +97,9 @@ fn reasons(document: &Json) -> (usize, Vec<String>) {
 
 #[test]
 fn a_flood_of_attributes_is_refused_by_a_named_limit() {
-    let attributes: Vec<Json> =
-        (0..70_000).map(|n| json!({"key": n.to_string(), "value": {"intValue": n}})).collect();
-    let document = json!({"resourceSpans": [{"scopeSpans": [{"spans": [{"attributes": attributes}, {"name": "good"}]}]}]});
+    let attributes: Vec<Json> = (0..70_000).map(|n| json!({"key": n.to_string(), "value": {"intValue": n}})).collect();
+    let document =
+        json!({"resourceSpans": [{"scopeSpans": [{"spans": [{"attributes": attributes}, {"name": "good"}]}]}]});
     let (spans, reasons) = reasons(&document);
     assert_eq!((spans, reasons.len()), (1, 1));
     assert!(reasons[0].contains("limit 65536"), "{reasons:?}");
@@ -109,8 +109,7 @@ fn a_flood_of_attributes_is_refused_by_a_named_limit() {
 fn one_bad_span_spoils_no_other() {
     let good = json!({"name": "good", "startTimeUnixNano": 1.7e18, "attributes": null, "status": null, "events": null});
     let spans = json!([good, {"startTimeUnixNano": "soon"}, {"attributes": 7}, "text", good]);
-    let document =
-        json!({"resourceSpans": [{"scopeSpans": [{"scope": null, "spans": spans}, {"spans": null}]}]});
+    let document = json!({"resourceSpans": [{"scopeSpans": [{"scope": null, "spans": spans}, {"spans": null}]}]});
     let (spans, reasons) = reasons(&document);
     assert_eq!((spans, reasons.len()), (2, 3), "{reasons:?}");
 }

@@ -1,6 +1,6 @@
 //! A request that was taken apart by trace holds what it held before.
 
-use gradus_otlp::{RecordLimits, TelemetrySignal, regroup};
+use gradus_otlp::{RecordLimits, TelemetrySignal, regroup_export};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
 use opentelemetry_proto::tonic::resource::v1::Resource;
@@ -21,11 +21,7 @@ fn span(trace: u8, span: u8, name: &str) -> Span {
 
 fn request() -> ExportTraceServiceRequest {
     let scope = |name: &str, spans| ScopeSpans {
-        scope: Some(InstrumentationScope {
-            name: name.to_owned(),
-            version: "2".to_owned(),
-            ..Default::default()
-        }),
+        scope: Some(InstrumentationScope { name: name.to_owned(), version: "2".to_owned(), ..Default::default() }),
         spans,
         schema_url: "https://schema/scope".to_owned(),
     };
@@ -49,7 +45,7 @@ fn request() -> ExportTraceServiceRequest {
 fn every_record_is_in_the_part_of_its_trace_with_all_that_is_said_of_it() {
     let request = request();
     let bytes = request.encode_to_vec();
-    let regrouped = regroup(&bytes, TelemetrySignal::Span, &RecordLimits::default()).expect("a request");
+    let regrouped = regroup_export(&bytes, TelemetrySignal::Span, &RecordLimits::default()).expect("a request");
     assert_eq!(regrouped.rejected.count, 2);
     assert_eq!(regrouped.rejected.reason.as_deref(), Some("a span without a trace id"));
     let mut found = Vec::new();
@@ -88,8 +84,8 @@ fn every_record_is_in_the_part_of_its_trace_with_all_that_is_said_of_it() {
 
 #[test]
 fn rubbish_is_refused() {
-    assert!(regroup(b"\x0a\xffrubbish", TelemetrySignal::Span, &RecordLimits::default()).is_err());
+    assert!(regroup_export(b"\x0a\xffrubbish", TelemetrySignal::Span, &RecordLimits::default()).is_err());
     let nothing =
-        regroup(b"", TelemetrySignal::Span, &RecordLimits::default()).expect("an empty request is a request");
+        regroup_export(b"", TelemetrySignal::Span, &RecordLimits::default()).expect("an empty request is a request");
     assert!(nothing.parts.is_empty());
 }

@@ -4,9 +4,7 @@
 
 mod messages;
 
-use gradus_otlp::{
-    RecordLimits, TelemetrySignal, TextKind, WireError, rewrite_resource_texts, rewrite_texts,
-};
+use gradus_otlp::{RecordLimits, TelemetrySignal, TextKind, WireError, rewrite_resource_texts, rewrite_texts};
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, KeyValue};
 use opentelemetry_proto::tonic::logs::v1::LogRecord;
@@ -175,25 +173,18 @@ fn text_that_is_not_utf_8_is_seen_as_decoded() {
 
 #[test]
 fn keys_numbers_and_unknown_fields_are_told_apart() {
-    let values = [
-        Any::IntValue(123_456),
-        Any::DoubleValue(1234.5),
-        Any::IntValue(7),
-        Any::BytesValue(vec![b'a', 0xff]),
-    ];
-    let attributes =
-        values.into_iter().map(|value| key_value("k".to_owned(), AnyValue { value: Some(value) }));
-    let span =
-        Span { attributes: attributes.collect(), start_time_unix_nano: 9_999, kind: 3, ..Default::default() };
+    let values =
+        [Any::IntValue(123_456), Any::DoubleValue(1234.5), Any::IntValue(7), Any::BytesValue(vec![b'a', 0xff])];
+    let attributes = values.into_iter().map(|value| key_value("k".to_owned(), AnyValue { value: Some(value) }));
+    let span = Span { attributes: attributes.collect(), start_time_unix_nano: 9_999, kind: 3, ..Default::default() };
     let mut bytes = span.encode_to_vec();
     bytes.extend(unknown_field());
     prost::encoding::uint64::encode(902, &5_555, &mut bytes);
     let mut seen = Vec::new();
-    let changed =
-        rewrite_texts(&bytes, TelemetrySignal::Span, &RecordLimits::default(), &mut |kind, text| {
-            seen.push((kind, text.to_owned()));
-            (kind != TextKind::Key).then(|| "x".to_owned())
-        });
+    let changed = rewrite_texts(&bytes, TelemetrySignal::Span, &RecordLimits::default(), &mut |kind, text| {
+        seen.push((kind, text.to_owned()));
+        (kind != TextKind::Key).then(|| "x".to_owned())
+    });
     let expected = [
         (TextKind::Key, "k"),
         (TextKind::Number, "123456"),
@@ -222,9 +213,7 @@ fn limits_are_named() {
     let limits = RecordLimits { attributes: 3, nesting: 2, ..RecordLimits::default() };
     let refused = |attributes: Vec<KeyValue>, limits: &RecordLimits| {
         let span = Span { attributes, ..Default::default() };
-        rewrite_texts(&span.encode_to_vec(), TelemetrySignal::Span, limits, &mut |_, _| None)
-            .unwrap_err()
-            .to_string()
+        rewrite_texts(&span.encode_to_vec(), TelemetrySignal::Span, limits, &mut |_, _| None).unwrap_err().to_string()
     };
     let many = vec![key_value("k".to_owned(), AnyValue::default()); 4];
     assert!(refused(many, &limits).contains("limit 3"));

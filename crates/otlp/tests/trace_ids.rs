@@ -25,22 +25,17 @@ fn spans(id: &[u8]) -> ExportTraceServiceRequest {
         links,
         ..Span::default()
     };
-    let scopes = vec![ScopeSpans {
-        spans: vec![span("one", Vec::new()), span("two", vec![link])],
-        ..ScopeSpans::default()
-    }];
+    let scopes =
+        vec![ScopeSpans { spans: vec![span("one", Vec::new()), span("two", vec![link])], ..ScopeSpans::default() }];
     ExportTraceServiceRequest {
         resource_spans: vec![ResourceSpans { scope_spans: scopes, ..ResourceSpans::default() }],
     }
 }
 
 fn logs(id: &[u8]) -> ExportLogsServiceRequest {
-    let record =
-        LogRecord { time_unix_nano: 5, trace_id: id.to_vec(), span_id: vec![2; 8], ..LogRecord::default() };
+    let record = LogRecord { time_unix_nano: 5, trace_id: id.to_vec(), span_id: vec![2; 8], ..LogRecord::default() };
     let scopes = vec![ScopeLogs { log_records: vec![record], ..ScopeLogs::default() }];
-    ExportLogsServiceRequest {
-        resource_logs: vec![ResourceLogs { scope_logs: scopes, ..ResourceLogs::default() }],
-    }
+    ExportLogsServiceRequest { resource_logs: vec![ResourceLogs { scope_logs: scopes, ..ResourceLogs::default() }] }
 }
 
 #[test]

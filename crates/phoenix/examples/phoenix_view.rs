@@ -15,8 +15,7 @@ use std::io::{self, BufWriter, Write};
 use gradus_core::span::{Span, SpanId, TraceId};
 use gradus_otlp::{RecordLimits, TelemetrySignal, decode_span, export_from_json, read_export};
 use gradus_phoenix::filter::{
-    AnnotationScope, CostDetail, FilterExpression, FilterableAnnotation, SpanCostTotals, SpanFilterContext,
-    TokenSums,
+    AnnotationScope, CostDetail, FilterExpression, FilterableAnnotation, SpanCostTotals, SpanFilterContext, TokenSums,
 };
 use gradus_phoenix::span_view::PhoenixSpan;
 use serde::Deserialize;
@@ -64,16 +63,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         ["protobuf", request, out] => to_protobuf(request, out),
         ["list", ref requests @ ..] => list(requests),
         ["where", cases, ref requests @ ..] => filter(cases, requests),
-        _ => {
-            Err("usage: phoenix_view protobuf REQUEST OUT | list REQUEST... | where CASES REQUEST...".into())
-        }
+        _ => Err("usage: phoenix_view protobuf REQUEST OUT | list REQUEST... | where CASES REQUEST...".into()),
     }
 }
 
 fn to_protobuf(request: &str, out: &str) -> Result<(), Box<dyn Error>> {
     let bytes = std::fs::read(request)?;
-    let bytes =
-        if bytes.starts_with(b"{") { export_from_json(&bytes, TelemetrySignal::Span)?.0 } else { bytes };
+    let bytes = if bytes.starts_with(b"{") { export_from_json(&bytes, TelemetrySignal::Span)?.0 } else { bytes };
     Ok(std::fs::write(out, bytes)?)
 }
 
@@ -81,8 +77,7 @@ fn list(requests: &[&str]) -> Result<(), Box<dyn Error>> {
     let mut out = BufWriter::new(io::stdout().lock());
     for span in &read(requests)? {
         let view = PhoenixSpan::new(span);
-        let line =
-            json!({"listed": view.listed(), "kind": view.kind().as_str(), "nested": view.attributes()});
+        let line = json!({"listed": view.to_listing_json(), "kind": view.kind().as_str(), "nested": view.attributes()});
         writeln!(out, "{line}")?;
     }
     Ok(out.flush()?)
@@ -98,8 +93,7 @@ fn filter(cases: &str, requests: &[&str]) -> Result<(), Box<dyn Error>> {
         let line = match FilterExpression::parse(&text) {
             Err(error) => json!({"filter": text, "error": error.to_string()}),
             Ok(filter) => {
-                let matched =
-                    views.iter().filter(|span| filter.matches(span, &Around { span, project: &project }));
+                let matched = views.iter().filter(|span| filter.matches(span, &Around { span, project: &project }));
                 json!({"filter": text, "spans": matched.map(|span| span.span().span_id.to_string()).collect::<Vec<_>>()})
             }
         };
@@ -142,11 +136,7 @@ struct Project {
 }
 
 impl Project {
-    fn of(
-        spans: &[PhoenixSpan<'_>],
-        annotations: Vec<Annotation>,
-        costs: HashMap<String, SpanCost>,
-    ) -> Project {
+    fn of(spans: &[PhoenixSpan<'_>], annotations: Vec<Annotation>, costs: HashMap<String, SpanCost>) -> Project {
         let key = |span: &PhoenixSpan<'_>| (span.span().trace_id, span.span().span_id);
         let parents: HashMap<_, _> = spans.iter().map(|span| (key(span), span.span().parent_id)).collect();
         let mut tokens: HashMap<(TraceId, SpanId), TokenSums> = HashMap::new();

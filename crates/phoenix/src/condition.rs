@@ -20,7 +20,7 @@ impl FilterCondition {
     /// Reads a filter; the error says what is wrong with it.
     pub fn read(text: &str) -> Result<FilterCondition, String> {
         let filter = FilterExpression::parse(text).map_err(|error| format!("--where: {error}"))?;
-        let needs = filter.needs();
+        let needs = filter.requirements();
         if !needs.annotations.is_empty() || needs.cost || needs.cost_details {
             return Err(
                 "--where: annotations and costs are not in traces; ask a server for them with Phoenix's client"
@@ -37,7 +37,7 @@ impl SpanCondition for FilterCondition {
     }
 
     fn matching_traces(&self, spans: &[Span<'_>]) -> HashSet<TraceId> {
-        let needs = self.filter.needs();
+        let needs = self.filter.requirements();
         let ids: HashSet<(TraceId, SpanId)> =
             spans.iter().filter(|_| needs.parent).map(|span| (span.trace_id, span.span_id)).collect();
         let sums = if needs.cumulative_tokens { cumulative_tokens(spans) } else { Vec::new() };

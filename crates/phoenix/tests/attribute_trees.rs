@@ -8,10 +8,8 @@ use std::collections::HashSet;
 
 use gradus_core::assemble::TrajectoryAssembler;
 use gradus_core::dialect::{self, OperationKind};
-use gradus_core::span::{
-    AttributeList, AttributeValue, Span, SpanEvent, SpanId, SpanStatus, StatusCode, TraceId,
-};
-use gradus_phoenix::span_view::{PhoenixSpan, SpanKind, lookup};
+use gradus_core::span::{AttributeList, AttributeValue, Span, SpanEvent, SpanId, SpanStatus, StatusCode, TraceId};
+use gradus_phoenix::span_view::{PhoenixSpan, SpanKind, look_up_path};
 use proptest::prelude::*;
 
 const KEYS: [&str; 46] = [
@@ -112,37 +110,24 @@ fn value() -> impl Strategy<Value = AttributeValue<'static>> {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..4).prop_map(AttributeValue::Array),
             prop::collection::vec((prop::sample::select(KEYS.to_vec()), inner), 0..4).prop_map(|pairs| {
-                AttributeValue::Map(
-                    pairs.into_iter().map(|(key, value)| (Cow::Borrowed(key), value)).collect(),
-                )
+                AttributeValue::Map(pairs.into_iter().map(|(key, value)| (Cow::Borrowed(key), value)).collect())
             }),
         ]
     })
 }
 
 fn attributes(most: usize) -> impl Strategy<Value = AttributeList<'static>> {
-    let pair =
-        (prop::sample::select(KEYS.to_vec()), value()).prop_map(|(key, value)| (Cow::Borrowed(key), value));
+    let pair = (prop::sample::select(KEYS.to_vec()), value()).prop_map(|(key, value)| (Cow::Borrowed(key), value));
     prop::collection::vec(pair, 0..most).prop_map(AttributeList)
 }
 
 fn span() -> impl Strategy<Value = Span<'static>> {
     let event = (
-        prop::sample::select(vec![
-            "exception",
-            "gen_ai.choice",
-            "gen_ai.user.message",
-            "gen_ai.tool.message",
-        ]),
+        prop::sample::select(vec!["exception", "gen_ai.choice", "gen_ai.user.message", "gen_ai.tool.message"]),
         attributes(4),
         prop::option::of(value()),
     )
-        .prop_map(|(name, attributes, body)| SpanEvent {
-            name: Cow::Borrowed(name),
-            time_ns: 1,
-            attributes,
-            body,
-        });
+        .prop_map(|(name, attributes, body)| SpanEvent { name: Cow::Borrowed(name), time_ns: 1, attributes, body });
     // Few ids, so that spans repeat, miss their parents and form circles.
     let ids = (0u128..3, 0u64..8, prop::option::of(0u64..8));
     (ids, 0u64..50, 0u64..50, attributes(10), prop::collection::vec(event, 0..3), any::<bool>()).prop_map(
@@ -182,7 +167,7 @@ proptest! {
         // A span that came in one version only, with an id of its own over all traces.
         for span in &spans {
             let alone = spans.iter().filter(|other| other.span_id == span.span_id).count() == 1 && span.span_id.0 != 0;
-            let kind = dialect::read(span).kind;
+            let kind = dialect::normalize_span(span).kind;
             if alone && matches!(kind, OperationKind::Model | OperationKind::Tool) {
                 prop_assert!(told.contains(&span.span_id.to_string()), "{kind:?} {} of {spans:#?}", span.span_id);
             }
@@ -193,9 +178,9 @@ proptest! {
     fn any_span_can_be_listed_as_phoenix_does(span in span()) {
         let view = PhoenixSpan::new(&span);
         let kind = view.kind();
-        let recorded = lookup(view.attributes(), "openinference.span.kind").and_then(serde_json::Value::as_str);
+        let recorded = look_up_path(view.attributes(), "openinference.span.kind").and_then(serde_json::Value::as_str);
         prop_assert_eq!(kind, SpanKind::parse(recorded.unwrap_or_default()), "a glance and the tree agree");
-        let listed = view.listed();
+        let listed = view.to_listing_json();
         let flat = listed["attributes"].as_object().unwrap();
         prop_assert!(flat.values().all(|value| !value.is_object() && !value.is_null()), "{flat:?}");
         let events = span.events.iter().filter(|event| event.body.is_none()).count();

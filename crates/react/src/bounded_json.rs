@@ -25,7 +25,7 @@ pub enum BoundedJsonError {
 }
 
 /// Parses a whole text.
-pub fn parse(text: &str) -> Option<Json> {
+pub fn parse_bounded_json(text: &str) -> Option<Json> {
     parse_within(text, MAX_JSON_NODES).ok().map(|(json, _)| json)
 }
 
@@ -33,16 +33,15 @@ pub fn parse(text: &str) -> Option<Json> {
 pub fn parse_within(text: &str, max_nodes: usize) -> Result<(Json, usize), BoundedJsonError> {
     let budget = NodeBudget(Cell::new(max_nodes));
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let json =
-        ValueSeed(&budget).deserialize(&mut deserializer).and_then(|json| deserializer.end().map(|()| json));
-    json.map(|json| (json, max_nodes - budget.0.get())).map_err(|_| budget.error())
+    let json = ValueSeed(&budget).deserialize(&mut deserializer).and_then(|json| deserializer.end().map(|()| json));
+    json.map(|json| (json, max_nodes - budget.0.get())).map_err(|_| budget.classify_error())
 }
 
 /// Parses the value that `text` begins with. Returns what is behind it.
 pub fn parse_prefix(text: &str) -> Result<(Json, &str), BoundedJsonError> {
     let budget = NodeBudget(Cell::new(MAX_JSON_NODES));
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    let json = ValueSeed(&budget).deserialize(&mut deserializer).map_err(|_| budget.error())?;
+    let json = ValueSeed(&budget).deserialize(&mut deserializer).map_err(|_| budget.classify_error())?;
     // The deserializer does not say how far it came, but the stream over the same text does.
     let mut stream = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
     match stream.next() {
@@ -80,7 +79,7 @@ pub fn count_nodes(json: &Json) -> usize {
 struct NodeBudget(Cell<usize>);
 
 impl NodeBudget {
-    fn take<E: Error>(&self) -> Result<(), E> {
+    fn take_node<E: Error>(&self) -> Result<(), E> {
         match self.0.get().checked_sub(1) {
             Some(left) => {
                 self.0.set(left);
@@ -94,7 +93,7 @@ impl NodeBudget {
         }
     }
 
-    fn error(&self) -> BoundedJsonError {
+    fn classify_error(&self) -> BoundedJsonError {
         if self.0.get() == usize::MAX { BoundedJsonError::TooManyNodes } else { BoundedJsonError::Malformed }
     }
 }
@@ -106,7 +105,7 @@ impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
     type Value = Json;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json, D::Error> {
-        self.0.take()?;
+        self.0.take_node()?;
         deserializer.deserialize_any(self)
     }
 }
@@ -219,7 +218,7 @@ mod tests {
     fn a_dense_text_is_refused_before_it_is_built() {
         let dense = format!("[{}[0]]", "[0],".repeat(1_000_000));
         assert_eq!(parse_within(&dense, MAX_JSON_NODES), Err(BoundedJsonError::TooManyNodes));
-        assert_eq!(parse(&dense), None);
+        assert_eq!(parse_bounded_json(&dense), None);
         let wide = format!("{{\"a\":[{}0]}}", "0,".repeat(MAX_JSON_NODES));
         assert_eq!(parse_within(&wide, MAX_JSON_NODES), Err(BoundedJsonError::TooManyNodes));
         assert!(raw_items(&format!("[{}0]", "0,".repeat(MAX_JSON_NODES))).is_none());
@@ -244,7 +243,7 @@ mod tests {
     proptest! {
         #[test]
         fn reads_what_serde_json_reads(text in r#"[\[\]{}:,"a0-9.e\- ]{0,24}"#) {
-            prop_assert_eq!(parse(&text), serde_json::from_str::<Json>(&text).ok());
+            prop_assert_eq!(parse_bounded_json(&text), serde_json::from_str::<Json>(&text).ok());
         }
     }
 }

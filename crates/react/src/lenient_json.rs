@@ -11,7 +11,7 @@ use crate::bounded_json::{self, BoundedJsonError, MAX_JSON_NODES};
 const MAX_DEPTH: usize = 64;
 
 /// Reads a value and requires that nothing follows it.
-pub fn parse(text: &str) -> Option<Json> {
+pub fn parse_lenient_json(text: &str) -> Option<Json> {
     let text = text.trim();
     match bounded_json::parse_within(text, MAX_JSON_NODES) {
         Ok((json, _)) => return Some(json),
@@ -32,7 +32,7 @@ pub fn parse_prefix(text: &str) -> Option<(Json, &str)> {
         Err(BoundedJsonError::Malformed) => {}
     }
     let mut reader = LenientJsonReader { text, at: 0, nodes_left: MAX_JSON_NODES };
-    let value = reader.value(0)?;
+    let value = reader.read_value(0)?;
     Some((value, &text[reader.at..]))
 }
 
@@ -44,23 +44,23 @@ struct LenientJsonReader<'a> {
 }
 
 impl<'a> LenientJsonReader<'a> {
-    fn value(&mut self, depth: usize) -> Option<Json> {
+    fn read_value(&mut self, depth: usize) -> Option<Json> {
         if depth > MAX_DEPTH {
             return None;
         }
         self.nodes_left = self.nodes_left.checked_sub(1)?;
         self.skip_space();
         match self.peek()? {
-            b'{' => self.object(depth),
-            b'[' => self.list(b']', depth),
-            b'(' => self.list(b')', depth),
-            b'"' | b'\'' => self.string().map(Json::String),
-            b'-' | b'+' | b'.' | b'0'..=b'9' => self.number(),
-            _ => self.word(),
+            b'{' => self.read_object(depth),
+            b'[' => self.read_list(b']', depth),
+            b'(' => self.read_list(b')', depth),
+            b'"' | b'\'' => self.read_string().map(Json::String),
+            b'-' | b'+' | b'.' | b'0'..=b'9' => self.read_number(),
+            _ => self.read_keyword(),
         }
     }
 
-    fn object(&mut self, depth: usize) -> Option<Json> {
+    fn read_object(&mut self, depth: usize) -> Option<Json> {
         self.at += 1;
         let mut object = Map::new();
         loop {
@@ -69,8 +69,8 @@ impl<'a> LenientJsonReader<'a> {
                 return Some(Json::Object(object));
             }
             let key = match self.peek()? {
-                b'"' | b'\'' => self.string()?,
-                _ => match self.value(depth + 1)? {
+                b'"' | b'\'' => self.read_string()?,
+                _ => match self.read_value(depth + 1)? {
                     Json::String(key) => key,
                     key if is_hashable(&key) => key.to_string(),
                     _ => return None,
@@ -80,7 +80,7 @@ impl<'a> LenientJsonReader<'a> {
             if !self.eat(b':') {
                 return None;
             }
-            let value = self.value(depth + 1)?;
+            let value = self.read_value(depth + 1)?;
             object.insert(key, value);
             self.skip_space();
             if !self.eat(b',') && self.peek()? != b'}' {
@@ -89,7 +89,7 @@ impl<'a> LenientJsonReader<'a> {
         }
     }
 
-    fn list(&mut self, close: u8, depth: usize) -> Option<Json> {
+    fn read_list(&mut self, close: u8, depth: usize) -> Option<Json> {
         self.at += 1;
         let mut items = Vec::new();
         loop {
@@ -97,7 +97,7 @@ impl<'a> LenientJsonReader<'a> {
             if self.eat(close) {
                 return Some(Json::Array(items));
             }
-            items.push(self.value(depth + 1)?);
+            items.push(self.read_value(depth + 1)?);
             self.skip_space();
             if !self.eat(b',') && self.peek()? != close {
                 return None;
@@ -105,7 +105,7 @@ impl<'a> LenientJsonReader<'a> {
         }
     }
 
-    fn string(&mut self) -> Option<String> {
+    fn read_string(&mut self) -> Option<String> {
         let quote = self.peek()?;
         let triple = if quote == b'"' { "\"\"\"" } else { "'''" };
         if self.text[self.at..].starts_with(triple) {
@@ -122,7 +122,7 @@ impl<'a> LenientJsonReader<'a> {
                 return Some(out);
             }
             self.at += 1;
-            self.escape(&mut out)?;
+            self.read_escape(&mut out)?;
         }
     }
 
@@ -134,7 +134,7 @@ impl<'a> LenientJsonReader<'a> {
     }
 
     /// What follows a backslash.
-    fn escape(&mut self, out: &mut String) -> Option<()> {
+    fn read_escape(&mut self, out: &mut String) -> Option<()> {
         let c = self.text[self.at..].chars().next()?;
         self.at += c.len_utf8();
         match c {
@@ -185,11 +185,10 @@ impl<'a> LenientJsonReader<'a> {
         char::from_u32(self.code_unit(digits)?)
     }
 
-    fn number(&mut self) -> Option<Json> {
+    fn read_number(&mut self) -> Option<Json> {
         let rest = &self.text[self.at..];
-        let end = rest
-            .find(|c: char| !matches!(c, '0'..='9' | '+' | '-' | '.' | 'e' | 'E' | '_'))
-            .unwrap_or(rest.len());
+        let end =
+            rest.find(|c: char| !matches!(c, '0'..='9' | '+' | '-' | '.' | 'e' | 'E' | '_')).unwrap_or(rest.len());
         let digits = rest[..end].replace('_', "");
         let number = match (digits.parse::<i64>(), digits.parse::<u64>()) {
             (Ok(integer), _) => Number::from(integer),
@@ -200,7 +199,7 @@ impl<'a> LenientJsonReader<'a> {
         Some(Json::Number(number))
     }
 
-    fn word(&mut self) -> Option<Json> {
+    fn read_keyword(&mut self) -> Option<Json> {
         let rest = &self.text[self.at..];
         let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
         let value = match &rest[..end] {
@@ -261,30 +260,29 @@ mod tests {
 
     #[test]
     fn json_and_python_literals_mean_the_same() {
-        let want =
-            json!({"repo": "octo/api", "labels": ["bug"], "draft": true, "assignee": null, "n": 3, "x": 1.5});
+        let want = json!({"repo": "octo/api", "labels": ["bug"], "draft": true, "assignee": null, "n": 3, "x": 1.5});
         for text in [
             r#"{"repo": "octo/api", "labels": ["bug"], "draft": true, "assignee": null, "n": 3, "x": 1.5}"#,
             r"{'repo': 'octo/api', 'labels': ['bug'], 'draft': True, 'assignee': None, 'n': 3, 'x': 1.5}",
             r"{'repo': 'octo/api', 'labels': ('bug',), 'draft': True, 'assignee': None, 'n': 3, 'x': 1.5,}",
             "{'repo': 'octo/api', /* the label */ 'labels': ['bug'], # yes\n 'draft': True, 'assignee': None, 'n': 3, 'x': 1.5}",
         ] {
-            assert_eq!(parse(text), Some(want.clone()), "{text}");
+            assert_eq!(parse_lenient_json(text), Some(want.clone()), "{text}");
         }
     }
 
     #[test]
     fn escapes_are_read() {
-        assert_eq!(parse(r"{'a': 'it\'s\n\u00e9 \x41 \ud83d\udc1b'}"), Some(json!({"a": "it's\né A 🐛"})));
-        assert_eq!(parse("{'a': '''x\n'y' '''}"), Some(json!({"a": "x\n'y' "})));
+        assert_eq!(parse_lenient_json(r"{'a': 'it\'s\n\u00e9 \x41 \ud83d\udc1b'}"), Some(json!({"a": "it's\né A 🐛"})));
+        assert_eq!(parse_lenient_json("{'a': '''x\n'y' '''}"), Some(json!({"a": "x\n'y' "})));
     }
 
     #[test]
     fn halves_of_characters_are_kept() {
         let halves = r"['\ud83d\u0041', '\ud83d', '\udc1b!', '\ud83d\ue000', '\ud83d\u12']";
-        assert_eq!(parse(halves), None, "an escape that is cut off is none");
+        assert_eq!(parse_lenient_json(halves), None, "an escape that is cut off is none");
         assert_eq!(
-            parse(&halves.replace("\\u12", "")),
+            parse_lenient_json(&halves.replace("\\u12", "")),
             Some(json!([r"\ud83dA", r"\ud83d", r"\udc1b!", "\\ud83d\u{e000}", r"\ud83d"]))
         );
     }
@@ -293,21 +291,21 @@ mod tests {
     fn text_behind_the_value_is_returned() {
         let (value, rest) = parse_prefix("{'a': 1}, along those lines.").unwrap();
         assert_eq!((value, rest), (json!({"a": 1}), ", along those lines."));
-        assert_eq!(parse("{'a': 1}, along those lines."), None);
+        assert_eq!(parse_lenient_json("{'a': 1}, along those lines."), None);
         let (value, _) = parse_prefix("{\"id\": 18446744073709551615, \"zero\": -0} and so on").unwrap();
         assert_eq!(value, json!({"id": u64::MAX, "zero": -0.0}));
-        assert_eq!(parse("{'id': 18446744073709551615}"), Some(json!({"id": u64::MAX})));
-        assert_eq!(parse("{1: 'a', None: 2}"), Some(json!({"1": "a", "null": 2})));
+        assert_eq!(parse_lenient_json("{'id': 18446744073709551615}"), Some(json!({"id": u64::MAX})));
+        assert_eq!(parse_lenient_json("{1: 'a', None: 2}"), Some(json!({"1": "a", "null": 2})));
     }
 
     #[test]
     fn dictionaries_are_no_keys() {
-        assert_eq!(parse("{(1, 'a'): 2}"), Some(json!({"[1,\"a\"]": 2})));
+        assert_eq!(parse_lenient_json("{(1, 'a'): 2}"), Some(json!({"[1,\"a\"]": 2})));
         for levels in [1, 2, 20] {
             let nested = "{".repeat(levels) + "{1: 1}" + &": 1}".repeat(levels);
-            assert_eq!(parse(&nested), None, "{nested}");
+            assert_eq!(parse_lenient_json(&nested), None, "{nested}");
         }
-        assert_eq!(parse("{({1: 1},): 1}"), None);
+        assert_eq!(parse_lenient_json("{({1: 1},): 1}"), None);
     }
 
     #[test]
@@ -326,8 +324,8 @@ mod tests {
             "'\\u12'",
             "'\\u+041'",
         ] {
-            assert_eq!(parse(text), None, "{text}");
+            assert_eq!(parse_lenient_json(text), None, "{text}");
         }
-        assert_eq!(parse(&"[".repeat(100_000)), None);
+        assert_eq!(parse_lenient_json(&"[".repeat(100_000)), None);
     }
 }

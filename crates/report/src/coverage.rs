@@ -10,7 +10,7 @@ use gradus_core::visible::printable_line;
 /// More sources than this are summed up in one line.
 const MAX_SOURCES: usize = 20;
 
-pub fn print(sources: &[SourceCoverage], total: &SourceCoverage, out: &mut dyn Write) -> io::Result<()> {
+pub fn print_coverage(sources: &[SourceCoverage], total: &SourceCoverage, out: &mut dyn Write) -> io::Result<()> {
     if sources.len() > 1 {
         for source in sources.iter().take(MAX_SOURCES) {
             print_one(source, out)?;
@@ -31,25 +31,23 @@ fn print_one(coverage: &SourceCoverage, out: &mut dyn Write) -> io::Result<()> {
     let c = coverage;
     writeln!(out, "{BOLD}{}{BOLD:#}", printable_line(&c.source))?;
     let mut read = format!("{} spans in {} traces", c.spans, c.traces);
-    for (count, what) in [
-        (c.log_records, "log records"),
-        (c.documents, "documents"),
-        (c.skipped_files, "files that are no traces"),
-    ] {
+    for (count, what) in
+        [(c.log_records, "log records"), (c.documents, "documents"), (c.skipped_files, "files that are no traces")]
+    {
         if count > 0 {
             read.push_str(&format!(", {count} {what}"));
         }
     }
     writeln!(out, "  read          {read}")?;
     writeln!(out, "  trajectories  {}", c.trajectories)?;
-    share(out, "    with query", c.trajectories_with_query, c.trajectories)?;
-    share(out, "    with answer", c.trajectories_with_answer, c.trajectories)?;
-    share(out, "    with tools", c.trajectories_with_tools, c.trajectories)?;
+    print_share(out, "    with query", c.trajectories_with_query, c.trajectories)?;
+    print_share(out, "    with answer", c.trajectories_with_answer, c.trajectories)?;
+    print_share(out, "    with tools", c.trajectories_with_tools, c.trajectories)?;
     writeln!(out, "  steps         {}", c.steps)?;
-    share(out, "    thought", c.steps_with_thought, c.steps)?;
-    share(out, "    tool", c.steps_with_tool, c.steps)?;
-    share(out, "    arguments", c.steps_with_arguments, c.steps)?;
-    share(out, "    observation", c.steps_with_observation, c.steps)?;
+    print_share(out, "    thought", c.steps_with_thought, c.steps)?;
+    print_share(out, "    tool", c.steps_with_tool, c.steps)?;
+    print_share(out, "    arguments", c.steps_with_arguments, c.steps)?;
+    print_share(out, "    observation", c.steps_with_observation, c.steps)?;
     if c.defects.is_empty() {
         return writeln!(out, "  defects       none");
     }
@@ -61,7 +59,7 @@ fn print_one(coverage: &SourceCoverage, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn share(out: &mut dyn Write, name: &str, count: u64, of: u64) -> io::Result<()> {
+fn print_share(out: &mut dyn Write, name: &str, count: u64, of: u64) -> io::Result<()> {
     if of == 0 {
         return Ok(());
     }

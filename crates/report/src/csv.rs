@@ -45,7 +45,7 @@ const EVALUATION_COLUMNS: [&str; 16] = [
 ];
 
 /// Writes all tables into a folder.
-pub fn write(reader: &mut RunReader, folder: &Path) -> anyhow::Result<()> {
+pub fn write_csv_tables(reader: &mut RunReader, folder: &Path) -> anyhow::Result<()> {
     let evaluators = reader.record.evaluators.clone();
     let open = |name: &str| csv::Writer::from_path(folder.join(format!("{name}.csv")));
     let mut steps = open("steps")?;
@@ -62,14 +62,14 @@ pub fn write(reader: &mut RunReader, folder: &Path) -> anyhow::Result<()> {
         header.extend([format!("{}_label", known.name), format!("{}_score", known.name)]);
     }
     header.push("both_correct".to_owned());
-    combined.write_record(header.iter().map(|cell| harmless(cell)))?;
-    reader.visit(|trajectory, outcomes| -> anyhow::Result<()> {
+    combined.write_record(header.iter().map(|cell| sanitize_csv_cell(cell)))?;
+    reader.visit_trajectories(|trajectory, outcomes| -> anyhow::Result<()> {
         for step in &trajectory.steps {
-            steps.write_record(step_row(trajectory, step).iter().map(|cell| harmless(cell)))?;
+            steps.write_record(step_row(trajectory, step).iter().map(|cell| sanitize_csv_cell(cell)))?;
         }
         for line in outcomes {
             if let Some(table) = tables.get_mut(&*line.evaluator) {
-                table.write_record(evaluation_row(trajectory, line).iter().map(|cell| harmless(cell)))?;
+                table.write_record(evaluation_row(trajectory, line).iter().map(|cell| sanitize_csv_cell(cell)))?;
             }
         }
         let mut rest = outcomes;
@@ -78,7 +78,7 @@ pub fn write(reader: &mut RunReader, folder: &Path) -> anyhow::Result<()> {
             let (of_step, later) = rest.split_at(count);
             rest = later;
             let row = combined_row(trajectory, step, of_step, outcomes, &evaluators);
-            combined.write_record(row.iter().map(|cell| harmless(cell)))?;
+            combined.write_record(row.iter().map(|cell| sanitize_csv_cell(cell)))?;
         }
         Ok(())
     })?;
@@ -98,7 +98,7 @@ fn step_row(trajectory: &Trajectory, step: &TrajectoryStep) -> [String; 11] {
         text(&trajectory.query),
         text(&step.thought),
         step.tool.clone(),
-        arguments(step),
+        format_step_arguments(step),
         text(&step.observation),
         step.is_error.to_string(),
         text(&step.start),
@@ -120,7 +120,7 @@ fn evaluation_row(trajectory: &Trajectory, line: &OutcomeLine) -> [String; 16] {
         text(&trajectory.query),
         step.and_then(|step| step.thought.clone()).unwrap_or_default(),
         step.map(|step| step.tool.clone()).unwrap_or_default(),
-        step.map(arguments).unwrap_or_default(),
+        step.map(format_step_arguments).unwrap_or_default(),
         outcome.to_owned(),
         text(&line.label),
         line.score.map(|score| score.to_string()).unwrap_or_default(),
@@ -163,19 +163,18 @@ fn combined_row(
     row
 }
 
-fn arguments(step: &TrajectoryStep) -> String {
+fn format_step_arguments(step: &TrajectoryStep) -> String {
     step.arguments_text().unwrap_or_default().into_owned()
 }
 
 /// A cell that does nothing in a spreadsheet or on a terminal. Control characters and those that reorder text are spelled
 /// out (`\u{1b}`), line ends become `\n`, and a cell that would be taken for a formula gets an apostrophe in front.
-pub fn harmless(cell: &str) -> String {
+pub fn sanitize_csv_cell(cell: &str) -> String {
     let cell = reveal_invisible(&cell.replace("\r\n", "\n")).into_owned();
     // Spreadsheets look behind white space.
     let first = cell.trim_start().chars().next();
-    let risky =
-        matches!(first, Some('=' | '+' | '-' | '@' | '\u{ff1d}' | '\u{ff0b}' | '\u{ff0d}' | '\u{ff20}'))
-            || cell.starts_with(['\t', '\n']);
+    let risky = matches!(first, Some('=' | '+' | '-' | '@' | '\u{ff1d}' | '\u{ff0b}' | '\u{ff0d}' | '\u{ff20}'))
+        || cell.starts_with(['\t', '\n']);
     let is_number = cell.parse::<f64>().is_ok();
     if risky && !is_number { format!("'{cell}") } else { cell }
 }
@@ -200,24 +199,24 @@ mod tests {
             "\u{a0}\t =1",
             "\u{ff1d}1",
         ] {
-            assert!(harmless(cell).starts_with('\''), "{cell:?}");
+            assert!(sanitize_csv_cell(cell).starts_with('\''), "{cell:?}");
         }
         // What was before it is visible now, and so is no formula.
-        assert_eq!(harmless("\r=1"), "\\r=1");
-        assert_eq!(harmless("\u{1}=1"), "\\u{1}=1");
-        assert_eq!(harmless("\u{200b}=1"), "\\u{200b}=1");
+        assert_eq!(sanitize_csv_cell("\r=1"), "\\r=1");
+        assert_eq!(sanitize_csv_cell("\u{1}=1"), "\\u{1}=1");
+        assert_eq!(sanitize_csv_cell("\u{200b}=1"), "\\u{200b}=1");
         for cell in ["", "-1.5", "a=1", "{\"a\": 1}", "1e3", "two\nlines", "a\tb"] {
-            assert_eq!(harmless(cell), cell);
+            assert_eq!(sanitize_csv_cell(cell), cell);
         }
     }
 
     #[test]
     fn no_cell_has_control_characters() {
         for c in '\0'..=char::MAX {
-            let written = harmless(&format!("a{c}b"));
+            let written = sanitize_csv_cell(&format!("a{c}b"));
             assert!(!written.chars().any(|c| is_hidden(Some('a'), c, Some('b'))), "{c:?}");
         }
-        assert_eq!(harmless("a\u{1b}[31m\u{9b}b\0\u{202e}c"), "a\\u{1b}[31m\\u{9b}b\\u{0}\\u{202e}c");
-        assert_eq!(harmless("one\r\ntwo\rthree"), "one\ntwo\\rthree");
+        assert_eq!(sanitize_csv_cell("a\u{1b}[31m\u{9b}b\0\u{202e}c"), "a\\u{1b}[31m\\u{9b}b\\u{0}\\u{202e}c");
+        assert_eq!(sanitize_csv_cell("one\r\ntwo\rthree"), "one\ntwo\\rthree");
     }
 }

@@ -8,10 +8,10 @@ use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
 use gradus_eval::report::RunReader;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
-use gradus_core::visible::printable;
+use gradus_core::visible::make_printable;
 
 /// `more` are suites of others, which come first.
-pub fn write(reader: &mut RunReader, more: Vec<TestSuite>, out: &mut dyn Write) -> anyhow::Result<()> {
+pub fn write_junit_report(reader: &mut RunReader, more: Vec<TestSuite>, out: &mut dyn Write) -> anyhow::Result<()> {
     let record = reader.record.clone();
     let mut suites: Vec<TestSuite> =
         record.evaluators.iter().map(|known| TestSuite::new(xml_text(&known.name).as_ref())).collect();
@@ -20,7 +20,7 @@ pub fn write(reader: &mut RunReader, more: Vec<TestSuite>, out: &mut dyn Write) 
         let known = record.evaluators.iter().find(|known| known.name == *line.evaluator);
         known.is_some_and(|known| known.is_right(line.score))
     };
-    reader.visit(|trajectory, outcomes| -> anyhow::Result<()> {
+    reader.visit_trajectories(|trajectory, outcomes| -> anyhow::Result<()> {
         for line in outcomes {
             let at = trajectory.steps.binary_search_by_key(&line.step_index, |step| Some(step.index));
             let tool = at.ok().map_or("", |at| trajectory.steps[at].tool.as_str());
@@ -28,7 +28,7 @@ pub fn write(reader: &mut RunReader, more: Vec<TestSuite>, out: &mut dyn Write) 
                 Some(step) => format!("{} step {step} {tool}", line.trajectory_id),
                 None => line.trajectory_id.to_string(),
             };
-            let mut case = TestCase::new(xml_text(&name).as_ref(), status(line, is_right(line)));
+            let mut case = TestCase::new(xml_text(&name).as_ref(), build_test_status(line, is_right(line)));
             case.set_classname(xml_text(&format!("gradus.{}", line.evaluator)).as_ref());
             if let Some(query) = &trajectory.query {
                 case.set_system_out(xml_text(query).as_ref());
@@ -46,7 +46,7 @@ pub fn write(reader: &mut RunReader, more: Vec<TestSuite>, out: &mut dyn Write) 
 }
 
 /// What is wrong fails, what could not be judged is an error, what does not apply is skipped.
-fn status(line: &OutcomeLine, is_right: bool) -> TestCaseStatus {
+fn build_test_status(line: &OutcomeLine, is_right: bool) -> TestCaseStatus {
     let reason = line.reason.as_deref().unwrap_or_default();
     match line.outcome {
         OutcomeKind::Scored if is_right => TestCaseStatus::success(),
@@ -73,7 +73,7 @@ fn status(line: &OutcomeLine, is_right: bool) -> TestCaseStatus {
 /// Text for an XML document: printable, and without what XML 1.0 forbids (section 2.2, `Char`). Both are spelled out, as
 /// a reader must see that something was there.
 pub fn xml_text(text: &str) -> Cow<'_, str> {
-    let printable = printable(text);
+    let printable = make_printable(text);
     if !printable.contains(is_forbidden) {
         return printable;
     }

@@ -15,7 +15,7 @@ pub mod summary;
 pub mod table;
 pub mod transcript;
 
-pub use crate::html::count_text::{count, counted};
+pub use crate::html::count_text::{format_count, format_counted_noun};
 pub use report_table::{ReportTable, TableColumn};
 pub use run_supplement::{RunSupplement, SupplementLoader, TrialMeasurement, TrialResult};
 
@@ -29,7 +29,7 @@ pub fn measured_of(metric: &MetricResult) -> Option<String> {
         "calls_ratio" => ("task with a trial that passed", "tasks with a trial that passed"),
         _ => ("trial that passed", "trials that passed"),
     };
-    Some(format!("of {}", counted(metric.denominator, one, many)))
+    Some(format!("of {}", format_counted_noun(metric.denominator, one, many)))
 }
 
 /// Styles; `anstream` drops them where nobody can see them.

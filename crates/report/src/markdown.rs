@@ -5,24 +5,28 @@ use std::io::{self, Write};
 use gradus_eval::evaluator::OFFLINE;
 use gradus_eval::report::{EvaluationSummary, GateResult, GateVerdict, MetricResult};
 
-use super::{count, counted};
+use super::{format_count, format_counted_noun};
 use gradus_core::visible::printable_line;
 
 const MAX_LISTED_FINDINGS: usize = 15;
 
-pub fn write(summary: &EvaluationSummary, gates: &[GateResult], out: &mut dyn Write) -> io::Result<()> {
+pub fn write_markdown_report(summary: &EvaluationSummary, gates: &[GateResult], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "## Gradus: how the agent did\n")?;
     let rules = if summary.judge == OFFLINE { " (rules, not a model)" } else { "" };
     writeln!(
         out,
         "{}, {}; judge **{}**{rules}; run `{}`\n",
-        counted(summary.trajectories, "trajectory", "trajectories"),
-        counted(summary.steps, "step", "steps"),
-        cell(&summary.judge),
+        format_counted_noun(summary.trajectories, "trajectory", "trajectories"),
+        format_counted_noun(summary.steps, "step", "steps"),
+        escape_markdown_cell(&summary.judge),
         summary.run_id
     )?;
     if let Some(reason) = &summary.stopped_because {
-        writeln!(out, "> **Not complete:** {}. The numbers are about what was judged.\n", cell(reason))?;
+        writeln!(
+            out,
+            "> **Not complete:** {}. The numbers are about what was judged.\n",
+            escape_markdown_cell(reason)
+        )?;
     }
     if !gates.is_empty() {
         writeln!(out, "| gate | verdict | value | |\n|---|---|---|---|")?;
@@ -33,14 +37,11 @@ pub fn write(summary: &EvaluationSummary, gates: &[GateResult], out: &mut dyn Wr
                 GateVerdict::Inconclusive => "❔ INCONCLUSIVE",
             };
             let value = gate.value.map_or_else(String::new, |value| format!("{value:.4}"));
-            writeln!(out, "| {} | {verdict} | {value} | {} |", cell(&gate.gate), gate.explanation)?;
+            writeln!(out, "| {} | {verdict} | {value} | {} |", escape_markdown_cell(&gate.gate), gate.explanation)?;
         }
         writeln!(out)?;
     }
-    writeln!(
-        out,
-        "| | value | 95 % interval | judged | not judged | not applicable |\n|---|--:|---|--:|--:|--:|"
-    )?;
+    writeln!(out, "| | value | 95 % interval | judged | not judged | not applicable |\n|---|--:|---|--:|--:|--:|")?;
     let others = [&summary.combined, &summary.trajectories_right].into_iter().flatten();
     for metric in summary.metrics.iter().chain(others) {
         write_metric(metric, out)?;
@@ -51,7 +52,7 @@ pub fn write(summary: &EvaluationSummary, gates: &[GateResult], out: &mut dyn Wr
             writeln!(
                 out,
                 "| {} | {} | {} of {} | {} |",
-                cell(&tool.tool),
+                escape_markdown_cell(&tool.tool),
                 tool.uses,
                 tool.right,
                 tool.judged,
@@ -63,15 +64,16 @@ pub fn write(summary: &EvaluationSummary, gates: &[GateResult], out: &mut dyn Wr
         writeln!(out, "\n<details><summary>Worst steps</summary>\n")?;
         for finding in summary.findings.iter().take(MAX_LISTED_FINDINGS) {
             let step = finding.step_index.map_or_else(String::new, |step| format!(" step {step}"));
-            let tool = finding.tool.as_deref().map_or_else(String::new, |tool| format!(", {}", cell(tool)));
+            let tool =
+                finding.tool.as_deref().map_or_else(String::new, |tool| format!(", {}", escape_markdown_cell(tool)));
             for verdict in &finding.verdicts {
                 writeln!(
                     out,
                     "- {}{step}{tool}: **{}** ({}): {}",
-                    cell(&finding.trajectory_id),
-                    cell(&verdict.label),
-                    cell(&verdict.evaluator),
-                    cell(&verdict.explanation)
+                    escape_markdown_cell(&finding.trajectory_id),
+                    escape_markdown_cell(&verdict.label),
+                    escape_markdown_cell(&verdict.evaluator),
+                    escape_markdown_cell(&verdict.explanation)
                 )?;
             }
         }
@@ -82,10 +84,10 @@ pub fn write(summary: &EvaluationSummary, gates: &[GateResult], out: &mut dyn Wr
         writeln!(
             out,
             "\nCost: {usd}; {}, {} in, {} out; {} there already.",
-            counted(summary.cost.calls, "call", "calls"),
-            counted(summary.cost.tokens.prompt, "token", "tokens"),
-            count(summary.cost.tokens.completion),
-            counted(summary.cost.from_cache, "verdict was", "verdicts were")
+            format_counted_noun(summary.cost.calls, "call", "calls"),
+            format_counted_noun(summary.cost.tokens.prompt, "token", "tokens"),
+            format_count(summary.cost.tokens.completion),
+            format_counted_noun(summary.cost.from_cache, "verdict was", "verdicts were")
         )?;
     }
     Ok(())
@@ -93,24 +95,22 @@ pub fn write(summary: &EvaluationSummary, gates: &[GateResult], out: &mut dyn Wr
 
 fn write_metric(metric: &MetricResult, out: &mut dyn Write) -> io::Result<()> {
     let (scale, unit) = if metric.is_share { (100.0, " %") } else { (1.0, "") };
-    let value =
-        metric.value.map_or_else(|| "not judged".to_owned(), |value| format!("{:.2}{unit}", value * scale));
-    let interval = metric.interval.map_or_else(String::new, |found| {
-        format!("{:.1} to {:.1}{unit}", found.low * scale, found.high * scale)
-    });
-    let of = super::measured_of(metric)
-        .unwrap_or_else(|| format!("{} of {}", metric.numerator, metric.denominator));
+    let value = metric.value.map_or_else(|| "not judged".to_owned(), |value| format!("{:.2}{unit}", value * scale));
+    let interval = metric
+        .interval
+        .map_or_else(String::new, |found| format!("{:.1} to {:.1}{unit}", found.low * scale, found.high * scale));
+    let of = super::measured_of(metric).unwrap_or_else(|| format!("{} of {}", metric.numerator, metric.denominator));
     writeln!(
         out,
         "| {} | {value} | {interval} | {of} | {} | {} |",
-        cell(&metric.title),
+        escape_markdown_cell(&metric.title),
         metric.failed,
         metric.not_applicable
     )
 }
 
 /// Text that is only text: no markup, no HTML, no mention, one line, and not too much of it.
-pub fn cell(text: &str) -> String {
+pub fn escape_markdown_cell(text: &str) -> String {
     const MAX_CHARACTERS: usize = 300;
     let line = printable_line(text);
     let mut safe = String::with_capacity(line.len() + 8);
@@ -143,10 +143,10 @@ mod tests {
     #[test]
     fn text_stays_text() {
         assert_eq!(
-            cell("a|b\n<img src=x> **x** [l](u)"),
+            escape_markdown_cell("a|b\n<img src=x> **x** [l](u)"),
             "a\\|b &lt;img src=x&gt; \\*\\*x\\*\\* \\[l\\]\\(u\\)"
         );
-        assert!(!cell("https://evil.example @team").contains("https://"));
-        assert!(cell(&"x".repeat(1_000)).len() < 310);
+        assert!(!escape_markdown_cell("https://evil.example @team").contains("https://"));
+        assert!(escape_markdown_cell(&"x".repeat(1_000)).len() < 310);
     }
 }

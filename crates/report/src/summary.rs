@@ -6,28 +6,25 @@ use gradus_eval::evaluator::{OFFLINE, SIMULATOR};
 use gradus_eval::outcome::OutcomeKind;
 use gradus_eval::report::{EvaluationSummary, GateResult, GateVerdict, MetricResult};
 
-use super::{BOLD, DIM, GREEN, RED, YELLOW, count, counted};
+use super::{BOLD, DIM, GREEN, RED, YELLOW, format_count, format_counted_noun};
 use gradus_core::visible::printable_line;
 
 /// Tools and reasons that are shown; the other outputs have all.
 const MAX_LISTED_ROWS: usize = 12;
 
-pub fn print(summary: &EvaluationSummary, gates: &[GateResult], out: &mut dyn Write) -> io::Result<()> {
+pub fn print_summary(summary: &EvaluationSummary, gates: &[GateResult], out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
         "{}, {}; judge {BOLD}{}{BOLD:#}{}; run {}",
-        counted(summary.trajectories, "trajectory", "trajectories"),
-        counted(summary.steps, "step", "steps"),
+        format_counted_noun(summary.trajectories, "trajectory", "trajectories"),
+        format_counted_noun(summary.steps, "step", "steps"),
         printable_line(&summary.judge),
         if summary.judge == OFFLINE { " (rules, not a model)" } else { "" },
         summary.run_id
     )?;
     if let Some(reason) = &summary.stopped_because {
         let reason = printable_line(reason);
-        writeln!(
-            out,
-            "{YELLOW}This run is not complete: {reason}. The numbers are about what was judged.{YELLOW:#}"
-        )?;
+        writeln!(out, "{YELLOW}This run is not complete: {reason}. The numbers are about what was judged.{YELLOW:#}")?;
     }
     writeln!(out)?;
     for metric in &summary.metrics {
@@ -47,7 +44,7 @@ pub fn print(summary: &EvaluationSummary, gates: &[GateResult], out: &mut dyn Wr
 fn print_metric(metric: &MetricResult, suffix: &str, out: &mut dyn Write) -> io::Result<()> {
     let title = format!("{}{suffix}:", printable_line(&metric.title));
     let Some(value) = metric.value else {
-        return writeln!(out, "{title:<32} not judged{}", unjudged(metric));
+        return writeln!(out, "{title:<32} not judged{}", format_unjudged(metric));
     };
     let (scale, unit) = if metric.is_share { (100.0, " %") } else { (1.0, "") };
     let interval = metric.interval.map_or_else(String::new, |found| {
@@ -60,15 +57,10 @@ fn print_metric(metric: &MetricResult, suffix: &str, out: &mut dyn Write) -> io:
     } else {
         format!("mean of {}", metric.denominator)
     };
-    writeln!(
-        out,
-        "{title:<32} {BOLD}{:6.2}{unit}{BOLD:#}  ({of}{interval}){}",
-        value * scale,
-        unjudged(metric)
-    )
+    writeln!(out, "{title:<32} {BOLD}{:6.2}{unit}{BOLD:#}  ({of}{interval}){}", value * scale, format_unjudged(metric))
 }
 
-fn unjudged(metric: &MetricResult) -> String {
+fn format_unjudged(metric: &MetricResult) -> String {
     let mut text = String::new();
     for (count, what) in [(metric.failed, "could not be judged"), (metric.not_applicable, "not applicable")] {
         if count > 0 {
@@ -95,20 +87,19 @@ fn print_tools(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Result<(
         let uses = if tool.uses == 1 { "use " } else { "uses" };
         writeln!(out, "  {name:<28} {:>6} {uses}  {DIM}{}{DIM:#}", tool.uses, notes.join(", "))?;
     }
-    more(summary.tools.len(), "more tool", "more tools", out)
+    print_more_rows(summary.tools.len(), "more tool", "more tools", out)
 }
 
 fn print_unjudged(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Result<()> {
-    let failed: Vec<_> =
-        summary.reasons.iter().filter(|reason| reason.outcome == OutcomeKind::Failed).collect();
+    let failed: Vec<_> = summary.reasons.iter().filter(|reason| reason.outcome == OutcomeKind::Failed).collect();
     if failed.is_empty() {
         return Ok(());
     }
     writeln!(out, "\n{BOLD}Could not be judged{BOLD:#}")?;
     for reason in failed.iter().take(MAX_LISTED_ROWS) {
-        writeln!(out, "  {:>6} {}: {}", reason.count, reason.evaluator, short(&reason.reason, 160))?;
+        writeln!(out, "  {:>6} {}: {}", reason.count, reason.evaluator, shorten_line(&reason.reason, 160))?;
     }
-    more(failed.len(), "more reason", "more reasons", out)
+    print_more_rows(failed.len(), "more reason", "more reasons", out)
 }
 
 fn print_findings(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Result<()> {
@@ -130,7 +121,7 @@ fn print_findings(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Resul
                 out,
                 "    {RED}{label}{RED:#} {}: {}",
                 verdict.evaluator,
-                short(&verdict.explanation, 200)
+                shorten_line(&verdict.explanation, 200)
             )?;
         }
     }
@@ -149,11 +140,11 @@ fn print_cost(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Result<()
     writeln!(
         out,
         "\n{BOLD}Cost{BOLD:#}  {usd}; {}, {} in ({} of them cached), {} out; {} there already",
-        counted(cost.calls, "call", "calls"),
-        counted(cost.tokens.prompt, "token", "tokens"),
-        count(cost.tokens.cached_prompt),
-        count(cost.tokens.completion),
-        counted(cost.from_cache, "verdict was", "verdicts were")
+        format_counted_noun(cost.calls, "call", "calls"),
+        format_counted_noun(cost.tokens.prompt, "token", "tokens"),
+        format_count(cost.tokens.cached_prompt),
+        format_count(cost.tokens.completion),
+        format_counted_noun(cost.from_cache, "verdict was", "verdicts were")
     )?;
     let asked = cost.by_evaluator.iter().filter(|part| part.calls > 0 || part.from_cache > 0);
     for part in asked {
@@ -162,16 +153,16 @@ fn print_cost(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Result<()
         writeln!(
             out,
             "  {evaluator:<28} {usd}  {DIM}{judge}; {}, {} in, {} out{DIM:#}",
-            counted(part.calls, "call", "calls"),
-            counted(part.tokens.prompt, "token", "tokens"),
-            count(part.tokens.completion)
+            format_counted_noun(part.calls, "call", "calls"),
+            format_counted_noun(part.tokens.prompt, "token", "tokens"),
+            format_count(part.tokens.completion)
         )?;
     }
     if summary.shortened > 0 {
         writeln!(
             out,
             "For {} the judge saw shortened data (see `shortened` in --jsonl).",
-            counted(summary.shortened, "verdict", "verdicts")
+            format_counted_noun(summary.shortened, "verdict", "verdicts")
         )?;
     }
     Ok(())
@@ -194,14 +185,14 @@ fn print_gates(gates: &[GateResult], out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn more(count: usize, one: &str, many: &str, out: &mut dyn Write) -> io::Result<()> {
+fn print_more_rows(count: usize, one: &str, many: &str, out: &mut dyn Write) -> io::Result<()> {
     if count > MAX_LISTED_ROWS {
-        writeln!(out, "  {DIM}and {}{DIM:#}", counted((count - MAX_LISTED_ROWS) as u64, one, many))?;
+        writeln!(out, "  {DIM}and {}{DIM:#}", format_counted_noun((count - MAX_LISTED_ROWS) as u64, one, many))?;
     }
     Ok(())
 }
 
-fn short(text: &str, most: usize) -> String {
+fn shorten_line(text: &str, most: usize) -> String {
     let line = printable_line(text);
     match line.char_indices().nth(most) {
         Some((end, _)) => format!("{}...", &line[..end]),

@@ -49,13 +49,9 @@ impl TrajectoryTable {
             id: printable_line(&trajectory.trajectory_id),
             start: start.unwrap_or_default(),
             steps: if errors > 0 { format!("{steps} ({errors} failed)") } else { steps.to_string() },
-            defects: if trajectory.defects.is_empty() {
-                String::new()
-            } else {
-                trajectory.defects.len().to_string()
-            },
-            tools: cut(&tools.join(" → "), WIDEST),
-            query: cut(&printable_line(trajectory.query.as_deref().unwrap_or("(no query)")), WIDEST),
+            defects: if trajectory.defects.is_empty() { String::new() } else { trajectory.defects.len().to_string() },
+            tools: truncate_to_width(&tools.join(" → "), WIDEST),
+            query: truncate_to_width(&printable_line(trajectory.query.as_deref().unwrap_or("(no query)")), WIDEST),
         });
     }
 
@@ -74,9 +70,10 @@ impl TrajectoryTable {
         let query = rest.saturating_sub(tools).max(1);
         let line = |cells: [&str; 6]| {
             let [a, b, c, d, e, f] = cells;
-            let b = if start > 0 { fit(b, start) } else { String::new() };
-            let (a, c, d, e) = (fit(a, id), fit(c, steps), fit(d, defects), fit(e, tools));
-            format!("{a}{GAP}{b}{c}{GAP}{d}{GAP}{e}{GAP}{}", cut(f, query))
+            let b = if start > 0 { fit_to_width(b, start) } else { String::new() };
+            let (a, c, d, e) =
+                (fit_to_width(a, id), fit_to_width(c, steps), fit_to_width(d, defects), fit_to_width(e, tools));
+            format!("{a}{GAP}{b}{c}{GAP}{d}{GAP}{e}{GAP}{}", truncate_to_width(f, query))
         };
         let title = line(["ID", "START", "STEPS", "DEFECTS", "TOOLS", "QUERY"]);
         writeln!(out, "{BOLD}{}{BOLD:#}", title.trim_end())?;
@@ -104,13 +101,13 @@ impl TrajectoryTable {
 }
 
 /// Cut and padded to a width in columns.
-fn fit(text: &str, width: usize) -> String {
-    let text = cut(text, width);
+fn fit_to_width(text: &str, width: usize) -> String {
+    let text = truncate_to_width(text, width);
     let padding = width.saturating_sub(text.width());
     format!("{text}{}", " ".repeat(padding))
 }
 
-fn cut(text: &str, width: usize) -> String {
+fn truncate_to_width(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
     }

@@ -5,22 +5,22 @@ use std::io::{self, Write};
 use gradus_core::trajectory::{Trajectory, TrajectoryStep};
 
 use super::{BOLD, DIM, RED};
-use gradus_core::visible::{printable, printable_line};
+use gradus_core::visible::{make_printable, printable_line};
 
 /// Longer texts are cut unless all is wanted.
 const MAX_CHARS: usize = 1_500;
 
-pub fn print(trajectory: &Trajectory, full: bool, out: &mut dyn Write) -> io::Result<()> {
-    let text = |text: &str| shorten(text, full);
+pub fn print_transcript(trajectory: &Trajectory, full: bool, out: &mut dyn Write) -> io::Result<()> {
+    let text = |text: &str| truncate_transcript_text(text, full);
     writeln!(out, "{BOLD}Trajectory {}{BOLD:#}", printable_line(&trajectory.trajectory_id))?;
-    for (name, value) in head(trajectory) {
+    for (name, value) in list_header_fields(trajectory) {
         writeln!(out, "{DIM}{name:>9}{DIM:#}  {}", printable_line(&value))?;
     }
-    section(out, "Query", &text(trajectory.query.as_deref().unwrap_or("(not in the trace)")))?;
+    print_section(out, "Query", &text(trajectory.query.as_deref().unwrap_or("(not in the trace)")))?;
     for step in &trajectory.steps {
         print_step(step, full, out)?;
     }
-    section(out, "Final Answer", &text(trajectory.final_answer.as_deref().unwrap_or("(none)")))?;
+    print_section(out, "Final Answer", &text(trajectory.final_answer.as_deref().unwrap_or("(none)")))?;
     if !trajectory.tools.is_empty() {
         let names: Vec<String> = trajectory.tools.iter().map(|tool| printable_line(&tool.name)).collect();
         writeln!(out, "\n{BOLD}Tools on offer ({}){BOLD:#}  {}", names.len(), names.join(", "))?;
@@ -28,21 +28,14 @@ pub fn print(trajectory: &Trajectory, full: bool, out: &mut dyn Write) -> io::Re
     if !trajectory.defects.is_empty() {
         writeln!(out, "\n{BOLD}Defects ({}){BOLD:#}", trajectory.defects.len())?;
         for defect in &trajectory.defects {
-            let span =
-                defect.span_id.as_deref().map(|id| format!("  {DIM}span {}{DIM:#}", printable_line(id)));
-            writeln!(
-                out,
-                "  {}: {}{}",
-                defect.kind.name(),
-                printable_line(&defect.detail),
-                span.unwrap_or_default()
-            )?;
+            let span = defect.span_id.as_deref().map(|id| format!("  {DIM}span {}{DIM:#}", printable_line(id)));
+            writeln!(out, "  {}: {}{}", defect.kind.name(), printable_line(&defect.detail), span.unwrap_or_default())?;
         }
     }
     Ok(())
 }
 
-fn head(trajectory: &Trajectory) -> Vec<(&'static str, String)> {
+fn list_header_fields(trajectory: &Trajectory) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     let mut add = |name, value: Option<String>| lines.extend(value.map(|value| (name, value)));
     add("project", trajectory.project.clone());
@@ -67,38 +60,38 @@ fn print_step(step: &TrajectoryStep, full: bool, out: &mut dyn Write) -> io::Res
     let with = if step.parallel_with_previous { " (in the same reply as the step before)" } else { "" };
     writeln!(out, "\n{BOLD}Step {}{BOLD:#}{DIM}{with}{DIM:#}", step.index)?;
     if let Some(thought) = &step.thought {
-        field(out, "Thought", &shorten(thought, full))?;
+        print_field(out, "Thought", &truncate_transcript_text(thought, full))?;
     }
-    field(out, "Action", &printable_line(&step.tool))?;
+    print_field(out, "Action", &printable_line(&step.tool))?;
     let input = match (&step.arguments, &step.arguments_raw) {
         (Some(json), _) => json.to_string(),
         (None, Some(raw)) => format!("{raw}  (malformed)"),
         (None, None) => "(none)".to_owned(),
     };
-    field(out, "Action Input", &shorten(&input, full))?;
+    print_field(out, "Action Input", &truncate_transcript_text(&input, full))?;
     let observation = step.observation.as_deref().unwrap_or("(not in the trace)");
     if step.is_error {
-        field(out, &format!("{RED}Observation (error){RED:#}"), &shorten(observation, full))
+        print_field(out, &format!("{RED}Observation (error){RED:#}"), &truncate_transcript_text(observation, full))
     } else {
-        field(out, "Observation", &shorten(observation, full))
+        print_field(out, "Observation", &truncate_transcript_text(observation, full))
     }
 }
 
-fn section(out: &mut dyn Write, name: &str, text: &str) -> io::Result<()> {
-    writeln!(out, "\n{BOLD}{name}:{BOLD:#} {}", indented(text, "  "))
+fn print_section(out: &mut dyn Write, name: &str, text: &str) -> io::Result<()> {
+    writeln!(out, "\n{BOLD}{name}:{BOLD:#} {}", indent_continuation_lines(text, "  "))
 }
 
-fn field(out: &mut dyn Write, name: &str, text: &str) -> io::Result<()> {
-    writeln!(out, "  {name}: {}", indented(text, "    "))
+fn print_field(out: &mut dyn Write, name: &str, text: &str) -> io::Result<()> {
+    writeln!(out, "  {name}: {}", indent_continuation_lines(text, "    "))
 }
 
 /// Further lines stand below the first, moved in: no text can pass for a label of ours.
-fn indented(text: &str, by: &str) -> String {
+fn indent_continuation_lines(text: &str, by: &str) -> String {
     text.trim_end().replace('\n', &format!("\n{by}"))
 }
 
-fn shorten(text: &str, full: bool) -> String {
-    let safe = printable(text);
+fn truncate_transcript_text(text: &str, full: bool) -> String {
+    let safe = make_printable(text);
     match safe.char_indices().nth(MAX_CHARS) {
         Some((end, _)) if !full => {
             let more = safe[end..].chars().count();

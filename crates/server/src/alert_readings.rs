@@ -52,8 +52,7 @@ mod tests {
             when: when.to_owned(),
             ..AlertSection::default()
         };
-        AlertRule::from_section(section, &[AlertableEvaluator { name: "fit", worst: 0.0, best: 1.0 }])
-            .unwrap()
+        AlertRule::from_section(section, &[AlertableEvaluator { name: "fit", worst: 0.0, best: 1.0 }]).unwrap()
     }
 
     #[test]

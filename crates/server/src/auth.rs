@@ -53,7 +53,7 @@ fn is_health_check(path: &str) -> bool {
 }
 
 /// Stands before everything else.
-pub(super) async fn guard(State(guard): State<Arc<AuthGuard>>, request: Request, next: Next) -> Response {
+pub(super) async fn authorize_request(State(guard): State<Arc<AuthGuard>>, request: Request, next: Next) -> Response {
     let is_grpc = is_grpc(request.headers());
     let origin = request.headers().get(header::ORIGIN).cloned();
     let (mut parts, body) = request.into_parts();
@@ -75,16 +75,14 @@ pub(super) async fn guard(State(guard): State<Arc<AuthGuard>>, request: Request,
             parts.extensions.insert(caller);
             queries::with_caller(name.into(), next.run(Request::from_parts(parts, body))).await
         }
-        Err(None) => preflight(),
-        Err(Some(refusal)) if is_grpc => refusal.grpc(),
-        Err(Some(refusal))
-            if refusal.status == StatusCode::UNAUTHORIZED && phoenix::is_phoenix(parts.uri.path()) =>
-        {
+        Err(None) => answer_preflight(),
+        Err(Some(refusal)) if is_grpc => refusal.into_grpc_response(),
+        Err(Some(refusal)) if refusal.status == StatusCode::UNAUTHORIZED && phoenix::is_phoenix(parts.uri.path()) => {
             phoenix::invalid_token()
         }
-        Err(Some(refusal)) if receive::is_otlp(parts.uri.path()) => refusal.otlp(&parts.headers),
+        Err(Some(refusal)) if receive::is_otlp(parts.uri.path()) => refusal.into_otlp_response(&parts.headers),
         Err(Some(refusal)) if page::is_for_people(&parts.uri, &parts.headers) => {
-            let page = page::refused(
+            let page = page::render_refusal(
                 refusal.status,
                 &refusal.message,
                 refusal.lacks_scope,
@@ -94,21 +92,19 @@ pub(super) async fn guard(State(guard): State<Arc<AuthGuard>>, request: Request,
             );
             refusal.with_headers(page)
         }
-        Err(Some(refusal)) => refusal.http(),
+        Err(Some(refusal)) => refusal.into_http_response(),
     };
     guard.add_headers(response.headers_mut(), origin.as_ref());
     response
 }
 
 /// What a page from an origin that is let in may send.
-fn preflight() -> Response {
+fn answer_preflight() -> Response {
     let headers = [
         (header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, DELETE")),
         (
             header::ACCESS_CONTROL_ALLOW_HEADERS,
-            HeaderValue::from_static(
-                "authorization, content-type, content-encoding, x-api-key, x-project-name",
-            ),
+            HeaderValue::from_static("authorization, content-type, content-encoding, x-api-key, x-project-name"),
         ),
         (header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600")),
     ];
@@ -146,13 +142,13 @@ impl AccessRefusal {
         AccessRefusal { status, grpc_code, message: message.into(), retry_after_s: None, lacks_scope: false }
     }
 
-    fn http(self) -> Response {
+    fn into_http_response(self) -> Response {
         let response = ApiError::new(self.status, self.message.clone()).into_response();
         self.with_headers(response)
     }
 
     /// As OTLP asks: a status in the request's own encoding.
-    fn otlp(self, headers: &HeaderMap) -> Response {
+    fn into_otlp_response(self, headers: &HeaderMap) -> Response {
         let response = receive::status_response(self.status, self.grpc_code, &self.message, headers);
         self.with_headers(response)
     }
@@ -167,7 +163,7 @@ impl AccessRefusal {
         response
     }
 
-    fn grpc(self) -> Response {
+    fn into_grpc_response(self) -> Response {
         receive::grpc_error(self.grpc_code, &self.message, self.retry_after_s)
     }
 }
@@ -220,8 +216,8 @@ impl AuthGuard {
 
     fn admit(&self, request: &Parts) -> Result<RequestCaller, AccessRefusal> {
         let required = required_scope(&request.method, request.uri.path());
-        let is_own = matches!(request.method, Method::GET | Method::HEAD)
-            || page::is_own(&request.uri, &request.headers);
+        let is_own =
+            matches!(request.method, Method::GET | Method::HEAD) || page::is_own(&request.uri, &request.headers);
         if page::is_form(request.uri.path()) && !is_own {
             // Whoever is here has a browser, which goes wherever another page sends it.
             let message = "forms are taken from this server's own pages only";
@@ -234,30 +230,30 @@ impl AuthGuard {
             }
             // A key that is tried is looked up: guessing is not for free here, either.
             if page::is_form(request.uri.path()) && request.method == Method::POST {
-                self.rates.take(|| client_name(request))?;
+                self.rates.take_token(|| client_name(request))?;
             }
             return Ok(RequestCaller::default());
         }
         if !self.server.settings.needs_key {
             self.check_restriction(connection)?;
             check_host(request)?;
-            self.rates.take(|| client_name(request))?;
+            self.rates.take_token(|| client_name(request))?;
             return Ok(RequestCaller::default());
         }
         // A browser shows its session with whatever it asks: that is believed for looking, and for what our own pages send.
-        let shown = page::session(&request.headers).filter(|_| is_own).map(RequestCredential::Session);
+        let shown = page::read_session_cookie(&request.headers).filter(|_| is_own).map(RequestCredential::Session);
         match self.caller_of(given_key(&request.headers).map(RequestCredential::Key).or(shown), required) {
             Ok(caller) => {
                 if let Some(connection) = connection {
                     connection.mark_keyed();
                 }
-                self.rates.take(|| caller.name.clone())?;
+                self.rates.take_token(|| caller.name.clone())?;
                 Ok(caller)
             }
             Err(refused) => {
                 self.server.tell_of_refusal(request.uri.path(), refused.status.as_u16(), &refused.message);
                 // Guessing is not for free.
-                self.rates.take(|| client_name(request))?;
+                self.rates.take_token(|| client_name(request))?;
                 Err(refused)
             }
         }
@@ -289,10 +285,7 @@ impl AuthGuard {
         let (caller, scopes) = self.look_up(proof)?;
         if !required.is_met(scopes) {
             let message = format!("this key may not do that: it needs the scope {}", required.name());
-            return Err(AccessRefusal {
-                lacks_scope: true,
-                ..AccessRefusal::new(StatusCode::FORBIDDEN, 7, message)
-            });
+            return Err(AccessRefusal { lacks_scope: true, ..AccessRefusal::new(StatusCode::FORBIDDEN, 7, message) });
         }
         Ok(caller)
     }
@@ -302,9 +295,7 @@ impl AuthGuard {
     fn look_up(&self, proof: RequestCredential<'_>) -> Result<(RequestCaller, KeyScopes), AccessRefusal> {
         let store = &self.server.store;
         let (found, unknown) = match proof {
-            RequestCredential::Key(key) => {
-                (store.scopes_of(key), "this API key is not known, or it was revoked")
-            }
+            RequestCredential::Key(key) => (store.scopes_of(key), "this API key is not known, or it was revoked"),
             RequestCredential::Session(session) => (
                 store.scopes_of_session(session, now_ns()),
                 "you are signed in no more: it was too long ago, or the key was revoked",
@@ -378,7 +369,7 @@ impl ClientRateLimiter {
         ClientRateLimiter { per_second, clients: Mutex::default() }
     }
 
-    fn take(&self, client: impl FnOnce() -> String) -> Result<(), AccessRefusal> {
+    fn take_token(&self, client: impl FnOnce() -> String) -> Result<(), AccessRefusal> {
         let Some(per_second) = self.per_second else { return Ok(()) };
         let most = (per_second * 2.0).max(1.0);
         let now = Instant::now();

@@ -12,7 +12,7 @@ pub(super) struct RequestCaller {
 
 impl RequestCaller {
     /// Whether this would be taken: what would not be is not offered.
-    pub(super) fn may(&self, required: RequiredScope) -> bool {
+    pub(super) fn has_scope(&self, required: RequiredScope) -> bool {
         self.scopes.is_none_or(|scopes| required.is_met(scopes))
     }
 }

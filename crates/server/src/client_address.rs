@@ -141,9 +141,8 @@ mod tests {
 
     #[test]
     fn networks_hold_their_addresses() {
-        let holds = |network: &str, address: &str| {
-            ProxyNetwork::parse(network).expect("a network").contains(ip(address))
-        };
+        let holds =
+            |network: &str, address: &str| ProxyNetwork::parse(network).expect("a network").contains(ip(address));
         assert!(holds("10.0.0.0/8", "10.255.0.1") && !holds("10.0.0.0/8", "11.0.0.1"));
         assert!(holds("0.0.0.0/0", "1.2.3.4") && !holds("0.0.0.0/0", "::2"));
         assert!(holds("127.0.0.2", "127.0.0.2") && !holds("127.0.0.2", "127.0.0.3"));

@@ -83,7 +83,7 @@ const MAX_RATE_WINDOW: Duration = Duration::from_secs(10);
 
 impl ConnectionTimeouts {
     /// For requests that need no key: whoever sends them can be anybody.
-    pub(super) fn keyless(self) -> ConnectionTimeouts {
+    pub(super) fn for_keyless(self) -> ConnectionTimeouts {
         let short = |time: Duration| time.min(MAX_KEYLESS_TIME);
         ConnectionTimeouts { body: short(self.body), stall: short(self.stall), ..self }
     }
@@ -169,8 +169,7 @@ impl ConnectionState {
     pub(super) fn count_received(&self, bytes: usize) -> bool {
         let received = self.received_bytes.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
         let expected = self.expected_bytes.load(Ordering::Relaxed);
-        received > expected
-            && received > expected + self.opened_at.elapsed().as_secs() * EXPECTED_BYTES_PER_SECOND
+        received > expected && received > expected + self.opened_at.elapsed().as_secs() * EXPECTED_BYTES_PER_SECOND
     }
 
     /// Clients acknowledge what they read.
@@ -234,11 +233,7 @@ impl ConnectionState {
     }
 
     /// Why this connection has to go now, if it has.
-    pub(super) fn overdue(
-        &self,
-        now: Instant,
-        timeouts: &ConnectionTimeouts,
-    ) -> Option<ConnectionCloseReason> {
+    pub(super) fn overdue_reason(&self, now: Instant, timeouts: &ConnectionTimeouts) -> Option<ConnectionCloseReason> {
         let since = |at: Instant| now.saturating_duration_since(at);
         if self.next_chunk_due_at().is_some_and(|due_at| now > due_at) {
             return Some(ConnectionCloseReason::Stalled);
@@ -320,14 +315,14 @@ mod tests {
     fn connections_go_when_they_are_silent_idle_or_stalled() {
         let connection = Arc::new(ConnectionState::new(([127, 0, 0, 1], 1).into(), None));
         let after =
-            |seconds: u64| connection.overdue(Instant::now() + Duration::from_secs(seconds), &timeouts());
+            |seconds: u64| connection.overdue_reason(Instant::now() + Duration::from_secs(seconds), &timeouts());
         assert_eq!((after(9), after(11)), (None, Some(ConnectionCloseReason::NoRequest)));
         let request = connection.begin_request();
         assert_eq!(after(1000), None);
         let chunk = connection.hand_out_chunk(Duration::from_secs(60));
         assert_eq!((after(59), after(61)), (None, Some(ConnectionCloseReason::Stalled)));
         // The shortest time counts, whichever was handed out first.
-        let short = connection.hand_out_chunk(2 * timeouts().keyless().stall);
+        let short = connection.hand_out_chunk(2 * timeouts().for_keyless().stall);
         assert_eq!((after(9), after(11)), (None, Some(ConnectionCloseReason::Stalled)));
         drop((chunk, short));
         assert_eq!(after(1000), None);

@@ -111,13 +111,12 @@ impl OpenConnections {
     fn insert(&mut self, state: Arc<ConnectionState>) -> u64 {
         let number = self.next;
         self.next += 1;
-        self.file(number, state);
+        self.insert_numbered(number, state);
         number
     }
 
-    fn file(&mut self, number: u64, state: Arc<ConnectionState>) {
-        let connection =
-            OpenConnection { filed_at: state.last_progress(), is_filed_keyed: state.is_keyed(), state };
+    fn insert_numbered(&mut self, number: u64, state: Arc<ConnectionState>) {
+        let connection = OpenConnection { filed_at: state.last_progress(), is_filed_keyed: state.is_keyed(), state };
         let (address, is_keyed) = (connection.state.address, connection.is_filed_keyed);
         let entry = (connection.filed_at, number);
         self.by_progress.group_mut(is_keyed).insert(entry);
@@ -155,7 +154,7 @@ impl OpenConnections {
         }
     }
 
-    fn count(&self, address: ClientAddress) -> usize {
+    fn count_for_address(&self, address: ClientAddress) -> usize {
         self.by_address.get(&address).map_or(0, ProgressOrder::len)
     }
 
@@ -164,7 +163,7 @@ impl OpenConnections {
     }
 
     /// Those without progress for longest: of one address, or of all.
-    fn first(&self, address: Option<ClientAddress>, is_keyed: bool) -> impl Iterator<Item = u64> + '_ {
+    fn iter_stalest(&self, address: Option<ClientAddress>, is_keyed: bool) -> impl Iterator<Item = u64> + '_ {
         let order = match address {
             Some(address) => self.by_address.get(&address),
             None => Some(&self.by_progress),
@@ -177,12 +176,11 @@ impl OpenConnections {
     /// was shown, since the last one.
     fn refresh(&mut self, address: Option<ClientAddress>) {
         for _ in 0..MAX_PASSES {
-            let inspected = self.first(address, false).chain(self.first(address, true));
+            let inspected = self.iter_stalest(address, false).chain(self.iter_stalest(address, true));
             let is_stale = |number: &u64| {
                 self.all.get(number).is_some_and(|connection| {
                     let state = &connection.state;
-                    connection.filed_at != state.last_progress()
-                        || connection.is_filed_keyed != state.is_keyed()
+                    connection.filed_at != state.last_progress() || connection.is_filed_keyed != state.is_keyed()
                 })
             };
             let stale: Vec<u64> = inspected.filter(is_stale).collect();
@@ -191,7 +189,7 @@ impl OpenConnections {
             }
             for number in stale {
                 if let Some(state) = self.remove(number) {
-                    self.file(number, state);
+                    self.insert_numbered(number, state);
                 }
             }
         }
@@ -225,7 +223,7 @@ impl OpenConnections {
         now: Instant,
     ) -> Option<u64> {
         self.refresh(address);
-        let candidates = self.first(address, is_keyed).filter_map(|number| {
+        let candidates = self.iter_stalest(address, is_keyed).filter_map(|number| {
             let state = &self.all.get(&number)?.state;
             let may_go = state.address == crowded || is_without_progress(state, now);
             let order = (std::cmp::Reverse(self.keyless_count(state.address)), state.last_progress());
@@ -237,27 +235,23 @@ impl OpenConnections {
     /// An idle connection without a key that may be closed for one of `newcomer`.
     fn find_idle_keyless(&mut self, newcomer: ClientAddress, now: Instant) -> Option<u64> {
         let crowded = self.find_crowded(newcomer);
-        self.find_idle(None, false, crowded, now)
-            .or_else(|| self.find_idle(Some(crowded), false, crowded, now))
+        self.find_idle(None, false, crowded, now).or_else(|| self.find_idle(Some(crowded), false, crowded, now))
     }
 
     /// The connection of an address without a key, and without progress for longest. Its own ones are closed for
     /// `newcomer` only when they made no progress for a while.
     fn find_busy(&mut self, address: ClientAddress, newcomer: ClientAddress, now: Instant) -> Option<u64> {
         self.refresh(Some(address));
-        let mut candidates = self.first(Some(address), false);
+        let mut candidates = self.iter_stalest(Some(address), false);
         candidates.find(|number| {
             let state = self.all.get(number).map(|connection| &connection.state);
-            state.is_some_and(|state| {
-                !state.is_keyed() && (address != newcomer || is_without_progress(state, now))
-            })
+            state.is_some_and(|state| !state.is_keyed() && (address != newcomer || is_without_progress(state, now)))
         })
     }
 
     fn evict(&mut self, number: u64) -> Option<EvictedConnection> {
         let state = self.remove(number)?;
-        let reason =
-            if state.is_idle() { ConnectionCloseReason::Evicted } else { ConnectionCloseReason::EvictedBusy };
+        let reason = if state.is_idle() { ConnectionCloseReason::Evicted } else { ConnectionCloseReason::EvictedBusy };
         Some(EvictedConnection { state, reason })
     }
 }
@@ -297,7 +291,7 @@ impl ConnectionRegistry {
         let address = ClientAddress::from_ip(peer.ip());
         let mut open = self.lock();
         let Some(admission) = self.decide(&mut open, peer, now) else {
-            let count = open.count(address);
+            let count = open.count_for_address(address);
             drop(open);
             self.report_refusal(address, count);
             return None;
@@ -308,7 +302,7 @@ impl ConnectionRegistry {
         drop(open);
         if let Some(EvictedConnection { state: victim, reason }) = evicted {
             self.close(&victim, reason);
-            if let Some(times) = self.evictions.count() {
+            if let Some(times) = self.evictions.record_occurrence() {
                 let (address, was_busy) = (victim.address, reason == ConnectionCloseReason::EvictedBusy);
                 tracing::warn!(%address, was_busy, times, "connections were closed for new ones: too many are open");
             }
@@ -317,17 +311,12 @@ impl ConnectionRegistry {
     }
 
     /// `None` if the connection is refused.
-    fn decide(
-        &self,
-        open: &mut OpenConnections,
-        peer: SocketAddr,
-        now: Instant,
-    ) -> Option<ConnectionAdmission> {
+    fn decide(&self, open: &mut OpenConnections, peer: SocketAddr, now: Instant) -> Option<ConnectionAdmission> {
         let address = ClientAddress::from_ip(peer.ip());
         let is_proxy = self.limits.trusted_proxies.iter().any(|network| network.contains(peer.ip()));
         let per_address = self.limits.per_address.filter(|_| !is_proxy).unwrap_or(usize::MAX);
         let total = self.limits.total;
-        let of_address = open.count(address);
+        let of_address = open.count_for_address(address);
         let mut admission = ConnectionAdmission { restriction: None, victim: None };
         if of_address >= per_address {
             let own = Some(address);
@@ -364,14 +353,14 @@ impl ConnectionRegistry {
             if state.restriction() == Some(ConnectionRestriction::Total) {
                 open.refused_at = Some(Instant::now());
             }
-            open.count(state.address)
+            open.count_for_address(state.address)
         };
         self.report_refusal(state.address, count);
     }
 
     fn report_refusal(&self, address: ClientAddress, connections: usize) {
         self.refused.fetch_add(1, Ordering::Relaxed);
-        if let Some(times) = self.refusals.count() {
+        if let Some(times) = self.refusals.record_occurrence() {
             tracing::warn!(%address, connections, times, "connections were refused: too many are open");
         }
     }
@@ -389,7 +378,7 @@ impl ConnectionRegistry {
             let open = self.lock();
             let states = open.all.values().map(|connection| &connection.state);
             let open = states.filter(|state| state.close_reason().is_none());
-            open.filter_map(|state| Some((Arc::clone(state), state.overdue(now, timeouts)?))).collect()
+            open.filter_map(|state| Some((Arc::clone(state), state.overdue_reason(now, timeouts)?))).collect()
         };
         for (state, reason) in overdue {
             self.close(&state, reason);
@@ -549,10 +538,7 @@ mod tests {
         busy[1..].iter().for_each(|(slot, _)| slot.state.mark_keyed());
         health_check.state.mark_keyed();
         let _request = health_check.state.begin_request();
-        assert!(
-            registry.admit_at(peer(1), now + 9 * RECENT_PROGRESS).is_none(),
-            "all have a key and are busy"
-        );
+        assert!(registry.admit_at(peer(1), now + 9 * RECENT_PROGRESS).is_none(), "all have a key and are busy");
     }
 
     #[test]
@@ -572,8 +558,7 @@ mod tests {
     #[test]
     fn proxies_and_servers_without_a_limit_may_have_many() {
         let registry = registry(100, Some(10));
-        let proxied: Vec<_> =
-            (0..60).map(|_| registry.admit(([10, 0, 0, 1], 1).into()).expect("a slot")).collect();
+        let proxied: Vec<_> = (0..60).map(|_| registry.admit(([10, 0, 0, 1], 1).into()).expect("a slot")).collect();
         assert!(proxied.iter().all(|slot| !is_closing(slot)));
     }
 }

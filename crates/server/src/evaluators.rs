@@ -9,7 +9,7 @@ use crate::settings::ReloadableSettings;
 use gradus_report::html::text;
 
 /// An evaluator as people call it.
-pub(crate) fn title(settings: &ReloadableSettings, evaluator: &str) -> String {
+pub(crate) fn find_evaluator_title(settings: &ReloadableSettings, evaluator: &str) -> String {
     let rubric = settings.library.find(evaluator).map(|rubric| rubric.title.clone());
     let live = || {
         let mut all = settings.rules.iter().flat_map(|rule| &rule.evaluators);
@@ -17,17 +17,17 @@ pub(crate) fn title(settings: &ReloadableSettings, evaluator: &str) -> String {
     };
     let own = || (evaluator == CALL_VALIDITY).then(|| "Call Validity".to_owned());
     let title = rubric.or_else(live).or_else(own).filter(|title| !title.is_empty());
-    text::line(title.as_deref().unwrap_or(evaluator))
+    text::format_display_line(title.as_deref().unwrap_or(evaluator))
 }
 
 /// What a verdict is about: the evaluator, and the step if it is about one.
 pub(crate) fn about_step(settings: &ReloadableSettings, evaluator: &str, step: Option<u32>) -> String {
-    let title = title(settings, evaluator);
+    let title = find_evaluator_title(settings, evaluator);
     step.map_or(title.clone(), |step| format!("{title}, step {step}"))
 }
 
 /// The labels that an evaluator gives, best first, with what they are worth.
-pub(crate) fn labels(settings: &ReloadableSettings, evaluator: &str) -> Vec<(String, f64)> {
+pub(crate) fn find_evaluator_labels(settings: &ReloadableSettings, evaluator: &str) -> Vec<(String, f64)> {
     let rubric = settings.library.find(evaluator).map(|rubric| &rubric.labels);
     let live = || {
         let mut all = settings.rules.iter().flat_map(|rule| &rule.evaluators);
@@ -43,22 +43,22 @@ pub(crate) fn labels(settings: &ReloadableSettings, evaluator: &str) -> Vec<(Str
 }
 
 /// None where an evaluator is in no rubric and no rule any more.
-pub(crate) fn scale(settings: &ReloadableSettings, evaluator: &str) -> Option<ScoreScale> {
-    ScoreScale::from_scores(labels(settings, evaluator).into_iter().map(|(_, score)| score))
+pub(crate) fn find_evaluator_scale(settings: &ReloadableSettings, evaluator: &str) -> Option<ScoreScale> {
+    ScoreScale::from_scores(find_evaluator_labels(settings, evaluator).into_iter().map(|(_, score)| score))
 }
 
 /// Whether a score is below the best that its evaluator gives.
 pub(crate) fn is_wrong(settings: &ReloadableSettings, evaluator: &str, score: f64) -> bool {
-    scale(settings, evaluator).unwrap_or(ScoreScale::SHARE).is_wrong(score)
+    find_evaluator_scale(settings, evaluator).unwrap_or(ScoreScale::SHARE).is_wrong(score)
 }
 
 /// The interval of a mean, by the same method as that of a run's report.
-pub(crate) fn interval(
+pub(crate) fn compute_mean_interval(
     settings: &ReloadableSettings,
     evaluator: &str,
     moments: &ScoreMoments,
 ) -> Option<ConfidenceInterval> {
-    let ScoreScale { worst, best } = scale(settings, evaluator)?;
+    let ScoreScale { worst, best } = find_evaluator_scale(settings, evaluator)?;
     let sums = ClusterSums {
         count: moments.scored as f64,
         sum: moments.sum,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::evaluator::Evaluator;
 use gradus_eval::judge::ModelJudge;
-use gradus_eval::judge_selection::{JudgeChoice, JudgeConfig, evaluators};
+use gradus_eval::judge_selection::{JudgeChoice, JudgeConfig, select_evaluators};
 use gradus_eval::prompt::ToolTexts;
 use gradus_eval::rubric::RubricLibrary;
 use gradus_eval::tool_file;
@@ -30,7 +30,7 @@ pub(crate) struct GradingRule {
 }
 
 /// The rules of the file; without any, everything is judged by rules that cost nothing.
-pub(crate) fn rules(config: &ServerConfig, library: &RubricLibrary) -> Result<Vec<GradingRule>, String> {
+pub(crate) fn build_grading_rules(config: &ServerConfig, library: &RubricLibrary) -> Result<Vec<GradingRule>, String> {
     let default = [RuleSection { evaluators: config.evaluators.clone(), ..RuleSection::default() }];
     let sections = if config.rules.is_empty() { &default[..] } else { &config.rules };
     let mut rules: Vec<GradingRule> = Vec::new();
@@ -103,7 +103,7 @@ impl GradingRule {
         let tools = section.tools.as_ref().or(config.tools.as_ref());
         let notes = section.tool_notes.as_ref().or(config.tool_notes.as_ref());
         Ok(GradingRule {
-            evaluators: evaluators(library, &names, judge.as_deref(), true, false).map_err(&wrong)?,
+            evaluators: select_evaluators(library, &names, judge.as_deref(), true, false).map_err(&wrong)?,
             judge,
             concurrency: asked.checked_concurrency().map_err(&wrong)?,
             sample,
@@ -121,8 +121,8 @@ impl GradingRule {
         format!("live-{}", self.name)
     }
 
-    pub(crate) fn fits(&self, project: &str) -> bool {
-        self.project.as_deref().is_none_or(|pattern| project_pattern::fits(pattern, project))
+    pub(crate) fn matches_project(&self, project: &str) -> bool {
+        self.project.as_deref().is_none_or(|pattern| project_pattern::is_project_match(pattern, project))
     }
 
     pub(crate) fn tool_texts(&self) -> ToolTexts {
@@ -130,12 +130,12 @@ impl GradingRule {
     }
 
     /// Whether a trajectory is in the share that is judged: the same one always is, or never.
-    pub(crate) fn takes(&self, trajectory: &Trajectory) -> bool {
+    pub(crate) fn should_grade(&self, trajectory: &Trajectory) -> bool {
         let has_error = trajectory.is_error || trajectory.steps.iter().any(|step| step.is_error);
         if self.sample >= 1.0 || (self.all_errors && has_error) {
             return true;
         }
-        let lot = gradus_core::digest(trajectory.trajectory_id.as_bytes()) >> 64;
+        let lot = gradus_core::stable_digest(trajectory.trajectory_id.as_bytes()) >> 64;
         (lot as f64) < self.sample * 2f64.powi(64)
     }
 

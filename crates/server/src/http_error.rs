@@ -44,11 +44,11 @@ impl ApiError {
         &self.message
     }
 
-    pub(crate) fn bad(message: impl Into<String>) -> ApiError {
+    pub(crate) fn bad_request(message: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, message)
     }
 
-    pub(crate) fn missing(message: impl Into<String>) -> ApiError {
+    pub(crate) fn not_found(message: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::NOT_FOUND, message)
     }
 }
@@ -59,7 +59,7 @@ impl From<StoreError> for ApiError {
             StoreError::Busy | StoreError::DiskFull | StoreError::Closed | StoreError::Gone { .. } => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
-            StoreError::BadSearch { .. } => return ApiError::bad(error.to_string()),
+            StoreError::BadSearch { .. } => return ApiError::bad_request(error.to_string()),
             StoreError::Stopped(stop) => return QueryRefusal::Stopped(*stop).into(),
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
@@ -85,7 +85,7 @@ impl IntoResponse for ApiError {
 }
 
 /// Answers from what the store holds: a query, within its budget and in its turn.
-pub(crate) async fn blocking<T: Send + 'static>(
+pub(crate) async fn run_store_query<T: Send + 'static>(
     server: &Arc<ServerState>,
     read: impl FnOnce(&ServerState) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
@@ -101,7 +101,7 @@ pub(crate) async fn blocking_large<T: Send + 'static>(
 }
 
 /// The same for an answer that is written out here, too, and not where all others are answered.
-pub(crate) async fn respond<T: IntoResponse>(
+pub(crate) async fn respond_to_query<T: IntoResponse>(
     server: &Arc<ServerState>,
     kind: QueryKind,
     read: impl FnOnce(&ServerState) -> Result<T, ApiError> + Send + 'static,
@@ -109,7 +109,7 @@ pub(crate) async fn respond<T: IntoResponse>(
     run_query(server, kind, move |server| Ok(read(server)?.into_response())).await
 }
 
-/// As [`respond`], for JSON that may be large: it is never held in memory as a whole.
+/// As [`respond_to_query`], for JSON that may be large: it is never held in memory as a whole.
 pub(crate) async fn respond_json<T: Serialize>(
     server: &Arc<ServerState>,
     kind: QueryKind,
@@ -142,9 +142,7 @@ pub(crate) async fn blocking_sender<T: Send + 'static>(
 ) -> Result<T, ApiError> {
     let server = Arc::clone(server);
     let done = tokio::task::spawn_blocking(move || read(&server)).await;
-    done.unwrap_or_else(|_| {
-        Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the request could not be answered"))
-    })
+    done.unwrap_or_else(|_| Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the request could not be answered")))
 }
 
 /// Query parameters; those that are not known are an error, not something to pass over.
@@ -158,7 +156,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for ApiQuery<T> {
         query.map(|Query(value)| ApiQuery(value)).map_err(|rejection| {
             let text = rejection.body_text();
             let reason = text.rsplit_once("query string: ").map_or(text.as_str(), |(_, reason)| reason);
-            ApiError::bad(format!("the parameters cannot be read: {reason}"))
+            ApiError::bad_request(format!("the parameters cannot be read: {reason}"))
         })
     }
 }

@@ -28,7 +28,7 @@ impl IdentityKey {
     }
 
     /// The redacted form of a name, with what tells it from others of the same form.
-    pub(super) fn mark(&self, name: &str, redacted: &str) -> String {
+    pub(super) fn tag_redacted_name(&self, name: &str, redacted: &str) -> String {
         let digest = blake3::keyed_hash(&self.0, name.as_bytes()).to_hex();
         format!("{redacted}#{}", &digest[..SHOWN_DIGITS])
     }
@@ -43,12 +43,13 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let key = IdentityKey::load(folder.path()).expect("a key");
         let again = IdentityKey::load(folder.path()).expect("the same key");
-        let [ann, bob] = ["ann@x.example", "bob@x.example"].map(|name| key.mark(name, "[redacted:emails]"));
+        let [ann, bob] =
+            ["ann@x.example", "bob@x.example"].map(|name| key.tag_redacted_name(name, "[redacted:emails]"));
         assert_ne!(ann, bob);
-        assert_eq!(again.mark("ann@x.example", "[redacted:emails]"), ann);
+        assert_eq!(again.tag_redacted_name("ann@x.example", "[redacted:emails]"), ann);
         assert!(ann.starts_with("[redacted:emails]#") && !ann.contains("ann@"));
         let other = tempfile::tempdir().expect("a folder");
         let stranger = IdentityKey::load(other.path()).expect("another key");
-        assert_ne!(stranger.mark("ann@x.example", "[redacted:emails]"), ann);
+        assert_ne!(stranger.tag_redacted_name("ann@x.example", "[redacted:emails]"), ann);
     }
 }

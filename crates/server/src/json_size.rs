@@ -58,9 +58,7 @@ mod tests {
     /// What a value has allocated, by capacities as the standard library gives them.
     fn allocated(value: &Value) -> usize {
         match value {
-            Value::Array(items) => {
-                items.capacity() * size_of::<Value>() + items.iter().map(allocated).sum::<usize>()
-            }
+            Value::Array(items) => items.capacity() * size_of::<Value>() + items.iter().map(allocated).sum::<usize>(),
             Value::Object(entries) => {
                 let entry = size_of::<(usize, String, Value)>();
                 let own = entries.iter().map(|(key, value)| key.len() + allocated(value)).sum::<usize>();
@@ -74,18 +72,9 @@ mod tests {
 
     #[test]
     fn estimates_are_above_what_is_allocated() {
-        for unit in [
-            "[0]",
-            "{\"\":0}",
-            "0",
-            "\"\"",
-            "\"a\\\"b\"",
-            "{}",
-            "[]",
-            "[[[[1]]]]",
-            "{\"a\":{\"b\":[1,2,3]}}",
-            "null",
-        ] {
+        for unit in
+            ["[0]", "{\"\":0}", "0", "\"\"", "\"a\\\"b\"", "{}", "[]", "[[[[1]]]]", "{\"a\":{\"b\":[1,2,3]}}", "null"]
+        {
             let text = format!("[{}]", vec![unit; 5000].join(","));
             let value: Value = serde_json::from_str(&text).expect("JSON");
             let (estimate, real) = (estimate_parsed_size(text.as_bytes()), allocated(&value));

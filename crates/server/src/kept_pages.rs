@@ -22,7 +22,7 @@ pub(crate) struct PageCache {
 
 impl PageCache {
     /// The page that is asked for: the kept one, the one that somebody is making, or a new one.
-    pub(super) async fn page<E>(
+    pub(super) async fn get_or_render<E>(
         &self,
         asked: String,
         make: impl Future<Output = Result<String, E>>,
@@ -44,7 +44,7 @@ impl PageCache {
         let page = make.await?;
         *made = Some(page.clone());
         self.being_made.lock().unwrap_or_else(PoisonError::into_inner).remove(&asked);
-        self.put(asked, &page, begun.elapsed());
+        self.insert_if_slow(asked, &page, begun.elapsed());
         Ok(page)
     }
 
@@ -54,7 +54,7 @@ impl PageCache {
     }
 
     /// Keeps a page from now on, if it was slow.
-    fn put(&self, asked: String, page: &str, took: Duration) {
+    fn insert_if_slow(&self, asked: String, page: &str, took: Duration) {
         if took < SLOW {
             return;
         }
@@ -76,9 +76,9 @@ mod tests {
     #[test]
     fn only_what_was_slow_is_kept_and_however_slow_it_was() {
         let kept = PageCache::default();
-        kept.put("fast".to_owned(), "x", Duration::ZERO);
-        kept.put("slow".to_owned(), "y", 2 * SLOW);
-        kept.put("very slow".to_owned(), "z", 10 * KEPT_FOR);
+        kept.insert_if_slow("fast".to_owned(), "x", Duration::ZERO);
+        kept.insert_if_slow("slow".to_owned(), "y", 2 * SLOW);
+        kept.insert_if_slow("very slow".to_owned(), "z", 10 * KEPT_FOR);
         let found = ["fast", "slow", "very slow"].map(|asked| kept.get(asked));
         assert_eq!(found, [None, Some("y".to_owned()), Some("z".to_owned())]);
     }
@@ -87,7 +87,7 @@ mod tests {
     fn many_addresses_do_not_fill_the_memory() {
         let kept = PageCache::default();
         for number in 0..10 * MAX_CACHED_PAGES {
-            kept.put(number.to_string(), "page", SLOW);
+            kept.insert_if_slow(number.to_string(), "page", SLOW);
         }
         assert_eq!(kept.pages.lock().unwrap().len(), MAX_CACHED_PAGES);
     }
@@ -104,9 +104,9 @@ mod tests {
         };
         let all = async {
             tokio::join!(
-                kept.page("a".to_owned(), make()),
-                kept.page("a".to_owned(), make()),
-                kept.page("a".to_owned(), make()),
+                kept.get_or_render("a".to_owned(), make()),
+                kept.get_or_render("a".to_owned(), make()),
+                kept.get_or_render("a".to_owned(), make()),
             )
         };
         let (found, ()) = tokio::join!(all, async { go.add_permits(1) });
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(times.load(Ordering::Relaxed), 1);
         // It was fast, so the next one is new; and nothing is left behind.
         go.add_permits(1);
-        kept.page("a".to_owned(), make()).await.unwrap();
+        kept.get_or_render("a".to_owned(), make()).await.unwrap();
         assert_eq!(times.load(Ordering::Relaxed), 2);
         assert!(kept.being_made.lock().unwrap().is_empty());
     }

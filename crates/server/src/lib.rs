@@ -86,9 +86,9 @@ use state::ServerState;
 pub type ConfigReader<'r> = &'r dyn Fn() -> Result<ServerConfig, String>;
 
 /// Runs until it is told to stop. The error is for the user.
-pub fn run(read_config: ConfigReader<'_>, format: LogFormat) -> Result<(), String> {
-    let (settings, reloadable) = read_config()?.settings()?;
-    logging::start(format);
+pub fn run_server(read_config: ConfigReader<'_>, format: LogFormat) -> Result<(), String> {
+    let (settings, reloadable) = read_config()?.to_settings()?;
+    logging::init_logging(format);
     let store = Store::open(&settings.data, StoreOptions { most_queued_bytes: settings.memory_bytes / 2 })
         .map_err(|error| error.to_string())?;
     if settings.needs_key && store.keys().is_ok_and(|keys| keys.iter().all(|key| key.revoked_ns.is_some())) {
@@ -106,13 +106,13 @@ pub fn run(read_config: ConfigReader<'_>, format: LogFormat) -> Result<(), Strin
         .max_blocking_threads(32)
         .build()
         .map_err(|error| format!("the server cannot start: {error}"))?;
-    let served = runtime.block_on(serve(read_config, settings, reloadable, store));
+    let served = runtime.block_on(serve_until_signal(read_config, settings, reloadable, store));
     // A query that still runs is nobody's any more.
     runtime.shutdown_timeout(Duration::from_secs(1));
     served
 }
 
-async fn serve(
+async fn serve_until_signal(
     read_config: ConfigReader<'_>,
     settings: ServerSettings,
     reloadable: ReloadableSettings,
@@ -127,7 +127,7 @@ async fn serve(
         tokio::select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
-            _ = hang_up.recv() => reload(read_config, &running.server, &mut running.live),
+            _ = hang_up.recv() => reload_settings(read_config, &running.server, &mut running.live),
         }
     }
     running.stop().await;
@@ -156,7 +156,7 @@ impl RunningServer {
         reloadable: ReloadableSettings,
         store: Store,
     ) -> Result<RunningServer, String> {
-        let http = listen::bind(settings.http, "--http")?;
+        let http = listen::bind_listener(settings.http, "--http")?;
         let http_address = http.local_addr().map_err(|error| format!("the server cannot start: {error}"))?;
         if settings.public_url == format!("http://{}", settings.http) {
             // Links lead to where it really listens.
@@ -166,19 +166,18 @@ impl RunningServer {
         let grpc = if settings.http == settings.grpc && settings.http.port() != 0 {
             None
         } else {
-            Some(listen::bind(settings.grpc, "--grpc")?)
+            Some(listen::bind_listener(settings.grpc, "--grpc")?)
         };
         let phoenix = match settings.phoenix {
-            Some(address) => Some(listen::bind(address, "--phoenix-port")?),
+            Some(address) => Some(listen::bind_listener(address, "--phoenix-port")?),
             None => None,
         };
         let server = ServerState::new(store, settings, reloadable);
         let server = Arc::new(server.map_err(|error| format!("the server cannot start: {error}"))?);
         let guard = Arc::new(auth::AuthGuard::new(Arc::clone(&server)));
-        let router = router::router(Arc::clone(&server))
-            .layer(axum::middleware::from_fn_with_state(guard, auth::guard));
-        let live =
-            LiveWorkers::start(&server).await.map_err(|error| format!("the server cannot start: {error}"))?;
+        let router = router::build_router(Arc::clone(&server))
+            .layer(axum::middleware::from_fn_with_state(guard, auth::authorize_request));
+        let live = LiveWorkers::start(&server).await.map_err(|error| format!("the server cannot start: {error}"))?;
         let (stop, stopped) = watch::channel(false);
         let mut listening = Vec::new();
         let address = |listener: &tokio::net::TcpListener| {
@@ -194,10 +193,10 @@ impl RunningServer {
         );
         for listener in [Some(http), grpc, phoenix].into_iter().flatten() {
             let (router, server, stopped) = (router.clone(), Arc::clone(&server), stopped.clone());
-            listening.push(tokio::spawn(listen::serve(listener, router, server, stopped)));
+            listening.push(tokio::spawn(listen::serve_connections(listener, router, server, stopped)));
         }
         let closing = tokio::spawn(listen::close_overdue(Arc::clone(&server)));
-        let retaining = tokio::spawn(retain(Arc::clone(&server)));
+        let retaining = tokio::spawn(enforce_retention(Arc::clone(&server)));
         Ok(RunningServer { http: http_address, server, live, stop, listening, closing, retaining })
     }
 
@@ -207,15 +206,15 @@ impl RunningServer {
         let free = || Some("127.0.0.1:0".to_owned());
         let mut config = ServerConfig::new(data.to_owned());
         config.serve = ServeSection { http: free(), grpc: free(), ..ServeSection::default() };
-        let (settings, reloadable) = config.settings()?;
+        let (settings, reloadable) = config.to_settings()?;
         let options = StoreOptions { most_queued_bytes: settings.memory_bytes / 2 };
         let store = Store::open(&settings.data, options).map_err(|error| error.to_string())?;
         RunningServer::start(settings, reloadable, store).await
     }
 
     /// So many requests with records were not taken so far.
-    pub fn refused(&self) -> u64 {
-        self.server.meters.refused()
+    pub fn refused_count(&self) -> u64 {
+        self.server.meters.refused_count()
     }
 
     /// Finishes what is under way, and lets go of the store.
@@ -237,8 +236,8 @@ impl RunningServer {
     }
 }
 
-fn reload(read_config: ConfigReader<'_>, server: &Arc<ServerState>, live: &mut LiveWorkers) {
-    match read_config().and_then(|config| config.settings()) {
+fn reload_settings(read_config: ConfigReader<'_>, server: &Arc<ServerState>, live: &mut LiveWorkers) {
+    match read_config().and_then(|config| config.to_settings()) {
         Ok((settings, reloadable)) => {
             let fixed = &server.settings;
             // Without its file, a server would go on with rules, redaction and retention of nobody.
@@ -252,7 +251,7 @@ fn reload(read_config: ConfigReader<'_>, server: &Arc<ServerState>, live: &mut L
                     "settings of [serve] other than redact and retention, and of the command line, change only with a restart"
                 );
             }
-            server.reload(reloadable);
+            server.set_reloadable(reloadable);
             live.reload(server);
             tracing::info!("settings read again");
         }
@@ -261,7 +260,7 @@ fn reload(read_config: ConfigReader<'_>, server: &Arc<ServerState>, live: &mut L
 }
 
 /// Lets go of what is not to be kept, a little at a time.
-async fn retain(server: Arc<ServerState>) {
+async fn enforce_retention(server: Arc<ServerState>) {
     const EVERY: Duration = Duration::from_secs(30);
     const BETWEEN_STEPS: Duration = Duration::from_millis(50);
     let mut removed_in_all = (0, 0);
@@ -270,8 +269,7 @@ async fn retain(server: Arc<ServerState>) {
         let mut has_more = false;
         if retention.max_age_ns.is_some() || retention.max_bytes.is_some() {
             let store = Arc::clone(&server.store);
-            let step =
-                tokio::task::spawn_blocking(move || store.retain_step(retention, now_ns())?.wait()).await;
+            let step = tokio::task::spawn_blocking(move || store.retain_step(retention, now_ns())?.wait()).await;
             match step {
                 Ok(Ok(removed)) => {
                     has_more = removed.has_more && removed.traces > 0;
@@ -301,7 +299,7 @@ async fn settle_annotations(server: &Arc<ServerState>) {
     let mut after = Some(0);
     while let Some(from) = after {
         let settled = match server.store.settle_annotations(from, forget_before_ns) {
-            Ok(written) => written.done().await,
+            Ok(written) => written.wait_async().await,
             Err(error) => Err(error),
         };
         after = settled.unwrap_or_else(|error| {

@@ -28,7 +28,7 @@ use super::memory::{MemoryRefusal, MemoryUse};
 use super::metered_stream::MeteredStream;
 use super::request_body::RequestBody;
 use super::response_body::{AnsweredRequest, StreamMemory, StreamProgress, TrackedBody};
-use super::spilled_body::spill;
+use super::spilled_body::spill_body_to_file;
 use super::state::ServerState;
 use super::{auth, logging, phoenix};
 use crate::throttled_log::ThrottledLog;
@@ -63,7 +63,7 @@ const MAX_ANSWERED_REFUSALS: usize = 32;
 const MAX_UNACCEPTED: u32 = 4096;
 
 /// Opens a port; the error says what to do.
-pub(super) fn bind(address: SocketAddr, option: &str) -> Result<TcpListener, String> {
+pub(super) fn bind_listener(address: SocketAddr, option: &str) -> Result<TcpListener, String> {
     let open = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
         socket.set_reuseaddr(true)?;
@@ -82,7 +82,7 @@ pub(super) fn bind(address: SocketAddr, option: &str) -> Result<TcpListener, Str
 }
 
 /// Serves connections until the server stops, then lets those that are open finish.
-pub(super) async fn serve(
+pub(super) async fn serve_connections(
     listener: TcpListener,
     router: Router,
     server: Arc<ServerState>,
@@ -115,7 +115,7 @@ pub(super) async fn serve(
     };
     let (ended, has_ended) = oneshot::channel::<()>();
     let accepting = std::thread::Builder::new().name("accept".to_owned()).spawn(move || {
-        if let Err(error) = accept(listener, stopping, take) {
+        if let Err(error) = accept_connections(listener, stopping, take) {
             tracing::error!(%error, "connections cannot be accepted any more");
         }
         drop(ended);
@@ -129,7 +129,7 @@ pub(super) async fn serve(
 
 /// Accepts connections until the server stops, on a thread of its own: while all others are busy, connections would fill
 /// the system's queue, and whoever is dropped there tries again no sooner than after a second.
-fn accept(
+fn accept_connections(
     listener: TcpListener,
     mut stop: watch::Receiver<bool>,
     take: impl Fn(std::net::TcpStream, SocketAddr),
@@ -141,13 +141,13 @@ fn accept(
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
-                () = stopped(&mut stop) => return Ok(()),
+                () = wait_for_stop(&mut stop) => return Ok(()),
             };
             match accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
                 Ok((stream, peer)) => take(stream, peer),
                 Err(error) => {
                     // Out of file handles, mostly: others have to close theirs first.
-                    if let Some(times) = failures.count() {
+                    if let Some(times) = failures.record_occurrence() {
                         tracing::warn!(%error, times, "a connection could not be accepted");
                     }
                     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -192,7 +192,7 @@ async fn serve_connection(
     let stream = MeteredStream::new(prepare_socket(stream), Arc::clone(&state), Arc::clone(&server));
     let answering = Arc::clone(&state);
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
-        answer(router.clone(), Arc::clone(&server), Arc::clone(&answering), request)
+        answer_request(router.clone(), Arc::clone(&server), Arc::clone(&answering), request)
     });
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
@@ -202,22 +202,20 @@ async fn serve_connection(
             // A client that breaks off is its own business.
             _ = connection.as_mut() => return,
             reason = state.close_requested() => break reason,
-            () = stopped(&mut stop), if !is_stopping => {
+            () = wait_for_stop(&mut stop), if !is_stopping => {
                 is_stopping = true;
                 connection.as_mut().graceful_shutdown();
             }
         }
     };
-    if matches!(
-        reason,
-        ConnectionCloseReason::Idle | ConnectionCloseReason::NoRequest | ConnectionCloseReason::Memory
-    ) {
+    if matches!(reason, ConnectionCloseReason::Idle | ConnectionCloseReason::NoRequest | ConnectionCloseReason::Memory)
+    {
         connection.as_mut().graceful_shutdown();
         let _ = tokio::time::timeout(GOODBYE, connection).await;
     }
 }
 
-async fn stopped(stop: &mut watch::Receiver<bool>) {
+async fn wait_for_stop(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
@@ -253,7 +251,7 @@ fn prepare_socket(stream: TcpStream) -> TcpStream {
 struct ConnectionClosing;
 
 /// Answers one request: within the memory budget, with a body that the connection knows of.
-async fn answer(
+async fn answer_request(
     router: Router,
     server: Arc<ServerState>,
     connection: Arc<ConnectionState>,
@@ -267,20 +265,16 @@ async fn answer(
     let proxies = server.connections.trusted_proxies();
     let client = ClientAddress::from_request(connection.peer.ip(), request.headers(), proxies);
     let memory = StreamMemory {
-        request: server.memory.open(client, MemoryUse::Request),
-        response: server.memory.open(client, MemoryUse::Response),
+        request: server.memory.open_lease(client, MemoryUse::Request),
+        response: server.memory.open_lease(client, MemoryUse::Response),
     };
     let is_keyless = auth::needs_no_key(request.method(), request.uri().path());
     let timeouts = match is_keyless {
-        true => server.settings.timeouts.keyless(),
+        true => server.settings.timeouts.for_keyless(),
         false => server.settings.timeouts,
     };
-    let mut answered = AnsweredRequest {
-        connection: Arc::clone(&connection),
-        active,
-        memory,
-        stall_timeout: timeouts.stall,
-    };
+    let mut answered =
+        AnsweredRequest { connection: Arc::clone(&connection), active, memory, stall_timeout: timeouts.stall };
     let (header_list, headers) = header_bytes(request.headers());
     let head = STREAM_BYTES + headers + request.uri().path().len();
     let refused = answered.memory.request.grow_if_small_patiently(head).await.err();
@@ -288,16 +282,16 @@ async fn answer(
     if let Some(refusal) = refused {
         // The refusal is there until the client reads it.
         answered.memory.request.grow_anyway(STREAM_BYTES);
-        answered.stall_timeout = timeouts.keyless().stall;
+        answered.stall_timeout = timeouts.for_keyless().stall;
         if is_http2 && refused_streams >= MAX_REFUSED_STREAMS {
             server.connections.close(&connection, ConnectionCloseReason::Memory);
         }
-        return Ok(track(&server, answered, client, refuse(refusal)).await);
+        return Ok(track_response(&server, answered, client, respond_memory_refusal(refusal)).await);
     }
     // HTTP/2 does so by itself.
     if header_list > MAX_HEADER_LIST as usize {
         let response = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.into_response();
-        return Ok(track(&server, answered, client, response).await);
+        return Ok(track_response(&server, answered, client, response).await);
     }
     let may_have_body = !matches!(*request.method(), Method::GET | Method::HEAD | Method::DELETE)
         || phoenix::takes_body(request.uri().path());
@@ -319,9 +313,9 @@ async fn answer(
         Err(never) => match never {},
     };
     if server.settings.needs_key && !connection.is_keyed() {
-        answered.stall_timeout = timeouts.keyless().stall;
+        answered.stall_timeout = timeouts.for_keyless().stall;
     }
-    Ok(track(&server, answered, client, response).await)
+    Ok(track_response(&server, answered, client, response).await)
 }
 
 /// What headers come to as HTTP/2 counts them, and what they hold.
@@ -334,15 +328,12 @@ fn header_bytes(headers: &HeaderMap) -> (usize, usize) {
     (32 * count + bytes, HEADER_BYTES * count + bytes)
 }
 
-fn refuse(refusal: MemoryRefusal) -> Response {
+fn respond_memory_refusal(refusal: MemoryRefusal) -> Response {
     let (status, error) = match refusal {
-        MemoryRefusal::Full => {
-            (StatusCode::SERVICE_UNAVAILABLE, "the server's memory is in use; try again later")
+        MemoryRefusal::Full => (StatusCode::SERVICE_UNAVAILABLE, "the server's memory is in use; try again later"),
+        MemoryRefusal::ClientShare => {
+            (StatusCode::TOO_MANY_REQUESTS, "this address holds its share of the server's memory; try again later")
         }
-        MemoryRefusal::ClientShare => (
-            StatusCode::TOO_MANY_REQUESTS,
-            "this address holds its share of the server's memory; try again later",
-        ),
         MemoryRefusal::NeverFits => {
             let error = "the response is larger than one address may hold; ask for less at once";
             return (StatusCode::INSUFFICIENT_STORAGE, format!("{{\"error\":\"{error}\"}}")).into_response();
@@ -353,7 +344,7 @@ fn refuse(refusal: MemoryRefusal) -> Response {
 }
 
 /// Counts what waits to be read of a response; a large one waits in a file.
-async fn track(
+async fn track_response(
     server: &Arc<ServerState>,
     mut answered: AnsweredRequest,
     client: ClientAddress,
@@ -361,13 +352,13 @@ async fn track(
 ) -> Response<TrackedBody> {
     let (parts, body) = response.into_parts();
     let Some(length) = body.size_hint().exact() else {
-        return Response::from_parts(parts, TrackedBody::streamed(body, answered));
+        return Response::from_parts(parts, TrackedBody::from_stream(body, answered));
     };
     let bytes = usize::try_from(length).unwrap_or(usize::MAX);
     let refusal = if length > MAX_RESPONSE_IN_MEMORY {
-        match server.spilled.take(client, MemoryUse::Request, bytes) {
-            Ok(disk) => match spill(body, &server.settings.data, disk).await {
-                Ok(body) => return Response::from_parts(parts, TrackedBody::streamed(body, answered)),
+        match server.spilled.acquire_lease(client, MemoryUse::Request, bytes) {
+            Ok(disk) => match spill_body_to_file(body, &server.settings.data, disk).await {
+                Ok(body) => return Response::from_parts(parts, TrackedBody::from_stream(body, answered)),
                 Err(error) => {
                     logging::report_spill_failure(&error);
                     MemoryRefusal::Full
@@ -377,15 +368,15 @@ async fn track(
         }
     } else if bytes <= TINY_RESPONSE {
         answered.memory.response.grow_anyway(bytes);
-        return Response::from_parts(parts, TrackedBody::whole(body, answered));
+        return Response::from_parts(parts, TrackedBody::from_buffered(body, answered));
     } else {
         match answered.memory.response.grow_patiently(bytes).await {
-            Ok(()) => return Response::from_parts(parts, TrackedBody::whole(body, answered)),
+            Ok(()) => return Response::from_parts(parts, TrackedBody::from_buffered(body, answered)),
             Err(refusal) => refusal,
         }
     };
-    let (parts, body) = refuse(refusal).into_parts();
-    Response::from_parts(parts, TrackedBody::whole(body, answered))
+    let (parts, body) = respond_memory_refusal(refusal).into_parts();
+    Response::from_parts(parts, TrackedBody::from_buffered(body, answered))
 }
 
 /// Runs the streams of HTTP/2, and ends those whose client takes nothing.
@@ -403,13 +394,13 @@ where
         let server = Arc::clone(&self.server);
         let stream = Arc::new(StreamProgress::default());
         // Often enough for the shortest time.
-        let interval = server.settings.timeouts.keyless().stall / 4;
+        let interval = server.settings.timeouts.for_keyless().stall / 4;
         tokio::spawn(async move {
             let watched = Arc::clone(&stream);
             tokio::select! {
                 _ = stream.scope(answering) => {}
                 // The stream is reset when its future is dropped.
-                () = watched.stalled(interval) => server.meters.count_stalled_stream(),
+                () = watched.wait_until_stalled(interval) => server.meters.count_stalled_stream(),
             }
         });
     }

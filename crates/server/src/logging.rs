@@ -16,13 +16,10 @@ pub enum LogFormat {
     Json,
 }
 
-pub(super) fn start(format: LogFormat) {
+pub(super) fn init_logging(format: LogFormat) {
     // A line that cannot be written, to a full disk or a pipe that is gone, is no reason to stop.
-    let builder = fmt()
-        .with_writer(std::io::stderr)
-        .with_max_level(Level::INFO)
-        .with_target(false)
-        .log_internal_errors(false);
+    let builder =
+        fmt().with_writer(std::io::stderr).with_max_level(Level::INFO).with_target(false).log_internal_errors(false);
     // Somebody else's subscriber, as in tests, stays.
     let _ = match format {
         LogFormat::Text => {
@@ -36,7 +33,7 @@ pub(super) fn start(format: LogFormat) {
 /// Reports that a request failed because the store did, now and then: while it fails, every request meets it.
 pub(super) fn report_store_failure(error: &StoreError) {
     static FAILURES: LazyLock<ThrottledLog> = LazyLock::new(ThrottledLog::default);
-    if let Some(times) = FAILURES.count() {
+    if let Some(times) = FAILURES.record_occurrence() {
         tracing::error!(%error, times, "the store failed");
     }
 }
@@ -44,7 +41,7 @@ pub(super) fn report_store_failure(error: &StoreError) {
 /// Reports that a large response could not be written to a file, now and then.
 pub(super) fn report_spill_failure(error: &std::io::Error) {
     static FAILURES: LazyLock<ThrottledLog> = LazyLock::new(ThrottledLog::default);
-    if let Some(times) = FAILURES.count() {
+    if let Some(times) = FAILURES.record_occurrence() {
         tracing::error!(%error, times, "a large response could not be written to a file");
     }
 }

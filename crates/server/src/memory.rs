@@ -100,17 +100,17 @@ impl MemoryBudget {
     }
 
     /// A lease of nothing, to be grown.
-    pub(super) fn open(&self, client: ClientAddress, usage: MemoryUse) -> MemoryLease {
+    pub(super) fn open_lease(&self, client: ClientAddress, usage: MemoryUse) -> MemoryLease {
         MemoryLease { shared: Arc::clone(&self.shared), client, usage, bytes: 0 }
     }
 
-    pub(super) fn take(
+    pub(super) fn acquire_lease(
         &self,
         client: ClientAddress,
         usage: MemoryUse,
         bytes: usize,
     ) -> Result<MemoryLease, MemoryRefusal> {
-        let mut lease = self.open(client, usage);
+        let mut lease = self.open_lease(client, usage);
         lease.grow(bytes)?;
         Ok(lease)
     }
@@ -193,7 +193,7 @@ impl SharedBudget {
             slowest
         };
         if let Some(slowest) = slowest
-            && let Some(times) = self.cut_offs.count()
+            && let Some(times) = self.cut_offs.record_occurrence()
         {
             let (address, bytes) = (slowest.client, slowest.bytes());
             tracing::warn!(%address, bytes, times, "a slow large request was cut off, since small ones found no memory");
@@ -208,9 +208,8 @@ impl SharedBudget {
         }
         let is_guaranteed = held <= self.total / GUARANTEED_PART;
         let is_response = usage == MemoryUse::Response;
-        let fits_class = !is_response
-            || is_guaranteed
-            || state.responses.saturating_add(bytes) <= self.total / RESPONSE_PART;
+        let fits_class =
+            !is_response || is_guaranteed || state.responses.saturating_add(bytes) <= self.total / RESPONSE_PART;
         if !fits_class || state.used.saturating_add(bytes) > self.limit_for(held) {
             return Err(MemoryRefusal::Full);
         }
@@ -324,9 +323,7 @@ impl MemoryLease {
     /// Grows, and waits only if the client holds little: what others wait with is not counted.
     pub(super) async fn grow_if_small_patiently(&mut self, bytes: usize) -> Result<(), MemoryRefusal> {
         match self.try_grow(bytes) {
-            Err(MemoryRefusal::Full) if self.shared.is_small(self.client, bytes) => {
-                self.grow_patiently(bytes).await
-            }
+            Err(MemoryRefusal::Full) if self.shared.is_small(self.client, bytes) => self.grow_patiently(bytes).await,
             Err(_) => self.grow(bytes),
             done => done,
         }
@@ -393,8 +390,8 @@ mod tests {
     #[test]
     fn memory_is_bounded_and_comes_back() {
         let budget = MemoryBudget::new(160 * KB, 160 * KB);
-        let mut lease = budget.take(client(1), MemoryUse::Request, 100 * KB).expect("memory");
-        let other = budget.take(client(2), MemoryUse::Request, 10 * KB).expect("memory");
+        let mut lease = budget.acquire_lease(client(1), MemoryUse::Request, 100 * KB).expect("memory");
+        let other = budget.acquire_lease(client(2), MemoryUse::Request, 10 * KB).expect("memory");
         assert_eq!(lease.grow(11 * KB), Err(MemoryRefusal::Full));
         assert_eq!(lease.grow(10 * KB), Ok(()));
         assert_eq!(budget.used_bytes(), (120 * KB, 0));
@@ -408,8 +405,8 @@ mod tests {
     #[test]
     fn a_lease_that_can_never_fit_differs_from_a_share_in_use() {
         let budget = MemoryBudget::new(160 * KB, 80 * KB);
-        let mut first = budget.take(client(1), MemoryUse::Request, 50 * KB).expect("memory");
-        let mut second = budget.take(client(1), MemoryUse::Request, 20 * KB).expect("memory");
+        let mut first = budget.acquire_lease(client(1), MemoryUse::Request, 50 * KB).expect("memory");
+        let mut second = budget.acquire_lease(client(1), MemoryUse::Request, 20 * KB).expect("memory");
         // It fits when the first one is done.
         assert_eq!(second.grow(20 * KB), Err(MemoryRefusal::ClientShare));
         // It does not fit, whoever is done.
@@ -418,7 +415,7 @@ mod tests {
         assert_eq!(first.grow(30 * KB), Ok(()));
         // Where a client may hold everything, one lease still leaves the reserve to others.
         let budget = MemoryBudget::new(160 * KB, 160 * KB);
-        let refused = budget.take(client(1), MemoryUse::Request, 121 * KB).expect_err("the reserve");
+        let refused = budget.acquire_lease(client(1), MemoryUse::Request, 121 * KB).expect_err("the reserve");
         assert_eq!(refused, MemoryRefusal::NeverFits);
     }
 
@@ -426,7 +423,7 @@ mod tests {
     #[test]
     fn small_clients_are_served_when_others_hold_all_they_can() {
         let budget = MemoryBudget::new(128 << 20, 80 << 20);
-        let take = |last: u8, bytes: usize| budget.take(client(last), MemoryUse::Request, bytes);
+        let take = |last: u8, bytes: usize| budget.acquire_lease(client(last), MemoryUse::Request, bytes);
         let first = take(1, 80 << 20).expect("memory");
         assert_eq!(take(1, 1).expect_err("its share is used up"), MemoryRefusal::ClientShare);
         let second = take(2, 16 << 20).expect("memory");
@@ -446,7 +443,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_slowest_large_body_is_cut_off_for_a_small_client() {
         let budget = MemoryBudget::new(160 * KB, 160 * KB);
-        let mut held = budget.take(client(1), MemoryUse::Request, 100 * KB).expect("memory");
+        let mut held = budget.acquire_lease(client(1), MemoryUse::Request, 100 * KB).expect("memory");
         held.grow_anyway(60 * KB);
         let [slow, fast] = [1 << 10, 1 << 20].map(|bytes| {
             let arrival = Arc::new(LargeArrival::new(client(1)));
@@ -455,10 +452,10 @@ mod tests {
             arrival
         });
         // Whoever holds much does not have others cut off.
-        let mut large = budget.open(client(2), MemoryUse::Request);
+        let mut large = budget.open_lease(client(2), MemoryUse::Request);
         assert_eq!(large.grow_patiently(20 * KB).await, Err(MemoryRefusal::Full));
         assert!(!slow.is_cut_off());
-        let mut small = budget.open(client(3), MemoryUse::Request);
+        let mut small = budget.open_lease(client(3), MemoryUse::Request);
         let (slow_body, releasing) = (Arc::clone(&slow), budget.clone());
         tokio::spawn(async move {
             while !slow_body.is_cut_off() {
@@ -475,13 +472,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_so_many_requests_wait_for_memory() {
         let budget = MemoryBudget::new(160 * KB, 160 * KB);
-        let mut held = budget.open(client(1), MemoryUse::Request);
+        let mut held = budget.open_lease(client(1), MemoryUse::Request);
         held.grow_anyway(160 * KB);
         let waiting: Vec<_> = (0..2 * MAX_WAITING)
             .map(|_| {
                 let budget = budget.clone();
                 tokio::spawn(async move {
-                    budget.open(client(2), MemoryUse::Request).grow_if_small_patiently(100).await
+                    budget.open_lease(client(2), MemoryUse::Request).grow_if_small_patiently(100).await
                 })
             })
             .collect();
@@ -500,11 +497,11 @@ mod tests {
     #[test]
     fn responses_leave_memory_for_requests() {
         let budget = MemoryBudget::new(160 * KB, 160 * KB);
-        let _unread = budget.take(client(1), MemoryUse::Response, 80 * KB).expect("memory");
-        assert!(budget.take(client(2), MemoryUse::Response, 20 * KB).is_err());
-        assert!(budget.take(client(2), MemoryUse::Request, 20 * KB).is_ok());
+        let _unread = budget.acquire_lease(client(1), MemoryUse::Response, 80 * KB).expect("memory");
+        assert!(budget.acquire_lease(client(2), MemoryUse::Response, 20 * KB).is_err());
+        assert!(budget.acquire_lease(client(2), MemoryUse::Request, 20 * KB).is_ok());
         assert_eq!(
-            budget.take(client(3), MemoryUse::Request, 161 * KB).expect_err("too much"),
+            budget.acquire_lease(client(3), MemoryUse::Request, 161 * KB).expect_err("too much"),
             MemoryRefusal::NeverFits
         );
     }
@@ -512,10 +509,10 @@ mod tests {
     #[tokio::test]
     async fn whoever_waits_gets_what_is_released() {
         let budget = MemoryBudget::new(160 * KB, 160 * KB);
-        let held = budget.take(client(1), MemoryUse::Request, 120 * KB).expect("memory");
+        let held = budget.acquire_lease(client(1), MemoryUse::Request, 120 * KB).expect("memory");
         let waiting = budget.clone();
         let waiting = tokio::spawn(async move {
-            let mut lease = waiting.open(client(2), MemoryUse::Request);
+            let mut lease = waiting.open_lease(client(2), MemoryUse::Request);
             lease.grow_patiently(60 * KB).await
         });
         tokio::task::yield_now().await;

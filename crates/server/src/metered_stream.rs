@@ -22,11 +22,7 @@ pub(super) struct MeteredStream {
 }
 
 impl MeteredStream {
-    pub(super) fn new(
-        inner: TcpStream,
-        connection: Arc<ConnectionState>,
-        server: Arc<ServerState>,
-    ) -> MeteredStream {
+    pub(super) fn new(inner: TcpStream, connection: Arc<ConnectionState>, server: Arc<ServerState>) -> MeteredStream {
         MeteredStream { inner, connection, server, burst: 0 }
     }
 }
@@ -59,11 +55,7 @@ impl AsyncRead for MeteredStream {
 }
 
 impl AsyncWrite for MeteredStream {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<std::io::Result<usize>> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
         let polled = Pin::new(&mut self.inner).poll_write(context, bytes);
         if let Poll::Ready(Ok(count)) = &polled {
             self.connection.count_written(*count);

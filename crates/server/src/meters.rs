@@ -34,7 +34,7 @@ pub(super) struct PrometheusMetrics {
     pub(super) deliveries: Mutex<DeliveryCounts>,
 }
 
-fn name(signal: TelemetrySignal) -> &'static str {
+fn signal_name(signal: TelemetrySignal) -> &'static str {
     match signal {
         TelemetrySignal::Span => "span",
         TelemetrySignal::Log => "log",
@@ -42,9 +42,9 @@ fn name(signal: TelemetrySignal) -> &'static str {
 }
 
 impl PrometheusMetrics {
-    pub(super) fn answered(&self, signal: TelemetrySignal, transport: &'static str, status: u16) {
+    pub(super) fn record_response(&self, signal: TelemetrySignal, transport: &'static str, status: u16) {
         let labels = vec![
-            ("signal", name(signal).to_owned()),
+            ("signal", signal_name(signal).to_owned()),
             ("transport", transport.to_owned()),
             ("status", status.to_string()),
         ];
@@ -52,16 +52,16 @@ impl PrometheusMetrics {
         self.refused.fetch_add(u64::from(status >= 400), Ordering::Relaxed);
     }
 
-    pub(super) fn refused(&self) -> u64 {
+    pub(super) fn refused_count(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    pub(super) fn received(&self, signal: TelemetrySignal, bytes: usize, rejected: &RejectedRecords) {
-        self.bytes.get_or_create(&vec![("signal", name(signal).to_owned())]).inc_by(bytes as u64);
+    pub(super) fn record_received(&self, signal: TelemetrySignal, bytes: usize, rejected: &RejectedRecords) {
+        self.bytes.get_or_create(&vec![("signal", signal_name(signal).to_owned())]).inc_by(bytes as u64);
         self.count_records(signal, "rejected", rejected.count);
     }
 
-    pub(super) fn ingested(&self, signal: TelemetrySignal, ingested: &IngestCounts) {
+    pub(super) fn record_ingested(&self, signal: TelemetrySignal, ingested: &IngestCounts) {
         self.count_records(signal, "new", ingested.new);
         self.count_records(signal, "repeated", ingested.repeated);
         self.count_records(signal, "replaced", ingested.replaced);
@@ -69,12 +69,12 @@ impl PrometheusMetrics {
 
     fn count_records(&self, signal: TelemetrySignal, result: &str, count: u64) {
         if count > 0 {
-            let labels = vec![("signal", name(signal).to_owned()), ("result", result.to_owned())];
+            let labels = vec![("signal", signal_name(signal).to_owned()), ("result", result.to_owned())];
             self.records.get_or_create(&labels).inc_by(count);
         }
     }
 
-    pub(super) fn assembled(&self, trajectories: usize) {
+    pub(super) fn record_assembled(&self, trajectories: usize) {
         self.assembled.inc_by(trajectories as u64);
     }
 
@@ -83,7 +83,7 @@ impl PrometheusMetrics {
         self.setbacks.get_or_create(&vec![("reason", reason.to_owned())]).inc();
     }
 
-    pub(super) fn outcome(&self, line: &OutcomeLine) {
+    pub(super) fn record_outcome(&self, line: &OutcomeLine) {
         let kind = match line.outcome {
             OutcomeKind::Scored => "scored",
             OutcomeKind::NotApplicable => "not_applicable",
@@ -96,7 +96,7 @@ impl PrometheusMetrics {
     }
 
     /// A judge was asked; nobody may know at what price.
-    pub(super) fn asked(&self, calls: u64, is_priced: bool) {
+    pub(super) fn record_call_pricing(&self, calls: u64, is_priced: bool) {
         self.unpriced_calls.inc_by(if is_priced { 0 } else { calls });
     }
 
@@ -104,13 +104,13 @@ impl PrometheusMetrics {
         self.stalled_streams.inc();
     }
 
-    pub(super) fn alert(&self, rule: &str, kind: &str) {
+    pub(super) fn record_alert(&self, rule: &str, kind: &str) {
         self.alerts.get_or_create(&vec![("rule", rule.to_owned()), ("kind", kind.to_owned())]).inc();
     }
 }
 
 impl PrometheusMetrics {
-    pub(super) fn delivered(&self, counts: &DeliveryCounts) {
+    pub(super) fn set_delivery_counts(&self, counts: &DeliveryCounts) {
         *self.deliveries.lock().unwrap_or_else(PoisonError::into_inner) = *counts;
     }
 }

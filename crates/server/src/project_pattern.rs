@@ -1,7 +1,7 @@
 //! Which projects a rule or an alert is about: a name, or the beginning of names with a `*` behind it.
 
 /// Whether a pattern means this project.
-pub(crate) fn fits(pattern: &str, project: &str) -> bool {
+pub(crate) fn is_project_match(pattern: &str, project: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(beginning) => project.starts_with(beginning),
         None => pattern == project,
@@ -24,9 +24,15 @@ mod tests {
 
     #[test]
     fn a_star_at_the_end_stands_for_anything() {
-        assert!(fits("shop-*", "shop-web") && fits("shop-*", "shop-") && fits("*", ""));
-        assert!(!fits("shop-*", "shop") && !fits("shop", "shop-web") && !fits("a*b", "a*bc"));
-        assert!(fits("shop", "shop") && fits("a*b", "a*b"));
+        assert!(
+            is_project_match("shop-*", "shop-web") && is_project_match("shop-*", "shop-") && is_project_match("*", "")
+        );
+        assert!(
+            !is_project_match("shop-*", "shop")
+                && !is_project_match("shop", "shop-web")
+                && !is_project_match("a*b", "a*bc")
+        );
+        assert!(is_project_match("shop", "shop") && is_project_match("a*b", "a*b"));
         assert!(is_open("*") && !is_open("a*b"));
         assert!(is_all(None) && is_all(Some("*")) && !is_all(Some("a*")));
     }

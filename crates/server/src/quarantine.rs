@@ -8,12 +8,15 @@ use crate::http_error::ApiError;
 use crate::state::ServerState;
 
 /// The same for one trace or for all, for the page.
-pub(crate) async fn retry(server: &Arc<ServerState>, trace_id: Option<&str>) -> Result<usize, ApiError> {
+pub(crate) async fn retry_quarantined_traces(
+    server: &Arc<ServerState>,
+    trace_id: Option<&str>,
+) -> Result<usize, ApiError> {
     let trace_id = trace_id.map(|id| {
         let number = u128::from_str_radix(id, 16).ok().filter(|_| id.len() == 32);
-        number.map(TraceId).ok_or_else(|| ApiError::bad("a trace id has 32 hexadecimal digits"))
+        number.map(TraceId).ok_or_else(|| ApiError::bad_request("a trace id has 32 hexadecimal digits"))
     });
-    let retried = server.store.retry_quarantined(trace_id.transpose()?)?.done().await?;
+    let retried = server.store.retry_quarantined(trace_id.transpose()?)?.wait_async().await?;
     tracing::info!(retried, "quarantined traces are tried again");
     Ok(retried)
 }

@@ -32,13 +32,11 @@ pub struct RedactSection {
 /// Why a table cannot be used. One line each.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RedactionError {
-    #[error(
-        "a redact table has a name and a pattern, or builtin = [\"emails\"]; this one has neither or both"
-    )]
+    #[error("a redact table has a name and a pattern, or builtin = [\"emails\"]; this one has neither or both")]
     Form,
     #[error("redact: {0:?} is no name; write letters, digits, _ - or ., as in name = \"order_numbers\"")]
     Name(String),
-    #[error("redact {0:?}: there is no such built-in pattern; there are {names}", names = built_in::names())]
+    #[error("redact {0:?}: there is no such built-in pattern; there are {names}", names = built_in::join_pattern_names())]
     BuiltIn(String),
     #[error("redact {name:?}: the pattern cannot be read: {reason}")]
     Syntax { name: String, reason: String },
@@ -107,7 +105,7 @@ impl Redaction {
         let mut found: Vec<(Range<usize>, &str)> = Vec::new();
         for index in self.all.matches(text) {
             let pattern = &self.patterns[index];
-            pattern.find(text, &mut |range| {
+            pattern.find_matches(text, &mut |range| {
                 let range = between_escapes(text, range);
                 if !range.is_empty() && found.len() <= MAX_FOUND {
                     found.push((range, &pattern.replacement));
@@ -119,7 +117,7 @@ impl Redaction {
         }
         // Of those that start together, the longest: it is the one that says what the place is.
         found.sort_by_key(|(range, _)| (range.start, usize::MAX - range.end));
-        let replaced = replace(text, &found);
+        let replaced = replace_matches(text, &found);
         replaced.filter(|replaced| replaced != text)
     }
 
@@ -206,12 +204,7 @@ fn add_section(section: &RedactSection, patterns: &mut Vec<RedactionPattern>) ->
             if !is_name(name) {
                 return Err(RedactionError::Name(name.chars().take(60).collect()));
             }
-            patterns.push(RedactionPattern::new(
-                name,
-                pattern,
-                replacement.as_deref(),
-                RedactionMatchCheck::None,
-            )?);
+            patterns.push(RedactionPattern::new(name, pattern, replacement.as_deref(), RedactionMatchCheck::None)?);
             Ok(())
         }
         (None, None) if !builtin.is_empty() => {
@@ -225,12 +218,7 @@ fn add_section(section: &RedactSection, patterns: &mut Vec<RedactionPattern>) ->
                     // It may be there under another of its names.
                     if patterns.iter().all(|known| known.regex.as_str() != built_in.pattern) {
                         let replacement = replacement.as_deref();
-                        patterns.push(RedactionPattern::new(
-                            name,
-                            built_in.pattern,
-                            replacement,
-                            built_in.check,
-                        )?);
+                        patterns.push(RedactionPattern::new(name, built_in.pattern, replacement, built_in.check)?);
                     }
                 }
             }
@@ -256,7 +244,7 @@ impl RedactionPattern {
         let built = RegexBuilder::new(pattern).size_limit(PATTERN_BYTES).build();
         let regex = built.map_err(|error| match error {
             regex::Error::CompiledTooBig(_) => RedactionError::TooLarge { name: name.to_owned() },
-            error => RedactionError::Syntax { name: name.to_owned(), reason: reason(&error) },
+            error => RedactionError::Syntax { name: name.to_owned(), reason: summarize_regex_error(&error) },
         })?;
         if regex.is_match("") {
             return Err(RedactionError::Empty { name: name.to_owned() });
@@ -273,17 +261,15 @@ impl RedactionPattern {
         Ok(RedactionPattern { regex, has_secret_group, check, replacement })
     }
 
-    fn find(&self, text: &str, sink: &mut dyn FnMut(Range<usize>)) {
+    fn find_matches(&self, text: &str, sink: &mut dyn FnMut(Range<usize>)) {
         let mut checked = |range: Range<usize>| match self.check {
             RedactionMatchCheck::None => sink(range),
-            RedactionMatchCheck::Digit if text[range.clone()].bytes().any(|byte| byte.is_ascii_digit()) => {
-                sink(range)
-            }
+            RedactionMatchCheck::Digit if text[range.clone()].bytes().any(|byte| byte.is_ascii_digit()) => sink(range),
             RedactionMatchCheck::BasicCredentials if built_in::is_basic_credentials(&text[range.clone()]) => {
                 sink(range)
             }
             RedactionMatchCheck::Digit | RedactionMatchCheck::BasicCredentials => {}
-            RedactionMatchCheck::Card => cards::find(text, range, sink),
+            RedactionMatchCheck::Card => cards::find_card_numbers(text, range, sink),
         };
         if self.has_secret_group {
             let secrets = self.regex.captures_iter(text).filter_map(|groups| groups.name("secret"));
@@ -295,7 +281,7 @@ impl RedactionPattern {
 }
 
 /// The last line of a syntax error says what is wrong; those before it draw arrows.
-fn reason(error: &regex::Error) -> String {
+fn summarize_regex_error(error: &regex::Error) -> String {
     let text = error.to_string();
     let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
     last.trim().trim_start_matches("error: ").to_owned()
@@ -308,11 +294,7 @@ fn between_escapes(text: &str, range: Range<usize>) -> Range<usize> {
     let mut start = range.start;
     if before.ends_with(b"\\") {
         match bytes.get(start) {
-            Some(b'u')
-                if bytes
-                    .get(start + 1..start + 5)
-                    .is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit)) =>
-            {
+            Some(b'u') if bytes.get(start + 1..start + 5).is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit)) => {
                 start += 5;
             }
             Some(b'n' | b'r' | b't' | b'b' | b'f' | b'"' | b'/') => start += 1,
@@ -327,7 +309,7 @@ fn between_escapes(text: &str, range: Range<usize>) -> Range<usize> {
 }
 
 /// Puts the replacements in; `found` is sorted by where it starts. What overlaps is replaced once, as what comes first.
-fn replace(text: &str, found: &[(Range<usize>, &str)]) -> Option<String> {
+fn replace_matches(text: &str, found: &[(Range<usize>, &str)]) -> Option<String> {
     let mut ranges = found.iter().peekable();
     let mut out = String::with_capacity(text.len());
     let mut copied = 0;

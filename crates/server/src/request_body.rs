@@ -84,15 +84,14 @@ impl<B> RequestBody<B> {
         }
     }
 
-    fn count(&mut self, bytes: usize) {
+    fn count_bytes(&mut self, bytes: usize) {
         self.received += bytes;
         self.connection.count_body(bytes);
         if let Some(large) = &mut self.large {
             large.arrival.add_bytes(bytes);
             large.window_bytes += bytes;
         } else if self.received > LARGE_BODY_BYTES {
-            let arrival =
-                Arc::new(LargeArrival { begun_at: self.begun_at, ..LargeArrival::new(self.client) });
+            let arrival = Arc::new(LargeArrival { begun_at: self.begun_at, ..LargeArrival::new(self.client) });
             arrival.add_bytes(self.received);
             self.budget.begin_arrival(Arc::clone(&arrival));
             let window_end = Box::pin(tokio::time::sleep(self.rate_window));
@@ -137,15 +136,13 @@ where
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match Pin::new(&mut self.inner).poll_frame(context) {
             Poll::Ready(Some(Ok(frame))) => {
-                self.count(frame.data_ref().map_or(0, Bytes::len));
+                self.count_bytes(frame.data_ref().map_or(0, Bytes::len));
                 if self.large.as_ref().is_some_and(|large| large.arrival.is_cut_off()) {
                     return Poll::Ready(Some(Err(BodyError::CutOff)));
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
-            Poll::Ready(Some(Err(error))) => {
-                Poll::Ready(Some(Err(BodyError::Transport(axum::Error::new(error)))))
-            }
+            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(BodyError::Transport(axum::Error::new(error))))),
             Poll::Ready(None) => Poll::Ready(None),
             Poll::Pending => match self.poll_limits(context) {
                 Some(error) => Poll::Ready(Some(Err(error))),
@@ -252,8 +249,7 @@ mod tests {
     async fn a_small_body_may_be_slow_unless_anybody_may_send_it() {
         let budget = MemoryBudget::new(1 << 20, 1 << 20);
         let second = Duration::from_secs(1);
-        let waiting =
-            tokio::time::timeout(Duration::from_secs(1000), read(body(&budget, 1, 100, second, None)));
+        let waiting = tokio::time::timeout(Duration::from_secs(1000), read(body(&budget, 1, 100, second, None)));
         assert!(waiting.await.is_err(), "its own time limit is elsewhere");
         let (bytes, error) = read(body(&budget, 1, 100, second, Some(5 * second))).await;
         assert!(matches!(error, BodyError::TooSlow) && bytes <= 6, "{bytes} {error}");
@@ -266,9 +262,9 @@ mod tests {
         let reading = tokio::spawn(read(body(&budget, (1 << 20) + 1, 1, second, None)));
         // A small client finds no memory.
         let client = |last: u8| ClientAddress::from_ip([127, 0, 0, last].into());
-        let mut all = budget.open(client(1), super::super::memory::MemoryUse::Request);
+        let mut all = budget.open_lease(client(1), super::super::memory::MemoryUse::Request);
         all.grow_anyway(1 << 20);
-        let mut small = budget.open(client(2), super::super::memory::MemoryUse::Request);
+        let mut small = budget.open_lease(client(2), super::super::memory::MemoryUse::Request);
         tokio::task::yield_now().await;
         assert!(small.grow_patiently(100).await.is_err());
         let (bytes, error) = reading.await.expect("no panic");

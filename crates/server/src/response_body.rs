@@ -28,7 +28,7 @@ pub(super) struct StreamProgress {
 }
 
 impl StreamProgress {
-    fn set(&self, due_at: Option<Instant>) {
+    fn set_deadline(&self, due_at: Option<Instant>) {
         *self.due_at.lock().unwrap_or_else(PoisonError::into_inner) = due_at;
     }
 
@@ -43,7 +43,7 @@ impl StreamProgress {
     }
 
     /// Waits until the client has not taken in time what it was sent; this is looked at so often.
-    pub(super) async fn stalled(&self, interval: Duration) {
+    pub(super) async fn wait_until_stalled(&self, interval: Duration) {
         loop {
             tokio::time::sleep(interval).await;
             let due_at = *self.due_at.lock().unwrap_or_else(PoisonError::into_inner);
@@ -88,12 +88,12 @@ pub(super) struct TrackedBody {
 
 impl TrackedBody {
     /// A body that is in memory already, which the response's lease counts.
-    pub(super) fn whole(inner: Body, request: AnsweredRequest) -> TrackedBody {
+    pub(super) fn from_buffered(inner: Body, request: AnsweredRequest) -> TrackedBody {
         TrackedBody::new(inner, false, request)
     }
 
     /// A body that is made while it is sent.
-    pub(super) fn streamed(inner: Body, request: AnsweredRequest) -> TrackedBody {
+    pub(super) fn from_stream(inner: Body, request: AnsweredRequest) -> TrackedBody {
         TrackedBody::new(inner, true, request)
     }
 
@@ -119,17 +119,12 @@ impl TrackedBody {
             lease
         });
         if let Some(stream) = &self.stream {
-            stream.set(Some(Instant::now() + self.stall_timeout));
+            stream.set_deadline(Some(Instant::now() + self.stall_timeout));
         }
         // A stream of HTTP/2 whose window stays closed is reset before, alone.
         let pending = self.connection.hand_out_chunk(2 * self.stall_timeout);
         let memory = Arc::clone(&self.memory);
-        Frame::data(Bytes::from_owner(TrackedChunk {
-            bytes,
-            _lease: lease,
-            _memory: memory,
-            _pending: pending,
-        }))
+        Frame::data(Bytes::from_owner(TrackedChunk { bytes, _lease: lease, _memory: memory, _pending: pending }))
     }
 }
 
@@ -143,7 +138,7 @@ impl http_body::Body for TrackedBody {
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         if let Some(stream) = &self.stream {
             // Who asks for more has taken what there was.
-            stream.set(None);
+            stream.set_deadline(None);
         }
         if self.rest.is_empty() {
             let frame = match std::task::ready!(Pin::new(&mut self.inner).poll_frame(context)) {

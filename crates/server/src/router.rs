@@ -12,11 +12,11 @@ use crate::receive::grpc_error;
 use crate::state::ServerState;
 use crate::{api, page, phoenix, receive};
 
-pub(super) fn router(server: Arc<ServerState>) -> Router {
-    api::routes()
-        .merge(receive::routes())
-        .merge(phoenix::routes())
-        .merge(page::routes(&server))
+pub(super) fn build_router(server: Arc<ServerState>) -> Router {
+    api::build_api_routes()
+        .merge(receive::build_otlp_routes())
+        .merge(phoenix::build_phoenix_routes())
+        .merge(page::build_page_routes(&server))
         .fallback(not_found)
         .method_not_allowed_fallback(wrong_method)
         .with_state(server)
@@ -30,18 +30,15 @@ async fn not_found(uri: Uri, headers: HeaderMap) -> Response {
         return answer;
     }
     if page::is_for_people(&uri, &headers) {
-        return page::missing(&headers);
+        return page::render_not_found(&headers);
     }
     let advice = match uri.path() {
         "/v1/metrics" => "metrics are not kept here; /v1/traces and /v1/logs are",
         _ => "see /openapi.json for what there is",
     };
-    ApiError::missing(format!("there is nothing at this address; {advice}")).into_response()
+    ApiError::not_found(format!("there is nothing at this address; {advice}")).into_response()
 }
 
 async fn wrong_method(method: Method) -> ApiError {
-    ApiError::new(
-        StatusCode::METHOD_NOT_ALLOWED,
-        format!("{method} is not for this address; see /openapi.json"),
-    )
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, format!("{method} is not for this address; see /openapi.json"))
 }

@@ -41,7 +41,7 @@ impl RubricTrialCache {
         kept.iter().find(|(known, _)| known == name).map(|(_, trial)| trial.clone())
     }
 
-    pub(super) fn put(&self, trial: RubricTrial) -> String {
+    pub(super) fn insert(&self, trial: RubricTrial) -> String {
         let name = format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.truncate(Self::MAX_TRIALS - 1);
@@ -58,7 +58,7 @@ mod tests {
     fn trials_are_found_again_and_do_not_fill_the_memory() {
         let trials = RubricTrialCache::default();
         let trial = || RubricTrial { text: Some("x".to_owned()), ..RubricTrial::default() };
-        let names: Vec<String> = (0..2 * RubricTrialCache::MAX_TRIALS).map(|_| trials.put(trial())).collect();
+        let names: Vec<String> = (0..2 * RubricTrialCache::MAX_TRIALS).map(|_| trials.insert(trial())).collect();
         assert!(trials.get(&names[0]).is_none() && trials.get("nonsense").is_none());
         let last = trials.get(names.last().unwrap()).unwrap();
         assert_eq!(last.text.as_deref(), Some("x"));

@@ -6,7 +6,7 @@ use crate::http_error::ApiError;
 
 pub(crate) fn score_bound(text: &str) -> Result<ScoreBound, ApiError> {
     let wrong =
-        || ApiError::bad(format!("score={text}: write it as thought_to_tool<0.5 or thought_to_tool>=0.9"));
+        || ApiError::bad_request(format!("score={text}: write it as thought_to_tool<0.5 or thought_to_tool>=0.9"));
     let (evaluator, bound, is_low) = match (text.split_once(">="), text.split_once('<')) {
         (Some((evaluator, bound)), _) => (evaluator, bound, true),
         (None, Some((evaluator, bound))) => (evaluator, bound, false),

@@ -62,19 +62,15 @@ impl TraceSource for ServerSource {
     /// Reads the project's records as they come over the wire.
     fn read(&self, intake: &mut RecordIntake<'_>) -> Result<(), SourceError> {
         let asking = RemoteServerClient::new(self)?;
-        let projects = asking.projects()?;
+        let projects = asking.fetch_projects()?;
         let wanted: Vec<&String> =
             projects.iter().filter(|known| self.project.as_ref().is_none_or(|name| name == *known)).collect();
         if wanted.is_empty() {
-            return Err(SourceError::no_project(
-                &self.name,
-                self.project.as_deref().unwrap_or_default(),
-                &projects,
-            ));
+            return Err(SourceError::no_project(&self.name, self.project.as_deref().unwrap_or_default(), &projects));
         }
         for project in wanted {
             intake.begin_project(project);
-            let mut body = BufReader::with_capacity(1 << 16, asking.records(project)?);
+            let mut body = BufReader::with_capacity(1 << 16, asking.download_records(project)?);
             // Export requests one behind the other are one.
             gradus_ingest::read_export(&mut body, MessageFraming::Single, intake)
                 .map_err(|error| error.in_source(&self.name))?;
@@ -114,16 +110,16 @@ impl<'s> RemoteServerClient<'s> {
         Ok(RemoteServerClient { source, runtime, client })
     }
 
-    fn projects(&self) -> Result<Vec<String>, SourceError> {
+    fn fetch_projects(&self) -> Result<Vec<String>, SourceError> {
         let response = self.get("/api/v1/projects")?;
-        let body = self.runtime.block_on(response.bytes()).map_err(|error| self.failed(&error))?;
+        let body = self.runtime.block_on(response.bytes()).map_err(|error| self.to_source_error(&error))?;
         let projects: SourceProjectList = serde_json::from_slice(&body).map_err(|_| {
-            self.refused("it answers, but not as a Gradus server does; is this the HTTP port?".to_owned())
+            self.unreadable_error("it answers, but not as a Gradus server does; is this the HTTP port?".to_owned())
         })?;
         Ok(projects.items.into_iter().map(|project| project.name).collect())
     }
 
-    fn records(&self, project: &str) -> Result<DownloadReader<'_>, SourceError> {
+    fn download_records(&self, project: &str) -> Result<DownloadReader<'_>, SourceError> {
         let encoded = gradus_http::percent_encode(project);
         let response = self.get(&format!("/api/v1/projects/{encoded}/otlp"))?;
         Ok(DownloadReader { runtime: &self.runtime, response, piece: Vec::new(), at: 0 })
@@ -135,22 +131,24 @@ impl<'s> RemoteServerClient<'s> {
             request = request.bearer_auth(key.expose());
         }
         let response =
-            self.runtime.block_on(async { request.send().await }).map_err(|error| self.failed(&error))?;
+            self.runtime.block_on(async { request.send().await }).map_err(|error| self.to_source_error(&error))?;
         match response.status() {
             StatusCode::OK => Ok(response),
-            StatusCode::UNAUTHORIZED if self.source.key.is_some() => Err(self.refused(
+            StatusCode::UNAUTHORIZED if self.source.key.is_some() => Err(self.unreadable_error(
                 "the server does not know the key in GRADUS_API_KEY; `gradus keys list` there shows which it knows"
                     .to_owned(),
             )),
             StatusCode::UNAUTHORIZED => Err(self
-                .refused("the server wants a key: set GRADUS_API_KEY to one with the scope read".to_owned())),
-            StatusCode::FORBIDDEN => Err(self
-                .refused("the server does not let this key read, or answers to localhost only".to_owned())),
-            status => Err(self.refused(format!("the server answered {status} to {path}"))),
+                .unreadable_error("the server wants a key: set GRADUS_API_KEY to one with the scope read".to_owned())),
+            StatusCode::FORBIDDEN => {
+                Err(self
+                    .unreadable_error("the server does not let this key read, or answers to localhost only".to_owned()))
+            }
+            status => Err(self.unreadable_error(format!("the server answered {status} to {path}"))),
         }
     }
 
-    fn failed(&self, error: &reqwest::Error) -> SourceError {
+    fn to_source_error(&self, error: &reqwest::Error) -> SourceError {
         let reason = if error.is_connect() {
             let reason = gradus_http::root_cause(error);
             format!("nothing answers there ({reason}); is `gradus serve` running, and is this its HTTP port?")
@@ -159,10 +157,10 @@ impl<'s> RemoteServerClient<'s> {
         } else {
             format!("the server broke off: {}", error.to_string().lines().next().unwrap_or_default())
         };
-        self.refused(reason)
+        self.unreadable_error(reason)
     }
 
-    fn refused(&self, reason: String) -> SourceError {
+    fn unreadable_error(&self, reason: String) -> SourceError {
         SourceError::Unreadable { name: self.source.name.clone(), reason }
     }
 }
@@ -200,8 +198,7 @@ mod tests {
 
     #[test]
     fn addresses() {
-        let parsed =
-            |source: &str| ServerSource::parse(source, None).map(|read| read.map(|it| (it.base, it.project)));
+        let parsed = |source: &str| ServerSource::parse(source, None).map(|read| read.map(|it| (it.base, it.project)));
         let fine = |base: &str, project: Option<&str>| Some((base.to_owned(), project.map(str::to_owned)));
         let ok = |source: &str| parsed(source).and_then(Result::ok);
         assert_eq!(ok("gradus://localhost/shop"), fine("http://localhost:4318", Some("shop")));

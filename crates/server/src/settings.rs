@@ -10,7 +10,7 @@ use gradus_core::duration_text::parse_duration_up_to;
 use gradus_eval::annotation::AnnotationSettings;
 use gradus_eval::evaluator::CALL_VALIDITY;
 use gradus_eval::judge::ModelJudge;
-use gradus_eval::judge_selection::{rubric_library, seconds};
+use gradus_eval::judge_selection::{rubric_library, timeout_from_seconds};
 use gradus_eval::rubric::{RubricLibrary, RubricSubject};
 use gradus_eval::scale::ScoreScale;
 use gradus_report::SupplementLoader;
@@ -19,7 +19,7 @@ use gradus_store::RetentionPolicy;
 use super::client_address::ProxyNetwork;
 use super::connection::ConnectionTimeouts;
 use super::connections::ConnectionLimits;
-use super::grading_rule::{GradingRule, rules};
+use super::grading_rule::{GradingRule, build_grading_rules};
 use super::queries::QueryLimits;
 use crate::alert;
 use crate::redaction::Redaction;
@@ -74,15 +74,16 @@ const GRPC: &str = "127.0.0.1:4317";
 
 impl ServerConfig {
     /// Checks all of it.
-    pub(crate) fn settings(&self) -> Result<(ServerSettings, ReloadableSettings), String> {
+    pub(crate) fn to_settings(&self) -> Result<(ServerSettings, ReloadableSettings), String> {
         let reloadable = ReloadableSettings::from_config(self)?;
         let serve = &self.serve;
-        let http = address(serve.http.as_deref().unwrap_or(HTTP), "--http")?;
-        let grpc = address(serve.grpc.as_deref().unwrap_or(GRPC), "--grpc")?;
+        let http = resolve_socket_address(serve.http.as_deref().unwrap_or(HTTP), "--http")?;
+        let grpc = resolve_socket_address(serve.grpc.as_deref().unwrap_or(GRPC), "--grpc")?;
         let phoenix = serve.phoenix_port.map(|port| SocketAddr::new(http.ip(), port));
         let span = |value: Option<f64>, default: f64, name: &str| {
             let value = value.unwrap_or(default);
-            seconds(value).ok_or_else(|| format!("serve.{name} = {value}: give a number of seconds above 0"))
+            timeout_from_seconds(value)
+                .ok_or_else(|| format!("serve.{name} = {value}: give a number of seconds above 0"))
         };
         let megabytes = |value: Option<u32>, default: u32, name: &str| match value.unwrap_or(default) {
             0 => Err(format!("serve.{name} = 0: give a number of megabytes above 0")),
@@ -155,7 +156,7 @@ impl ServerConfig {
 impl ServerConfig {
     /// Checks all of it, and says what it comes to.
     pub fn summary(&self) -> Result<ServerSummary, String> {
-        let (settings, reloadable) = self.settings()?;
+        let (settings, reloadable) = self.to_settings()?;
         let (rules, alerts) = (reloadable.rules.len(), reloadable.alerts.len());
         let judges = reloadable.rules.iter().filter(|rule| rule.asks_a_model());
         Ok(ServerSummary {
@@ -192,9 +193,8 @@ fn connection_limits(serve: &ServeSection) -> Result<ConnectionLimits, String> {
         None => Some((total * 3 / 4).max(1)),
     };
     let parse = |text: &String| {
-        ProxyNetwork::parse(text).ok_or_else(|| {
-            format!("serve.trusted_proxies: {text:?} is no address; write it as 10.0.0.5 or 10.0.0.0/8")
-        })
+        ProxyNetwork::parse(text)
+            .ok_or_else(|| format!("serve.trusted_proxies: {text:?} is no address; write it as 10.0.0.5 or 10.0.0.0/8"))
     };
     let trusted_proxies = serve.trusted_proxies.iter().map(parse).collect::<Result<_, _>>()?;
     Ok(ConnectionLimits { total, per_address, trusted_proxies })
@@ -216,7 +216,7 @@ pub struct ServerSummary {
 impl ReloadableSettings {
     fn from_config(config: &ServerConfig) -> Result<ReloadableSettings, String> {
         let library = rubric_library(&config.rubrics)?;
-        let known = watchable(&library);
+        let known = list_alertable_evaluators(&library);
         let mut alerts: Vec<alert::AlertRule> = Vec::new();
         for section in &config.alerts {
             let rule = alert::AlertRule::from_section(section.clone(), &known)?;
@@ -233,10 +233,10 @@ impl ReloadableSettings {
             alerts.push(rule);
         }
         Ok(ReloadableSettings {
-            rules: rules(config, &library)?,
+            rules: build_grading_rules(config, &library)?,
             alerts,
             redaction: Redaction::from_sections(&config.serve.redact).map_err(|error| error.to_string())?,
-            retention: retention(&config.serve)?,
+            retention: parse_retention_policy(&config.serve)?,
             library,
             annotations: config.annotations.clone(),
         })
@@ -246,7 +246,7 @@ impl ReloadableSettings {
 #[cfg(test)]
 impl ReloadableSettings {
     /// Without a rule or an alert.
-    pub(super) fn plain() -> ReloadableSettings {
+    pub(super) fn without_rules() -> ReloadableSettings {
         ReloadableSettings {
             rules: Vec::new(),
             alerts: Vec::new(),
@@ -259,7 +259,7 @@ impl ReloadableSettings {
 }
 
 /// The evaluators that alerts can be about, each with its scale.
-fn watchable(library: &RubricLibrary) -> Vec<alert::AlertableEvaluator<'_>> {
+fn list_alertable_evaluators(library: &RubricLibrary) -> Vec<alert::AlertableEvaluator<'_>> {
     let rubrics = library.iter().map(|rubric| {
         let ScoreScale { worst, best } = rubric.labels.scale();
         alert::AlertableEvaluator { name: &rubric.name, worst, best }
@@ -279,29 +279,28 @@ fn is_web_address(text: &str) -> bool {
     reqwest::Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
 }
 
-fn retention(section: &ServeSection) -> Result<RetentionPolicy, String> {
+fn parse_retention_policy(section: &ServeSection) -> Result<RetentionPolicy, String> {
     let Some(retention) = &section.retention else { return Ok(RetentionPolicy::default()) };
     let max_age_ns = match &retention.max_age {
         Some(text) => {
             let age = parse_duration_up_to(text, MAX_AGE).ok_or_else(|| {
-                format!(
-                    "serve.retention.max_age = {text:?}: write it as \"30d\" or \"12h\", at most \"36500d\""
-                )
+                format!("serve.retention.max_age = {text:?}: write it as \"30d\" or \"12h\", at most \"36500d\"")
             })?;
             Some(i64::try_from(age.as_nanos()).unwrap_or(i64::MAX))
         }
         None => None,
     };
     let max_bytes = match &retention.max_size {
-        Some(text) => Some(size(text).ok_or_else(|| {
-            format!("serve.retention.max_size = {text:?}: write it as \"20GB\" or \"500MB\"")
-        })?),
+        Some(text) => Some(
+            parse_byte_size(text)
+                .ok_or_else(|| format!("serve.retention.max_size = {text:?}: write it as \"20GB\" or \"500MB\""))?,
+        ),
         None => None,
     };
     Ok(RetentionPolicy { max_age_ns, max_bytes })
 }
 
-fn size(text: &str) -> Option<u64> {
+fn parse_byte_size(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).trim_end();
     let factor = match text[digits.len()..].trim().to_ascii_uppercase().as_str() {
@@ -315,10 +314,9 @@ fn size(text: &str) -> Option<u64> {
     (number > 0.0).then_some((number * factor) as u64)
 }
 
-fn address(text: &str, name: &str) -> Result<SocketAddr, String> {
-    let mut found = text
-        .to_socket_addrs()
-        .map_err(|error| format!("{name} {text:?}: {error}; write it as 127.0.0.1:4318"))?;
+fn resolve_socket_address(text: &str, name: &str) -> Result<SocketAddr, String> {
+    let mut found =
+        text.to_socket_addrs().map_err(|error| format!("{name} {text:?}: {error}; write it as 127.0.0.1:4318"))?;
     found.next().ok_or_else(|| format!("{name} {text:?} names no address"))
 }
 
@@ -328,9 +326,9 @@ mod tests {
 
     #[test]
     fn sizes() {
-        assert_eq!(size("20GB"), Some(20_000_000_000));
-        assert_eq!(size("1.5 mb"), Some(1_500_000));
-        assert_eq!(size("20"), None);
-        assert_eq!(size("-1GB"), None);
+        assert_eq!(parse_byte_size("20GB"), Some(20_000_000_000));
+        assert_eq!(parse_byte_size("1.5 mb"), Some(1_500_000));
+        assert_eq!(parse_byte_size("20"), None);
+        assert_eq!(parse_byte_size("-1GB"), None);
     }
 }

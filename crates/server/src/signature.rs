@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 const NAME: &str = "gradus_key";
 
 /// Metadata as it is kept: what a client says of the key is taken out, and the key that there was is put in.
-pub(super) fn sign(metadata: &str, key: &str) -> Option<String> {
+pub(super) fn sign_metadata(metadata: &str, key: &str) -> Option<String> {
     // A sign that is written in another way is the same sign.
     if key.is_empty() && !metadata.contains(NAME) && !metadata.contains('\\') {
         return None;
@@ -21,7 +21,7 @@ pub(super) fn sign(metadata: &str, key: &str) -> Option<String> {
 }
 
 /// Metadata as the client gave it, and the name of the key; none where no key was needed.
-pub(super) fn signed(metadata: &str) -> (Value, Option<String>) {
+pub(super) fn split_signed_metadata(metadata: &str) -> (Value, Option<String>) {
     let mut kept: Value = serde_json::from_str(metadata).unwrap_or_default();
     let key = kept.as_object_mut().and_then(|kept| kept.remove(NAME));
     (kept, key.and_then(|key| key.as_str().map(str::to_owned)))
@@ -35,13 +35,13 @@ mod tests {
 
     #[test]
     fn a_client_cannot_sign_for_another() {
-        assert_eq!(sign(r#"{"a": 1}"#, ""), None);
+        assert_eq!(sign_metadata(r#"{"a": 1}"#, ""), None);
         for forged in [r#"{"gradus_key": "ann", "a": 1}"#, r#"{"gradus\u005fkey": "ann", "a": 1}"#] {
-            let kept = sign(forged, "eve").unwrap();
-            assert_eq!(signed(&kept), (json!({"a": 1}), Some("eve".to_owned())), "{forged}");
-            assert_eq!(signed(&sign(forged, "").unwrap()), (json!({"a": 1}), None), "{forged}");
+            let kept = sign_metadata(forged, "eve").unwrap();
+            assert_eq!(split_signed_metadata(&kept), (json!({"a": 1}), Some("eve".to_owned())), "{forged}");
+            assert_eq!(split_signed_metadata(&sign_metadata(forged, "").unwrap()), (json!({"a": 1}), None), "{forged}");
         }
-        assert_eq!(signed(&sign("", "eve").unwrap()), (json!({}), Some("eve".to_owned())));
-        assert_eq!(signed("null"), (Value::Null, None));
+        assert_eq!(split_signed_metadata(&sign_metadata("", "eve").unwrap()), (json!({}), Some("eve".to_owned())));
+        assert_eq!(split_signed_metadata("null"), (Value::Null, None));
     }
 }

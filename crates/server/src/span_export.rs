@@ -17,12 +17,11 @@ pub(crate) fn visit_spans(
             if record.signal != TelemetrySignal::Span {
                 return Ok(());
             }
-            let Ok(span) = decode_span(record.body, &record.scope.resource, &record.scope.name, &limits)
-            else {
+            let Ok(span) = decode_span(record.body, &record.scope.resource, &record.scope.name, &limits) else {
                 // What came before limits were looked at may be over them: others are not.
                 return Ok(());
             };
-            if !trace_group.counts(block, span.span_id) {
+            if !trace_group.is_current_version(block, span.span_id) {
                 return Ok(());
             }
             let found = span_kind(&span);
@@ -36,7 +35,7 @@ pub(crate) fn visit_spans(
 
 /// The kind that the span says it has, else the one it comes to.
 pub(super) fn span_kind<'s>(span: &'s Span<'_>) -> Option<&'s str> {
-    span.text("openinference.span.kind").or_else(|| match dialect::read(span).kind {
+    span.attribute_text("openinference.span.kind").or_else(|| match dialect::normalize_span(span).kind {
         dialect::OperationKind::Model => Some("LLM"),
         dialect::OperationKind::Tool => Some("TOOL"),
         dialect::OperationKind::Agent => Some("AGENT"),

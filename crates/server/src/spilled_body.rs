@@ -108,7 +108,7 @@ impl Write for SpillWriter {
 }
 
 /// Writes a body to a file below `folder`; what is returned reads from there. The lease counts the file's bytes.
-pub(super) async fn spill(body: Body, folder: &Path, lease: MemoryLease) -> std::io::Result<Body> {
+pub(super) async fn spill_body_to_file(body: Body, folder: &Path, lease: MemoryLease) -> std::io::Result<Body> {
     let mut body = body;
     let mut file = {
         let folder = folder.to_owned();
@@ -119,14 +119,7 @@ pub(super) async fn spill(body: Body, folder: &Path, lease: MemoryLease) -> std:
         file = run_blocking(move || file.write_all(&data).map(|()| file)).await?;
     }
     let length = file.seek(SeekFrom::End(0))?;
-    Ok(Body::new(SpilledBody {
-        file: Arc::new(file),
-        at: 0,
-        length,
-        is_exact: true,
-        reading: None,
-        _lease: lease,
-    }))
+    Ok(Body::new(SpilledBody { file: Arc::new(file), at: 0, length, is_exact: true, reading: None, _lease: lease }))
 }
 
 async fn run_blocking<T: Send + 'static>(
@@ -149,10 +142,7 @@ impl http_body::Body for SpilledBody {
     type Data = Bytes;
     type Error = std::io::Error;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<std::io::Result<Frame<Bytes>>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<std::io::Result<Frame<Bytes>>>> {
         let left = usize::try_from(self.length - self.at).unwrap_or(usize::MAX);
         if left == 0 {
             return Poll::Ready(None);

@@ -116,14 +116,14 @@ impl ServerState {
 
     /// Says that the store takes nothing, now and then: every sender meets it.
     pub(super) fn tell_of_store(&self, error: &StoreError) {
-        if let Some(times) = self.store_fails.count() {
+        if let Some(times) = self.store_fails.record_occurrence() {
             tracing::error!(%error, times, "spans cannot be stored; senders are told to try again");
         }
     }
 
     /// Says that somebody was refused: who sends in vain may not look at the answers.
     pub(super) fn tell_of_refusal(&self, what: &str, status: u16, reason: &str) {
-        if let Some(times) = self.refusals.count() {
+        if let Some(times) = self.refusals.record_occurrence() {
             tracing::warn!(what, status, reason, times, "a request was refused");
         }
     }
@@ -140,23 +140,16 @@ impl ServerState {
         }
         let own = visible_name(&caller.name);
         let mut foreign = new.into_iter().filter(|one| {
-            !one.identifier.is_empty()
-                && one.identifier != caller.name
-                && visible_name(&one.identifier) != own
+            !one.identifier.is_empty() && one.identifier != caller.name && visible_name(&one.identifier) != own
         });
         let Some(first) = foreign.next() else { return Ok(None) };
         let keys: HashSet<String> = self.store.keys()?.iter().map(|key| visible_name(&key.name)).collect();
-        let borrowed =
-            std::iter::once(first).chain(foreign).find(|one| keys.contains(&visible_name(&one.identifier)));
+        let borrowed = std::iter::once(first).chain(foreign).find(|one| keys.contains(&visible_name(&one.identifier)));
         Ok(borrowed.map(|one| format!("identifier {:?}: this is the name of another key", one.identifier)))
     }
 
     /// Takes out of annotations what must not be stored, and adds whose key it was.
-    pub(super) fn sign_annotations(
-        &self,
-        mut new: Vec<NewAnnotation>,
-        caller: &RequestCaller,
-    ) -> Vec<NewAnnotation> {
+    pub(super) fn sign_annotations(&self, mut new: Vec<NewAnnotation>, caller: &RequestCaller) -> Vec<NewAnnotation> {
         let redaction = &self.reloadable().redaction;
         for one in &mut new {
             let optional = [&mut one.label, &mut one.explanation].into_iter().flatten();
@@ -170,7 +163,7 @@ impl ServerState {
                     *name = self.mark_identity(name, &redacted);
                 }
             }
-            if let Some(signed) = signature::sign(&one.metadata, &caller.name) {
+            if let Some(signed) = signature::sign_metadata(&one.metadata, &caller.name) {
                 one.metadata = signed;
             }
         }
@@ -183,7 +176,7 @@ impl ServerState {
             let loaded = IdentityKey::load(&self.settings.data);
             loaded.inspect_err(|error| tracing::error!(%error, "redacted names cannot be told apart")).ok()
         });
-        key.as_ref().map_or_else(|| redacted.to_owned(), |key| key.mark(name, redacted))
+        key.as_ref().map_or_else(|| redacted.to_owned(), |key| key.tag_redacted_name(name, redacted))
     }
 
     /// Stores signed annotations, some at a time: others who write have their turns between. Should one part fail, the
@@ -196,13 +189,13 @@ impl ServerState {
             if part.is_empty() {
                 return Ok(numbers);
             }
-            numbers.extend(self.store.annotate_in_lane(write_lane(), part, now_ns())?.done().await?);
+            numbers.extend(self.store.annotate_in_lane(write_lane(), part, now_ns())?.wait_async().await?);
         }
     }
 
     /// Where a query of this client writes a response that may be large.
     pub(super) fn spill_writer(&self, client: ClientAddress) -> SpillWriter {
-        SpillWriter::new(&self.settings.data, self.spilled.open(client, MemoryUse::Request))
+        SpillWriter::new(&self.settings.data, self.spilled.open_lease(client, MemoryUse::Request))
     }
 
     /// The settings that can change while the server runs.
@@ -210,7 +203,7 @@ impl ServerState {
         Arc::clone(&self.reloadable.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(super) fn reload(&self, reloadable: ReloadableSettings) {
+    pub(super) fn set_reloadable(&self, reloadable: ReloadableSettings) {
         *self.reloadable.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(reloadable);
     }
 }

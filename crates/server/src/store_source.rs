@@ -29,8 +29,7 @@ impl TraceSource for StoreSource {
         };
         let store = Store::open_to_read(path).map_err(failed)?;
         let known: Vec<String> = store.projects().map_err(failed)?.into_iter().map(|row| row.name).collect();
-        let wanted: Vec<&String> =
-            known.iter().filter(|known| project.is_none_or(|name| name == *known)).collect();
+        let wanted: Vec<&String> = known.iter().filter(|known| project.is_none_or(|name| name == *known)).collect();
         if wanted.is_empty() {
             return Err(SourceError::no_project(&name, project.unwrap_or_default(), &known));
         }
@@ -38,7 +37,7 @@ impl TraceSource for StoreSource {
             intake.begin_project(project);
             let mut after = None;
             while let Some((page, last)) = store.project_page(project, after).map_err(failed)? {
-                crate::stored_records::write_otlp(&page, &mut |export| intake.export(export));
+                crate::stored_records::write_otlp(&page, &mut |export| intake.add_export(export));
                 after = Some(last);
             }
         }

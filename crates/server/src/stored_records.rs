@@ -1,7 +1,7 @@
 //! What a store keeps, as the OTLP it came as.
 
 use gradus_core::span::SpanId;
-use gradus_otlp::{RecordLimits, TelemetrySignal, regroup};
+use gradus_otlp::{RecordLimits, TelemetrySignal, regroup_export};
 use gradus_store::{BlockSignal, StoredBlock, StoredTraceGroup};
 
 /// The ids of the spans in a block, for checking a store.
@@ -10,8 +10,7 @@ pub fn span_ids(block: &StoredBlock) -> Result<Vec<SpanId>, String> {
         BlockSignal::Spans => TelemetrySignal::Span,
         BlockSignal::Logs => TelemetrySignal::Log,
     };
-    let request =
-        regroup(&block.export, signal, &RecordLimits::default()).map_err(|error| error.to_string())?;
+    let request = regroup_export(&block.export, signal, &RecordLimits::default()).map_err(|error| error.to_string())?;
     if let Some(reason) = request.rejected.reason {
         return Err(reason);
     }
@@ -34,10 +33,10 @@ fn write_block(trace_group: &StoredTraceGroup, block: &StoredBlock, out: &mut dy
     if trace_group.versions.is_empty() || block.signal == BlockSignal::Logs {
         return out(&block.export);
     }
-    if let Ok(mut request) = regroup(&block.export, TelemetrySignal::Span, &RecordLimits::default()) {
+    if let Ok(mut request) = regroup_export(&block.export, TelemetrySignal::Span, &RecordLimits::default()) {
         let mut parts = std::mem::take(&mut request.parts);
         for part in &mut parts {
-            part.records.retain(|record| trace_group.counts(block, record.mark.span_id));
+            part.records.retain(|record| trace_group.is_current_version(block, record.mark.span_id));
             let mut export = Vec::new();
             request.write(part, &mut export);
             out(&export);

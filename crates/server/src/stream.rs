@@ -81,7 +81,7 @@ impl ResponseSink {
 }
 
 /// A body that `write` makes: a query, which is stopped when the body is not wanted any more.
-pub(super) fn body(
+pub(super) fn stream_query_body(
     queries: &QueryPool,
     permit: QueryPermit,
     stall_timeout: Duration,

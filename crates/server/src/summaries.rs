@@ -44,14 +44,14 @@ impl RunReportParts {
             supplement.score(&mut reader)?;
             summary.metrics.extend(supplement.metrics());
         }
-        let gates = gates(&reader.record, supplement.as_deref(), &summary);
+        let gates = check_run_gates(&reader.record, supplement.as_deref(), &summary);
         let tables = supplement.map(|supplement| supplement.tables()).unwrap_or_default();
         Ok(RunReportParts { summary, gates, tables, is_partial })
     }
 }
 
 /// What the run had to meet, and whether it did. What cannot be checked here has not passed.
-fn gates(
+fn check_run_gates(
     record: &RunManifest,
     supplement: Option<&dyn RunSupplement>,
     summary: &EvaluationSummary,
@@ -96,13 +96,13 @@ impl RunListSummary {
         let score = |metric: &MetricResult| {
             Some(format!(
                 "{}\u{a0}{}",
-                text::line(&metric.title),
-                number::mean(metric.value?, metric.is_share)
+                text::format_display_line(&metric.title),
+                number::format_mean(metric.value?, metric.is_share)
             ))
         };
         RunListSummary {
             ended: record.ended.clone(),
-            trajectories: number::count(whole.summary.trajectories),
+            trajectories: number::format_count(whole.summary.trajectories),
             scores: whole.summary.metrics.iter().filter_map(score).collect::<Vec<_>>().join(", "),
             gates: RunGateStatus::from_results(&whole.gates),
         }
@@ -145,7 +145,7 @@ impl RunReportCache {
     const MAX_BYTES: u64 = 16 << 20;
 
     /// None for runs that go on, for those that would take long to sum up, and for those that cannot be read.
-    pub(super) fn brief(&self, run: &RunFolder, may_read: bool) -> Option<RunListSummary> {
+    pub(super) fn load_list_summary(&self, run: &RunFolder, may_read: bool) -> Option<RunListSummary> {
         let record = &run.record;
         if record.state == RunState::Running {
             return None;
@@ -177,9 +177,8 @@ impl RunReportCache {
         let record = &run.record;
         let is_finished = record.state == RunState::Finished;
         let lock = || self.whole.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_same = |known: &&Arc<RunReportParts>| {
-            known.summary.run_id == record.run_id && known.summary.ended == record.ended
-        };
+        let is_same =
+            |known: &&Arc<RunReportParts>| known.summary.run_id == record.run_id && known.summary.ended == record.ended;
         if let Some(known) = lock().iter().find(is_same).filter(|_| is_finished) {
             return Ok(Arc::clone(known));
         }
@@ -233,17 +232,15 @@ mod tests {
         let path = folder.path().join("runs/r");
         std::fs::create_dir_all(&path).unwrap();
         std::fs::write(path.join("run.json"), record.to_string()).unwrap();
-        let run = StateFolder::at(folder.path()).read_run("r").unwrap();
+        let run = StateFolder::from_path(folder.path()).read_run("r").unwrap();
         let summaries = RunReportCache::new(|_| Ok(None));
         let whole = summaries.load_report(&run).unwrap();
         assert_eq!(whole.gates[0].verdict, GateVerdict::Inconclusive);
         assert!(whole.gates[0].explanation.contains("cannot be checked here"), "{:?}", whole.gates[0]);
-        assert_eq!(summaries.brief(&run, true).unwrap().gates.unwrap().class, "unsure");
+        assert_eq!(summaries.load_list_summary(&run, true).unwrap().gates.unwrap().class, "unsure");
         assert!(!whole.is_partial && summaries.whole.lock().unwrap().len() == 1);
         // A supplement that is being written, or broken, is looked for again the next time.
         let summaries = RunReportCache::new(|_| Err("broken".to_owned()));
-        assert!(
-            summaries.load_report(&run).unwrap().is_partial && summaries.whole.lock().unwrap().is_empty()
-        );
+        assert!(summaries.load_report(&run).unwrap().is_partial && summaries.whole.lock().unwrap().is_empty());
     }
 }

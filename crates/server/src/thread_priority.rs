@@ -11,7 +11,7 @@ pub(crate) enum ThreadPriority {
 
 impl ThreadPriority {
     /// For the calling thread. Elsewhere than on Linux it would be for the whole process.
-    pub(crate) fn set(self) {
+    pub(crate) fn apply_to_thread(self) {
         #[cfg(target_os = "linux")]
         let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), self as i32);
     }

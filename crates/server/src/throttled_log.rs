@@ -16,7 +16,7 @@ impl ThrottledLog {
     const PAUSE: Duration = Duration::from_secs(10);
 
     /// How often it happened since it was told, if it is to be told now.
-    pub(super) fn count(&self) -> Option<u64> {
+    pub(super) fn record_occurrence(&self) -> Option<u64> {
         self.untold.fetch_add(1, Ordering::Relaxed);
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.is_some_and(|told| told.elapsed() < Self::PAUSE) {

@@ -3,14 +3,14 @@
 use crate::http_error::ApiError;
 
 /// RFC 3339 with as many digits as there are.
-pub(crate) fn show(ns: i64) -> String {
+pub(crate) fn format_rfc3339(ns: i64) -> String {
     jiff::Timestamp::from_nanosecond(i128::from(ns)).map(|time| time.to_string()).unwrap_or_default()
 }
 
 /// Reads an RFC 3339 time.
-pub(crate) fn read(name: &str, text: Option<&str>) -> Result<Option<i64>, ApiError> {
+pub(crate) fn parse_rfc3339(name: &str, text: Option<&str>) -> Result<Option<i64>, ApiError> {
     let Some(text) = text else { return Ok(None) };
     let time: Option<jiff::Timestamp> = text.parse().ok();
     let ns = time.and_then(|time| i64::try_from(time.as_nanosecond()).ok());
-    ns.map(Some).ok_or_else(|| ApiError::bad(format!("{name}={text}: write it as 2026-11-15T08:00:00Z")))
+    ns.map(Some).ok_or_else(|| ApiError::bad_request(format!("{name}={text}: write it as 2026-11-15T08:00:00Z")))
 }

@@ -10,11 +10,11 @@ use crate::settings::ServerSettings;
 use gradus_ingest::{GroupLimits, RecordIntake, SourceLimits};
 
 /// Spans of one trace group that are assembled.
-const MAX_STORY_SPANS: usize = 30_000;
+const MAX_GROUP_SPANS: usize = 30_000;
 /// Attribute values of all its spans.
-const MAX_STORY_VALUES: usize = 1_000_000;
+const MAX_GROUP_VALUES: usize = 1_000_000;
 /// Trajectories of one trace group that are kept.
-const MAX_STORY_TRAJECTORIES: usize = 5_000;
+const MAX_GROUP_TRAJECTORIES: usize = 5_000;
 /// Steps of one trajectory that are kept and graded.
 const MAX_TRAJECTORY_STEPS: usize = 10_000;
 /// One text of a trajectory, such as what a tool returned; and all of them. As JSON they may be six times as long.
@@ -34,9 +34,7 @@ impl TraceGroupSize {
 
     pub(super) fn limits(self, settings: &ServerSettings) -> TraceGroupLimits {
         match self {
-            TraceGroupSize::Small => {
-                TraceGroupLimits { bytes: Self::MAX_SMALL_BYTES, spans: Self::MAX_SMALL_SPANS }
-            }
+            TraceGroupSize::Small => TraceGroupLimits { bytes: Self::MAX_SMALL_BYTES, spans: Self::MAX_SMALL_SPANS },
             TraceGroupSize::Large => TraceGroupLimits { bytes: settings.max_trace_bytes, spans: i64::MAX },
         }
     }
@@ -75,22 +73,21 @@ pub(super) fn read_trace_group(
     let mut trajectories = Vec::new();
     let mut left_out = OmittedParts { records: trace_group.is_cut, ..OmittedParts::default() };
     let group = GroupLimits {
-        spans: MAX_STORY_SPANS,
-        values: MAX_STORY_VALUES,
+        spans: MAX_GROUP_SPANS,
+        values: MAX_GROUP_VALUES,
         // One more shows that there are more.
-        trajectories: MAX_STORY_TRAJECTORIES + 1,
+        trajectories: MAX_GROUP_TRAJECTORIES + 1,
     };
     // Kept in memory whatever its size: what was read from the store is bounded already.
     let limits = SourceLimits { group, spool_memory: usize::MAX, ..SourceLimits::default() };
     let projects = std::mem::take(&mut trace_group.projects);
     let mut sink = |_: usize, mut trajectory: Trajectory| {
-        if trajectories.len() == MAX_STORY_TRAJECTORIES {
+        if trajectories.len() == MAX_GROUP_TRAJECTORIES {
             left_out.trajectories = true;
             return Ok(());
         }
         if trajectory.steps.len() > MAX_TRAJECTORY_STEPS {
-            let detail =
-                format!("{} steps; the first {MAX_TRAJECTORY_STEPS} are kept", trajectory.steps.len());
+            let detail = format!("{} steps; the first {MAX_TRAJECTORY_STEPS} are kept", trajectory.steps.len());
             trajectory.steps.truncate(MAX_TRAJECTORY_STEPS);
             trajectory.defects.truncate(MAX_TRAJECTORY_STEPS);
             trajectory.defects.push(ExtractionDefect::new(DefectKind::TooLarge, detail, None));
@@ -107,13 +104,12 @@ pub(super) fn read_trace_group(
     let number = trace_group.no;
     let mut intake = RecordIntake::new(limits, &mut sink);
     intake.begin_source("store");
-    crate::stored_records::take_otlp(trace_group, &mut |export| intake.export(export));
-    let summary = intake.finish().map_err(|error| StoreError::BadRow {
-        what: format!("trace group {number}"),
-        reason: error.to_string(),
-    })?;
+    crate::stored_records::take_otlp(trace_group, &mut |export| intake.add_export(export));
+    let summary = intake
+        .finish()
+        .map_err(|error| StoreError::BadRow { what: format!("trace group {number}"), reason: error.to_string() })?;
     left_out.records |= summary.defects.iter().any(|defect| defect.kind == DefectKind::TooLarge);
-    if let (Some(detail), Some(first)) = (left_out.detail(), trajectories.first_mut()) {
+    if let (Some(detail), Some(first)) = (left_out.describe_omissions(), trajectories.first_mut()) {
         first.defects.push(ExtractionDefect::new(DefectKind::TooLarge, detail, None));
     }
     let links = summary.links.into_iter().map(|(trace, key)| {
@@ -139,13 +135,10 @@ fn shorten_texts(trajectory: &mut Trajectory) {
     };
     [&mut trajectory.query, &mut trajectory.final_answer].into_iter().for_each(&mut shorten);
     for step in &mut trajectory.steps {
-        [&mut step.thought, &mut step.arguments_raw, &mut step.observation]
-            .into_iter()
-            .for_each(&mut shorten);
+        [&mut step.thought, &mut step.arguments_raw, &mut step.observation].into_iter().for_each(&mut shorten);
     }
     if longest > 0 {
-        let detail =
-            format!("a text of {longest} bytes is longer than a server keeps; its beginning is kept");
+        let detail = format!("a text of {longest} bytes is longer than a server keeps; its beginning is kept");
         trajectory.defects.push(ExtractionDefect::new(DefectKind::TooLarge, detail, None));
     }
 }
@@ -158,14 +151,12 @@ struct OmittedParts {
 }
 
 impl OmittedParts {
-    fn detail(&self) -> Option<String> {
+    fn describe_omissions(&self) -> Option<String> {
         match (self.records, self.trajectories) {
             (false, false) => None,
-            (true, false) => {
-                Some("the trace is larger than a server assembles; what came first was read".to_owned())
-            }
+            (true, false) => Some("the trace is larger than a server assembles; what came first was read".to_owned()),
             (_, true) => Some(format!(
-                "the trace has more than {MAX_STORY_TRAJECTORIES} trajectories; those that began first are kept"
+                "the trace has more than {MAX_GROUP_TRAJECTORIES} trajectories; those that began first are kept"
             )),
         }
     }
@@ -188,16 +179,11 @@ mod tests {
 
     #[test]
     fn long_texts_are_kept_as_far_as_they_fit() {
-        let observed = |bytes: usize| TrajectoryStep {
-            observation: Some("é".repeat(bytes / 2)),
-            ..TrajectoryStep::default()
-        };
+        let observed =
+            |bytes: usize| TrajectoryStep { observation: Some("é".repeat(bytes / 2)), ..TrajectoryStep::default() };
         let mut short = Trajectory { steps: vec![observed(1_000)], ..Trajectory::default() };
         shorten_texts(&mut short);
-        assert_eq!(
-            (short.steps[0].observation.as_ref().map(String::len), short.defects.len()),
-            (Some(1_000), 0)
-        );
+        assert_eq!((short.steps[0].observation.as_ref().map(String::len), short.defects.len()), (Some(1_000), 0));
         let mut long = Trajectory { query: Some("x".repeat(MAX_TEXT_BYTES - 1)), ..Trajectory::default() };
         long.steps = (0..10).map(|_| observed(3 * MAX_TEXT_BYTES)).collect();
         shorten_texts(&mut long);

@@ -66,17 +66,13 @@ impl FairQueueState {
 
 impl WorkPool {
     /// Starts threads, of a low priority if one is given.
-    pub(super) fn start(
-        name: &str,
-        threads: usize,
-        priority: Option<ThreadPriority>,
-    ) -> std::io::Result<WorkPool> {
+    pub(super) fn start(name: &str, threads: usize, priority: Option<ThreadPriority>) -> std::io::Result<WorkPool> {
         let queue = Arc::new(FairQueue::default());
         for _ in 0..threads {
             let queue = Arc::clone(&queue);
             std::thread::Builder::new().name(name.to_owned()).spawn(move || {
                 if let Some(priority) = priority {
-                    priority.set();
+                    priority.apply_to_thread();
                 }
                 while let Some(job) = queue.next() {
                     // A job that panics drops its answer, and the thread goes on.

@@ -50,14 +50,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         write.wait()?;
     }
     let (cpu, wall) = (cpu_us() - cpu, wall.elapsed());
-    let status = store.status().ok_or("no writer")?;
+    let status = store.writer_status().ok_or("no writer")?;
     let commits = status.commits.load(Ordering::Relaxed);
     let a_span = |us: f64| us / spans as f64;
     println!("{spans} spans of {} bytes, {a_request} a request", raw / spans);
     println!("cpu      {:7.1} us a span", a_span(cpu));
     println!("packing  {:7.1} us a span (wall, includes digests)", a_span(packing_us));
     println!("wall     {:7.1} us a span, {commits} commits", a_span(wall.as_secs_f64() * 1e6));
-    println!("disk     {:7.1} bytes a span", store.size()?.0 as f64 / spans as f64);
+    println!("disk     {:7.1} bytes a span", store.used_and_free_bytes()?.0 as f64 / spans as f64);
     Ok(())
 }
 
@@ -99,7 +99,7 @@ fn chunk(random: &mut fastrand::Rng, request: usize, export: &[u8]) -> TraceChun
     for part in export.chunks(SPAN_BYTES).take(SPANS_A_TRACE) {
         chunk.spans.push(SpanKey {
             span_id: SpanId(random.u64(..)),
-            digest: gradus_core::digest(part) as u64,
+            digest: gradus_core::stable_digest(part) as u64,
             has_ended: true,
             is_error: false,
         });

@@ -30,9 +30,8 @@ pub struct NewAnnotation {
 
 impl NewAnnotation {
     /// What it takes in memory, about.
-    fn bytes(&self) -> usize {
-        let required =
-            [&self.target, &self.name, &self.identifier, &self.annotator, &self.metadata, &self.author];
+    fn memory_bytes(&self) -> usize {
+        let required = [&self.target, &self.name, &self.identifier, &self.annotator, &self.metadata, &self.author];
         let optional = [&self.label, &self.explanation].into_iter().flatten();
         size_of::<NewAnnotation>() + required.into_iter().chain(optional).map(String::len).sum::<usize>()
     }
@@ -72,11 +71,7 @@ pub(crate) const COLUMNS: &str = "annotation.no, target, annotation.name, identi
 
 impl Store {
     /// Stores annotations; returns their numbers.
-    pub fn annotate(
-        &self,
-        new: Vec<NewAnnotation>,
-        now_ns: i64,
-    ) -> Result<WriteHandle<Vec<i64>>, StoreError> {
+    pub fn annotate(&self, new: Vec<NewAnnotation>, now_ns: i64) -> Result<WriteHandle<Vec<i64>>, StoreError> {
         self.annotate_in_lane(WriteLane::INTERNAL, new, now_ns)
     }
 
@@ -87,7 +82,7 @@ impl Store {
         new: Vec<NewAnnotation>,
         now_ns: i64,
     ) -> Result<WriteHandle<Vec<i64>>, StoreError> {
-        let bytes = new.iter().map(NewAnnotation::bytes).sum();
+        let bytes = new.iter().map(NewAnnotation::memory_bytes).sum();
         self.writer()?.submit_in_lane(lane, bytes, move |writing| {
             let mut numbers = Vec::with_capacity(new.len());
             for one in &new {
@@ -140,7 +135,7 @@ impl Store {
     }
 
     pub fn annotations(&self, filter: &AnnotationFilter) -> Result<Vec<AnnotationRecord>, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         let mut terms = vec!["annotation.no > ?"];
         let mut values = vec![Value::Integer(filter.after)];
         let texts = [
@@ -167,11 +162,11 @@ impl Store {
             "SELECT {COLUMNS} FROM annotation WHERE {} ORDER BY annotation.no LIMIT ?",
             terms.join(" AND ")
         ))?;
-        Ok(statement.query_map(params_from_iter(values), annotation)?.collect::<Result<_, _>>()?)
+        Ok(statement.query_map(params_from_iter(values), annotation_from_row)?.collect::<Result<_, _>>()?)
     }
 }
 
-pub(crate) fn annotation(row: &Row<'_>) -> Result<AnnotationRecord, rusqlite::Error> {
+pub(crate) fn annotation_from_row(row: &Row<'_>) -> Result<AnnotationRecord, rusqlite::Error> {
     Ok(AnnotationRecord {
         no: row.get(0)?,
         target: row.get(1)?,

@@ -6,7 +6,7 @@ use gradus_core::span::SpanId;
 use rusqlite::Connection;
 
 use crate::Store;
-use crate::compress::decompress;
+use crate::compress::decompress_bytes;
 use crate::connection::schema_difference;
 use crate::error::StoreError;
 use crate::query::StoredBlock;
@@ -27,7 +27,7 @@ pub struct CheckReport {
 const MAX_PROBLEMS: usize = 100;
 
 impl CheckReport {
-    fn problem(&mut self, text: impl FnOnce() -> String) {
+    fn add_problem(&mut self, text: impl FnOnce() -> String) {
         if self.problems.len() < MAX_PROBLEMS {
             self.problems.push(text());
         }
@@ -41,7 +41,7 @@ impl Store {
         &self,
         span_ids: &mut dyn FnMut(&StoredBlock) -> Result<Vec<SpanId>, String>,
     ) -> Result<CheckReport, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         let sql: &Connection = &reader;
         // One view of the whole, whatever is written meanwhile.
         let view = sql.unchecked_transaction()?;
@@ -54,7 +54,7 @@ impl Store {
             check_ties(&view, &mut report),
         ];
         for error in looked_at.into_iter().filter_map(Result::err) {
-            report.problem(|| error.to_string());
+            report.add_problem(|| error.to_string());
         }
         Ok(report)
     }
@@ -66,11 +66,11 @@ fn check_structure(sql: &Connection, report: &mut CheckReport) -> Result<(), Sto
     for line in lines {
         let line = line?;
         if line != "ok" {
-            report.problem(|| format!("the file is damaged: {line}"));
+            report.add_problem(|| format!("the file is damaged: {line}"));
         }
     }
     if let Some(name) = schema_difference(sql)? {
-        report.problem(|| format!("the table or index {name:?} is not as this version makes it"));
+        report.add_problem(|| format!("the table or index {name:?} is not as this version makes it"));
     }
     Ok(())
 }
@@ -94,20 +94,12 @@ fn check_traces(
             let no = row.get(0)?;
             let signal = if row.get::<_, i64>(1)? == 1 { BlockSignal::Logs } else { BlockSignal::Spans };
             let body: Vec<u8> = row.get(3)?;
-            let read = decompress(&body).map_err(|error| error.to_string()).and_then(|export| {
-                span_ids(&StoredBlock {
-                    no,
-                    trace,
-                    signal,
-                    arrived_ns: row.get(2).unwrap_or_default(),
-                    export,
-                })
+            let read = decompress_bytes(&body).map_err(|error| error.to_string()).and_then(|export| {
+                span_ids(&StoredBlock { no, trace, signal, arrived_ns: row.get(2).unwrap_or_default(), export })
             });
             match read {
                 Ok(ids) => held.extend(ids.into_iter().map(|id| (no, id))),
-                Err(reason) => {
-                    report.problem(|| format!("block {no} of trace {id} cannot be read: {reason}"))
-                }
+                Err(reason) => report.add_problem(|| format!("block {no} of trace {id} cannot be read: {reason}")),
             }
         }
         let mut count = 0;
@@ -116,12 +108,12 @@ fn check_traces(
             count += 1;
             let (span, block) = (SpanId(row.get::<_, i64>(0)? as u64), row.get(1)?);
             if !held.contains(&(block, span)) {
-                report.problem(|| format!("span {span} of trace {id} is not in its block {block}"));
+                report.add_problem(|| format!("span {span} of trace {id} is not in its block {block}"));
             }
         }
         report.spans += count;
         if count != counted {
-            report.problem(|| format!("trace {id} says it has {counted} spans, and has {count}"));
+            report.add_problem(|| format!("trace {id} says it has {counted} spans, and has {count}"));
         }
     }
     Ok(())
@@ -133,12 +125,12 @@ fn check_verdicts(sql: &Connection, report: &mut CheckReport) -> Result<(), Stor
     while let Some(row) = rows.next()? {
         report.trajectories += 1;
         let body: Vec<u8> = row.get(1)?;
-        let read = decompress(&body).map_err(|error| error.to_string()).and_then(|json| {
-            serde_json::from_slice::<serde::de::IgnoredAny>(&json).map_err(|error| error.to_string())
-        });
+        let read = decompress_bytes(&body)
+            .map_err(|error| error.to_string())
+            .and_then(|json| serde_json::from_slice::<serde::de::IgnoredAny>(&json).map_err(|error| error.to_string()));
         if let Err(reason) = read {
             let id: String = row.get(0)?;
-            report.problem(|| format!("trajectory {id} cannot be read: {reason}"));
+            report.add_problem(|| format!("trajectory {id} cannot be read: {reason}"));
         }
     }
     let mut statement = sql.prepare(
@@ -150,9 +142,9 @@ fn check_verdicts(sql: &Connection, report: &mut CheckReport) -> Result<(), Stor
         report.outcomes += 1;
         let (trajectory, line): (i64, String) = (row.get(0)?, row.get(1)?);
         if row.get(2)? {
-            report.problem(|| format!("a verdict is about trajectory {trajectory}, which is not there"));
+            report.add_problem(|| format!("a verdict is about trajectory {trajectory}, which is not there"));
         } else if let Err(reason) = serde_json::from_str::<serde::de::IgnoredAny>(&line) {
-            report.problem(|| format!("a verdict on trajectory {trajectory} cannot be read: {reason}"));
+            report.add_problem(|| format!("a verdict on trajectory {trajectory} cannot be read: {reason}"));
         }
     }
     Ok(())
@@ -181,7 +173,7 @@ fn check_ties(sql: &Connection, report: &mut CheckReport) -> Result<(), StoreErr
             |row| row.get(0),
         )?;
         if count > 0 {
-            report.problem(|| format!("{count} rows of {table} name a {of} that is not there"));
+            report.add_problem(|| format!("{count} rows of {table} name a {of} that is not there"));
         }
     }
     Ok(())

@@ -16,10 +16,10 @@ thread_local! {
     static DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
-pub(crate) fn compress(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn compress_bytes(bytes: &[u8]) -> Vec<u8> {
     COMPRESSOR.with_borrow_mut(|slot| {
         if slot.is_none() {
-            *slot = compressor().ok();
+            *slot = new_compressor().ok();
         }
         let packed = slot.as_mut().and_then(|compressor| compressor.compress(bytes).ok());
         // A context cannot be had only when memory is out; the plain call says so by aborting.
@@ -27,13 +27,13 @@ pub(crate) fn compress(bytes: &[u8]) -> Vec<u8> {
     })
 }
 
-fn compressor() -> std::io::Result<zstd::bulk::Compressor<'static>> {
+fn new_compressor() -> std::io::Result<zstd::bulk::Compressor<'static>> {
     let mut compressor = zstd::bulk::Compressor::new(LEVEL)?;
     compressor.include_checksum(true)?;
     Ok(compressor)
 }
 
-pub(crate) fn decompress(bytes: &[u8]) -> Result<Vec<u8>, StoreError> {
+pub(crate) fn decompress_bytes(bytes: &[u8]) -> Result<Vec<u8>, StoreError> {
     let bad = |reason: String| StoreError::bad_row("a compressed body", reason);
     let size = zstd::zstd_safe::get_frame_content_size(bytes)
         .ok()
@@ -46,9 +46,7 @@ pub(crate) fn decompress(bytes: &[u8]) -> Result<Vec<u8>, StoreError> {
             *slot = Some(zstd::bulk::Decompressor::new().map_err(|error| bad(error.to_string()))?);
         }
         match slot {
-            Some(decompressor) => {
-                decompressor.decompress(bytes, size).map_err(|error| bad(error.to_string()))
-            }
+            Some(decompressor) => decompressor.decompress(bytes, size).map_err(|error| bad(error.to_string())),
             None => Err(bad("no memory".to_owned())),
         }
     })
@@ -61,12 +59,12 @@ mod tests {
     #[test]
     fn damage_is_noticed_wherever_it_is() {
         let text = "the quick brown fox jumps over the lazy dog; ".repeat(20) + "0123456789";
-        let packed = compress(text.as_bytes());
-        assert_eq!(decompress(&packed).unwrap(), text.as_bytes());
+        let packed = compress_bytes(text.as_bytes());
+        assert_eq!(decompress_bytes(&packed).unwrap(), text.as_bytes());
         for bit in 0..packed.len() * 8 {
             let mut damaged = packed.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            let read = decompress(&damaged);
+            let read = decompress_bytes(&damaged);
             // A bit of the header that says nothing of the content may change.
             assert!(read.is_err() || read.unwrap() == text.as_bytes(), "bit {bit}");
         }

@@ -9,7 +9,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use crate::error::StoreError;
-use crate::files::{beside, check_database_file};
+use crate::files::{append_path_suffix, check_database_file};
 
 /// In order; a store remembers how many of them it has been through.
 const MIGRATIONS: &[&str] = &[
@@ -40,18 +40,18 @@ pub(crate) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
 fn create_store(path: &Path) -> Result<(), StoreError> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let draft = beside(path, &format!(".new-{}-{number}", std::process::id()));
+    let draft = append_path_suffix(path, &format!(".new-{}-{number}", std::process::id()));
     let not_writable = |error: std::io::Error| StoreError::not_writable(path, &error);
     let remove_draft = || {
         for ending in ["", "-wal", "-shm", "-journal"] {
-            let _ = std::fs::remove_file(beside(&draft, ending));
+            let _ = std::fs::remove_file(append_path_suffix(&draft, ending));
         }
     };
     remove_draft();
     // Made here and not by SQLite, so that only its owner can read it; the files beside it get the same rights.
     crate::create_private(&draft).map_err(not_writable)?;
     let made = set_up_store(&draft, path)
-        .and_then(|connection| connection.close().map_err(|(_, error)| StoreError::opening(path, &error)));
+        .and_then(|connection| connection.close().map_err(|(_, error)| StoreError::from_open_error(path, &error)));
     // Somebody else who made one meanwhile was first.
     let named = made.and_then(|()| match std::fs::hard_link(&draft, path) {
         Ok(()) => Ok(()),
@@ -82,13 +82,13 @@ fn set_up_store(file: &Path, path: &Path) -> Result<Connection, StoreError> {
         connection.pragma_update(None, "journal_size_limit", CHECKPOINT_PAGES * PAGE_BYTES)?;
         connection.pragma_update(None, "cache_size", -16_000)
     };
-    let opening = |error: rusqlite::Error| StoreError::opening(path, &error);
+    let opening = |error: rusqlite::Error| StoreError::from_open_error(path, &error);
     let mut connection = open().map_err(opening)?;
     // Looked at before anything is changed: it may be somebody else's.
     set_up(&connection).map_err(opening)?;
     let version = check_version(&connection, path)?;
     set_up_writer(&connection, version == 0).map_err(opening)?;
-    migrate(&mut connection, path)?;
+    migrate_database(&mut connection, path)?;
     check_schema(&connection, path)?;
     Ok(connection)
 }
@@ -96,22 +96,19 @@ fn set_up_store(file: &Path, path: &Path) -> Result<Connection, StoreError> {
 /// Opens for reading, beside a writer or without one.
 pub(crate) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     let open = || -> Result<Connection, rusqlite::Error> {
-        let connection = Connection::open_with_flags(
-            path,
-            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-        )?;
+        let connection =
+            Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
         connection.pragma_update(None, "query_only", true)?;
         connection.pragma_update(None, "cache_size", -2_000)?;
         set_up(&connection)?;
         Ok(connection)
     };
-    let connection = open().map_err(|error| StoreError::opening(path, &error))?;
+    let connection = open().map_err(|error| StoreError::from_open_error(path, &error))?;
     if check_version(&connection, path)? < MIGRATIONS.len() as i64 {
         // Reading changes nothing, so it cannot be brought up to date here.
         return Err(StoreError::Damaged {
             path: path.to_owned(),
-            reason: "it is empty, or older than this version and was not opened by it for writing yet"
-                .to_owned(),
+            reason: "it is empty, or older than this version and was not opened by it for writing yet".to_owned(),
         });
     }
     Ok(connection)
@@ -127,14 +124,13 @@ fn set_up(connection: &Connection) -> Result<(), rusqlite::Error> {
     connection.pragma_update(None, "foreign_keys", false)
 }
 
-fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
+fn migrate_database(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
     if check_version(connection, path)? == MIGRATIONS.len() as i64 {
         return Ok(());
     }
-    let opening = |error: rusqlite::Error| StoreError::opening(path, &error);
+    let opening = |error: rusqlite::Error| StoreError::from_open_error(path, &error);
     // Two that start at once: the second waits, and finds everything done.
-    let transaction =
-        connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(opening)?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(opening)?;
     let done = usize::try_from(check_version(&transaction, path)?).unwrap_or_default();
     let migrate = || -> Result<(), rusqlite::Error> {
         for sql in &MIGRATIONS[done..] {
@@ -149,7 +145,7 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
 /// Whether the tables are those that the migrations make: one damaged letter of a column's name would be found only by the
 /// first statement that needs it, after the server has started.
 fn check_schema(connection: &Connection, path: &Path) -> Result<(), StoreError> {
-    let opening = |error: rusqlite::Error| StoreError::opening(path, &error);
+    let opening = |error: rusqlite::Error| StoreError::from_open_error(path, &error);
     match schema_difference(connection).map_err(opening)? {
         None => Ok(()),
         Some(name) => Err(StoreError::Damaged {
@@ -176,30 +172,24 @@ pub(crate) fn schema_difference(connection: &Connection) -> Result<Option<String
 
 /// Whether a file has migrations before it.
 pub(crate) fn is_older(path: &Path) -> Result<bool, StoreError> {
-    let opening = |error: rusqlite::Error| StoreError::opening(path, &error);
-    let connection = Connection::open_with_flags(
-        path,
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-    )
-    .map_err(opening)?;
+    let opening = |error: rusqlite::Error| StoreError::from_open_error(path, &error);
+    let connection =
+        Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+            .map_err(opening)?;
     set_up(&connection).map_err(opening)?;
     Ok(check_version(&connection, path)? < MIGRATIONS.len() as i64)
 }
 
 /// How many migrations a file has been through; an error when it is not ours or too new.
 fn check_version(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
-    let opening = |error: rusqlite::Error| StoreError::opening(path, &error);
-    let number =
-        |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(opening);
+    let opening = |error: rusqlite::Error| StoreError::from_open_error(path, &error);
+    let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(opening);
     let (version, application) = (number("user_version")?, number("application_id")?);
     let known = MIGRATIONS.len() as i64;
     let tables: i64 =
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(opening)?;
     if tables > 0 && application != APPLICATION_ID {
-        return Err(StoreError::Damaged {
-            path: path.to_owned(),
-            reason: "it is somebody else's database".to_owned(),
-        });
+        return Err(StoreError::Damaged { path: path.to_owned(), reason: "it is somebody else's database".to_owned() });
     }
     if version > known {
         return Err(StoreError::TooNew { path: path.to_owned(), found: version, known });
@@ -214,20 +204,14 @@ pub(crate) fn assert_plan(sql: &Connection, statement: &str, way: &str) {
     let mut explained = sql.prepare(&format!("EXPLAIN QUERY PLAN {statement}")).unwrap();
     let count = explained.parameter_count();
     let values = vec![rusqlite::types::Null; count];
-    let lines =
-        explained.query_map(rusqlite::params_from_iter(values), |row| row.get::<_, String>(3)).unwrap();
+    let lines = explained.query_map(rusqlite::params_from_iter(values), |row| row.get::<_, String>(3)).unwrap();
     let lines: Vec<String> = lines.collect::<Result<_, _>>().unwrap();
     let is_bad = |line: &String| {
         line.contains("TEMP B-TREE")
             || line.contains("AUTOMATIC")
-            || (line.starts_with("SCAN")
-                && !line.contains("VIRTUAL TABLE INDEX")
-                && !line.contains("CONSTANT ROW"))
+            || (line.starts_with("SCAN") && !line.contains("VIRTUAL TABLE INDEX") && !line.contains("CONSTANT ROW"))
     };
-    assert!(
-        !lines.iter().any(is_bad) && lines.iter().any(|line| line.contains(way)),
-        "{statement}\n{lines:#?}"
-    );
+    assert!(!lines.iter().any(is_bad) && lines.iter().any(|line| line.contains(way)), "{statement}\n{lines:#?}");
 }
 
 #[cfg(test)]
@@ -278,9 +262,7 @@ mod tests {
             include_str!("projects.rs"),
         ] {
             let parts = source.split("prepare_cached(").skip(1);
-            for statement in
-                parts.filter_map(literal).filter(|statement| !statement.contains("count(*) FROM"))
-            {
+            for statement in parts.filter_map(literal).filter(|statement| !statement.contains("count(*) FROM")) {
                 // Inserting is no question; the sums of what was spent are a few rows an hour.
                 if statement.starts_with("INSERT") || statement.contains("FROM spend") {
                     continue;

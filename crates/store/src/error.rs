@@ -19,9 +19,7 @@ pub enum StoreError {
     NotWritable { path: PathBuf, reason: String },
     #[error("{path}: there is something already; choose another name")]
     Exists { path: PathBuf },
-    #[error(
-        "the disk is full; nothing that was acknowledged is lost, and writing goes on when there is room"
-    )]
+    #[error("the disk is full; nothing that was acknowledged is lost, and writing goes on when there is room")]
     DiskFull,
     #[error("{path}: the disk is full; make room, or choose another folder with --data")]
     NoRoomToOpen { path: PathBuf },
@@ -56,22 +54,18 @@ impl StoreError {
     pub(crate) fn not_writable(path: &Path, error: &std::io::Error) -> StoreError {
         let path = path.to_owned();
         match error.kind() {
-            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-                StoreError::NoRoomToOpen { path }
-            }
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => StoreError::NoRoomToOpen { path },
             _ => StoreError::NotWritable { path, reason: error.to_string() },
         }
     }
 
     /// Errors at opening, where the file's name helps.
-    pub(crate) fn opening(path: &Path, error: &rusqlite::Error) -> StoreError {
+    pub(crate) fn from_open_error(path: &Path, error: &rusqlite::Error) -> StoreError {
         use rusqlite::ErrorCode;
         let path = path.to_owned();
         let reason = error.to_string();
         match error.sqlite_error_code() {
-            Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
-                StoreError::Damaged { path, reason }
-            }
+            Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => StoreError::Damaged { path, reason },
             Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
                 StoreError::NotWritable { path, reason }
             }

@@ -33,9 +33,8 @@ impl NewFacets {
         }
         self.traces.clear();
         self.rows.sort_unstable();
-        let mut insert = sql.prepare_cached(
-            "INSERT INTO facet (project, kind, value, start_ns, trace) VALUES (?, ?, ?, ?, ?)",
-        )?;
+        let mut insert =
+            sql.prepare_cached("INSERT INTO facet (project, kind, value, start_ns, trace) VALUES (?, ?, ?, ?, ?)")?;
         for row in self.rows.drain(..) {
             insert.execute(params![row.project, row.kind, row.value, row.start_ns, row.trace])?;
         }
@@ -70,7 +69,7 @@ pub(crate) fn gather_facets(
         .query_row([trace], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         .optional()?;
     let Some((project, start_ns, errors)) = known else { return Ok(()) };
-    let mut wanted = facets(sql, trace, errors > 0, records)?;
+    let mut wanted = collect_trace_facets(sql, trace, errors > 0, records)?;
     let written: Vec<(i64, i64, String, i64)> = sql
         .prepare_cached("SELECT project, kind, value, start_ns FROM facet WHERE trace = ?")?
         .query_map([trace], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?
@@ -91,7 +90,7 @@ pub(crate) fn gather_facets(
 }
 
 /// What a trace is to be found by.
-fn facets(
+fn collect_trace_facets(
     sql: &Connection,
     trace: i64,
     has_errors: bool,
@@ -121,9 +120,7 @@ impl TraceFacets {
     }
 
     fn put_names(&mut self, agent: &str, model: &str, version: &str, is_error: bool) {
-        for (kind, name) in
-            [(FacetKind::Agent, agent), (FacetKind::Model, model), (FacetKind::Version, version)]
-        {
+        for (kind, name) in [(FacetKind::Agent, agent), (FacetKind::Model, model), (FacetKind::Version, version)] {
             if !name.is_empty() {
                 self.put(kind, name);
             }
@@ -171,8 +168,7 @@ impl TraceFacets {
                 self.put(FacetKind::Tool, tool);
             }
         }
-        let mut labels =
-            sql.prepare_cached("SELECT evaluator, label, is_wrong FROM outcome WHERE trajectory = ?")?;
+        let mut labels = sql.prepare_cached("SELECT evaluator, label, is_wrong FROM outcome WHERE trajectory = ?")?;
         let labels = labels.query_map([no], |row| {
             Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?, row.get::<_, bool>(2)?))
         })?;

@@ -35,17 +35,17 @@ struct KnownFile {
 
 impl KnownFile {
     fn new(path: PathBuf) -> KnownFile {
-        let identity = std::fs::metadata(&path).ok().as_ref().map(identity);
+        let identity = std::fs::metadata(&path).ok().as_ref().map(file_identity);
         KnownFile { path, identity }
     }
 
     /// The file's metadata, as long as it is still the same file.
-    fn check(&self) -> Result<Option<Metadata>, StoreError> {
+    fn check_identity(&self) -> Result<Option<Metadata>, StoreError> {
         if self.identity.is_none() {
             return Ok(None);
         }
         let found = std::fs::metadata(&self.path).ok();
-        if found.as_ref().map(identity) != self.identity {
+        if found.as_ref().map(file_identity) != self.identity {
             return Err(StoreError::Gone { path: self.path.clone() });
         }
         Ok(found)
@@ -53,7 +53,7 @@ impl KnownFile {
 }
 
 #[cfg(unix)]
-fn identity(data: &Metadata) -> (u64, u64) {
+fn file_identity(data: &Metadata) -> (u64, u64) {
     use std::os::unix::fs::MetadataExt as _;
     // As long as the file is open its number is given to no other.
     (data.dev(), data.ino())
@@ -68,9 +68,9 @@ impl StoreFiles {
     /// Of a connection that has read something: only then are all files there.
     pub(crate) fn new(connection: &Connection) -> StoreFiles {
         let path = PathBuf::from(connection.path().unwrap_or_default());
-        let log_index = KnownFile::new(beside(&path, "-shm"));
+        let log_index = KnownFile::new(append_path_suffix(&path, "-shm"));
         StoreFiles {
-            log: KnownFile::new(beside(&path, "-wal")),
+            log: KnownFile::new(append_path_suffix(&path, "-wal")),
             open_log_index: File::open(&log_index.path).ok(),
             log_index,
             database: KnownFile::new(path),
@@ -80,8 +80,8 @@ impl StoreFiles {
     /// Whether all files are what they were; returns the size of the write-ahead log.
     pub(crate) fn check(&self) -> Result<u64, StoreError> {
         self.check_database()?;
-        self.log_index.check()?;
-        let bytes = self.log.check()?.map_or(0, |data| data.len());
+        self.log_index.check_identity()?;
+        let bytes = self.log.check_identity()?.map_or(0, |data| data.len());
         if !self.is_log_whole() {
             return Err(StoreError::Gone { path: self.log.path.clone() });
         }
@@ -89,7 +89,7 @@ impl StoreFiles {
     }
 
     fn check_database(&self) -> Result<(), StoreError> {
-        match self.database.check()? {
+        match self.database.check_identity()? {
             Some(data) if data.len() == 0 => Err(StoreError::Gone { path: self.database.path.clone() }),
             _ => Ok(()),
         }
@@ -116,7 +116,7 @@ impl StoreFiles {
     /// Whether what the write-ahead log holds can be moved into the database: it is there, and nobody else has begun
     /// another log for it. A log that was removed is still open here, with all that was acknowledged.
     fn can_checkpoint(&self) -> bool {
-        let is_free = |file: &KnownFile| file.check().is_ok() || !file.path.exists();
+        let is_free = |file: &KnownFile| file.check_identity().is_ok() || !file.path.exists();
         self.check_database().is_ok()
             && is_free(&self.log)
             && is_free(&self.log_index)
@@ -131,7 +131,7 @@ impl StoreFiles {
     }
 
     /// The last step before the connection is closed.
-    pub(crate) fn close(&self, connection: &Connection) {
+    pub(crate) fn prepare_close(&self, connection: &Connection) {
         if self.can_checkpoint() {
             let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
         } else {
@@ -181,12 +181,11 @@ fn read_beginning(_: &File, _: &mut [u8]) -> Option<()> {
 
 fn starts_with_log_magic(log: &File) -> bool {
     let mut magic = [0; 4];
-    read_beginning(log, &mut magic).is_some()
-        && matches!(u32::from_be_bytes(magic), 0x377f_0682 | 0x377f_0683)
+    read_beginning(log, &mut magic).is_some() && matches!(u32::from_be_bytes(magic), 0x377f_0682 | 0x377f_0683)
 }
 
 /// The file whose name is another's and some letters more.
-pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
+pub(crate) fn append_path_suffix(path: &Path, ending: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(ending);
     PathBuf::from(name)
@@ -196,7 +195,7 @@ pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
 /// over it.
 pub(crate) fn check_database_file(path: &Path) -> Result<bool, StoreError> {
     let damaged = |reason: String| Err(StoreError::Damaged { path: path.to_owned(), reason });
-    let log_bytes = std::fs::metadata(beside(path, "-wal")).map_or(0, |data| data.len());
+    let log_bytes = std::fs::metadata(append_path_suffix(path, "-wal")).map_or(0, |data| data.len());
     let bytes = match std::fs::metadata(path) {
         Ok(data) => data.len(),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {

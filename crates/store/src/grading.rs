@@ -7,7 +7,7 @@ use gradus_core::span::TraceId;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::Store;
-use crate::compress::compress;
+use crate::compress::compress_bytes;
 use crate::error::StoreError;
 use crate::facets::{KnownRecords, NewFacets, gather_facets};
 use crate::rollup::{self, ScoreSums};
@@ -26,7 +26,7 @@ pub struct AssembledTraceGroup {
 
 impl AssembledTraceGroup {
     /// What it holds in memory, by and large.
-    pub fn bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         self.records.iter().map(|record| record.json.len() + record.words.len()).sum()
     }
 }
@@ -70,30 +70,25 @@ pub struct TrajectoryDigest(pub(crate) [u8; 16]);
 
 impl TrajectoryDigest {
     fn from_json(json: &[u8]) -> TrajectoryDigest {
-        TrajectoryDigest(gradus_core::digest(json).to_be_bytes())
+        TrajectoryDigest(gradus_core::stable_digest(json).to_be_bytes())
     }
 }
 
 impl Store {
     /// Stores the trajectories of trace groups in the place of those they had. What did not change keeps its verdicts. All
     /// trace groups are stored or none, for much less than one by one. Returns how many trajectories are new or changed.
-    pub fn assembled(
+    pub fn store_assembled_groups(
         &self,
         trace_groups: Vec<AssembledTraceGroup>,
         now_ns: i64,
     ) -> Result<WriteHandle<usize>, StoreError> {
-        let trace_groups =
-            trace_groups.into_iter().map(|trace_group| (trace_group, TraceGroupExtent::Whole)).collect();
+        let trace_groups = trace_groups.into_iter().map(|trace_group| (trace_group, TraceGroupExtent::Whole)).collect();
         self.write_trace_groups(trace_groups, now_ns)
     }
 
     /// Stores one trace group in parts, each in a transaction of its own, and waits for them. A process that ends in between
     /// leaves the trace group in the ready queue, and the next one starts over.
-    pub fn assembled_in_parts(
-        &self,
-        trace_group: AssembledTraceGroup,
-        now_ns: i64,
-    ) -> Result<usize, StoreError> {
+    pub fn assembled_in_parts(&self, trace_group: AssembledTraceGroup, now_ns: i64) -> Result<usize, StoreError> {
         let AssembledTraceGroup { trace_group, due_ns, records } = trace_group;
         let trajectory_ids = records.iter().map(|record| record.trajectory_id.clone()).collect();
         let mut changed = 0;
@@ -108,9 +103,7 @@ impl Store {
             changed += self.write_trace_groups(vec![(part, TraceGroupExtent::Part)], now_ns)?.wait()?;
         }
         let rest = AssembledTraceGroup { trace_group, due_ns, records: Vec::new() };
-        changed += self
-            .write_trace_groups(vec![(rest, TraceGroupExtent::Rest { trajectory_ids })], now_ns)?
-            .wait()?;
+        changed += self.write_trace_groups(vec![(rest, TraceGroupExtent::Rest { trajectory_ids })], now_ns)?.wait()?;
         Ok(changed)
     }
 
@@ -119,11 +112,11 @@ impl Store {
         trace_groups: Vec<(AssembledTraceGroup, TraceGroupExtent)>,
         now_ns: i64,
     ) -> Result<WriteHandle<usize>, StoreError> {
-        let bytes = trace_groups.iter().map(|(trace_group, _)| trace_group.bytes()).sum();
+        let bytes = trace_groups.iter().map(|(trace_group, _)| trace_group.memory_bytes()).sum();
         let pack = |mut record: TrajectoryRecord| {
-            let (digest, body) = (TrajectoryDigest::from_json(&record.json), compress(&record.json));
+            let (digest, body) = (TrajectoryDigest::from_json(&record.json), compress_bytes(&record.json));
             record.json = Vec::new();
-            record.words = words::distinct(&record.words);
+            record.words = words::collect_distinct_words(&record.words);
             record.tokens = record.tokens.min(MAX_TOKENS);
             record.cost_usd = record.cost_usd.filter(|usd| (0.0..=MAX_USD).contains(usd));
             CompressedTrajectory { record, digest, body }
@@ -139,7 +132,7 @@ impl Store {
             let mut changed = 0;
             let mut pending = PendingWrites::default();
             for trace_group in &trace_groups {
-                changed += assembled(writing, trace_group, now_ns, &mut pending)?;
+                changed += write_trace_group(writing, trace_group, now_ns, &mut pending)?;
             }
             pending.write(writing.sql)?;
             Ok(changed)
@@ -170,7 +163,7 @@ impl PendingWrites<'_> {
     }
 }
 
-fn assembled<'r>(
+fn write_trace_group<'r>(
     writing: &mut WriteContext<'_>,
     &CompressedTraceGroup { trace_group, due_ns, ref records, ref extent }: &'r CompressedTraceGroup,
     now_ns: i64,
@@ -188,9 +181,7 @@ fn assembled<'r>(
             "SELECT trace_id, no, project FROM trace WHERE no = ?1 AND story = ?1 \
              UNION ALL SELECT trace_id, no, project FROM trace WHERE story = ?1 AND story <> no",
         )?
-        .query_map([trace_group], |row| {
-            Ok((TraceId(u128::from_be_bytes(row.get(0)?)), (row.get(1)?, row.get(2)?)))
-        })?
+        .query_map([trace_group], |row| Ok((TraceId(u128::from_be_bytes(row.get(0)?)), (row.get(1)?, row.get(2)?))))?
         .collect::<Result<_, _>>()?;
     let mut old: HashMap<String, (i64, [u8; 16])> = sql
         .prepare_cached("SELECT trajectory_id, no, digest FROM trajectory WHERE story = ?")?
@@ -204,13 +195,11 @@ fn assembled<'r>(
         let Some(&(trace, project)) = traces.get(&record.trace_id) else { continue };
         let known = match old.remove(&record.trajectory_id) {
             Some(known) => Some(known),
-            None => elsewhere(sql, &record.trajectory_id)?,
+            None => find_trajectory_by_id(sql, &record.trajectory_id)?,
         };
         let place = TrajectoryForeignKeys { trace_group, trace, project };
         match known {
-            Some((no, known)) if known == packed.digest.0 => {
-                move_trajectory(sql, no, place, record, pending)?
-            }
+            Some((no, known)) if known == packed.digest.0 => move_trajectory(sql, no, place, record, pending)?,
             known => {
                 let number = known.map(|(no, _)| no);
                 if let Some(no) = number {
@@ -259,7 +248,7 @@ struct TrajectoryForeignKeys {
 }
 
 /// A trajectory that belonged to another trace group until now.
-fn elsewhere(sql: &Connection, id: &str) -> Result<Option<(i64, [u8; 16])>, StoreError> {
+fn find_trajectory_by_id(sql: &Connection, id: &str) -> Result<Option<(i64, [u8; 16])>, StoreError> {
     Ok(sql
         .prepare_cached("SELECT no, digest FROM trajectory WHERE trajectory_id = ?")?
         .query_row([id], |row| Ok((row.get(0)?, row.get(1)?)))
@@ -302,8 +291,8 @@ fn move_trajectory(
         return Ok(());
     }
     pending.write(sql)?;
-    rollup::subtract(sql, no, None)?;
-    usage::subtract(sql, no)?;
+    rollup::subtract_score_rollups(sql, no, None)?;
+    usage::subtract_trajectory_usage(sql, no)?;
     sql.prepare_cached(
         "UPDATE trajectory SET story = ?2, trace = ?3, project = ?4, start_ns = ?5, end_ns = ?6, agent = ?7, \
          version = ?8, model = ?9, tools = ?10, is_error = ?11, cost_usd = ?12 WHERE no = ?1",
@@ -322,8 +311,8 @@ fn move_trajectory(
         record.is_error,
         record.cost_usd
     ])?;
-    usage::add(sql, no)?;
-    rollup::add(sql, no, None)
+    usage::add_trajectory_usage(sql, no)?;
+    rollup::add_score_rollups(sql, no, None)
 }
 
 fn insert_trajectory<'r>(
@@ -363,8 +352,8 @@ fn insert_trajectory<'r>(
     ])?;
     let no = sql.last_insert_rowid();
     pending.words.push((no, &record.words));
-    pending.sums.add(place.project, record);
-    pending.usage.add(place.project, record);
+    pending.sums.add_trajectory(place.project, record);
+    pending.usage.add_trajectory(place.project, record);
     insert_outcomes(sql, no, &record.outcomes, now_ns)?;
     if let Some(rule) = &record.ungraded_by {
         sql.prepare_cached("INSERT OR REPLACE INTO ungraded (trajectory, rule, since_ns) VALUES (?, ?, ?)")?
@@ -376,8 +365,8 @@ fn insert_trajectory<'r>(
 /// Takes a trajectory out, and out of the metrics.
 fn remove_trajectory(sql: &Connection, no: i64, pending: &mut PendingWrites<'_>) -> Result<(), StoreError> {
     pending.write(sql)?;
-    rollup::subtract(sql, no, None)?;
-    usage::subtract(sql, no)?;
+    rollup::subtract_score_rollups(sql, no, None)?;
+    usage::subtract_trajectory_usage(sql, no)?;
     forget_trajectory(sql, no)
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gradus_core::span::{SpanId, TraceId};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::compress::compress;
+use crate::compress::compress_bytes;
 use crate::error::StoreError;
 use crate::records::FacetKind;
 use crate::writer::WriteContext;
@@ -71,14 +71,14 @@ impl TraceChunk {
             // Spans are known by their ids and digests of their own; only log records are looked up by this.
             digest: match signal {
                 BlockSignal::Spans => 0,
-                BlockSignal::Logs => gradus_core::digest(export) as u64,
+                BlockSignal::Logs => gradus_core::stable_digest(export) as u64,
             },
-            body: compress(export),
+            body: compress_bytes(export),
         }
     }
 
     /// What it takes in memory, about.
-    pub fn bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         self.body.len()
             + self.spans.len() * size_of::<SpanKey>()
             + self.links.len() * size_of::<(LinkKind, u64)>()
@@ -99,14 +99,14 @@ pub struct IngestCounts {
 
 /// A time as the database has it. What is later than 2262 is no time of any trace; the last moment is left free, so that
 /// every time lies before some other.
-fn time(ns: u64) -> i64 {
+fn clamp_timestamp(ns: u64) -> i64 {
     i64::try_from(ns).unwrap_or(i64::MAX).min(i64::MAX - 1)
 }
 
 /// When a chunk's records began and ended, if they say.
-fn times(chunk: &TraceChunk) -> Option<(i64, i64)> {
-    let start_ns = time(Some(chunk.start_ns).filter(|ns| !matches!(ns, 0 | &u64::MAX))?);
-    Some((start_ns, time(chunk.end_ns).max(start_ns)))
+fn chunk_time_range(chunk: &TraceChunk) -> Option<(i64, i64)> {
+    let start_ns = clamp_timestamp(Some(chunk.start_ns).filter(|ns| !matches!(ns, 0 | &u64::MAX))?);
+    Some((start_ns, clamp_timestamp(chunk.end_ns).max(start_ns)))
 }
 
 /// A trace group of more traces than this is continued in another one: a session that never ends must not be assembled anew,
@@ -115,7 +115,7 @@ const MAX_TRACES_IN_A_STORY: i64 = 200;
 /// Trace groups that one link of a trace may tie together.
 const MAX_STORIES_TIED: usize = 8;
 
-pub(crate) fn ingest(
+pub(crate) fn ingest_chunks(
     writing: &mut WriteContext<'_>,
     chunks: &[TraceChunk],
     now_ns: i64,
@@ -167,7 +167,7 @@ fn ingest_chunk(
     ingested: &mut IngestCounts,
 ) -> Result<(), StoreError> {
     let sql = writing.sql;
-    let project = writing.projects.number(&chunk.project, sql, now_ns)?;
+    let project = writing.projects.get_or_create(&chunk.project, sql, now_ns)?;
     let trace = match known_trace(sql, chunk.trace_id)? {
         Some(known) => known,
         None => {
@@ -193,9 +193,7 @@ fn ingest_chunk(
         sql.prepare_cached("DELETE FROM block WHERE no = ?")?.execute([block])?;
         // A trace of no records at all is there all the same.
         return match trace.is_new {
-            true => {
-                insert_trace(sql, chunk, trace.no, &TraceDelta { project, ..TraceDelta::default() }, now_ns)
-            }
+            true => insert_trace(sql, chunk, trace.no, &TraceDelta { project, ..TraceDelta::default() }, now_ns),
             false => Ok(()),
         };
     }
@@ -216,7 +214,7 @@ fn ingest_chunk(
     let trace_group = if chunk.links.is_empty() {
         trace.trace_group
     } else {
-        tie(sql, trace.no, trace.trace_group, &chunk.links)?.trace_group
+        link_trace(sql, trace.no, trace.trace_group, &chunk.links)?.trace_group
     };
     if errors > 0 {
         find_by_error(sql, trace.no)?;
@@ -249,7 +247,7 @@ fn insert_trace(
     now_ns: i64,
 ) -> Result<(), StoreError> {
     // Records without a time are listed from when they came.
-    let (start_ns, end_ns) = times(chunk).unwrap_or((now_ns, now_ns));
+    let (start_ns, end_ns) = chunk_time_range(chunk).unwrap_or((now_ns, now_ns));
     // A statement with a trigger could fail half-way, so the database copies every page before it changes it, to take back
     // that statement alone. Whoever fails here is taken back whole: FAIL spares the copies.
     sql.prepare_cached(
@@ -281,7 +279,7 @@ fn update_trace(
     added: &TraceDelta,
     now_ns: i64,
 ) -> Result<(), StoreError> {
-    let (start_ns, end_ns) = times(chunk).unwrap_or((i64::MAX, 0));
+    let (start_ns, end_ns) = chunk_time_range(chunk).unwrap_or((i64::MAX, 0));
     // The root's project and name are the trace's; of other spans, those of the first.
     let root = chunk.root.as_ref();
     sql.prepare_cached(
@@ -304,10 +302,8 @@ fn update_trace(
         sql.prepare_cached("UPDATE trace SET start_ns = ?2 WHERE no = ?1")?.execute([trace.no, start_ns])?;
     }
     if root.is_some() && added.project != trace.project {
-        sql.prepare_cached("UPDATE trace SET project = ?2 WHERE no = ?1")?
-            .execute([trace.no, added.project])?;
-        sql.prepare_cached("UPDATE annotation SET project = ? WHERE trace = ?")?
-            .execute([added.project, trace.no])?;
+        sql.prepare_cached("UPDATE trace SET project = ?2 WHERE no = ?1")?.execute([trace.no, added.project])?;
+        sql.prepare_cached("UPDATE annotation SET project = ? WHERE trace = ?")?.execute([added.project, trace.no])?;
     }
     Ok(())
 }
@@ -341,8 +337,7 @@ fn known_trace(sql: &Connection, trace_id: TraceId) -> Result<Option<KnownTrace>
 }
 
 fn is_known_block(sql: &Connection, trace: i64, chunk: &TraceChunk) -> Result<bool, StoreError> {
-    let mut statement =
-        sql.prepare_cached("SELECT 1 FROM block WHERE trace = ? AND digest = ? AND signal = ?")?;
+    let mut statement = sql.prepare_cached("SELECT 1 FROM block WHERE trace = ? AND digest = ? AND signal = ?")?;
     Ok(statement.exists(params![trace, chunk.digest as i64, chunk.signal as i64])?)
 }
 
@@ -374,9 +369,7 @@ fn insert_spans(
         }
         // The later version counts, but one that is still running does not undo one that has ended.
         let was_error: Option<bool> = sql
-            .prepare_cached(
-                "SELECT error FROM span WHERE trace = ? AND span_id = ? AND digest <> ? AND ended <= ?",
-            )?
+            .prepare_cached("SELECT error FROM span WHERE trace = ? AND span_id = ? AND digest <> ? AND ended <= ?")?
             .query_row(params![trace.no, id, digest, span.has_ended], |row| row.get(0))
             .optional()?;
         let Some(was_error) = was_error else {
@@ -401,7 +394,7 @@ struct TraceLinkResult {
 }
 
 /// Ties a trace to those it belongs with.
-fn tie(
+fn link_trace(
     sql: &Connection,
     trace: i64,
     trace_group: i64,
@@ -410,8 +403,11 @@ fn tie(
     let mut tied = TraceLinkResult { trace_group, has_united: false };
     for (kind, key) in links {
         let key = *key as i64;
-        sql.prepare_cached("INSERT OR IGNORE INTO link (key, kind, trace) VALUES (?, ?, ?)")?
-            .execute(params![key, *kind as i64, trace])?;
+        sql.prepare_cached("INSERT OR IGNORE INTO link (key, kind, trace) VALUES (?, ?, ?)")?.execute(params![
+            key,
+            *kind as i64,
+            trace
+        ])?;
         // What one leaves, others continue. Only what somebody has left can be continued.
         let kinds: &[LinkKind] = match kind {
             LinkKind::Session => &[LinkKind::Session],
@@ -434,7 +430,7 @@ fn tie(
             }
         }
         for other in others {
-            if let Some(one) = unite(sql, tied.trace_group, other)? {
+            if let Some(one) = merge_trace_groups(sql, tied.trace_group, other)? {
                 tied = TraceLinkResult { trace_group: one, has_united: true };
             }
         }
@@ -455,7 +451,7 @@ pub(crate) fn tie_later(
         .query_row([&id[..]], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))
         .optional()?;
     let Some((no, before)) = known else { return Ok(false) };
-    let tied = tie(sql, no, before, links)?;
+    let tied = link_trace(sql, no, before, links)?;
     if tied.has_united {
         sql.prepare_cached(
             "INSERT INTO due (story, arrived_ns, is_ended, project) \
@@ -469,7 +465,7 @@ pub(crate) fn tie_later(
 
 /// Makes two trace groups one; `None` when they are already, would be too many traces, or one is quarantined: a trace that
 /// cannot be assembled must not take others with it.
-fn unite(sql: &Connection, a: i64, b: i64) -> Result<Option<i64>, StoreError> {
+fn merge_trace_groups(sql: &Connection, a: i64, b: i64) -> Result<Option<i64>, StoreError> {
     let (low, high) = (a.min(b), a.max(b));
     if low == high {
         return Ok(None);
@@ -486,8 +482,7 @@ fn unite(sql: &Connection, a: i64, b: i64) -> Result<Option<i64>, StoreError> {
     if quarantined.exists([low, high])? {
         return Ok(None);
     }
-    sql.prepare_cached("UPDATE trace SET story = ?1 WHERE story = ?2 AND story <> no")?
-        .execute([low, high])?;
+    sql.prepare_cached("UPDATE trace SET story = ?1 WHERE story = ?2 AND story <> no")?.execute([low, high])?;
     sql.prepare_cached("UPDATE trace SET story = ?1 WHERE no = ?2 AND story = ?2")?.execute([low, high])?;
     sql.prepare_cached("UPDATE trajectory SET story = ?1 WHERE story = ?2")?.execute([low, high])?;
     // What is known of failed attempts is known of what they are now.

@@ -46,7 +46,7 @@ fn random_digits() -> Result<String, StoreError> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-fn hash(key: &str) -> [u8; 32] {
+fn hash_api_key(key: &str) -> [u8; 32] {
     *blake3::Hasher::new_derive_key("gradus 2026 api key").update(key.as_bytes()).finalize().as_bytes()
 }
 
@@ -56,7 +56,7 @@ fn session_hash(session: &str) -> [u8; 32] {
 }
 
 impl KeyScopes {
-    pub fn names(self) -> String {
+    pub fn join_names(self) -> String {
         let named = [(self.ingest, "ingest"), (self.read, "read"), (self.admin, "admin")];
         let names: Vec<&str> = named.into_iter().filter(|(has, _)| *has).map(|(_, name)| name).collect();
         names.join(",")
@@ -109,7 +109,7 @@ fn open_beside(folder: &Path) -> Result<Connection, StoreError> {
     let path = folder.join(crate::FILE_NAME);
     // A server of an older version does not expect its tables to change.
     let is_older = path.is_file() && crate::connection::is_older(&path)?;
-    let _lock = is_older.then(|| crate::lock(folder)).transpose()?;
+    let _lock = is_older.then(|| crate::lock_store_folder(folder)).transpose()?;
     crate::connection::open_writer(&path)
 }
 
@@ -124,7 +124,7 @@ impl Store {
     ) -> Result<bool, StoreError> {
         let added = open_beside(folder)?.execute(
             "INSERT INTO api_key (name, hash, scopes, created_ns) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-            params![name, &hash(key)[..], scopes.names(), now_ns],
+            params![name, &hash_api_key(key)[..], scopes.join_names(), now_ns],
         )?;
         Ok(added == 1)
     }
@@ -143,7 +143,7 @@ impl Store {
     }
 
     pub fn keys(&self) -> Result<Vec<KeyRow>, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         let mut statement =
             reader.prepare_cached("SELECT name, scopes, created_ns, revoked_ns FROM api_key ORDER BY no")?;
         let rows = statement.query_map([], |row| {
@@ -162,7 +162,7 @@ impl Store {
         let found: Option<(String, String)> = self.key_reader.read(|connection| {
             connection
                 .prepare_cached("SELECT name, scopes FROM api_key WHERE hash = ? AND revoked_ns IS NULL")?
-                .query_row([&hash(key)[..]], |row| Ok((row.get(0)?, row.get(1)?)))
+                .query_row([&hash_api_key(key)[..]], |row| Ok((row.get(0)?, row.get(1)?)))
                 .optional()
         })?;
         Ok(found.map(|(name, scopes)| (name, KeyScopes::parse(&scopes).unwrap_or_default())))
@@ -175,7 +175,7 @@ impl Store {
         now_ns: i64,
         until_ns: i64,
     ) -> Result<WriteHandle<Option<String>>, StoreError> {
-        let (key, session) = (hash(key), random_digits()?);
+        let (key, session) = (hash_api_key(key), random_digits()?);
         self.writer()?.submit(200, move |writing| {
             // Those that are over go with the next that begins.
             writing.sql.prepare_cached("DELETE FROM page_session WHERE until_ns < ?")?.execute([now_ns])?;
@@ -191,11 +191,7 @@ impl Store {
     }
 
     /// What a session may do: what its key may. `None` when it is not known, over, or its key revoked.
-    pub fn scopes_of_session(
-        &self,
-        session: &str,
-        now_ns: i64,
-    ) -> Result<Option<(String, KeyScopes)>, StoreError> {
+    pub fn scopes_of_session(&self, session: &str, now_ns: i64) -> Result<Option<(String, KeyScopes)>, StoreError> {
         let found: Option<(String, String)> = self.key_reader.read(|connection| {
             connection
                 .prepare_cached(

@@ -47,12 +47,11 @@ pub use monitor::{QueryInterrupt, QueryMonitor, QueryStop, check_query, run_moni
 pub use notes::AlertEvent;
 pub use projects::ProjectInfo;
 pub use query::{
-    AnnotationQuery, BUCKET_NS, ExampleRow, LabelRow, LatestOverview, MetricFilter, MetricGroup,
-    MetricPeriod, MetricPeriods, MetricRow, OverviewTotals, PagePosition, ProjectPosition, ProjectRow,
-    ReviewFilter, ReviewItem, ReviewPlace, ScoreBound, ScoreMoments, ScoreRow, SessionRow, SessionTrace,
-    StoredBlock, StoredTraceGroup, TaskRow, ToolSums, TraceFilter, TraceGroupLimits, TraceListCursor,
-    TraceRecords, TraceRow, TraceRowPage, TraceWalk, TrajectoryRow, TrajectoryUsage, TrajectoryWindow,
-    UsagePeriods, VerdictLine, VersionRow,
+    AnnotationQuery, BUCKET_NS, ExampleRow, LabelRow, LatestOverview, MetricFilter, MetricGroup, MetricPeriod,
+    MetricPeriods, MetricRow, OverviewTotals, PagePosition, ProjectPosition, ProjectRow, ReviewFilter, ReviewItem,
+    ReviewPlace, ScoreBound, ScoreMoments, ScoreRow, SessionRow, SessionTrace, StoredBlock, StoredTraceGroup, TaskRow,
+    ToolSums, TraceFilter, TraceGroupLimits, TraceListCursor, TraceRecords, TraceRow, TraceRowPage, TraceWalk,
+    TrajectoryRow, TrajectoryUsage, TrajectoryWindow, UsagePeriods, VerdictLine, VersionRow,
 };
 pub use ready_queue::{MAX_ATTEMPTS, QuarantinedTrace, ReadyQuery, ReadyTraceGroup};
 pub use retention::{RemovalCounts, RetentionPolicy};
@@ -108,7 +107,7 @@ impl Store {
         if !ignore.exists() {
             std::fs::write(ignore, "*\n").map_err(not_writable)?;
         }
-        let lock = lock(folder)?;
+        let lock = lock_store_folder(folder)?;
         let path = folder.join(FILE_NAME);
         let readers = Arc::new(ReaderPool::new(path.clone()));
         let connection = connection::open_writer(&path)?;
@@ -124,7 +123,7 @@ impl Store {
         }
         files::check_database_file(path)?;
         let readers = Arc::new(ReaderPool::new(path.to_owned()));
-        drop(readers.take()?);
+        drop(readers.take_reader()?);
         let key_reader = keys::KeyReader::new(path.to_owned());
         Ok(Store { path: path.to_owned(), readers, key_reader, writer: None, _lock: None })
     }
@@ -146,11 +145,7 @@ impl Store {
     }
 
     /// Keeps the records of one request: all of them or none.
-    pub fn ingest(
-        &self,
-        chunks: Vec<TraceChunk>,
-        now_ns: i64,
-    ) -> Result<WriteHandle<IngestCounts>, StoreError> {
+    pub fn ingest(&self, chunks: Vec<TraceChunk>, now_ns: i64) -> Result<WriteHandle<IngestCounts>, StoreError> {
         self.ingest_in_lane(WriteLane::INTERNAL, chunks, now_ns)
     }
 
@@ -161,13 +156,13 @@ impl Store {
         chunks: Vec<TraceChunk>,
         now_ns: i64,
     ) -> Result<WriteHandle<IngestCounts>, StoreError> {
-        let bytes = chunks.iter().map(TraceChunk::bytes).sum();
+        let bytes = chunks.iter().map(TraceChunk::memory_bytes).sum();
         let writer = self.writer()?;
-        writer.submit_in_lane(lane, bytes, move |writing| ingest::ingest(writing, &chunks, now_ns))
+        writer.submit_in_lane(lane, bytes, move |writing| ingest::ingest_chunks(writing, &chunks, now_ns))
     }
 
     /// Ties traces by what only their log records tell; true when trace groups became one, which are due then.
-    pub fn link(
+    pub fn link_traces(
         &self,
         links: Vec<(TraceId, LinkKind, u64)>,
         now_ns: i64,
@@ -186,13 +181,13 @@ impl Store {
     }
 
     /// What the writer is doing; `None` when the store is open for reading only.
-    pub fn status(&self) -> Option<Arc<WriterStatus>> {
+    pub fn writer_status(&self) -> Option<Arc<WriterStatus>> {
         self.writer.as_ref().map(|writer| Arc::clone(&writer.status))
     }
 
     /// Bytes in use, and bytes of the file that are free.
-    pub fn size(&self) -> Result<(u64, u64), StoreError> {
-        let reader = self.readers.take()?;
+    pub fn used_and_free_bytes(&self) -> Result<(u64, u64), StoreError> {
+        let reader = self.readers.take_reader()?;
         let number = |name: &str| reader.pragma_query_value(None, name, |row| row.get::<_, u64>(0));
         let (pages, free, bytes) = (number("page_count")?, number("freelist_count")?, number("page_size")?);
         Ok((pages.saturating_sub(free) * bytes, free * bytes))
@@ -227,7 +222,7 @@ pub fn create_private(path: &Path) -> std::io::Result<File> {
     options.open(path)
 }
 
-fn lock(folder: &Path) -> Result<File, StoreError> {
+fn lock_store_folder(folder: &Path) -> Result<File, StoreError> {
     let path = folder.join("gradus.lock");
     let not_writable = |error: std::io::Error| StoreError::not_writable(&path, &error);
     let file = File::create(&path).map_err(not_writable)?;

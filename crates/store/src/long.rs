@@ -28,12 +28,12 @@ pub enum NameKind {
 pub(crate) type DimensionNames<'r> = [&'r str; 3];
 
 /// The names of [`NameKind::Together`] as one text, which begins with what the texts of the same agent begin with.
-pub(crate) fn together(names: DimensionNames<'_>) -> String {
+pub(crate) fn encode_dimensions(names: DimensionNames<'_>) -> String {
     serde_json::json!(names).to_string()
 }
 
 /// What such a text says; `None` when it says nothing.
-pub(crate) fn apart(text: &str) -> Option<[String; 3]> {
+pub(crate) fn decode_dimensions(text: &str) -> Option<[String; 3]> {
     serde_json::from_str(text).ok()
 }
 
@@ -68,20 +68,20 @@ impl<'r> CoarseRollupKey<'r> {
             NameKind::Agent => Cow::Borrowed(agent),
             NameKind::Version => Cow::Borrowed(version),
             NameKind::Model => Cow::Borrowed(model),
-            NameKind::Together => Cow::Owned(together(self.names)),
+            NameKind::Together => Cow::Owned(encode_dimensions(self.names)),
         }
     }
 }
 
 impl<'r> RollupDimensions<'r> {
     /// The same for the first bucket of its hour: all of an hour are counted in the same rows.
-    pub(crate) fn hour(self) -> RollupDimensions<'r> {
+    pub(crate) fn truncate_to_hour(self) -> RollupDimensions<'r> {
         const BUCKETS: i64 = HOUR_NS / BUCKET_NS;
         RollupDimensions { bucket: self.bucket.div_euclid(BUCKETS) * BUCKETS, ..self }
     }
 
     /// All rows that these trajectories are counted in.
-    pub(crate) fn places(self) -> impl Iterator<Item = CoarseRollupKey<'r>> {
+    pub(crate) fn coarse_keys(self) -> impl Iterator<Item = CoarseRollupKey<'r>> {
         let RollupDimensions { agent, version, model, .. } = self;
         let all = [agent, version, model];
         // With one name it is found by that.

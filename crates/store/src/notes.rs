@@ -18,7 +18,7 @@ pub struct AlertEvent {
 
 impl Store {
     pub fn alert_state(&self, rule: &str) -> Result<Option<String>, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         Ok(reader
             .prepare_cached("SELECT state FROM alert_state WHERE rule = ?")?
             .query_row([rule], |row| row.get(0))
@@ -50,7 +50,7 @@ impl Store {
 
     /// The latest events first.
     pub fn alert_events(&self, before: i64, limit: usize) -> Result<Vec<AlertEvent>, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         let mut statement = reader.prepare_cached(
             "SELECT no, at_ns, rule, kind, body FROM alert_event WHERE no < ? ORDER BY no DESC LIMIT ?",
         )?;

@@ -21,12 +21,7 @@ impl ProjectNumberCache {
         Ok(ProjectNumberCache(rows.collect::<Result<_, _>>()?))
     }
 
-    pub(crate) fn number(
-        &mut self,
-        name: &Arc<str>,
-        sql: &Connection,
-        now_ns: i64,
-    ) -> Result<i64, StoreError> {
+    pub(crate) fn get_or_create(&mut self, name: &Arc<str>, sql: &Connection, now_ns: i64) -> Result<i64, StoreError> {
         if let Some(number) = self.0.get(name) {
             return Ok(*number);
         }
@@ -38,7 +33,7 @@ impl ProjectNumberCache {
             Some(number) => number,
             // A sender that names a project for each process would otherwise name them without end.
             None if self.0.len() >= MAX_PROJECTS && &**name != OTHER_PROJECTS => {
-                return self.number(&OTHER_PROJECTS.into(), sql, now_ns);
+                return self.get_or_create(&OTHER_PROJECTS.into(), sql, now_ns);
             }
             None => {
                 sql.prepare_cached("INSERT INTO project (name, created_ns) VALUES (?, ?)")?

@@ -26,17 +26,13 @@ const TRACES_A_STEP: i64 = 50;
 
 impl Store {
     pub fn project_named(&self, name: &str) -> Result<Option<ProjectInfo>, StoreError> {
-        let reader = self.readers.take()?;
-        find(
-            &reader,
-            "SELECT no, name, description FROM project WHERE name = ?",
-            &Value::Text(name.to_owned()),
-        )
+        let reader = self.readers.take_reader()?;
+        find_project(&reader, "SELECT no, name, description FROM project WHERE name = ?", &Value::Text(name.to_owned()))
     }
 
     pub fn project_numbered(&self, no: i64) -> Result<Option<ProjectInfo>, StoreError> {
-        let reader = self.readers.take()?;
-        find(&reader, "SELECT no, name, description FROM project WHERE no = ?", &Value::Integer(no))
+        let reader = self.readers.take_reader()?;
+        find_project(&reader, "SELECT no, name, description FROM project WHERE no = ?", &Value::Integer(no))
     }
 
     /// Projects up to a number, the latest first. `name_part` is looked for in their names, whatever the case.
@@ -46,14 +42,14 @@ impl Store {
         name_part: Option<&str>,
         limit: usize,
     ) -> Result<Vec<ProjectInfo>, StoreError> {
-        let reader = self.readers.take()?;
-        let mut statement = reader
-            .prepare_cached("SELECT no, name, description FROM project WHERE no <= ? ORDER BY no DESC")?;
+        let reader = self.readers.take_reader()?;
+        let mut statement =
+            reader.prepare_cached("SELECT no, name, description FROM project WHERE no <= ? ORDER BY no DESC")?;
         let wanted = name_part.map(str::to_lowercase);
         let mut rows = statement.query([up_to])?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
-            let project = info(row)?;
+            let project = project_from_row(row)?;
             if wanted.as_ref().is_none_or(|wanted| project.name.to_lowercase().contains(wanted)) {
                 found.push(project);
                 if found.len() >= limit {
@@ -74,10 +70,10 @@ impl Store {
         self.writer()?.submit(name.len(), move |writing| {
             let name: Arc<str> = name.as_str().into();
             let known = "SELECT no, name, description FROM project WHERE name = ?";
-            if find(writing.sql, known, &Value::Text(name.to_string()))?.is_some() {
+            if find_project(writing.sql, known, &Value::Text(name.to_string()))?.is_some() {
                 return Ok(None);
             }
-            let no = writing.projects.number(&name, writing.sql, now_ns)?;
+            let no = writing.projects.get_or_create(&name, writing.sql, now_ns)?;
             writing
                 .sql
                 .prepare_cached("UPDATE project SET description = ?2 WHERE no = ?1")?
@@ -89,8 +85,7 @@ impl Store {
     /// Says what a project is about; false when there is none of this number.
     pub fn describe_project(&self, no: i64, description: String) -> Result<WriteHandle<bool>, StoreError> {
         self.writer()?.submit(description.len(), move |writing| {
-            let mut statement =
-                writing.sql.prepare_cached("UPDATE project SET description = ?2 WHERE no = ?1")?;
+            let mut statement = writing.sql.prepare_cached("UPDATE project SET description = ?2 WHERE no = ?1")?;
             Ok(statement.execute(params![no, description])? > 0)
         })
     }
@@ -152,10 +147,10 @@ fn remove_row(sql: &Connection, no: i64) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn find(sql: &Connection, statement: &str, value: &Value) -> Result<Option<ProjectInfo>, StoreError> {
-    Ok(sql.prepare_cached(statement)?.query_row(params_from_iter([value]), info).optional()?)
+fn find_project(sql: &Connection, statement: &str, value: &Value) -> Result<Option<ProjectInfo>, StoreError> {
+    Ok(sql.prepare_cached(statement)?.query_row(params_from_iter([value]), project_from_row).optional()?)
 }
 
-fn info(row: &Row<'_>) -> Result<ProjectInfo, rusqlite::Error> {
+fn project_from_row(row: &Row<'_>) -> Result<ProjectInfo, rusqlite::Error> {
     Ok(ProjectInfo { no: row.get(0)?, name: row.get(1)?, description: row.get(2)? })
 }

@@ -35,13 +35,12 @@ const MAX_HOLD: Duration = Duration::from_secs(5);
 
 impl ReaderPool {
     pub(crate) fn new(path: PathBuf) -> ReaderPool {
-        let state =
-            ReaderState { idle: Vec::new(), left: MAX_READERS, idle_for_queries: Vec::new(), is_held: false };
+        let state = ReaderState { idle: Vec::new(), left: MAX_READERS, idle_for_queries: Vec::new(), is_held: false };
         ReaderPool { path, state: Mutex::new(state), returned: Condvar::new() }
     }
 
     /// Takes a connection; without a monitor, waits if all are in use.
-    pub(crate) fn take(&self) -> Result<PooledReader<'_>, StoreError> {
+    pub(crate) fn take_reader(&self) -> Result<PooledReader<'_>, StoreError> {
         match current_monitor() {
             Some(monitor) => self.take_for_query(monitor),
             None => self.take_unmonitored(),
@@ -58,9 +57,7 @@ impl ReaderPool {
                 state.left -= 1;
                 drop(state);
                 return match open_reader(&self.path) {
-                    Ok(connection) => {
-                        Ok(PooledReader { readers: self, connection: Some(connection), query: None })
-                    }
+                    Ok(connection) => Ok(PooledReader { readers: self, connection: Some(connection), query: None }),
                     Err(error) => {
                         self.state.lock().unwrap_or_else(PoisonError::into_inner).left += 1;
                         self.returned.notify_one();
@@ -77,11 +74,8 @@ impl ReaderPool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let is_held = |state: &mut ReaderState| state.is_held;
         if state.is_held {
-            state = self
-                .returned
-                .wait_timeout_while(state, MAX_HOLD, is_held)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            state =
+                self.returned.wait_timeout_while(state, MAX_HOLD, is_held).unwrap_or_else(PoisonError::into_inner).0;
         }
         let idle = state.idle_for_queries.pop();
         drop(state);

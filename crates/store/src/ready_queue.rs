@@ -60,7 +60,7 @@ impl Store {
     /// Complete trace groups, a few of each project in turn, so that nobody waits for another project's backlog. Those that
     /// failed once come last.
     pub fn ready_trace_groups(&self, query: ReadyQuery) -> Result<Vec<ReadyTraceGroup>, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         let projects = ready_projects(&reader, query.after_project, query.limit)?;
         let per_project = query.limit.div_ceil(projects.len().max(1));
         let mut by_project: VecDeque<VecDeque<ReadyTraceGroup>> = VecDeque::new();
@@ -114,14 +114,10 @@ impl Store {
     }
 
     /// Records that an attempt failed. The trace group is tried again a second later, or quarantined. Returns whether it was.
-    pub fn fail_attempt(
-        &self,
-        trace_group: i64,
-        reason: &str,
-        now_ns: i64,
-    ) -> Result<WriteHandle<bool>, StoreError> {
+    pub fn fail_attempt(&self, trace_group: i64, reason: &str, now_ns: i64) -> Result<WriteHandle<bool>, StoreError> {
         let reason = reason[..reason.floor_char_boundary(MAX_REASON_BYTES)].to_owned();
-        self.writer()?.submit(reason.len(), move |writing| fail(writing.sql, trace_group, &reason, now_ns))
+        self.writer()?
+            .submit(reason.len(), move |writing| record_group_failure(writing.sql, trace_group, &reason, now_ns))
     }
 
     /// Counts attempts that the last process did not live to end as failed; trace groups that were assembled together are only
@@ -138,7 +134,7 @@ impl Store {
             for (trace_group, state) in &started {
                 if *state == ALONE {
                     let reason = "the server ended while it assembled this trace";
-                    quarantined += usize::from(fail(writing.sql, *trace_group, reason, now_ns)?);
+                    quarantined += usize::from(record_group_failure(writing.sql, *trace_group, reason, now_ns)?);
                 } else {
                     writing
                         .sql
@@ -171,7 +167,7 @@ impl Store {
 
     /// Traces that are quarantined, the latest first. Of a trace group of several traces, the first one stands for all.
     pub fn quarantined_traces(&self, limit: usize) -> Result<Vec<QuarantinedTrace>, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         // There are few, and few look.
         let mut statement = reader.prepare(
             "SELECT trace_id, project.name, trace.name, trace.spans, attempts, quarantined_ns, coalesce(reason, '') \
@@ -195,33 +191,29 @@ impl Store {
 
     /// Why a trace group is quarantined, if it is.
     pub fn quarantine_reason(&self, trace_group: i64) -> Result<Option<String>, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         Ok(reader
-            .prepare_cached(
-                "SELECT coalesce(reason, '') FROM due WHERE story = ? AND quarantined_ns IS NOT NULL",
-            )?
+            .prepare_cached("SELECT coalesce(reason, '') FROM due WHERE story = ? AND quarantined_ns IS NOT NULL")?
             .query_row([trace_group], |row| row.get(0))
             .optional()?)
     }
 
     pub fn quarantined_count(&self) -> Result<i64, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         Ok(reader
-            .prepare_cached(
-                "SELECT count(*) FROM due INDEXED BY due_quarantined WHERE quarantined_ns IS NOT NULL",
-            )?
+            .prepare_cached("SELECT count(*) FROM due INDEXED BY due_quarantined WHERE quarantined_ns IS NOT NULL")?
             .query_row([], |row| row.get(0))?)
     }
 
     /// Whether something came for a trace group since it was assembled.
     pub fn is_due(&self, trace_group: i64) -> Result<bool, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         Ok(reader.prepare_cached("SELECT 1 FROM due WHERE story = ?")?.exists([trace_group])?)
     }
 
     /// Trace groups that wait, those in quarantine not counted.
     pub fn due_count(&self) -> Result<i64, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         let all: i64 = reader.prepare_cached("SELECT count(*) FROM due")?.query_row([], |row| row.get(0))?;
         drop(reader);
         Ok(all - self.quarantined_count()?)
@@ -230,9 +222,8 @@ impl Store {
 
 /// Projects with trace groups in the queue, in the order of their turns. One lookup in the index for each.
 fn ready_projects(sql: &Connection, after: i64, limit: usize) -> Result<Vec<i64>, StoreError> {
-    let mut next = sql.prepare_cached(
-        "SELECT min(project) FROM due INDEXED BY due_by_project WHERE attempts = 0 AND project > ?",
-    )?;
+    let mut next = sql
+        .prepare_cached("SELECT min(project) FROM due INDEXED BY due_by_project WHERE attempts = 0 AND project > ?")?;
     let mut projects = Vec::new();
     for (from, until) in [(after, i64::MAX), (-1, after)] {
         let mut last = from;
@@ -277,7 +268,7 @@ fn ready_in_project(
     Ok(ready)
 }
 
-fn fail(sql: &Connection, trace_group: i64, reason: &str, now_ns: i64) -> Result<bool, StoreError> {
+fn record_group_failure(sql: &Connection, trace_group: i64, reason: &str, now_ns: i64) -> Result<bool, StoreError> {
     let is_quarantined: Option<bool> = sql
         .prepare_cached(
             "UPDATE due SET attempts = attempts + 1, is_started = 0, not_before_ns = ?2 + ?3, reason = ?4, \

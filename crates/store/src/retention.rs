@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension};
 use crate::Store;
 use crate::error::StoreError;
 use crate::grading::forget_trajectory;
-use crate::spend::bucket;
+use crate::spend::bucket_index;
 use crate::writer::WriteHandle;
 
 /// What is kept.
@@ -67,7 +67,7 @@ impl Store {
         retention: RetentionPolicy,
         now_ns: i64,
     ) -> Result<WriteHandle<RemovalCounts>, StoreError> {
-        let (used, _) = self.size()?;
+        let (used, _) = self.used_and_free_bytes()?;
         let is_too_large = retention.max_bytes.is_some_and(|most| used > most);
         self.writer()?.submit(0, move |writing| {
             let sql = writing.sql;
@@ -95,8 +95,7 @@ impl Store {
                 left_bytes = left_bytes.saturating_sub(bytes);
             }
             if removed.traces > 0 {
-                let mut statement =
-                    sql.prepare_cached(&format!("PRAGMA incremental_vacuum({PAGES_A_STEP})"))?;
+                let mut statement = sql.prepare_cached(&format!("PRAGMA incremental_vacuum({PAGES_A_STEP})"))?;
                 let mut rows = statement.query([])?;
                 while rows.next()?.is_some() {}
             }
@@ -112,15 +111,13 @@ fn expired_traces(sql: &Connection, before_ns: i64) -> Result<Vec<TraceSize>, St
         "SELECT no, spans, bytes FROM trace INDEXED BY trace_by_arrival WHERE first_arrived_ns < ? \
          ORDER BY first_arrived_ns LIMIT ?",
     )?;
-    let rows =
-        statement.query_map([before_ns, TRACES_A_STEP], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    let rows = statement.query_map([before_ns, TRACES_A_STEP], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
 /// In the order of their numbers, which is the order that they arrived in whatever the clock said.
 fn first_traces(sql: &Connection) -> Result<Vec<TraceSize>, StoreError> {
-    let mut statement =
-        sql.prepare_cached("SELECT no, spans, bytes FROM trace WHERE no > 0 ORDER BY no LIMIT ?")?;
+    let mut statement = sql.prepare_cached("SELECT no, spans, bytes FROM trace WHERE no > 0 ORDER BY no LIMIT ?")?;
     let rows = statement.query_map([TRACES_A_STEP], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
@@ -143,7 +140,7 @@ fn forget_notes(sql: &Connection, before_ns: i64, now_ns: i64) -> Result<(), Sto
     )?
     .execute([before_ns])?;
     let spend_before_ns = before_ns.min(now_ns.saturating_sub(SPEND_KEPT_NS));
-    sql.prepare_cached("DELETE FROM spend WHERE bucket < ?")?.execute([bucket(spend_before_ns)])?;
+    sql.prepare_cached("DELETE FROM spend WHERE bucket < ?")?.execute([bucket_index(spend_before_ns)])?;
     Ok(())
 }
 
@@ -155,10 +152,8 @@ pub(crate) fn remove_trace(sql: &Connection, trace: i64) -> Result<(), StoreErro
     for trajectory in trajectories {
         forget_trajectory(sql, trajectory)?;
     }
-    let trace_group: Option<i64> = sql
-        .prepare_cached("SELECT story FROM trace WHERE no = ?")?
-        .query_row([trace], |row| row.get(0))
-        .optional()?;
+    let trace_group: Option<i64> =
+        sql.prepare_cached("SELECT story FROM trace WHERE no = ?")?.query_row([trace], |row| row.get(0)).optional()?;
     for statement in [
         "DELETE FROM facet WHERE trace = ?",
         "DELETE FROM link WHERE trace = ?",

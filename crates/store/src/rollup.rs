@@ -28,24 +28,31 @@ macro_rules! added {
     };
 }
 
-pub(crate) fn add(sql: &Connection, trajectory: i64, evaluator: Option<&str>) -> Result<(), StoreError> {
-    apply(sql, trajectory, evaluator, 1)
+pub(crate) fn add_score_rollups(sql: &Connection, trajectory: i64, evaluator: Option<&str>) -> Result<(), StoreError> {
+    apply_score_rollups(sql, trajectory, evaluator, 1)
 }
 
-pub(crate) fn subtract(sql: &Connection, trajectory: i64, evaluator: Option<&str>) -> Result<(), StoreError> {
-    apply(sql, trajectory, evaluator, -1)
+pub(crate) fn subtract_score_rollups(
+    sql: &Connection,
+    trajectory: i64,
+    evaluator: Option<&str>,
+) -> Result<(), StoreError> {
+    apply_score_rollups(sql, trajectory, evaluator, -1)
 }
 
 /// Counts a trajectory in or out, by the verdicts that are stored.
-fn apply(sql: &Connection, trajectory: i64, evaluator: Option<&str>, sign: i64) -> Result<(), StoreError> {
+fn apply_score_rollups(
+    sql: &Connection,
+    trajectory: i64,
+    evaluator: Option<&str>,
+    sign: i64,
+) -> Result<(), StoreError> {
     let verdicts: Vec<(String, String, i64, Option<f64>)> = sql
         .prepare_cached(
             "SELECT evaluator, tool, kind, score FROM outcome \
              WHERE trajectory = ?1 AND (?2 IS NULL OR evaluator = ?2)",
         )?
-        .query_map(params![trajectory, evaluator], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
-        })?
+        .query_map(params![trajectory, evaluator], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?
         .collect::<Result<_, _>>()?;
     if verdicts.is_empty() {
         return Ok(());
@@ -69,7 +76,7 @@ fn apply(sql: &Connection, trajectory: i64, evaluator: Option<&str>, sign: i64) 
         score: *score,
     });
     let mut sums = ScoreSums::default();
-    sums.count(of, verdicts, sign);
+    sums.count_trajectory(of, verdicts, sign);
     sums.write(sql)
 }
 
@@ -106,7 +113,7 @@ pub(crate) struct ScoreSums<'r> {
 
 impl<'r> ScoreSums<'r> {
     /// Counts in a trajectory that has no verdicts but those of its record.
-    pub(crate) fn add(&mut self, project: i64, record: &'r TrajectoryRecord) {
+    pub(crate) fn add_trajectory(&mut self, project: i64, record: &'r TrajectoryRecord) {
         // The last one to a question counts.
         let mut latest: HashMap<(&str, u32), &'r OutcomeRecord, RandomState> = HashMap::default();
         for outcome in &record.outcomes {
@@ -125,11 +132,11 @@ impl<'r> ScoreSums<'r> {
             kind: outcome.kind as i64,
             score: outcome.score,
         });
-        self.count(of, verdicts, 1);
+        self.count_trajectory(of, verdicts, 1);
     }
 
     /// Counts one trajectory in, or out with a negative sign: for each evaluator over all tools, and for each tool.
-    fn count(
+    fn count_trajectory(
         &mut self,
         of: RollupDimensions<'r>,
         verdicts: impl Iterator<Item = RollupVerdict<'r>>,
@@ -137,25 +144,25 @@ impl<'r> ScoreSums<'r> {
     ) {
         let mut parts: HashMap<(&'r str, &'r str), TrajectoryRollup, RandomState> = HashMap::default();
         for verdict in verdicts {
-            parts.entry((verdict.evaluator, "")).or_default().count(&verdict);
+            parts.entry((verdict.evaluator, "")).or_default().add_verdict(&verdict);
             if !verdict.tool.is_empty() {
-                parts.entry((verdict.evaluator, verdict.tool)).or_default().count(&verdict);
+                parts.entry((verdict.evaluator, verdict.tool)).or_default().add_verdict(&verdict);
             }
         }
         for ((evaluator, tool), part) in parts {
-            *self.rows.entry(RollupKey { of, evaluator, tool }).or_default() += part.moments(sign);
+            *self.rows.entry(RollupKey { of, evaluator, tool }).or_default() += part.to_moments(sign);
         }
     }
 
     pub(crate) fn write(&mut self, sql: &Connection) -> Result<(), StoreError> {
         let mut hours: HashMap<RollupKey<'_>, ScoreMoments, RandomState> = HashMap::default();
         for (row, moments) in self.rows.drain() {
-            change(sql, &row, &moments)?;
-            *hours.entry(RollupKey { of: row.of.hour(), ..row }).or_default() += moments;
+            upsert_rollup_row(sql, &row, &moments)?;
+            *hours.entry(RollupKey { of: row.of.truncate_to_hour(), ..row }).or_default() += moments;
         }
         let mut long: HashMap<CoarseRollupRow<'_>, ScoreMoments, RandomState> = HashMap::default();
         for (row, moments) in hours {
-            for place in row.of.places() {
+            for place in row.of.coarse_keys() {
                 let of_place = CoarseRollupRow { place, evaluator: row.evaluator, tool: row.tool };
                 *long.entry(of_place).or_default() += moments;
             }
@@ -174,7 +181,7 @@ struct TrajectoryRollup {
 }
 
 impl TrajectoryRollup {
-    fn count(&mut self, verdict: &RollupVerdict<'_>) {
+    fn add_verdict(&mut self, verdict: &RollupVerdict<'_>) {
         const SCORED: i64 = RecordedKind::Scored as i64;
         const NOT_APPLICABLE: i64 = RecordedKind::NotApplicable as i64;
         match (verdict.kind, verdict.score) {
@@ -188,7 +195,7 @@ impl TrajectoryRollup {
     }
 
     /// What it comes to in the sums.
-    fn moments(&self, sign: i64) -> ScoreMoments {
+    fn to_moments(&self, sign: i64) -> ScoreMoments {
         let (n, factor) = (self.scored as f64, sign as f64);
         ScoreMoments {
             trajectories: sign,
@@ -204,7 +211,7 @@ impl TrajectoryRollup {
     }
 }
 
-fn change(
+fn upsert_rollup_row(
     sql: &Connection,
     RollupKey { of, evaluator, tool }: &RollupKey<'_>,
     by: &ScoreMoments,

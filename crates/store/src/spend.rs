@@ -34,24 +34,19 @@ impl Store {
         rule: Option<&str>,
         project: Option<&str>,
     ) -> Result<SpendTotal, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         Ok(reader
             .prepare_cached(
                 "SELECT coalesce(sum(cost_usd), 0.0), coalesce(sum(unpriced), 0) FROM spend LEFT JOIN project ON project.no = spend.project \
                  WHERE bucket >= ?1 AND (?2 IS NULL OR rule = ?2) AND (?3 IS NULL OR project.name = ?3)",
             )?
-            .query_row(params![bucket(since_ns), rule, project], |row| {
+            .query_row(params![bucket_index(since_ns), rule, project], |row| {
                 Ok(SpendTotal { cost_usd: row.get(0)?, unpriced: row.get(1)? })
             })?)
     }
 
     /// Counts what a single question cost.
-    pub fn spend(
-        &self,
-        spend: JudgeSpend,
-        project: String,
-        now_ns: i64,
-    ) -> Result<WriteHandle<()>, StoreError> {
+    pub fn record_spend(&self, spend: JudgeSpend, project: String, now_ns: i64) -> Result<WriteHandle<()>, StoreError> {
         self.writer()?.submit(100, move |writing| {
             let project = project_number(writing.sql, &project)?;
             add_spend(writing.sql, &spend, project, now_ns)
@@ -59,7 +54,7 @@ impl Store {
     }
 }
 
-pub(crate) fn bucket(ns: i64) -> i64 {
+pub(crate) fn bucket_index(ns: i64) -> i64 {
     ns.div_euclid(BUCKET_NS)
 }
 
@@ -78,7 +73,7 @@ pub(crate) fn add_spend(
          cost_usd = cost_usd + excluded.cost_usd",
     )?
     .execute(params![
-        bucket(now_ns),
+        bucket_index(now_ns),
         spend.rule,
         project.unwrap_or(0),
         spend.calls,

@@ -13,10 +13,10 @@ use rusqlite::{Connection, params_from_iter};
 use serde_json::{Map, Value as Json};
 
 use crate::Store;
-use crate::compress::{compress, decompress};
+use crate::compress::{compress_bytes, decompress_bytes};
 use crate::error::StoreError;
 use crate::project_numbers::ProjectNumberCache;
-use crate::words::distinct;
+use crate::words::collect_distinct_words;
 
 /// What is moved, in an order in which it can be put back.
 const TABLES: &[&str] = &[
@@ -49,7 +49,7 @@ pub struct TransferCounts {
 impl Store {
     /// Writes everything as lines of JSON, as it is at this moment.
     pub fn export(&self, out: &mut dyn Write) -> Result<TransferCounts, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         let view = reader.unchecked_transaction()?;
         let schema: i64 = view.pragma_query_value(None, "user_version", |row| row.get(0))?;
         let mut done = TransferCounts::default();
@@ -97,8 +97,7 @@ impl Store {
                 if input.read_line(&mut line).map_err(|error| bad_line(number, &error.to_string()))? == 0 {
                     break;
                 }
-                let json: Json =
-                    serde_json::from_str(&line).map_err(|error| bad_line(number, &error.to_string()))?;
+                let json: Json = serde_json::from_str(&line).map_err(|error| bad_line(number, &error.to_string()))?;
                 if has_ended {
                     return Err(bad_line(number, "there is more after the end"));
                 }
@@ -110,7 +109,7 @@ impl Store {
                     }
                     has_ended = true;
                 } else {
-                    insert(sql, &json, &words).map_err(|error| match error {
+                    import_row(sql, &json, &words).map_err(|error| match error {
                         StoreError::DiskFull => StoreError::DiskFull,
                         error => bad_line(number, &error.to_string()),
                     })?;
@@ -135,7 +134,7 @@ impl Store {
 
     /// Copies the store into a new file, also while a server writes to it.
     pub fn backup(&self, to: &Path) -> Result<(), StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         let name = to.to_str().ok_or_else(|| StoreError::bad_row("the name of the copy", "it is no text"))?;
         // Ours from here on, so that half a copy can be removed.
         crate::create_private(to).map_err(|error| match error.kind() {
@@ -147,7 +146,7 @@ impl Store {
         reader.pragma_update(None, "query_only", false)?;
         let copied = reader.execute("VACUUM INTO ?", [name]);
         reader.pragma_update(None, "query_only", true)?;
-        let kept = copied.map_err(StoreError::from).and_then(|_| sync(to).map_err(|error| io_error(&error)));
+        let kept = copied.map_err(StoreError::from).and_then(|_| sync_file(to).map_err(|error| io_error(&error)));
         if kept.is_err() {
             let _ = std::fs::remove_file(to);
         }
@@ -159,8 +158,7 @@ impl Store {
         let mut merged = 0;
         let mut after = 0;
         loop {
-            let (count, last) =
-                self.writer()?.submit(0, move |writing| merge_blocks(writing.sql, after))?.wait()?;
+            let (count, last) = self.writer()?.submit(0, move |writing| merge_blocks(writing.sql, after))?.wait()?;
             merged += count;
             match last {
                 Some(last) => after = last,
@@ -168,15 +166,14 @@ impl Store {
             }
         }
         let connection = crate::connection::open_writer(&self.path)?;
-        connection.execute_batch(
-            "INSERT INTO words (words) VALUES ('optimize'); VACUUM; PRAGMA wal_checkpoint(TRUNCATE)",
-        )?;
+        connection
+            .execute_batch("INSERT INTO words (words) VALUES ('optimize'); VACUUM; PRAGMA wal_checkpoint(TRUNCATE)")?;
         Ok(merged)
     }
 }
 
 /// Waits until a new file is on the disk, and its name, too.
-fn sync(path: &Path) -> io::Result<()> {
+fn sync_file(path: &Path) -> io::Result<()> {
     std::fs::File::open(path)?.sync_all()?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     std::fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
@@ -208,7 +205,7 @@ fn merge_blocks(sql: &Connection, after: i64) -> Result<(u64, Option<i64>), Stor
             .collect::<Result<_, _>>()?;
         let mut export = Vec::new();
         for (_, body) in &blocks {
-            export.extend(decompress(body)?);
+            export.extend(decompress_bytes(body)?);
             if export.len() > MAX_BYTES {
                 break;
             }
@@ -216,14 +213,13 @@ fn merge_blocks(sql: &Connection, after: i64) -> Result<(u64, Option<i64>), Stor
         if export.len() > MAX_BYTES {
             continue;
         }
-        let body = compress(&export);
+        let body = compress_bytes(&export);
         let first = blocks[0].0;
-        let digest = gradus_core::digest(&export) as u64 as i64;
+        let digest = gradus_core::stable_digest(&export) as u64 as i64;
         sql.prepare_cached("UPDATE block SET body = ?, digest = ? WHERE no = ?")?
             .execute(rusqlite::params![body, digest, first])?;
         sql.prepare_cached("UPDATE span SET block = ? WHERE trace = ?")?.execute([first, *trace])?;
-        sql.prepare_cached("DELETE FROM block WHERE trace = ? AND signal = 0 AND no <> ?")?
-            .execute([*trace, first])?;
+        sql.prepare_cached("DELETE FROM block WHERE trace = ? AND signal = 0 AND no <> ?")?.execute([*trace, first])?;
         sql.prepare_cached(
             "UPDATE trace SET bytes = (SELECT sum(length(body)) FROM block WHERE trace = ?1) WHERE no = ?1",
         )?
@@ -240,15 +236,12 @@ fn check_head(sql: &Connection, json: &Json) -> Result<(), StoreError> {
     }
     if json["schema"] != schema {
         let found = &json["schema"];
-        return Err(bad_line(
-            1,
-            &format!("made by a Gradus of another format ({found}, this one has {schema})"),
-        ));
+        return Err(bad_line(1, &format!("made by a Gradus of another format ({found}, this one has {schema})")));
     }
     Ok(())
 }
 
-fn insert(sql: &Connection, json: &Json, words: &dyn Fn(&[u8]) -> String) -> Result<(), StoreError> {
+fn import_row(sql: &Connection, json: &Json, words: &dyn Fn(&[u8]) -> String) -> Result<(), StoreError> {
     let bad = |reason: &str| StoreError::bad_row("it", reason);
     let name = json["table"].as_str().unwrap_or_default();
     // Only names that we know get into a statement.
@@ -270,7 +263,7 @@ fn insert(sql: &Connection, json: &Json, words: &dyn Fn(&[u8]) -> String) -> Res
     if *table == "trajectory" {
         let text = words(row["body"].as_str().unwrap_or_default().as_bytes());
         sql.prepare_cached("INSERT INTO words (rowid, text) VALUES (?, ?)")?
-            .execute(rusqlite::params![row["no"].as_i64(), distinct(&text)])?;
+            .execute(rusqlite::params![row["no"].as_i64(), collect_distinct_words(&text)])?;
     }
     Ok(())
 }
@@ -281,28 +274,24 @@ fn to_json(table: &str, column: &str, value: ValueRef<'_>) -> Result<Json, Store
         (_, _, ValueRef::Integer(number)) => Json::from(number),
         (_, _, ValueRef::Real(number)) => Json::from(number),
         (_, _, ValueRef::Text(text)) => Json::from(String::from_utf8_lossy(text).into_owned()),
-        ("block", "body", ValueRef::Blob(bytes)) => Json::from(STANDARD.encode(decompress(bytes)?)),
+        ("block", "body", ValueRef::Blob(bytes)) => Json::from(STANDARD.encode(decompress_bytes(bytes)?)),
         ("trajectory", "body", ValueRef::Blob(bytes)) => {
-            Json::from(String::from_utf8_lossy(&decompress(bytes)?).into_owned())
+            Json::from(String::from_utf8_lossy(&decompress_bytes(bytes)?).into_owned())
         }
         (_, _, ValueRef::Blob(bytes)) => Json::from(STANDARD.encode(bytes)),
     })
 }
 
 fn from_json(table: &str, column: &str, json: &Json) -> Result<Value, StoreError> {
-    let is_blob = matches!(
-        (table, column),
-        ("block", "body") | ("trace", "trace_id") | ("trajectory", "digest" | "body")
-    );
+    let is_blob =
+        matches!((table, column), ("block", "body") | ("trace", "trace_id") | ("trajectory", "digest" | "body"));
     let bad = || StoreError::bad_row(format!("{table}.{column}"), "it has another type");
     Ok(match json {
         Json::Null => Value::Null,
-        Json::String(text) if (table, column) == ("trajectory", "body") => {
-            Value::Blob(compress(text.as_bytes()))
-        }
+        Json::String(text) if (table, column) == ("trajectory", "body") => Value::Blob(compress_bytes(text.as_bytes())),
         Json::String(text) if is_blob => {
             let bytes = STANDARD.decode(text).map_err(|error| StoreError::bad_row(column, error))?;
-            Value::Blob(if column == "body" { compress(&bytes) } else { bytes })
+            Value::Blob(if column == "body" { compress_bytes(&bytes) } else { bytes })
         }
         Json::String(text) => Value::Text(text.clone()),
         Json::Number(number) => match number.as_i64() {

@@ -55,7 +55,7 @@ pub struct GradingBacklog {
 impl Store {
     /// Stores what a model said of a trajectory, and what is left to ask about it. Verdicts on a version that is
     /// not there any more are dropped: that trajectory is due again.
-    pub fn judged(
+    pub fn record_verdicts(
         &self,
         trajectory: &UngradedTrajectory,
         outcomes: Vec<OutcomeRecord>,
@@ -99,14 +99,14 @@ impl Store {
     }
 
     /// Trajectories that wait for a rule's model, oldest first.
-    pub fn ungraded(
+    pub fn ungraded_trajectories(
         &self,
         rule: &str,
         now_ns: i64,
         after: i64,
         limit: usize,
     ) -> Result<Vec<UngradedTrajectory>, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         let mut statement = reader.prepare_cached(
             "SELECT trajectory.no, trajectory_id, story, project.name, ungraded.rule, digest, attempts, delays \
              FROM ungraded INDEXED BY ungraded_by_rule \
@@ -131,7 +131,7 @@ impl Store {
 
     /// The trace group that a waiting trajectory belongs to now; `None` when it does not wait any more.
     pub fn trace_group_of_ungraded(&self, trajectory: i64) -> Result<Option<i64>, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         Ok(reader
             .prepare_cached(
                 "SELECT story FROM ungraded CROSS JOIN trajectory ON trajectory.no = ungraded.trajectory \
@@ -143,7 +143,7 @@ impl Store {
 
     /// What waits for rules other than these: the rule and the project, each pair once.
     pub fn ungraded_by_others(&self, known: &[&str]) -> Result<Vec<(String, String)>, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         let mut next = reader.prepare_cached("SELECT min(rule) FROM ungraded WHERE rule > ?")?;
         let mut projects = reader.prepare_cached(
             "SELECT project.name FROM ungraded INDEXED BY ungraded_by_rule \
@@ -165,7 +165,7 @@ impl Store {
     }
 
     /// Gives some of what waits for a rule, in one project, to another rule, or takes it out of the queue; says how many.
-    pub fn reroute(
+    pub fn reroute_ungraded(
         &self,
         rule: String,
         project: String,
@@ -189,10 +189,7 @@ impl Store {
                         .sql
                         .prepare_cached("UPDATE ungraded SET rule = ? WHERE trajectory = ?")?
                         .execute(params![to, no])?,
-                    None => writing
-                        .sql
-                        .prepare_cached("DELETE FROM ungraded WHERE trajectory = ?")?
-                        .execute([no])?,
+                    None => writing.sql.prepare_cached("DELETE FROM ungraded WHERE trajectory = ?")?.execute([no])?,
                 };
             }
             Ok(some.len())
@@ -200,8 +197,8 @@ impl Store {
     }
 
     /// How many trajectories of a project, or of all, wait for a model; among the first `most` that wait.
-    pub fn waiting(&self, project: Option<&str>, most: usize) -> Result<GradingBacklog, StoreError> {
-        let reader = self.readers.take()?;
+    pub fn grading_backlog(&self, project: Option<&str>, most: usize) -> Result<GradingBacklog, StoreError> {
+        let reader = self.readers.take_reader()?;
         let (count, looked_at): (u64, i64) = reader
             .prepare_cached(
                 "SELECT count(*) FILTER (WHERE ?1 IS NULL OR trajectory.project = (SELECT no FROM project WHERE name = ?1)), \
@@ -213,8 +210,8 @@ impl Store {
     }
 
     /// Whether a trajectory waits for a model.
-    pub fn waits(&self, trajectory_id: &str) -> Result<bool, StoreError> {
-        let reader = self.readers.take()?;
+    pub fn is_awaiting_grading(&self, trajectory_id: &str) -> Result<bool, StoreError> {
+        let reader = self.readers.take_reader()?;
         Ok(reader
             .prepare_cached(
                 "SELECT 1 FROM trajectory CROSS JOIN ungraded ON ungraded.trajectory = trajectory.no WHERE trajectory_id = ?",
@@ -223,13 +220,13 @@ impl Store {
     }
 
     pub fn ungraded_count(&self) -> Result<i64, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         Ok(reader.prepare_cached("SELECT count(*) FROM ungraded")?.query_row([], |row| row.get(0))?)
     }
 
     /// How many trajectories wait for the model of a rule; not more than `most` are counted.
     pub fn waiting_for(&self, rule: &str, most: usize) -> Result<GradingBacklog, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         let count: u64 = reader
             .prepare_cached("SELECT count(*) FROM (SELECT 1 FROM ungraded WHERE rule = ?1 LIMIT ?2)")?
             .query_row(params![rule, most as i64], |row| row.get(0))?;
@@ -238,19 +235,14 @@ impl Store {
 }
 
 /// Puts verdicts in the place of those to the same questions.
-fn put_outcomes(
-    sql: &Connection,
-    no: i64,
-    outcomes: &[OutcomeRecord],
-    now_ns: i64,
-) -> Result<(), StoreError> {
+fn put_outcomes(sql: &Connection, no: i64, outcomes: &[OutcomeRecord], now_ns: i64) -> Result<(), StoreError> {
     let evaluators: HashSet<&str> = outcomes.iter().map(|outcome| outcome.evaluator.as_str()).collect();
     for evaluator in &evaluators {
-        rollup::subtract(sql, no, Some(evaluator))?;
+        rollup::subtract_score_rollups(sql, no, Some(evaluator))?;
     }
     insert_outcomes(sql, no, outcomes, now_ns)?;
     for evaluator in &evaluators {
-        rollup::add(sql, no, Some(evaluator))?;
+        rollup::add_score_rollups(sql, no, Some(evaluator))?;
     }
     Ok(())
 }

@@ -27,7 +27,7 @@ pub(crate) struct UsageSums<'r> {
 }
 
 impl<'r> UsageSums<'r> {
-    pub(crate) fn add(&mut self, project: i64, record: &'r TrajectoryRecord) {
+    pub(crate) fn add_trajectory(&mut self, project: i64, record: &'r TrajectoryRecord) {
         let of = RollupDimensions {
             project,
             bucket: record.start_ns.div_euclid(BUCKET_NS),
@@ -44,21 +44,21 @@ impl<'r> UsageSums<'r> {
             costed: i64::from(record.cost_usd.is_some()),
             cost_usd: record.cost_usd.unwrap_or(0.0),
         };
-        self.count(of, &usage);
+        self.add_usage(of, &usage);
     }
 
-    fn count(&mut self, of: RollupDimensions<'r>, usage: &TrajectoryUsage) {
-        *self.hours.entry(of.hour()).or_default() += *usage;
+    fn add_usage(&mut self, of: RollupDimensions<'r>, usage: &TrajectoryUsage) {
+        *self.hours.entry(of.truncate_to_hour()).or_default() += *usage;
     }
 
     pub(crate) fn write(&mut self, sql: &Connection) -> Result<(), StoreError> {
         let mut rows: HashMap<CoarseRollupKey<'_>, TrajectoryUsage, RandomState> = HashMap::default();
         for (of, usage) in self.hours.drain() {
-            for place in of.places() {
+            for place in of.coarse_keys() {
                 *rows.entry(place).or_default() += usage;
             }
         }
-        rows.iter().try_for_each(|(place, usage)| change(sql, place, usage))
+        rows.iter().try_for_each(|(place, usage)| upsert_usage_row(sql, place, usage))
     }
 }
 
@@ -66,16 +66,16 @@ fn took_ns(start_ns: i64, end_ns: i64) -> f64 {
     end_ns.saturating_sub(start_ns).max(0) as f64
 }
 
-pub(crate) fn add(sql: &Connection, trajectory: i64) -> Result<(), StoreError> {
-    apply(sql, trajectory, 1)
+pub(crate) fn add_trajectory_usage(sql: &Connection, trajectory: i64) -> Result<(), StoreError> {
+    apply_trajectory_usage(sql, trajectory, 1)
 }
 
-pub(crate) fn subtract(sql: &Connection, trajectory: i64) -> Result<(), StoreError> {
-    apply(sql, trajectory, -1)
+pub(crate) fn subtract_trajectory_usage(sql: &Connection, trajectory: i64) -> Result<(), StoreError> {
+    apply_trajectory_usage(sql, trajectory, -1)
 }
 
 /// Counts a stored trajectory in or out.
-fn apply(sql: &Connection, trajectory: i64, sign: i64) -> Result<(), StoreError> {
+fn apply_trajectory_usage(sql: &Connection, trajectory: i64, sign: i64) -> Result<(), StoreError> {
     let factor = sign as f64;
     let known: Option<(i64, i64, [String; 3], TrajectoryUsage)> = sql
         .prepare_cached(
@@ -100,11 +100,11 @@ fn apply(sql: &Connection, trajectory: i64, sign: i64) -> Result<(), StoreError>
     let Some((project, start_ns, [agent, version, model], usage)) = known else { return Ok(()) };
     let bucket = start_ns.div_euclid(BUCKET_NS);
     let mut sums = UsageSums::default();
-    sums.count(RollupDimensions { project, bucket, agent: &agent, version: &version, model: &model }, &usage);
+    sums.add_usage(RollupDimensions { project, bucket, agent: &agent, version: &version, model: &model }, &usage);
     sums.write(sql)
 }
 
-fn change(sql: &Connection, place: &CoarseRollupKey<'_>, by: &TrajectoryUsage) -> Result<(), StoreError> {
+fn upsert_usage_row(sql: &Connection, place: &CoarseRollupKey<'_>, by: &TrajectoryUsage) -> Result<(), StoreError> {
     let CoarseRollupKey { size, project, kind, bucket, .. } = *place;
     let name = place.name();
     sql.prepare_cached(concat!(

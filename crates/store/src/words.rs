@@ -6,7 +6,7 @@ use foldhash::fast::RandomState;
 
 /// Each word of a text once: the index keeps no more of it, and reads every one it is given. Cut only where the index cuts
 /// as well, at signs of ASCII; what else it cuts at stays inside.
-pub(crate) fn distinct(text: &str) -> String {
+pub(crate) fn collect_distinct_words(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
     let mut seen: HashSet<&str, RandomState> =
         HashSet::with_capacity_and_hasher(text.len() / 12, RandomState::default());
@@ -26,7 +26,7 @@ mod tests {
 
     #[test]
     fn each_word_is_there_once() {
-        assert_eq!(distinct("Read it: read \"IT\", über-all. 日本 語"), "read it über all 日本 語 ");
-        assert_eq!(distinct(" ...\n"), "");
+        assert_eq!(collect_distinct_words("Read it: read \"IT\", über-all. 日本 語"), "read it über all 日本 語 ");
+        assert_eq!(collect_distinct_words(" ...\n"), "");
     }
 }

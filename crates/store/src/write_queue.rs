@@ -51,8 +51,7 @@ struct LaneTasks<T> {
 impl<T> WriteQueue<T> {
     /// A queue for about `max_bytes`.
     pub(crate) fn new(max_bytes: usize) -> WriteQueue<T> {
-        let state =
-            WriteQueueState { lanes: HashMap::new(), turns: VecDeque::new(), bytes: 0, ends_at: None };
+        let state = WriteQueueState { lanes: HashMap::new(), turns: VecDeque::new(), bytes: 0, ends_at: None };
         WriteQueue { state: Mutex::new(state), changed: Condvar::new(), max_bytes }
     }
 
@@ -67,8 +66,7 @@ impl<T> WriteQueue<T> {
             return Err(QueueRefusal::Closed);
         }
         let in_lane = state.lanes.get(&lane).map_or(0, |waiting| waiting.bytes);
-        let lane_limit =
-            if lane == WriteLane::INTERNAL { self.max_bytes } else { self.max_bytes / CLIENT_PART };
+        let lane_limit = if lane == WriteLane::INTERNAL { self.max_bytes } else { self.max_bytes / CLIENT_PART };
         let is_lane_full = in_lane > 0 && in_lane + bytes > lane_limit;
         let is_full = state.bytes > 0 && in_lane > 0 && state.bytes + bytes > self.max_bytes;
         // Lanes that hold nothing yet go somewhat beyond the limit, but not without one.
@@ -176,10 +174,6 @@ mod tests {
         queue.push(modest, 1, "b4").unwrap();
         queue.close(Duration::ZERO);
         std::thread::sleep(Duration::from_millis(1));
-        assert_eq!(
-            queue.pop(Duration::ZERO),
-            Err(QueueRefusal::Closed),
-            "nobody waits for it without an end"
-        );
+        assert_eq!(queue.pop(Duration::ZERO), Err(QueueRefusal::Closed), "nobody waits for it without an end");
     }
 }

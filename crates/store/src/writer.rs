@@ -47,7 +47,7 @@ where
         // Others wait for this thread: it outlives a task that panics.
         let result = catch_unwind(AssertUnwindSafe(|| (self.work)(writing)))
             .unwrap_or_else(|_| Err(StoreError::Sql("a write panicked; it was taken back".to_owned())));
-        let outcome = result.as_ref().map(|_| ()).map_err(again);
+        let outcome = result.as_ref().map(|_| ()).map_err(duplicate_error);
         self.result = Some(result);
         outcome
     }
@@ -55,7 +55,7 @@ where
     fn finish(self: Box<Self>, failure: Option<&StoreError>) {
         let result = match failure {
             None => self.result.unwrap_or(Err(StoreError::Closed)),
-            Some(error) => Err(again(error)),
+            Some(error) => Err(duplicate_error(error)),
         };
         let _ = self.asker.send(result);
     }
@@ -72,7 +72,7 @@ impl<T> WriteHandle<T> {
         self.0.blocking_recv().unwrap_or(Err(StoreError::Closed))
     }
 
-    pub async fn done(self) -> Result<T, StoreError> {
+    pub async fn wait_async(self) -> Result<T, StoreError> {
         self.0.await.unwrap_or(Err(StoreError::Closed))
     }
 }
@@ -196,7 +196,7 @@ fn write_until_closed(
                 let checked = files.check();
                 rescue(&checked);
                 match checked {
-                    Ok(log_bytes) => log_limit.keep(connection, log_bytes, MAX_LOG_BYTES),
+                    Ok(log_bytes) => log_limit.enforce(connection, log_bytes, MAX_LOG_BYTES),
                     Err(_) => status.is_failing.store(true, Ordering::Relaxed),
                 }
                 continue;
@@ -208,7 +208,7 @@ fn write_until_closed(
         let mut next = Some(first);
         let checked = files.check();
         rescue(&checked);
-        let begun = checked.and_then(|_| begin(connection));
+        let begun = checked.and_then(|_| begin_transaction(connection));
         let changes = connection.total_changes();
         let mut failed: Option<StoreError> = None;
         while let Some((task_bytes, mut work)) = next {
@@ -219,15 +219,13 @@ fn write_until_closed(
             }
             batch.push(work);
             // Without its transaction a task would be a transaction of its own, and be told that it failed.
-            let has_room = bytes < MAX_BYTES
-                && batch.len() < MAX_TASKS
-                && failed.is_none()
-                && started.elapsed() < MAX_TRANSACTION;
+            let has_room =
+                bytes < MAX_BYTES && batch.len() < MAX_TASKS && failed.is_none() && started.elapsed() < MAX_TRANSACTION;
             next = if has_room { tasks.try_pop() } else { None };
         }
         let committed = begun.and_then(|()| match failed {
             Some(error) => write_apart(connection, &mut projects, &mut batch, error),
-            None => commit(connection),
+            None => commit_transaction(connection),
         });
         // Looked at between the commit and the acknowledgement: what went into a file without a name is lost.
         let checked = committed.and_then(|()| files.check());
@@ -254,7 +252,7 @@ fn write_until_closed(
         for work in batch {
             work.finish(committed.as_ref().err());
         }
-        log_limit.keep(connection, log_bytes, MAX_LOG_BYTES);
+        log_limit.enforce(connection, log_bytes, MAX_LOG_BYTES);
         if is_full {
             // What the log holds may have room in the file, and the log is room.
             let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
@@ -264,7 +262,7 @@ fn write_until_closed(
             std::thread::sleep(Duration::from_millis(20));
         }
     }
-    files.close(connection);
+    files.prepare_close(connection);
 }
 
 /// Keeps the write-ahead log within bounds. It can be reset only while nobody reads from it, which may never be when
@@ -286,7 +284,7 @@ impl LogLimit {
         LogLimit { readers, is_over: false, next_try: Instant::now() }
     }
 
-    fn keep(&mut self, connection: &Connection, log_bytes: u64, max_bytes: u64) {
+    fn enforce(&mut self, connection: &Connection, log_bytes: u64, max_bytes: u64) {
         let is_over = log_bytes > max_bytes;
         if is_over != self.is_over {
             self.is_over = is_over;
@@ -296,9 +294,9 @@ impl LogLimit {
             return;
         }
         // Senders do not wait for whoever still reads: the next commit tries again.
-        let reset = connection.busy_timeout(Duration::ZERO).and_then(|()| {
-            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0))
-        });
+        let reset = connection
+            .busy_timeout(Duration::ZERO)
+            .and_then(|()| connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0)));
         let _ = connection.busy_timeout(BUSY_TIMEOUT);
         self.next_try = Instant::now() + Self::PAUSE;
         if matches!(reset, Ok(0)) {
@@ -308,7 +306,7 @@ impl LogLimit {
     }
 }
 
-fn begin(connection: &Connection) -> Result<(), StoreError> {
+fn begin_transaction(connection: &Connection) -> Result<(), StoreError> {
     connection.execute_batch("BEGIN IMMEDIATE").map_err(|error| StoreError::from_sql(&error))
 }
 
@@ -330,11 +328,11 @@ fn write_apart(
         // Nobody else's work went with it, and it knows its error.
         return if has_ended { Err(error) } else { Ok(()) };
     }
-    begin(connection)?;
+    begin_transaction(connection)?;
     for work in batch {
         in_savepoint(&mut WriteContext { sql: connection, projects }, work.as_mut())?;
     }
-    commit(connection)
+    commit_transaction(connection)
 }
 
 /// A task that fails takes back its own work, and nobody else's. An error means that all of it is taken back.
@@ -342,11 +340,9 @@ fn in_savepoint(writing: &mut WriteContext<'_>, work: &mut dyn WriteTask) -> Res
     writing.sql.prepare_cached("SAVEPOINT task")?.execute([])?;
     let result = work.run(writing);
     let closed = match &result {
-        Ok(()) => {
-            writing.sql.prepare_cached("RELEASE task").and_then(|mut release| release.execute([]).map(drop))
-        }
+        Ok(()) => writing.sql.prepare_cached("RELEASE task").and_then(|mut release| release.execute([]).map(drop)),
         // Errors like a full disk end the whole transaction: what was written in it is gone, the work of others, too.
-        Err(error) if writing.sql.is_autocommit() => return Err(again(error)),
+        Err(error) if writing.sql.is_autocommit() => return Err(duplicate_error(error)),
         Err(_) => writing.sql.execute_batch("ROLLBACK TO task; RELEASE task"),
     };
     if let Err(error) = closed {
@@ -360,14 +356,14 @@ fn in_savepoint(writing: &mut WriteContext<'_>, work: &mut dyn WriteTask) -> Res
     Ok(())
 }
 
-fn commit(connection: &Connection) -> Result<(), StoreError> {
+fn commit_transaction(connection: &Connection) -> Result<(), StoreError> {
     connection.execute_batch("COMMIT").map_err(|error| {
         let _ = connection.execute_batch("ROLLBACK");
         StoreError::from_sql(&error)
     })
 }
 
-fn again(error: &StoreError) -> StoreError {
+fn duplicate_error(error: &StoreError) -> StoreError {
     match error {
         StoreError::DiskFull => StoreError::DiskFull,
         StoreError::Busy => StoreError::Busy,
@@ -404,7 +400,7 @@ mod tests {
     fn put(writer: &StoreWriter, project: &str, bytes: usize) -> WriteHandle<i64> {
         let project: Arc<str> = project.into();
         let put = move |writing: &mut WriteContext<'_>| {
-            let number = writing.projects.number(&project, writing.sql, 1)?;
+            let number = writing.projects.get_or_create(&project, writing.sql, 1)?;
             writing.sql.execute(
                 "INSERT INTO alert_state (rule, state) VALUES (?, ?)",
                 rusqlite::params![&*project, "x".repeat(bytes)],
@@ -490,22 +486,22 @@ mod tests {
         };
         put("a");
         let files = StoreFiles::new(&connection);
-        let reader = readers.take().unwrap();
+        let reader = readers.take_reader().unwrap();
         let view = reader.unchecked_transaction().unwrap();
         let count: i64 = view.query_row("SELECT count(*) FROM alert_state", [], |row| row.get(0)).unwrap();
         assert_eq!(count, 1);
         put("b");
         let bytes = files.check().unwrap();
         assert!(bytes > 200_000, "{bytes}");
-        limit.keep(&connection, bytes, 1_000_000);
+        limit.enforce(&connection, bytes, 1_000_000);
         assert!(!limit.is_over && !readers.are_queries_held());
-        limit.keep(&connection, bytes, 100_000);
+        limit.enforce(&connection, bytes, 100_000);
         assert!(limit.is_over && readers.are_queries_held(), "somebody reads");
         assert!(files.check().unwrap() >= bytes);
         drop(view);
         drop(reader);
         limit.next_try = Instant::now();
-        limit.keep(&connection, bytes, 100_000);
+        limit.enforce(&connection, bytes, 100_000);
         assert!(!limit.is_over && !readers.are_queries_held());
         assert_eq!(files.check().unwrap(), 0);
         put("c");
@@ -519,13 +515,13 @@ mod tests {
         let first = put(&writer, "a", 10);
         let fails = writer
             .submit(10, |writing| -> Result<(), StoreError> {
-                writing.projects.number(&"failed".into(), writing.sql, 1)?;
+                writing.projects.get_or_create(&"failed".into(), writing.sql, 1)?;
                 Err(StoreError::Busy)
             })
             .unwrap();
         let panics = writer
             .submit(10, |writing| -> Result<(), StoreError> {
-                writing.projects.number(&"panicked".into(), writing.sql, 1)?;
+                writing.projects.get_or_create(&"panicked".into(), writing.sql, 1)?;
                 panic!("on purpose")
             })
             .unwrap();
@@ -545,7 +541,7 @@ mod tests {
         put(&writer, "a", 1).wait().unwrap();
         let forget = |writing: &mut WriteContext<'_>| {
             *writing.projects = ProjectNumberCache::default();
-            writing.projects.number(&"a".into(), writing.sql, 2)
+            writing.projects.get_or_create(&"a".into(), writing.sql, 2)
         };
         assert_eq!(writer.submit(0, forget).unwrap().wait().unwrap(), 1);
     }

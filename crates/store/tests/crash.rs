@@ -34,7 +34,7 @@ fn child_that_writes() {
                         record.outcomes = vec![scored("fit", None, "good", 1.0, "")];
                         let due_ns = store.trace_group(trace_group).unwrap().due_ns;
                         store
-                            .assembled(
+                            .store_assembled_groups(
                                 vec![AssembledTraceGroup { trace_group, due_ns, records: vec![record] }],
                                 1,
                             )

@@ -26,9 +26,7 @@ fn a_full_disk_loses_nothing_and_writing_goes_on() {
         command
     };
     if !shell(mount).status().is_ok_and(|status| status.success()) {
-        eprintln!(
-            "skipped: a_full_disk_loses_nothing_and_writing_goes_on: no file system can be mounted here"
-        );
+        eprintln!("skipped: a_full_disk_loses_nothing_and_writing_goes_on: no file system can be mounted here");
         return;
     }
     let status = shell(&format!("{mount} && exec \"$@\""))
@@ -50,13 +48,7 @@ fn on_a_small_disk(folder: &Path) {
         let writes: Vec<_> = (0..8)
             .map(|n| round * 8 + n)
             .map(|id| {
-                (
-                    id,
-                    store.ingest(
-                        vec![chunk(u128::from(id), &format!("p{id}"), id, &[span(id).text(&text(id))])],
-                        1,
-                    ),
-                )
+                (id, store.ingest(vec![chunk(u128::from(id), &format!("p{id}"), id, &[span(id).text(&text(id))])], 1))
             })
             .collect();
         for (id, write) in writes {
@@ -71,7 +63,7 @@ fn on_a_small_disk(folder: &Path) {
         }
     }
     assert!(failed > 30 && stored.len() > 20, "{} stored, {failed} failed", stored.len());
-    let status = store.status().unwrap();
+    let status = store.writer_status().unwrap();
     assert!(status.is_failing.load(Ordering::Relaxed));
     assert_eq!(status.queued_bytes.load(Ordering::Relaxed), 0);
     assert!(matches!(store.backup(&folder.join("copy")), Err(StoreError::DiskFull)));

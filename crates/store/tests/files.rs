@@ -38,7 +38,7 @@ fn a_removed_file_is_noticed_before_the_next_acknowledgement() {
         assert!(is_gone(&try_ingest(&lab, 21)), "{ending}");
         assert!(is_gone(&try_ingest(&lab, 22)), "{ending}: and stays so");
         assert!(matches!(lab.store.check_files(), Err(StoreError::Gone { .. })), "{ending}");
-        assert!(lab.store.status().unwrap().is_failing.load(Ordering::Relaxed));
+        assert!(lab.store.writer_status().unwrap().is_failing.load(Ordering::Relaxed));
         let error = lab.store.check_files().unwrap_err().to_string();
         assert!(error.contains(&format!("gradus.db{ending}: ")) && !error.contains('\n'), "{error}");
         if ending.is_empty() {
@@ -122,7 +122,7 @@ fn nobody_has_to_send_something_for_it_to_be_noticed() {
     let lab = Lab::new();
     try_ingest(&lab, 1).unwrap();
     fs::remove_file(file(&lab, "-wal")).unwrap();
-    let status = lab.store.status().unwrap();
+    let status = lab.store.writer_status().unwrap();
     let started = Instant::now();
     while !status.is_failing.load(Ordering::Relaxed) {
         assert!(started.elapsed() < Duration::from_secs(60), "it is not noticed");

@@ -25,7 +25,7 @@ fn judge(lab: &Lab, who: &UngradedTrajectory, label: &str, is_done: bool) {
     let spend = JudgeSpend { rule: "nightly".to_owned(), calls: 1, unpriced: 0, cost_usd: 0.25 };
     let outcomes = vec![scored("fit", None, label, 1.0, "")];
     lab.store
-        .judged(
+        .record_verdicts(
             who,
             outcomes,
             spend,
@@ -41,15 +41,15 @@ fn judge(lab: &Lab, who: &UngradedTrajectory, label: &str, is_done: bool) {
 fn what_waits_for_a_model_is_resumed_after_a_restart() {
     let (lab, trace_group) = one_trace();
     lab.assemble(trace_group, vec![waiting("a", 1), waiting("b", 1), waiting("c", 1)], 2);
-    let first = lab.store.ungraded("nightly", i64::MAX, 0, 2).unwrap();
+    let first = lab.store.ungraded_trajectories("nightly", i64::MAX, 0, 2).unwrap();
     assert_eq!(first.iter().map(|one| one.trajectory_id.as_str()).collect::<Vec<_>>(), ["a", "b"]);
     judge(&lab, &first[0], "good", true);
     judge(&lab, &first[1], "good", false);
     let lab = lab.reopened();
-    let left = lab.store.ungraded("nightly", i64::MAX, 0, 10).unwrap();
+    let left = lab.store.ungraded_trajectories("nightly", i64::MAX, 0, 10).unwrap();
     assert_eq!(left.iter().map(|one| one.trajectory_id.as_str()).collect::<Vec<_>>(), ["b", "c"]);
-    assert_eq!(lab.store.ungraded("nightly", i64::MAX, left[0].no, 10).unwrap(), left[1..]);
-    assert_eq!(lab.store.ungraded("hourly", i64::MAX, 0, 10).unwrap(), []);
+    assert_eq!(lab.store.ungraded_trajectories("nightly", i64::MAX, left[0].no, 10).unwrap(), left[1..]);
+    assert_eq!(lab.store.ungraded_trajectories("hourly", i64::MAX, 0, 10).unwrap(), []);
     assert_eq!(lab.store.ungraded_count().unwrap(), 2);
     assert_eq!(lab.store.spent_since(0, Some("nightly"), Some("shop")).unwrap().cost_usd, 0.5);
     assert_eq!(lab.store.spent_since(0, Some("hourly"), None).unwrap().cost_usd, 0.0);
@@ -60,11 +60,11 @@ fn spending_is_known_to_five_minutes() {
     const MINUTE_NS: i64 = 60_000_000_000;
     let (lab, trace_group) = one_trace();
     lab.assemble(trace_group, vec![waiting("a", 1)], 2);
-    let who = lab.store.ungraded("nightly", i64::MAX, 0, 1).unwrap().remove(0);
+    let who = lab.store.ungraded_trajectories("nightly", i64::MAX, 0, 1).unwrap().remove(0);
     for minute in [2, 17, 58] {
         let spend = JudgeSpend { rule: "nightly".to_owned(), calls: 1, unpriced: 1, cost_usd: 1.0 };
         lab.store
-            .judged(&who, vec![], spend, RemainingGrading::More, minute * MINUTE_NS)
+            .record_verdicts(&who, vec![], spend, RemainingGrading::More, minute * MINUTE_NS)
             .unwrap()
             .wait()
             .unwrap();
@@ -77,11 +77,11 @@ fn spending_is_known_to_five_minutes() {
 fn a_verdict_on_a_version_that_is_gone_is_dropped_but_paid() {
     let (lab, trace_group) = one_trace();
     lab.assemble(trace_group, vec![waiting("a", 1)], 2);
-    let old = lab.store.ungraded("nightly", i64::MAX, 0, 10).unwrap().remove(0);
+    let old = lab.store.ungraded_trajectories("nightly", i64::MAX, 0, 10).unwrap().remove(0);
     assert_eq!(lab.assemble(trace_group, vec![waiting("a", 2)], 3), 1);
     judge(&lab, &old, "good", true);
     assert!(lab.store.verdict_lines("a").unwrap().is_empty());
-    let new = lab.store.ungraded("nightly", i64::MAX, 0, 10).unwrap().remove(0);
+    let new = lab.store.ungraded_trajectories("nightly", i64::MAX, 0, 10).unwrap().remove(0);
     assert_ne!(new.digest, old.digest);
     assert_eq!(new.no, old.no, "it keeps its number");
     assert_eq!(lab.store.spent_since(0, None, None).unwrap().cost_usd, 0.25);
@@ -100,7 +100,7 @@ fn a_verdict_on_a_version_that_is_gone_is_dropped_but_paid() {
 fn a_trajectory_that_stays_the_same_keeps_its_verdicts() {
     let (lab, trace_group) = one_trace();
     lab.assemble(trace_group, vec![waiting("a", 1)], 2);
-    let who = lab.store.ungraded("nightly", i64::MAX, 0, 10).unwrap().remove(0);
+    let who = lab.store.ungraded_trajectories("nightly", i64::MAX, 0, 10).unwrap().remove(0);
     judge(&lab, &who, "good", true);
     assert_eq!(lab.assemble(trace_group, vec![waiting("a", 1)], 3), 0);
     assert_eq!(lab.store.verdict_lines("a").unwrap().len(), 1);
@@ -139,21 +139,17 @@ fn trace_groups_that_are_stored_together_may_hold_the_same_trajectory() {
         let mut record = trajectory("a", trace, 10);
         record.json = format!("{{\"words\":\"{words}\"}}").into_bytes();
         record.words = format!("{words} {words}, Twice");
-        record.outcomes =
-            vec![scored("fit", Some(1), "good", 1.0, "look"), scored("fit", Some(2), "bad", 0.0, "")];
+        record.outcomes = vec![scored("fit", Some(1), "good", 1.0, "look"), scored("fit", Some(2), "bad", 0.0, "")];
         record
     };
     let of = |trace_group: i64, records| AssembledTraceGroup { trace_group, due_ns: None, records };
-    let trace_groups = vec![
-        of(trace_group, vec![version(1, "lost")]),
-        of(lab.trace(2).trace_group, vec![version(2, "found")]),
-    ];
-    assert_eq!(lab.store.assembled(trace_groups, 2).unwrap().wait().unwrap(), 2);
+    let trace_groups =
+        vec![of(trace_group, vec![version(1, "lost")]), of(lab.trace(2).trace_group, vec![version(2, "found")])];
+    assert_eq!(lab.store.store_assembled_groups(trace_groups, 2).unwrap().wait().unwrap(), 2);
     let rows = lab.store.metrics(&MetricFilter::default(), MetricGroup::All).unwrap();
     let moments = &rows[0].moments;
     assert_eq!((rows.len(), moments.trajectories, moments.scored, moments.sum), (1, 1, 2, 1.0));
-    let by =
-        |words: &str| lab.list(&TraceFilter { text: Some(words.to_owned()), ..TraceFilter::default() }, 10);
+    let by = |words: &str| lab.list(&TraceFilter { text: Some(words.to_owned()), ..TraceFilter::default() }, 10);
     assert_eq!((by("lost"), by("FOUND"), by("twice")), (vec![], vec![2], vec![2]));
     lab.assert_clean();
 }
@@ -162,11 +158,10 @@ fn trace_groups_that_are_stored_together_may_hold_the_same_trajectory() {
 fn a_verdict_takes_the_place_of_the_one_before() {
     let (lab, trace_group) = one_trace();
     lab.assemble(trace_group, vec![waiting("a", 1)], 2);
-    let who = lab.store.ungraded("nightly", i64::MAX, 0, 10).unwrap().remove(0);
+    let who = lab.store.ungraded_trajectories("nightly", i64::MAX, 0, 10).unwrap().remove(0);
     judge(&lab, &who, "good", false);
     judge(&lab, &who, "bad", true);
-    let labelled =
-        |label: &str| lab.list(&TraceFilter { label: Some(label.into()), ..Default::default() }, 5).len();
+    let labelled = |label: &str| lab.list(&TraceFilter { label: Some(label.into()), ..Default::default() }, 5).len();
     assert_eq!((labelled("good"), labelled("bad"), labelled("fit=bad")), (0, 1, 1));
     let metrics = lab.store.metrics(&MetricFilter::default(), MetricGroup::All).unwrap();
     assert_eq!((metrics[0].moments.trajectories, metrics[0].moments.scored), (1, 1));
@@ -212,25 +207,25 @@ fn annotations_are_replaced_filtered_and_go_with_their_trace() {
 fn what_got_no_answer_waits_and_is_taken_up_again() {
     let (lab, trace_group) = one_trace();
     lab.assemble(trace_group, vec![waiting("a", 1)], 2);
-    let who = lab.store.ungraded("nightly", 100, 0, 10).unwrap().remove(0);
+    let who = lab.store.ungraded_trajectories("nightly", 100, 0, 10).unwrap().remove(0);
     assert_eq!(who.attempts, 0);
     let later = RemainingGrading::AgainAt { ns: 500 };
-    lab.store.judged(&who, vec![], JudgeSpend::default(), later, 50).unwrap().wait().unwrap();
+    lab.store.record_verdicts(&who, vec![], JudgeSpend::default(), later, 50).unwrap().wait().unwrap();
     let waits = |now_ns| {
         lab.store
-            .ungraded("nightly", now_ns, 0, 10)
+            .ungraded_trajectories("nightly", now_ns, 0, 10)
             .unwrap()
             .contains(&UngradedTrajectory { attempts: 1, ..who.clone() })
     };
     assert!(!waits(499) && waits(500));
     // Who is put off loses none of his attempts.
     lab.store
-        .judged(&who, vec![], JudgeSpend::default(), RemainingGrading::PutOff { ns: 900 }, 60)
+        .record_verdicts(&who, vec![], JudgeSpend::default(), RemainingGrading::PutOff { ns: 900 }, 60)
         .unwrap()
         .wait()
         .unwrap();
-    assert_eq!(lab.store.ungraded("nightly", 899, 0, 10).unwrap(), []);
-    let again = lab.store.ungraded("nightly", 900, 0, 10).unwrap().remove(0);
+    assert_eq!(lab.store.ungraded_trajectories("nightly", 899, 0, 10).unwrap(), []);
+    let again = lab.store.ungraded_trajectories("nightly", 900, 0, 10).unwrap().remove(0);
     assert_eq!((again.attempts, again.delays), (1, 1));
 }
 
@@ -243,17 +238,17 @@ fn what_waits_for_a_rule_that_is_gone_goes_to_another_or_nowhere() {
     let pair = |rule: &str| (rule.to_owned(), "shop".to_owned());
     assert_eq!(others, [pair("old"), pair("older")]);
     let reroute = |rule: &str, project: &str, to: Option<&str>| {
-        let written = lab.store.reroute(rule.to_owned(), project.to_owned(), to.map(str::to_owned));
+        let written = lab.store.reroute_ungraded(rule.to_owned(), project.to_owned(), to.map(str::to_owned));
         written.unwrap().wait().unwrap()
     };
     assert_eq!(reroute("old", "elsewhere", None), 0);
     assert_eq!((reroute("old", "shop", Some("nightly")), reroute("old", "shop", Some("nightly"))), (2, 0));
     assert_eq!(reroute("older", "shop", None), 1);
     assert_eq!(lab.store.ungraded_by_others(&["nightly"]).unwrap(), []);
-    assert_eq!(lab.store.ungraded("nightly", i64::MAX, 0, 10).unwrap().len(), 3);
+    assert_eq!(lab.store.ungraded_trajectories("nightly", i64::MAX, 0, 10).unwrap().len(), 3);
     assert_eq!(lab.store.ungraded_count().unwrap(), 3);
     let known = |waiting: GradingBacklog| (waiting.count, waiting.is_cut);
-    let waiting = |project: Option<&str>, most| known(lab.store.waiting(project, most).unwrap());
+    let waiting = |project: Option<&str>, most| known(lab.store.grading_backlog(project, most).unwrap());
     assert_eq!(
         (waiting(None, 9), waiting(Some("shop"), 9), waiting(Some("shop"), 2), waiting(Some("none"), 9)),
         ((3, false), (3, false), (2, true), (0, false))
@@ -261,7 +256,7 @@ fn what_waits_for_a_rule_that_is_gone_goes_to_another_or_nowhere() {
     assert_eq!(known(lab.store.waiting_for("nightly", 9).unwrap()), (3, false));
     assert_eq!(known(lab.store.waiting_for("nightly", 2).unwrap()), (2, true));
     assert_eq!(known(lab.store.waiting_for("old", 9).unwrap()), (0, false));
-    let waits = |id: &str| lab.store.waits(id).unwrap();
+    let waits = |id: &str| lab.store.is_awaiting_grading(id).unwrap();
     assert_eq!((waits("a"), waits("d"), waits("nobody")), (true, false, false));
     lab.assert_clean();
 }
@@ -287,7 +282,7 @@ fn what_was_told_and_paid_goes_with_time() {
     const DAY_NS: i64 = 86_400_000_000_000;
     let (lab, trace_group) = one_trace();
     lab.assemble(trace_group, vec![waiting("a", 1)], 2);
-    judge(&lab, &lab.store.ungraded("nightly", i64::MAX, 0, 10).unwrap()[0], "good", true);
+    judge(&lab, &lab.store.ungraded_trajectories("nightly", i64::MAX, 0, 10).unwrap()[0], "good", true);
     for day in [1, 9] {
         let event = Some(("fired".to_owned(), format!("{{\"day\":{day}}}")));
         let put = lab.store.put_alert_state("r".to_owned(), "s".to_owned(), event, day * DAY_NS);
@@ -297,16 +292,12 @@ fn what_was_told_and_paid_goes_with_time() {
         let retention = RetentionPolicy { max_age_ns: Some(7 * DAY_NS), max_bytes: None };
         lab.store.retain_step(retention, now_ns).unwrap().wait().unwrap();
     };
-    let days =
-        || lab.store.alert_events(i64::MAX, 10).unwrap().iter().map(|e| e.at_ns / DAY_NS).collect::<Vec<_>>();
+    let days = || lab.store.alert_events(i64::MAX, 10).unwrap().iter().map(|e| e.at_ns / DAY_NS).collect::<Vec<_>>();
     assert_eq!(days(), [9, 1]);
     step(10 * DAY_NS);
     assert_eq!(days(), [9]);
     assert_eq!(lab.store.alert_state("r").unwrap().as_deref(), Some("s"), "how it stands is no history");
-    assert!(
-        lab.store.spent_since(0, None, None).unwrap().cost_usd > 0.0,
-        "a month's spending may still be asked for"
-    );
+    assert!(lab.store.spent_since(0, None, None).unwrap().cost_usd > 0.0, "a month's spending may still be asked for");
     step(60 * DAY_NS);
     assert_eq!(lab.store.spent_since(0, None, None).unwrap().cost_usd, 0.0);
 }

@@ -18,7 +18,7 @@ fn spans(lab: &Lab, trace: u128) -> Vec<(u64, String)> {
         for line in std::str::from_utf8(&block.export).unwrap().lines() {
             let (id, text) = line.split_once(' ').unwrap();
             let id = u64::from_str_radix(id, 16).unwrap();
-            if trace_group.counts(block, SpanId(id)) {
+            if trace_group.is_current_version(block, SpanId(id)) {
                 found.push((id, text.to_owned()));
             }
         }
@@ -67,11 +67,7 @@ fn the_version_that_came_last_counts_unless_it_is_still_running() {
     assert_eq!(send(span(1).text("done"), 5).replaced, 1);
     assert_eq!(spans(&lab, 1), is(&[(1, "done")]));
     assert_eq!(lab.trace(1).errors, 0, "the error was corrected");
-    assert_eq!(
-        send(span(1).text("failed").error(), 6).replaced,
-        1,
-        "an old version that comes again is the last"
-    );
+    assert_eq!(send(span(1).text("failed").error(), 6).replaced, 1, "an old version that comes again is the last");
     assert_eq!(spans(&lab, 1), is(&[(1, "failed")]));
     assert_eq!((lab.trace(1).spans, lab.trace(1).errors), (1, 1));
     lab.assert_clean();
@@ -99,10 +95,7 @@ fn a_root_that_comes_last_names_the_trace() {
     assert_eq!((row.name.as_str(), row.project.as_str(), row.has_root), ("answer", "shop", true));
     assert_eq!((row.start_ns, row.end_ns, row.spans), (100, 1500, 3));
     assert_eq!(lab.ready(1_000, 10, 10_000, 10), [row.trace_group]);
-    assert_eq!(
-        lab.list(&TraceFilter { project: Some("library".into()), ..Default::default() }, 5),
-        Vec::<u128>::new()
-    );
+    assert_eq!(lab.list(&TraceFilter { project: Some("library".into()), ..Default::default() }, 5), Vec::<u128>::new());
     assert_eq!(lab.list(&TraceFilter { project: Some("shop".into()), ..Default::default() }, 5), [1]);
 }
 
@@ -159,13 +152,12 @@ fn log_records_that_come_twice_are_stored_once() {
 #[test]
 fn many_requests_share_a_commit() {
     let lab = Lab::new();
-    let writes: Vec<_> = (0..50u64)
-        .map(|n| lab.store.ingest(vec![chunk(u128::from(n), "shop", n, &[span(n)])], 1).unwrap())
-        .collect();
+    let writes: Vec<_> =
+        (0..50u64).map(|n| lab.store.ingest(vec![chunk(u128::from(n), "shop", n, &[span(n)])], 1).unwrap()).collect();
     for write in writes {
         assert_eq!(write.wait().unwrap().new, 1);
     }
-    let status = lab.store.status().unwrap();
+    let status = lab.store.writer_status().unwrap();
     assert_eq!((status.queued_bytes.load(Relaxed), status.queued_tasks.load(Relaxed)), (0, 0));
     assert!(status.commits.load(Relaxed) <= 50);
 }

@@ -36,8 +36,7 @@ fn random_trace(random: &mut fastrand::Rng, id: u128) -> Plain {
         record.version = random.choice(VERSIONS).unwrap().to_string();
         record.tools = TOOLS.iter().filter(|_| random.bool()).map(ToString::to_string).collect();
         record.is_error = random.u8(0..6) == 0;
-        record.words =
-            WORDS.iter().filter(|_| random.u8(0..3) == 0).copied().collect::<Vec<_>>().join(" -- ");
+        record.words = WORDS.iter().filter(|_| random.u8(0..3) == 0).copied().collect::<Vec<_>>().join(" -- ");
         for evaluator in EVALUATORS {
             for step in 1..=random.u32(0..3) {
                 let label = random.choice(LABELS).unwrap();
@@ -93,8 +92,7 @@ fn fits(filter: &TraceFilter, plain: &Plain) -> bool {
     // With both, the tool and what is wrong are of one step, or of the whole of a trajectory that is asked for.
     let together = filter.wrong.as_ref().zip(filter.tool.as_ref()).is_none_or(|(evaluator, tool)| {
         any(&|record| {
-            let is =
-                |wanted: &Option<String>, name: &String| wanted.as_ref().is_none_or(|wanted| wanted == name);
+            let is = |wanted: &Option<String>, name: &String| wanted.as_ref().is_none_or(|wanted| wanted == name);
             let is_asked_for = is(&filter.agent, &record.agent)
                 && is(&filter.version, &record.version)
                 && is(&filter.model, &record.model);
@@ -228,11 +226,7 @@ fn facets_follow_a_trace_that_changes_though_its_trajectory_does_not() {
         lab.assemble(lab.trace(id).trace_group, vec![trajectory(&format!("t{id}"), id, 500)], 1);
     }
     let by = |project: &str| {
-        let filter = TraceFilter {
-            project: Some(project.into()),
-            agent: Some("planner".into()),
-            ..Default::default()
-        };
+        let filter = TraceFilter { project: Some(project.into()), agent: Some("planner".into()), ..Default::default() };
         lab.list(&filter, 1)
     };
     assert_eq!(by("library"), [1, 2]);
@@ -244,10 +238,7 @@ fn facets_follow_a_trace_that_changes_though_its_trajectory_does_not() {
     assert_eq!(by("shop"), [1]);
     assert_eq!(errors(), [1]);
     assert_eq!(lab.list(&TraceFilter { agent: Some("planner".into()), ..Default::default() }, 1), [2, 1]);
-    assert_eq!(
-        lab.store.projects().unwrap().iter().map(|project| project.trajectories).collect::<Vec<_>>(),
-        [1, 1]
-    );
+    assert_eq!(lab.store.projects().unwrap().iter().map(|project| project.trajectories).collect::<Vec<_>>(), [1, 1]);
 }
 
 #[test]

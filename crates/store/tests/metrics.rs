@@ -85,9 +85,7 @@ fn expected(plain: &BTreeMap<String, Plain>) -> Sums {
     for one in plain.values() {
         let mut own: BTreeMap<(String, String), ScoreMoments> = BTreeMap::new();
         for outcome in one.outcomes.values() {
-            for tool in
-                [Some(""), Some(outcome.tool.as_str()).filter(|tool| !tool.is_empty())].into_iter().flatten()
-            {
+            for tool in [Some(""), Some(outcome.tool.as_str()).filter(|tool| !tool.is_empty())].into_iter().flatten() {
                 let part = own.entry((outcome.evaluator.clone(), tool.to_owned())).or_default();
                 match outcome.kind {
                     RecordedKind::Scored => {
@@ -121,11 +119,7 @@ fn stored(lab: &Lab) -> Sums {
     let mut sums = Sums::new();
     for project in lab.store.projects().unwrap() {
         for tool in [None, Some("tool1".to_owned()), Some("tool2".to_owned())] {
-            let filter = MetricFilter {
-                project: Some(project.name.clone()),
-                tool: tool.clone(),
-                ..Default::default()
-            };
+            let filter = MetricFilter { project: Some(project.name.clone()), tool: tool.clone(), ..Default::default() };
             for row in lab.store.metrics(&filter, MetricGroup::Agent).unwrap() {
                 let key = (project.name.clone(), row.evaluator, row.group, tool.clone().unwrap_or_default());
                 sums.insert(key, row.moments);
@@ -167,13 +161,12 @@ fn assert_long(lab: &Lab, expected: &Sums, trajectories: usize) {
                 ..MetricFilter::default()
             };
             let wanted = |evaluator: &str, tool: &str| {
-                let fits =
-                    |(of_project, of_evaluator, of_agent, of_tool): &(String, String, String, String)| {
-                        project.as_ref().is_none_or(|project| project == of_project)
-                            && evaluator == of_evaluator
-                            && agent.is_none_or(|agent| agent == of_agent)
-                            && tool == of_tool
-                    };
+                let fits = |(of_project, of_evaluator, of_agent, of_tool): &(String, String, String, String)| {
+                    project.as_ref().is_none_or(|project| project == of_project)
+                        && evaluator == of_evaluator
+                        && agent.is_none_or(|agent| agent == of_agent)
+                        && tool == of_tool
+                };
                 let mut sum = ScoreMoments::default();
                 expected.iter().filter(|(key, _)| fits(key)).for_each(|(_, moments)| sum += *moments);
                 sum
@@ -239,13 +232,13 @@ fn play(acts: &[Act]) {
             }
             Act::Judge { which, verdicts, is_late } => {
                 if !is_late || seen.is_empty() {
-                    seen = lab.store.ungraded("rule", i64::MAX, 0, 100).unwrap();
+                    seen = lab.store.ungraded_trajectories("rule", i64::MAX, 0, 100).unwrap();
                 }
                 let Some(who) = seen.get(which % seen.len().max(1)) else { continue };
                 let outcomes: Vec<OutcomeRecord> = verdicts.iter().map(outcome).collect();
-                let now = lab.store.ungraded("rule", i64::MAX, 0, 100).unwrap();
+                let now = lab.store.ungraded_trajectories("rule", i64::MAX, 0, 100).unwrap();
                 lab.store
-                    .judged(who, outcomes.clone(), JudgeSpend::default(), RemainingGrading::More, 3)
+                    .record_verdicts(who, outcomes.clone(), JudgeSpend::default(), RemainingGrading::More, 3)
                     .unwrap()
                     .wait()
                     .unwrap();
@@ -346,7 +339,7 @@ fn names_and_usage_are_those_of_the_time_that_is_asked_for() {
     lab.assemble(lab.trace(1).trace_group, records, 2);
     // From the second day on, but not from its beginning.
     let later = MetricFilter { from_ns: Some(30 * HOUR_NS), ..MetricFilter::default() };
-    let names = |filter: &MetricFilter, limit| lab.store.names(filter, NameKind::Agent, limit).unwrap();
+    let names = |filter: &MetricFilter, limit| lab.store.list_names(filter, NameKind::Agent, limit).unwrap();
     assert_eq!(names(&later, 9), ["agent-1", "agent-2", "agent-3"]);
     assert_eq!(names(&later, 2), ["agent-1", "agent-2"]);
     assert_eq!(names(&MetricFilter { project: Some("none".to_owned()), ..later.clone() }, 9).len(), 0);
@@ -365,8 +358,7 @@ fn names_and_usage_are_those_of_the_time_that_is_asked_for() {
 fn absurd_numbers_stop_nothing() {
     let lab = Lab::new();
     lab.ingest(vec![chunk(1, "shop", 10, &[span(1)])], 1);
-    let absurd =
-        [(u64::MAX, Some(f64::NAN)), (u64::MAX, Some(f64::INFINITY)), (1, Some(-5.0)), (2, Some(0.5))];
+    let absurd = [(u64::MAX, Some(f64::NAN)), (u64::MAX, Some(f64::INFINITY)), (1, Some(-5.0)), (2, Some(0.5))];
     let records = |skipped: usize| {
         let record = |(n, (tokens, cost_usd)): (usize, (u64, Option<f64>))| TrajectoryRecord {
             tokens,

@@ -60,12 +60,7 @@ fn filled() -> Lab {
 /// Looks at every trace, and finds none.
 fn costly() -> TraceFilter {
     let score = ScoreBound { evaluator: "none".to_owned(), at_least: Some(1.0), below: None };
-    TraceFilter {
-        error: Some(false),
-        score: Some(score),
-        agent: Some("planner".to_owned()),
-        ..Default::default()
-    }
+    TraceFilter { error: Some(false), score: Some(score), agent: Some("planner".to_owned()), ..Default::default() }
 }
 
 #[test]

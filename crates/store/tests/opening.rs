@@ -103,10 +103,8 @@ fn a_store_truncated_to_nothing_is_refused_and_left_alone() {
 /// A store as the version before this one made it.
 fn first_version(path: &Path) {
     let sql = rusqlite::Connection::open(path).unwrap();
-    sql.execute_batch(
-        "PRAGMA page_size = 8192; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL; BEGIN;",
-    )
-    .unwrap();
+    sql.execute_batch("PRAGMA page_size = 8192; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL; BEGIN;")
+        .unwrap();
     sql.execute_batch(include_str!("../migrations/0001.sql")).unwrap();
     sql.execute_batch(
         "INSERT INTO project (no, name, created_ns) VALUES (1, 'shop', 1); \

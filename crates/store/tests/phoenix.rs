@@ -26,9 +26,9 @@ fn walked(lab: &Lab, mut walk: TraceWalk) -> Vec<u128> {
     let number = project(lab, "p");
     let mut found = Vec::new();
     loop {
-        let page = lab.store.walk(number, &walk).unwrap();
+        let page = lab.store.read_walk_page(number, &walk).unwrap();
         let Some(last) = page.last() else { return found };
-        walk = walk.behind(last.position);
+        walk = walk.resume_after(last.position);
         found.extend(page.iter().map(|trace| trace.trace_id.0));
         assert!(page.iter().all(|trace| trace.blocks.len() == 1 && trace.end_ns > trace.position.start_ns));
     }
@@ -47,8 +47,7 @@ fn traces_are_walked_from_either_end() {
     assert_eq!(up, (1..=150).collect::<Vec<u128>>());
     down.reverse();
     assert_eq!(up, down);
-    let narrow =
-        TraceWalk { before_ns: 120 * SECOND_NS, ended_from_ns: 111 * SECOND_NS, ..TraceWalk::default() };
+    let narrow = TraceWalk { before_ns: 120 * SECOND_NS, ended_from_ns: 111 * SECOND_NS, ..TraceWalk::default() };
     let mut some = walked(&lab, narrow);
     some.sort_unstable();
     assert_eq!(some, (30..60).collect::<Vec<u128>>());
@@ -67,9 +66,9 @@ fn a_trace_that_is_too_large_says_so() {
     }
     send(&lab, 2, 50);
     let number = project(&lab, "p");
-    let page = lab.store.walk(number, &TraceWalk::default()).unwrap();
+    let page = lab.store.read_walk_page(number, &TraceWalk::default()).unwrap();
     assert_eq!((page.len(), page[0].is_cut), (1, false), "the large one gets a page of its own");
-    let page = lab.store.walk(number, &TraceWalk::default().behind(page[0].position)).unwrap();
+    let page = lab.store.read_walk_page(number, &TraceWalk::default().resume_after(page[0].position)).unwrap();
     let large = &page[0];
     assert_eq!((large.is_cut, large.blocks.len()), (true, 2));
     let all = [1, 2].map(|id| lab.store.trace_records(number, TraceId(id)).unwrap().unwrap());
@@ -79,8 +78,7 @@ fn a_trace_that_is_too_large_says_so() {
 #[test]
 fn projects_are_made_described_and_removed_with_all_they_hold() {
     let lab = Lab::new();
-    let add =
-        |name: &str| lab.store.add_project(name.to_owned(), Some("d".to_owned()), 1).unwrap().wait().unwrap();
+    let add = |name: &str| lab.store.add_project(name.to_owned(), Some("d".to_owned()), 1).unwrap().wait().unwrap();
     let made = add("p").unwrap();
     assert_eq!((made.name.as_str(), made.description.as_deref()), ("p", Some("d")));
     assert_eq!(add("p"), None);
@@ -102,12 +100,7 @@ fn projects_are_made_described_and_removed_with_all_they_hold() {
     let names: Vec<String> =
         lab.store.project_list(i64::MAX, None, 10).unwrap().into_iter().map(|project| project.name).collect();
     assert_eq!(names, ["other"]);
-    assert!(
-        lab.store
-            .annotations(&AnnotationFilter { limit: 10, ..AnnotationFilter::default() })
-            .unwrap()
-            .is_empty()
-    );
+    assert!(lab.store.annotations(&AnnotationFilter { limit: 10, ..AnnotationFilter::default() }).unwrap().is_empty());
     lab.assert_clean();
     // The name is free again, and what comes under it finds its place.
     send(&lab, 1, 100);
@@ -151,11 +144,7 @@ fn annotations_that_come_first_find_their_spans_or_are_let_go() {
         };
         lab.store.annotations_about(&query).unwrap().len()
     };
-    assert_eq!(
-        (about("span:0000000000000003"), about("span:0000000000000004")),
-        (1, 0),
-        "before they are settled"
-    );
+    assert_eq!((about("span:0000000000000003"), about("span:0000000000000004")), (1, 0), "before they are settled");
     let settle = |forget_before_ns| {
         let mut after = Some(0);
         while let Some(from) = after {
@@ -165,12 +154,7 @@ fn annotations_that_come_first_find_their_spans_or_are_let_go() {
     };
     assert_eq!(settle(None), 698);
     assert_eq!((about("span:0000000000000258"), about(&format!("trace:{:032x}", 3))), (1, 1));
-    let all = AnnotationQuery {
-        project: project(&lab, "p"),
-        kind: "span:",
-        limit: 10,
-        ..AnnotationQuery::default()
-    };
+    let all = AnnotationQuery { project: project(&lab, "p"), kind: "span:", limit: 10, ..AnnotationQuery::default() };
     assert_eq!(lab.store.annotations_about(&all).unwrap().len(), 2, "those of a project");
     assert_eq!((settle(Some(50)), settle(Some(51))), (698, 0));
     lab.assert_clean();
@@ -193,8 +177,8 @@ fn sessions_have_the_traces_of_their_trace_groups() {
     assert_eq!(names("", false), [("a".to_owned(), 2), ("b".to_owned(), 1)]);
     assert_eq!(names("b", true), [("b".to_owned(), 1), ("a".to_owned(), 2)]);
     assert_eq!(names("b", false).len(), 1);
-    let one = lab.store.session("a").unwrap();
+    let one = lab.store.sessions_named("a").unwrap();
     let traces: Vec<u128> = one[0].traces.iter().map(|trace| trace.trace_id.0).collect();
     assert_eq!((one.len(), traces), (1, vec![1, 2]));
-    assert!(lab.store.session("nobody").unwrap().is_empty() && lab.store.session("").unwrap().is_empty());
+    assert!(lab.store.sessions_named("nobody").unwrap().is_empty() && lab.store.sessions_named("").unwrap().is_empty());
 }

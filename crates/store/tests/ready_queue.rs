@@ -31,8 +31,7 @@ fn projects_take_turns_whatever_the_backlog_of_one_is() {
     assert!(ready[..3].contains(&shop) && ready[..3].contains(&clinic), "{ready:?}");
     // Whoever had the last turn comes last the next time.
     let first = lab.store.ready_trace_groups(query(2_000, 30)).unwrap()[0].project;
-    let after =
-        lab.store.ready_trace_groups(ReadyQuery { after_project: first, ..query(2_000, 30) }).unwrap();
+    let after = lab.store.ready_trace_groups(ReadyQuery { after_project: first, ..query(2_000, 30) }).unwrap();
     assert_ne!(after[0].project, first);
     assert_eq!(lab.ready(2_000, 10, 10, 5_000).len(), 502);
 }
@@ -67,10 +66,7 @@ fn a_process_that_ends_twice_over_a_trace_quarantines_it() {
     assert_ne!(tied, poison);
     assert_eq!(lab.ready(100 * SECOND, 10, 10, 10), [tied]);
     let listed = lab.store.quarantined_traces(10).unwrap();
-    assert_eq!(
-        (listed.len(), listed[0].trace_id, listed[0].attempts, listed[0].spans),
-        (1, TraceId(1), 2, 2)
-    );
+    assert_eq!((listed.len(), listed[0].trace_id, listed[0].attempts, listed[0].spans), (1, TraceId(1), 2, 2));
     // By hand it is tried again, with a clean slate.
     assert_eq!(lab.store.retry_quarantined(Some(TraceId(3))).unwrap().wait().unwrap(), 0);
     assert_eq!(lab.store.retry_quarantined(Some(TraceId(1))).unwrap().wait().unwrap(), 1);
@@ -98,11 +94,7 @@ fn a_clock_that_was_set_back_stops_nothing() {
     let year = 365 * 86_400 * SECOND;
     let trace_group = send(&lab, 1, "shop", 10 * year);
     assert_eq!(lab.ready(9 * year, 10, 10, 10), [trace_group], "it arrived before the clock was set back");
-    assert_eq!(
-        lab.ready(10 * year - SECOND, 10, 10, 10),
-        Vec::<i64>::new(),
-        "a second is no step of a clock"
-    );
+    assert_eq!(lab.ready(10 * year - SECOND, 10, 10, 10), Vec::<i64>::new(), "a second is no step of a clock");
     assert!(!lab.store.fail_attempt(trace_group, "once", 10 * year).unwrap().wait().unwrap());
     assert_eq!(lab.ready(9 * year, 10, 10, 10), [trace_group]);
 }

@@ -47,7 +47,7 @@ fn under_a_size_the_first_to_arrive_go_first_whatever_they_claim() {
             let is_real = (51..=100).contains(&id);
             send(&lab, id, if is_real { 1_763_000_000_000_000_000 } else { claim }, 1_000 + id as i64);
         }
-        let (used, _) = lab.store.size().unwrap();
+        let (used, _) = lab.store.used_and_free_bytes().unwrap();
         retain(&lab, RetentionPolicy { max_age_ns: None, max_bytes: Some(used / 2) }, 10_000);
         let left = left(&lab);
         // The last of those that arrived, without a gap: nobody's claim made him stay or go.
@@ -94,7 +94,7 @@ fn a_clock_that_was_set_back_changes_no_order() {
         // Each arrives earlier than the one before it, as far as the clock can tell.
         send(&lab, id, 1_000, 10_000_000 - id as i64 * 10_000);
     }
-    let (used, _) = lab.store.size().unwrap();
+    let (used, _) = lab.store.used_and_free_bytes().unwrap();
     retain(&lab, RetentionPolicy { max_age_ns: None, max_bytes: Some(used / 2) }, 1);
     let left = left(&lab);
     assert_eq!(left, (151 - left.len() as u128..=150).collect::<Vec<_>>());

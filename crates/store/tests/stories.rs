@@ -82,7 +82,7 @@ fn a_trace_group_that_was_united_while_it_was_assembled_leaves_nothing_behind() 
     let seen = lab.store.trace_group(lab.trace(2).trace_group).unwrap();
     send(&lab, 2, &[(Session, 7)], 3);
     // The assembler comes back with what it saw of the second trace alone.
-    let late = lab.store.assembled(vec![as_seen(&seen, trajectory("alone", 2, 10))], 4).unwrap();
+    let late = lab.store.store_assembled_groups(vec![as_seen(&seen, trajectory("alone", 2, 10))], 4).unwrap();
     assert_eq!(late.wait().unwrap(), 0);
     assert_eq!(lab.store.due_count().unwrap(), 1);
     lab.assemble(lab.trace(1).trace_group, vec![trajectory("together", 1, 10)], 5);
@@ -101,7 +101,7 @@ fn what_joined_a_trace_group_while_it_was_assembled_keeps_its_verdicts() {
     let seen = lab.store.trace_group(lab.trace(1).trace_group).unwrap();
     // The clock stands still, or goes back: it is due again all the same.
     send(&lab, 2, &[(Session, 7)], 1);
-    lab.store.assembled(vec![as_seen(&seen, trajectory("t1", 1, 10))], 4).unwrap().wait().unwrap();
+    lab.store.store_assembled_groups(vec![as_seen(&seen, trajectory("t1", 1, 10))], 4).unwrap().wait().unwrap();
     assert_eq!(lab.store.verdict_lines("t2").unwrap().len(), 1, "it was not seen, and is not gone");
     assert_eq!(lab.store.due_count().unwrap(), 1);
     lab.assemble(seen.no, vec![trajectory("t1", 1, 10)], 5);

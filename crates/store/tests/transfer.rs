@@ -19,10 +19,7 @@ fn furnished() -> Lab {
         let session = (LinkKind::Session, (id / 4) as u64);
         let spans = [span(id as u64), span(id as u64 + 100).error().text("line\u{2028}s “ü”")];
         lab.ingest(vec![linked(chunk(id, project, 10 * id as u64, &spans[..1]), &[session])], now_ns);
-        lab.ingest(
-            vec![rooted(chunk(id, project, 10 * id as u64, &spans[1..]), "root", id % 2 == 0)],
-            now_ns,
-        );
+        lab.ingest(vec![rooted(chunk(id, project, 10 * id as u64, &spans[1..]), "root", id % 2 == 0)], now_ns);
         if id % 5 == 0 {
             lab.ingest(vec![chunk(id, project, 10, &[span(id as u64).text("corrected")])], now_ns);
         }
@@ -43,9 +40,9 @@ fn furnished() -> Lab {
         });
         lab.assemble(trace_group, records.collect(), 6_000);
     }
-    let who = lab.store.ungraded("nightly", i64::MAX, 0, 1).unwrap().remove(0);
+    let who = lab.store.ungraded_trajectories("nightly", i64::MAX, 0, 1).unwrap().remove(0);
     let spend = JudgeSpend { rule: "nightly".to_owned(), calls: 2, unpriced: 1, cost_usd: 0.1 };
-    lab.store.judged(&who, vec![], spend, RemainingGrading::More, 6_500).unwrap().wait().unwrap();
+    lab.store.record_verdicts(&who, vec![], spend, RemainingGrading::More, 6_500).unwrap().wait().unwrap();
     let note = NewAnnotation {
         target: "trace:1".to_owned(),
         trace_id: Some(1),
@@ -117,9 +114,7 @@ fn an_import_that_is_cut_or_changed_leaves_an_empty_store() {
     let newer = lines.replacen("\"schema\":", "\"schema\":9", 1);
     let lab = Lab::new();
     let half = lines[..lines.len() / 2].to_owned();
-    for lines in
-        [cut, missing, broken, newer, half, format!("{lines}{lines}"), String::new(), "{}\n".to_owned()]
-    {
+    for lines in [cut, missing, broken, newer, half, format!("{lines}{lines}"), String::new(), "{}\n".to_owned()] {
         let error = import(&lab, &lines).unwrap_err().to_string();
         assert!(error.contains("line ") && !error.contains('\n'), "{error}");
         assert!(lab.store.projects().unwrap().is_empty());
@@ -218,14 +213,14 @@ fn retention_goes_step_by_step_oldest_first() {
     }
     assert_eq!(removed, [50, 50, 20]);
     assert_eq!(lab.list(&TraceFilter::default(), 1_000).last(), Some(&121));
-    let (used, _) = lab.store.size().unwrap();
+    let (used, _) = lab.store.used_and_free_bytes().unwrap();
     let size = RetentionPolicy { max_age_ns: None, max_bytes: Some(used / 2) };
     for _ in 0..100 {
         if step(size, 0).traces == 0 {
             break;
         }
     }
-    assert!(lab.store.size().unwrap().0 <= used / 2);
+    assert!(lab.store.used_and_free_bytes().unwrap().0 <= used / 2);
     let left = lab.list(&TraceFilter::default(), 1_000);
     assert!(!left.is_empty() && left[0] == 300, "{left:?}");
     assert_eq!(step(RetentionPolicy::default(), i64::MAX), RemovalCounts::default());

@@ -26,8 +26,7 @@ pub fn find_circles(modules: &CrateModules, parent: &[String]) -> Vec<ImportCirc
             imports.push((from, to, import));
         }
     }
-    let reached: BTreeMap<&String, BTreeSet<String>> =
-        arrows.keys().map(|from| (from, reach(&arrows, from))).collect();
+    let reached: BTreeMap<&String, BTreeSet<String>> = arrows.keys().map(|from| (from, reach(&arrows, from))).collect();
     let mut circles: Vec<ImportCircle> = Vec::new();
     for (&from, there) in &reached {
         if !there.contains(from) || circles.iter().any(|circle| circle.members.contains(from)) {

@@ -79,16 +79,13 @@ impl CrateModules {
         for (name, inner) in named.inline_modules {
             self.add(child(&module, &name), inner);
         }
-        self.modules.insert(
-            module,
-            ModuleContent { paths: named.paths, bindings: named.bindings.into_iter().collect() },
-        );
+        self.modules
+            .insert(module, ModuleContent { paths: named.paths, bindings: named.bindings.into_iter().collect() });
     }
 
     /// Names of the modules directly below `parent`.
     pub fn children(&self, parent: &[String]) -> BTreeSet<String> {
-        let below =
-            self.modules.keys().filter(|path| path.len() == parent.len() + 1 && path.starts_with(parent));
+        let below = self.modules.keys().filter(|path| path.len() == parent.len() + 1 && path.starts_with(parent));
         below.map(|path| path[parent.len()].clone()).collect()
     }
 

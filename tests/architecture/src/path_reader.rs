@@ -56,8 +56,7 @@ impl NamedPaths {
                     _ => at += 1,
                 },
                 TokenTree::Ident(word) if word == "use" => {
-                    let end =
-                        (at..tokens.len()).find(|&end| is_punct(&tokens[end], ';')).unwrap_or(tokens.len());
+                    let end = (at..tokens.len()).find(|&end| is_punct(&tokens[end], ';')).unwrap_or(tokens.len());
                     self.read_use(&tokens[at + 1..end], &[]);
                     at = end;
                 }
@@ -124,8 +123,7 @@ fn is_punct(token: &TokenTree, wanted: char) -> bool {
 }
 
 fn is_colons(tokens: &[TokenTree], at: usize) -> bool {
-    tokens.get(at).is_some_and(|one| is_punct(one, ':'))
-        && tokens.get(at + 1).is_some_and(|one| is_punct(one, ':'))
+    tokens.get(at).is_some_and(|one| is_punct(one, ':')) && tokens.get(at + 1).is_some_and(|one| is_punct(one, ':'))
 }
 
 fn follows_colons(tokens: &[TokenTree], at: usize) -> bool {
@@ -156,9 +154,7 @@ fn end_of_item(tokens: &[TokenTree], mut at: usize) -> usize {
     let mut has_body = true;
     while at < tokens.len() {
         match &tokens[at] {
-            TokenTree::Ident(word)
-                if word == "use" || word == "const" || word == "static" || word == "let" =>
-            {
+            TokenTree::Ident(word) if word == "use" || word == "const" || word == "static" || word == "let" => {
                 has_body = false
             }
             TokenTree::Ident(word) if word == "fn" => has_body = true,

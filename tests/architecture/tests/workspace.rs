@@ -77,16 +77,12 @@ fn crates_see_only_what_lies_below() {
         let manifest = std::fs::read_to_string(&manifest).unwrap_or_else(|error| panic!("{name}: {error}"));
         let dependencies = manifest.split("[dependencies]").nth(1).unwrap_or_default();
         let dependencies = dependencies.split("\n[").next().unwrap_or_default();
-        let declared = dependencies
-            .lines()
-            .filter_map(|line| line.strip_prefix("gradus-")?.split(['.', ' ', '=']).next());
+        let declared =
+            dependencies.lines().filter_map(|line| line.strip_prefix("gradus-")?.split(['.', ' ', '=']).next());
         let named: Vec<String> =
             read_crate(name).crates().iter().map(|one| one["gradus_".len()..].replace('_', "-")).collect();
         for other in declared.chain(named.iter().map(String::as_str)) {
-            assert!(
-                other == name || visible.contains(&other),
-                "{name} sees {other}, and may see {visible:?}"
-            );
+            assert!(other == name || visible.contains(&other), "{name} sees {other}, and may see {visible:?}");
         }
     }
 }
@@ -133,12 +129,10 @@ fn no_modules_import_each_other_in_a_circle() {
 #[test]
 fn a_known_circle_that_is_gone_leaves_the_list() {
     for (name, parent, members) in KNOWN_CIRCLES {
-        let parent: Vec<String> =
-            parent.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect();
+        let parent: Vec<String> = parent.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect();
         let circles = find_circles(&read_crate(name), &parent);
-        let is_there = circles
-            .iter()
-            .any(|circle| circle.members.iter().map(String::as_str).eq(members.iter().copied()));
+        let is_there =
+            circles.iter().any(|circle| circle.members.iter().map(String::as_str).eq(members.iter().copied()));
         assert!(is_there, "{name}: {members:?} is no circle any more; take it off the list");
     }
 }
@@ -159,8 +153,7 @@ fn circles_are_found() {
 #[test]
 fn a_reexport_hides_no_circle() {
     let root = ("lib.rs", "mod a; mod b; pub use b::Two;");
-    let modules =
-        planted(&[root, ("a.rs", "use crate::Two;"), ("b.rs", "use crate::a::One; pub struct Two;")]);
+    let modules = planted(&[root, ("a.rs", "use crate::Two;"), ("b.rs", "use crate::a::One; pub struct Two;")]);
     assert_eq!(circle_members(&modules), vec![vec!["a".to_owned(), "b".to_owned()]]);
 }
 

@@ -9,12 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::clock::Clock;
 use crate::{Answer, Counters, Incoming, Script};
 
-pub(crate) async fn serve(
-    listener: TcpListener,
-    script: Arc<Script>,
-    counters: Arc<Counters>,
-    clock: Arc<Clock>,
-) {
+pub(crate) async fn serve(listener: TcpListener, script: Arc<Script>, counters: Arc<Counters>, clock: Arc<Clock>) {
     loop {
         let Ok((stream, _)) = listener.accept().await else { continue };
         let (script, counters, clock) = (Arc::clone(&script), Arc::clone(&counters), Arc::clone(&clock));
@@ -25,12 +20,7 @@ pub(crate) async fn serve(
     }
 }
 
-async fn connection(
-    mut stream: TcpStream,
-    script: &Script,
-    counters: &Counters,
-    clock: &Clock,
-) -> std::io::Result<()> {
+async fn connection(mut stream: TcpStream, script: &Script, counters: &Counters, clock: &Clock) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let mut buffer: Vec<u8> = Vec::with_capacity(16 << 10);
     loop {

@@ -22,9 +22,8 @@ impl RequestSpans {
         self.calls.is_empty() && self.tools.is_empty()
     }
 
-    pub(super) fn start(&self, tree: &SpanTree<'_>) -> (u64, u64) {
-        let first =
-            self.calls.iter().chain(&self.tools).chain(&self.frames).map(|at| tree.nodes[*at].order());
+    pub(super) fn first_span_times(&self, tree: &SpanTree<'_>) -> (u64, u64) {
+        let first = self.calls.iter().chain(&self.tools).chain(&self.frames).map(|at| tree.nodes[*at].sort_key());
         first.min().map_or((u64::MAX, 0), |(start, end, _)| (start, end))
     }
 }

@@ -23,8 +23,7 @@ const MAX_MESSAGE_OVERHEAD_BYTES: usize = 128 << 20;
 const MAX_COMPARED_BYTES: usize = 64 << 20;
 
 /// How a trajectory says that something did not fit.
-pub(super) const LEFT_OUT: &str =
-    "some arguments and thoughts were left out: there is more than is kept of one trace";
+pub(super) const LEFT_OUT: &str = "some arguments and thoughts were left out: there is more than is kept of one trace";
 
 #[derive(Debug)]
 pub(super) struct AssemblyBudget {
@@ -54,12 +53,12 @@ impl AssemblyBudget {
     /// Arguments that a step keeps, if there is room for them.
     pub(super) fn keep_arguments(&self, json: Option<Json>) -> Option<Json> {
         let json = json?;
-        self.charge(&self.nodes_left, count_nodes(&json)).then_some(json)
+        self.try_charge(&self.nodes_left, count_nodes(&json)).then_some(json)
     }
 
     /// Another copy of a text that some step has already.
     pub(super) fn share_text(&self, text: &str) -> Option<String> {
-        self.charge(&self.shared_bytes_left, text.len()).then(|| text.to_owned())
+        self.try_charge(&self.shared_bytes_left, text.len()).then(|| text.to_owned())
     }
 
     /// Drops the messages of a span if there is no room for them. `charged` bytes of overhead have been paid for before.
@@ -90,7 +89,7 @@ impl AssemblyBudget {
         self.exceeded.replace(false)
     }
 
-    fn charge(&self, left: &Cell<usize>, amount: usize) -> bool {
+    fn try_charge(&self, left: &Cell<usize>, amount: usize) -> bool {
         match left.get().checked_sub(amount) {
             Some(rest) => {
                 left.set(rest);

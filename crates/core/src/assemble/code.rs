@@ -25,7 +25,7 @@ const INTERPRETER: &str = "python_interpreter";
 const MAX_CODE_CALLS: usize = 256;
 
 /// Turns replies that are code into requested calls; takes the tool spans that belong to them out of `left`.
-pub(super) fn read(
+pub(super) fn extract_code_calls(
     tree: &SpanTree<'_>,
     run: &RequestSpans,
     requested_calls: &mut Vec<RequestedCall>,
@@ -49,11 +49,8 @@ pub(super) fn read(
     for reply in code {
         let mine = by_call.remove(&reply.call).unwrap_or_default();
         // The thought is copied once; further calls of the same code share it while there is room.
-        let requested_call = || RequestedCall {
-            thought: reply.thought.clone(),
-            call: Some(reply.call),
-            ..RequestedCall::default()
-        };
+        let requested_call =
+            || RequestedCall { thought: reply.thought.clone(), call: Some(reply.call), ..RequestedCall::default() };
         let next_requested_call = || RequestedCall {
             thought: reply.thought.as_deref().and_then(|thought| tree.budget.share_text(thought)),
             call: Some(reply.call),
@@ -144,8 +141,7 @@ fn declared_functions(prompt: &str) -> HashSet<String> {
 /// What the next request shows behind a reply.
 fn observation_after(tree: &SpanTree<'_>, run: &RequestSpans, call: usize) -> Option<String> {
     let next = run.calls.get(call + 1)?;
-    let last =
-        tree.nodes[*next].facts.input.last().filter(|message| message.role != MessageRole::Assistant)?;
+    let last = tree.nodes[*next].facts.input.last().filter(|message| message.role != MessageRole::Assistant)?;
     let text = match last.tool_results().next() {
         Some(result) => Cow::Borrowed(result.content.as_ref()),
         None => last.joined_text(),

@@ -44,7 +44,7 @@ impl LastRequest {
 }
 
 /// Finds the runs among calls and tool spans that have nothing around them.
-pub(super) fn find(
+pub(super) fn find_conversation_runs(
     tree: &SpanTree<'_>,
     bare: &[usize],
     runs: &mut Vec<RequestSpans>,
@@ -62,11 +62,11 @@ pub(super) fn find(
             defects.extend(node.span_ids().map(|id| ExtractionDefect::new(kind, detail.as_str(), Some(id))));
             continue;
         }
-        open.join(tree, at);
+        open.add_call(tree, at);
     }
     let tools = bare.iter().copied().filter(|at| tree.nodes[*at].facts.kind == OperationKind::Tool);
     let mut found: Vec<RequestSpans> =
-        open.all.iter().flat_map(|conversation| turns(tree, conversation)).collect();
+        open.all.iter().flat_map(|conversation| split_into_turns(tree, conversation)).collect();
     attach_tools(tree, tools, &mut found);
     runs.extend(found);
 }
@@ -85,27 +85,21 @@ struct ConversationIndex {
 }
 
 impl ConversationIndex {
-    fn join(&mut self, tree: &SpanTree<'_>, at: usize) {
+    fn add_call(&mut self, tree: &SpanTree<'_>, at: usize) {
         let facts = &tree.nodes[at].facts;
         let chain = ConversationDigests::from_span(facts);
         let session = facts.session.as_deref();
-        let continued = self.continued(&chain, session);
+        let continued = self.find_continued(&chain, session);
         // Only calls of a session are compared by what they were sent.
         let request = session.map(|_| LastRequest::new(&facts.input)).unwrap_or_default();
-        let index = continued.or_else(|| self.rewritten(request, &facts.input, session));
+        let index = continued.or_else(|| self.find_rewritten(request, &facts.input, session));
         let index = index.unwrap_or_else(|| {
             let (session, calls) = (session.map(str::to_owned), Vec::new());
             if let Some(session) = &session {
                 self.by_session.entry(session.clone()).or_default().push(self.all.len());
             }
             let last_request = LastRequest::default();
-            self.all.push(ConversationThread {
-                calls,
-                session,
-                last_request,
-                leaves: Vec::new(),
-                unanswered: None,
-            });
+            self.all.push(ConversationThread { calls, session, last_request, leaves: Vec::new(), unanswered: None });
             self.all.len() - 1
         });
         let conversation = &mut self.all[index];
@@ -124,7 +118,7 @@ impl ConversationIndex {
     }
 
     /// The conversation that a call continues: the latest reply in its input decides.
-    fn continued(&mut self, chain: &ConversationDigests, session: Option<&str>) -> Option<usize> {
+    fn find_continued(&mut self, chain: &ConversationDigests, session: Option<&str>) -> Option<usize> {
         let all = &self.all;
         let mut waiting = |digest: &u64, is_open: &dyn Fn(&ConversationThread) -> bool| {
             let list = self.by_digest.get_mut(digest)?;
@@ -148,20 +142,12 @@ impl ConversationIndex {
     }
 
     /// Within a session a list that was rewritten still continues the turn with the same question.
-    fn rewritten(
-        &self,
-        request: LastRequest,
-        input: &[ChatMessage<'_>],
-        session: Option<&str>,
-    ) -> Option<usize> {
+    fn find_rewritten(&self, request: LastRequest, input: &[ChatMessage<'_>], session: Option<&str>) -> Option<usize> {
         const MAX_LOOKED_AT: usize = 32;
         let known = self.by_session.get(session?)?;
         if request.asked.is_none() {
             // Only the results of the last calls were sent: the server keeps the rest of the conversation.
-            return known
-                .last()
-                .copied()
-                .filter(|_| input.iter().any(|message| message.role == MessageRole::Tool));
+            return known.last().copied().filter(|_| input.iter().any(|message| message.role == MessageRole::Tool));
         }
         known.iter().rev().take(MAX_LOOKED_AT).copied().find(|index| {
             let last = &self.all[*index].last_request;
@@ -171,14 +157,13 @@ impl ConversationIndex {
 }
 
 /// Splits a conversation where the user speaks again after an answer.
-fn turns(tree: &SpanTree<'_>, conversation: &ConversationThread) -> Vec<RequestSpans> {
+fn split_into_turns(tree: &SpanTree<'_>, conversation: &ConversationThread) -> Vec<RequestSpans> {
     let mut runs: Vec<RequestSpans> = Vec::new();
     let mut place = None;
     let mut answered = true;
     for &at in &conversation.calls {
         let facts = &tree.nodes[at].facts;
-        let user =
-            request::last_user(&facts.input).map(|at| (at, facts.input[at].joined_text().into_owned()));
+        let user = request::last_user(&facts.input).map(|at| (at, facts.input[at].joined_text().into_owned()));
         // Where the service keeps the conversation, each request begins anew.
         let spoke_again = user.is_some() && (user != place || facts.previous_response_id.is_some());
         match runs.last_mut() {
@@ -186,10 +171,9 @@ fn turns(tree: &SpanTree<'_>, conversation: &ConversationThread) -> Vec<RequestS
             _ => runs.push(RequestSpans { calls: vec![at], ..RequestSpans::default() }),
         }
         place = user.or(place);
-        let acts = facts
-            .output
-            .iter()
-            .any(|message| message.has_tool_calls() || !react::read(&message.joined_text()).steps.is_empty());
+        let acts = facts.output.iter().any(|message| {
+            message.has_tool_calls() || !react::read_react_transcript(&message.joined_text()).steps.is_empty()
+        });
         answered = !acts && !facts.output.is_empty();
     }
     for run in &mut runs {
@@ -211,7 +195,7 @@ fn attach_tools(tree: &SpanTree<'_>, tools: impl Iterator<Item = usize>, runs: &
         }
     }
     for numbers in turns.values_mut() {
-        numbers.sort_by_key(|number| tree.nodes[runs[*number].calls[0]].order());
+        numbers.sort_by_key(|number| tree.nodes[runs[*number].calls[0]].sort_key());
     }
     let mut known: HashSet<(usize, TraceId)> = HashSet::new();
     for (number, run) in runs.iter().enumerate() {
@@ -232,9 +216,7 @@ fn attach_tools(tree: &SpanTree<'_>, tools: impl Iterator<Item = usize>, runs: &
                     runs[number].traces.push(trace);
                 }
             }
-            None => {
-                runs.push(RequestSpans { tools: vec![tool], traces: vec![trace], ..RequestSpans::default() })
-            }
+            None => runs.push(RequestSpans { tools: vec![tool], traces: vec![trace], ..RequestSpans::default() }),
         }
     }
 }

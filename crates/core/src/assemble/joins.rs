@@ -21,7 +21,7 @@ use crate::assemble::requested_call::{RequestedCall, read_arguments};
 pub(super) type TextReplies = HashMap<usize, String>;
 
 /// Joins the run's tool spans to the requested calls; spans that no requested call explains become requested calls of their own.
-pub(super) fn join(
+pub(super) fn join_tool_spans(
     tree: &SpanTree<'_>,
     run: &RequestSpans,
     requested_calls: &mut Vec<RequestedCall>,
@@ -31,22 +31,20 @@ pub(super) fn join(
 ) {
     let mut left = join_by_id(tree, run, requested_calls);
     let mut open = UnansweredCalls::new(requested_calls);
-    left.retain(|&at| !open.join(tree, run, at, requested_calls));
+    left.retain(|&at| !open.join_tool_span(tree, run, at, requested_calls));
     let answered = AnsweredCalls::new(requested_calls);
     left.retain(|&at| !answered.join_retry(tree, run, at, requested_calls));
     let mut open_turns = OpenTurns::new(requested_calls);
     left.retain(|&at| !open_turns.join_odd_one(tree, run, at, requested_calls));
-    code::read(tree, run, requested_calls, code, &mut left);
-    let (named, unnamed): (Vec<usize>, Vec<usize>) = left
-        .into_iter()
-        .partition(|at| tree.nodes[*at].facts.tool.name.as_deref().is_some_and(tools::can_be_called));
+    code::extract_code_calls(tree, run, requested_calls, code, &mut left);
+    let (named, unnamed): (Vec<usize>, Vec<usize>) =
+        left.into_iter().partition(|at| tree.nodes[*at].facts.tool.name.as_deref().is_some_and(tools::can_be_called));
     insert_runs(tree, run, requested_calls, &named, spoken);
     for at in unnamed {
         let node = &tree.nodes[at];
         let detail = format!("{}: answers no call of the model", cut_name(&node.span.name));
-        let told = node
-            .span_ids()
-            .map(|id| ExtractionDefect::new(DefectKind::ToolRunOutsideSteps, detail.as_str(), Some(id)));
+        let told =
+            node.span_ids().map(|id| ExtractionDefect::new(DefectKind::ToolRunOutsideSteps, detail.as_str(), Some(id)));
         defects.extend(told);
     }
 }
@@ -86,11 +84,8 @@ const MAX_COMPARED: usize = 64;
 impl UnansweredCalls {
     fn new(requested_calls: &[RequestedCall]) -> UnansweredCalls {
         let mut by_tool: HashMap<String, Vec<usize>> = HashMap::new();
-        for (index, requested_call) in requested_calls
-            .iter()
-            .enumerate()
-            .rev()
-            .filter(|(_, requested_call)| requested_call.runs.is_empty())
+        for (index, requested_call) in
+            requested_calls.iter().enumerate().rev().filter(|(_, requested_call)| requested_call.runs.is_empty())
         {
             by_tool.entry(requested_call.tool.clone()).or_default().push(index);
         }
@@ -98,7 +93,7 @@ impl UnansweredCalls {
     }
 
     /// Gives a span to the first open requested call of the same tool, best to one with the same arguments.
-    fn join(
+    fn join_tool_span(
         &mut self,
         tree: &SpanTree<'_>,
         run: &RequestSpans,
@@ -116,15 +111,15 @@ impl UnansweredCalls {
         let near = open.len().saturating_sub(MAX_COMPARED);
         let in_time = |index: usize| began_before(tree, run, &requested_calls[index], at);
         // A call that is known by another id is not this one, unless the arguments say so.
-        let other_id = |index: usize| matches!((&requested_calls[index].id, &tool.call_id), (Some(a), Some(b)) if a != b);
+        let other_id =
+            |index: usize| matches!((&requested_calls[index].id, &tool.call_id), (Some(a), Some(b)) if a != b);
         let places = || (near..open.len()).rev();
-        let place = places().find(|place| {
-            in_time(open[*place]) && !other_id(open[*place]) && same(&requested_calls[open[*place]])
-        });
+        let place = places()
+            .find(|place| in_time(open[*place]) && !other_id(open[*place]) && same(&requested_calls[open[*place]]));
         let place = place.or_else(|| places().find(|place| in_time(open[*place]) && !other_id(open[*place])));
         // Clocks of two services may differ; ids of two layers may, too.
-        let place = place
-            .or_else(|| places().find(|place| arguments.is_some() && same(&requested_calls[open[*place]])));
+        let place =
+            place.or_else(|| places().find(|place| arguments.is_some() && same(&requested_calls[open[*place]])));
         match place {
             Some(place) => {
                 requested_calls[open.remove(place)].runs.push(at);
@@ -204,13 +199,10 @@ impl OpenTurns {
         let Some(&requested_call) = open.front().filter(|_| open.len() == 1) else { return false };
         let tool = &tree.nodes[at].facts.tool;
         let requested = match read_arguments(tool.arguments.as_ref()).0 {
-            Some(Json::Object(object)) => {
-                object.get("requested_tool_name").and_then(Json::as_str).map(str::to_owned)
-            }
+            Some(Json::Object(object)) => object.get("requested_tool_name").and_then(Json::as_str).map(str::to_owned),
             _ => None,
         };
-        let is_odd =
-            tool.name.as_deref().is_none_or(|name| !tools::can_be_called(name)) || requested.is_some();
+        let is_odd = tool.name.as_deref().is_none_or(|name| !tools::can_be_called(name)) || requested.is_some();
         if !is_odd || requested.is_some_and(|name| name != requested_calls[requested_call].tool) {
             return false;
         }
@@ -251,8 +243,7 @@ fn insert_runs(
         return;
     }
     let begins = |requested_call: &RequestedCall| {
-        let first =
-            requested_call.runs.first().copied().or(requested_call.call.map(|number| run.calls[number]));
+        let first = requested_call.runs.first().copied().or(requested_call.call.map(|number| run.calls[number]));
         first.map_or(0, |at| tree.nodes[at].span.start_ns)
     };
     let mut merged: Vec<RequestedCall> = Vec::with_capacity(requested_calls.len() + spans.len());

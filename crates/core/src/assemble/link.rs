@@ -35,16 +35,16 @@ impl TraceLink {
         }
         // Hashed for every span, so not in full whatever its length.
         let project = cut_name(span.resource.project().unwrap_or_default());
-        let by_session = |session: &str| hash(&[project.as_bytes(), session.as_bytes()]);
+        let by_session = |session: &str| hash_parts(&[project.as_bytes(), session.as_bytes()]);
         // Most roots say at once that they are something else, and many calls which session they belong to.
-        match (span.text("openinference.span.kind"), span.text("session.id")) {
+        match (span.attribute_text("openinference.span.kind"), span.attribute_text("session.id")) {
             (Some("LLM" | "TOOL"), Some(session)) => {
                 return Some(TraceLink { session: Some(by_session(session)), ..TraceLink::default() });
             }
             (Some("CHAIN" | "AGENT" | "PROMPT" | "RETRIEVER"), _) => return None,
             _ => {}
         }
-        let mut facts = dialect::read(span);
+        let mut facts = dialect::normalize_span(span);
         facts.read_free_text();
         if !matches!(facts.kind, OperationKind::Model | OperationKind::Tool) {
             return None;
@@ -101,7 +101,7 @@ impl ConversationDigests {
     pub(super) fn from_span(facts: &NormalizedSpan<'_>) -> ConversationDigests {
         let mut chain = ConversationDigests::of_messages(&facts.input, &facts.output);
         // A service that keeps the conversation is told its last reply's id instead.
-        let reply = |id: &str| hash(&[b"response", id.as_bytes()]);
+        let reply = |id: &str| hash_parts(&[b"response", id.as_bytes()]);
         if let Some(id) = &facts.previous_response_id {
             chain.continues.push(reply(id));
         }
@@ -117,24 +117,22 @@ impl ConversationDigests {
         // A reply may be one message or several (reasoning, text, calls): neighbours count as one.
         let spoken: Vec<&ChatMessage<'_>> =
             input.iter().filter(|message| message.role != MessageRole::System).collect();
-        for turn in
-            spoken.chunk_by(|a, b| a.role == MessageRole::Assistant && b.role == MessageRole::Assistant)
-        {
-            let digest = digest(turn);
+        for turn in spoken.chunk_by(|a, b| a.role == MessageRole::Assistant && b.role == MessageRole::Assistant) {
+            let digest = digest_messages(turn);
             if turn[0].role == MessageRole::Assistant {
-                continues.push(combine(so_far, digest));
+                continues.push(combine_digests(so_far, digest));
             }
-            so_far = combine(so_far, digest);
+            so_far = combine_digests(so_far, digest);
         }
         let reply: Vec<&ChatMessage<'_>> = output.iter().filter(|message| !message.is_empty()).collect();
-        let leaves = if reply.is_empty() { Vec::new() } else { vec![combine(so_far, digest(&reply))] };
+        let leaves = if reply.is_empty() { Vec::new() } else { vec![combine_digests(so_far, digest_messages(&reply))] };
         ConversationDigests { leaves, continues, asked: so_far }
     }
 }
 
 /// The identity of one message, or of one reply in several. Calls and results are known by their ids, because senders
 /// drop the texts around them.
-fn digest(messages: &[&ChatMessage<'_>]) -> u64 {
+fn digest_messages(messages: &[&ChatMessage<'_>]) -> u64 {
     let mut hasher = Xxh3::new();
     let mut any = false;
     for message in messages {
@@ -161,11 +159,11 @@ fn digest(messages: &[&ChatMessage<'_>]) -> u64 {
     hasher.finish()
 }
 
-fn combine(before: u64, digest: u64) -> u64 {
-    hash(&[&before.to_le_bytes(), &digest.to_le_bytes()])
+fn combine_digests(before: u64, digest: u64) -> u64 {
+    hash_parts(&[&before.to_le_bytes(), &digest.to_le_bytes()])
 }
 
-fn hash(parts: &[&[u8]]) -> u64 {
+fn hash_parts(parts: &[&[u8]]) -> u64 {
     let mut hasher = Xxh3::new();
     for part in parts {
         hasher.update(part);
@@ -209,7 +207,7 @@ impl TraceLinker {
     }
 
     /// Groups of trace numbers, each in ascending order, ordered by their first.
-    pub fn groups(mut self) -> Vec<Vec<usize>> {
+    pub fn into_groups(mut self) -> Vec<Vec<usize>> {
         // Only a reply that somebody gave can be continued: a greeting that every history begins with ties nothing.
         for (trace, continues) in std::mem::take(&mut self.continuing) {
             for key in continues {
@@ -220,7 +218,7 @@ impl TraceLinker {
         }
         let mut groups: Vec<Vec<usize>> = vec![Vec::new(); self.parents.len()];
         for trace in 0..self.parents.len() {
-            let root = self.root(trace);
+            let root = self.find_root(trace);
             groups[root].push(trace);
         }
         groups.retain(|group| !group.is_empty());
@@ -228,13 +226,13 @@ impl TraceLinker {
     }
 
     fn union(&mut self, a: usize, b: usize) {
-        let (a, b) = (self.root(a), self.root(b));
+        let (a, b) = (self.find_root(a), self.find_root(b));
         // The smaller number stays the root, so that groups come out in order.
         let (low, high) = (a.min(b), a.max(b));
         self.parents[high] = low;
     }
 
-    fn root(&mut self, trace: usize) -> usize {
+    fn find_root(&mut self, trace: usize) -> usize {
         let mut at = trace;
         while self.parents[at] != at {
             self.parents[at] = self.parents[self.parents[at]];

@@ -10,7 +10,7 @@ use crate::trajectory::{DefectKind, ExtractionDefect, ToolDefinition, Trajectory
 use super::budget::{AssemblyBudget, LEFT_OUT};
 use super::observations;
 use super::request;
-use super::steps::{join_texts, said};
+use super::steps::{extract_reply_text, join_texts};
 use crate::assemble::requested_call::{RequestedCall, RequestedCallIds, read_arguments};
 
 /// Reads a message list: one trajectory for each time the user speaks and the assistant acts or answers.
@@ -44,7 +44,7 @@ pub fn assemble_transcript(text: &str) -> Vec<Trajectory> {
     let consoles = react::console_runs(&text);
     let runs = consoles.iter().flat_map(|console| react::split_runs(console));
     let budget = AssemblyBudget::default();
-    runs.map(|run| from_transcript(react::read(run), &budget)).collect()
+    runs.map(|run| from_transcript(react::read_react_transcript(run), &budget)).collect()
 }
 
 fn read_turn(
@@ -64,9 +64,9 @@ fn read_turn(
     let ids = RequestedCallIds::from_calls(&requested_calls);
     let text_requested_calls: Vec<usize> =
         (0..requested_calls.len()).filter(|index| requested_calls[*index].reply.is_some()).collect();
-    observations::see(turn, &mut requested_calls, &ids, &text_requested_calls);
+    observations::read_observations(turn, &mut requested_calls, &ids, &text_requested_calls);
     for (index, requested_call) in requested_calls.into_iter().enumerate() {
-        let (observation, is_error) = observations::choose(&requested_call, None);
+        let (observation, is_error) = observations::choose_observation(&requested_call, None);
         trajectory.steps.push(TrajectoryStep {
             index: index as u32 + 1,
             thought: requested_call.thought,
@@ -80,7 +80,7 @@ fn read_turn(
             ..TrajectoryStep::default()
         });
     }
-    complain(&mut trajectory, budget);
+    record_missing_parts(&mut trajectory, budget);
     trajectory
 }
 
@@ -90,7 +90,7 @@ fn read_reply(
     requested_calls: &mut Vec<RequestedCall>,
     budget: &AssemblyBudget,
 ) {
-    let thought = said(reply);
+    let thought = extract_reply_text(reply);
     let mut parallel = false;
     for call in reply.iter().flat_map(ChatMessage::tool_calls) {
         let (arguments, raw, malformed) = read_arguments(call.arguments.as_ref());
@@ -99,17 +99,9 @@ fn read_reply(
             trajectory.defects.push(ExtractionDefect::new(DefectKind::MalformedArguments, detail, None));
         }
         let id = call.id.as_deref().map(str::to_owned);
-        let (thought, tool) = (share(thought.as_deref(), parallel, budget), call.name.to_string());
+        let (thought, tool) = (copy_step_text(thought.as_deref(), parallel, budget), call.name.to_string());
         let arguments = budget.keep_arguments(arguments);
-        requested_calls.push(RequestedCall {
-            thought,
-            tool,
-            id,
-            arguments,
-            raw,
-            parallel,
-            ..RequestedCall::default()
-        });
+        requested_calls.push(RequestedCall { thought, tool, id, arguments, raw, parallel, ..RequestedCall::default() });
         parallel = true;
     }
     // Only what is said behind the last call is an answer.
@@ -118,7 +110,7 @@ fn read_reply(
         return;
     }
     let text = join_texts(reply);
-    let transcript = react::read(&text);
+    let transcript = react::read_react_transcript(&text);
     for (kind, detail) in transcript.defects {
         trajectory.defects.push(ExtractionDefect::new(kind.into(), detail, None));
     }
@@ -135,7 +127,7 @@ fn read_reply(
             break;
         }
         requested_calls.push(RequestedCall {
-            thought: share(step.thought.as_deref(), step.parallel, budget),
+            thought: copy_step_text(step.thought.as_deref(), step.parallel, budget),
             tool: step.tool.into_owned(),
             arguments: budget.keep_arguments(step.input.json),
             raw: Some(step.input.raw.into_owned()).filter(|raw| !raw.is_empty()),
@@ -147,7 +139,7 @@ fn read_reply(
 }
 
 /// A text for a step. The first step of a reply gets a copy; those beside it get theirs while there is room.
-fn share(text: Option<&str>, is_beside: bool, budget: &AssemblyBudget) -> Option<String> {
+fn copy_step_text(text: Option<&str>, is_beside: bool, budget: &AssemblyBudget) -> Option<String> {
     if is_beside { budget.share_text(text?) } else { text.map(str::to_owned) }
 }
 
@@ -163,20 +155,20 @@ fn from_transcript(transcript: ReactTranscript<'_>, budget: &AssemblyBudget) -> 
     for (index, step) in transcript.steps.into_iter().enumerate() {
         trajectory.steps.push(TrajectoryStep {
             index: index as u32 + 1,
-            thought: share(step.thought.as_deref(), step.parallel, budget),
+            thought: copy_step_text(step.thought.as_deref(), step.parallel, budget),
             tool: step.tool.into_owned(),
             arguments: budget.keep_arguments(step.input.json),
             arguments_raw: Some(step.input.raw.into_owned()).filter(|raw| !raw.is_empty()),
-            observation: share(step.observation.as_deref(), step.parallel, budget),
+            observation: copy_step_text(step.observation.as_deref(), step.parallel, budget),
             parallel_with_previous: step.parallel,
             ..TrajectoryStep::default()
         });
     }
-    complain(&mut trajectory, budget);
+    record_missing_parts(&mut trajectory, budget);
     trajectory
 }
 
-fn complain(trajectory: &mut Trajectory, budget: &AssemblyBudget) {
+fn record_missing_parts(trajectory: &mut Trajectory, budget: &AssemblyBudget) {
     for step in &trajectory.steps {
         let mut miss = |kind, what: &str| {
             trajectory.defects.push(ExtractionDefect::new(
@@ -203,10 +195,6 @@ fn complain(trajectory: &mut Trajectory, budget: &AssemblyBudget) {
         ));
     }
     if trajectory.final_answer.is_none() {
-        trajectory.defects.push(ExtractionDefect::new(
-            DefectKind::MissingAnswer,
-            "there is no final answer",
-            None,
-        ));
+        trajectory.defects.push(ExtractionDefect::new(DefectKind::MissingAnswer, "there is no final answer", None));
     }
 }

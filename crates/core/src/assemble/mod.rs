@@ -24,7 +24,7 @@ mod tree;
 
 pub use link::{LinkKey, TraceLink, TraceLinker};
 pub use messages::{assemble_messages, assemble_transcript};
-pub use tools::definitions as tool_definitions;
+pub use tools::parse_tool_definitions as tool_definitions;
 
 use crate::span::Span;
 use crate::trajectory::{DefectKind, ExtractionDefect, Trajectory};
@@ -60,7 +60,7 @@ impl TrajectoryAssembler {
     /// Assembles the spans of traces that belong together.
     pub fn assemble(&mut self, spans: &[Span<'_>]) -> AssemblyOutput {
         let tree = tree::SpanTree::build(spans);
-        let (mut runs, mut defects) = runs::find(&tree);
+        let (mut runs, mut defects) = runs::find_runs(&tree);
         if tree.budget.cut_spans() > 0 {
             let detail = format!(
                 "the messages of {} spans were left out: there are more than are read of one trace",
@@ -76,11 +76,11 @@ impl TrajectoryAssembler {
         }
         let mut trajectories: Vec<Trajectory> = Vec::with_capacity(runs.len());
         for run in &runs {
-            let mut trajectory = steps::read(&tree, run);
-            trajectory.tools = self.tools.offered(&tree, run);
+            let mut trajectory = steps::extract_trajectory(&tree, run);
+            trajectory.tools = self.tools.tools_for_run(&tree, run);
             trajectories.push(trajectory);
         }
-        runs::connect(&tree, &runs, &mut trajectories);
+        runs::link_nested_runs(&tree, &runs, &mut trajectories);
         AssemblyOutput { trajectories, defects }
     }
 }

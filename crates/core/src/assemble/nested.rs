@@ -17,12 +17,12 @@ pub(super) type AgentSubtree = Vec<usize>;
 
 /// Splits a territory into what belongs to its main agent and the territories of agents inside it, by the span that each
 /// hangs below.
-pub(super) fn separate(
+pub(super) fn split_nested_agents(
     tree: &SpanTree<'_>,
     below: Option<usize>,
     nodes: AgentSubtree,
 ) -> (AgentSubtree, Vec<(usize, AgentSubtree)>) {
-    let boundaries = boundaries(tree, below, &nodes);
+    let boundaries = find_agent_boundaries(tree, below, &nodes);
     if boundaries.is_empty() {
         return (nodes, Vec::new());
     }
@@ -54,16 +54,16 @@ struct EnclosingSpans {
 }
 
 /// The spans below which another agent is at work: tools that call models, and agents with a request of their own.
-fn boundaries(tree: &SpanTree<'_>, below: Option<usize>, nodes: &[usize]) -> BTreeSet<usize> {
+fn find_agent_boundaries(tree: &SpanTree<'_>, below: Option<usize>, nodes: &[usize]) -> BTreeSet<usize> {
     let facts = |at: usize| &tree.nodes[at].facts;
     let mut calls: Vec<usize> = nodes
         .iter()
         .copied()
         .filter(|at| facts(*at).kind == OperationKind::Model && facts(*at).has_content())
         .collect();
-    let has_structure = nodes.iter().any(|at| {
-        Some(*at) != below && matches!(facts(*at).kind, OperationKind::Tool | OperationKind::Agent)
-    });
+    let has_structure = nodes
+        .iter()
+        .any(|at| Some(*at) != below && matches!(facts(*at).kind, OperationKind::Tool | OperationKind::Agent));
     if calls.is_empty() || !has_structure {
         return BTreeSet::new();
     }
@@ -89,10 +89,8 @@ fn boundaries(tree: &SpanTree<'_>, below: Option<usize>, nodes: &[usize]) -> BTr
     let mut found: BTreeSet<usize> = calls.iter().filter_map(|call| surroundings(*call).tool).collect();
     let direct: Vec<usize> = calls.into_iter().filter(|call| surroundings(*call).tool.is_none()).collect();
     let Some(first) = direct.first() else { return found };
-    let agents = agent_calls(tree, below, nodes, &direct, &opening(&facts(*first).input));
-    found.extend(
-        agents.iter().filter(|(_, counts)| counts.direct == counts.unrelated).map(|(agent, _)| *agent),
-    );
+    let agents = agent_calls(tree, below, nodes, &direct, &first_user_text(&facts(*first).input));
+    found.extend(agents.iter().filter(|(_, counts)| counts.direct == counts.unrelated).map(|(agent, _)| *agent));
     found.extend(with_other_request(tree, below, nodes, &agents));
     let outermost: Option<Vec<usize>> = direct.iter().map(|call| surroundings(*call).agent).collect();
     found.extend(outermost.map(|agents| sibling_requests(tree, agents)).unwrap_or_default());
@@ -116,7 +114,7 @@ fn agent_calls(
 ) -> BTreeMap<usize, CallCounts> {
     let mut counts: HashMap<usize, CallCounts> = HashMap::new();
     for &call in direct {
-        let is_related = is_related(&opening(&tree.nodes[call].facts.input), main);
+        let is_related = is_related(&first_user_text(&tree.nodes[call].facts.input), main);
         counts.insert(call, CallCounts { direct: 1, unrelated: usize::from(!is_related) });
     }
     let mut agents = BTreeMap::new();
@@ -178,19 +176,15 @@ fn sibling_requests(tree: &SpanTree<'_>, agents: Vec<usize>) -> Vec<usize> {
         return Vec::new();
     }
     let mut different: HashSet<String> = HashSet::new();
-    let is_distinct = outermost.iter().all(|agent| {
-        request::of_frame(&tree.nodes[*agent].facts).is_some_and(|request| different.insert(request))
-    });
+    let is_distinct = outermost
+        .iter()
+        .all(|agent| request::of_frame(&tree.nodes[*agent].facts).is_some_and(|request| different.insert(request)));
     if is_distinct { outermost } else { Vec::new() }
 }
 
 /// The first thing a user said in a conversation.
-fn opening<'m>(input: &'m [ChatMessage<'_>]) -> std::borrow::Cow<'m, str> {
-    input
-        .iter()
-        .find(|message| message.role == MessageRole::User)
-        .map(ChatMessage::joined_text)
-        .unwrap_or_default()
+fn first_user_text<'m>(input: &'m [ChatMessage<'_>]) -> std::borrow::Cow<'m, str> {
+    input.iter().find(|message| message.role == MessageRole::User).map(ChatMessage::joined_text).unwrap_or_default()
 }
 
 /// What is compared of two openings: one is compared with those of all calls.

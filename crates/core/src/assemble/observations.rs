@@ -13,7 +13,7 @@ use crate::assemble::requested_call::{RequestedCall, RequestedCallIds};
 /// Reads the results that a request shows behind the user's query.
 ///
 /// `text_asks` are the requested calls that were written as text, in order.
-pub(super) fn see(
+pub(super) fn read_observations(
     input: &[ChatMessage<'_>],
     requested_calls: &mut [RequestedCall],
     ids: &RequestedCallIds,
@@ -40,9 +40,7 @@ pub(super) fn see(
             if let Some(requested_call) = index.and_then(|index| requested_calls.get_mut(index)) {
                 let fits = result.name.as_deref().is_none_or(|name| name == requested_call.tool);
                 // Every later request repeats it; once is enough.
-                if (fits || result.id.is_some())
-                    && !(requested_call.seen_by_id && requested_call.seen.is_some())
-                {
+                if (fits || result.id.is_some()) && !(requested_call.seen_by_id && requested_call.seen.is_some()) {
                     let shown = unwrap_result(&result.content);
                     requested_call.seen_is_error |= result.is_error || shown.is_error;
                     requested_call.seen = Some(without_label(&shown.text).to_owned());
@@ -95,15 +93,13 @@ impl OpenReplies<'_> {
         let find = |fits: &dyn Fn(&RequestedCall) -> bool| {
             self.nearest.iter().position(|index| fits(&requested_calls[*index]))
         };
-        let literal = find(&|requested_call| {
-            requested_call.reply.as_deref().is_some_and(|reply| text.starts_with(reply))
-        });
+        let literal =
+            find(&|requested_call| requested_call.reply.as_deref().is_some_and(|reply| text.starts_with(reply)));
         let place = literal.or_else(|| {
-            let transcript = react::read(text);
+            let transcript = react::read_react_transcript(text);
             let step = transcript.steps.first()?;
             find(&|requested_call| {
-                requested_call.tool == step.tool
-                    && requested_call.thought.as_deref() == step.thought.as_deref()
+                requested_call.tool == step.tool && requested_call.thought.as_deref() == step.thought.as_deref()
             })
         })?;
         self.nearest.remove(place)
@@ -152,8 +148,7 @@ pub(super) fn see_in_prompts(tree: &SpanTree<'_>, run: &RequestSpans, requested_
 fn observation_behind(tree: &SpanTree<'_>, run: &RequestSpans, call: usize, reply: &str) -> Option<String> {
     let next = run.calls.get(call + 1)?;
     let input = &tree.nodes[*next].facts.input;
-    let prompt =
-        input.iter().rev().find(|message| message.role == MessageRole::User).map(ChatMessage::joined_text)?;
+    let prompt = input.iter().rev().find(|message| message.role == MessageRole::User).map(ChatMessage::joined_text)?;
     let behind = prompt[prompt.rfind(reply)? + reply.len()..].trim_start();
     let observation = behind.strip_prefix("Observation:")?.trim();
     let observation = observation.strip_suffix("Thought:").unwrap_or(observation);
@@ -162,7 +157,10 @@ fn observation_behind(tree: &SpanTree<'_>, run: &RequestSpans, call: usize, repl
 
 /// What the step's observation is. A tool message that carries the call's id shows it exactly; a tool's span may have
 /// wrapped it; what a text agent's prompt shows has guessed borders.
-pub(super) fn choose(requested_call: &RequestedCall, tool: Option<&ToolFacts<'_>>) -> (Option<String>, bool) {
+pub(super) fn choose_observation(
+    requested_call: &RequestedCall,
+    tool: Option<&ToolFacts<'_>>,
+) -> (Option<String>, bool) {
     let recorded = tool.and_then(|tool| tool.result.as_deref());
     let shown = requested_call.seen.as_deref();
     let observation = match (shown, recorded) {

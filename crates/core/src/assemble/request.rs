@@ -44,9 +44,8 @@ pub(super) fn is_feedback(text: &str) -> bool {
 }
 
 /// The user's request of a run.
-pub(super) fn query(tree: &SpanTree<'_>, run: &RequestSpans) -> Option<String> {
-    let inputs =
-        run.calls.iter().map(|at| &tree.nodes[*at].facts.input).find(|input| last_user(input).is_some());
+pub(super) fn extract_query(tree: &SpanTree<'_>, run: &RequestSpans) -> Option<String> {
+    let inputs = run.calls.iter().map(|at| &tree.nodes[*at].facts.input).find(|input| last_user(input).is_some());
     let spoken = inputs.and_then(|input| last_user(input).map(|at| (input, at)));
     let asked: Vec<String> = match &spoken {
         Some((input, _)) => input
@@ -71,15 +70,10 @@ pub(super) fn query(tree: &SpanTree<'_>, run: &RequestSpans) -> Option<String> {
 }
 
 /// The frames that can know the request and the answer: the outermost and those of agents.
-fn speaking_frames<'t, 's>(
-    tree: &'t SpanTree<'s>,
-    run: &'t RequestSpans,
-) -> impl Iterator<Item = &'t SpanNode<'s>> {
+fn speaking_frames<'t, 's>(tree: &'t SpanTree<'s>, run: &'t RequestSpans) -> impl Iterator<Item = &'t SpanNode<'s>> {
     let frames = run.frames.iter().enumerate().map(|(place, at)| (place, &tree.nodes[*at]));
     frames
-        .filter(|(place, node)| {
-            *place == 0 || node.facts.kind == OperationKind::Agent || node.facts.query.is_some()
-        })
+        .filter(|(place, node)| *place == 0 || node.facts.kind == OperationKind::Agent || node.facts.query.is_some())
         .map(|(_, node)| node)
 }
 
@@ -115,7 +109,7 @@ pub(super) fn of_frame(facts: &NormalizedSpan<'_>) -> Option<String> {
 
 /// The answer of a run. `spoken` is the text of the model's last reply that asks for no tool; `exact` says that it was
 /// recorded as such and not read out of a larger text.
-pub(super) fn answer(
+pub(super) fn extract_answer(
     tree: &SpanTree<'_>,
     run: &RequestSpans,
     spoken: Option<&str>,
@@ -129,13 +123,11 @@ pub(super) fn answer(
         if node.span.is_error() && reply.is_none() {
             continue;
         }
-        let recorded =
-            node.facts.answer.as_deref().map(str::to_owned).or_else(|| of_frame_output(&node.facts));
+        let recorded = node.facts.answer.as_deref().map(str::to_owned).or_else(|| of_frame_output(&node.facts));
         let Some(recorded) = recorded.filter(|text| !text.trim().is_empty()) else { continue };
         match reply {
             Some(reply)
-                if tree.budget.may_compare(reply.len() + recorded.len())
-                    && contains_folded(reply, &recorded) =>
+                if tree.budget.may_compare(reply.len() + recorded.len()) && contains_folded(reply, &recorded) =>
             {
                 return Some(recorded.trim().to_owned());
             }
@@ -186,11 +178,11 @@ fn from_text(text: &str, keys: &[&str], role: MessageRole) -> Option<String> {
     let is_message =
         |fields: &[(Cow<'_, str>, &RawValue)]| fields.iter().any(|(key, _)| key == "parts" || key == "role");
     let Some(fields) = fields.filter(|fields| !is_message(fields)) else {
-        return literal::parse(text).and_then(|json| from_json(json, keys, role, 0));
+        return literal::parse_lenient_json(text).and_then(|json| from_json(json, keys, role, 0));
     };
     keys.iter().find_map(|key| {
         let (_, raw) = fields.iter().find(|(name, _)| name == key)?;
-        from_json(bounded_json::parse(raw.get())?, keys, role, 1)
+        from_json(bounded_json::parse_bounded_json(raw.get())?, keys, role, 1)
     })
 }
 
@@ -219,8 +211,7 @@ fn from_json(json: Json, keys: &[&str], role: MessageRole, depth: usize) -> Opti
                 let text = messages.first()?.joined_text().trim().to_owned();
                 return (!text.is_empty()).then_some(text);
             }
-            keys.iter()
-                .find_map(|key| object.remove(*key).and_then(|inner| from_json(inner, keys, role, depth + 1)))
+            keys.iter().find_map(|key| object.remove(*key).and_then(|inner| from_json(inner, keys, role, depth + 1)))
         }
         _ => None,
     }
@@ -243,9 +234,7 @@ fn out_of_template(text: &str) -> &str {
         let end = rest.find("\nThought:").unwrap_or(rest.len());
         return rest[..end].trim();
     }
-    let end = text
-        .find("\n\nThis was your previous work")
-        .or_else(|| text.find("(reminder to respond in a JSON blob"));
+    let end = text.find("\n\nThis was your previous work").or_else(|| text.find("(reminder to respond in a JSON blob"));
     end.map_or(text, |end| text[..end].trim())
 }
 

@@ -68,12 +68,10 @@ impl RequestedCallIds {
 }
 
 /// Arguments as JSON, as text, and whether they are malformed.
-pub(super) fn read_arguments(
-    arguments: Option<&RecordedArguments<'_>>,
-) -> (Option<Json>, Option<String>, bool) {
+pub(super) fn read_arguments(arguments: Option<&RecordedArguments<'_>>) -> (Option<Json>, Option<String>, bool) {
     match arguments {
         None => (None, None, false),
-        Some(RecordedArguments::Json(text)) => match bounded_json::parse(text) {
+        Some(RecordedArguments::Json(text)) => match bounded_json::parse_bounded_json(text) {
             Some(Json::Null) => (None, None, false),
             Some(json) => {
                 let written = json.to_string();
@@ -83,14 +81,14 @@ pub(super) fn read_arguments(
         },
         Some(RecordedArguments::Text(text)) => {
             let raw = text.trim();
-            let mut json = literal::parse(raw);
+            let mut json = literal::parse_lenient_json(raw);
             // Some instrumentations encode the arguments twice.
             let mut written = raw.to_owned();
             if let Some(Json::String(inner)) = &json
                 && inner.trim_start().starts_with('{')
             {
                 written = inner.clone();
-                json = literal::parse(inner).or(json.clone());
+                json = literal::parse_lenient_json(inner).or(json.clone());
             }
             if json == Some(Json::Null) {
                 return (None, None, false);

@@ -15,7 +15,7 @@ use super::request;
 use super::tree::SpanTree;
 
 /// Finds all runs, in order of time; defects are those of spans that are in none.
-pub(super) fn find(tree: &SpanTree<'_>) -> (Vec<RequestSpans>, Vec<ExtractionDefect>) {
+pub(super) fn find_runs(tree: &SpanTree<'_>) -> (Vec<RequestSpans>, Vec<ExtractionDefect>) {
     let mut by_trace: BTreeMap<TraceId, Vec<usize>> = BTreeMap::new();
     for &at in &tree.top_down {
         by_trace.entry(tree.nodes[at].span.trace_id).or_default().push(at);
@@ -36,10 +36,10 @@ pub(super) fn find(tree: &SpanTree<'_>) -> (Vec<RequestSpans>, Vec<ExtractionDef
             split_trace(tree, nodes, &mut runs);
         }
     }
-    bare.sort_by_key(|at| tree.nodes[*at].order());
-    conversations::find(tree, &bare, &mut runs, &mut defects);
+    bare.sort_by_key(|at| tree.nodes[*at].sort_key());
+    conversations::find_conversation_runs(tree, &bare, &mut runs, &mut defects);
     runs.retain(|run| !run.is_empty() || failed_early(tree, run));
-    runs.sort_by_key(|run| (run.start(tree), run.below.is_some()));
+    runs.sort_by_key(|run| (run.first_span_times(tree), run.below.is_some()));
     (runs, defects)
 }
 
@@ -51,7 +51,7 @@ fn failed_early(tree: &SpanTree<'_>, run: &RequestSpans) -> bool {
 }
 
 /// Links runs that hang below others to the step they belong to, and gives every trajectory its id.
-pub(super) fn connect(tree: &SpanTree<'_>, runs: &[RequestSpans], trajectories: &mut [Trajectory]) {
+pub(super) fn link_nested_runs(tree: &SpanTree<'_>, runs: &[RequestSpans], trajectories: &mut [Trajectory]) {
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
     for trajectory in trajectories.iter_mut() {
         let base = trajectory.trace_ids.first().cloned().unwrap_or_default();
@@ -138,7 +138,7 @@ fn split_trace(tree: &SpanTree<'_>, nodes: AgentSubtree, runs: &mut Vec<RequestS
     while let Some((below, nodes, depth)) = waiting.pop() {
         // Each level looks at all spans below it: past any real depth they stay together.
         let (own, inner) = if depth < MAX_NESTED_AGENTS {
-            nested::separate(tree, below, nodes)
+            nested::split_nested_agents(tree, below, nodes)
         } else {
             (nodes, Vec::new())
         };
@@ -158,15 +158,15 @@ fn split_trace(tree: &SpanTree<'_>, nodes: AgentSubtree, runs: &mut Vec<RequestS
         {
             let owner = below.and_then(|at| tool_runs.get(&at));
             if let Some(owner) = owner.map(|owner| &mut runs[*owner]) {
-                owner.defects.extend(
-                    run.calls.iter().flat_map(|at| outside_steps(tree, *at, "a tool's own call of a model")),
-                );
+                owner
+                    .defects
+                    .extend(run.calls.iter().flat_map(|at| outside_steps(tree, *at, "a tool's own call of a model")));
                 continue;
             }
         }
-        run.calls.sort_by_key(|at| tree.nodes[*at].order());
-        run.tools.sort_by_key(|at| tree.nodes[*at].order());
-        run.frames.sort_by_key(|at| tree.nodes[*at].order());
+        run.calls.sort_by_key(|at| tree.nodes[*at].sort_key());
+        run.tools.sort_by_key(|at| tree.nodes[*at].sort_key());
+        run.frames.sort_by_key(|at| tree.nodes[*at].sort_key());
         if let Some(first) = run.calls.iter().chain(&run.tools).chain(&run.frames).next() {
             run.traces = vec![tree.nodes[*first].span.trace_id];
         }
@@ -178,9 +178,9 @@ fn split_trace(tree: &SpanTree<'_>, nodes: AgentSubtree, runs: &mut Vec<RequestS
 fn requested_calls_for_tools(tree: &SpanTree<'_>, run: &RequestSpans) -> bool {
     run.calls.iter().any(|at| {
         let output = &tree.nodes[*at].facts.output;
-        output
-            .iter()
-            .any(|message| message.has_tool_calls() || !react::read(&message.joined_text()).steps.is_empty())
+        output.iter().any(|message| {
+            message.has_tool_calls() || !react::read_react_transcript(&message.joined_text()).steps.is_empty()
+        })
     })
 }
 

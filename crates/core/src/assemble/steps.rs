@@ -31,7 +31,7 @@ use crate::assemble::code_reply::CodeReply;
 const MAX_STEP_SPANS: usize = 64;
 
 /// Reads a run.
-pub(super) fn read(tree: &SpanTree<'_>, run: &RequestSpans) -> Trajectory {
+pub(super) fn extract_trajectory(tree: &SpanTree<'_>, run: &RequestSpans) -> Trajectory {
     let mut reader = StepExtractor {
         tree,
         run,
@@ -48,10 +48,10 @@ pub(super) fn read(tree: &SpanTree<'_>, run: &RequestSpans) -> Trajectory {
     };
     tree.budget.take_exceeded();
     for number in 0..run.calls.len() {
-        reader.call(number);
+        reader.read_call(number);
     }
     observations::see_in_prompts(tree, run, &mut reader.requested_calls);
-    joins::join(
+    joins::join_tool_spans(
         tree,
         run,
         &mut reader.requested_calls,
@@ -86,12 +86,12 @@ struct StepExtractor<'t, 's> {
 }
 
 impl StepExtractor<'_, '_> {
-    fn call(&mut self, number: usize) {
+    fn read_call(&mut self, number: usize) {
         let start = self.turn_start(number);
         let input = &self.tree.nodes[self.run.calls[number]].facts.input[start..];
-        self.history(number, input);
-        observations::see(input, &mut self.requested_calls, &self.ids, &self.text_requested_calls);
-        self.reply(number);
+        self.read_history(number, input);
+        observations::read_observations(input, &mut self.requested_calls, &self.ids, &self.text_requested_calls);
+        self.read_reply(number);
     }
 
     /// Where the messages of this turn begin in a call's input: behind the user's request.
@@ -105,8 +105,7 @@ impl StepExtractor<'_, '_> {
         let Some((first, at)) = self.asked else { return 0 };
         let asked = &input(first)[at];
         let same = |at: &usize| {
-            this.get(*at)
-                .is_some_and(|message| message.role == MessageRole::User && message.parts == asked.parts)
+            this.get(*at).is_some_and(|message| message.role == MessageRole::User && message.parts == asked.parts)
         };
         if same(&at) {
             return at + 1;
@@ -116,14 +115,14 @@ impl StepExtractor<'_, '_> {
     }
 
     /// Calls that the history shows and no reply did: their own span is lost.
-    fn history(&mut self, number: usize, input: &[ChatMessage<'_>]) {
+    fn read_history(&mut self, number: usize, input: &[ChatMessage<'_>]) {
         let mut unnamed = 0;
         // Ids may come again: the nth in the history is the nth that was asked.
         let mut seen: HashMap<&str, usize> = HashMap::new();
         let mut thought: Option<String> = None;
         for message in input.iter().filter(|message| message.role == MessageRole::Assistant) {
             if !message.has_tool_calls() {
-                thought = said(std::slice::from_ref(message));
+                thought = extract_reply_text(std::slice::from_ref(message));
                 continue;
             }
             let mut said_here: Option<Option<String>> = None;
@@ -141,7 +140,7 @@ impl StepExtractor<'_, '_> {
                     let said = match &said_here {
                         Some(said) => said.as_deref().and_then(|said| self.tree.budget.share_text(said)),
                         None => {
-                            let said = said(std::slice::from_ref(message)).or(thought.take());
+                            let said = extract_reply_text(std::slice::from_ref(message)).or(thought.take());
                             said_here = Some(said.clone());
                             said
                         }
@@ -155,15 +154,13 @@ impl StepExtractor<'_, '_> {
         }
     }
 
-    fn reply(&mut self, number: usize) {
+    fn read_reply(&mut self, number: usize) {
         let node = &self.tree.nodes[self.run.calls[number]];
         let output = &node.facts.output;
-        let said = said(output);
+        let said = extract_reply_text(output);
         // A span that several calls wrote to keeps calls of earlier replies; its own history showed them as past.
         let is_stale = |id: &str| {
-            self.ids
-                .last(id)
-                .is_some_and(|requested_call| self.requested_calls[requested_call].call == Some(number))
+            self.ids.last(id).is_some_and(|requested_call| self.requested_calls[requested_call].call == Some(number))
         };
         let fresh: Vec<_> = output
             .iter()
@@ -182,8 +179,7 @@ impl StepExtractor<'_, '_> {
             let calls = fresh.iter().filter(|call| !tools::is_final_answer(&call.name));
             for (asked, call) in calls.enumerate() {
                 if asked == MAX_CALLS {
-                    let detail =
-                        format!("{} calls in one reply; the first {MAX_CALLS} are read", fresh.len());
+                    let detail = format!("{} calls in one reply; the first {MAX_CALLS} are read", fresh.len());
                     self.defect_at(number, DefectKind::TooManyCalls, &detail);
                     break;
                 }
@@ -214,7 +210,7 @@ impl StepExtractor<'_, '_> {
             self.code.push(CodeReply { call: number, thought, code: code.to_owned() });
             return;
         }
-        let transcript = react::read(text);
+        let transcript = react::read_react_transcript(text);
         for (kind, detail) in &transcript.defects {
             self.defect_at(number, (*kind).into(), detail);
         }
@@ -324,7 +320,7 @@ impl StepExtractor<'_, '_> {
 
     fn defect_at(&mut self, number: usize, kind: DefectKind, detail: &str) {
         let node = &self.tree.nodes[self.run.calls[number]];
-        self.defects.push(ExtractionDefect::new(kind, shorten(detail), Some(node.span.span_id)));
+        self.defects.push(ExtractionDefect::new(kind, shorten_detail(detail), Some(node.span.span_id)));
     }
 
     fn finish(mut self) -> Trajectory {
@@ -332,7 +328,7 @@ impl StepExtractor<'_, '_> {
         let nodes = || run.calls.iter().chain(&run.tools).chain(&run.frames).map(|at| &tree.nodes[*at]);
         let mut trajectory = Trajectory {
             trace_ids: run.traces.iter().map(ToString::to_string).collect(),
-            query: request::query(tree, run),
+            query: request::extract_query(tree, run),
             ..Trajectory::default()
         };
         let fact = |get: for<'f> fn(&'f NormalizedSpan<'_>) -> Option<&'f str>| {
@@ -340,8 +336,7 @@ impl StepExtractor<'_, '_> {
         };
         // All trajectories of a trace may have these from the same resource.
         let name = |name: &str| cut_name(name).into_owned();
-        trajectory.session_id =
-            fact(|facts| facts.session.as_deref()).map(|session| cut_id(session).into_owned());
+        trajectory.session_id = fact(|facts| facts.session.as_deref()).map(|session| cut_id(session).into_owned());
         trajectory.agent = fact(|facts| facts.agent.as_deref()).map(name);
         trajectory.agent_version = fact(|facts| facts.agent_version.as_deref())
             .or_else(|| nodes().find_map(|node| node.span.resource.version()))
@@ -359,26 +354,27 @@ impl StepExtractor<'_, '_> {
         }
         let root = run.frames.first().or(run.calls.first()).or(run.tools.first()).map(|at| &tree.nodes[*at]);
         trajectory.root_span_id = root.map(|root| root.span.span_id.to_string());
-        trajectory.start = nodes().map(|node| node.span.start_ns).min().and_then(timestamp);
-        trajectory.end = nodes().map(|node| node.span.end_ns).max().and_then(timestamp);
-        self.answer(&mut trajectory);
-        self.steps(&mut trajectory);
-        self.complain(&mut trajectory, root.is_some_and(|root| root.span.is_error()));
+        trajectory.start = nodes().map(|node| node.span.start_ns).min().and_then(format_timestamp);
+        trajectory.end = nodes().map(|node| node.span.end_ns).max().and_then(format_timestamp);
+        self.set_final_answer(&mut trajectory);
+        self.build_steps(&mut trajectory);
+        self.record_defects(&mut trajectory, root.is_some_and(|root| root.span.is_error()));
         trajectory
     }
 
-    fn answer(&mut self, trajectory: &mut Trajectory) {
+    fn set_final_answer(&mut self, trajectory: &mut Trajectory) {
         // Only what was said behind the last call is an answer.
-        let last_requested_call =
-            self.requested_calls.iter().filter_map(|requested_call| requested_call.call).max();
-        let answered = self.speakers.last().is_some_and(|speaker| {
-            last_requested_call.is_none_or(|requested_call| *speaker >= requested_call)
-        }) && !self.gave_up();
+        let last_requested_call = self.requested_calls.iter().filter_map(|requested_call| requested_call.call).max();
+        let answered = self
+            .speakers
+            .last()
+            .is_some_and(|speaker| last_requested_call.is_none_or(|requested_call| *speaker >= requested_call))
+            && !self.gave_up();
         let spoken = self.spoken.as_deref().filter(|_| answered);
         let finished = tools::final_answer(self.tree, self.run);
         trajectory.final_answer = match finished {
             Some(answer) => Some(answer),
-            None => request::answer(self.tree, self.run, spoken, self.spoken_exactly),
+            None => request::extract_answer(self.tree, self.run, spoken, self.spoken_exactly),
         };
         let code_answer = self
             .code
@@ -398,8 +394,7 @@ impl StepExtractor<'_, '_> {
     fn gave_up(&self) -> bool {
         self.run.frames.first().map(|at| &self.tree.nodes[*at]).is_some_and(|root| {
             let facts = &root.facts;
-            let has_output =
-                facts.answer.is_some() || !facts.output.is_empty() || facts.output_text.is_some();
+            let has_output = facts.answer.is_some() || !facts.output.is_empty() || facts.output_text.is_some();
             root.span.is_error() && facts.kind == OperationKind::Agent && !has_output
         })
     }
@@ -408,8 +403,7 @@ impl StepExtractor<'_, '_> {
     fn account_for_calls(&mut self, trajectory: &Trajectory) {
         let asking: HashSet<usize> =
             self.requested_calls.iter().filter_map(|requested_call| requested_call.call).collect();
-        let named: HashSet<&str> =
-            self.defects.iter().filter_map(|defect| defect.span_id.as_deref()).collect();
+        let named: HashSet<&str> = self.defects.iter().filter_map(|defect| defect.span_id.as_deref()).collect();
         let answering: HashSet<&str> = trajectory.answer_span_ids.iter().map(String::as_str).collect();
         let mut silent: Vec<ExtractionDefect> = Vec::new();
         let calls = self.run.calls.iter().enumerate().filter(|(number, _)| !asking.contains(number));
@@ -426,14 +420,14 @@ impl StepExtractor<'_, '_> {
         self.defects.extend(silent);
     }
 
-    fn steps(&mut self, trajectory: &mut Trajectory) {
+    fn build_steps(&mut self, trajectory: &mut Trajectory) {
         let mut told: HashSet<usize> = HashSet::new();
         for (index, requested_call) in std::mem::take(&mut self.requested_calls).into_iter().enumerate() {
             let call = requested_call.call.map(|number| &self.tree.nodes[self.run.calls[number]]);
             let runs: Vec<_> = requested_call.runs.iter().map(|at| &self.tree.nodes[*at]).collect();
             let last = runs.last();
             let (observation, is_error) =
-                observations::choose(&requested_call, last.map(|node| &node.facts.tool));
+                observations::choose_observation(&requested_call, last.map(|node| &node.facts.tool));
             let from_span = last.and_then(|node| node.facts.tool.arguments.as_ref());
             let (mut arguments, mut raw) = (requested_call.arguments, requested_call.raw);
             if raw.is_none()
@@ -472,8 +466,8 @@ impl StepExtractor<'_, '_> {
                     .map(|id| id.to_string())
                     .collect(),
                 trace_id: trace.filter(|_| trajectory.trace_ids.len() > 1),
-                start: start.and_then(timestamp),
-                end: end.and_then(timestamp),
+                start: start.and_then(format_timestamp),
+                end: end.and_then(format_timestamp),
                 tokens: tokens.unwrap_or_default(),
             });
         }
@@ -489,7 +483,7 @@ impl StepExtractor<'_, '_> {
     }
 
     /// Says what is missing.
-    fn complain(mut self, trajectory: &mut Trajectory, failed: bool) {
+    fn record_defects(mut self, trajectory: &mut Trajectory, failed: bool) {
         let span = |step: &TrajectoryStep| step.span_ids.first().cloned();
         for step in &trajectory.steps {
             let mut miss = |kind, what: &str| {
@@ -524,11 +518,7 @@ impl StepExtractor<'_, '_> {
             let node = &self.tree.nodes[*at];
             let id = Some(node.span.span_id);
             if node.is_orphan {
-                self.defects.push(ExtractionDefect::new(
-                    DefectKind::OrphanSpan,
-                    "its parent span is not there",
-                    id,
-                ));
+                self.defects.push(ExtractionDefect::new(DefectKind::OrphanSpan, "its parent span is not there", id));
             }
             if node.is_conflicting {
                 let detail = "came twice with different content; the later one counts";
@@ -540,7 +530,7 @@ impl StepExtractor<'_, '_> {
 }
 
 /// What the model said in a reply: its text, else its reasoning.
-pub(super) fn said(output: &[ChatMessage<'_>]) -> Option<String> {
+pub(super) fn extract_reply_text(output: &[ChatMessage<'_>]) -> Option<String> {
     let text = join_texts(output);
     let (think, rest) = react::split_think(&text);
     let rest = rest.trim();
@@ -564,7 +554,7 @@ pub(super) fn join_texts(output: &[ChatMessage<'_>]) -> String {
     texts.join("\n")
 }
 
-pub(super) fn timestamp(ns: u64) -> Option<String> {
+pub(super) fn format_timestamp(ns: u64) -> Option<String> {
     if ns == 0 {
         return None;
     }
@@ -574,7 +564,7 @@ pub(super) fn timestamp(ns: u64) -> Option<String> {
 }
 
 /// Defects quote at most this much.
-fn shorten(detail: &str) -> String {
+fn shorten_detail(detail: &str) -> String {
     const MAX_DETAIL_CHARS: usize = 160;
     match detail.char_indices().nth(MAX_DETAIL_CHARS) {
         Some((end, _)) => format!("{}…", &detail[..end]),

@@ -45,8 +45,7 @@ pub(super) fn final_answer(tree: &SpanTree<'_>, run: &RequestSpans) -> Option<St
 pub(super) fn given_answer(arguments: Option<&RecordedArguments<'_>>) -> Option<String> {
     let answer = match read_arguments(arguments).0? {
         Json::Object(mut object) => {
-            let named =
-                ["answer", "response", "result", "final_answer"].iter().find_map(|key| object.remove(*key));
+            let named = ["answer", "response", "result", "final_answer"].iter().find_map(|key| object.remove(*key));
             named.or_else(|| object.remove("args").and_then(|args| args.get(0).cloned()))?
         }
         other => other,
@@ -55,10 +54,8 @@ pub(super) fn given_answer(arguments: Option<&RecordedArguments<'_>>) -> Option<
 }
 
 pub(super) fn final_answer_spans(tree: &SpanTree<'_>, run: &RequestSpans) -> Vec<String> {
-    let finishing = run
-        .tools
-        .iter()
-        .filter(|at| tree.nodes[**at].facts.tool.name.as_deref().is_some_and(is_final_answer));
+    let finishing =
+        run.tools.iter().filter(|at| tree.nodes[**at].facts.tool.name.as_deref().is_some_and(is_final_answer));
     finishing.flat_map(|at| tree.nodes[*at].span_ids()).map(|id| id.to_string()).collect()
 }
 
@@ -78,8 +75,8 @@ const MAX_TOOLS: usize = 10_000;
 
 impl ToolCache {
     /// Every tool that the agent could use in a run, in the order of first mention.
-    pub(super) fn offered(&mut self, tree: &SpanTree<'_>, run: &RequestSpans) -> Arc<[ToolDefinition]> {
-        let list = self.listed(&ToolDefinitionSources::for_request(tree, run));
+    pub(super) fn tools_for_run(&mut self, tree: &SpanTree<'_>, run: &RequestSpans) -> Arc<[ToolDefinition]> {
+        let list = self.get_or_read(&ToolDefinitionSources::for_request(tree, run));
         // Tools that only their spans tell of. Where there is a list, a name that is not in it, says nothing of itself
         // and gave an error was made up by the model.
         let made_up = |tool: &ToolFacts<'_>| {
@@ -87,8 +84,7 @@ impl ToolCache {
         };
         let ran = run.tools.iter().map(|at| &tree.nodes[*at].facts.tool);
         let ran = ran.filter(|tool| tool.name.as_deref().is_some_and(can_be_called) && !made_up(tool));
-        let places: HashMap<&str, &ToolDefinition> =
-            list.iter().map(|tool| (tool.name.as_str(), tool)).collect();
+        let places: HashMap<&str, &ToolDefinition> = list.iter().map(|tool| (tool.name.as_str(), tool)).collect();
         let adds = |tool: &&ToolFacts<'_>| {
             let known = tool.name.as_deref().and_then(|name| places.get(name));
             known.is_none_or(|known| {
@@ -105,16 +101,12 @@ impl ToolCache {
         for tool in new {
             let schema = tool.schema.as_deref().and_then(RawJson::parse_object);
             let description = tool.description.as_deref().map(str::to_owned);
-            all.add(ToolDefinition {
-                name: tool.name.as_deref().unwrap_or_default().to_owned(),
-                description,
-                schema,
-            });
+            all.add(ToolDefinition { name: tool.name.as_deref().unwrap_or_default().to_owned(), description, schema });
         }
         all.tools.into()
     }
 
-    fn listed(&mut self, sources: &ToolDefinitionSources<'_>) -> Arc<[ToolDefinition]> {
+    fn get_or_read(&mut self, sources: &ToolDefinitionSources<'_>) -> Arc<[ToolDefinition]> {
         let key = sources.digest();
         if let Some(list) = self.lists.get(&key) {
             return Arc::clone(list);
@@ -215,9 +207,9 @@ impl OfferedTools<'_> {
 }
 
 /// Reads tool definitions in any of the shapes that requests use.
-pub fn definitions(json: &str) -> Vec<ToolDefinition> {
+pub fn parse_tool_definitions(json: &str) -> Vec<ToolDefinition> {
     let mut list = ToolList::default();
-    list.text(json, 0);
+    list.read_text(json, 0);
     list.tools
 }
 
@@ -253,8 +245,8 @@ struct ToolList {
 impl ToolList {
     fn read(&mut self, source: &OfferedTools<'_>) {
         match source {
-            OfferedTools::Json(text) => self.text(text, 0),
-            OfferedTools::Value(value) => self.text(&value.to_json().to_string(), 0),
+            OfferedTools::Json(text) => self.read_text(text, 0),
+            OfferedTools::Value(value) => self.read_text(&value.to_json().to_string(), 0),
             OfferedTools::Function { name, description, parameters } => self.add(ToolDefinition {
                 name: (*name).to_owned(),
                 description: description.map(str::to_owned),
@@ -264,32 +256,31 @@ impl ToolList {
     }
 
     /// One definition or a list of them. Definitions are wrapped a few times at the most.
-    fn text(&mut self, text: &str, depth: usize) {
+    fn read_text(&mut self, text: &str, depth: usize) {
         const MAX_DEPTH: usize = 6;
         if depth > MAX_DEPTH {
             return;
         }
         if let Some(list) = bounded_json::raw_items(text) {
-            list.iter().for_each(|item| self.text(item.get(), depth + 1));
+            list.iter().for_each(|item| self.read_text(item.get(), depth + 1));
         } else if let Ok(definition) = serde_json::from_str::<ToolDefinitionJson<'_>>(text) {
-            self.definition(definition, depth);
+            self.read_definition(definition, depth);
         } else if let Ok(encoded) = serde_json::from_str::<String>(text)
             && encoded.trim_start().starts_with(['{', '['])
         {
-            self.text(&encoded, depth + 1);
+            self.read_text(&encoded, depth + 1);
         }
     }
 
-    fn definition(&mut self, definition: ToolDefinitionJson<'_>, depth: usize) {
+    fn read_definition(&mut self, definition: ToolDefinitionJson<'_>, depth: usize) {
         if let Some(list) = definition.tools {
-            return self.text(list.get(), depth + 1);
+            return self.read_text(list.get(), depth + 1);
         }
         if let Some(function) = definition.function {
-            return self.text(function.get(), depth + 1);
+            return self.read_text(function.get(), depth + 1);
         }
         let Some(name) = definition.name else { return };
-        let schema =
-            definition.parameters.filter(|schema| schema.get().starts_with('{')).map(RawJson::from_raw);
+        let schema = definition.parameters.filter(|schema| schema.get().starts_with('{')).map(RawJson::from_raw);
         let description = definition.description.map(std::borrow::Cow::into_owned);
         self.add(ToolDefinition { name: name.into_owned(), description, schema });
     }
@@ -325,10 +316,8 @@ fn in_prompt(prompt: &str) -> Vec<ToolDefinition> {
             tools.push(ToolDefinition { name: name.trim().to_owned(), ..ToolDefinition::default() });
             describing = false;
         } else if let Some(description) = bare.strip_prefix("Tool Description:") {
-            describing =
-                tools.last_mut().map(|tool| tool.description = Some(description.trim().to_owned())).is_some();
-        } else if let Some(arguments) =
-            bare.strip_prefix("Tool Args:").or_else(|| bare.strip_prefix("Tool Arguments:"))
+            describing = tools.last_mut().map(|tool| tool.description = Some(description.trim().to_owned())).is_some();
+        } else if let Some(arguments) = bare.strip_prefix("Tool Args:").or_else(|| bare.strip_prefix("Tool Arguments:"))
         {
             if let Some(tool) = tools.last_mut() {
                 tool.schema = schema_in_text(arguments);
@@ -353,7 +342,7 @@ fn schema_in_text(text: &str) -> Option<RawJson> {
     let text = text.trim();
     let strict = RawJson::parse_object(text);
     strict.or_else(|| {
-        crate::literal::parse(text).filter(Json::is_object).map(|json| RawJson::from_value(&json))
+        crate::literal::parse_lenient_json(text).filter(Json::is_object).map(|json| RawJson::from_value(&json))
     })
 }
 
@@ -361,8 +350,7 @@ fn schema_in_text(text: &str) -> Option<RawJson> {
 fn in_line(line: &str) -> Option<ToolDefinition> {
     // smolagents: def list_issues(repo: string) -> string:
     if let Some((name, _)) = line.strip_prefix("def ").and_then(|rest| rest.split_once('(')) {
-        return is_identifier(name)
-            .then(|| ToolDefinition { name: name.to_owned(), ..ToolDefinition::default() });
+        return is_identifier(name).then(|| ToolDefinition { name: name.to_owned(), ..ToolDefinition::default() });
     }
     // LangChain: list_issues(repo: str) - List the issues.
     if let Some((signature, description)) = line.split_once(") - ")
@@ -381,10 +369,9 @@ fn in_line(line: &str) -> Option<ToolDefinition> {
     if !is_identifier(name) {
         return None;
     }
-    let properties = crate::literal::parse(arguments).filter(Json::is_object);
-    let schema = properties.map(|properties| {
-        RawJson::from_value(&serde_json::json!({"type": "object", "properties": properties}))
-    });
+    let properties = crate::literal::parse_lenient_json(arguments).filter(Json::is_object);
+    let schema = properties
+        .map(|properties| RawJson::from_value(&serde_json::json!({"type": "object", "properties": properties})));
     Some(ToolDefinition { name: name.to_owned(), description: Some(description.trim().to_owned()), schema })
 }
 
@@ -399,7 +386,7 @@ mod tests {
     #[test]
     fn a_list_has_a_limit_of_tools() {
         let json: Vec<String> = (0..MAX_TOOLS + 9).map(|n| format!(r#"{{"name":"t{n}"}}"#)).collect();
-        assert_eq!(definitions(&format!("[{}]", json.join(","))).len(), MAX_TOOLS);
+        assert_eq!(parse_tool_definitions(&format!("[{}]", json.join(","))).len(), MAX_TOOLS);
         let prompt: Vec<String> = (0..3 * MAX_TOOLS).map(|n| format!("def t{n}(x)")).collect();
         assert!(in_prompt(&prompt.join("\n")).len() <= MAX_TOOLS + 1);
     }
@@ -412,7 +399,7 @@ mod tests {
             let json = format!(r#"{{"name":"t{number}","description":"{description}"}}"#);
             let offered = OfferedTools::Json(&json);
             let sources = ToolDefinitionSources { offered: vec![&offered], prompt: None };
-            assert_eq!(cache.listed(&sources).len(), 1);
+            assert_eq!(cache.get_or_read(&sources).len(), 1);
             let held: usize = cache.lists.values().flat_map(|list| list.iter()).map(definition_bytes).sum();
             assert!(held <= MAX_CACHED_BYTES && held == cache.bytes && held > 0, "{held}");
         }

@@ -40,15 +40,11 @@ impl<'s> SpanTree<'s> {
     pub(super) fn build(spans: &'s [Span<'s>]) -> SpanTree<'s> {
         let budget = AssemblyBudget::default();
         let mut nodes: Vec<SpanNode<'s>> = without_duplicates(spans, &budget);
-        let mut index: Vec<((TraceId, SpanId), usize)> = nodes
-            .iter()
-            .enumerate()
-            .map(|(at, node)| ((node.span.trace_id, node.span.span_id), at))
-            .collect();
+        let mut index: Vec<((TraceId, SpanId), usize)> =
+            nodes.iter().enumerate().map(|(at, node)| ((node.span.trace_id, node.span.span_id), at)).collect();
         index.sort_unstable();
-        let find = |key: (TraceId, SpanId)| {
-            index.binary_search_by_key(&key, |(key, _)| *key).ok().map(|at| index[at].1)
-        };
+        let find =
+            |key: (TraceId, SpanId)| index.binary_search_by_key(&key, |(key, _)| *key).ok().map(|at| index[at].1);
         for node in &mut nodes {
             let Some(parent) = node.span.parent_id else { continue };
             node.parent = find((node.span.trace_id, parent));
@@ -83,15 +79,12 @@ impl<'s> SpanTree<'s> {
             if self.nodes[at].facts.kind != OperationKind::Model {
                 continue;
             }
-            let Some(outer) = self.enclosing(at, OperationKind::Model, |kind| kind == OperationKind::Other)
-            else {
+            let Some(outer) = self.find_enclosing(at, OperationKind::Model, |kind| kind == OperationKind::Other) else {
                 continue;
             };
             // An outer span with several inner calls stands for a loop, not for one call.
             if self.nodes[outer].inner_calls > 1 && self.nodes[at].facts.has_content() {
-                if self.nodes[outer].facts.kind == OperationKind::Model
-                    && !self.nodes[outer].facts.has_content()
-                {
+                if self.nodes[outer].facts.kind == OperationKind::Model && !self.nodes[outer].facts.has_content() {
                     self.nodes[outer].facts.kind = OperationKind::Agent;
                 }
                 continue;
@@ -101,7 +94,7 @@ impl<'s> SpanTree<'s> {
             if self.nodes[fold].folded_into.is_some() || self.nodes[keep].folded_into.is_some() {
                 continue;
             }
-            self.fold(keep, fold);
+            self.fold_node(keep, fold);
         }
     }
 
@@ -111,25 +104,19 @@ impl<'s> SpanTree<'s> {
             if self.nodes[at].facts.kind != OperationKind::Tool {
                 continue;
             }
-            let Some(outer) = self.enclosing(at, OperationKind::Tool, |kind| kind == OperationKind::Other)
-            else {
+            let Some(outer) = self.find_enclosing(at, OperationKind::Tool, |kind| kind == OperationKind::Other) else {
                 continue;
             };
             let outer = self.nodes[outer].folded_into.unwrap_or(outer);
             let name = |at: usize| self.nodes[at].facts.tool.name.as_deref();
             if name(at).is_none() || name(outer).is_none() || name(at) == name(outer) {
-                self.fold(outer, at);
+                self.fold_node(outer, at);
             }
         }
     }
 
     /// The nearest enclosing node of a kind, with only nodes that `pass` in between.
-    fn enclosing(
-        &self,
-        at: usize,
-        kind: OperationKind,
-        pass: impl Fn(OperationKind) -> bool,
-    ) -> Option<usize> {
+    fn find_enclosing(&self, at: usize, kind: OperationKind, pass: impl Fn(OperationKind) -> bool) -> Option<usize> {
         let mut at = self.nodes[at].parent?;
         // Folding only concerns neighbours; a long chain of wrappers is something else.
         for _ in 0..8 {
@@ -145,7 +132,7 @@ impl<'s> SpanTree<'s> {
         None
     }
 
-    fn fold(&mut self, keep: usize, fold: usize) {
+    fn fold_node(&mut self, keep: usize, fold: usize) {
         let mut ids = std::mem::take(&mut self.nodes[fold].folded);
         ids.push_front(self.nodes[fold].span.span_id);
         let facts = std::mem::take(&mut self.nodes[fold].facts);
@@ -187,7 +174,7 @@ impl<'s> SpanTree<'s> {
 
 impl<'s> SpanNode<'s> {
     fn new(span: &'s Span<'s>, budget: &AssemblyBudget) -> Self {
-        let mut facts = dialect::read(span);
+        let mut facts = dialect::normalize_span(span);
         budget.keep_messages(&mut facts, 0);
         SpanNode {
             span,
@@ -207,7 +194,7 @@ impl<'s> SpanNode<'s> {
     }
 
     /// By time; the ids make the order the same for spans that began at the same moment.
-    pub(super) fn order(&self) -> (u64, u64, SpanId) {
+    pub(super) fn sort_key(&self) -> (u64, u64, SpanId) {
         (self.span.start_ns, self.span.end_ns, self.span.span_id)
     }
 }
@@ -230,9 +217,7 @@ fn without_duplicates<'s>(spans: &'s [Span<'s>], budget: &AssemblyBudget) -> Vec
         match nodes.last_mut() {
             // Without an id nobody can say that two spans are one.
             Some(last)
-                if last.span.span_id == span.span_id
-                    && last.span.trace_id == span.trace_id
-                    && span.span_id.0 != 0 =>
+                if last.span.span_id == span.span_id && last.span.trace_id == span.trace_id && span.span_id.0 != 0 =>
             {
                 last.is_conflicting |= last.span != span;
             }

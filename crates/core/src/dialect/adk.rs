@@ -11,28 +11,27 @@ use crate::message::{ChatMessage, MessageRole, RecordedArguments, message_from_j
 use crate::span::{AttributeValue, Span};
 
 use super::wrapped::unwrap_result;
-use super::{NormalizedSpan, OfferedTools, OperationKind, fill, json, text};
+use super::{NormalizedSpan, OfferedTools, OperationKind, fill_if_empty, read_json_attribute, read_text_attribute};
 
-pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
+pub(super) fn read_adk_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
     let value = |key: &str| span.attributes.get(key);
-    fill(&mut facts.session, value("gcp.vertex.agent.session_id").and_then(text));
-    let response = value("gcp.vertex.agent.tool_response").and_then(text);
-    let arguments = value("gcp.vertex.agent.tool_call_args").and_then(json);
+    fill_if_empty(&mut facts.session, value("gcp.vertex.agent.session_id").and_then(read_text_attribute));
+    let response = value("gcp.vertex.agent.tool_response").and_then(read_text_attribute);
+    let arguments = value("gcp.vertex.agent.tool_call_args").and_then(read_json_attribute);
     if arguments.is_some() || response.is_some() {
         if facts.kind == OperationKind::Other {
             facts.kind = OperationKind::Tool;
         }
-        fill(&mut facts.tool.arguments, arguments.filter(Json::is_object).map(RecordedArguments::from));
+        fill_if_empty(&mut facts.tool.arguments, arguments.filter(Json::is_object).map(RecordedArguments::from));
         if let Some(Cow::Borrowed(text)) = response {
             let result = unwrap_result(text);
             facts.tool.is_error |= result.is_error;
-            fill(&mut facts.tool.result, Some(result.text).filter(|text| text != "<not specified>"));
+            fill_if_empty(&mut facts.tool.result, Some(result.text).filter(|text| text != "<not specified>"));
         }
         return;
     }
-    let request =
-        value("gcp.vertex.agent.llm_request").and_then(AttributeValue::as_str).and_then(AdkRequest::read);
-    let reply = value("gcp.vertex.agent.llm_response").and_then(json).filter(is_filled);
+    let request = value("gcp.vertex.agent.llm_request").and_then(AttributeValue::as_str).and_then(AdkRequest::read);
+    let reply = value("gcp.vertex.agent.llm_response").and_then(read_json_attribute).filter(is_filled);
     if request.is_none() && reply.is_none() {
         return;
     }
@@ -40,23 +39,20 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
         facts.kind = OperationKind::Model;
     }
     if let Some(request) = request {
-        fill(&mut facts.model, request.model);
+        fill_if_empty(&mut facts.model, request.model);
         facts.offered_tools.extend(request.config.tools.map(|tools| OfferedTools::Json(tools.get())));
-        let parse = |raw: &RawValue| bounded_json::parse(raw.get());
+        let parse = |raw: &RawValue| bounded_json::parse_bounded_json(raw.get());
         let system = request.config.system_instruction.and_then(parse);
         let contents = request.contents.and_then(parse).unwrap_or_default();
         facts.add_input(messages_from_json(serde_json::json!({"system": system, "contents": contents})));
     }
     if let Some(mut reply) = reply {
         let usage = reply.get("usage_metadata").cloned().unwrap_or_default();
-        fill(&mut facts.prompt_tokens, usage.get("prompt_token_count").and_then(Json::as_u64));
-        fill(&mut facts.completion_tokens, usage.get("candidates_token_count").and_then(Json::as_u64));
+        fill_if_empty(&mut facts.prompt_tokens, usage.get("prompt_token_count").and_then(Json::as_u64));
+        fill_if_empty(&mut facts.completion_tokens, usage.get("candidates_token_count").and_then(Json::as_u64));
         let message = reply.get_mut("content").map(Json::take).and_then(message_from_json);
         facts.add_output(
-            message
-                .into_iter()
-                .map(|message| ChatMessage { role: MessageRole::Assistant, ..message })
-                .collect(),
+            message.into_iter().map(|message| ChatMessage { role: MessageRole::Assistant, ..message }).collect(),
         );
     }
 }

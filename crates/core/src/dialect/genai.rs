@@ -11,9 +11,12 @@ use crate::span::{AttributeValue, Span, SpanEvent};
 
 use super::genai_messages;
 use super::wrapped::{unwrap_arguments, unwrap_result};
-use super::{NormalizedSpan, OperationKind, arguments, fill, json, offered, text, text_or_json};
+use super::{
+    NormalizedSpan, OperationKind, fill_if_empty, read_argument_attribute, read_json_attribute, read_offered_tools,
+    read_text_attribute, text_or_json,
+};
 
-pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
+pub(super) fn read_genai_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
     let mut operation = "";
     let mut list_request = false;
     let (mut system, mut input, mut output) = (None, None, None);
@@ -21,28 +24,28 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
         if let Some(rest) = key.strip_prefix("gen_ai.") {
             match rest {
                 "operation.name" => operation = value.as_str().unwrap_or_default(),
-                "agent.name" => fill(&mut facts.agent, text(value)),
-                "agent.version" => fill(&mut facts.agent_version, text(value)),
-                "conversation.id" => fill(&mut facts.session, text(value)),
-                "response.id" => fill(&mut facts.response_id, text(value)),
-                "request.model" => fill(&mut facts.model, text(value)),
-                "usage.input_tokens" | "usage.prompt_tokens" => {
-                    fill(&mut facts.prompt_tokens, value.as_u64())
-                }
+                "agent.name" => fill_if_empty(&mut facts.agent, read_text_attribute(value)),
+                "agent.version" => fill_if_empty(&mut facts.agent_version, read_text_attribute(value)),
+                "conversation.id" => fill_if_empty(&mut facts.session, read_text_attribute(value)),
+                "response.id" => fill_if_empty(&mut facts.response_id, read_text_attribute(value)),
+                "request.model" => fill_if_empty(&mut facts.model, read_text_attribute(value)),
+                "usage.input_tokens" | "usage.prompt_tokens" => fill_if_empty(&mut facts.prompt_tokens, value.as_u64()),
                 "usage.output_tokens" | "usage.completion_tokens" => {
-                    fill(&mut facts.completion_tokens, value.as_u64())
+                    fill_if_empty(&mut facts.completion_tokens, value.as_u64())
                 }
-                "usage.cost" => fill(&mut facts.cost_usd, value.as_f64()),
-                "system_instructions" => system = json(value),
+                "usage.cost" => fill_if_empty(&mut facts.cost_usd, value.as_f64()),
+                "system_instructions" => system = read_json_attribute(value),
                 "input.messages" | "prompt" => input = Some(value),
                 "output.messages" | "completion" => output = Some(value),
-                "tool.definitions" => facts.offered_tools.push(offered(value)),
-                "tool.name" => fill(&mut facts.tool.name, text(value)),
-                "tool.call.id" => fill(&mut facts.tool.call_id, text(value)),
-                "tool.description" => fill(&mut facts.tool.description, text(value)),
-                "tool.json_schema" | "tool.parameters" => fill(&mut facts.tool.schema, text_or_json(value)),
-                "tool.call.arguments" => fill(&mut facts.tool.arguments, tool_arguments(value)),
-                "tool.call.result" | "tool.message" => fill(&mut facts.tool.result, result(value)),
+                "tool.definitions" => facts.offered_tools.push(read_offered_tools(value)),
+                "tool.name" => fill_if_empty(&mut facts.tool.name, read_text_attribute(value)),
+                "tool.call.id" => fill_if_empty(&mut facts.tool.call_id, read_text_attribute(value)),
+                "tool.description" => fill_if_empty(&mut facts.tool.description, read_text_attribute(value)),
+                "tool.json_schema" | "tool.parameters" => fill_if_empty(&mut facts.tool.schema, text_or_json(value)),
+                "tool.call.arguments" => fill_if_empty(&mut facts.tool.arguments, tool_arguments(value)),
+                "tool.call.result" | "tool.message" => {
+                    fill_if_empty(&mut facts.tool.result, extract_tool_result(value))
+                }
                 _ => {}
             }
         } else if key == "mcp.method.name" {
@@ -50,7 +53,7 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
         }
     }
     if facts.kind == OperationKind::Other && !list_request {
-        facts.kind = kind(operation, span);
+        facts.kind = classify_genai_operation(operation, span);
     }
     if facts.kind == OperationKind::Tool {
         read_tool_events(span, facts);
@@ -58,14 +61,14 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
     }
     let model_call = matches!(facts.kind, OperationKind::Model | OperationKind::Other);
     if let Some(value) = output {
-        facts.add_output(messages(value, MessageRole::Assistant));
+        facts.add_output(parse_genai_messages(value, MessageRole::Assistant));
     }
     if let Some(value) = input {
-        let mut messages = messages(value, MessageRole::User);
+        let mut messages = parse_genai_messages(value, MessageRole::User);
         if let Some(text) =
             system.and_then(|system| messages_from_json(system).first().map(|m| m.joined_text().into_owned()))
         {
-            messages.insert(0, ChatMessage::text(MessageRole::System, text));
+            messages.insert(0, ChatMessage::from_text(MessageRole::System, text));
         }
         facts.add_input(messages);
     }
@@ -74,7 +77,7 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
     }
 }
 
-fn kind(operation: &str, span: &Span<'_>) -> OperationKind {
+fn classify_genai_operation(operation: &str, span: &Span<'_>) -> OperationKind {
     match operation {
         "chat" | "generate_content" | "text_completion" | "completion" => OperationKind::Model,
         "execute_tool" => OperationKind::Tool,
@@ -94,11 +97,11 @@ fn kind(operation: &str, span: &Span<'_>) -> OperationKind {
     }
 }
 
-fn messages<'s>(value: &'s AttributeValue<'_>, role: MessageRole) -> Vec<ChatMessage<'s>> {
-    let known = value.as_str().and_then(genai_messages::read);
-    let mut messages = match known.or_else(|| json(value).map(messages_from_json)) {
+fn parse_genai_messages<'s>(value: &'s AttributeValue<'_>, role: MessageRole) -> Vec<ChatMessage<'s>> {
+    let known = value.as_str().and_then(genai_messages::parse_message_list);
+    let mut messages = match known.or_else(|| read_json_attribute(value).map(messages_from_json)) {
         Some(messages) => messages,
-        None => value.as_str().map(|text| ChatMessage::text(role, text.to_owned())).into_iter().collect(),
+        None => value.as_str().map(|text| ChatMessage::from_text(role, text.to_owned())).into_iter().collect(),
     };
     if role == MessageRole::Assistant {
         messages.iter_mut().for_each(|message| message.role = MessageRole::Assistant);
@@ -108,14 +111,12 @@ fn messages<'s>(value: &'s AttributeValue<'_>, role: MessageRole) -> Vec<ChatMes
 
 fn tool_arguments<'s>(value: &'s AttributeValue<'_>) -> Option<RecordedArguments<'s>> {
     match value {
-        AttributeValue::Str(text) if text.contains("\"input_str\"") => {
-            unwrap_arguments(Cow::Borrowed(text.as_ref()))
-        }
-        other => arguments(other),
+        AttributeValue::Str(text) if text.contains("\"input_str\"") => unwrap_arguments(Cow::Borrowed(text.as_ref())),
+        other => read_argument_attribute(other),
     }
 }
 
-fn result<'s>(value: &'s AttributeValue<'_>) -> Option<Cow<'s, str>> {
+fn extract_tool_result<'s>(value: &'s AttributeValue<'_>) -> Option<Cow<'s, str>> {
     match value {
         AttributeValue::Str(text) => Some(unwrap_result(text).text),
         AttributeValue::Null => None,
@@ -128,24 +129,28 @@ fn read_tool_events<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
     for event in &span.events {
         match event.name.as_ref() {
             "gen_ai.tool.message" => {
-                fill(&mut facts.tool.arguments, event.attributes.get("content").and_then(arguments));
-                fill(&mut facts.tool.call_id, event.attributes.get("id").and_then(text));
+                fill_if_empty(
+                    &mut facts.tool.arguments,
+                    event.attributes.get("content").and_then(read_argument_attribute),
+                );
+                fill_if_empty(&mut facts.tool.call_id, event.attributes.get("id").and_then(read_text_attribute));
             }
             "gen_ai.choice" => {
-                let message = event.attributes.get("message").and_then(json);
+                let message = event.attributes.get("message").and_then(read_json_attribute);
                 let text = message.map(crate::message::result_text);
-                fill(&mut facts.tool.result, text.map(Cow::Owned));
+                fill_if_empty(&mut facts.tool.result, text.map(Cow::Owned));
             }
             "gen_ai.client.inference.operation.details" => {
-                let messages = |key: &str| event.attributes.get(key).and_then(json).map(messages_from_json);
+                let messages =
+                    |key: &str| event.attributes.get(key).and_then(read_json_attribute).map(messages_from_json);
                 for message in messages("gen_ai.input.messages").unwrap_or_default() {
                     for call in message.tool_calls() {
-                        fill(&mut facts.tool.arguments, call.arguments.clone());
+                        fill_if_empty(&mut facts.tool.arguments, call.arguments.clone());
                     }
                 }
                 for message in messages("gen_ai.output.messages").unwrap_or_default() {
                     for result in message.tool_results() {
-                        fill(&mut facts.tool.result, Some(Cow::Owned(result.content.clone().into_owned())));
+                        fill_if_empty(&mut facts.tool.result, Some(Cow::Owned(result.content.clone().into_owned())));
                     }
                 }
             }
@@ -171,21 +176,22 @@ fn read_message_events<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
         }
         match name {
             "client.inference.operation.details" => {
-                for (key, list) in
-                    [("gen_ai.input.messages", &mut input), ("gen_ai.output.messages", &mut output)]
-                {
+                for (key, list) in [("gen_ai.input.messages", &mut input), ("gen_ai.output.messages", &mut output)] {
                     list.extend(
-                        event.attributes.get(key).and_then(json).map(messages_from_json).unwrap_or_default(),
+                        event
+                            .attributes
+                            .get(key)
+                            .and_then(read_json_attribute)
+                            .map(messages_from_json)
+                            .unwrap_or_default(),
                     );
                 }
                 if let Some(value) = event.attributes.get("gen_ai.tool.definitions") {
-                    facts.offered_tools.push(offered(value));
+                    facts.offered_tools.push(read_offered_tools(value));
                 }
             }
             "content.prompt" => input.extend(event_text(event, "gen_ai.prompt", MessageRole::User)),
-            "content.completion" => {
-                output.extend(event_text(event, "gen_ai.completion", MessageRole::Assistant))
-            }
+            "content.completion" => output.extend(event_text(event, "gen_ai.completion", MessageRole::Assistant)),
             "choice" => output.extend(event_message(event, MessageRole::Assistant)),
             "assistant.message" => input.extend(event_message(event, MessageRole::Assistant)),
             "user.message" => input.extend(event_message(event, MessageRole::User)),
@@ -200,7 +206,7 @@ fn read_message_events<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
 }
 
 fn event_text<'s>(event: &'s SpanEvent<'_>, key: &str, role: MessageRole) -> Vec<ChatMessage<'s>> {
-    event.attributes.get(key).map(|value| messages(value, role)).unwrap_or_default()
+    event.attributes.get(key).map(|value| parse_genai_messages(value, role)).unwrap_or_default()
 }
 
 /// A message in an event: its body (a log record) or its attributes (a span event).
@@ -209,13 +215,13 @@ fn event_message(event: &SpanEvent<'_>, role: MessageRole) -> Option<ChatMessage
         Some(body) => match body.to_json() {
             Json::Object(object) => object,
             // Some SDKs write the body as one JSON text.
-            Json::String(text) => match bounded_json::parse(&text) {
+            Json::String(text) => match bounded_json::parse_bounded_json(&text) {
                 Some(Json::Object(object)) => object,
-                _ => return Some(ChatMessage::text(role, text)),
+                _ => return Some(ChatMessage::from_text(role, text)),
             },
             _ => return None,
         },
-        None => event.attributes.iter().map(|(key, value)| (key.to_owned(), attribute(value))).collect(),
+        None => event.attributes.iter().map(|(key, value)| (key.to_owned(), attribute_to_json(value))).collect(),
     };
     if let Some(Json::String(text)) = object.get("message")
         && !text.trim_start().starts_with(['{', '['])
@@ -243,10 +249,10 @@ fn event_message(event: &SpanEvent<'_>, role: MessageRole) -> Option<ChatMessage
 }
 
 /// Event attributes are flat: lists and objects travel as JSON text.
-fn attribute(value: &AttributeValue<'_>) -> Json {
+fn attribute_to_json(value: &AttributeValue<'_>) -> Json {
     match value {
         AttributeValue::Str(text) if text.trim_start().starts_with(['{', '[']) => {
-            bounded_json::parse(text).unwrap_or_else(|| Json::String(text.to_string()))
+            bounded_json::parse_bounded_json(text).unwrap_or_else(|| Json::String(text.to_string()))
         }
         other => other.to_json(),
     }

@@ -10,9 +10,7 @@ use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::bounded_json::{self, MAX_JSON_NODES};
-use crate::message::{
-    ChatMessage, MessagePart, MessageRole, RecordedArguments, ToolCall, ToolResult, result_text,
-};
+use crate::message::{ChatMessage, MessagePart, MessageRole, RecordedArguments, ToolCall, ToolResult, result_text};
 
 /// Parts of all messages of one list: a short part takes ten times its text. A list with more, which is none that an
 /// agent sends, is left to the general reader and its budget.
@@ -53,7 +51,7 @@ struct PartJson<'a> {
 struct BorrowedText<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// Reads a list of messages; `None` when anything in it has another shape.
-pub(super) fn read(text: &str) -> Option<Vec<ChatMessage<'_>>> {
+pub(super) fn parse_message_list(text: &str) -> Option<Vec<ChatMessage<'_>>> {
     serde_json::from_str(text).ok().map(|MessageList(messages)| messages)
 }
 
@@ -106,49 +104,44 @@ impl<'de> Visitor<'de> for PartListVisitor {
             if parts.len() == MAX_PARTS {
                 return Err(A::Error::custom("too many parts"));
             }
-            parts.extend(part(json).ok_or_else(|| A::Error::custom("an unknown part"))?);
+            parts.extend(parse_message_part(json).ok_or_else(|| A::Error::custom("an unknown part"))?);
         }
         Ok(parts)
     }
 }
 
 /// The outer `None` is an unknown shape, the inner one an empty part.
-fn part(json: PartJson<'_>) -> Option<Option<MessagePart<'_>>> {
+fn parse_message_part(json: PartJson<'_>) -> Option<Option<MessagePart<'_>>> {
     let content = json.content.map(|text| text.0).filter(|text| !text.is_empty());
     match json.kind.as_ref() {
         "text" => Some(content.map(MessagePart::Text)),
         "reasoning" | "thinking" => Some(content.map(MessagePart::Reasoning)),
         "tool_call" => {
-            let arguments = json.arguments.filter(|raw| raw.get() != "null").and_then(arguments);
+            let arguments = json.arguments.filter(|raw| raw.get() != "null").and_then(parse_raw_arguments);
             Some(Some(MessagePart::ToolCall(ToolCall { id: json.id, name: json.name?, arguments })))
         }
         "tool_call_response" => {
-            let content = json.response.map(result).unwrap_or_default();
-            Some(Some(MessagePart::ToolResult(ToolResult {
-                id: json.id,
-                name: json.name,
-                content,
-                is_error: false,
-            })))
+            let content = json.response.map(parse_raw_result).unwrap_or_default();
+            Some(Some(MessagePart::ToolResult(ToolResult { id: json.id, name: json.name, content, is_error: false })))
         }
         _ => None,
     }
 }
 
-fn arguments(raw: &RawValue) -> Option<RecordedArguments<'_>> {
+fn parse_raw_arguments(raw: &RawValue) -> Option<RecordedArguments<'_>> {
     match raw.get().starts_with('"') {
-        true => serde_json::from_str::<BorrowedText<'_>>(raw.get())
-            .ok()
-            .map(|text| RecordedArguments::Text(text.0)),
+        true => serde_json::from_str::<BorrowedText<'_>>(raw.get()).ok().map(|text| RecordedArguments::Text(text.0)),
         // Kept as text: most messages repeat an earlier request's, and nobody looks into their arguments again.
         false => Some(RecordedArguments::Json(Cow::Borrowed(raw.get()))),
     }
 }
 
-fn result(raw: &RawValue) -> Cow<'_, str> {
+fn parse_raw_result(raw: &RawValue) -> Cow<'_, str> {
     match raw.get().starts_with('"') {
         true => serde_json::from_str::<BorrowedText<'_>>(raw.get()).map(|text| text.0).unwrap_or_default(),
-        false => Cow::Owned(bounded_json::parse(raw.get()).map_or_else(|| raw.get().to_owned(), result_text)),
+        false => {
+            Cow::Owned(bounded_json::parse_bounded_json(raw.get()).map_or_else(|| raw.get().to_owned(), result_text))
+        }
     }
 }
 
@@ -163,31 +156,28 @@ mod tests {
             {"role": "assistant", "parts": [{"type": "reasoning", "content": "hm"}, {"type": "tool_call", "id": "c", "name": "f", "arguments": {"a":1}},
               {"type": "tool_call", "id": "d", "name": "g", "arguments": "{\"a\": 1}"}], "finish_reason": "tool_calls"},
             {"role": "tool", "parts": [{"type": "tool_call_response", "id": "c", "response": {"result": "12"}}, {"type": "tool_call_response", "id": "d", "result": "x"}]}]"#;
-        assert_eq!(read(text).unwrap(), messages_from_json(serde_json::from_str(text).unwrap()));
+        assert_eq!(parse_message_list(text).unwrap(), messages_from_json(serde_json::from_str(text).unwrap()));
     }
 
     #[test]
     fn a_list_of_too_many_parts_is_left_to_the_general_reader() {
         let parts = |count: usize| vec![r#"{"type":"text","content":"x"}"#; count].join(",");
         let message = |count: usize| format!(r#"{{"role":"user","parts":[{}]}}"#, parts(count));
-        assert_eq!(read(&format!("[{}]", message(1_000))).unwrap()[0].parts.len(), 1_000);
-        assert!(read(&format!("[{}]", message(MAX_PARTS + 1))).is_none());
+        assert_eq!(parse_message_list(&format!("[{}]", message(1_000))).unwrap()[0].parts.len(), 1_000);
+        assert!(parse_message_list(&format!("[{}]", message(MAX_PARTS + 1))).is_none());
         let half = message(MAX_PARTS / 2);
-        assert!(read(&format!("[{half},{half}]")).is_some());
-        assert!(read(&format!("[{half},{half},{half}]")).is_none());
+        assert!(parse_message_list(&format!("[{half},{half}]")).is_some());
+        assert!(parse_message_list(&format!("[{half},{half},{half}]")).is_none());
         let empty = vec![r#"{"role":"user","parts":[]}"#; MAX_PARTS + 1].join(",");
-        assert!(read(&format!("[{empty}]")).is_none());
+        assert!(parse_message_list(&format!("[{empty}]")).is_none());
     }
 
     #[test]
     fn other_shapes_are_left_to_the_general_reader() {
-        for text in [
-            "",
-            "{}",
-            r#"[{"role": "user", "content": "x"}]"#,
-            r#"[{"role": "user", "parts": [{"type": "blob"}]}]"#,
-        ] {
-            assert!(read(text).is_none(), "{text}");
+        for text in
+            ["", "{}", r#"[{"role": "user", "content": "x"}]"#, r#"[{"role": "user", "parts": [{"type": "blob"}]}]"#]
+        {
+            assert!(parse_message_list(text).is_none(), "{text}");
         }
     }
 }

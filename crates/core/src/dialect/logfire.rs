@@ -7,29 +7,32 @@ use crate::message::{MessageRole, messages_from_json};
 use crate::span::Span;
 
 use super::wrapped::unwrap_result;
-use super::{NormalizedSpan, OperationKind, arguments, fill, json, text, text_or_json};
+use super::{
+    NormalizedSpan, OperationKind, fill_if_empty, read_argument_attribute, read_json_attribute, read_text_attribute,
+    text_or_json,
+};
 
-pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
+pub(super) fn read_logfire_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
     let value = |key: &str| span.attributes.get(key);
     if value("tool_arguments").is_some() || value("tool_response").is_some() {
         facts.kind = OperationKind::Tool;
-        fill(&mut facts.tool.arguments, value("tool_arguments").and_then(arguments));
+        fill_if_empty(&mut facts.tool.arguments, value("tool_arguments").and_then(read_argument_attribute));
         if let Some(response) = value("tool_response").and_then(|value| value.as_str()) {
-            fill(&mut facts.tool.result, Some(unwrap_result(response).text));
+            fill_if_empty(&mut facts.tool.result, Some(unwrap_result(response).text));
         }
     }
-    fill(&mut facts.agent, value("agent_name").and_then(text));
+    fill_if_empty(&mut facts.agent, value("agent_name").and_then(read_text_attribute));
     let whole_run = value("all_messages_events").or_else(|| value("pydantic_ai.all_messages"));
     if whole_run.is_some() || value("final_result").is_some() {
         if facts.kind == OperationKind::Other {
             facts.kind = OperationKind::Agent;
         }
-        fill(&mut facts.answer, value("final_result").and_then(text_or_json));
+        fill_if_empty(&mut facts.answer, value("final_result").and_then(text_or_json));
         // The run's usage is the sum of its calls'.
         (facts.prompt_tokens, facts.completion_tokens) = (None, None);
         return;
     }
-    if let Some(events) = value("events").and_then(json) {
+    if let Some(events) = value("events").and_then(read_json_attribute) {
         let (mut input, mut output) = (Vec::new(), Vec::new());
         for event in events.as_array().into_iter().flatten() {
             let is_reply = event.get("event.name").is_some_and(|name| name == "gen_ai.choice");
@@ -47,9 +50,9 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
     }
     if facts.kind == OperationKind::Other && span.name == "running tool" {
         facts.kind = OperationKind::Tool;
-        fill(
+        fill_if_empty(
             &mut facts.tool.name,
-            value("gen_ai.tool.name").and_then(text).map(|name| Cow::Owned(name.into_owned())),
+            value("gen_ai.tool.name").and_then(read_text_attribute).map(|name| Cow::Owned(name.into_owned())),
         );
     }
 }

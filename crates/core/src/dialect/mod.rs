@@ -87,31 +87,31 @@ pub enum OfferedTools<'s> {
 }
 
 /// Reads a span with every dialect it speaks.
-pub fn read<'s>(span: &'s Span<'_>) -> NormalizedSpan<'s> {
+pub fn normalize_span<'s>(span: &'s Span<'_>) -> NormalizedSpan<'s> {
     let mut facts = NormalizedSpan::default();
     let spoken = DetectedDialects::from_span(span);
     if spoken.openinference {
-        openinference::read(span, &mut facts);
+        openinference::read_openinference_span(span, &mut facts);
     }
     if spoken.vercel {
-        vercel::read(span, &mut facts);
+        vercel::read_vercel_span(span, &mut facts);
     }
     if spoken.adk {
-        adk::read(span, &mut facts);
+        adk::read_adk_span(span, &mut facts);
     }
     if spoken.logfire {
-        logfire::read(span, &mut facts);
+        logfire::read_logfire_span(span, &mut facts);
     }
     if spoken.mastra {
-        mastra::read(span, &mut facts);
+        mastra::read_mastra_span(span, &mut facts);
     }
     if spoken.genai {
-        genai::read(span, &mut facts);
+        genai::read_genai_span(span, &mut facts);
     }
     if spoken.traceloop {
-        traceloop::read(span, &mut facts);
+        traceloop::read_traceloop_span(span, &mut facts);
     }
-    facts.settle(span);
+    facts.apply_dialect_fallbacks(span);
     facts
 }
 
@@ -147,11 +147,7 @@ impl DetectedDialects {
                 Some(b'm') if key.starts_with("mcp.") => spoken.genai = true,
                 Some(b'm') if key.starts_with("mastra.") => spoken.mastra = true,
                 _ => match key {
-                    "openinference.span.kind"
-                    | "input.value"
-                    | "output.value"
-                    | "session.id"
-                    | "tool.name" => {
+                    "openinference.span.kind" | "input.value" | "output.value" | "session.id" | "tool.name" => {
                         spoken.openinference = true;
                     }
                     "all_messages_events" | "events" | "final_result" | "agent_name" => spoken.logfire = true,
@@ -204,7 +200,7 @@ impl<'s> NormalizedSpan<'s> {
     }
 
     /// What no dialect decides alone: errors recorded on the span, and free text of model calls.
-    fn settle(&mut self, span: &'s Span<'_>) {
+    fn apply_dialect_fallbacks(&mut self, span: &'s Span<'_>) {
         if self.kind == OperationKind::Tool {
             self.tool.is_error |= span.is_error();
             if self.tool.result.is_none() && span.is_error() {
@@ -227,10 +223,7 @@ impl<'s> NormalizedSpan<'s> {
             return;
         }
         let thoughtless = self.output.iter().all(|message| {
-            message
-                .parts
-                .iter()
-                .all(|part| matches!(part, MessagePart::ToolCall(_) | MessagePart::ToolResult(_)))
+            message.parts.iter().all(|part| matches!(part, MessagePart::ToolCall(_) | MessagePart::ToolResult(_)))
         });
         // What begins like a request is no reply: LlamaIndex records how it prepares a call as a call.
         let reply = self.output_text.clone().filter(|text| !text.starts_with("{\"messages\""));
@@ -259,7 +252,7 @@ impl<'s> NormalizedSpan<'s> {
 }
 
 /// Tool definitions, as text or structured.
-fn offered<'s>(value: &'s AttributeValue<'_>) -> OfferedTools<'s> {
+fn read_offered_tools<'s>(value: &'s AttributeValue<'_>) -> OfferedTools<'s> {
     match value {
         AttributeValue::Str(text) => OfferedTools::Json(text),
         other => OfferedTools::Value(other),
@@ -267,7 +260,7 @@ fn offered<'s>(value: &'s AttributeValue<'_>) -> OfferedTools<'s> {
 }
 
 /// A text attribute, borrowed.
-fn text<'s>(value: &'s AttributeValue<'_>) -> Option<Cow<'s, str>> {
+fn read_text_attribute<'s>(value: &'s AttributeValue<'_>) -> Option<Cow<'s, str>> {
     match value {
         AttributeValue::Str(text) if !text.is_empty() => Some(Cow::Borrowed(text.as_ref())),
         _ => None,
@@ -277,22 +270,22 @@ fn text<'s>(value: &'s AttributeValue<'_>) -> Option<Cow<'s, str>> {
 /// A text attribute, or a structured one written as JSON.
 fn text_or_json<'s>(value: &'s AttributeValue<'_>) -> Option<Cow<'s, str>> {
     match value {
-        AttributeValue::Str(_) => text(value),
+        AttributeValue::Str(_) => read_text_attribute(value),
         AttributeValue::Null => None,
         other => Some(Cow::Owned(other.to_json().to_string())),
     }
 }
 
 /// A value that may be JSON text or structured.
-fn json(value: &AttributeValue<'_>) -> Option<serde_json::Value> {
+fn read_json_attribute(value: &AttributeValue<'_>) -> Option<serde_json::Value> {
     match value {
-        AttributeValue::Str(text) => bounded_json::parse(text),
+        AttributeValue::Str(text) => bounded_json::parse_bounded_json(text),
         AttributeValue::Null => None,
         other => Some(other.to_json()),
     }
 }
 
-fn arguments<'s>(value: &'s AttributeValue<'_>) -> Option<RecordedArguments<'s>> {
+fn read_argument_attribute<'s>(value: &'s AttributeValue<'_>) -> Option<RecordedArguments<'s>> {
     match value {
         AttributeValue::Str(text) if text.is_empty() => None,
         AttributeValue::Str(text) => Some(RecordedArguments::Text(Cow::Borrowed(text.as_ref()))),
@@ -302,7 +295,7 @@ fn arguments<'s>(value: &'s AttributeValue<'_>) -> Option<RecordedArguments<'s>>
 }
 
 /// Fills an empty place.
-fn fill<T>(place: &mut Option<T>, value: Option<T>) {
+fn fill_if_empty<T>(place: &mut Option<T>, value: Option<T>) {
     if place.is_none() {
         *place = value;
     }

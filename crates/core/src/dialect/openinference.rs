@@ -10,39 +10,42 @@ use crate::message::{
 use crate::span::{AttributeValue, Span};
 
 use super::wrapped::{is_schema, unwrap_arguments, unwrap_result};
-use super::{NormalizedSpan, OperationKind, arguments, fill, json, offered, text, text_or_json};
+use super::{
+    NormalizedSpan, OperationKind, fill_if_empty, read_argument_attribute, read_json_attribute, read_offered_tools,
+    read_text_attribute, text_or_json,
+};
 
-pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
+pub(super) fn read_openinference_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
     let mut input = MessageTable::default();
     let mut output = MessageTable::default();
     let mut parameters = None;
     for (key, value) in span.attributes.iter() {
         if let Some(rest) = key.strip_prefix("llm.") {
             if let Some(rest) = rest.strip_prefix("input_messages") {
-                input.add(rest, value);
+                input.add_attribute(rest, value);
             } else if let Some(rest) = rest.strip_prefix("output_messages") {
-                output.add(rest, value);
+                output.add_attribute(rest, value);
             } else {
                 read_llm(rest, value, facts, &mut input, &mut output);
             }
             continue;
         }
         match key {
-            "openinference.span.kind" => facts.kind = kind(value),
-            "input.value" => fill(&mut facts.input_text, text_or_json(value)),
-            "output.value" => fill(&mut facts.output_text, text_or_json(value)),
-            "session.id" => fill(&mut facts.session, text(value)),
-            "agent.name" => fill(&mut facts.agent, text(value)),
-            "agent.version" => fill(&mut facts.agent_version, text(value)),
-            "tool.name" | "tool_call.function.name" => fill(&mut facts.tool.name, text(value)),
-            "tool.description" => fill(&mut facts.tool.description, text(value)),
-            "tool.json_schema" => fill(&mut facts.tool.schema, text_or_json(value)),
+            "openinference.span.kind" => facts.kind = parse_span_kind(value),
+            "input.value" => fill_if_empty(&mut facts.input_text, text_or_json(value)),
+            "output.value" => fill_if_empty(&mut facts.output_text, text_or_json(value)),
+            "session.id" => fill_if_empty(&mut facts.session, read_text_attribute(value)),
+            "agent.name" => fill_if_empty(&mut facts.agent, read_text_attribute(value)),
+            "agent.version" => fill_if_empty(&mut facts.agent_version, read_text_attribute(value)),
+            "tool.name" | "tool_call.function.name" => fill_if_empty(&mut facts.tool.name, read_text_attribute(value)),
+            "tool.description" => fill_if_empty(&mut facts.tool.description, read_text_attribute(value)),
+            "tool.json_schema" => fill_if_empty(&mut facts.tool.schema, text_or_json(value)),
             "tool.parameters" => parameters = text_or_json(value),
-            "tool.id" | "tool_call.id" => fill(&mut facts.tool.call_id, text(value)),
-            "tool_call.function.arguments" => fill(&mut facts.tool.arguments, arguments(value)),
-            "metadata" => fill(&mut facts.session, thread_of(value)),
+            "tool.id" | "tool_call.id" => fill_if_empty(&mut facts.tool.call_id, read_text_attribute(value)),
+            "tool_call.function.arguments" => fill_if_empty(&mut facts.tool.arguments, read_argument_attribute(value)),
+            "metadata" => fill_if_empty(&mut facts.session, thread_of(value)),
             // CrewAI: the tasks of a crew; the first one's description is the request.
-            "crew_tasks" => fill(&mut facts.query, first_description(value)),
+            "crew_tasks" => fill_if_empty(&mut facts.query, first_description(value)),
             _ => {}
         }
     }
@@ -50,12 +53,12 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
     facts.output = output.into_messages();
     match facts.kind {
         OperationKind::Tool => {
-            fill(&mut facts.tool.name, name_of(span).map(Cow::Borrowed));
+            fill_if_empty(&mut facts.tool.name, name_of(span).map(Cow::Borrowed));
             read_tool(parameters, facts);
         }
         OperationKind::Model => {
             if let Some(Cow::Borrowed(text)) = facts.output_text {
-                fill(&mut facts.response_id, response_id(text).map(Cow::Borrowed));
+                fill_if_empty(&mut facts.response_id, response_id(text).map(Cow::Borrowed));
                 facts.add_output(invalid_calls(text));
             }
         }
@@ -78,17 +81,17 @@ fn read_llm<'s>(
     output: &mut MessageTable<'s>,
 ) {
     match key {
-        "model_name" | "response.model_name" => fill(&mut facts.model, text(value)),
-        "request.model_name" => fill(&mut facts.model, text(value)),
-        "token_count.prompt" => fill(&mut facts.prompt_tokens, value.as_u64()),
-        "token_count.completion" => fill(&mut facts.completion_tokens, value.as_u64()),
-        "invocation_parameters" => fill(&mut facts.previous_response_id, previous_response(value)),
-        "cost.total" => fill(&mut facts.cost_usd, value.as_f64()),
-        "tools" => facts.offered_tools.push(offered(value)),
+        "model_name" | "response.model_name" => fill_if_empty(&mut facts.model, read_text_attribute(value)),
+        "request.model_name" => fill_if_empty(&mut facts.model, read_text_attribute(value)),
+        "token_count.prompt" => fill_if_empty(&mut facts.prompt_tokens, value.as_u64()),
+        "token_count.completion" => fill_if_empty(&mut facts.completion_tokens, value.as_u64()),
+        "invocation_parameters" => fill_if_empty(&mut facts.previous_response_id, previous_response(value)),
+        "cost.total" => fill_if_empty(&mut facts.cost_usd, value.as_f64()),
+        "tools" => facts.offered_tools.push(read_offered_tools(value)),
         _ => {
             if let Some(rest) = key.strip_prefix("tools.") {
                 if rest.ends_with(".tool.json_schema") {
-                    facts.offered_tools.push(offered(value));
+                    facts.offered_tools.push(read_offered_tools(value));
                 }
             } else if let Some(rest) = key.strip_prefix("prompts.") {
                 if let Some((index, "prompt.text")) = split_index(rest) {
@@ -104,7 +107,7 @@ fn read_llm<'s>(
     }
 }
 
-fn kind(value: &AttributeValue<'_>) -> OperationKind {
+fn parse_span_kind(value: &AttributeValue<'_>) -> OperationKind {
     match value.as_str().unwrap_or_default() {
         "LLM" => OperationKind::Model,
         "TOOL" => OperationKind::Tool,
@@ -115,7 +118,7 @@ fn kind(value: &AttributeValue<'_>) -> OperationKind {
 
 fn previous_response<'s>(value: &'s AttributeValue<'_>) -> Option<Cow<'s, str>> {
     let parameters = value.as_str().filter(|text| text.contains("previous_response_id"))?;
-    let parameters = bounded_json::parse(parameters)?;
+    let parameters = bounded_json::parse_bounded_json(parameters)?;
     parameters.get("previous_response_id")?.as_str().map(|id| Cow::Owned(id.to_owned()))
 }
 
@@ -130,31 +133,31 @@ fn invalid_calls(text: &str) -> Vec<ChatMessage<'static>> {
     if !text.contains("\"invalid_tool_calls\": [{") {
         return Vec::new();
     }
-    bounded_json::parse(text).map(messages_from_json).unwrap_or_default()
+    bounded_json::parse_bounded_json(text).map(messages_from_json).unwrap_or_default()
 }
 
 fn thread_of<'s>(value: &'s AttributeValue<'_>) -> Option<Cow<'s, str>> {
     let metadata = value.as_str().filter(|text| text.contains("thread_id"))?;
-    let metadata = bounded_json::parse(metadata)?;
+    let metadata = bounded_json::parse_bounded_json(metadata)?;
     metadata.get("thread_id")?.as_str().map(|id| Cow::Owned(id.to_owned()))
 }
 
 fn first_description<'s>(value: &'s AttributeValue<'_>) -> Option<Cow<'s, str>> {
-    let description = json(value)?.get(0)?.get("description")?.as_str()?.to_owned();
+    let description = read_json_attribute(value)?.get(0)?.get("description")?.as_str()?.to_owned();
     Some(Cow::Owned(description))
 }
 
 fn read_tool<'s>(parameters: Option<Cow<'s, str>>, facts: &mut NormalizedSpan<'s>) {
     let from_input = facts.input_text.clone().and_then(unwrap_arguments);
     match parameters {
-        Some(text) if is_schema(&text) => fill(&mut facts.tool.schema, Some(text)),
+        Some(text) if is_schema(&text) => fill_if_empty(&mut facts.tool.schema, Some(text)),
         // The arguments themselves, unless the input says more: {"repo": "str"} only names types.
         Some(text) if from_input.is_none() => {
-            fill(&mut facts.tool.arguments, Some(RecordedArguments::Text(text)))
+            fill_if_empty(&mut facts.tool.arguments, Some(RecordedArguments::Text(text)))
         }
         _ => {}
     }
-    fill(&mut facts.tool.arguments, from_input);
+    fill_if_empty(&mut facts.tool.arguments, from_input);
     if let Some(text) = &facts.output_text {
         let result = match text {
             Cow::Borrowed(text) => unwrap_result(text),
@@ -164,7 +167,7 @@ fn read_tool<'s>(parameters: Option<Cow<'s, str>>, facts: &mut NormalizedSpan<'s
             }
         };
         facts.tool.is_error |= result.is_error;
-        fill(&mut facts.tool.call_id, result.call_id.map(Cow::Owned));
+        fill_if_empty(&mut facts.tool.call_id, result.call_id.map(Cow::Owned));
         facts.tool.result = Some(result.text);
     }
 }
@@ -179,11 +182,11 @@ struct MessageTable<'s> {
 }
 
 impl<'s> MessageTable<'s> {
-    fn add(&mut self, rest: &'s str, value: &'s AttributeValue<'_>) {
+    fn add_attribute(&mut self, rest: &'s str, value: &'s AttributeValue<'_>) {
         match rest.strip_prefix('.').map(split_index) {
             Some(Some((index, field))) => self.entries.push((index, field, value)),
             None if rest.is_empty() => {
-                self.structured = json(value).map(messages_from_json).unwrap_or_default()
+                self.structured = read_json_attribute(value).map(messages_from_json).unwrap_or_default()
             }
             _ => {}
         }
@@ -197,7 +200,7 @@ impl<'s> MessageTable<'s> {
         self.entries.sort_by_key(|(index, _, _)| *index);
         self.entries
             .chunk_by(|a, b| a.0 == b.0)
-            .map(|fields| message(fields, self.role))
+            .map(|fields| build_openinference_message(fields, self.role))
             .filter(|m| !m.is_empty())
             .collect()
     }
@@ -208,7 +211,7 @@ fn split_index(key: &str) -> Option<(usize, &str)> {
     Some((index.parse().ok()?, rest))
 }
 
-fn message<'s>(
+fn build_openinference_message<'s>(
     fields: &[(usize, &'s str, &'s AttributeValue<'s>)],
     default_role: MessageRole,
 ) -> ChatMessage<'s> {
@@ -223,11 +226,11 @@ fn message<'s>(
         match field {
             "role" => message.role = MessageRole::parse(value.as_str().unwrap_or_default()),
             "content" => content = text_or_json(value),
-            "name" => name = text(value),
-            "tool_call_id" => call_id = text(value),
-            "thought" | "reasoning_content" | "reasoning" => thought = text(value),
-            "function_call_name" => legacy_call.name = text(value).unwrap_or_default(),
-            "function_call_arguments_json" => legacy_call.arguments = arguments(value),
+            "name" => name = read_text_attribute(value),
+            "tool_call_id" => call_id = read_text_attribute(value),
+            "thought" | "reasoning_content" | "reasoning" => thought = read_text_attribute(value),
+            "function_call_name" => legacy_call.name = read_text_attribute(value).unwrap_or_default(),
+            "function_call_arguments_json" => legacy_call.arguments = read_argument_attribute(value),
             _ => {
                 if let Some(rest) = field.strip_prefix("contents.") {
                     parts.extend(split_index(rest).map(|(index, rest)| (index, rest, value)));
@@ -236,7 +239,9 @@ fn message<'s>(
                 } else if field.starts_with("function.") {
                     // AutoGen writes each result of a tool message as one JSON text.
                     results.extend(
-                        json(value).and_then(crate::message::message_from_json).map(|result| result.parts),
+                        read_json_attribute(value)
+                            .and_then(crate::message::message_from_json)
+                            .map(|result| result.parts),
                     );
                 }
             }
@@ -306,11 +311,9 @@ fn content_part<'s>(
     for &(index, field, value) in fields {
         match field {
             "message_content.type" => kind = value.as_str().unwrap_or_default(),
-            "message_content.text" | "message_content.reasoning" => body = text(value),
+            "message_content.text" | "message_content.reasoning" => body = read_text_attribute(value),
             // Ordered parts: behind the calls that have an own list.
-            _ if field.starts_with("tool_call.") => {
-                calls.push((index.saturating_add(1_000_000), field, value))
-            }
+            _ if field.starts_with("tool_call.") => calls.push((index.saturating_add(1_000_000), field, value)),
             _ => {}
         }
     }
@@ -325,9 +328,9 @@ fn tool_call<'s>(fields: &[(usize, &'s str, &'s AttributeValue<'s>)]) -> ToolCal
     let mut call = ToolCall::default();
     for &(_, field, value) in fields {
         match field.strip_prefix("tool_call.").unwrap_or(field) {
-            "id" => call.id = text(value),
-            "function.name" | "name" => call.name = text(value).unwrap_or_default(),
-            "function.arguments" | "arguments" => call.arguments = arguments(value),
+            "id" => call.id = read_text_attribute(value),
+            "function.name" | "name" => call.name = read_text_attribute(value).unwrap_or_default(),
+            "function.arguments" | "arguments" => call.arguments = read_argument_attribute(value),
             _ => {}
         }
     }

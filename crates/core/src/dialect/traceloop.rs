@@ -6,33 +6,33 @@ use crate::message::{ChatMessage, MessagePart, MessageRole, ToolCall, ToolResult
 use crate::span::{AttributeValue, Span};
 
 use super::wrapped::{unwrap_arguments, unwrap_result};
-use super::{NormalizedSpan, OfferedTools, OperationKind, arguments, fill, json, text, text_or_json};
+use super::{
+    NormalizedSpan, OfferedTools, OperationKind, fill_if_empty, read_argument_attribute, read_json_attribute,
+    read_text_attribute, text_or_json,
+};
 
-pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
+pub(super) fn read_traceloop_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
     let mut prompts: Vec<MessageAttribute<'s>> = Vec::new();
     let mut completions: Vec<MessageAttribute<'s>> = Vec::new();
     let mut functions: Vec<MessageAttribute<'s>> = Vec::new();
     let (mut span_kind, mut entity) = ("", None);
     for (key, value) in span.attributes.iter() {
         if let Some(rest) = key.strip_prefix("gen_ai.prompt.") {
-            prompts.extend(entry(rest, value));
+            prompts.extend(parse_indexed_attribute(rest, value));
         } else if let Some(rest) = key.strip_prefix("gen_ai.completion.") {
-            completions.extend(entry(rest, value));
+            completions.extend(parse_indexed_attribute(rest, value));
         } else if let Some(rest) = key.strip_prefix("llm.request.functions.") {
-            functions.extend(entry(rest, value));
+            functions.extend(parse_indexed_attribute(rest, value));
         } else {
             match key {
                 "traceloop.span.kind" => span_kind = value.as_str().unwrap_or_default(),
-                "traceloop.entity.name" => entity = text(value),
-                "traceloop.entity.input" => fill(&mut facts.input_text, text_or_json(value)),
-                "traceloop.entity.output" => fill(&mut facts.output_text, text_or_json(value)),
-                "traceloop.association.properties.session_id"
-                | "traceloop.association.properties.thread_id" => {
-                    fill(&mut facts.session, text(value));
+                "traceloop.entity.name" => entity = read_text_attribute(value),
+                "traceloop.entity.input" => fill_if_empty(&mut facts.input_text, text_or_json(value)),
+                "traceloop.entity.output" => fill_if_empty(&mut facts.output_text, text_or_json(value)),
+                "traceloop.association.properties.session_id" | "traceloop.association.properties.thread_id" => {
+                    fill_if_empty(&mut facts.session, read_text_attribute(value));
                 }
-                "llm.request.type"
-                    if facts.kind == OperationKind::Other && value.as_str() != Some("embedding") =>
-                {
+                "llm.request.type" if facts.kind == OperationKind::Other && value.as_str() != Some("embedding") => {
                     facts.kind = OperationKind::Model;
                 }
                 _ => {}
@@ -48,22 +48,21 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
     }
     match facts.kind {
         OperationKind::Tool => read_tool(entity, facts),
-        OperationKind::Agent if span_kind == "agent" => fill(&mut facts.agent, entity),
+        OperationKind::Agent if span_kind == "agent" => fill_if_empty(&mut facts.agent, entity),
         _ => {}
     }
     functions.sort_by_key(|(index, _, _)| *index);
     for function in functions.chunk_by(|a, b| a.0 == b.0) {
         facts.offered_tools.extend(function_definition(function));
     }
-    facts.add_input(messages(prompts, MessageRole::User));
-    facts.add_output(messages(completions, MessageRole::Assistant));
+    facts.add_input(build_traceloop_messages(prompts, MessageRole::User));
+    facts.add_output(build_traceloop_messages(completions, MessageRole::Assistant));
 }
 
 /// `llm.request.functions.N.{name,description,parameters}`.
 fn function_definition<'s>(fields: &[MessageAttribute<'s>]) -> Option<OfferedTools<'s>> {
-    let field = |name: &str| {
-        fields.iter().find(|(_, field, _)| *field == name).and_then(|(_, _, value)| value.as_str())
-    };
+    let field =
+        |name: &str| fields.iter().find(|(_, field, _)| *field == name).and_then(|(_, _, value)| value.as_str());
     Some(OfferedTools::Function {
         name: field("name")?,
         description: field("description"),
@@ -74,21 +73,21 @@ fn function_definition<'s>(fields: &[MessageAttribute<'s>]) -> Option<OfferedToo
 /// Index of the message, field, value.
 type MessageAttribute<'s> = (usize, &'s str, &'s AttributeValue<'s>);
 
-fn entry<'s>(rest: &'s str, value: &'s AttributeValue<'_>) -> Option<MessageAttribute<'s>> {
+fn parse_indexed_attribute<'s>(rest: &'s str, value: &'s AttributeValue<'_>) -> Option<MessageAttribute<'s>> {
     let (index, field) = rest.split_once('.')?;
     Some((index.parse().ok()?, field, value))
 }
 
-fn messages<'s>(mut entries: Vec<MessageAttribute<'s>>, role: MessageRole) -> Vec<ChatMessage<'s>> {
+fn build_traceloop_messages<'s>(mut entries: Vec<MessageAttribute<'s>>, role: MessageRole) -> Vec<ChatMessage<'s>> {
     entries.sort_by_key(|(index, _, _)| *index);
     entries
         .chunk_by(|a, b| a.0 == b.0)
-        .map(|fields| message(fields, role))
+        .map(|fields| build_traceloop_message(fields, role))
         .filter(|message| !message.is_empty())
         .collect()
 }
 
-fn message<'s>(fields: &[MessageAttribute<'s>], default_role: MessageRole) -> ChatMessage<'s> {
+fn build_traceloop_message<'s>(fields: &[MessageAttribute<'s>], default_role: MessageRole) -> ChatMessage<'s> {
     let mut message = ChatMessage::new(default_role);
     let (mut content, mut call_id, mut reasoning) = (None, None, None);
     let mut calls: Vec<MessageAttribute<'s>> = Vec::new();
@@ -96,9 +95,9 @@ fn message<'s>(fields: &[MessageAttribute<'s>], default_role: MessageRole) -> Ch
         match field {
             "role" => message.role = MessageRole::parse(value.as_str().unwrap_or_default()),
             "content" => content = Some(value),
-            "reasoning" | "reasoning_content" => reasoning = text(value),
-            "tool_call_id" => call_id = text(value),
-            _ => calls.extend(field.strip_prefix("tool_calls.").and_then(|rest| entry(rest, value))),
+            "reasoning" | "reasoning_content" => reasoning = read_text_attribute(value),
+            "tool_call_id" => call_id = read_text_attribute(value),
+            _ => calls.extend(field.strip_prefix("tool_calls.").and_then(|rest| parse_indexed_attribute(rest, value))),
         }
     }
     message.parts.extend(reasoning.map(MessagePart::Reasoning));
@@ -107,17 +106,16 @@ fn message<'s>(fields: &[MessageAttribute<'s>], default_role: MessageRole) -> Ch
     }
     if message.role == MessageRole::Tool {
         let content = Cow::Owned(message.joined_text().into_owned());
-        message.parts =
-            vec![MessagePart::ToolResult(ToolResult { id: call_id, content, ..ToolResult::default() })];
+        message.parts = vec![MessagePart::ToolResult(ToolResult { id: call_id, content, ..ToolResult::default() })];
     }
     calls.sort_by_key(|(index, _, _)| *index);
     for fields in calls.chunk_by(|a, b| a.0 == b.0) {
         let mut call = ToolCall::default();
         for &(_, field, value) in fields {
             match field {
-                "id" => call.id = text(value),
-                "name" | "function.name" => call.name = text(value).unwrap_or_default(),
-                "arguments" | "function.arguments" => call.arguments = arguments(value),
+                "id" => call.id = read_text_attribute(value),
+                "name" | "function.name" => call.name = read_text_attribute(value).unwrap_or_default(),
+                "arguments" | "function.arguments" => call.arguments = read_argument_attribute(value),
                 _ => {}
             }
         }
@@ -132,7 +130,7 @@ fn message<'s>(fields: &[MessageAttribute<'s>], default_role: MessageRole) -> Ch
 fn content_parts<'s>(value: &'s AttributeValue<'_>) -> Vec<MessagePart<'s>> {
     let looks_typed =
         value.as_str().is_some_and(|text| text.starts_with("[{\"type\"") || text.starts_with("{\"type\""));
-    if looks_typed && let Some(blocks) = json(value) {
+    if looks_typed && let Some(blocks) = read_json_attribute(value) {
         let wrapped = serde_json::json!({"role": "assistant", "content": blocks});
         if let Some(message) = crate::message::message_from_json(wrapped)
             && !message.is_empty()
@@ -140,18 +138,18 @@ fn content_parts<'s>(value: &'s AttributeValue<'_>) -> Vec<MessagePart<'s>> {
             return message.parts;
         }
     }
-    text(value).map(MessagePart::Text).into_iter().collect()
+    read_text_attribute(value).map(MessagePart::Text).into_iter().collect()
 }
 
 fn read_tool<'s>(entity: Option<Cow<'s, str>>, facts: &mut NormalizedSpan<'s>) {
-    fill(
+    fill_if_empty(
         &mut facts.tool.name,
         entity.map(|name| match name.strip_suffix(".tool") {
             Some(stem) => Cow::Owned(stem.to_owned()),
             None => name,
         }),
     );
-    fill(&mut facts.tool.arguments, facts.input_text.clone().and_then(unwrap_arguments));
+    fill_if_empty(&mut facts.tool.arguments, facts.input_text.clone().and_then(unwrap_arguments));
     if facts.tool.result.is_none()
         && let Some(text) = facts.output_text.clone()
     {

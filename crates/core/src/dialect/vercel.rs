@@ -8,10 +8,13 @@ use crate::message::{ChatMessage, MessagePart, MessageRole, messages_from_json};
 use crate::span::{AttributeValue, Span};
 
 use super::wrapped::unwrap_result;
-use super::{NormalizedSpan, OfferedTools, OperationKind, arguments, fill, json, text};
+use super::{
+    NormalizedSpan, OfferedTools, OperationKind, fill_if_empty, read_argument_attribute, read_json_attribute,
+    read_text_attribute,
+};
 
-pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
-    let operation = span.text("ai.operationId").unwrap_or_default();
+pub(super) fn read_vercel_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
+    let operation = span.attribute_text("ai.operationId").unwrap_or_default();
     let kind = match operation {
         "ai.toolCall" => OperationKind::Tool,
         _ if operation.ends_with(".doGenerate") || operation.ends_with(".doStream") => OperationKind::Model,
@@ -26,27 +29,29 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
     for (key, value) in span.attributes.iter() {
         let Some(rest) = key.strip_prefix("ai.") else { continue };
         match rest {
-            "model.id" => fill(&mut facts.model, text(value)),
-            "usage.inputTokens" | "usage.promptTokens" => fill(&mut facts.prompt_tokens, value.as_u64()),
+            "model.id" => fill_if_empty(&mut facts.model, read_text_attribute(value)),
+            "usage.inputTokens" | "usage.promptTokens" => fill_if_empty(&mut facts.prompt_tokens, value.as_u64()),
             "usage.outputTokens" | "usage.completionTokens" => {
-                fill(&mut facts.completion_tokens, value.as_u64())
+                fill_if_empty(&mut facts.completion_tokens, value.as_u64())
             }
             "prompt" | "prompt.messages" => {
-                facts.add_input(json(value).map(prompt_messages).unwrap_or_default())
+                facts.add_input(read_json_attribute(value).map(prompt_messages).unwrap_or_default())
             }
             "prompt.tools" => read_tools(value, facts),
-            "response.text" => reply.parts.extend(text(value).map(MessagePart::Text)),
-            "response.reasoning" => reply.parts.extend(text(value).map(MessagePart::Reasoning)),
+            "response.text" => reply.parts.extend(read_text_attribute(value).map(MessagePart::Text)),
+            "response.reasoning" => reply.parts.extend(read_text_attribute(value).map(MessagePart::Reasoning)),
             "response.toolCalls" => {
-                let list =
-                    json(value).map(|calls| serde_json::json!({"role": "assistant", "tool_calls": calls}));
+                let list = read_json_attribute(value)
+                    .map(|calls| serde_json::json!({"role": "assistant", "tool_calls": calls}));
                 calls = list.map(messages_from_json).unwrap_or_default();
             }
-            "toolCall.name" => fill(&mut facts.tool.name, text(value)),
-            "toolCall.id" => fill(&mut facts.tool.call_id, text(value)),
-            "toolCall.args" | "toolCall.input" => fill(&mut facts.tool.arguments, arguments(value)),
+            "toolCall.name" => fill_if_empty(&mut facts.tool.name, read_text_attribute(value)),
+            "toolCall.id" => fill_if_empty(&mut facts.tool.call_id, read_text_attribute(value)),
+            "toolCall.args" | "toolCall.input" => {
+                fill_if_empty(&mut facts.tool.arguments, read_argument_attribute(value))
+            }
             "toolCall.result" | "toolCall.output" => {
-                fill(&mut facts.tool.result, value.as_str().map(|text| unwrap_result(text).text));
+                fill_if_empty(&mut facts.tool.result, value.as_str().map(|text| unwrap_result(text).text));
             }
             _ => {
                 // Applications choose the name of their session in the metadata.
@@ -62,7 +67,7 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
                             | "chatId"
                     )
                 {
-                    fill(&mut facts.session, text(value));
+                    fill_if_empty(&mut facts.session, read_text_attribute(value));
                 }
             }
         }
@@ -70,7 +75,7 @@ pub(super) fn read<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
     reply.parts.extend(calls.into_iter().flat_map(|message| message.parts));
     if facts.kind == OperationKind::Agent {
         // The outer span repeats the first prompt and the last reply; they are its request and its answer.
-        fill(
+        fill_if_empty(
             &mut facts.answer,
             Some(reply.joined_text().into_owned()).filter(|text| !text.is_empty()).map(Cow::Owned),
         );
@@ -85,7 +90,7 @@ fn prompt_messages(json: Json) -> Vec<ChatMessage<'static>> {
         Json::Object(mut object) if object.get("prompt").is_some_and(|prompt| !prompt.is_null()) => {
             let mut messages = Vec::new();
             if let Some(Json::String(system)) = object.remove("system") {
-                messages.push(ChatMessage::text(MessageRole::System, system));
+                messages.push(ChatMessage::from_text(MessageRole::System, system));
             }
             messages.extend(object.remove("prompt").map(messages_from_json).unwrap_or_default());
             messages

@@ -50,13 +50,13 @@ fn unwrap_envelope(text: &str) -> UnwrappedResult<'_> {
     let trimmed = text.trim_start();
     match trimmed.as_bytes().first() {
         Some(b'{') if !may_be_envelope(trimmed) => plain,
-        Some(b'{') => match bounded_json::parse(trimmed) {
+        Some(b'{') => match bounded_json::parse_bounded_json(trimmed) {
             Some(Json::Object(object)) => unwrap_object(object, text, 0),
             _ => plain,
         },
         // [true, {"name", "role", "content"}]: AG2's pair of success and message.
         Some(b'[') if trimmed.starts_with("[true,") || trimmed.starts_with("[false,") => {
-            match bounded_json::parse(trimmed).and_then(success_and_message) {
+            match bounded_json::parse_bounded_json(trimmed).and_then(success_and_message) {
                 Some((ok, mut message)) if message.contains_key("content") => UnwrappedResult {
                     text: Cow::Owned(result_text(message.remove("content").unwrap_or_default())),
                     call_id: message.get("tool_call_id").and_then(Json::as_str).map(str::to_owned),
@@ -67,10 +67,8 @@ fn unwrap_envelope(text: &str) -> UnwrappedResult<'_> {
         }
         // Text parts: [{"type": "text", "text"}], also "input_text" and "output_text".
         Some(b'[') if trimmed.starts_with("[{\"type\"") && trimmed.contains("\"text\"") => {
-            match bounded_json::parse(trimmed) {
-                Some(json) => {
-                    UnwrappedResult { text: Cow::Owned(result_text(json)), ..UnwrappedResult::default() }
-                }
+            match bounded_json::parse_bounded_json(trimmed) {
+                Some(json) => UnwrappedResult { text: Cow::Owned(result_text(json)), ..UnwrappedResult::default() },
                 None => plain,
             }
         }
@@ -116,8 +114,7 @@ fn unwrap_object<'s>(mut object: Map<String, Json>, text: &'s str, depth: usize)
         UnwrappedResult { text: Cow::Owned(inner), call_id, is_error }
     };
     let plain = UnwrappedResult { text: Cow::Borrowed(text), ..UnwrappedResult::default() };
-    let text_of =
-        |object: &Map<String, Json>, key: &str| object.get(key).and_then(Json::as_str).map(str::to_owned);
+    let text_of = |object: &Map<String, Json>, key: &str| object.get(key).and_then(Json::as_str).map(str::to_owned);
     let flagged = object.get("is_error").or_else(|| object.get("isError")).is_some_and(|flag| flag == true);
     // LlamaIndex's ToolOutput: {"blocks": [{"text"}], "tool_name", "raw_input", ...}, earlier {"content", "tool_name", ...}.
     if object.contains_key("tool_name") && object.contains_key("raw_input") {
@@ -129,9 +126,7 @@ fn unwrap_object<'s>(mut object: Map<String, Json>, text: &'s str, depth: usize)
         }
     }
     // LangChain's ToolMessage: {"type": "tool", "data": {"content", "tool_call_id", "status"}}.
-    if object.get("type").is_some_and(|kind| kind == "tool" || kind == "ToolMessage")
-        || object.contains_key("lc")
-    {
+    if object.get("type").is_some_and(|kind| kind == "tool" || kind == "ToolMessage") || object.contains_key("lc") {
         let data = object.get_mut("data");
         let mut message = match data {
             Some(Json::Object(data)) => std::mem::take(data),
@@ -216,14 +211,13 @@ fn unwrap_arguments_within(text: Cow<'_, str>, levels_left: usize) -> Option<Rec
     if !trimmed.starts_with('{') {
         return Some(RecordedArguments::Text(text));
     }
-    let Some(Json::Object(mut object)) = bounded_json::parse(trimmed) else {
-        return match literal::parse(trimmed) {
+    let Some(Json::Object(mut object)) = bounded_json::parse_bounded_json(trimmed) else {
+        return match literal::parse_lenient_json(trimmed) {
             Some(json) => Some(RecordedArguments::from(json)),
             None => Some(RecordedArguments::Text(text)),
         };
     };
-    let only =
-        |keys: &[&str], object: &Map<String, Json>| object.keys().all(|key| keys.contains(&key.as_str()));
+    let only = |keys: &[&str], object: &Map<String, Json>| object.keys().all(|key| keys.contains(&key.as_str()));
     // {"kwargs": {...}} (LlamaIndex), {"args": [], "sanitize_inputs_outputs": .., "kwargs": {...}} (smolagents).
     if object.contains_key("kwargs") && only(&["args", "kwargs", "sanitize_inputs_outputs", "ctx"], &object) {
         let args = object.remove("args").and_then(|args| args.as_array().cloned()).unwrap_or_default();
@@ -281,17 +275,14 @@ pub(crate) fn is_schema(text: &str) -> bool {
     if trimmed.starts_with("{\"properties\": {") || trimmed.starts_with("{\"type\": \"object\"") {
         return true;
     }
-    let Some(Json::Object(object)) = bounded_json::parse(trimmed) else { return false };
-    if object.get("properties").is_some_and(Json::is_object)
-        || object.get("type").is_some_and(|kind| kind == "object")
+    let Some(Json::Object(object)) = bounded_json::parse_bounded_json(trimmed) else { return false };
+    if object.get("properties").is_some_and(Json::is_object) || object.get("type").is_some_and(|kind| kind == "object")
     {
         return true;
     }
     // {"repo": {"type": "string", "description": ...}}: smolagents' form of a schema.
     !object.is_empty()
-        && object
-            .values()
-            .all(|value| value.get("type").is_some_and(|kind| kind.is_string() || kind.is_array()))
+        && object.values().all(|value| value.get("type").is_some_and(|kind| kind.is_string() || kind.is_array()))
 }
 
 /// Messages in a text of unknown form: a structured request or reply, or just the text.
@@ -301,7 +292,7 @@ pub(crate) fn messages_in_text(text: &str, role: MessageRole) -> Vec<ChatMessage
         return Vec::new();
     }
     if trimmed.starts_with(['{', '['])
-        && let Some(json) = bounded_json::parse(trimmed)
+        && let Some(json) = bounded_json::parse_bounded_json(trimmed)
     {
         let mut messages = messages_from_json(json);
         messages.retain(|message| !message.is_empty() && !looks_like_repr(&message.joined_text()));
@@ -312,20 +303,14 @@ pub(crate) fn messages_in_text(text: &str, role: MessageRole) -> Vec<ChatMessage
     }
     // "assistant: text" is how LlamaIndex prints a reply.
     let text = trimmed.strip_prefix("assistant: ").unwrap_or(text);
-    vec![ChatMessage::text(role, text.to_owned())]
+    vec![ChatMessage::from_text(role, text.to_owned())]
 }
 
 /// `StopEvent(result=AgentOutput(...` and `<object at 0x..>`: how Python prints objects.
 pub(crate) fn looks_like_repr(text: &str) -> bool {
     let text = text.trim_start();
-    let name = text
-        .bytes()
-        .take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte == b'.')
-        .count();
-    (name > 0
-        && text.as_bytes()[0].is_ascii_uppercase()
-        && text[name..].starts_with('(')
-        && text.contains('='))
+    let name = text.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte == b'.').count();
+    (name > 0 && text.as_bytes()[0].is_ascii_uppercase() && text[name..].starts_with('(') && text.contains('='))
         || (text.starts_with('<') && (text.contains(" at 0x") || text.contains(" object>")))
 }
 
@@ -351,9 +336,7 @@ mod tests {
 
     #[test]
     fn objects_in_objects_are_unwrapped_a_few_times_only() {
-        let nested = |levels: usize| {
-            r#"{"output":"#.repeat(levels) + r#"{"a":1}"# + &r#","kwargs":{}}"#.repeat(levels)
-        };
+        let nested = |levels: usize| r#"{"output":"#.repeat(levels) + r#"{"a":1}"# + &r#","kwargs":{}}"#.repeat(levels);
         assert_eq!(unwrap_result(&nested(2)).text, r#"{"a":1}"#);
         let text = unwrap_result(&nested(100)).text.into_owned();
         assert!(text.matches("output").count() >= 90, "{text}");

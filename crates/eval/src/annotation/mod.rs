@@ -126,7 +126,7 @@ fn name_of<'a>(evaluator: &'a EvaluatorRecord, names: &'a BTreeMap<String, Strin
 const RESERVED: &str = "note";
 
 /// What an outcome says, at its place. The same wherever it is shown.
-pub fn annotation(name: &str, outcome: &OutcomeLine, place: &AnnotationKey) -> OutcomeAnnotation {
+pub fn annotate_outcome(name: &str, outcome: &OutcomeLine, place: &AnnotationKey) -> OutcomeAnnotation {
     let is_code = matches!(&*outcome.judge, OFFLINE | RULES);
     let kind = serde_json::to_value(outcome.outcome).unwrap_or_default();
     let mut metadata = Map::new();
@@ -189,12 +189,11 @@ impl AnnotationBuilder {
     ) -> Vec<Result<OutcomeAnnotation, UnplacedOutcome>> {
         let placed = self.places.assign_keys(trajectory);
         let made = outcomes.iter().map(|outcome| {
-            let unplaced =
-                |reason| UnplacedOutcome { subject: OutcomeReference::from_outcome(outcome), reason };
+            let unplaced = |reason| UnplacedOutcome { subject: OutcomeReference::from_outcome(outcome), reason };
             let evaluator = self.evaluators.iter().find(|known| *known.name == *outcome.evaluator);
             let evaluator = evaluator.ok_or_else(|| unplaced(UNKNOWN_EVALUATOR))?;
             let place = placed.find_key(outcome.step_index).ok_or_else(|| unplaced(NO_SPAN))?;
-            Ok(annotation(name_of(evaluator, &self.names), outcome, place))
+            Ok(annotate_outcome(name_of(evaluator, &self.names), outcome, place))
         });
         made.collect()
     }
@@ -321,14 +320,9 @@ mod tests {
             let mut line = outcome("tool", Some(1), kind);
             // Even if a file from elsewhere says otherwise.
             (line.label, line.score) = (Some("correct".to_owned()), Some(0.0));
-            let found = annotations
-                .annotate_trajectory(&trajectory("t", &[&["llm"]]), &[line])
-                .remove(0)
-                .expect("a target");
-            assert_eq!(
-                (found.label, found.score, found.explanation.as_deref()),
-                (None, None, Some("no thought"))
-            );
+            let found =
+                annotations.annotate_trajectory(&trajectory("t", &[&["llm"]]), &[line]).remove(0).expect("a target");
+            assert_eq!((found.label, found.score, found.explanation.as_deref()), (None, None, Some("no thought")));
             assert_eq!(found.metadata["outcome"], shown);
             assert_eq!(found.annotator, OutcomeAnnotatorKind::Llm);
         }
@@ -343,13 +337,11 @@ mod tests {
         let mut annotations = AnnotationBuilder::new(&record(), &settings);
         let mut whole = outcome("path", None, OutcomeKind::Scored);
         whole.judge = "offline".into();
-        let found =
-            annotations.annotate_trajectory(&trajectory("t", &[]), &[whole]).remove(0).expect("a target");
+        let found = annotations.annotate_trajectory(&trajectory("t", &[]), &[whole]).remove(0).expect("a target");
         assert_eq!((found.name.as_str(), found.annotator), ("Way", OutcomeAnnotatorKind::Code));
         assert_eq!(found.target, OutcomeTarget::Trace { trace_id: "t1".to_owned() });
         let document = Trajectory { trajectory_id: "d".to_owned(), ..Trajectory::default() };
-        let of_document =
-            OutcomeLine { trajectory_id: "d".into(), ..outcome("path", None, OutcomeKind::Scored) };
+        let of_document = OutcomeLine { trajectory_id: "d".into(), ..outcome("path", None, OutcomeKind::Scored) };
         let found = annotations.annotate_trajectory(&document, &[of_document]).remove(0);
         let unplaced = found.expect_err("no span");
         assert_eq!((unplaced.subject.to_string().as_str(), unplaced.reason), ("path of d", NO_SPAN));

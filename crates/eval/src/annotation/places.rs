@@ -46,19 +46,19 @@ impl AnnotationKeyAllocator {
         // Numbers go by the steps that are there, not by those that were judged: they stay when less or more is judged.
         let steps = (0..trajectory.steps.len()).map(|at| {
             let target = step_target(trajectory, at);
-            (trajectory.steps[at].index, target.map(|target| self.numbered(true, target)))
+            (trajectory.steps[at].index, target.map(|target| self.allocate_key(true, target)))
         });
         let steps = steps.collect();
-        let whole = self.whole_target(trajectory).map(|target| self.numbered(false, target));
+        let whole = self.whole_target(trajectory).map(|target| self.allocate_key(false, target));
         TrajectoryAnnotationKeys { steps, whole }
     }
 
-    fn numbered(&mut self, is_step: bool, target: OutcomeTarget) -> AnnotationKey {
+    fn allocate_key(&mut self, is_step: bool, target: OutcomeTarget) -> AnnotationKey {
         let key = match &target {
             OutcomeTarget::Span { trace_id, span_id } => format!("{is_step}\0{trace_id}\0{span_id}"),
             OutcomeTarget::Trace { trace_id } => format!("{is_step}\0{trace_id}"),
         };
-        let taken = self.taken.entry(gradus_core::digest(key.as_bytes()) as u64).or_default();
+        let taken = self.taken.entry(gradus_core::stable_digest(key.as_bytes()) as u64).or_default();
         *taken += 1;
         let identifier = match *taken {
             1 => IDENTIFIER.to_owned(),
@@ -71,9 +71,7 @@ impl AnnotationKeyAllocator {
         let trace_id = trajectory.trace_ids.first()?.clone();
         match self.trajectory_target {
             TrajectoryTarget::Trace => Some(OutcomeTarget::Trace { trace_id }),
-            TrajectoryTarget::Span => {
-                Some(OutcomeTarget::Span { trace_id, span_id: trajectory.root_span_id.clone()? })
-            }
+            TrajectoryTarget::Span => Some(OutcomeTarget::Span { trace_id, span_id: trajectory.root_span_id.clone()? }),
         }
     }
 }

@@ -4,10 +4,10 @@
 use gradus_core::trajectory::TrajectoryStep;
 
 use super::failure::ToolFailureKind;
-use super::quote::quote;
-use super::schema::{ProblemKind, SchemaViolation, check};
+use super::quote::quote_excerpt;
+use super::schema::{ProblemKind, SchemaViolation, check_arguments};
 use super::tools::IndexedTool;
-use super::words::abbreviates;
+use super::words::is_abbreviation_pair;
 use super::{OfflineJudge, OfflineVerdict};
 
 pub(super) enum ToolExistence {
@@ -19,11 +19,11 @@ pub(super) enum ToolExistence {
     Unsure,
 }
 
-pub(super) fn existence(offline: &OfflineJudge<'_>, at: usize) -> ToolExistence {
+pub(super) fn check_tool_existence(offline: &OfflineJudge<'_>, at: usize) -> ToolExistence {
     let Some(step) = offline.step(at) else { return ToolExistence::Unsure };
     let trajectory = offline.trajectory;
     let listed = |name: &str| trajectory.tools.iter().any(|tool| same_tool(&tool.name, name));
-    let missing = |why: &str| ToolExistence::Missing(format!("{} {why}.", quote(&step.tool)));
+    let missing = |why: &str| ToolExistence::Missing(format!("{} {why}.", quote_excerpt(&step.tool)));
     // Before the list: some frameworks record a span, and with it a definition, for a tool that is not there.
     if offline.failure(at) == Some(ToolFailureKind::NoSuchTool) {
         return missing("is no tool that the agent had: the call was answered with an error that says so");
@@ -31,11 +31,11 @@ pub(super) fn existence(offline: &OfflineJudge<'_>, at: usize) -> ToolExistence 
     if listed(&step.tool) {
         return ToolExistence::Known;
     }
-    let special = offline.tool(step).is_some_and(|(_, tool)| tool.hands_over || tool.ends_run);
+    let special = offline.find_tool(step).is_some_and(|(_, tool)| tool.hands_over || tool.ends_run);
     let mut others = trajectory.steps.iter().enumerate().take(200);
     if special
-        || offline.ran(at)
-        || others.any(|(other, called)| called.tool == step.tool && offline.ran(other))
+        || offline.has_succeeded(at)
+        || others.any(|(other, called)| called.tool == step.tool && offline.has_succeeded(other))
     {
         return ToolExistence::Ran;
     }
@@ -55,51 +55,46 @@ fn lists_all(offline: &OfflineJudge<'_>) -> bool {
         trajectory.tools.iter().take(500).any(|tool| !steps().any(|step| same_tool(&tool.name, &step.tool)));
     let listed = |name: &str| trajectory.tools.iter().any(|tool| same_tool(&tool.name, name));
     let unlisted = |(at, step): (usize, &TrajectoryStep)| {
-        !listed(&step.tool) && offline.ran(at) && !is_special(offline, step)
+        !listed(&step.tool) && offline.has_succeeded(at) && !is_special(offline, step)
     };
     offers_more && !steps().enumerate().any(unlisted)
 }
 
 fn is_special(offline: &OfflineJudge<'_>, step: &TrajectoryStep) -> bool {
-    offline.tool(step).is_some_and(|(_, tool)| tool.hands_over || tool.ends_run)
+    offline.find_tool(step).is_some_and(|(_, tool)| tool.hands_over || tool.ends_run)
 }
 
 /// Frameworks put a namespace in front of names: `functions.read`, `mcp__server__read`.
 fn same_tool(listed: &str, called: &str) -> bool {
     let ends = |long: &str, short: &str| {
-        long.strip_suffix(short)
-            .is_some_and(|before| before.ends_with(['.', ':', '/']) || before.ends_with("__"))
+        long.strip_suffix(short).is_some_and(|before| before.ends_with(['.', ':', '/']) || before.ends_with("__"))
     };
     listed == called || ends(listed, called) || ends(called, listed)
 }
 
 /// What the tool's schema objects to. Arguments that the trace does not hold cannot be checked.
-pub(super) fn problems(offline: &OfflineJudge<'_>, at: usize) -> Vec<SchemaViolation> {
+pub(super) fn find_schema_violations(offline: &OfflineJudge<'_>, at: usize) -> Vec<SchemaViolation> {
     let Some(step) = offline.step(at) else { return Vec::new() };
-    let Some(schema) = offline.tool(step).and_then(|(_, tool)| tool.schema.as_ref()) else {
+    let Some(schema) = offline.find_tool(step).and_then(|(_, tool)| tool.schema.as_ref()) else {
         return Vec::new();
     };
     let Some(arguments) = &step.arguments else { return Vec::new() };
     let failed = offline.failure(at).is_some();
-    let mut problems = check(schema, arguments);
+    let mut problems = check_arguments(schema, arguments);
     // Many tools read "17" as 17: only a failure shows that this one does not.
     problems.retain(|problem| failed || problem.kind != ProblemKind::TextForValue);
-    problems.retain(|problem| {
-        problem.kind != ProblemKind::Missing || !does_without(offline, at, step, &problem.parameter)
-    });
+    problems
+        .retain(|problem| problem.kind != ProblemKind::Missing || !does_without(offline, at, step, &problem.parameter));
     problems
 }
 
 /// Frameworks that send strict schemas call everything required; the tool worked without it all the same.
 fn does_without(offline: &OfflineJudge<'_>, at: usize, step: &TrajectoryStep, parameter: &str) -> bool {
     let lacks = |other: &TrajectoryStep| {
-        other
-            .arguments
-            .as_ref()
-            .is_some_and(|arguments| arguments.is_object() && arguments.get(parameter).is_none())
+        other.arguments.as_ref().is_some_and(|arguments| arguments.is_object() && arguments.get(parameter).is_none())
     };
     let calls = offline.trajectory.steps.iter().enumerate().take(200).chain(std::iter::once((at, step)));
-    calls.filter(|(_, other)| other.tool == step.tool).any(|(at, other)| lacks(other) && offline.ran(at))
+    calls.filter(|(_, other)| other.tool == step.tool).any(|(at, other)| lacks(other) && offline.has_succeeded(at))
 }
 
 /// Arguments were written but cannot be read.
@@ -112,11 +107,11 @@ pub(super) fn is_malformed(step: &TrajectoryStep) -> bool {
         })
 }
 
-pub(super) fn describe(problem: &SchemaViolation) -> String {
+pub(super) fn describe_violation(problem: &SchemaViolation) -> String {
     let (parameter, has) = if problem.parameter.is_empty() {
         ("The arguments".to_owned(), "have")
     } else {
-        (format!("Parameter {}", quote(&problem.parameter)), "has")
+        (format!("Parameter {}", quote_excerpt(&problem.parameter)), "has")
     };
     match problem.kind {
         ProblemKind::Missing => format!("{parameter} is missing: {}.", problem.detail),
@@ -131,31 +126,31 @@ pub(super) fn describe(problem: &SchemaViolation) -> String {
     }
 }
 
-pub(super) fn judge(offline: &OfflineJudge<'_>, at: usize) -> OfflineVerdict {
+pub(super) fn judge_call_validity(offline: &OfflineJudge<'_>, at: usize) -> OfflineVerdict {
     let Some(step) = offline.step(at) else {
         return OfflineVerdict::not_applicable("There is no such step.");
     };
-    let exists = existence(offline, at);
+    let exists = check_tool_existence(offline, at);
     if let ToolExistence::Missing(why) = exists {
         return OfflineVerdict::bad(why, Vec::new());
     }
     if is_malformed(step) {
         let raw = step.arguments_raw.as_deref().unwrap_or_default();
         return OfflineVerdict::bad(
-            format!("The arguments of {} are no JSON.", quote(&step.tool)),
-            vec![quote(raw)],
+            format!("The arguments of {} are no JSON.", quote_excerpt(&step.tool)),
+            vec![quote_excerpt(raw)],
         );
     }
-    let problems = offline.problems(at);
+    let problems = offline.schema_violations(at);
     if let Some(first) = problems.first() {
-        let explanation = format!("The call does not fit {}. {}", quote(&step.tool), describe(first));
-        return OfflineVerdict::bad(explanation, problems.iter().map(describe).collect());
+        let explanation = format!("The call does not fit {}. {}", quote_excerpt(&step.tool), describe_violation(first));
+        return OfflineVerdict::bad(explanation, problems.iter().map(describe_violation).collect());
     }
     if offline.failure(at) == Some(ToolFailureKind::BadCall) {
         let observation = step.observation.as_deref().unwrap_or_default();
         return OfflineVerdict::bad(
-            format!("{} rejected the arguments.", quote(&step.tool)),
-            vec![quote(observation)],
+            format!("{} rejected the arguments.", quote_excerpt(&step.tool)),
+            vec![quote_excerpt(observation)],
         );
     }
     if offline.thought(at).is_none()
@@ -163,23 +158,25 @@ pub(super) fn judge(offline: &OfflineJudge<'_>, at: usize) -> OfflineVerdict {
     {
         return better;
     }
-    let known = offline.tool(step).is_some_and(|(_, tool)| tool.schema.is_some());
+    let known = offline.find_tool(step).is_some_and(|(_, tool)| tool.schema.is_some());
     match exists {
         ToolExistence::Unsure => {
-            OfflineVerdict::cannot("The trace holds neither the tool's definition nor its result.")
+            OfflineVerdict::cannot_judge("The trace holds neither the tool's definition nor its result.")
         }
         // Nothing says what the tool takes, so there is nothing to hold the call against.
         _ if !known => OfflineVerdict::not_applicable("The trace does not hold the schema of this tool."),
         _ if step.arguments.is_none() => {
-            OfflineVerdict::cannot("The trace does not hold the arguments of this call.")
+            OfflineVerdict::cannot_judge("The trace does not hold the arguments of this call.")
         }
         _ => {
             let but = match done_without(offline, step) {
-                Some(name) => format!(", but for {}: it is required, and the tool did without", quote(name)),
+                Some(name) => {
+                    format!(", but for {}: it is required, and the tool did without", quote_excerpt(name))
+                }
                 None => String::new(),
             };
             OfflineVerdict::good(
-                format!("{} exists and the arguments fit its schema{but}.", quote(&step.tool)),
+                format!("{} exists and the arguments fit its schema{but}.", quote_excerpt(&step.tool)),
                 Vec::new(),
             )
         }
@@ -188,7 +185,7 @@ pub(super) fn judge(offline: &OfflineJudge<'_>, at: usize) -> OfflineVerdict {
 
 /// The first required parameter that is not given, of a call to which nothing is objected.
 fn done_without<'o>(offline: &'o OfflineJudge<'_>, step: &TrajectoryStep) -> Option<&'o str> {
-    let schema = offline.tool(step).and_then(|(_, tool)| tool.schema.as_ref())?;
+    let schema = offline.find_tool(step).and_then(|(_, tool)| tool.schema.as_ref())?;
     let given = step.arguments.as_ref()?.as_object()?;
     let required = schema.get("required")?.as_array()?;
     required.iter().filter_map(|name| name.as_str()).find(|name| !given.contains_key(*name))
@@ -198,7 +195,7 @@ fn done_without<'o>(offline: &'o OfflineJudge<'_>, step: &TrajectoryStep) -> Opt
 /// comes later follows from what was found.
 fn better_tool(offline: &OfflineJudge<'_>, step_at: usize, step: &TrajectoryStep) -> Option<OfflineVerdict> {
     let query = offline.query()?;
-    let (at, tool) = offline.tool(step)?;
+    let (at, tool) = offline.find_tool(step)?;
     if offline.trajectory.steps.len() > 1 || tool.runs_anything || tool.hands_over || tool.ends_run {
         return None;
     }
@@ -212,7 +209,7 @@ fn better_tool(offline: &OfflineJudge<'_>, step_at: usize, step: &TrajectoryStep
     let only = |one: &IndexedTool, other: &IndexedTool| {
         let own: Vec<_> = one.nouns.iter().filter(|noun| !other.nouns.contains(noun)).collect();
         let said =
-            |noun: &str| query.words.iter().any(|word| word.stem() == noun || abbreviates(word.stem(), noun));
+            |noun: &str| query.words.iter().any(|word| word.stem() == noun || is_abbreviation_pair(word.stem(), noun));
         (!own.is_empty(), own.iter().all(|noun| said(noun)), own.iter().any(|noun| said(noun)))
     };
     let ((has, all, _), (tells, _, any)) = (only(better, tool), only(tool, better));
@@ -220,17 +217,20 @@ fn better_tool(offline: &OfflineJudge<'_>, step_at: usize, step: &TrajectoryStep
     let clearly = clearly || sibling;
     // A required parameter without any word of the request in it speaks for neither.
     let from_query =
-        offline.scalars(step_at).iter().filter(|scalar| query.source.contains(&*scalar.value)).count();
+        offline.scalar_arguments(step_at).iter().filter(|scalar| query.source.contains(&*scalar.value)).count();
     if best == at || !(clearly || best_fit > 4.0 * fit + 1.0 && from_query == 0) {
         return None;
     }
     let explanation = format!(
         "The request is about what {} does; {} shares little with it.",
-        quote(&better.name),
-        quote(&step.tool)
+        quote_excerpt(&better.name),
+        quote_excerpt(&step.tool)
     );
     Some(OfflineVerdict::bad(
         explanation,
-        vec![format!("request: {}", quote(&query.source)), format!("better fit: {}", quote(&better.name))],
+        vec![
+            format!("request: {}", quote_excerpt(&query.source)),
+            format!("better fit: {}", quote_excerpt(&better.name)),
+        ],
     ))
 }

@@ -4,8 +4,8 @@
 use gradus_core::trajectory::TrajectoryStep;
 use serde_json::Value as Json;
 
-use super::quote::head;
-use super::vocabulary::says;
+use super::quote::take_prefix;
+use super::vocabulary::contains_phrase;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ToolFailureKind {
@@ -19,13 +19,13 @@ pub(super) enum ToolFailureKind {
     Refused,
 }
 
-pub(super) fn failure(step: &TrajectoryStep) -> Option<ToolFailureKind> {
+pub(super) fn classify_tool_failure(step: &TrajectoryStep) -> Option<ToolFailureKind> {
     let text = step.observation.as_deref().unwrap_or_default().trim_start();
     if !step.is_error && !reads_as_error(text) {
         return None;
     }
-    let text = head(text, 1_200).to_lowercase();
-    let has = |signs: &str| says(&text, signs);
+    let text = take_prefix(text, 1_200).to_lowercase();
+    let has = |signs: &str| contains_phrase(&text, signs);
     Some(if has(NO_SUCH_TOOL) {
         ToolFailureKind::NoSuchTool
     } else if has(BAD_CALL) {
@@ -79,7 +79,7 @@ pub(super) fn reads_as_error(text: &str) -> bool {
     if text.starts_with('[') {
         return false;
     }
-    let start = head(text, SHORT);
+    let start = take_prefix(text, SHORT);
     if let Some(code) = start.get(..3)
         && (code.starts_with('4') || code.starts_with('5'))
         && code.bytes().all(|byte| byte.is_ascii_digit())
@@ -105,23 +105,21 @@ pub(super) fn reads_as_error(text: &str) -> bool {
     {
         return true;
     }
-    let opening = head(start, 160).to_lowercase();
-    if says(&opening, OPENINGS) {
+    let opening = take_prefix(start, 160).to_lowercase();
+    if contains_phrase(&opening, OPENINGS) {
         return true;
     }
     if text.len() >= SHORT || text.matches('\n').count() > 6 {
         return false;
     }
     let lower = start.to_lowercase();
-    says(&lower, SHORT_ERRORS) || names_status(start)
+    contains_phrase(&lower, SHORT_ERRORS) || names_status(start)
 }
 
 /// "(410 Gone)", "HTTP 403": a status of HTTP and its name.
 fn names_status(text: &str) -> bool {
-    const STATUSES: &str =
-        "400 401 402 403 404 405 406 408 409 410 412 413 415 422 423 429 500 501 502 503 504";
-    let mut words =
-        text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()).peekable();
+    const STATUSES: &str = "400 401 402 403 404 405 406 408 409 410 412 413 415 422 423 429 500 501 502 503 504";
+    let mut words = text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()).peekable();
     let mut before = "";
     while let Some(word) = words.next() {
         let named = words.peek().is_some_and(|next| next.starts_with(char::is_uppercase));
@@ -146,9 +144,10 @@ fn json_error(json: &Json) -> bool {
     };
     let is = |key: &str, value: bool| object.get(key).and_then(Json::as_bool) == Some(value);
     let status = object.get("status").is_some_and(|status| {
-        status.as_str().is_some_and(|status| {
-            matches!(status.to_ascii_lowercase().as_str(), "error" | "failed" | "failure")
-        }) || status.as_u64().is_some_and(|status| (400..600).contains(&status))
+        status
+            .as_str()
+            .is_some_and(|status| matches!(status.to_ascii_lowercase().as_str(), "error" | "failed" | "failure"))
+            || status.as_u64().is_some_and(|status| (400..600).contains(&status))
     });
     // A wrapper with nothing but the result inside.
     let inner = (object.len() == 1).then(|| object.values().next()).flatten();
@@ -197,21 +196,18 @@ mod tests {
     #[test]
     fn failures_are_told_apart() {
         let failed = |text: &str| {
-            failure(&TrajectoryStep {
+            classify_tool_failure(&TrajectoryStep {
                 observation: Some(text.into()),
                 is_error: true,
                 ..TrajectoryStep::default()
             })
         };
         assert_eq!(failed("Error: unknown tool fly_home"), Some(ToolFailureKind::NoSuchTool));
-        assert_eq!(
-            failed("TypeError: got an unexpected keyword argument 'pets'"),
-            Some(ToolFailureKind::BadCall)
-        );
+        assert_eq!(failed("TypeError: got an unexpected keyword argument 'pets'"), Some(ToolFailureKind::BadCall));
         assert_eq!(failed("Request timed out"), Some(ToolFailureKind::Passing));
         assert_eq!(failed("404 no such guest"), Some(ToolFailureKind::Refused));
         assert_eq!(
-            failure(&TrajectoryStep { observation: Some("ok".into()), ..TrajectoryStep::default() }),
+            classify_tool_failure(&TrajectoryStep { observation: Some("ok".into()), ..TrajectoryStep::default() }),
             None
         );
     }

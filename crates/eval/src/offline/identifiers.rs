@@ -1,7 +1,7 @@
 //! Names that mean one thing only: paths, addresses, numbers, dates, codes, quotations. A text that names another
 //! one than it was asked about is about something else, whatever words surround it.
 
-use super::quote::head;
+use super::quote::take_prefix;
 use super::vocabulary::is_stop;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -47,10 +47,8 @@ impl IdentifierShape {
 }
 
 const OPENING: &[char] = &['(', '[', '{', '<', '"', '\'', '`', '“', '‘', '「', '*', '«', '„'];
-const CLOSING: &[char] = &[
-    '.', ',', ';', ':', '!', '?', ')', ']', '}', '>', '"', '\'', '`', '”', '’', '」', '*', '»', '。', '，',
-    '…',
-];
+const CLOSING: &[char] =
+    &['.', ',', ';', ':', '!', '?', ')', ']', '}', '>', '"', '\'', '`', '”', '’', '」', '*', '»', '。', '，', '…'];
 const SLASHED_WORDS: &[&str] =
     &["read/write", "client/server", "input/output", "request/response", "true/false", "n/a"];
 
@@ -124,18 +122,15 @@ pub(super) fn shape_of(bare: &str) -> Option<IdentifierShape> {
         if path_like {
             return Some(IdentifierShape::Path);
         }
-        let words = is_stop(&folders.to_lowercase())
-            || is_stop(&last.to_lowercase())
-            || folders.len() < 2
-            || last.len() < 2;
+        let words =
+            is_stop(&folders.to_lowercase()) || is_stop(&last.to_lowercase()) || folders.len() < 2 || last.len() < 2;
         let slashed = words || SLASHED_WORDS.contains(&bare.to_lowercase().as_str());
         return (!slashed).then_some(IdentifierShape::Pair);
     }
     if has_extension && !bare.ends_with("e.g") && !bare.ends_with("i.e") {
         return Some(IdentifierShape::File);
     }
-    if bare.contains('_')
-        && bare.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-'))
+    if bare.contains('_') && bare.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-'))
     {
         return Some(IdentifierShape::Snake);
     }
@@ -159,7 +154,7 @@ fn plain_number(bare: &str) -> String {
 }
 
 /// What stands between quotation marks or backticks, up to 20 of them.
-pub(super) fn quotations(text: &str) -> Vec<TextIdentifier> {
+pub(super) fn extract_quotations(text: &str) -> Vec<TextIdentifier> {
     let mut found = Vec::new();
     let mut rest = text;
     while let Some(at) = rest.find(['"', '`', '“', '「', '\'', '‘', '«']) {
@@ -177,16 +172,11 @@ pub(super) fn quotations(text: &str) -> Vec<TextIdentifier> {
             '«' => '»',
             same => same,
         };
-        let window = head(after, 200);
+        let window = take_prefix(after, 200);
         match window.find(closing).filter(|end| !inside_word && (1..=120).contains(end)) {
             Some(end) if !window[..end].contains('\n') && !(window[..end].starts_with(' ')) => {
                 let text = window[..end].to_owned();
-                found.push(TextIdentifier {
-                    text,
-                    shape: IdentifierShape::Quoted,
-                    noun: None,
-                    is_numbered: false,
-                });
+                found.push(TextIdentifier { text, shape: IdentifierShape::Quoted, noun: None, is_numbered: false });
                 rest = &after[end + closing.len_utf8()..];
             }
             _ => rest = after,
@@ -232,7 +222,7 @@ mod tests {
 
     #[test]
     fn quotations_are_found_and_apostrophes_are_not() {
-        let texts = |text| quotations(text).into_iter().map(|found| found.text).collect::<Vec<_>>();
+        let texts = |text| extract_quotations(text).into_iter().map(|found| found.text).collect::<Vec<_>>();
         assert_eq!(texts("Name it 'Slow start' and `x`"), ["Slow start", "x"]);
         assert_eq!(texts("I don't know what Ann's dog does"), Vec::<String>::new());
         assert_eq!(texts("标题为“修复”的"), ["修复"]);

@@ -4,10 +4,10 @@
 use gradus_core::trajectory::TrajectoryStep;
 
 use super::identifiers::{IdentifierShape, TextIdentifier};
-use super::quote::quote;
+use super::quote::quote_excerpt;
 use super::tools::IndexedTool;
 use super::values::ScalarArgument;
-use super::vocabulary::{self, ActionFlags, RETRIEVE, agree};
+use super::vocabulary::{self, ActionFlags, RETRIEVE, are_actions_compatible};
 use super::words::{AnalyzedText, AnalyzedWord};
 use super::{OfflineJudge, OfflineVerdict};
 
@@ -16,7 +16,7 @@ const SHORT: usize = 60;
 /// How many words behind its verb the object of a plan may stand.
 const REACH: usize = 7;
 
-pub(super) fn judge(
+pub(super) fn judge_intention(
     offline: &OfflineJudge<'_>,
     at: usize,
     index: usize,
@@ -24,12 +24,9 @@ pub(super) fn judge(
     thought: &AnalyzedText<'_>,
     notes: Vec<String>,
 ) -> OfflineVerdict {
-    let name = quote(&tool.name);
+    let name = quote_excerpt(&tool.name);
     if tool.serves_any() {
-        return OfflineVerdict::good(
-            format!("{name} can serve any intention, so nothing speaks against it."),
-            notes,
-        );
+        return OfflineVerdict::good(format!("{name} can serve any intention, so nothing speaks against it."), notes);
     }
     let Some(step) = offline.step(at) else {
         return OfflineVerdict::not_applicable("There is no such step.");
@@ -39,20 +36,18 @@ pub(super) fn judge(
     // "Look at it and close it" announces only the look, but the closing is said as well.
     let against = plan.deeds != 0
         && does != 0
-        && !agree(plan.deeds, does)
+        && !are_actions_compatible(plan.deeds, does)
         && thought.deeds & does == 0
         && plan.is_clear;
     // Says that it only looks, and calls what changes things.
     let harms = against && plan.deeds & !RETRIEVE == 0 && does & RETRIEVE == 0;
     let fits = offline.index.with_deeds(thought, offline.thought_fits(at));
-    let found = another(offline, at, index, tool, &plan, &fits, &IntentConflict { does, against, harms })
-        .or_else(|| stray(offline, at, index, tool, &plan, &fits));
+    let found = find_announced_tool(offline, at, index, tool, &plan, &fits, &IntentConflict { does, against, harms })
+        .or_else(|| find_mentioned_tool(offline, at, index, tool, &plan, &fits));
     let in_reply = |name: &str| offline.same_reply(at).any(|(other, step)| other != at && step.tool == name);
-    if let Some(better) =
-        found.filter(|better| !in_reply(&better.name) && !comes_later(offline, at, better, thought))
-    {
+    if let Some(better) = found.filter(|better| !in_reply(&better.name) && !comes_later(offline, at, better, thought)) {
         let explanation =
-            format!("The thought speaks of what {} does, but {name} is called.", quote(&better.name));
+            format!("The thought speaks of what {} does, but {name} is called.", quote_excerpt(&better.name));
         return OfflineVerdict::bad(explanation, notes);
     }
     let fit = fits.get(index).copied().unwrap_or_default();
@@ -69,10 +64,10 @@ pub(super) fn judge(
             notes,
         );
     }
-    if agree(thought.deeds, does) || shares_values(offline, at, thought) {
+    if are_actions_compatible(thought.deeds, does) || shares_values(offline, at, thought) {
         return OfflineVerdict::good(format!("Nothing in the thought speaks against calling {name}."), notes);
     }
-    OfflineVerdict::cannot(format!("The thought shares no word with {name} that a rule could go by."))
+    OfflineVerdict::cannot_judge(format!("The thought shares no word with {name} that a rule could go by."))
 }
 
 /// How the call goes against the announced deed.
@@ -83,7 +78,7 @@ struct IntentConflict {
 }
 
 /// The tool that the thought announces, when it is clearly not the called one.
-fn another<'o>(
+fn find_announced_tool<'o>(
     offline: &'o OfflineJudge<'_>,
     at: usize,
     index: usize,
@@ -124,7 +119,7 @@ fn another<'o>(
 
 /// The tool that the thought names, where the called one is about something that neither the thought nor the request nor
 /// an earlier call has brought up.
-fn stray<'o>(
+fn find_mentioned_tool<'o>(
     offline: &'o OfflineJudge<'_>,
     at: usize,
     index: usize,
@@ -135,14 +130,11 @@ fn stray<'o>(
     let (thought, query) = (offline.thought(at)?, offline.query()?);
     // A path speaks of a file without saying the word.
     let has_file = |text: &AnalyzedText<'_>| {
-        text.identifiers
-            .iter()
-            .any(|said| matches!(said.shape, IdentifierShape::File | IdentifierShape::Path))
+        text.identifiers.iter().any(|said| matches!(said.shape, IdentifierShape::File | IdentifierShape::Path))
     };
     let is_of_files = |tool: &IndexedTool| tool.nouns.iter().any(|noun| &**noun == "fil");
-    let speaks_of =
-        |text: &AnalyzedText<'_>| tool.named_nouns(text) > 0.0 || is_of_files(tool) && has_file(text);
-    let called_before = |tool: &IndexedTool| offline.before(at).any(|(_, step)| step.tool == tool.name);
+    let speaks_of = |text: &AnalyzedText<'_>| tool.named_nouns(text) > 0.0 || is_of_files(tool) && has_file(text);
+    let called_before = |tool: &IndexedTool| offline.steps_before(at).any(|(_, step)| step.tool == tool.name);
     let brought_up = tool.nouns.is_empty() || speaks_of(thought) || speaks_of(query) || called_before(tool);
     if brought_up || !plan.is_clear {
         return None;
@@ -157,7 +149,7 @@ fn stray<'o>(
         *other != index
             && !better.serves_any()
             && named(better)
-            && agree(thought.deeds, better.deeds)
+            && are_actions_compatible(thought.deeds, better.deeds)
             && fits.get(*other).copied().unwrap_or_default() > 1.5 * fit + 0.5
     });
     candidates.max_by(|one, other| fits[one.0].total_cmp(&fits[other.0])).map(|(_, better)| better)
@@ -166,9 +158,9 @@ fn stray<'o>(
 /// What the other tool is about is a parameter of this call: "set its deadline" calls `update_task(deadline)`.
 fn is_given(offline: &OfflineJudge<'_>, at: usize, better: &IndexedTool) -> bool {
     let mut given: Vec<String> = Vec::new();
-    for scalar in offline.scalars(at) {
+    for scalar in offline.scalar_arguments(at) {
         super::words::split_words(scalar.parameter, |word| {
-            given.push(super::words::stem(&word.to_lowercase()));
+            given.push(super::words::stem_word(&word.to_lowercase()));
         });
     }
     better.nouns.iter().all(|noun| given.iter().any(|word| **word == **noun))
@@ -176,15 +168,14 @@ fn is_given(offline: &OfflineJudge<'_>, at: usize, better: &IndexedTool) -> bool
 
 /// Tools with a `command` or `action` do what that says.
 fn deeds_of_call(tool: &IndexedTool, step: &TrajectoryStep) -> ActionFlags {
-    let selects =
-        |name: &str| matches!(name, "command" | "action" | "method" | "operation" | "mode" | "cmd" | "op");
+    let selects = |name: &str| matches!(name, "command" | "action" | "method" | "operation" | "mode" | "cmd" | "op");
     let arguments = step.arguments.as_ref().and_then(|arguments| arguments.as_object());
     let selected = arguments.into_iter().flatten().find(|(name, value)| selects(name) && value.is_string());
     match selected.and_then(|(_, value)| value.as_str()) {
         Some(command) => {
             let mut deeds = 0;
-            super::words::split_words(super::quote::head(command, 80), |word| {
-                deeds |= vocabulary::deeds(&super::words::stem(&word.to_lowercase()));
+            super::words::split_words(super::quote::take_prefix(command, 80), |word| {
+                deeds |= vocabulary::lookup_actions(&super::words::stem_word(&word.to_lowercase()));
             });
             deeds
         }
@@ -195,24 +186,18 @@ fn deeds_of_call(tool: &IndexedTool, step: &TrajectoryStep) -> ActionFlags {
 /// The call takes something from the thought: a value, or a word of one.
 pub(super) fn shares_values(offline: &OfflineJudge<'_>, at: usize, thought: &AnalyzedText<'_>) -> bool {
     let said = thought.stems();
-    offline.scalars(at).iter().take(20).any(|ScalarArgument { value, .. }| {
+    offline.scalar_arguments(at).iter().take(20).any(|ScalarArgument { value, .. }| {
         let named = |said: &TextIdentifier| said.text.len() > 2 && value.contains(&said.text);
-        let mut shared =
-            value.len() > 2 && thought.source.contains(&**value) || thought.identifiers.iter().any(named);
+        let mut shared = value.len() > 2 && thought.source.contains(&**value) || thought.identifiers.iter().any(named);
         super::words::split_words(value, |word| {
-            shared |= word.len() > 3 && said.contains(super::words::stem(&word.to_lowercase()).as_str());
+            shared |= word.len() > 3 && said.contains(super::words::stem_word(&word.to_lowercase()).as_str());
         });
         shared
     })
 }
 
 /// "I need to find the ticket to close it": what comes later in the plan is no reason to blame the first call.
-fn comes_later(
-    offline: &OfflineJudge<'_>,
-    at: usize,
-    better: &IndexedTool,
-    thought: &AnalyzedText<'_>,
-) -> bool {
+fn comes_later(offline: &OfflineJudge<'_>, at: usize, better: &IndexedTool, thought: &AnalyzedText<'_>) -> bool {
     let stages = |word: &str| matches!(word, "first" | "before" | "then" | "afterwards" | "later");
     let staged = thought.words.iter().any(|word| stages(&word.plain));
     staged && offline.trajectory.steps.iter().skip(at + 1).take(5).any(|step| step.tool == better.name)
@@ -254,8 +239,7 @@ impl AnnouncedPlan {
             let object = thought.words.iter().skip(verb + 1).take(REACH).enumerate();
             let object: Vec<&AnalyzedWord<'_>> = object
                 .take_while(|(at, word)| {
-                    Some(word.sentence) == sentence
-                        && (*at == 0 || !word.traits.has(vocabulary::IS_PREPOSITION))
+                    Some(word.sentence) == sentence && (*at == 0 || !word.traits.has(vocabulary::IS_PREPOSITION))
                 })
                 .map(|(_, word)| word)
                 .collect();
@@ -275,17 +259,14 @@ mod tests {
         let text = AnalyzedText::new("The guest is late. I will cancel the dinner reservation of Ann.");
         let plan = AnnouncedPlan::from_thought(&text);
         assert_eq!(plan.deeds & vocabulary::CANCEL, vocabulary::CANCEL);
-        let tool = |name: &str| {
-            super::super::ToolIndex::with_called(&[], std::iter::once(name)).tools.pop().unwrap()
-        };
+        let tool = |name: &str| super::super::ToolIndex::with_called(&[], std::iter::once(name)).tools.pop().unwrap();
         assert!(plan.is_about(&tool("cancel_reservation"), &text));
         assert!(!plan.is_about(&tool("cancel_guest"), &text));
     }
 
     #[test]
     fn a_command_says_what_a_tool_does() {
-        let tool =
-            super::super::ToolIndex::with_called(&[], std::iter::once("replace_editor")).tools.pop().unwrap();
+        let tool = super::super::ToolIndex::with_called(&[], std::iter::once("replace_editor")).tools.pop().unwrap();
         let call = |command: &str| TrajectoryStep {
             arguments: Some(serde_json::json!({"command": command})),
             ..TrajectoryStep::default()

@@ -29,8 +29,8 @@ use gradus_core::trajectory::{Trajectory, TrajectoryStep};
 pub use repetition::{CallSignature, is_repetition};
 pub use tools::ToolIndex;
 
-use failure::{ToolFailureKind, failure};
-use quote::head;
+use failure::{ToolFailureKind, classify_tool_failure};
+use quote::take_prefix;
 use schema::SchemaViolation;
 use tools::IndexedTool;
 use topic::AskedStems;
@@ -70,7 +70,7 @@ impl OfflineVerdict {
         OfflineVerdict::Bad { explanation: explanation.into(), evidence }
     }
 
-    fn cannot(reason: impl Into<String>) -> OfflineVerdict {
+    fn cannot_judge(reason: impl Into<String>) -> OfflineVerdict {
         OfflineVerdict::CannotJudge { reason: reason.into() }
     }
 
@@ -96,7 +96,7 @@ pub struct OfflineJudge<'t> {
     lists_all: OnceLock<bool>,
 }
 
-fn said(opinion: Option<&OfflineVerdict>) -> OfflineVerdict {
+fn unwrap_verdict(opinion: Option<&OfflineVerdict>) -> OfflineVerdict {
     opinion.cloned().unwrap_or_else(|| OfflineVerdict::not_applicable("There is no such step."))
 }
 
@@ -119,7 +119,7 @@ impl<'t> OfflineJudge<'t> {
     pub fn new(trajectory: &'t Trajectory) -> Self {
         let called = trajectory.steps.iter().map(|step| step.tool.as_str());
         let index = Arc::new(ToolIndex::with_called(&trajectory.tools, called));
-        OfflineJudge::prepared(trajectory, index)
+        OfflineJudge::from_tool_index(trajectory, index)
     }
 
     /// For trajectories that offer the same tools: `index` is `ToolIndex::new(&trajectory.tools)`, made once.
@@ -127,10 +127,10 @@ impl<'t> OfflineJudge<'t> {
         if trajectory.steps.iter().any(|step| index.find(&step.tool).is_none()) {
             return OfflineJudge::new(trajectory);
         }
-        OfflineJudge::prepared(trajectory, Arc::clone(index))
+        OfflineJudge::from_tool_index(trajectory, Arc::clone(index))
     }
 
-    fn prepared(trajectory: &'t Trajectory, index: Arc<ToolIndex>) -> Self {
+    fn from_tool_index(trajectory: &'t Trajectory, index: Arc<ToolIndex>) -> Self {
         OfflineJudge {
             trajectory,
             index,
@@ -146,35 +146,35 @@ impl<'t> OfflineJudge<'t> {
 
     /// Does the tool, on these things, do what the thought says?
     pub fn thought_to_tool(&self, step: usize) -> OfflineVerdict {
-        said(self.choice(step))
+        unwrap_verdict(self.tool_choice_verdict(step))
     }
 
     /// Is the thought about the request?
     pub fn query_to_thought(&self, step: usize) -> OfflineVerdict {
-        said(self.topic(step))
+        unwrap_verdict(self.topic_verdict(step))
     }
 
     /// Was this a straight way to the answer?
     pub fn sequence_optimality(&self) -> OfflineVerdict {
-        sequence::judge(self)
+        sequence::judge_sequence(self)
     }
 
     /// Is this a call that the tool can take and, where no thought says why it was made, that fits the request?
     pub fn call_validity(&self, step: usize) -> OfflineVerdict {
-        said(self.validity(step))
+        unwrap_verdict(self.validity_verdict(step))
     }
 
     /// What [`OfflineJudge::thought_to_tool`] says, made once; `None` where there is no such step.
-    fn choice(&self, at: usize) -> Option<&OfflineVerdict> {
-        Some(self.steps.get(at)?.choice.get_or_init(|| thought::judge(self, at)))
+    fn tool_choice_verdict(&self, at: usize) -> Option<&OfflineVerdict> {
+        Some(self.steps.get(at)?.choice.get_or_init(|| thought::judge_tool_choice(self, at)))
     }
 
-    fn topic(&self, at: usize) -> Option<&OfflineVerdict> {
-        Some(self.steps.get(at)?.topic.get_or_init(|| topic::judge(self, at)))
+    fn topic_verdict(&self, at: usize) -> Option<&OfflineVerdict> {
+        Some(self.steps.get(at)?.topic.get_or_init(|| topic::judge_topic(self, at)))
     }
 
-    fn validity(&self, at: usize) -> Option<&OfflineVerdict> {
-        Some(self.steps.get(at)?.validity.get_or_init(|| call::judge(self, at)))
+    fn validity_verdict(&self, at: usize) -> Option<&OfflineVerdict> {
+        Some(self.steps.get(at)?.validity.get_or_init(|| call::judge_call_validity(self, at)))
     }
 
     fn step(&self, at: usize) -> Option<&'t TrajectoryStep> {
@@ -191,39 +191,40 @@ impl<'t> OfflineJudge<'t> {
     }
 
     fn thought_fits(&self, at: usize) -> &[f32] {
-        let fits = || self.thought(at).map(|thought| self.index.fits(thought)).unwrap_or_default();
+        let fits = || self.thought(at).map(|thought| self.index.score_tools(thought)).unwrap_or_default();
         self.steps.get(at).map_or(&[], |step| step.thought_fits.get_or_init(fits))
     }
 
     /// The scalar arguments of a step.
-    fn scalars(&self, at: usize) -> &[ScalarArgument<'t>] {
-        let scalars = || self.step(at).map(values::scalars).unwrap_or_default();
+    fn scalar_arguments(&self, at: usize) -> &[ScalarArgument<'t>] {
+        let scalars = || self.step(at).map(values::collect_scalars).unwrap_or_default();
         self.steps.get(at).map_or(&[], |step| step.scalars.get_or_init(scalars))
     }
 
     fn failure(&self, at: usize) -> Option<ToolFailureKind> {
-        *self.steps.get(at)?.failure.get_or_init(|| failure(self.step(at)?))
+        *self.steps.get(at)?.failure.get_or_init(|| classify_tool_failure(self.step(at)?))
     }
 
     /// It was answered, and not with an error.
-    fn ran(&self, at: usize) -> bool {
+    fn has_succeeded(&self, at: usize) -> bool {
         self.step(at).is_some_and(|step| step.observation.is_some()) && self.failure(at).is_none()
     }
 
     /// What the called tool's schema objects to.
-    fn problems(&self, at: usize) -> &[SchemaViolation] {
-        self.steps.get(at).map_or(&[], |step| step.problems.get_or_init(|| call::problems(self, at)))
+    fn schema_violations(&self, at: usize) -> &[SchemaViolation] {
+        self.steps.get(at).map_or(&[], |step| step.problems.get_or_init(|| call::find_schema_violations(self, at)))
     }
 
     /// The fingerprints of what a step brought up, in order.
     fn brought_up(&self, at: usize) -> &[u64] {
-        let prints =
-            || self.step(at).map(|step| topic::brought_up(step, |stem| self.print(stem))).unwrap_or_default();
+        let prints = || {
+            self.step(at).map(|step| topic::brought_up(step, |stem| self.fingerprint_stem(stem))).unwrap_or_default()
+        };
         self.steps.get(at).map_or(&[], |step| step.brought_up.get_or_init(prints))
     }
 
     /// A stem's fingerprint: much smaller than the stem, where many are kept.
-    fn print(&self, stem: &str) -> u64 {
+    fn fingerprint_stem(&self, stem: &str) -> u64 {
         self.prints.hash_one(stem)
     }
 
@@ -232,14 +233,12 @@ impl<'t> OfflineJudge<'t> {
     }
 
     fn query(&self) -> Option<&AnalyzedText<'t>> {
-        let text = || {
-            self.trajectory.query.as_deref().filter(|query| !query.trim().is_empty()).map(AnalyzedText::new)
-        };
+        let text = || self.trajectory.query.as_deref().filter(|query| !query.trim().is_empty()).map(AnalyzedText::new);
         self.query.get_or_init(text).as_ref()
     }
 
     fn query_fits(&self) -> &[f32] {
-        self.query_fits.get_or_init(|| self.query().map(|query| self.index.fits(query)).unwrap_or_default())
+        self.query_fits.get_or_init(|| self.query().map(|query| self.index.score_tools(query)).unwrap_or_default())
     }
 
     fn asked_tools(&self) -> impl Iterator<Item = &IndexedTool> {
@@ -252,23 +251,21 @@ impl<'t> OfflineJudge<'t> {
         self.asked_tools.get_or_init(find).iter().filter_map(|at| self.index.tools.get(*at))
     }
 
-    fn tool(&self, step: &TrajectoryStep) -> Option<(usize, &IndexedTool)> {
+    fn find_tool(&self, step: &TrajectoryStep) -> Option<(usize, &IndexedTool)> {
         let at = self.index.find(&step.tool)?;
         Some((at, self.index.tools.get(at)?))
     }
 
     /// The steps just before, newest first: what a thought may refer to. Bounded, so that long runs stay linear.
-    fn before(&self, at: usize) -> impl Iterator<Item = (usize, &'t TrajectoryStep)> {
+    fn steps_before(&self, at: usize) -> impl Iterator<Item = (usize, &'t TrajectoryStep)> {
         self.trajectory.steps[..at.min(self.trajectory.steps.len())].iter().enumerate().rev().take(64)
     }
 
     /// Whether a step before brought this up.
     fn seen_before(&self, at: usize, text: &str) -> bool {
-        self.before(at).any(|(before, step)| {
-            step.observation
-                .as_deref()
-                .is_some_and(|observation| head(observation, OBSERVATION).contains(text))
-                || self.scalars(before).iter().any(|scalar| scalar.value.contains(text))
+        self.steps_before(at).any(|(before, step)| {
+            step.observation.as_deref().is_some_and(|observation| take_prefix(observation, OBSERVATION).contains(text))
+                || self.scalar_arguments(before).iter().any(|scalar| scalar.value.contains(text))
         })
     }
 
@@ -276,8 +273,7 @@ impl<'t> OfflineJudge<'t> {
     fn same_reply(&self, at: usize) -> impl Iterator<Item = (usize, &'t TrajectoryStep)> {
         let steps = &self.trajectory.steps;
         let mut first = at;
-        while first > 0 && at - first < 50 && steps.get(first).is_some_and(|step| step.parallel_with_previous)
-        {
+        while first > 0 && at - first < 50 && steps.get(first).is_some_and(|step| step.parallel_with_previous) {
             first -= 1;
         }
         let rest = steps.iter().enumerate().skip(first).take(100);

@@ -4,7 +4,7 @@
 const MAX_QUOTE_CHARS: usize = 80;
 
 /// The text between quotation marks, at most 80 characters of it, control characters as spaces.
-pub(super) fn quote(text: &str) -> String {
+pub(super) fn quote_excerpt(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len().min(MAX_QUOTE_CHARS) + 6);
     quoted.push('"');
     let mut left = MAX_QUOTE_CHARS;
@@ -30,12 +30,12 @@ pub(super) fn quote(text: &str) -> String {
 }
 
 /// The beginning of a text, cut at a character.
-pub(super) fn head(text: &str, bytes: usize) -> &str {
+pub(super) fn take_prefix(text: &str, bytes: usize) -> &str {
     text.get(..text.floor_char_boundary(bytes)).unwrap_or_default()
 }
 
 /// The end of a text, cut at a character.
-pub(super) fn tail(text: &str, bytes: usize) -> &str {
+pub(super) fn take_suffix(text: &str, bytes: usize) -> &str {
     text.get(text.ceil_char_boundary(text.len().saturating_sub(bytes))..).unwrap_or_default()
 }
 
@@ -45,17 +45,17 @@ mod tests {
 
     #[test]
     fn quotations_are_short_and_on_one_line() {
-        assert_eq!(quote("a\n\t b"), "\"a b\"");
-        assert_eq!(quote("say \"hi\""), "\"say 'hi'\"");
-        let long = quote(&"é".repeat(500));
+        assert_eq!(quote_excerpt("a\n\t b"), "\"a b\"");
+        assert_eq!(quote_excerpt("say \"hi\""), "\"say 'hi'\"");
+        let long = quote_excerpt(&"é".repeat(500));
         assert_eq!(long.chars().count(), 83);
         assert!(long.ends_with("…\""));
     }
 
     #[test]
     fn cuts_fall_between_characters() {
-        assert_eq!(head("日本語", 4), "日");
-        assert_eq!(tail("日本語", 4), "語");
-        assert_eq!(head("ab", 9), "ab");
+        assert_eq!(take_prefix("日本語", 4), "日");
+        assert_eq!(take_suffix("日本語", 4), "語");
+        assert_eq!(take_prefix("ab", 9), "ab");
     }
 }

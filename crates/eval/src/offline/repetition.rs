@@ -21,11 +21,7 @@ pub struct CallSignature<'a> {
 
 impl<'a> From<&'a TrajectoryStep> for CallSignature<'a> {
     fn from(step: &'a TrajectoryStep) -> Self {
-        CallSignature {
-            tool: &step.tool,
-            arguments: step.arguments.as_ref(),
-            raw: step.arguments_raw.as_deref(),
-        }
+        CallSignature { tool: &step.tool, arguments: step.arguments.as_ref(), raw: step.arguments_raw.as_deref() }
     }
 }
 
@@ -48,8 +44,8 @@ impl CallSignature<'_> {
         let mut hasher = DefaultHasher::new();
         self.tool.hash(&mut hasher);
         match (self.arguments, self.raw) {
-            (Some(arguments), _) => hash(arguments, true, &mut hasher, 0),
-            (None, Some(raw)) => folded(raw).for_each(|word| word.hash(&mut hasher)),
+            (Some(arguments), _) => hash_json(arguments, true, &mut hasher, 0),
+            (None, Some(raw)) => split_unquoted_words(raw).for_each(|word| word.hash(&mut hasher)),
             (None, None) => return None,
         }
         Some(hasher.finish())
@@ -111,17 +107,17 @@ fn gather_lines(json: &Json, lines: &mut std::collections::HashSet<u64>, size: &
     }
 }
 
-fn folded(text: &str) -> impl Iterator<Item = &str> {
+fn split_unquoted_words(text: &str) -> impl Iterator<Item = &str> {
     text.trim_matches(['"', '\'', '`', ' ', '\n']).split_whitespace()
 }
 
 fn hash_alone(json: &Json) -> u64 {
     let mut hasher = DefaultHasher::new();
-    hash(json, false, &mut hasher, 1);
+    hash_json(json, false, &mut hasher, 1);
     hasher.finish()
 }
 
-fn hash(json: &Json, top: bool, hasher: &mut DefaultHasher, depth: usize) {
+fn hash_json(json: &Json, top: bool, hasher: &mut DefaultHasher, depth: usize) {
     if depth > MAX_DEPTH {
         return;
     }
@@ -131,11 +127,11 @@ fn hash(json: &Json, top: bool, hasher: &mut DefaultHasher, depth: usize) {
         Json::Number(number) => (2u8, number.as_f64().unwrap_or_default().to_bits()).hash(hasher),
         Json::String(text) => match text.trim().parse::<f64>() {
             Ok(number) if text.len() < 16 => (2u8, number.to_bits()).hash(hasher),
-            _ => folded(text).for_each(|word| word.hash(hasher)),
+            _ => split_unquoted_words(text).for_each(|word| word.hash(hasher)),
         },
         Json::Array(items) => {
             (4u8, items.len()).hash(hasher);
-            items.iter().for_each(|item| hash(item, false, hasher, depth + 1));
+            items.iter().for_each(|item| hash_json(item, false, hasher, depth + 1));
         }
         Json::Object(fields) => {
             5u8.hash(hasher);
@@ -144,7 +140,7 @@ fn hash(json: &Json, top: bool, hasher: &mut DefaultHasher, depth: usize) {
             fields.sort_unstable_by_key(|(name, _)| *name);
             for (name, value) in fields {
                 name.hash(hasher);
-                hash(value, false, hasher, depth + 1);
+                hash_json(value, false, hasher, depth + 1);
             }
         }
     }
@@ -182,8 +178,7 @@ mod tests {
 
     #[test]
     fn long_texts_that_differ_in_a_line_are_the_same_attempt() {
-        let text =
-            |last: &str| (0..40).map(|line| format!("line {line} of the menu\n")).collect::<String>() + last;
+        let text = |last: &str| (0..40).map(|line| format!("line {line} of the menu\n")).collect::<String>() + last;
         assert!(repeated(&json!({"text": text("a")}), &json!({"text": text("b")})));
         let other = text("a").replace("menu", "bill");
         assert!(!repeated(&json!({"text": text("a")}), &json!({"text": other})));

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value as Json};
 
-use super::quote::quote;
+use super::quote::quote_excerpt;
 
 const MAX_SCHEMA_DEPTH: usize = 12;
 const MAX_PROBLEMS: usize = 8;
@@ -32,9 +32,9 @@ pub(super) enum ProblemKind {
     OutOfRange,
 }
 
-pub(super) fn check(schema: &Json, arguments: &Json) -> Vec<SchemaViolation> {
+pub(super) fn check_arguments(schema: &Json, arguments: &Json) -> Vec<SchemaViolation> {
     let mut check = ArgumentValidator { root: schema, problems: Vec::new(), visits: 0 };
-    check.value(schema, arguments, "", 0);
+    check.check_value(schema, arguments, "", 0);
     check.problems
 }
 
@@ -51,37 +51,35 @@ impl<'s> ArgumentValidator<'s> {
         }
     }
 
-    fn value(&mut self, schema: &'s Json, value: &Json, path: &str, depth: usize) {
+    fn check_value(&mut self, schema: &'s Json, value: &Json, path: &str, depth: usize) {
         let Some(schema) = schema.as_object() else { return };
         self.visits += 1;
         if depth > MAX_SCHEMA_DEPTH || self.visits > MAX_VISITS || self.problems.len() >= MAX_PROBLEMS {
             return;
         }
-        if let Some(target) = schema.get("$ref").and_then(Json::as_str).and_then(|name| self.resolve(name)) {
-            self.value(target, value, path, depth + 1);
+        if let Some(target) = schema.get("$ref").and_then(Json::as_str).and_then(|name| self.resolve_ref(name)) {
+            self.check_value(target, value, path, depth + 1);
         }
         if let Some(all) = schema.get("allOf").and_then(Json::as_array) {
             for part in all {
-                self.value(part, value, path, depth + 1);
+                self.check_value(part, value, path, depth + 1);
             }
         }
         for key in ["anyOf", "oneOf"] {
-            if let Some(choices) =
-                schema.get(key).and_then(Json::as_array).filter(|choices| !choices.is_empty())
-            {
+            if let Some(choices) = schema.get(key).and_then(Json::as_array).filter(|choices| !choices.is_empty()) {
                 self.one_of(choices, value, path, depth);
             }
         }
         if !self.type_fits(schema, value, path) {
             return;
         }
-        self.limits(schema, value, path);
+        self.check_limits(schema, value, path);
         match value {
-            Json::Object(fields) => self.object(schema, fields, path, depth),
+            Json::Object(fields) => self.check_object(schema, fields, path, depth),
             Json::Array(items) => {
                 if let Some(each) = schema.get("items").filter(|each| each.is_object()) {
                     for (at, item) in items.iter().take(MAX_ITEMS).enumerate() {
-                        self.value(each, item, &format!("{path}[{at}]"), depth + 1);
+                        self.check_value(each, item, &format!("{path}[{at}]"), depth + 1);
                     }
                 }
             }
@@ -94,7 +92,7 @@ impl<'s> ArgumentValidator<'s> {
         let mut least: Option<Vec<SchemaViolation>> = None;
         for choice in choices.iter().take(20) {
             let mut check = ArgumentValidator { root: self.root, problems: Vec::new(), visits: self.visits };
-            check.value(choice, value, path, depth + 1);
+            check.check_value(choice, value, path, depth + 1);
             self.visits = check.visits;
             if check.problems.is_empty() {
                 return;
@@ -108,7 +106,7 @@ impl<'s> ArgumentValidator<'s> {
         }
     }
 
-    fn resolve(&self, name: &str) -> Option<&'s Json> {
+    fn resolve_ref(&self, name: &str) -> Option<&'s Json> {
         self.root.pointer(name.strip_prefix('#')?)
     }
 
@@ -129,33 +127,29 @@ impl<'s> ArgumentValidator<'s> {
         let fits = |name: &str| type_fits(name, value);
         let fit = match schema.get("type") {
             Some(Json::String(name)) => fits(name),
-            Some(Json::Array(names)) if !names.is_empty() => names
-                .iter()
-                .filter_map(Json::as_str)
-                .map(fits)
-                .max_by_key(|fit| *fit as u8)
-                .unwrap_or(TypeMatch::Yes),
+            Some(Json::Array(names)) if !names.is_empty() => {
+                names.iter().filter_map(Json::as_str).map(fits).max_by_key(|fit| *fit as u8).unwrap_or(TypeMatch::Yes)
+            }
             _ => TypeMatch::Yes,
         };
         // A default of null says that null will do, whatever the type says.
-        let allowed_null = value.is_null()
-            && (schema.get("nullable") == Some(&Json::Bool(true)) || schema.get("default").is_some());
+        let allowed_null =
+            value.is_null() && (schema.get("nullable") == Some(&Json::Bool(true)) || schema.get("default").is_some());
         match fit {
             _ if allowed_null => true,
             TypeMatch::Yes if listed.is_some() => {
                 let known: Vec<String> =
-                    listed.into_iter().flatten().take(6).map(|known| quote(&as_text(known))).collect();
+                    listed.into_iter().flatten().take(6).map(|known| quote_excerpt(&as_text(known))).collect();
                 self.report(
                     ProblemKind::NotListed,
                     path,
-                    format!("{} is none of {}", quote(&as_text(value)), known.join(", ")),
+                    format!("{} is none of {}", quote_excerpt(&as_text(value)), known.join(", ")),
                 );
                 false
             }
             TypeMatch::Yes => true,
             TypeMatch::AsText | TypeMatch::No => {
-                let kind =
-                    if fit == TypeMatch::AsText { ProblemKind::TextForValue } else { ProblemKind::WrongType };
+                let kind = if fit == TypeMatch::AsText { ProblemKind::TextForValue } else { ProblemKind::WrongType };
                 let wanted = match schema.get("type") {
                     Some(Json::String(name)) => name.clone(),
                     other => other.map(Json::to_string).unwrap_or_default(),
@@ -163,21 +157,21 @@ impl<'s> ArgumentValidator<'s> {
                 self.report(
                     kind,
                     path,
-                    format!("{} is {}, not {}", quote(&as_text(value)), kind_of(value), quote(&wanted)),
+                    format!("{} is {}, not {}", quote_excerpt(&as_text(value)), kind_of(value), quote_excerpt(&wanted)),
                 );
                 false
             }
         }
     }
 
-    fn limits(&mut self, schema: &Map<String, Json>, value: &Json, path: &str) {
+    fn check_limits(&mut self, schema: &Map<String, Json>, value: &Json, path: &str) {
         if let Some(constant) = schema.get("const")
             && !is_listed(std::slice::from_ref(constant), value)
         {
             self.report(
                 ProblemKind::NotListed,
                 path,
-                format!("{} is not {}", quote(&as_text(value)), quote(&as_text(constant))),
+                format!("{} is not {}", quote_excerpt(&as_text(value)), quote_excerpt(&as_text(constant))),
             );
         }
         let limit = |key: &str| schema.get(key).and_then(Json::as_f64);
@@ -193,55 +187,37 @@ impl<'s> ArgumentValidator<'s> {
         let Some((size, least, most, unit)) = size else { return };
         if limit(least).is_some_and(|least| size < least) || limit(most).is_some_and(|most| size > most) {
             let bound = limit(least).filter(|least| size < *least).or(limit(most)).unwrap_or_default();
-            self.report(
-                ProblemKind::OutOfRange,
-                path,
-                format!("{size}{unit} is beyond the limit of {bound}"),
-            );
+            self.report(ProblemKind::OutOfRange, path, format!("{size}{unit} is beyond the limit of {bound}"));
         }
     }
 
-    fn object(
-        &mut self,
-        schema: &'s Map<String, Json>,
-        fields: &Map<String, Json>,
-        path: &str,
-        depth: usize,
-    ) {
+    fn check_object(&mut self, schema: &'s Map<String, Json>, fields: &Map<String, Json>, path: &str, depth: usize) {
         let within = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
         if let Some(required) = schema.get("required").and_then(Json::as_array) {
-            for name in required
-                .iter()
-                .filter_map(Json::as_str)
-                .filter(|name| !fields.contains_key(*name))
-                .take(MAX_PROBLEMS)
+            for name in
+                required.iter().filter_map(Json::as_str).filter(|name| !fields.contains_key(*name)).take(MAX_PROBLEMS)
             {
                 self.report(ProblemKind::Missing, &within(name), "it is required".to_owned());
             }
         }
         let properties = schema.get("properties").and_then(Json::as_object);
-        let composed = ["$ref", "allOf", "anyOf", "oneOf", "patternProperties"]
-            .iter()
-            .any(|key| schema.contains_key(*key));
+        let composed =
+            ["$ref", "allOf", "anyOf", "oneOf", "patternProperties"].iter().any(|key| schema.contains_key(*key));
         let open = match schema.get("additionalProperties") {
             Some(Json::Bool(open)) => *open,
             Some(_) => true,
             // Frameworks leave it out, and their tools take what is declared and no more. Deeper objects without
             // declared fields are free-form maps.
             None => {
-                composed
-                    || (properties.is_none_or(Map::is_empty)
-                        && (!path.is_empty() || !schema.contains_key("type")))
+                composed || (properties.is_none_or(Map::is_empty) && (!path.is_empty() || !schema.contains_key("type")))
             }
         };
         for (name, value) in fields.iter().take(MAX_ITEMS) {
             match properties.and_then(|properties| properties.get(name)) {
-                Some(declared) => self.value(declared, value, &within(name), depth + 1),
-                None if !open => self.report(
-                    ProblemKind::Unknown,
-                    &within(name),
-                    "the tool has no such parameter".to_owned(),
-                ),
+                Some(declared) => self.check_value(declared, value, &within(name), depth + 1),
+                None if !open => {
+                    self.report(ProblemKind::Unknown, &within(name), "the tool has no such parameter".to_owned())
+                }
                 None => {}
             }
         }
@@ -322,7 +298,7 @@ mod tests {
     use serde_json::json;
 
     fn kinds(schema: &Json, arguments: &Json) -> Vec<(ProblemKind, String)> {
-        check(schema, arguments).into_iter().map(|problem| (problem.kind, problem.parameter)).collect()
+        check_arguments(schema, arguments).into_iter().map(|problem| (problem.kind, problem.parameter)).collect()
     }
 
     fn trip() -> Json {
@@ -350,10 +326,7 @@ mod tests {
         assert_eq!(found(json!({"from": "Oslo", "seats": "2"})), [(TextForValue, "seats".into())]);
         assert_eq!(found(json!({"from": "Oslo", "seats": 0})), [(OutOfRange, "seats".into())]);
         assert_eq!(found(json!({"from": "Oslo", "seats": 1, "class": "x"})), [(NotListed, "class".into())]);
-        assert_eq!(
-            found(json!({"from": "Oslo", "seats": 1, "stops": [{}]})),
-            [(Missing, "stops[0].city".into())]
-        );
+        assert_eq!(found(json!({"from": "Oslo", "seats": 1, "stops": [{}]})), [(Missing, "stops[0].city".into())]);
         assert_eq!(found(json!({"from": "Oslo", "seats": 1, "when": 3})), [(WrongType, "when".into())]);
         assert_eq!(found(json!("Oslo")), [(WrongType, String::new())]);
     }
@@ -376,7 +349,8 @@ mod tests {
 
     #[test]
     fn schemas_that_refer_to_themselves_end() {
-        let schema = json!({"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}]}}});
-        check(&schema, &json!({"x": 1}));
+        let schema =
+            json!({"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}]}}});
+        check_arguments(&schema, &json!({"x": 1}));
     }
 }

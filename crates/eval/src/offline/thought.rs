@@ -2,12 +2,12 @@
 
 use super::call::{self, ToolExistence};
 use super::identifiers::IdentifierShape;
-use super::quote::quote;
+use super::quote::quote_excerpt;
 use super::tools::IndexedTool;
 use super::words::AnalyzedText;
 use super::{OfflineJudge, OfflineVerdict, intention, values};
 
-pub(super) fn judge(offline: &OfflineJudge<'_>, at: usize) -> OfflineVerdict {
+pub(super) fn judge_tool_choice(offline: &OfflineJudge<'_>, at: usize) -> OfflineVerdict {
     let Some(step) = offline.step(at) else {
         return OfflineVerdict::not_applicable("There is no such step.");
     };
@@ -15,26 +15,24 @@ pub(super) fn judge(offline: &OfflineJudge<'_>, at: usize) -> OfflineVerdict {
         return OfflineVerdict::not_applicable("The step has no thought.");
     };
     let mut notes =
-        vec![format!("thought: {}", quote(&thought.source)), format!("call: {}", quote(&step.tool))];
-    match call::existence(offline, at) {
+        vec![format!("thought: {}", quote_excerpt(&thought.source)), format!("call: {}", quote_excerpt(&step.tool))];
+    match call::check_tool_existence(offline, at) {
         ToolExistence::Missing(why) => return OfflineVerdict::bad(why, notes),
         ToolExistence::Unsure
-            if step.observation.is_none()
-                && at + 1 == offline.trajectory.steps.len()
-                && no_answer(offline) =>
+            if step.observation.is_none() && at + 1 == offline.trajectory.steps.len() && no_answer(offline) =>
         {
-            return OfflineVerdict::cannot(
+            return OfflineVerdict::cannot_judge(
                 "The run broke off at this call, and the trace does not tell whether the tool exists.",
             );
         }
         _ => {}
     }
-    let Some((index, tool)) = offline.tool(step) else {
-        return OfflineVerdict::cannot("The step names no tool that can be looked at.");
+    let Some((index, tool)) = offline.find_tool(step) else {
+        return OfflineVerdict::cannot_judge("The step names no tool that can be looked at.");
     };
     // The tool may be right while its arguments are not: that is told here and judged elsewhere.
-    notes.extend(offline.problems(at).iter().map(call::describe));
-    if let Some(found) = contradiction(offline, at, thought, tool) {
+    notes.extend(offline.schema_violations(at).iter().map(call::describe_violation));
+    if let Some(found) = find_thought_contradiction(offline, at, thought, tool) {
         let who = if thought.source.contains(&found.said) {
             "The thought speaks of"
         } else {
@@ -42,34 +40,37 @@ pub(super) fn judge(offline: &OfflineJudge<'_>, at: usize) -> OfflineVerdict {
         };
         let explanation = format!(
             "{who} {}, but {} is called with {} = {}.",
-            quote(&found.said),
-            quote(&step.tool),
-            quote(&found.parameter),
-            quote(&found.value)
+            quote_excerpt(&found.said),
+            quote_excerpt(&step.tool),
+            quote_excerpt(&found.parameter),
+            quote_excerpt(&found.value)
         );
         return OfflineVerdict::bad(explanation, notes);
     }
-    match named(offline, at, thought) {
+    match find_planned_tool(offline, at, thought) {
         NamedTool::Called => {
             return OfflineVerdict::good(
-                format!("The thought names {} and the step calls it.", quote(&step.tool)),
+                format!("The thought names {} and the step calls it.", quote_excerpt(&step.tool)),
                 notes,
             );
         }
         NamedTool::Other(other) => {
-            let explanation =
-                format!("The thought says it uses {}, but {} is called.", quote(&other), quote(&step.tool));
+            let explanation = format!(
+                "The thought says it uses {}, but {} is called.",
+                quote_excerpt(&other),
+                quote_excerpt(&step.tool)
+            );
             return OfflineVerdict::bad(explanation, notes);
         }
         NamedTool::None => {}
     }
-    if let Some(OfflineVerdict::Bad { .. }) = offline.topic(at)
+    if let Some(OfflineVerdict::Bad { .. }) = offline.topic_verdict(at)
         && is_strange(offline, at, thought, tool)
     {
-        let explanation = format!("Nothing in the thought leads to {}.", quote(&step.tool));
+        let explanation = format!("Nothing in the thought leads to {}.", quote_excerpt(&step.tool));
         return OfflineVerdict::bad(explanation, notes);
     }
-    intention::judge(offline, at, index, tool, thought, notes)
+    intention::judge_intention(offline, at, index, tool, thought, notes)
 }
 
 /// The thought is about something else than the request, and neither the tool nor what it is given is what it is about.
@@ -77,28 +78,25 @@ fn is_strange(offline: &OfflineJudge<'_>, at: usize, thought: &AnalyzedText<'_>,
     !tool.serves_any() && tool.named_nouns(thought) == 0.0 && !intention::shares_values(offline, at, thought)
 }
 
-fn contradiction(
+fn find_thought_contradiction(
     offline: &OfflineJudge<'_>,
     at: usize,
     thought: &AnalyzedText<'_>,
     tool: &IndexedTool,
 ) -> Option<values::ValueContradiction> {
     let query = offline.query();
-    let found = values::contradiction(thought, offline.scalars(at), &tool.nouns);
+    let found = values::find_value_contradiction(thought, offline.scalar_arguments(at), &tool.nouns);
     // A thought that names nothing speaks of what the request names, unless it is about something else altogether.
     let silent = |shape: IdentifierShape| !thought.identifiers.iter().any(|said| said.shape == shape);
     let found = found.or_else(|| {
-        let found = values::contradiction(query?, offline.scalars(at), &[])?;
+        let found = values::find_value_contradiction(query?, offline.scalar_arguments(at), &[])?;
         let kind = found.shape.filter(|shape| {
             matches!(
                 shape,
-                IdentifierShape::Pair
-                    | IdentifierShape::Email
-                    | IdentifierShape::Code
-                    | IdentifierShape::Number
+                IdentifierShape::Pair | IdentifierShape::Email | IdentifierShape::Code | IdentifierShape::Number
             )
         })?;
-        let follows = || matches!(offline.topic(at), Some(OfflineVerdict::Good { .. }));
+        let follows = || matches!(offline.topic_verdict(at), Some(OfflineVerdict::Good { .. }));
         let is_held = silent(kind)
             && !found.is_name
             && (kind != IdentifierShape::Number || found.is_doubtful)
@@ -106,8 +104,7 @@ fn contradiction(
         (is_held && follows()).then_some(found)
     })?;
     // Names of places and people have other names; only one that the request itself uses is held against the call.
-    let asked =
-        query.is_some_and(|query| query.source.contains(&found.said) && !query.source.contains(&found.value));
+    let asked = query.is_some_and(|query| query.source.contains(&found.said) && !query.source.contains(&found.value));
     if found.is_name && (!asked || offline.seen_before(at, &found.value)) {
         return None;
     }
@@ -116,7 +113,7 @@ fn contradiction(
         return None;
     }
     // Another call of the same reply may be the one on what the thought names.
-    let elsewhere = |other| offline.scalars(other).iter().any(|scalar| scalar.value.contains(&found.said));
+    let elsewhere = |other| offline.scalar_arguments(other).iter().any(|scalar| scalar.value.contains(&found.said));
     let shared = offline.same_reply(at).any(|(other, _)| other != at && elsewhere(other));
     (!shared).then_some(found)
 }
@@ -132,16 +129,16 @@ enum NamedTool {
 }
 
 /// Tool names in the thought, as far as it says that it will use them.
-fn named(offline: &OfflineJudge<'_>, at: usize, thought: &AnalyzedText<'_>) -> NamedTool {
+fn find_planned_tool(offline: &OfflineJudge<'_>, at: usize, thought: &AnalyzedText<'_>) -> NamedTool {
     let Some(step) = offline.step(at) else { return NamedTool::None };
-    if mentions(thought, &step.tool).any(|mention| mention.planned) {
+    if find_tool_mentions(thought, &step.tool).any(|mention| mention.planned) {
         return NamedTool::Called;
     }
     let in_reply = |name: &str| offline.same_reply(at).any(|(_, step)| step.tool == name);
     let mut last: Option<(usize, &str)> = None;
     for tool in &offline.index.tools {
         let planned =
-            mentions(thought, &tool.name).filter(|mention| mention.planned && mention.ordered).last();
+            find_tool_mentions(thought, &tool.name).filter(|mention| mention.planned && mention.ordered).last();
         if let Some(mention) = planned
             && last.is_none_or(|(at, _)| mention.at > at)
         {
@@ -163,7 +160,7 @@ struct ToolMention {
     ordered: bool,
 }
 
-fn mentions<'s>(thought: &'s AnalyzedText<'_>, name: &'s str) -> impl Iterator<Item = ToolMention> + 's {
+fn find_tool_mentions<'s>(thought: &'s AnalyzedText<'_>, name: &'s str) -> impl Iterator<Item = ToolMention> + 's {
     let source: &str = &thought.source;
     // One plain word ("search") is a tool's name only in quotation marks.
     let compound = name.contains(['_', '-', '.', ':']) || name.chars().skip(1).any(char::is_uppercase);

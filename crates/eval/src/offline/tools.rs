@@ -9,9 +9,9 @@ use gradus_core::raw_json::RawJson;
 use gradus_core::trajectory::ToolDefinition;
 use serde_json::Value as Json;
 
-use super::quote::head;
+use super::quote::take_prefix;
 use super::vocabulary::{self, ActionFlags};
-use super::words::{AnalyzedText, AnalyzedWord, abbreviates, split_words, stem};
+use super::words::{AnalyzedText, AnalyzedWord, is_abbreviation_pair, split_words, stem_word};
 
 /// Tools of one run that are looked at, and what is read of a description.
 const MAX_TOOLS: usize = 400;
@@ -48,12 +48,8 @@ impl ToolIndex {
     }
 
     /// Also knows tools that were called but are not among those on offer: traces often hold only a part of them.
-    pub(super) fn with_called<'n>(
-        tools: &[ToolDefinition],
-        called: impl Iterator<Item = &'n str>,
-    ) -> ToolIndex {
-        let mut index =
-            ToolIndex { tools: Vec::new(), by_name: HashMap::default(), mentions: HashMap::default() };
+    pub(super) fn with_called<'n>(tools: &[ToolDefinition], called: impl Iterator<Item = &'n str>) -> ToolIndex {
+        let mut index = ToolIndex { tools: Vec::new(), by_name: HashMap::default(), mentions: HashMap::default() };
         for tool in tools.iter().take(MAX_TOOLS) {
             index.add(
                 &tool.name,
@@ -80,11 +76,10 @@ impl ToolIndex {
         }
         let at = self.tools.len();
         self.by_name.insert(name.to_owned(), at);
-        let description = head(description, DESCRIPTION);
+        let description = take_prefix(description, DESCRIPTION);
         let schema =
-            schema.map(wrapped).filter(|schema| schema.as_object().is_some_and(|schema| !schema.is_empty()));
-        let parameters =
-            schema.as_ref().and_then(|schema| schema.get("properties")).and_then(Json::as_object);
+            schema.map(wrap_parameters).filter(|schema| schema.as_object().is_some_and(|schema| !schema.is_empty()));
+        let parameters = schema.as_ref().and_then(|schema| schema.get("properties")).and_then(Json::as_object);
         let tool = IndexedTool::new(name, description);
         let mut weights: HashMap<Box<str>, f32, RandomState> = HashMap::default();
         let mut mention = |stem: &str, weight: f32| {
@@ -95,18 +90,18 @@ impl ToolIndex {
             mention(noun, 3.0);
         }
         // The first sentence says what the tool does; what follows is mostly about parameters.
-        for word in AnalyzedText::new(description).subjects() {
+        for word in AnalyzedText::new(description).subject_words() {
             mention(word.stem(), if word.sentence == 0 { 1.5 } else { 0.6 });
         }
         for (name, parameter) in parameters.into_iter().flatten().take(40) {
-            split_words(name, |word| mention(&stem(&word.to_lowercase()), 0.8));
+            split_words(name, |word| mention(&stem_word(&word.to_lowercase()), 0.8));
             let about = parameter.get("description").and_then(Json::as_str).unwrap_or_default();
-            for word in AnalyzedText::new(head(about, 300)).subjects() {
+            for word in AnalyzedText::new(take_prefix(about, 300)).subject_words() {
                 mention(word.stem(), 0.4);
             }
             for choice in parameter.get("enum").and_then(Json::as_array).into_iter().flatten().take(20) {
-                split_words(head(choice.as_str().unwrap_or_default(), 60), |word| {
-                    mention(&stem(&word.to_lowercase()), 0.4)
+                split_words(take_prefix(choice.as_str().unwrap_or_default(), 60), |word| {
+                    mention(&stem_word(&word.to_lowercase()), 0.4)
                 });
             }
         }
@@ -117,11 +112,11 @@ impl ToolIndex {
     }
 
     /// How well each tool fits the text, words that few tools mention counting most.
-    pub(super) fn fits(&self, text: &AnalyzedText<'_>) -> Vec<f32> {
+    pub(super) fn score_tools(&self, text: &AnalyzedText<'_>) -> Vec<f32> {
         let mut fits = vec![0.0; self.tools.len()];
         let mut seen = std::collections::HashSet::with_hasher(RandomState::default());
         let count = self.tools.len() as f32;
-        for word in text.subjects().take(600) {
+        for word in text.subject_words().take(600) {
             if !seen.insert(word.stem()) {
                 continue;
             }
@@ -145,7 +140,7 @@ impl ToolIndex {
         for (tool, fit) in self.tools.iter().zip(&mut fits) {
             *fit += match () {
                 () if verbs & tool.deeds != 0 => 1.0,
-                () if vocabulary::agree(verbs, tool.deeds) => 0.4,
+                () if vocabulary::are_actions_compatible(verbs, tool.deeds) => 0.4,
                 () => 0.0,
             };
         }
@@ -153,7 +148,7 @@ impl ToolIndex {
     }
 
     /// Whether any tool's name, description or parameters hold the word.
-    pub(super) fn knows(&self, stem: &str) -> bool {
+    pub(super) fn has_stem(&self, stem: &str) -> bool {
         self.mentions.contains_key(stem)
     }
 
@@ -163,25 +158,16 @@ impl ToolIndex {
             .iter()
             .take(60)
             .flat_map(|tool| &tool.nouns)
-            .find(|noun| abbreviates(noun, word.stem()))?;
+            .find(|noun| is_abbreviation_pair(noun, word.stem()))?;
         self.mentions.get(noun)
     }
 }
 
 /// Some frameworks record the parameters alone, as a map of names: `{"city": {"type": "string"}}`.
-fn wrapped(schema: Json) -> Json {
+fn wrap_parameters(schema: Json) -> Json {
     let Some(fields) = schema.as_object() else { return schema };
-    let keywords = [
-        "properties",
-        "required",
-        "$ref",
-        "anyOf",
-        "oneOf",
-        "allOf",
-        "additionalProperties",
-        "$schema",
-        "$defs",
-    ];
+    let keywords =
+        ["properties", "required", "$ref", "anyOf", "oneOf", "allOf", "additionalProperties", "$schema", "$defs"];
     let is_schema = fields.get("type").is_some_and(|kind| !kind.is_object())
         || keywords.iter().any(|key| fields.contains_key(*key));
     let parameters = fields.values().all(|value| value.is_object() || value.is_string());
@@ -200,12 +186,12 @@ impl IndexedTool {
         let mut plain: Vec<String> = Vec::new();
         split_words(name, |word| {
             let word = word.to_lowercase();
-            stems.push(stem(&word).into());
+            stems.push(stem_word(&word).into());
             plain.push(word);
         });
-        let verb = stems.iter().position(|stem| vocabulary::deeds(stem) != 0);
-        let mut deeds = verb.map_or(0, |verb| vocabulary::deeds(&stems[verb]));
-        let about = AnalyzedText::new(head(description, 200));
+        let verb = stems.iter().position(|stem| vocabulary::lookup_actions(stem) != 0);
+        let mut deeds = verb.map_or(0, |verb| vocabulary::lookup_actions(&stems[verb]));
+        let about = AnalyzedText::new(take_prefix(description, 200));
         let told = about
             .words
             .iter()
@@ -283,11 +269,7 @@ impl IndexedTool {
         self.named_nouns_where(text, |_| true)
     }
 
-    pub(super) fn named_nouns_where(
-        &self,
-        text: &AnalyzedText<'_>,
-        counts: impl Fn(&AnalyzedWord<'_>) -> bool,
-    ) -> f32 {
+    pub(super) fn named_nouns_where(&self, text: &AnalyzedText<'_>, counts: impl Fn(&AnalyzedWord<'_>) -> bool) -> f32 {
         if self.nouns.is_empty() {
             return 0.0;
         }
@@ -299,7 +281,7 @@ impl IndexedTool {
                 return 1.0;
             }
             for (at, noun) in self.nouns.iter().enumerate().take(128) {
-                if found & (1 << at) == 0 && (stem == &**noun || abbreviates(stem, noun)) {
+                if found & (1 << at) == 0 && (stem == &**noun || is_abbreviation_pair(stem, noun)) {
                     found |= 1 << at;
                 }
             }
@@ -310,9 +292,8 @@ impl IndexedTool {
     /// Whether the words hold all of the tool's nouns, or their initials ("PR").
     pub(super) fn is_named_by(&self, words: &[&AnalyzedWord<'_>]) -> bool {
         let holds =
-            |noun: &str| words.iter().any(|word| word.stem() == noun || abbreviates(word.stem(), noun));
-        let short =
-            || self.nouns.len() > 1 && words.iter().any(|word| word.capital && word.stem() == self.initials);
+            |noun: &str| words.iter().any(|word| word.stem() == noun || is_abbreviation_pair(word.stem(), noun));
+        let short = || self.nouns.len() > 1 && words.iter().any(|word| word.capital && word.stem() == self.initials);
         !self.nouns.is_empty() && (self.nouns.iter().all(|noun| holds(noun)) || short())
     }
 
@@ -362,7 +343,7 @@ mod tests {
             tool("list_invoices", "List the invoices of the archive."),
             tool("search_archive", "Search the archive."),
         ]);
-        let fits = index.fits(&AnalyzedText::new("I will look at the invoices in the archive"));
+        let fits = index.score_tools(&AnalyzedText::new("I will look at the invoices in the archive"));
         assert!(fits[1] > fits[0] && fits[1] > fits[2], "{fits:?}");
     }
 

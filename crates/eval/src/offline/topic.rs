@@ -5,16 +5,17 @@ use gradus_core::trajectory::TrajectoryStep;
 use serde_json::Value as Json;
 
 use super::identifiers::{IdentifierShape, TextIdentifier};
-use super::quote::{head, quote};
+use super::quote::{quote_excerpt, take_prefix};
 use super::tools::IndexedTool;
 use super::values::ScalarArgument;
 use super::vocabulary::{
-    ActionFlags, CANCEL, CLOSE, CREATE, DELETE, MAKES_ROOM, MERGE, MOVE, TELLS_OF_WORK, agree, is_noun_too,
+    ActionFlags, CANCEL, CLOSE, CREATE, DELETE, MAKES_ROOM, MERGE, MOVE, TELLS_OF_WORK, are_actions_compatible,
+    is_noun_too,
 };
-use super::words::{AnalyzedText, AnalyzedWord, abbreviates, split_words, stem};
+use super::words::{AnalyzedText, AnalyzedWord, is_abbreviation_pair, split_words, stem_word};
 use super::{OfflineJudge, OfflineVerdict};
 
-pub(super) fn judge(offline: &OfflineJudge<'_>, at: usize) -> OfflineVerdict {
+pub(super) fn judge_topic(offline: &OfflineJudge<'_>, at: usize) -> OfflineVerdict {
     if offline.step(at).is_none() {
         return OfflineVerdict::not_applicable("There is no such step.");
     }
@@ -24,31 +25,33 @@ pub(super) fn judge(offline: &OfflineJudge<'_>, at: usize) -> OfflineVerdict {
     let Some(query) = offline.query() else {
         return OfflineVerdict::not_applicable("The trace does not hold the request.");
     };
-    let notes =
-        vec![format!("request: {}", quote(&query.source)), format!("thought: {}", quote(&thought.source))];
+    let notes = vec![
+        format!("request: {}", quote_excerpt(&query.source)),
+        format!("thought: {}", quote_excerpt(&thought.source)),
+    ];
     if let Some((asked, said)) = other_thing(offline, at, query, thought) {
         let explanation =
-            format!("The request is about {}, the thought about {}.", quote(&asked), quote(&said));
+            format!("The request is about {}, the thought about {}.", quote_excerpt(&asked), quote_excerpt(&said));
         return OfflineVerdict::bad(explanation, notes);
     }
     if let Some((asked, said)) = other_subject(offline, at, query, thought) {
         let explanation = format!(
             "The request asks for what {} does; the thought turns to what {} does.",
-            quote(&asked),
-            quote(&said)
+            quote_excerpt(&asked),
+            quote_excerpt(&said)
         );
         return OfflineVerdict::bad(explanation, notes);
     }
-    if let Some(explanation) = unasked(offline, at, query, thought) {
+    if let Some(explanation) = find_unrequested_removal(offline, at, query, thought) {
         return OfflineVerdict::bad(explanation, notes);
     }
-    if let Some(shared) = shared(offline, query, thought) {
-        return OfflineVerdict::good(format!("Request and thought both speak of {}.", quote(&shared)), notes);
+    if let Some(shared) = find_shared_subject(offline, query, thought) {
+        return OfflineVerdict::good(format!("Request and thought both speak of {}.", quote_excerpt(&shared)), notes);
     }
-    if let Some(bridge) = bridge(offline, at, query, thought) {
+    if let Some(bridge) = find_indirect_link(offline, at, query, thought) {
         return OfflineVerdict::good(bridge, notes);
     }
-    apart(offline, at, query, thought, notes)
+    judge_off_topic(offline, at, query, thought, notes)
 }
 
 /// The thought names another thing of the same kind than the request does, and one that came from nowhere.
@@ -59,9 +62,8 @@ fn other_thing(
     thought: &AnalyzedText<'_>,
 ) -> Option<(String, String)> {
     let (asked_in, said_in) = (&query.lower, &thought.lower);
-    let known = |said: &TextIdentifier| {
-        asked_in.contains(&said.text.to_lowercase()) || offline.seen_before(at, &said.text)
-    };
+    let known =
+        |said: &TextIdentifier| asked_in.contains(&said.text.to_lowercase()) || offline.seen_before(at, &said.text);
     for said in &thought.identifiers {
         let same_kind = |asked: &&TextIdentifier| match said.shape {
             IdentifierShape::Number => {
@@ -91,7 +93,7 @@ fn other_subject(
         .words
         .iter()
         .any(|word| matches!(&*word.plain, "first" | "before" | "then" | "because" | "since" | "also"));
-    if staged || offline.before(at).any(|(before, _)| offline.failure(before).is_some()) {
+    if staged || offline.steps_before(at).any(|(before, _)| offline.failure(before).is_some()) {
         return None;
     }
     // What the request names is still the subject, and a step that is made once more was one before.
@@ -101,16 +103,16 @@ fn other_subject(
             && thought.lower.contains(&asked.text.to_lowercase())
     };
     let goes_on = |step: &TrajectoryStep| step.tool.contains('_') && thought.source.contains(&step.tool);
-    if query.identifiers.iter().any(names) || offline.before(at).take(3).any(|(_, step)| goes_on(step)) {
+    if query.identifiers.iter().any(names) || offline.steps_before(at).take(3).any(|(_, step)| goes_on(step)) {
         return None;
     }
     let asked: Vec<&IndexedTool> = offline.asked_tools().take(50).collect();
     let ready = asked.iter().find(|tool| {
-        (asked_verbs == 0 || agree(asked_verbs, tool.deeds))
+        (asked_verbs == 0 || are_actions_compatible(asked_verbs, tool.deeds))
             && (can_be_called(tool, query) || was_called_so(offline, at, tool, query))
     })?;
     // Once the request's own tool has been used, what follows builds on it.
-    if offline.before(at).any(|(_, step)| asked.iter().any(|tool| tool.name == step.tool)) {
+    if offline.steps_before(at).any(|(_, step)| asked.iter().any(|tool| tool.name == step.tool)) {
         return None;
     }
     if asked.iter().any(|tool| tool.named_nouns(thought) > 0.0) {
@@ -122,7 +124,7 @@ fn other_subject(
 }
 
 /// The thought wants to take something away; the request speaks of nothing of the kind, and not of that thing.
-fn unasked(
+fn find_unrequested_removal(
     offline: &OfflineJudge<'_>,
     at: usize,
     query: &AnalyzedText<'_>,
@@ -130,7 +132,7 @@ fn unasked(
 ) -> Option<String> {
     const TAKES_AWAY: ActionFlags = DELETE | CANCEL;
     let step = offline.step(at)?;
-    let (_, tool) = offline.tool(step)?;
+    let (_, tool) = offline.find_tool(step)?;
     let takes_away = |deeds: ActionFlags| deeds & TAKES_AWAY != 0 && deeds & !TAKES_AWAY == 0;
     if !takes_away(tool.deeds) || thought.deeds & TAKES_AWAY == 0 || query.is_foreign() {
         return None;
@@ -138,23 +140,23 @@ fn unasked(
     // Whoever wants something moved, replaced, undone or tidied up may well want something gone.
     let allows = query.deeds & (TAKES_AWAY | CLOSE | MOVE | MERGE) != 0
         || query.words.iter().any(|word| MAKES_ROOM.contains(&&*word.plain));
-    let values = || offline.scalars(at).iter().filter(|scalar| scalar.value.chars().nth(1).is_some());
+    let values = || offline.scalar_arguments(at).iter().filter(|scalar| scalar.value.chars().nth(1).is_some());
     // The place is mostly the request's; what is taken away is the rest.
     let named = values().filter(|scalar| query.lower.contains(&*scalar.lower)).count();
     let all = values().count();
     let own = |other: usize| {
         offline
-            .scalars(other)
+            .scalar_arguments(other)
             .iter()
             .any(|made| values().any(|one| one.lower == made.lower && !query.lower.contains(&*one.lower)))
     };
-    let made_here = offline.before(at).any(|(other, step)| {
-        own(other) && offline.tool(step).is_some_and(|(_, tool)| tool.deeds & CREATE != 0)
-    });
+    let made_here = offline
+        .steps_before(at)
+        .any(|(other, step)| own(other) && offline.find_tool(step).is_some_and(|(_, tool)| tool.deeds & CREATE != 0));
     (!allows && all > named && !made_here).then(|| {
         format!(
             "The request asks for nothing that {} does, and the thought takes something away.",
-            quote(&step.tool)
+            quote_excerpt(&step.tool)
         )
     })
 }
@@ -163,57 +165,44 @@ fn unasked(
 fn can_be_called(tool: &IndexedTool, query: &AnalyzedText<'_>) -> bool {
     let Some(schema) = &tool.schema else { return true };
     let required = schema.get("required").and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
-    let names = query
-        .words
-        .windows(2)
-        .filter(|pair| pair[0].sentence == pair[1].sentence && pair[1].capital && !pair[1].stop);
+    let names =
+        query.words.windows(2).filter(|pair| pair[0].sentence == pair[1].sentence && pair[1].capital && !pair[1].stop);
     if required.len() > query.identifiers.len() + names.count() {
         return false;
     }
     required.iter().filter_map(Json::as_str).all(|name| {
-        let kind =
-            schema.pointer(&format!("/properties/{name}/type")).and_then(Json::as_str).unwrap_or_default();
+        let kind = schema.pointer(&format!("/properties/{name}/type")).and_then(Json::as_str).unwrap_or_default();
         let id = name == "id" || name.ends_with("_id") || name.ends_with("Id") || name.contains("number");
         let has = |shape| query.identifiers.iter().any(|asked| asked.shape == shape);
-        !(matches!(kind, "integer" | "number") || id)
-            || has(IdentifierShape::Number)
-            || has(IdentifierShape::Code)
+        !(matches!(kind, "integer" | "number") || id) || has(IdentifierShape::Number) || has(IdentifierShape::Code)
     })
 }
 
 /// A later step calls it with nothing but what the request says: that could have been done at once.
-fn was_called_so(
-    offline: &OfflineJudge<'_>,
-    at: usize,
-    tool: &IndexedTool,
-    query: &AnalyzedText<'_>,
-) -> bool {
+fn was_called_so(offline: &OfflineJudge<'_>, at: usize, tool: &IndexedTool, query: &AnalyzedText<'_>) -> bool {
     let asked_in = &query.lower;
     let later = offline.trajectory.steps.iter().enumerate().skip(at + 1).take(20);
     later.filter(|(_, step)| step.tool == tool.name).any(|(later, _)| {
-        let values = offline.scalars(later);
+        let values = offline.scalar_arguments(later);
         !values.is_empty() && values.iter().all(|ScalarArgument { lower, .. }| asked_in.contains(&**lower))
     })
 }
 
 /// A thing or a subject that both speak of. Verbs do not count: anyone may want to "create" something.
-fn shared(
+fn find_shared_subject(
     offline: &OfflineJudge<'_>,
     query: &AnalyzedText<'_>,
     thought: &AnalyzedText<'_>,
 ) -> Option<String> {
     let asked_in = &query.lower;
     let last = |path: &str| path.rsplit('/').next().unwrap_or_default().to_lowercase();
-    for said in thought
-        .identifiers
-        .iter()
-        .filter(|said| said.text.chars().count() > 1 || said.shape == IdentifierShape::Number)
+    for said in
+        thought.identifiers.iter().filter(|said| said.text.chars().count() > 1 || said.shape == IdentifierShape::Number)
     {
         let same = match said.shape {
-            IdentifierShape::Number => query
-                .identifiers
-                .iter()
-                .any(|asked| asked.shape == IdentifierShape::Number && asked.text == said.text),
+            IdentifierShape::Number => {
+                query.identifiers.iter().any(|asked| asked.shape == IdentifierShape::Number && asked.text == said.text)
+            }
             IdentifierShape::Path | IdentifierShape::File => {
                 asked_in.contains(&last(&said.text)) && last(&said.text).len() > 2
             }
@@ -227,7 +216,7 @@ fn shared(
     let tells = |word: &&AnalyzedWord<'_>| {
         (word.deeds == 0 || is_noun_too(word.stem())) && word.stem().chars().nth(1).is_some()
     };
-    let word = thought.subjects().filter(tells).find(|word| asked.hold(word.stem()));
+    let word = thought.subject_words().filter(tells).find(|word| asked.has_matching_stem(word.stem()));
     word.map(|word| word.plain.to_string())
 }
 
@@ -237,7 +226,7 @@ pub(super) struct AskedStems(Vec<Box<str>>);
 
 impl AskedStems {
     pub(super) fn from_query(query: &AnalyzedText<'_>) -> AskedStems {
-        let mut stems: Vec<Box<str>> = query.subjects().map(|word| word.stem().into()).collect();
+        let mut stems: Vec<Box<str>> = query.subject_words().map(|word| word.stem().into()).collect();
         // "the report" is report.txt.
         let files = query
             .identifiers
@@ -250,24 +239,24 @@ impl AskedStems {
     }
 
     /// Whether one of them is this one, or short for it, or the other way round. Such stems begin alike.
-    fn hold(&self, stem: &str) -> bool {
+    fn has_matching_stem(&self, stem: &str) -> bool {
         let first = |stem: &str| stem.as_bytes().first().copied();
         let from = self.0.partition_point(|asked| first(asked) < first(stem));
         let alike = self.0[from..].iter().take_while(|asked| first(asked) == first(stem));
-        alike.into_iter().any(|asked| **asked == *stem || abbreviates(stem, asked))
+        alike.into_iter().any(|asked| **asked == *stem || is_abbreviation_pair(stem, asked))
     }
 }
 
 fn name_words(file: &TextIdentifier) -> Vec<String> {
     let mut words = Vec::new();
     let name = file.text.rsplit('/').next().unwrap_or_default();
-    split_words(name.split('.').next().unwrap_or_default(), |word| words.push(stem(&word.to_lowercase())));
+    split_words(name.split('.').next().unwrap_or_default(), |word| words.push(stem_word(&word.to_lowercase())));
     words.retain(|word| word.len() > 2);
     words
 }
 
 /// Nothing in common word by word, but the run itself ties the two together.
-fn bridge(
+fn find_indirect_link(
     offline: &OfflineJudge<'_>,
     at: usize,
     query: &AnalyzedText<'_>,
@@ -277,43 +266,37 @@ fn bridge(
     let fits_query = offline.query_fits();
     let fits_thought = offline.thought_fits(at);
     let best = |fits: &[f32]| {
-        fits.iter()
-            .copied()
-            .enumerate()
-            .max_by(|one, other| one.1.total_cmp(&other.1))
-            .filter(|(_, fit)| *fit > 0.5)
+        fits.iter().copied().enumerate().max_by(|one, other| one.1.total_cmp(&other.1)).filter(|(_, fit)| *fit > 0.5)
     };
     if let (Some((asked, _)), Some((said, _))) = (best(fits_query), best(fits_thought))
         && asked == said
     {
-        return Some(format!("Request and thought both fit {}.", quote(&offline.index.tools[asked].name)));
+        return Some(format!("Request and thought both fit {}.", quote_excerpt(&offline.index.tools[asked].name)));
     }
     if at > 0 && refers_back(offline, at, thought) {
         return Some("The thought goes on from the steps before it.".to_owned());
     }
     // The call takes its values from the request, and the thought is about that call.
-    let (index, tool) = offline.tool(step)?;
+    let (index, tool) = offline.find_tool(step)?;
     let asked_in = &query.lower;
-    let from_query = offline.scalars(at).iter().any(|ScalarArgument { value, lower, .. }| {
-        value.chars().nth(2).is_some() && asked_in.contains(&**lower)
-    });
-    let about_call = tool.named_nouns(thought) > 0.0
-        || tool.hands_over
-        || fits_thought.get(index).is_some_and(|fit| *fit > 0.8);
+    let from_query = offline
+        .scalar_arguments(at)
+        .iter()
+        .any(|ScalarArgument { value, lower, .. }| value.chars().nth(2).is_some() && asked_in.contains(&**lower));
+    let about_call =
+        tool.named_nouns(thought) > 0.0 || tool.hands_over || fits_thought.get(index).is_some_and(|fit| *fit > 0.8);
     let other_asked = best(fits_query).is_some_and(|(asked, fit)| {
         asked != index && fit > 3.0 * fits_query.get(index).copied().unwrap_or_default() + 1.0
     });
     (from_query && about_call && !other_asked)
-        .then(|| format!("The thought is about calling {} with what the request names.", quote(&step.tool)))
+        .then(|| format!("The thought is about calling {} with what the request names.", quote_excerpt(&step.tool)))
 }
 
 /// The thought speaks of the run so far: of its tools, its results, or of doing something again.
 fn refers_back(offline: &OfflineJudge<'_>, at: usize, thought: &AnalyzedText<'_>) -> bool {
     let said = thought.stems();
-    let again = [
-        "again", "retry", "instead", "now", "still", "already", "continue", "next", "previous", "result",
-        "results",
-    ];
+    let again =
+        ["again", "retry", "instead", "now", "still", "already", "continue", "next", "previous", "result", "results"];
     let pointing = thought.words.iter().any(|word| {
         again.contains(&&*word.plain)
             || matches!(&*word.plain, "it" | "that" | "this" | "those" | "these" | "them" | "there" | "call")
@@ -322,15 +305,15 @@ fn refers_back(offline: &OfflineJudge<'_>, at: usize, thought: &AnalyzedText<'_>
     if pointing && trouble.iter().any(|word| said.contains(word)) {
         return true;
     }
-    for (_, step) in offline.before(at).take(8) {
+    for (_, step) in offline.steps_before(at).take(8) {
         let observation = looked_at(step);
         if thought.identifiers.iter().any(|said| said.text.len() > 1 && observation.contains(&said.text)) {
             return true;
         }
     }
     let brought_up = |word: &&&str| {
-        let print = offline.print(word);
-        offline.before(at).take(8).any(|(before, _)| offline.brought_up(before).binary_search(&print).is_ok())
+        let print = offline.fingerprint_stem(word);
+        offline.steps_before(at).take(8).any(|(before, _)| offline.brought_up(before).binary_search(&print).is_ok())
     };
     let shared = said.iter().filter(brought_up).count();
     shared >= 2 || shared == 1 && pointing
@@ -338,13 +321,13 @@ fn refers_back(offline: &OfflineJudge<'_>, at: usize, thought: &AnalyzedText<'_>
 
 /// What counts of a result.
 fn looked_at(step: &TrajectoryStep) -> &str {
-    head(step.observation.as_deref().unwrap_or_default(), 3_000)
+    take_prefix(step.observation.as_deref().unwrap_or_default(), 3_000)
 }
 
 /// The fingerprints of what a step brought up: the subjects of its tool's name and of its result. In order.
 pub(super) fn brought_up(step: &TrajectoryStep, print: impl Fn(&str) -> u64) -> Vec<u64> {
-    let of_tool = AnalyzedText::words(&step.tool);
-    let of_result = AnalyzedText::words(looked_at(step));
+    let of_tool = AnalyzedText::parse_words(&step.tool);
+    let of_result = AnalyzedText::parse_words(looked_at(step));
     let words = of_tool.iter().chain(of_result.iter().filter(|word| word.deeds == 0));
     let mut prints: Vec<u64> = words.filter(|word| !word.stop).map(|word| print(word.stem())).collect();
     prints.sort_unstable();
@@ -353,7 +336,7 @@ pub(super) fn brought_up(step: &TrajectoryStep, print: impl Fn(&str) -> u64) -> 
 }
 
 /// No tie at all was found: off the subject when the thought has a subject of its own.
-fn apart(
+fn judge_off_topic(
     offline: &OfflineJudge<'_>,
     at: usize,
     query: &AnalyzedText<'_>,
@@ -361,17 +344,17 @@ fn apart(
     notes: Vec<String>,
 ) -> OfflineVerdict {
     if query.is_foreign() || thought.is_foreign() {
-        return OfflineVerdict::cannot(
+        return OfflineVerdict::cannot_judge(
             "Request and thought share no name, and the rules do not know the language of one of them.",
         );
     }
     // What the tools are about is no subject of its own: a thought may speak of them without naming the request.
     let own: Vec<&str> = thought
-        .subjects()
+        .subject_words()
         .filter(|word| {
             word.deeds == 0
                 && word.plain.len() > 2
-                && !offline.index.knows(word.stem())
+                && !offline.index.has_stem(word.stem())
                 && !word.traits.has(TELLS_OF_WORK)
         })
         .map(|word| &*word.plain)
@@ -379,28 +362,29 @@ fn apart(
     let fits = offline.thought_fits(at);
     let step = offline.step(at);
     let about_own_call =
-        step.and_then(|step| offline.tool(step)).is_some_and(|(_, tool)| tool.named_nouns(thought) > 0.0);
-    let asked = query.subjects().filter(|word| word.deeds == 0).count();
-    let strange =
-        own.len() >= 2 || own.len() == 1 && thought.identifiers.iter().any(|said| said.shape.is_exact());
+        step.and_then(|step| offline.find_tool(step)).is_some_and(|(_, tool)| tool.named_nouns(thought) > 0.0);
+    let asked = query.subject_words().filter(|word| word.deeds == 0).count();
+    let strange = own.len() >= 2 || own.len() == 1 && thought.identifiers.iter().any(|said| said.shape.is_exact());
     // Other words for the same thing look like another thing. If the call is about what the request names, they may be.
     let call_is_tied = step.is_some_and(|step| {
-        offline.scalars(at).iter().any(|ScalarArgument { value, .. }| {
-            value.chars().nth(2).is_some() && query.source.contains(&**value)
-        }) || offline.tool(step).is_some_and(|(_, tool)| tool.named_nouns(query) > 0.0)
+        offline
+            .scalar_arguments(at)
+            .iter()
+            .any(|ScalarArgument { value, .. }| value.chars().nth(2).is_some() && query.source.contains(&**value))
+            || offline.find_tool(step).is_some_and(|(_, tool)| tool.named_nouns(query) > 0.0)
     });
     if strange && (asked > 0 || !query.identifiers.is_empty()) && (at == 0 || own.len() >= 3) {
         if call_is_tied {
-            return OfflineVerdict::cannot(
+            return OfflineVerdict::cannot_judge(
                 "Thought and request share no word, but the call fits the request: other words for the same, or another subject.",
             );
         }
         let explanation =
-            format!("The thought shares nothing with the request; it is about {}.", quote(&own.join(", ")));
+            format!("The thought shares nothing with the request; it is about {}.", quote_excerpt(&own.join(", ")));
         return OfflineVerdict::bad(explanation, notes);
     }
     if about_own_call || at > 0 || fits.iter().any(|fit| *fit > 1.0) && own.len() < 2 {
         return OfflineVerdict::good("Nothing in the thought leads away from the request.", notes);
     }
-    OfflineVerdict::cannot("The thought is too short to tell what it is about.")
+    OfflineVerdict::cannot_judge("The thought is too short to tell what it is about.")
 }

@@ -6,7 +6,7 @@ use gradus_core::trajectory::TrajectoryStep;
 use serde_json::Value as Json;
 
 use super::identifiers::{IdentifierShape, TextIdentifier, shape_of};
-use super::words::{AnalyzedText, split_words, stem};
+use super::words::{AnalyzedText, split_words, stem_word};
 
 const MAX_VALUES: usize = 60;
 
@@ -33,15 +33,15 @@ pub(super) struct ScalarArgument<'a> {
 }
 
 /// The scalar arguments of a call with their parameters, in order.
-pub(super) fn scalars(step: &TrajectoryStep) -> Vec<ScalarArgument<'_>> {
+pub(super) fn collect_scalars(step: &TrajectoryStep) -> Vec<ScalarArgument<'_>> {
     let mut found = Vec::new();
     if let Some(arguments) = &step.arguments {
-        gather("", arguments, &mut found, 0);
+        collect_nested_scalars("", arguments, &mut found, 0);
     }
     found
 }
 
-fn gather<'a>(name: &'a str, json: &'a Json, found: &mut Vec<ScalarArgument<'a>>, depth: usize) {
+fn collect_nested_scalars<'a>(name: &'a str, json: &'a Json, found: &mut Vec<ScalarArgument<'a>>, depth: usize) {
     if found.len() >= MAX_VALUES || depth > 4 {
         return;
     }
@@ -50,8 +50,12 @@ fn gather<'a>(name: &'a str, json: &'a Json, found: &mut Vec<ScalarArgument<'a>>
         ScalarArgument { parameter: name, value, lower }
     };
     match json {
-        Json::Object(fields) => fields.iter().for_each(|(name, value)| gather(name, value, found, depth + 1)),
-        Json::Array(items) => items.iter().take(20).for_each(|value| gather(name, value, found, depth + 1)),
+        Json::Object(fields) => {
+            fields.iter().for_each(|(name, value)| collect_nested_scalars(name, value, found, depth + 1))
+        }
+        Json::Array(items) => {
+            items.iter().take(20).for_each(|value| collect_nested_scalars(name, value, found, depth + 1))
+        }
         Json::String(text) if !text.is_empty() && text.len() <= 300 => {
             found.push(scalar(Cow::Borrowed(text.trim())));
         }
@@ -61,7 +65,7 @@ fn gather<'a>(name: &'a str, json: &'a Json, found: &mut Vec<ScalarArgument<'a>>
 }
 
 /// An argument that names another thing than the text does. `nouns`: what the tool is about.
-pub(super) fn contradiction(
+pub(super) fn find_value_contradiction(
     text: &AnalyzedText<'_>,
     values: &[ScalarArgument<'_>],
     nouns: &[Box<str>],
@@ -73,9 +77,9 @@ pub(super) fn contradiction(
     let used = |said: &str| {
         let said = said.to_lowercase();
         // Either may be the longer one: "#17" in a title, a path below the one that was named.
-        values.iter().any(|ScalarArgument { lower, .. }| {
-            lower.contains(&said) || (lower.len() > 3 && said.contains(&**lower))
-        })
+        values
+            .iter()
+            .any(|ScalarArgument { lower, .. }| lower.contains(&said) || (lower.len() > 3 && said.contains(&**lower)))
     };
     let unused = |shape: IdentifierShape| {
         text.identifiers.iter().filter(move |said| said.shape == shape).find(|said| !used(&said.text))
@@ -94,9 +98,8 @@ pub(super) fn contradiction(
                 is_doubtful: false,
             })
         };
-        let doubtful = |said: &TextIdentifier| {
-            contradiction(said).map(|found| ValueContradiction { is_doubtful: true, ..found })
-        };
+        let doubtful =
+            |said: &TextIdentifier| contradiction(said).map(|found| ValueContradiction { is_doubtful: true, ..found });
         // Commands and sentences hold names; they are none.
         let shape = shape_of(value).filter(|_| !value.contains(char::is_whitespace));
         let found = match shape {
@@ -141,12 +144,10 @@ fn other_number<'t>(
     nouns: &[Box<str>],
 ) -> Option<&'t TextIdentifier> {
     let mut of_parameter = Vec::new();
-    split_words(parameter, |word| of_parameter.push(stem(&word.to_lowercase())));
-    let bare =
-        of_parameter.iter().all(|word| matches!(word.as_str(), "numb" | "id" | "no" | "num" | "index"));
+    split_words(parameter, |word| of_parameter.push(stem_word(&word.to_lowercase())));
+    let bare = of_parameter.iter().all(|word| matches!(word.as_str(), "numb" | "id" | "no" | "num" | "index"));
     let same_noun = |noun: &str| {
-        of_parameter.iter().any(|word| word == noun)
-            || (bare && nouns.last().is_some_and(|last| **last == *noun))
+        of_parameter.iter().any(|word| word == noun) || (bare && nouns.last().is_some_and(|last| **last == *noun))
     };
     let mut same = text
         .identifiers
@@ -175,17 +176,15 @@ fn longer_file<'t>(text: &'t AnalyzedText<'_>, value: &str) -> Option<&'t TextId
     let last = |path: &str| path.rsplit('/').next().unwrap_or_default().to_lowercase();
     let wanted = last(value);
     let (stem_of_wanted, extension) = wanted.split_once('.')?;
-    let mut files = text
-        .identifiers
-        .iter()
-        .filter(|said| matches!(said.shape, IdentifierShape::File | IdentifierShape::Path));
+    let mut files =
+        text.identifiers.iter().filter(|said| matches!(said.shape, IdentifierShape::File | IdentifierShape::Path));
     let first = files.next()?;
     let said = last(&first.text);
     let (stem_of_said, said_extension) = said.split_once('.')?;
     let more = stem_of_wanted.strip_prefix(stem_of_said).filter(|more| !more.is_empty())?;
     let mut is_spoken_of = false;
     split_words(more, |word| {
-        let word = stem(&word.to_lowercase());
+        let word = stem_word(&word.to_lowercase());
         is_spoken_of |= text.words.iter().any(|said| said.stem() == word);
     });
     let alone = files.all(|other| last(&other.text) == said);
@@ -201,7 +200,7 @@ fn other_file<'t>(text: &'t AnalyzedText<'_>, value: &str) -> Option<&'t TextIde
     }
     let mut related = false;
     split_words(&wanted, |word| {
-        let word = stem(&word.to_lowercase());
+        let word = stem_word(&word.to_lowercase());
         related |= word.len() > 2 && text.words.iter().any(|said| said.stem() == word);
     });
     if related {
@@ -215,9 +214,7 @@ fn other_file<'t>(text: &'t AnalyzedText<'_>, value: &str) -> Option<&'t TextIde
     let stem_of = |path: &str| path.split('.').next().unwrap_or_default().to_owned();
     let same = |said: &TextIdentifier| {
         let said = last(&said.text);
-        said == wanted
-            || stem_of(&said).contains(&stem_of(&wanted))
-            || stem_of(&wanted).contains(&stem_of(&said))
+        said == wanted || stem_of(&said).contains(&stem_of(&wanted)) || stem_of(&wanted).contains(&stem_of(&said))
     };
     (!same(first) && !named.any(same) && extension(&last(&first.text)) == extension(&wanted)).then_some(first)
 }
@@ -244,19 +241,13 @@ fn other_name(text: &AnalyzedText<'_>, value: &str) -> Option<String> {
     let value = value.to_lowercase();
     // "Prague" and "Praha": names of one place mostly begin alike.
     let alike = said.get(..3) == value.get(..3);
-    let as_written = text
-        .source
-        .split(|letter: char| !letter.is_alphanumeric())
-        .find(|word| word.to_lowercase() == said)?;
+    let as_written =
+        text.source.split(|letter: char| !letter.is_alphanumeric()).find(|word| word.to_lowercase() == said)?;
     (!alike && as_written.starts_with(char::is_uppercase)).then(|| as_written.to_owned())
 }
 
 /// `owner/name` given in two arguments, the second of which is another name.
-fn other_half<'t>(
-    text: &'t AnalyzedText<'_>,
-    values: &[ScalarArgument<'_>],
-    at: usize,
-) -> Option<&'t TextIdentifier> {
+fn other_half<'t>(text: &'t AnalyzedText<'_>, values: &[ScalarArgument<'_>], at: usize) -> Option<&'t TextIdentifier> {
     let value = &*values[at].value;
     if value.contains(char::is_whitespace) || !value.contains(char::is_alphabetic) {
         return None;
@@ -285,10 +276,7 @@ fn names_a_half(parameter: &str) -> bool {
         }
     });
     let holds = |word: &str| {
-        matches!(
-            word,
-            "repo" | "repository" | "project" | "space" | "dataset" | "package" | "image" | "model"
-        )
+        matches!(word, "repo" | "repository" | "project" | "space" | "dataset" | "package" | "image" | "model")
     };
     holds(&last) || holds(&first) && matches!(&*last, "name" | "id" | "slug")
 }
@@ -300,7 +288,7 @@ mod tests {
 
     fn found(thought: &str, arguments: Json) -> Option<String> {
         let step = TrajectoryStep { arguments: Some(arguments), ..TrajectoryStep::default() };
-        contradiction(&AnalyzedText::new(thought), &scalars(&step), &["ticket".into()])
+        find_value_contradiction(&AnalyzedText::new(thought), &collect_scalars(&step), &["ticket".into()])
             .map(|found| found.parameter)
     }
 
@@ -312,10 +300,7 @@ mod tests {
         assert_eq!(found("The log of run 9 is needed.", json!({"run_id": 8})), Some("run_id".into()));
         assert_eq!(found("Read README.md", json!({"path": "LICENSE.md"})), Some("path".into()));
         assert_eq!(found("Look at acme/shop", json!({"owner": "acme", "repo": "blog"})), Some("repo".into()));
-        assert_eq!(
-            found("I will get the weather in Lisbon.", json!({"city": "London"})),
-            Some("city".into())
-        );
+        assert_eq!(found("I will get the weather in Lisbon.", json!({"city": "London"})), Some("city".into()));
         assert_eq!(found("Flights on 2031-05-20", json!({"date": "2031-05-21"})), Some("date".into()));
     }
 

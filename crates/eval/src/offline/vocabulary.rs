@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use foldhash::fast::RandomState;
 
-use crate::offline::word_form::soften;
+use crate::offline::word_form::normalize_y_ending;
 
 /// What a verb does, as a set of bits: many verbs do more than one thing ("open a file", "open a ticket").
 pub(super) type ActionFlags = u32;
@@ -116,7 +116,7 @@ pub(super) fn stem_traits(stem: &str) -> StemTraits {
         let mut table: HashMap<String, StemTraits, RandomState> = HashMap::default();
         for (deeds, stems) in VERBS {
             for stem in stems.split_whitespace() {
-                table.entry(soften(stem.to_owned())).or_default().deeds = *deeds;
+                table.entry(normalize_y_ending(stem.to_owned())).or_default().deeds = *deeds;
             }
         }
         for stem in NOUNS_TOO.split_whitespace() {
@@ -132,7 +132,7 @@ pub(super) fn stem_traits(stem: &str) -> StemTraits {
 }
 
 /// What the stem does; 0 for words that are no known verbs.
-pub(super) fn deeds(stem: &str) -> ActionFlags {
+pub(super) fn lookup_actions(stem: &str) -> ActionFlags {
     stem_traits(stem).deeds
 }
 
@@ -146,7 +146,7 @@ pub(super) fn is_noun_too(stem: &str) -> bool {
 }
 
 /// Whether doing the one may be what the other says.
-pub(super) fn agree(said: ActionFlags, done: ActionFlags) -> bool {
+pub(super) fn are_actions_compatible(said: ActionFlags, done: ActionFlags) -> bool {
     said & done != 0 || (said & RETRIEVE != 0 && done & RETRIEVE != 0)
 }
 
@@ -295,6 +295,6 @@ pub(super) const OWNS_UP: &str = "\
     שגיאה|مصطل|خطأ|لم |não foi|desculpe|falhou|mi dispiace|non è stato";
 
 /// Whether the text holds one of the phrases of a list that is divided by `|`.
-pub(super) fn says(text: &str, phrases: &str) -> bool {
+pub(super) fn contains_phrase(text: &str, phrases: &str) -> bool {
     phrases.split('|').any(|phrase| text.contains(phrase))
 }

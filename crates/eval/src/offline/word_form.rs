@@ -1,8 +1,8 @@
 //! Words without their endings.
 
 /// "query" and "queries" end alike.
-pub(super) fn soften(stem: String) -> String {
-    if is_soft(stem.as_bytes()) { soft(&stem) } else { stem }
+pub(super) fn normalize_y_ending(stem: String) -> String {
+    if is_soft(stem.as_bytes()) { replace_final_y(&stem) } else { stem }
 }
 
 pub(super) fn is_soft(stem: &[u8]) -> bool {
@@ -10,7 +10,7 @@ pub(super) fn is_soft(stem: &[u8]) -> bool {
 }
 
 /// With an "i" for its last letter.
-pub(super) fn soft(stem: &str) -> String {
+pub(super) fn replace_final_y(stem: &str) -> String {
     let mut softened = String::with_capacity(stem.len());
     softened.push_str(stem.strip_suffix('y').unwrap_or(stem));
     softened.push('i');

@@ -1,13 +1,13 @@
 //! Text as the rules see it: sentences of stemmed words, and the identifiers between them.
 
-use crate::offline::word_form::{is_soft, soft};
+use crate::offline::word_form::{is_soft, replace_final_y};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
 use foldhash::fast::RandomState;
 
 use super::identifiers::{TextIdentifier, read_chunk};
-use super::quote::{head, tail};
+use super::quote::{take_prefix, take_suffix};
 use super::vocabulary::{self, ActionFlags, PHRASES, WordTraits};
 
 /// Bytes looked at: what a thought is about stands in its beginning, what it decides in its end.
@@ -59,20 +59,20 @@ impl<'a> AnalyzedText<'a> {
     pub(super) fn new(source: &'a str) -> AnalyzedText<'a> {
         let mut text = AnalyzedText::read(source);
         text.lower = text.source.to_lowercase();
-        text.identifiers.extend(super::identifiers::quotations(&text.source));
+        text.identifiers.extend(super::identifiers::extract_quotations(&text.source));
         text.announced = text.find_announced();
         text.deeds = text.find_deeds();
         text
     }
 
     /// The words alone, for texts of which nothing else is asked.
-    pub(super) fn words(source: &'a str) -> Vec<AnalyzedWord<'a>> {
+    pub(super) fn parse_words(source: &'a str) -> Vec<AnalyzedWord<'a>> {
         AnalyzedText::read(source).words
     }
 
     fn read(source: &'a str) -> AnalyzedText<'a> {
         let (parts, whole) = if source.len() > HEAD + TAIL {
-            let (beginning, end) = (head(source, HEAD), tail(source, TAIL));
+            let (beginning, end) = (take_prefix(source, HEAD), take_suffix(source, TAIL));
             ([beginning, end], Cow::Owned(format!("{beginning}\n{end}")))
         } else {
             ([source, ""], Cow::Borrowed(source))
@@ -143,7 +143,7 @@ impl<'a> AnalyzedText<'a> {
             Cow::Owned(word.to_lowercase())
         };
         let (bytes, is_soft) = stem_bytes(&plain);
-        let softened = is_soft.then(|| soft(&plain[..bytes]).into_boxed_str());
+        let softened = is_soft.then(|| replace_final_y(&plain[..bytes]).into_boxed_str());
         let known = vocabulary::stem_traits(softened.as_deref().unwrap_or(&plain[..bytes]));
         let traits = vocabulary::word_traits(&plain);
         self.words.push(AnalyzedWord {
@@ -202,12 +202,12 @@ impl<'a> AnalyzedText<'a> {
     }
 
     /// The stems that say what the text is about.
-    pub(super) fn subjects(&self) -> impl Iterator<Item = &AnalyzedWord<'a>> {
+    pub(super) fn subject_words(&self) -> impl Iterator<Item = &AnalyzedWord<'a>> {
         self.words.iter().filter(|word| !word.stop)
     }
 
     pub(super) fn stems(&self) -> HashSet<&str, RandomState> {
-        self.subjects().map(AnalyzedWord::stem).collect()
+        self.subject_words().map(AnalyzedWord::stem).collect()
     }
 
     /// Mostly in a script, or a language, that the word lists do not know.
@@ -216,19 +216,15 @@ impl<'a> AnalyzedText<'a> {
             return true;
         }
         let stops = self.words.iter().filter(|word| word.stop).count();
-        self.words.len() >= 4
-            && stops * 12 < self.words.len()
-            && self.words.iter().all(|word| word.deeds == 0)
+        self.words.len() >= 4 && stops * 12 < self.words.len() && self.words.iter().all(|word| word.deeds == 0)
     }
 
     /// Verbs, but not the "open" of "the open tickets".
     fn find_deeds(&self) -> ActionFlags {
         let mut all = 0;
         for (at, word) in self.words.iter().enumerate() {
-            let before = at
-                .checked_sub(1)
-                .and_then(|at| self.words.get(at))
-                .filter(|before| before.sentence == word.sentence);
+            let before =
+                at.checked_sub(1).and_then(|at| self.words.get(at)).filter(|before| before.sentence == word.sentence);
             if word.deeds != 0 && !before.is_some_and(|before| before.traits.has(vocabulary::DETERMINES)) {
                 all |= word.deeds;
             }
@@ -243,8 +239,8 @@ impl<'a> AnalyzedText<'a> {
             let before = before.filter(|before| before.sentence == word.sentence);
             let opens = before.is_none();
             // "The new page will close the old one": what a thing does is no plan.
-            let of_a_thing = word.traits.has(vocabulary::IS_MODAL)
-                && before.is_some_and(|before| !before.stop && before.deeds == 0);
+            let of_a_thing =
+                word.traits.has(vocabulary::IS_MODAL) && before.is_some_and(|before| !before.stop && before.deeds == 0);
             let first = if word.traits.has(vocabulary::ANNOUNCES) && !of_a_thing {
                 at + 1
             } else if opens {
@@ -325,8 +321,7 @@ fn split_scripts(chunk: &str) -> Vec<&str> {
 /// Splits at anything but letters and digits, and at camelCase humps.
 pub(super) fn split_words<'p>(part: &'p str, mut take: impl FnMut(&'p str)) {
     // What most parts are: one word, small behind its first letter.
-    let is_one_word =
-        |(at, byte): (usize, u8)| byte.is_ascii_lowercase() || at == 0 && byte.is_ascii_uppercase();
+    let is_one_word = |(at, byte): (usize, u8)| byte.is_ascii_lowercase() || at == 0 && byte.is_ascii_uppercase();
     if !part.is_empty() && part.bytes().enumerate().all(is_one_word) {
         return take(part);
     }
@@ -340,8 +335,7 @@ pub(super) fn split_words<'p>(part: &'p str, mut take: impl FnMut(&'p str)) {
         let (mut start, mut before) = (0, ' ');
         for (at, letter) in word.char_indices() {
             let next_is_small = || word[at..].chars().nth(1).is_some_and(char::is_lowercase);
-            let hump = letter.is_uppercase()
-                && (before.is_lowercase() || (before.is_uppercase() && next_is_small()));
+            let hump = letter.is_uppercase() && (before.is_lowercase() || (before.is_uppercase() && next_is_small()));
             if at > start && hump {
                 take(&word[start..at]);
                 start = at;
@@ -355,9 +349,9 @@ pub(super) fn split_words<'p>(part: &'p str, mut take: impl FnMut(&'p str)) {
 }
 
 /// A light stem: the same for "closes", "closing", "closed" and "close". Takes lower case.
-pub(super) fn stem(word: &str) -> String {
+pub(super) fn stem_word(word: &str) -> String {
     match stem_bytes(word) {
-        (bytes, true) => soft(&word[..bytes]),
+        (bytes, true) => replace_final_y(&word[..bytes]),
         (bytes, false) => word[..bytes].to_owned(),
     }
 }
@@ -383,12 +377,12 @@ fn stem_bytes(word: &str) -> (usize, bool) {
     for suffix in [&b"ing"[..], b"ed"] {
         let rest = stem.strip_suffix(suffix);
         if let Some(rest) = rest.filter(|rest| rest.len() >= 3 && has_vowel(rest) && !rest.ends_with(b"ee")) {
-            stem = undouble(rest);
+            stem = undouble_consonant(rest);
             break;
         }
     }
     if let Some(rest) = stem.strip_suffix(b"er").filter(|rest| rest.len() >= 4) {
-        stem = undouble(rest);
+        stem = undouble_consonant(rest);
     } else if stem.len() >= 7 && stem.ends_with(b"tion") {
         stem = &stem[..stem.len() - 3];
     }
@@ -398,11 +392,9 @@ fn stem_bytes(word: &str) -> (usize, bool) {
     (stem.len(), is_soft(stem))
 }
 
-fn undouble(rest: &[u8]) -> &[u8] {
+fn undouble_consonant(rest: &[u8]) -> &[u8] {
     match rest {
-        [before @ .., one, other]
-            if one == other && rest.len() > 3 && !matches!(one, b'l' | b's' | b'e' | b'o') =>
-        {
+        [before @ .., one, other] if one == other && rest.len() > 3 && !matches!(one, b'l' | b's' | b'e' | b'o') => {
             &rest[..before.len() + 1]
         }
         _ => rest,
@@ -410,7 +402,7 @@ fn undouble(rest: &[u8]) -> &[u8] {
 }
 
 /// Whether one stem is the other in short: "repo" for "repository".
-pub(super) fn abbreviates(short: &str, long: &str) -> bool {
+pub(super) fn is_abbreviation_pair(short: &str, long: &str) -> bool {
     const KNOWN: &[(&str, &str)] = &[
         ("doc", "document"),
         ("dir", "directori"),
@@ -429,8 +421,7 @@ pub(super) fn abbreviates(short: &str, long: &str) -> bool {
         return false;
     }
     let (short, long) = if short.len() <= long.len() { (short, long) } else { (long, short) };
-    (short.len() >= 4 && long.len() >= short.len() + 3 && long.starts_with(short))
-        || KNOWN.contains(&(short, long))
+    (short.len() >= 4 && long.len() >= short.len() + 3 && long.starts_with(short)) || KNOWN.contains(&(short, long))
 }
 
 #[cfg(test)]
@@ -452,10 +443,10 @@ mod tests {
             &["query", "queries"],
         ] {
             for form in forms {
-                assert_eq!(stem(form), stem(forms[0]), "{form}");
+                assert_eq!(stem_word(form), stem_word(forms[0]), "{form}");
             }
         }
-        assert_ne!(stem("issue"), stem("branch"));
+        assert_ne!(stem_word("issue"), stem_word("branch"));
     }
 
     #[test]
@@ -481,8 +472,6 @@ mod tests {
     fn text_without_spaces_is_read_in_pairs() {
         let text = AnalyzedText::new("请在acme/网站里创建");
         assert!(text.is_foreign());
-        assert!(
-            text.identifiers.iter().any(|found| found.text == "acme/网站里创建" || found.text == "acme/网站")
-        );
+        assert!(text.identifiers.iter().any(|found| found.text == "acme/网站里创建" || found.text == "acme/网站"));
     }
 }

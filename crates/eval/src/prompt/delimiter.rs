@@ -10,7 +10,7 @@ use std::fmt::Write;
 /// What the lines around a value add to it, at most.
 pub(super) const LENGTH: usize = 2 * (32 + "<<data >>\n\n".len());
 
-pub(super) fn mark<'v>(values: impl IntoIterator<Item = &'v str>) -> String {
+pub(super) fn derive_delimiter<'v>(values: impl IntoIterator<Item = &'v str>) -> String {
     let mut hasher = blake3::Hasher::new_derive_key("gradus 2026 fence around recorded data");
     for value in values {
         // With their lengths, so that moving text from one value to the next changes the mark.
@@ -20,7 +20,7 @@ pub(super) fn mark<'v>(values: impl IntoIterator<Item = &'v str>) -> String {
     hasher.finalize().to_hex()[..32].to_owned()
 }
 
-pub(super) fn push(text: &mut String, mark: &str, value: &str) {
+pub(super) fn push_delimited(text: &mut String, mark: &str, value: &str) {
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }

@@ -82,7 +82,7 @@ EXPLANATION: your reasoning
 LABEL: ";
 
 /// Why a question does not arise.
-pub fn missing(rubric: &Rubric, case: &EvaluationCase<'_>) -> Option<String> {
+pub fn explain_not_applicable(rubric: &Rubric, case: &EvaluationCase<'_>) -> Option<String> {
     if rubric.subject == RubricSubject::Trajectory && case.trajectory.steps.is_empty() {
         return Some("the agent called no tool".to_owned());
     }
@@ -115,17 +115,17 @@ impl PromptRenderer {
         let mut shortened = Vec::new();
         // Tools are half of the window at most: what is judged must find room, too.
         let tool_text = values::tool_text(tools, window.bytes / 2, &mut shortened);
-        let mark = delimiter::mark([tool_text.as_str()]);
+        let mark = delimiter::derive_delimiter([tool_text.as_str()]);
         let mut tail = Vec::new();
         for (at, piece) in pieces.iter().enumerate() {
             match piece {
                 RubricTemplatePiece::Text(text) if at < head => delimiter::push_text(&mut system, text),
                 RubricTemplatePiece::Variable(RubricVariable::ToolDefinitions) if at < head => {
-                    delimiter::push(&mut system, &mark, &tool_text);
+                    delimiter::push_delimited(&mut system, &mark, &tool_text);
                 }
                 RubricTemplatePiece::Variable(RubricVariable::ToolDefinitions) => {
                     let mut block = String::new();
-                    delimiter::push(&mut block, &mark, &tool_text);
+                    delimiter::push_delimited(&mut block, &mark, &tool_text);
                     tail.push(RubricTemplatePiece::Text(block));
                 }
                 other => tail.push(other.clone()),
@@ -141,28 +141,23 @@ impl PromptRenderer {
         let variables: Vec<RubricVariable> = self
             .tail
             .iter()
-            .filter_map(|piece| {
-                if let RubricTemplatePiece::Variable(variable) = piece { Some(*variable) } else { None }
-            })
+            .filter_map(
+                |piece| {
+                    if let RubricTemplatePiece::Variable(variable) = piece { Some(*variable) } else { None }
+                },
+            )
             .collect();
-        let constant: usize =
-            self.system.len()
-                + self.answer.len()
-                + self
-                    .tail
-                    .iter()
-                    .map(|piece| {
-                        if let RubricTemplatePiece::Text(text) = piece {
-                            text.len()
-                        } else {
-                            delimiter::LENGTH
-                        }
-                    })
-                    .sum::<usize>();
+        let constant: usize = self.system.len()
+            + self.answer.len()
+            + self
+                .tail
+                .iter()
+                .map(|piece| if let RubricTemplatePiece::Text(text) = piece { text.len() } else { delimiter::LENGTH })
+                .sum::<usize>();
         let room = self.window.bytes.saturating_sub(constant);
         let mut shortened = self.shortened.clone();
-        let filled = values::fill(&variables, case, room, &mut shortened);
-        let mark = delimiter::mark(filled.iter().map(String::as_str));
+        let filled = values::fill_variables(&variables, case, room, &mut shortened);
+        let mark = delimiter::derive_delimiter(filled.iter().map(String::as_str));
         let size = constant - self.system.len() + filled.iter().map(String::len).sum::<usize>();
         let mut user = String::with_capacity(size);
         let mut next = filled.iter();
@@ -170,7 +165,7 @@ impl PromptRenderer {
             match piece {
                 RubricTemplatePiece::Text(text) => delimiter::push_text(&mut user, text),
                 RubricTemplatePiece::Variable(_) => {
-                    delimiter::push(&mut user, &mark, next.next().map_or("", String::as_str))
+                    delimiter::push_delimited(&mut user, &mark, next.next().map_or("", String::as_str))
                 }
             }
         }

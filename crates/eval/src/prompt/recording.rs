@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use gradus_core::visible::reveal_invisible;
 
-use super::shorten::share;
+use super::shorten::compute_size_limit;
 
 /// Begins each line of recorded text.
 const QUOTE: &str = "> ";
@@ -43,14 +43,14 @@ impl<'t> QuotedText<'t> {
     }
 
     /// The text quoted, or its two ends with a note between them: what is done stands first, what came of it last.
-    pub(super) fn quote(&self, out: &mut String, room: usize) {
+    pub(super) fn write_quoted(&self, out: &mut String, room: usize) {
         if self.len() <= room {
             quote_lines(out, &self.text);
             return;
         }
         let kept = room.saturating_sub(NOTE_BYTES);
-        let head = fitting(self.text.char_indices().map(|(at, c)| (at + c.len_utf8(), c)), kept * 2 / 3);
-        let tail = fitting(self.text.char_indices().rev(), kept / 3);
+        let head = find_fitting_end(self.text.char_indices().map(|(at, c)| (at + c.len_utf8(), c)), kept * 2 / 3);
+        let tail = find_fitting_end(self.text.char_indices().rev(), kept / 3);
         let head = head.unwrap_or(0);
         let tail = tail.unwrap_or(self.text.len()).max(head);
         if head > 0 {
@@ -68,7 +68,7 @@ impl<'t> QuotedText<'t> {
 }
 
 /// How far one gets from character to character with this many bytes, quotes included.
-fn fitting(characters: impl Iterator<Item = (usize, char)>, bytes: usize) -> Option<usize> {
+fn find_fitting_end(characters: impl Iterator<Item = (usize, char)>, bytes: usize) -> Option<usize> {
     let mut left = bytes.checked_sub(QUOTE.len())?;
     let mut reached = None;
     for (at, c) in characters {
@@ -130,7 +130,7 @@ impl<'t> EntryField<'t> {
                     out.push(':');
                 }
                 out.push('\n');
-                recording.quote(out, room.min(self.max_bytes));
+                recording.write_quoted(out, room.min(self.max_bytes));
             }
             Err(absent) => {
                 out.push(if self.name.is_empty() { ' ' } else { '\n' });
@@ -169,7 +169,7 @@ impl<'t> PromptEntry<'t> {
 
     fn write(&self, out: &mut String, room: usize) {
         let sizes: Vec<usize> = self.fields.iter().map(EntryField::len).collect();
-        let each = share(&sizes, room.saturating_sub(self.heading_len()));
+        let each = compute_size_limit(&sizes, room.saturating_sub(self.heading_len()));
         // Writing into a string cannot fail.
         let _ = write!(out, "{} {}:", self.kind, self.number);
         self.fields.iter().for_each(|field| field.write(out, each));
@@ -180,7 +180,7 @@ impl<'t> PromptEntry<'t> {
 /// middle are left out.
 pub(super) fn write_entries(entries: &[PromptEntry<'_>], room: usize) -> String {
     let sizes: Vec<usize> = entries.iter().map(|entry| entry.len() + 1).collect();
-    let each = share(&sizes, room);
+    let each = compute_size_limit(&sizes, room);
     let all = |out: &mut String, entries: &[PromptEntry<'_>], each: usize| {
         for (number, entry) in entries.iter().enumerate() {
             if number > 0 {
@@ -216,7 +216,7 @@ mod tests {
 
     fn quoted(text: &str, room: usize) -> String {
         let mut out = String::new();
-        QuotedText::new(text).quote(&mut out, room);
+        QuotedText::new(text).write_quoted(&mut out, room);
         out
     }
 

@@ -14,7 +14,7 @@ pub struct TruncatedValue {
 }
 
 /// The size that each of several texts may have so that all fit: short ones stay whole, long ones share what is left.
-pub(super) fn share(sizes: &[usize], room: usize) -> usize {
+pub(super) fn compute_size_limit(sizes: &[usize], room: usize) -> usize {
     let mut sorted = sizes.to_vec();
     sorted.sort_unstable();
     let mut left = room;
@@ -34,8 +34,8 @@ mod tests {
 
     #[test]
     fn short_values_stay_whole() {
-        assert_eq!(share(&[10, 1_000, 2_000], 1_010), 500);
-        assert_eq!(share(&[10, 20], 30), usize::MAX);
-        assert_eq!(share(&[], 0), usize::MAX);
+        assert_eq!(compute_size_limit(&[10, 1_000, 2_000], 1_010), 500);
+        assert_eq!(compute_size_limit(&[10, 20], 30), usize::MAX);
+        assert_eq!(compute_size_limit(&[], 0), usize::MAX);
     }
 }

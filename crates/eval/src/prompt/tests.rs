@@ -19,12 +19,8 @@ fn trajectory() -> Trajectory {
     Trajectory {
         query: Some("What is in {tool_call}?".to_owned()),
         steps: vec![step(1, "list"), step(2, "read")],
-        tools: vec![ToolDefinition {
-            name: "read".to_owned(),
-            description: Some("Reads.".to_owned()),
-            schema: None,
-        }]
-        .into(),
+        tools: vec![ToolDefinition { name: "read".to_owned(), description: Some("Reads.".to_owned()), schema: None }]
+            .into(),
         ..Trajectory::default()
     }
 }
@@ -72,11 +68,7 @@ fn a_window_is_kept_and_what_was_left_out_is_told() {
         let size = prompt.system.len() + prompt.user.len();
         assert!(size <= window.bytes, "{rubric}: {size}");
         assert!(prompt.user.contains("left out by gradus"), "{rubric}");
-        assert!(
-            prompt.shortened.iter().any(|cut| cut.total_bytes > 100_000),
-            "{rubric}: {:?}",
-            prompt.shortened
-        );
+        assert!(prompt.shortened.iter().any(|cut| cut.total_bytes > 100_000), "{rubric}: {:?}", prompt.shortened);
     }
     let whole = prompt("sequence_optimality", &trajectory(), WIDE);
     assert!(whole.shortened.is_empty());
@@ -91,7 +83,7 @@ fn says_why_a_question_does_not_arise() {
     let tools = ToolTexts::default().get_or_render(&Arc::from([]));
     let why = |name: &str, step| {
         let rubric = library.find(name).expect("built in");
-        missing(rubric, &EvaluationCase { trajectory: &trajectory, step, tools: &tools })
+        explain_not_applicable(rubric, &EvaluationCase { trajectory: &trajectory, step, tools: &tools })
     };
     assert_eq!(why("thought_to_tool", Some(0)).as_deref(), Some("the step has no thought"));
     assert_eq!(why("thought_to_tool", Some(1)), None);

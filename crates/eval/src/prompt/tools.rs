@@ -27,7 +27,7 @@ impl ToolText {
         self.tools
             .iter()
             .enumerate()
-            .map(|(number, tool)| PromptEntry::new("tool", number + 1, fields(tool)))
+            .map(|(number, tool)| PromptEntry::new("tool", number + 1, build_tool_fields(tool)))
             .collect()
     }
 
@@ -41,7 +41,7 @@ impl ToolText {
     }
 }
 
-fn fields(tool: &ToolDefinition) -> Vec<EntryField<'_>> {
+fn build_tool_fields(tool: &ToolDefinition) -> Vec<EntryField<'_>> {
     let description = tool.description.as_deref().map(str::trim).filter(|text| !text.is_empty());
     let mut fields = vec![
         EntryField::new("name", Some(Cow::Borrowed(tool.name.as_str())), "(none)"),
@@ -76,7 +76,7 @@ impl ToolTexts {
         if let Some(at) = known {
             return Arc::clone(&self.made[at].1);
         }
-        let text = Arc::new(ToolText::new(self.complete(tools)));
+        let text = Arc::new(ToolText::new(self.complete_definitions(tools)));
         if self.made.len() >= KEPT {
             self.made.remove(0);
         }
@@ -84,7 +84,7 @@ impl ToolTexts {
         text
     }
 
-    fn complete(&self, tools: &Arc<[ToolDefinition]>) -> Arc<[ToolDefinition]> {
+    fn complete_definitions(&self, tools: &Arc<[ToolDefinition]>) -> Arc<[ToolDefinition]> {
         if self.given.is_empty() && self.notes.is_empty() {
             return Arc::clone(tools);
         }

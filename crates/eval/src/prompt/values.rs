@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use gradus_core::trajectory::TrajectoryStep;
 
 use super::recording::{EntryField, PromptEntry, QuotedText, write_entries};
-use super::shorten::{TruncatedValue, share};
+use super::shorten::{TruncatedValue, compute_size_limit};
 use super::{EvaluationCase, RubricVariable, tools};
 
 const NOT_RECORDED: &str = "(not recorded)";
@@ -53,7 +53,7 @@ impl PromptValue<'_> {
         let text = match self {
             PromptValue::Text(recording) => {
                 let mut out = String::with_capacity(recording.len().min(room));
-                recording.quote(&mut out, room);
+                recording.write_quoted(&mut out, room);
                 out
             }
             PromptValue::Absent(note) => (*note).to_owned(),
@@ -68,15 +68,15 @@ impl PromptValue<'_> {
 }
 
 /// The values of these variables, shortened so that together they fit.
-pub(super) fn fill(
+pub(super) fn fill_variables(
     variables: &[RubricVariable],
     case: &EvaluationCase<'_>,
     room: usize,
     shortened: &mut Vec<TruncatedValue>,
 ) -> Vec<String> {
-    let values: Vec<PromptValue<'_>> = variables.iter().map(|variable| value(*variable, case)).collect();
+    let values: Vec<PromptValue<'_>> = variables.iter().map(|variable| resolve_variable(*variable, case)).collect();
     let sizes: Vec<usize> = values.iter().map(PromptValue::len).collect();
-    let each = share(&sizes, room);
+    let each = compute_size_limit(&sizes, room);
     variables.iter().zip(values).map(|(variable, value)| value.write(*variable, each, shortened)).collect()
 }
 
@@ -92,7 +92,7 @@ fn tool_value(tools: &tools::ToolText) -> PromptValue<'_> {
     }
 }
 
-fn value<'t>(variable: RubricVariable, case: &EvaluationCase<'t>) -> PromptValue<'t> {
+fn resolve_variable<'t>(variable: RubricVariable, case: &EvaluationCase<'t>) -> PromptValue<'t> {
     let trajectory = case.trajectory;
     let step = case.step.and_then(|step| trajectory.steps.get(step));
     let text = |text: Option<&'t str>| {
@@ -100,9 +100,7 @@ fn value<'t>(variable: RubricVariable, case: &EvaluationCase<'t>) -> PromptValue
     };
     let steps = |fields: fn(&'t TrajectoryStep) -> Vec<EntryField<'t>>, count: usize| {
         let steps = trajectory.steps.iter().take(count);
-        PromptValue::Entries(
-            steps.map(|step| PromptEntry::new("step", step.index as usize, fields(step))).collect(),
-        )
+        PromptValue::Entries(steps.map(|step| PromptEntry::new("step", step.index as usize, fields(step))).collect())
     };
     match variable {
         RubricVariable::OriginalQuestion => text(trajectory.query.as_deref()),

@@ -6,8 +6,7 @@ use std::collections::BTreeMap;
 use gradus_core::trajectory::{Trajectory, TrajectoryStep};
 
 use super::summary::{
-    CostSummary, EvaluationSummary, EvaluatorCost, FindingVerdict, MetricResult, ReasonCount, ReportFinding,
-    ToolUse,
+    CostSummary, EvaluationSummary, EvaluatorCost, FindingVerdict, MetricResult, ReasonCount, ReportFinding, ToolUse,
 };
 use crate::evaluator::{QUERY_TO_THOUGHT, SEQUENCE_OPTIMALITY, THOUGHT_TO_TOOL};
 use crate::interval::{self, ScoreCluster};
@@ -31,7 +30,7 @@ struct MetricTally {
 }
 
 impl MetricTally {
-    fn metric(&self, name: &str, title: &str, judge: &str, scale: ScoreScale) -> MetricResult {
+    fn to_metric(&self, name: &str, title: &str, judge: &str, scale: ScoreScale) -> MetricResult {
         // From 0: the sum of nothing is -0.
         let denominator = self.clusters.iter().fold(0.0, |sum, cluster| sum + cluster.count);
         let numerator = self.clusters.iter().fold(0.0, |sum, cluster| sum + cluster.sum);
@@ -40,7 +39,7 @@ impl MetricTally {
             title: title.to_owned(),
             judge: judge.to_owned(),
             value: (denominator > 0.0).then(|| numerator / denominator),
-            interval: interval::clustered(&self.clusters, scale.worst, scale.best),
+            interval: interval::clustered_interval(&self.clusters, scale.worst, scale.best),
             is_share: scale.is_share(),
             numerator,
             denominator: denominator as u64,
@@ -104,7 +103,7 @@ impl SummaryBuilder {
         }
     }
 
-    fn number(&self, name: &str) -> Option<usize> {
+    fn evaluator_index(&self, name: &str) -> Option<usize> {
         self.evaluators.iter().position(|known| known.name == name)
     }
 
@@ -114,19 +113,19 @@ impl SummaryBuilder {
         self.count_tools(trajectory, outcomes);
         let mut clusters = vec![ScoreCluster::default(); self.tallies.len()];
         for line in outcomes {
-            let Some(number) = self.number(&line.evaluator) else { continue };
-            self.count(number, line, &mut clusters[number]);
+            let Some(number) = self.evaluator_index(&line.evaluator) else { continue };
+            self.count_outcome(number, line, &mut clusters[number]);
         }
         for (tally, cluster) in self.tallies.iter_mut().zip(clusters) {
             if cluster.count > 0.0 {
                 tally.clusters.push(cluster);
             }
         }
-        self.combine(trajectory, outcomes);
-        self.find(trajectory, outcomes);
+        self.count_combined(trajectory, outcomes);
+        self.collect_findings(trajectory, outcomes);
     }
 
-    fn count(&mut self, number: usize, line: &OutcomeLine, cluster: &mut ScoreCluster) {
+    fn count_outcome(&mut self, number: usize, line: &OutcomeLine, cluster: &mut ScoreCluster) {
         let tally = &mut self.tallies[number];
         match (line.outcome, line.score) {
             (OutcomeKind::Scored, Some(score)) => {
@@ -152,7 +151,7 @@ impl SummaryBuilder {
 
     /// What an outcome cost, also one that another took the place of.
     pub(super) fn add_cost(&mut self, line: &OutcomeLine) {
-        let Some(number) = self.number(&line.evaluator) else { return };
+        let Some(number) = self.evaluator_index(&line.evaluator) else { return };
         let cost = &mut self.tallies[number].cost;
         cost.calls += u64::from(line.calls);
         cost.from_cache += u64::from(line.cached);
@@ -167,20 +166,18 @@ impl SummaryBuilder {
         }
     }
 
-    fn ending(&self, outcomes: &[OutcomeLine], evaluator: &str, step: Option<u32>) -> QuestionStatus {
-        let mut of_it =
-            outcomes.iter().filter(|line| line.step_index == step && &*line.evaluator == evaluator);
+    fn question_status(&self, outcomes: &[OutcomeLine], evaluator: &str, step: Option<u32>) -> QuestionStatus {
+        let mut of_it = outcomes.iter().filter(|line| line.step_index == step && &*line.evaluator == evaluator);
         match of_it.next() {
             Some(line) => self.ending_of(line),
-            None if self.number(evaluator).is_some() => QuestionStatus::Unasked,
+            None if self.evaluator_index(evaluator).is_some() => QuestionStatus::Unasked,
             None => QuestionStatus::Absent,
         }
     }
 
     fn ending_of(&self, line: &OutcomeLine) -> QuestionStatus {
-        let is_right = || {
-            self.number(&line.evaluator).is_some_and(|number| self.evaluators[number].is_right(line.score))
-        };
+        let is_right =
+            || self.evaluator_index(&line.evaluator).is_some_and(|number| self.evaluators[number].is_right(line.score));
         match line.outcome {
             OutcomeKind::Scored if is_right() => QuestionStatus::Right,
             OutcomeKind::Scored => QuestionStatus::Wrong,
@@ -190,9 +187,9 @@ impl SummaryBuilder {
     }
 
     /// Steps that are right in both dimensions, and trajectories that are right in all.
-    fn combine(&mut self, trajectory: &Trajectory, outcomes: &[OutcomeLine]) {
+    fn count_combined(&mut self, trajectory: &Trajectory, outcomes: &[OutcomeLine]) {
         let mut cluster = ScoreCluster::default();
-        let mut endings = vec![self.ending(outcomes, SEQUENCE_OPTIMALITY, None)];
+        let mut endings = vec![self.question_status(outcomes, SEQUENCE_OPTIMALITY, None)];
         // Outcomes are sorted by step: each step's are next to each other.
         let mut rest = outcomes;
         for step in &trajectory.steps {
@@ -200,8 +197,10 @@ impl SummaryBuilder {
             let count = rest.iter().take_while(|line| line.step_index == index).count();
             let (of_step, later) = rest.split_at(count);
             rest = later;
-            let both =
-                [self.ending(of_step, THOUGHT_TO_TOOL, index), self.ending(of_step, QUERY_TO_THOUGHT, index)];
+            let both = [
+                self.question_status(of_step, THOUGHT_TO_TOOL, index),
+                self.question_status(of_step, QUERY_TO_THOUGHT, index),
+            ];
             endings.extend(both);
             if both.contains(&QuestionStatus::Unasked) {
                 continue;
@@ -252,7 +251,7 @@ impl SummaryBuilder {
         }
     }
 
-    fn find(&mut self, trajectory: &Trajectory, outcomes: &[OutcomeLine]) {
+    fn collect_findings(&mut self, trajectory: &Trajectory, outcomes: &[OutcomeLine]) {
         let wrong = outcomes.iter().filter(|line| self.ending_of(line) == QuestionStatus::Wrong);
         let mut found: Vec<ReportFinding> = Vec::new();
         for line in wrong {
@@ -296,13 +295,13 @@ impl SummaryBuilder {
         let has = |name: &str| record.evaluators.iter().any(|known| known.name == name);
         let has_both = has(THOUGHT_TO_TOOL) && has(QUERY_TO_THOUGHT);
         let share = |tally: &MetricTally, name: &str, title: &str| {
-            tally.metric(name, title, &record.judge, ScoreScale::SHARE)
+            tally.to_metric(name, title, &record.judge, ScoreScale::SHARE)
         };
         let metrics: Vec<MetricResult> = record
             .evaluators
             .iter()
             .zip(&self.tallies)
-            .map(|(known, tally)| tally.metric(&known.name, &known.title, &known.judge, known.scale()))
+            .map(|(known, tally)| tally.to_metric(&known.name, &known.title, &known.judge, known.scale()))
             .collect();
         let mut tools: Vec<ToolUse> = self.tools.into_values().collect();
         tools.sort_by_key(|tool| std::cmp::Reverse(tool.uses));
@@ -332,9 +331,7 @@ impl SummaryBuilder {
                 .then(|| share(&self.right, "trajectories_right", "Trajectories all right")),
             metrics,
             tools,
-            cost: CostSummary::from_evaluator_costs(
-                self.tallies.into_iter().map(|tally| tally.cost).collect(),
-            ),
+            cost: CostSummary::from_evaluator_costs(self.tallies.into_iter().map(|tally| tally.cost).collect()),
             reasons,
             findings: self.findings,
             shortened: self.shortened,

@@ -80,23 +80,14 @@ impl QualityGate {
         let name = name.trim();
         if matches!(
             name,
-            "failed"
-                | "combined"
-                | "trajectories_right"
-                | THOUGHT_TO_TOOL
-                | QUERY_TO_THOUGHT
-                | SEQUENCE_OPTIMALITY
+            "failed" | "combined" | "trajectories_right" | THOUGHT_TO_TOOL | QUERY_TO_THOUGHT | SEQUENCE_OPTIMALITY
         ) && bar > 1.0
         {
             return Err(GateError::Bar { gate: text.to_owned(), bar });
         }
         if !evaluators.contains(&name) && !OTHERS.contains(&name) {
             let known: Vec<&str> = evaluators.iter().copied().chain(OTHERS).collect();
-            return Err(GateError::Name {
-                gate: text.to_owned(),
-                name: name.to_owned(),
-                known: known.join(", "),
-            });
+            return Err(GateError::Name { gate: text.to_owned(), name: name.to_owned(), known: known.join(", ") });
         }
         Ok(QualityGate { name: name.to_owned(), comparison, bar })
     }
@@ -106,16 +97,15 @@ impl QualityGate {
         let (value, interval, is_share) = match self.name.as_str() {
             "failed" => (summary.failed_share(), None, true),
             "cost" => (summary.cost.usd, None, false),
-            name => match summary.metric(name) {
+            name => match summary.find_metric(name) {
                 Some(metric) => (metric.value, metric.interval, metric.is_share),
                 None => (None, None, true),
             },
         };
         let Some(number) = value else {
-            let what =
-                if self.name == "cost" { "the model's price is not known" } else { "nothing was judged" };
+            let what = if self.name == "cost" { "the model's price is not known" } else { "nothing was judged" };
             let explanation = format!("{what}, so the gate cannot pass");
-            return self.result(GateVerdict::Fail, None, None, is_share, explanation);
+            return self.build_result(GateVerdict::Fail, None, None, is_share, explanation);
         };
         let meets = |number: f64| match self.comparison {
             GateOperator::AtLeast => number >= self.bar,
@@ -133,10 +123,10 @@ impl QualityGate {
             _ if meets(number) => (GateVerdict::Pass, "met".to_owned()),
             _ => (GateVerdict::Fail, "missed".to_owned()),
         };
-        self.result(verdict, Some(number), interval, is_share, explanation)
+        self.build_result(verdict, Some(number), interval, is_share, explanation)
     }
 
-    fn result(
+    fn build_result(
         &self,
         verdict: GateVerdict,
         value: Option<f64>,
@@ -212,9 +202,8 @@ mod tests {
 
     #[test]
     fn passes_fails_or_cannot_tell() {
-        let check = |text: &str, summary: &EvaluationSummary, strict| {
-            parse(text).expect(text).check(summary, strict).verdict
-        };
+        let check =
+            |text: &str, summary: &EvaluationSummary, strict| parse(text).expect(text).check(summary, strict).verdict;
         let gate = "thought_to_tool >= 0.85";
         assert_eq!(check(gate, &summary(0.9, 0.87, 0.93), false), GateVerdict::Pass);
         assert_eq!(check(gate, &summary(0.7, 0.6, 0.8), false), GateVerdict::Fail);

@@ -50,7 +50,7 @@ impl<'l> TrajectoryHead<'l> {
     pub(super) fn read(line: &'l [u8]) -> Option<Self> {
         let quick = || {
             let mut fields = JsonLineScanner::from_line(line)?;
-            Some(TrajectoryHead { trajectory_id: Cow::Borrowed(fields.text("trajectory_id")?) })
+            Some(TrajectoryHead { trajectory_id: Cow::Borrowed(fields.read_text("trajectory_id")?) })
         };
         quick().or_else(|| serde_json::from_slice(line).ok())
     }
@@ -60,11 +60,11 @@ impl<'l> OutcomeHead<'l> {
     pub(super) fn read(line: &'l [u8]) -> Option<Self> {
         let quick = || {
             let mut fields = JsonLineScanner::from_line(line)?;
-            fields.text("run_id")?;
+            fields.read_text("run_id")?;
             Some(OutcomeHead {
-                trajectory_id: Cow::Borrowed(fields.text("trajectory_id")?),
-                step_index: fields.value("step_index")?,
-                evaluator: Cow::Borrowed(fields.text("evaluator")?),
+                trajectory_id: Cow::Borrowed(fields.read_text("trajectory_id")?),
+                step_index: fields.read_value("step_index")?,
+                evaluator: Cow::Borrowed(fields.read_text("evaluator")?),
             })
         };
         quick().or_else(|| serde_json::from_slice(line).ok())
@@ -73,40 +73,40 @@ impl<'l> OutcomeHead<'l> {
 
 impl<'l> JudgedHead<'l> {
     pub(super) fn read(line: &'l [u8]) -> Option<Self> {
-        Self::quick(line).or_else(|| serde_json::from_slice(line).ok())
+        Self::parse_fast(line).or_else(|| serde_json::from_slice(line).ok())
     }
 
-    fn quick(line: &'l [u8]) -> Option<Self> {
+    fn parse_fast(line: &'l [u8]) -> Option<Self> {
         let mut fields = JsonLineScanner::from_line(line)?;
-        let trajectory_id = Cow::Borrowed(fields.text("trajectory_id")?);
-        fields.value::<IgnoredAny>("trace_ids")?;
-        let session_id = fields.value::<Option<String>>("session_id")?.map(Cow::Owned);
+        let trajectory_id = Cow::Borrowed(fields.read_text("trajectory_id")?);
+        fields.read_value::<IgnoredAny>("trace_ids")?;
+        let session_id = fields.read_value::<Option<String>>("session_id")?.map(Cow::Owned);
         for name in ["project", "agent", "agent_version", "model"] {
-            fields.value::<IgnoredAny>(name)?;
+            fields.read_value::<IgnoredAny>(name)?;
         }
-        let query = fields.value::<Option<String>>("query")?.map(Cow::Owned);
+        let query = fields.read_value::<Option<String>>("query")?.map(Cow::Owned);
         Some(JudgedHead { trajectory_id, query, session_id })
     }
 }
 
 impl VerdictHead {
     pub(super) fn read(line: &[u8], evaluator: usize) -> Option<VerdictHead> {
-        let read = Self::quick(line).or_else(|| serde_json::from_slice(line).ok())?;
+        let read = Self::parse_fast(line).or_else(|| serde_json::from_slice(line).ok())?;
         Some(VerdictHead { evaluator, ..read })
     }
 
-    fn quick(line: &[u8]) -> Option<VerdictHead> {
+    fn parse_fast(line: &[u8]) -> Option<VerdictHead> {
         let mut fields = JsonLineScanner::from_line(line)?;
-        fields.text("run_id")?;
-        fields.text("trajectory_id")?;
-        let step_index = fields.value("step_index")?;
-        fields.text("evaluator")?;
+        fields.read_text("run_id")?;
+        fields.read_text("trajectory_id")?;
+        let step_index = fields.read_value("step_index")?;
+        fields.read_text("evaluator")?;
         Some(VerdictHead {
             evaluator: 0,
             step_index,
-            outcome: fields.value("outcome")?,
-            label: fields.value("label")?,
-            score: fields.value("score")?,
+            outcome: fields.read_value("outcome")?,
+            label: fields.read_value("label")?,
+            score: fields.read_value("score")?,
         })
     }
 }
@@ -119,25 +119,25 @@ impl<'l> JsonLineScanner<'l> {
         // A line that was cut off is none, however it begins.
         let mut fields = line.strip_prefix(b"{")?.strip_suffix(b"}\n").map(JsonLineScanner)?;
         // The key of an answer stands before all else.
-        let _ = fields.text("k");
+        let _ = fields.read_text("k");
         Some(fields)
     }
 
-    fn behind(&self, name: &str) -> Option<&'l [u8]> {
+    fn bytes_after_key(&self, name: &str) -> Option<&'l [u8]> {
         self.0.strip_prefix(b"\"")?.strip_prefix(name.as_bytes())?.strip_prefix(b"\":")
     }
 
     /// A text in which nothing is escaped.
-    fn text(&mut self, name: &str) -> Option<&'l str> {
-        let value = self.behind(name)?.strip_prefix(b"\"")?;
+    fn read_text(&mut self, name: &str) -> Option<&'l str> {
+        let value = self.bytes_after_key(name)?.strip_prefix(b"\"")?;
         let end = value.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
         self.0 = value[end..].strip_prefix(b"\",")?;
         std::str::from_utf8(&value[..end]).ok()
     }
 
     /// Any value that another field follows.
-    fn value<T: Deserialize<'l>>(&mut self, name: &str) -> Option<T> {
-        let rest = self.behind(name)?;
+    fn read_value<T: Deserialize<'l>>(&mut self, name: &str) -> Option<T> {
+        let rest = self.bytes_after_key(name)?;
         let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<T>();
         let value = values.next()?.ok()?;
         self.0 = rest[values.byte_offset()..].strip_prefix(b",")?;
@@ -170,7 +170,7 @@ mod tests {
                 ..Trajectory::default()
             };
             let line = line(&trajectory);
-            let head = JudgedHead::quick(&line).unwrap();
+            let head = JudgedHead::parse_fast(&line).unwrap();
             assert_eq!((&*head.trajectory_id, head.query.as_deref()), ("t1", query));
             assert_eq!(JudgedHead::read(&line).unwrap(), serde_json::from_slice(&line).unwrap());
         }
@@ -197,14 +197,14 @@ mod tests {
                 shortened: Vec::new(),
             };
             let line = line(&outcome);
-            let quick = VerdictHead::quick(&line).unwrap();
+            let quick = VerdictHead::parse_fast(&line).unwrap();
             assert_eq!(quick, serde_json::from_slice(&line).unwrap());
             assert_eq!((quick.step_index, quick.label.as_deref(), quick.score), (step_index, label, score));
             assert_eq!(VerdictHead::read(&line, 7).unwrap().evaluator, 7);
             assert_eq!(OutcomeHead::read(&line).unwrap().step_index, step_index);
             // With the key that answers have.
             let keyed = [&b"{\"k\":\"0123456789abcdef0123456789abcdef\","[..], &line[1..]].concat();
-            assert_eq!(VerdictHead::quick(&keyed).unwrap(), quick);
+            assert_eq!(VerdictHead::parse_fast(&keyed).unwrap(), quick);
         }
     }
 

@@ -11,6 +11,5 @@ pub use gate::{GateError, GateResult, GateVerdict, QualityGate};
 pub use head::{JudgedHead, VerdictHead};
 pub use reader::RunReader;
 pub use summary::{
-    CostSummary, EvaluationSummary, EvaluatorCost, FindingVerdict, MetricResult, ReasonCount, ReportFinding,
-    ToolUse,
+    CostSummary, EvaluationSummary, EvaluatorCost, FindingVerdict, MetricResult, ReasonCount, ReportFinding, ToolUse,
 };

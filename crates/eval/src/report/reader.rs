@@ -41,9 +41,9 @@ impl RunReader {
         let mut numbers: HashMap<u128, usize> = HashMap::new();
         let mut trajectory_places: Vec<(u64, u32)> = Vec::new();
         let mut rewritten = BTreeSet::new();
-        let trajectories = LineFile::open(&folder.trajectories_path(), |line, place| {
+        let trajectories = LineFile::open_and_scan(&folder.trajectories_path(), |line, place| {
             let Some(head) = TrajectoryHead::read(line) else { return };
-            match numbers.entry(gradus_core::digest(head.trajectory_id.as_bytes())) {
+            match numbers.entry(gradus_core::stable_digest(head.trajectory_id.as_bytes())) {
                 // A trajectory that had grown when the run was taken up: it counts as it was last.
                 Entry::Occupied(known) => {
                     trajectory_places[*known.get()] = place;
@@ -58,12 +58,11 @@ impl RunReader {
         let mut by_trajectory: Vec<Vec<OutcomePosition>> = vec![Vec::new(); trajectory_places.len()];
         let mut superseded = Vec::new();
         let evaluators = &folder.record.evaluators;
-        let outcomes = LineFile::open(&folder.outcomes_path(), |line, (at, length)| {
+        let outcomes = LineFile::open_and_scan(&folder.outcomes_path(), |line, (at, length)| {
             let Some(head) = OutcomeHead::read(line) else { return };
-            let number = numbers.get(&gradus_core::digest(head.trajectory_id.as_bytes()));
+            let number = numbers.get(&gradus_core::stable_digest(head.trajectory_id.as_bytes()));
             let evaluator = evaluators.iter().position(|known| known.name == head.evaluator);
-            let (Some(number), Some(evaluator)) = (number, evaluator.and_then(|at| u16::try_from(at).ok()))
-            else {
+            let (Some(number), Some(evaluator)) = (number, evaluator.and_then(|at| u16::try_from(at).ok())) else {
                 return;
             };
             let step = head.step_index.unwrap_or(u32::MAX);
@@ -81,22 +80,11 @@ impl RunReader {
             });
         }
         let record = folder.record.clone();
-        Ok(RunReader {
-            record,
-            trajectories,
-            trajectory_places,
-            rewritten,
-            outcomes,
-            by_trajectory,
-            superseded,
-        })
+        Ok(RunReader { record, trajectories, trajectory_places, rewritten, outcomes, by_trajectory, superseded })
     }
 
     /// Hands out the outcomes that others took the place of.
-    pub(super) fn visit_superseded(
-        &mut self,
-        mut take: impl FnMut(&OutcomeLine),
-    ) -> Result<(), RunFileError> {
+    pub(super) fn visit_superseded(&mut self, mut take: impl FnMut(&OutcomeLine)) -> Result<(), RunFileError> {
         for place in &self.superseded {
             if let Some(line) = self.outcomes.get::<OutcomeLine>(place.at, place.length)? {
                 take(&line);
@@ -106,7 +94,7 @@ impl RunReader {
     }
 
     /// Hands out all trajectories with their outcomes: steps first, then those of the whole.
-    pub fn visit<E: From<RunFileError>>(
+    pub fn visit_trajectories<E: From<RunFileError>>(
         &mut self,
         mut take: impl FnMut(&Trajectory, &[OutcomeLine]) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -126,10 +114,10 @@ impl RunReader {
     }
 
     /// One trajectory with its outcomes.
-    pub fn find(&mut self, id: &str) -> Result<Option<(Trajectory, Vec<OutcomeLine>)>, RunFileError> {
+    pub fn find_trajectory(&mut self, id: &str) -> Result<Option<(Trajectory, Vec<OutcomeLine>)>, RunFileError> {
         for (number, places) in self.by_trajectory.iter().enumerate() {
             let (at, length) = self.trajectory_places[number];
-            let Some(line) = self.trajectories.line(at, length)? else { continue };
+            let Some(line) = self.trajectories.read_line(at, length)? else { continue };
             if JudgedHead::read(line).is_none_or(|head| head.trajectory_id != id) {
                 continue;
             }
@@ -152,14 +140,14 @@ impl RunReader {
         let mut verdicts = Vec::new();
         for (number, places) in self.by_trajectory.iter().enumerate() {
             let (at, length) = self.trajectory_places[number];
-            let Some(line) = self.trajectories.line(at, length)? else { continue };
+            let Some(line) = self.trajectories.read_line(at, length)? else { continue };
             let Some(head) = JudgedHead::read(line) else { continue };
             let steps: Option<Trajectory> =
                 self.rewritten.contains(&number).then(|| serde_json::from_slice(line).ok()).flatten();
             verdicts.clear();
             for place in places {
                 if steps.as_ref().is_none_or(|trajectory| place.is_of(trajectory))
-                    && let Some(line) = self.outcomes.line(place.at, place.length)?
+                    && let Some(line) = self.outcomes.read_line(place.at, place.length)?
                 {
                     verdicts.extend(VerdictHead::read(line, usize::from(place.evaluator)));
                 }
@@ -197,7 +185,7 @@ impl LineFile {
     }
 
     /// Shows every line with its place.
-    fn open(path: &Path, mut look: impl FnMut(&[u8], (u64, u32))) -> Result<LineFile, RunFileError> {
+    fn open_and_scan(path: &Path, mut look: impl FnMut(&[u8], (u64, u32))) -> Result<LineFile, RunFileError> {
         let io = |reason| RunFileError::new(path, reason);
         let file = match File::open(path) {
             Ok(file) => file,
@@ -222,24 +210,20 @@ impl LineFile {
         Ok(LineFile::new(path, Some(file)))
     }
 
-    fn get<T: serde::de::DeserializeOwned>(
-        &mut self,
-        at: u64,
-        length: u32,
-    ) -> Result<Option<T>, RunFileError> {
-        Ok(self.line(at, length)?.and_then(|line| serde_json::from_slice(line).ok()))
+    fn get<T: serde::de::DeserializeOwned>(&mut self, at: u64, length: u32) -> Result<Option<T>, RunFileError> {
+        Ok(self.read_line(at, length)?.and_then(|line| serde_json::from_slice(line).ok()))
     }
 
-    fn line(&mut self, at: u64, length: u32) -> Result<Option<&[u8]>, RunFileError> {
+    fn read_line(&mut self, at: u64, length: u32) -> Result<Option<&[u8]>, RunFileError> {
         let end = at + u64::from(length);
         if at < self.chunk_at || end > self.chunk_at + self.chunk.len() as u64 {
-            self.load(at, end).map_err(|reason| RunFileError::new(&self.path, reason))?;
+            self.load_chunk(at, end).map_err(|reason| RunFileError::new(&self.path, reason))?;
         }
         let start = (at - self.chunk_at) as usize;
         Ok(self.chunk.get(start..start + length as usize))
     }
 
-    fn load(&mut self, at: u64, end: u64) -> std::io::Result<()> {
+    fn load_chunk(&mut self, at: u64, end: u64) -> std::io::Result<()> {
         let Some(file) = &mut self.file else { return Ok(()) };
         self.chunk_at = at.saturating_sub(CHUNK / 4);
         let length = CHUNK.max(end - self.chunk_at);

@@ -8,7 +8,7 @@ use crate::run::RunFileError;
 impl EvaluationSummary {
     pub fn from_run(reader: &mut RunReader) -> Result<EvaluationSummary, RunFileError> {
         let mut counter = SummaryBuilder::new(&reader.record);
-        reader.visit(|trajectory, outcomes| {
+        reader.visit_trajectories(|trajectory, outcomes| {
             counter.add(trajectory, outcomes);
             Ok::<(), RunFileError>(())
         })?;

@@ -126,7 +126,7 @@ pub struct FindingVerdict {
 }
 
 impl EvaluationSummary {
-    pub fn metric(&self, name: &str) -> Option<&MetricResult> {
+    pub fn find_metric(&self, name: &str) -> Option<&MetricResult> {
         let also = [&self.combined, &self.trajectories_right];
         self.metrics.iter().chain(also.into_iter().flatten()).find(|metric| metric.name == name)
     }

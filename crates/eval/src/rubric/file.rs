@@ -57,9 +57,9 @@ struct FrontMatter {
     labels: BTreeMap<String, f64>,
 }
 
-pub(super) fn parse(text: &str, origin: RubricOrigin) -> Result<Rubric, RubricError> {
-    let hash = hash(text);
-    let (front, prompt) = split(text).ok_or(RubricError::NoFrontMatter)?;
+pub(super) fn parse_rubric(text: &str, origin: RubricOrigin) -> Result<Rubric, RubricError> {
+    let hash = hash_rubric(text);
+    let (front, prompt) = split_front_matter(text).ok_or(RubricError::NoFrontMatter)?;
     let front: FrontMatter = toml::from_str(front).map_err(|error| RubricError::FrontMatter {
         // The fence is the file's first line.
         line: error.span().map_or(1, |span| front[..span.start].matches('\n').count() + 2),
@@ -110,7 +110,7 @@ pub(super) fn parse(text: &str, origin: RubricOrigin) -> Result<Rubric, RubricEr
 }
 
 /// The front matter and the prompt.
-fn split(text: &str) -> Option<(&str, &str)> {
+fn split_front_matter(text: &str) -> Option<(&str, &str)> {
     let text = text.trim_start_matches('\u{feff}');
     let rest = text.strip_prefix("+++")?;
     let rest = rest.strip_prefix("\r\n").or_else(|| rest.strip_prefix('\n'))?;
@@ -149,7 +149,7 @@ fn contains_word(text: &str, word: &str) -> bool {
 }
 
 /// Changes with the file, and with what every prompt has beside it: a verdict is known by what the judge was shown.
-fn hash(text: &str) -> String {
+fn hash_rubric(text: &str) -> String {
     let mut hasher = blake3::Hasher::new();
     hasher.update(text.as_bytes()).update(&crate::prompt_version::PROMPT_VERSION.to_le_bytes());
     hasher.finalize().to_hex()[..16].to_owned()
@@ -161,7 +161,7 @@ mod tests {
 
     fn rubric(labels: &str, prompt: &str) -> Result<Rubric, RubricError> {
         let text = format!("+++\nname = \"r\"\napplies_to = \"step\"\n[labels]\n{labels}\n+++\n{prompt}");
-        parse(&text, RubricOrigin::BuiltIn)
+        parse_rubric(&text, RubricOrigin::BuiltIn)
     }
 
     const YES_NO: &str = "correct = 1\nincorrect = 0";
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn refuses_with_a_place_and_a_reason() {
-        let error = |text: &str| parse(text, RubricOrigin::BuiltIn).expect_err(text).to_string();
+        let error = |text: &str| parse_rubric(text, RubricOrigin::BuiltIn).expect_err(text).to_string();
         assert!(error("Just a prompt {thought}").contains("no front matter"));
         assert!(
             error("+++\nname = \"r\"\napplies_to = \"stage\"\n[labels]\na=1\n+++\na")
@@ -212,8 +212,7 @@ mod tests {
             error("+++\nname = \"r\"\napplies_to = \"step\"\ntitel = \"x\"\n[labels]\na=1\nb=0\n+++\na b")
                 .contains("titel")
         );
-        let unknown =
-            rubric(YES_NO, "{thoughts} correct incorrect").expect_err("no such variable").to_string();
+        let unknown = rubric(YES_NO, "{thoughts} correct incorrect").expect_err("no such variable").to_string();
         assert!(unknown.contains("thoughts") && unknown.contains("original_question"), "{unknown}");
         let taken = "+++\nname = \"combined\"\napplies_to = \"step\"\n[labels]\na=1\nb=0\n+++\na b";
         assert!(error(taken).contains("is taken"));

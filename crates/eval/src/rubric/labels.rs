@@ -16,12 +16,12 @@ impl RubricLabels {
         if let Some((label, _)) = scores.iter().find(|(_, score)| !score.is_finite()) {
             return Err(format!("the score of {label:?} is no number"));
         }
-        if let Some((label, _)) = scores.iter().find(|(label, _)| normal(label).is_empty()) {
+        if let Some((label, _)) = scores.iter().find(|(label, _)| normalize_label(label).is_empty()) {
             return Err(format!("{label:?} is no label: it has neither letters nor digits"));
         }
         let mut labels: Vec<(String, f64)> = scores.into_iter().collect();
         for (at, (label, _)) in labels.iter().enumerate() {
-            if labels[..at].iter().any(|(other, _)| normal(other) == normal(label)) {
+            if labels[..at].iter().any(|(other, _)| normalize_label(other) == normalize_label(label)) {
                 return Err(format!("[labels] has {label:?} twice"));
             }
         }
@@ -60,13 +60,13 @@ impl RubricLabels {
 
     /// The label that a text is, apart from case, quotes, spaces and markup.
     pub fn find(&self, text: &str) -> Option<&str> {
-        let text = normal(text);
-        self.names().find(|label| normal(label) == text)
+        let text = normalize_label(text);
+        self.names().find(|label| normalize_label(label) == text)
     }
 }
 
 /// Letters and digits only, in lower case.
-pub(crate) fn normal(text: &str) -> String {
+pub(crate) fn normalize_label(text: &str) -> String {
     text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
@@ -75,11 +75,11 @@ pub(super) fn asked_labels(prompt: &str) -> Vec<String> {
     let mut asked = Vec::new();
     for line in prompt.lines() {
         match behind_label(line) {
-            Some(rest) => asked.extend(alternatives(rest)),
+            Some(rest) => asked.extend(parse_alternatives(rest)),
             None => line
                 .split_inclusive(['.', '!', '?'])
                 .filter(|sentence| is_about_the_answer(sentence))
-                .for_each(|sentence| asked.extend(quoted(sentence))),
+                .for_each(|sentence| asked.extend(extract_quoted(sentence))),
         }
     }
     asked
@@ -94,15 +94,14 @@ fn behind_label(line: &str) -> Option<&str> {
 }
 
 /// Quoted words if there are any, else the words between `|`, `/` and `or`. A placeholder offers nothing.
-fn alternatives(text: &str) -> Vec<String> {
-    let found = quoted(text);
+fn parse_alternatives(text: &str) -> Vec<String> {
+    let found = extract_quoted(text);
     if !found.is_empty() {
         return found;
     }
     let text = text.replace(" or ", "|").replace(" OR ", "|");
     let parts: Vec<&str> = text.split(['|', '/', ',']).map(|part| part.trim_matches(is_decoration)).collect();
-    let is_word =
-        |part: &&str| !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-');
+    let is_word = |part: &&str| !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-');
     if parts.iter().all(is_word) { parts.into_iter().map(str::to_owned).collect() } else { Vec::new() }
 }
 
@@ -114,20 +113,11 @@ fn is_about_the_answer(sentence: &str) -> bool {
     let lower = sentence.to_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| lower.contains(word));
     says(&["response", "respond", "answer", "reply", "label", "verdict"])
-        && says(&[
-            "must be",
-            "respond with",
-            "answer with",
-            "reply with",
-            "word",
-            "one of",
-            "either",
-            "exactly",
-        ])
+        && says(&["must be", "respond with", "answer with", "reply with", "word", "one of", "either", "exactly"])
 }
 
 /// Short texts in quotes of any kind.
-fn quoted(text: &str) -> Vec<String> {
+fn extract_quoted(text: &str) -> Vec<String> {
     const PAIRS: [(char, char); 5] =
         [('"', '"'), ('\'', '\''), ('`', '`'), ('\u{201c}', '\u{201d}'), ('\u{2018}', '\u{2019}')];
     let mut found = Vec::new();
@@ -143,10 +133,7 @@ fn quoted(text: &str) -> Vec<String> {
             let Some(end) = rest.find(close) else { break };
             let inside = rest[..end].trim();
             rest = &rest[end + close.len_utf8()..];
-            if !inside.is_empty()
-                && inside.split_whitespace().count() <= 3
-                && !inside.contains(['{', '}', ':'])
-            {
+            if !inside.is_empty() && inside.split_whitespace().count() <= 3 && !inside.contains(['{', '}', ':']) {
                 found.push(inside.to_owned());
             }
         }

@@ -37,8 +37,7 @@ impl RubricLibrary {
 
     /// The text of a built-in rubric's file, for people who want to start from it.
     pub fn built_in_text(name: &str) -> Option<&'static str> {
-        let named =
-            |text: &&&str| Rubric::parse(text, RubricOrigin::BuiltIn).is_ok_and(|rubric| rubric.name == name);
+        let named = |text: &&&str| Rubric::parse(text, RubricOrigin::BuiltIn).is_ok_and(|rubric| rubric.name == name);
         BUILT_IN.iter().find(named).copied()
     }
 

@@ -51,6 +51,6 @@ pub enum RubricOrigin {
 impl Rubric {
     /// Reads a rubric file's text.
     pub fn parse(text: &str, origin: RubricOrigin) -> Result<Rubric, RubricError> {
-        file::parse(text, origin)
+        file::parse_rubric(text, origin)
     }
 }

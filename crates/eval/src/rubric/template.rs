@@ -101,9 +101,8 @@ impl RubricTemplate {
             let end = inner.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(inner.len());
             let (name, after) = inner.split_at(end);
             let close = if double { "}}" } else { "}" };
-            let is_place = !name.is_empty()
-                && after.starts_with(close)
-                && !name.starts_with(|c: char| c.is_ascii_digit());
+            let is_place =
+                !name.is_empty() && after.starts_with(close) && !name.starts_with(|c: char| c.is_ascii_digit());
             if !is_place {
                 let kept = if double { "{{" } else { "{" };
                 text.push_str(kept);
@@ -141,8 +140,7 @@ mod tests {
 
     #[test]
     fn splits_once_and_keeps_other_braces() {
-        let template =
-            RubricTemplate::parse("a {thought} {\"json\": {}} {{tool_call}} {} {1} f{").expect("a template");
+        let template = RubricTemplate::parse("a {thought} {\"json\": {}} {{tool_call}} {} {1} f{").expect("a template");
         let text = |text: &str| RubricTemplatePiece::Text(text.to_owned());
         assert_eq!(
             template.pieces,

@@ -57,7 +57,7 @@ impl VerdictCache {
         let log = AppendLog::open(path)?;
         let io = |reason| RunFileError::new(path, reason);
         let reader = File::open(path).map_err(io)?;
-        let index = index(&reader).map_err(io)?;
+        let index = index_cache_lines(&reader).map_err(io)?;
         Ok(VerdictCache { path: path.to_owned(), log, reader, index, unwritten: HashMap::new() })
     }
 
@@ -88,9 +88,9 @@ impl VerdictCache {
 
     /// Adds a verdict; it is in the file after the next [`VerdictCache::write`].
     pub fn add(&mut self, key: QuestionKey, verdict: CachedVerdict) -> Result<(), RunFileError> {
-        let at = self.log.buffered();
+        let at = self.log.buffered_bytes();
         self.log.add(&VerdictCacheLine { k: key.to_string(), verdict: &verdict })?;
-        let length = u32::try_from(self.log.buffered() - at).unwrap_or(0);
+        let length = u32::try_from(self.log.buffered_bytes() - at).unwrap_or(0);
         self.unwritten.insert(key, (at, length, verdict));
         Ok(())
     }
@@ -105,13 +105,13 @@ impl VerdictCache {
         Ok(())
     }
 
-    pub fn handle(&self) -> Result<File, RunFileError> {
-        self.log.handle()
+    pub fn clone_handle(&self) -> Result<File, RunFileError> {
+        self.log.clone_handle()
     }
 }
 
 /// The places of all whole lines; of two with the same key the later one counts.
-fn index(file: &File) -> std::io::Result<HashMap<QuestionKey, (u64, u32)>> {
+fn index_cache_lines(file: &File) -> std::io::Result<HashMap<QuestionKey, (u64, u32)>> {
     let mut index = HashMap::new();
     let mut reader = BufReader::with_capacity(1 << 18, file);
     let mut line = Vec::new();
@@ -143,11 +143,7 @@ mod tests {
     use super::*;
 
     fn verdict(label: &str) -> CachedVerdict {
-        CachedVerdict {
-            label: label.to_owned(),
-            explanation: "so \"it\" is\n".to_owned(),
-            shortened: Vec::new(),
-        }
+        CachedVerdict { label: label.to_owned(), explanation: "so \"it\" is\n".to_owned(), shortened: Vec::new() }
     }
 
     #[test]

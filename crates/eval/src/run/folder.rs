@@ -62,9 +62,8 @@ impl RunManifest {
     /// A folder of runs may come from elsewhere. Its names become file names and stand on terminals, so they must be of
     /// the kind that we give.
     fn has_harmless_names(&self) -> bool {
-        let fits = |name: &str| {
-            !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
-        };
+        let fits =
+            |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
         fits(&self.run_id) && self.evaluators.iter().all(|known| fits(&known.name))
     }
 }
@@ -117,7 +116,7 @@ impl StateFolder {
     }
 
     /// The folder as it is, for reading only.
-    pub fn at(path: &Path) -> StateFolder {
+    pub fn from_path(path: &Path) -> StateFolder {
         StateFolder(path.to_owned())
     }
 
@@ -126,7 +125,7 @@ impl StateFolder {
     }
 
     /// The ids of all runs, latest first.
-    pub fn runs(&self) -> Vec<String> {
+    pub fn run_ids(&self) -> Vec<String> {
         let entries = fs::read_dir(self.0.join("runs")).into_iter().flatten().flatten();
         let mut ids: Vec<String> = entries
             .filter(|entry| entry.path().join("run.json").is_file())
@@ -137,13 +136,13 @@ impl StateFolder {
     }
 
     /// Takes up the latest run with this fingerprint if it was cut off and nobody is at it.
-    pub fn resume(&self, fingerprint: &str) -> Option<RunFolder> {
-        for id in self.runs().into_iter().take(MAX_RUNS_LOOKED_AT) {
+    pub fn resume_run(&self, fingerprint: &str) -> Option<RunFolder> {
+        for id in self.run_ids().into_iter().take(MAX_RUNS_LOOKED_AT) {
             let Ok(folder) = self.read_run(&id) else { continue };
             if folder.record.fingerprint != fingerprint {
                 continue;
             }
-            let lock = lock(&folder.path).ok().flatten()?;
+            let lock = lock_run_folder(&folder.path).ok().flatten()?;
             // Read again: whoever held it may have finished it meanwhile.
             let mut folder = self.read_run(&id).ok()?;
             folder._lock = Some(lock);
@@ -154,17 +153,17 @@ impl StateFolder {
 
     /// Whether a process is at this run.
     pub fn is_held(&self, id: &str) -> bool {
-        matches!(lock(&self.0.join("runs").join(id)), Ok(None))
+        matches!(lock_run_folder(&self.0.join("runs").join(id)), Ok(None))
     }
 
     /// Begins a new run.
-    pub fn create(&self, record: RunManifest) -> Result<RunFolder, RunFileError> {
+    pub fn create_run(&self, record: RunManifest) -> Result<RunFolder, RunFileError> {
         let path = self.0.join("runs").join(&record.run_id);
         let io = |reason| RunFileError::new(&path, reason);
         fs::create_dir(&path).map_err(io)?;
-        let lock = lock(&path).map_err(io)?;
+        let lock = lock_run_folder(&path).map_err(io)?;
         let folder = RunFolder { path, record, _lock: lock };
-        folder.save()?;
+        folder.save_manifest()?;
         Ok(folder)
     }
 
@@ -199,7 +198,7 @@ impl RunFolder {
     }
 
     /// Writes the record; readers see the old one or the new one, never half of one.
-    pub fn save(&self) -> Result<(), RunFileError> {
+    pub fn save_manifest(&self) -> Result<(), RunFileError> {
         let file = self.path.join("run.json");
         let new = self.path.join("run.json.new");
         let write = || {
@@ -212,7 +211,7 @@ impl RunFolder {
 }
 
 /// `None` when another process holds it.
-fn lock(folder: &Path) -> std::io::Result<Option<File>> {
+fn lock_run_folder(folder: &Path) -> std::io::Result<Option<File>> {
     let file = File::create(folder.join("lock"))?;
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
@@ -248,7 +247,7 @@ mod tests {
     fn names_from_elsewhere_cannot_lead_out_of_a_folder() {
         let folder = tempfile::tempdir().expect("a folder");
         let state = StateFolder::open(folder.path()).expect("opened");
-        let mut run = state.create(test_record("1", RunState::Finished)).expect("created");
+        let mut run = state.create_run(test_record("1", RunState::Finished)).expect("created");
         assert!(state.read_run("1").is_ok());
         for name in ["../../evil", "/etc/evil", "a\u{1b}[2J", ""] {
             run.record.evaluators = vec![EvaluatorRecord {
@@ -260,7 +259,7 @@ mod tests {
                 phoenix_name: String::new(),
                 judge: String::new(),
             }];
-            run.save().expect("saved");
+            run.save_manifest().expect("saved");
             assert!(state.read_run("1").is_err(), "{name:?}");
         }
     }
@@ -269,18 +268,18 @@ mod tests {
     fn takes_up_only_the_latest_run_and_only_if_it_was_cut_off() {
         let folder = tempfile::tempdir().expect("a folder");
         let state = StateFolder::open(folder.path()).expect("opened");
-        assert!(state.resume("f").is_none());
-        let first = state.create(test_record("1", RunState::Running)).expect("created");
-        assert!(state.resume("f").is_none(), "somebody is at it");
+        assert!(state.resume_run("f").is_none());
+        let first = state.create_run(test_record("1", RunState::Running)).expect("created");
+        assert!(state.resume_run("f").is_none(), "somebody is at it");
         drop(first);
-        let mut taken = state.resume("f").expect("cut off");
-        assert!(state.resume("g").is_none());
+        let mut taken = state.resume_run("f").expect("cut off");
+        assert!(state.resume_run("g").is_none());
         taken.record.state = RunState::Finished;
-        taken.save().expect("saved");
+        taken.save_manifest().expect("saved");
         drop(taken);
-        assert!(state.resume("f").is_none());
-        drop(state.create(test_record("2", RunState::Stopped)).expect("created"));
-        assert_eq!(state.resume("f").map(|run| run.record.run_id).as_deref(), Some("2"));
-        assert_eq!(state.runs(), ["2", "1"]);
+        assert!(state.resume_run("f").is_none());
+        drop(state.create_run(test_record("2", RunState::Stopped)).expect("created"));
+        assert_eq!(state.resume_run("f").map(|run| run.record.run_id).as_deref(), Some("2"));
+        assert_eq!(state.run_ids(), ["2", "1"]);
     }
 }

@@ -67,14 +67,14 @@ impl AppendLog {
         let start = self.buffer.len();
         self.add(line)?;
         let end = self.buffer.len() - 1;
-        let is_known = !known.is_empty() && known.contains(&gradus_core::digest(&self.buffer[start..end]));
+        let is_known = !known.is_empty() && known.contains(&gradus_core::stable_digest(&self.buffer[start..end]));
         if is_known {
             self.buffer.truncate(start);
         }
         Ok(is_known)
     }
 
-    pub fn buffered(&self) -> usize {
+    pub fn buffered_bytes(&self) -> usize {
         self.buffer.len()
     }
 
@@ -90,7 +90,7 @@ impl AppendLog {
     }
 
     /// A second handle, for making the file survive the machine's end as well.
-    pub fn handle(&self) -> Result<File, RunFileError> {
+    pub fn clone_handle(&self) -> Result<File, RunFileError> {
         self.file.try_clone().map_err(|reason| RunFileError::new(&self.path, reason))
     }
 }

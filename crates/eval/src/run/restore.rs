@@ -11,7 +11,7 @@ use crate::outcome::{OutcomeKind, OutcomeLine};
 impl StateFolder {
     /// Looks through the logs of runs that were cut off and that no process is at.
     pub fn restore_cache(&self, cache: &mut VerdictCache) -> Result<(), RunFileError> {
-        for id in self.runs().into_iter().take(MAX_RUNS_LOOKED_AT) {
+        for id in self.run_ids().into_iter().take(MAX_RUNS_LOOKED_AT) {
             let Ok(folder) = self.read_run(&id) else { continue };
             if folder.record.state == RunState::Running && !self.is_held(&id) {
                 folder.restore_cache(cache)?;
@@ -33,8 +33,7 @@ impl RunFolder {
         };
         let mark = self.path().join("restored");
         let length = file.metadata().map_err(io)?.len();
-        let looked_at: u64 =
-            fs::read_to_string(&mark).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+        let looked_at: u64 = fs::read_to_string(&mark).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
         // The mark is about this cache: one that is empty was lost.
         let start = if looked_at > length || cache.is_empty() { 0 } else { looked_at };
         if start == length {
@@ -88,7 +87,7 @@ mod tests {
     fn answers_of_a_run_that_was_cut_off_come_back() {
         let folder = tempfile::tempdir().expect("a folder");
         let state = StateFolder::open(folder.path()).expect("opened");
-        let run = state.create(test_record("1", RunState::Running)).expect("created");
+        let run = state.create_run(test_record("1", RunState::Running)).expect("created");
         let mut log = AppendLog::open(&run.outcomes_path()).expect("opened");
         let keys: Vec<QuestionKey> = (0..3_u8).map(|number| QuestionKey::from_parts(&[&[number]])).collect();
         log.add(&line("no key")).expect("added");
@@ -98,10 +97,7 @@ mod tests {
         let label = |cache: &mut VerdictCache, key| cache.get(key).expect("read").map(|found| found.label);
         let mut cache = VerdictCache::open(&state.cache_path()).expect("opened");
         cache
-            .add(
-                keys[0],
-                CachedVerdict { label: "kept".to_owned(), explanation: String::new(), shortened: Vec::new() },
-            )
+            .add(keys[0], CachedVerdict { label: "kept".to_owned(), explanation: String::new(), shortened: Vec::new() })
             .expect("added");
         cache.write().expect("written");
         state.restore_cache(&mut cache).expect("restored");

@@ -17,7 +17,7 @@ pub struct AnsweredQuestions {
 
 impl AnsweredQuestions {
     pub(super) fn has(&self, trajectory_id: &str, step_index: Option<u32>, evaluator: &str) -> bool {
-        !self.questions.is_empty() && self.questions.contains(&digest(trajectory_id, step_index, evaluator))
+        !self.questions.is_empty() && self.questions.contains(&digest_question(trajectory_id, step_index, evaluator))
     }
 }
 
@@ -36,13 +36,13 @@ pub(super) fn outcomes_in(folder: &RunFolder) -> Result<AnsweredQuestions, RunFi
         let Ok(line) = serde_json::from_slice::<OutcomeLine>(&line) else { continue };
         done.cost_usd += line.cost_usd.unwrap_or(0.0);
         if line.outcome != OutcomeKind::Failed {
-            done.questions.insert(digest(&line.trajectory_id, line.step_index, &line.evaluator));
+            done.questions.insert(digest_question(&line.trajectory_id, line.step_index, &line.evaluator));
         }
     }
     Ok(done)
 }
 
-fn digest(trajectory_id: &str, step_index: Option<u32>, evaluator: &str) -> u128 {
+fn digest_question(trajectory_id: &str, step_index: Option<u32>, evaluator: &str) -> u128 {
     let step = step_index.map_or(0, |index| u64::from(index) + 1);
-    gradus_core::digest(format!("{evaluator}\0{step}\0{trajectory_id}").as_bytes())
+    gradus_core::stable_digest(format!("{evaluator}\0{step}\0{trajectory_id}").as_bytes())
 }

@@ -28,11 +28,7 @@ pub struct EvaluatorEstimate {
 
 impl EvaluatorEstimate {
     pub fn usage(&self) -> CompletionUsage {
-        CompletionUsage {
-            prompt: self.prompt_tokens,
-            completion: self.to_ask * ANSWER_TOKENS,
-            cached_prompt: 0,
-        }
+        CompletionUsage { prompt: self.prompt_tokens, completion: self.to_ask * ANSWER_TOKENS, cached_prompt: 0 }
     }
 }
 
@@ -62,15 +58,15 @@ impl CostEstimator {
     pub fn add(&mut self, trajectory: Trajectory) -> Result<(), RunFileError> {
         let planned = self.planner.plan(trajectory, false);
         for line in &planned.answered {
-            if let Some(number) = self.planner.number(&line.evaluator) {
+            if let Some(number) = self.planner.evaluator_index(&line.evaluator) {
                 self.estimates[number].questions += 1;
             }
         }
         let Some(judge) = &self.judge else { return Ok(()) };
         for job in &planned.jobs {
-            let question = self.planner.question(job);
-            let key = judge.key(&question.rubric.hash, &question.prompt, 0);
-            let estimate = &mut self.estimates[job.evaluator()];
+            let question = self.planner.prepare_question(job);
+            let key = judge.question_key(&question.rubric.hash, &question.prompt, 0);
+            let estimate = &mut self.estimates[job.evaluator_index()];
             estimate.questions += 1;
             let is_cached = match &mut self.cache {
                 Some(cache) => cache.get(key)?.is_some(),

@@ -36,7 +36,7 @@ impl RunJournal {
         // Trajectories come again from the source when a run is taken up; what is there already is not written twice.
         let known = known_lines(&path)?;
         let trajectories = AppendLog::open(&path)?;
-        let syncer = JournalSyncer::start(vec![cache.handle()?, outcomes.handle()?]);
+        let syncer = JournalSyncer::start(vec![cache.clone_handle()?, outcomes.clone_handle()?]);
         Ok(RunJournal { cache, outcomes, trajectories, known, syncer: Some(syncer) })
     }
 
@@ -48,8 +48,7 @@ impl RunJournal {
             }),
             ..step.clone()
         };
-        let is_long =
-            |step: &TrajectoryStep| step.observation.as_ref().is_some_and(|text| text.len() > RESULT_BYTES);
+        let is_long = |step: &TrajectoryStep| step.observation.as_ref().is_some_and(|text| text.len() > RESULT_BYTES);
         if !trajectory.steps.iter().any(is_long) {
             return self.trajectories.add_unless_known(trajectory, &self.known);
         }
@@ -60,7 +59,7 @@ impl RunJournal {
     /// Makes what was written survive a power cut, too, without waiting for it.
     fn sync(&self) {
         if let Some(syncer) = &self.syncer {
-            syncer.ask();
+            syncer.request_sync();
         }
     }
 }
@@ -100,17 +99,17 @@ impl RunLedger for RunJournal {
     fn write(&mut self) -> Result<(), RunFileError> {
         self.cache.write()?;
         // An outcome counts only with the trajectory it is about.
-        if self.trajectories.buffered() > 0 {
+        if self.trajectories.buffered_bytes() > 0 {
             self.trajectories.write()?;
         }
-        if self.outcomes.buffered() > 0 {
+        if self.outcomes.buffered_bytes() > 0 {
             self.outcomes.write()?;
         }
         Ok(())
     }
 
     fn write_if_long(&mut self) -> Result<(), RunFileError> {
-        if self.outcomes.buffered() + self.trajectories.buffered() > BATCH_BYTES {
+        if self.outcomes.buffered_bytes() + self.trajectories.buffered_bytes() > BATCH_BYTES {
             self.write()
         } else {
             Ok(())
@@ -140,9 +139,7 @@ fn known_lines(path: &Path) -> Result<HashSet<u128>, RunFileError> {
     };
     let lines = BufReader::new(file).split(b'\n');
     lines
-        .map(|line| {
-            line.map(|line| gradus_core::digest(&line)).map_err(|error| RunFileError::new(path, error))
-        })
+        .map(|line| line.map(|line| gradus_core::stable_digest(&line)).map_err(|error| RunFileError::new(path, error)))
         .collect()
 }
 
@@ -165,7 +162,7 @@ impl JournalSyncer {
         JournalSyncer { wishes, thread }
     }
 
-    fn ask(&self) {
+    fn request_sync(&self) {
         // A wish that waits already stands for this one as well.
         let _ = self.wishes.try_send(());
     }

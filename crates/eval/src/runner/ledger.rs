@@ -29,7 +29,7 @@ pub trait RunLedger {
 
     fn outcome(&mut self, line: &OutcomeLine) -> Result<(), RunFileError>;
 
-    /// The outcome of a question that was asked and answered. Comes after its verdict was handed to [`RunLedger::cache`].
+    /// The outcome of a question that was asked and answered. Comes after its verdict was handed to [`RunLedger::store_verdict`].
     fn answered(&mut self, line: &OutcomeLine, _key: QuestionKey) -> Result<(), RunFileError> {
         self.outcome(line)
     }

@@ -85,7 +85,7 @@ const TICK: Duration = Duration::from_millis(200);
 pub type InterruptReceiver = mpsc::UnboundedReceiver<()>;
 
 /// Judges what comes in until there is no more of it, and keeps the outcomes in the run's folder.
-pub async fn run(
+pub async fn run_evaluation(
     plan: RunPlan,
     folder: &RunFolder,
     cache: VerdictCache,
@@ -124,16 +124,16 @@ pub async fn run_with(
         let deadline = runner.deadline;
         tokio::select! {
             Some(joined) = runner.tasks.join_next(), if !runner.tasks.is_empty() => {
-                runner.finish(joined)?;
+                runner.finish_question(joined)?;
                 while let Some(joined) = runner.tasks.try_join_next() {
-                    runner.finish(joined)?;
+                    runner.finish_question(joined)?;
                 }
                 runner.ledger.write()?;
             }
             received = trajectories.recv(), if wants_more => match received {
                 Some(batch) => {
                     for trajectory in batch {
-                        runner.plan(trajectory)?;
+                        runner.plan_trajectory(trajectory)?;
                     }
                 }
                 None => {
@@ -146,7 +146,7 @@ pub async fn run_with(
             () = sleep_until(deadline), if deadline.is_some() => runner.at_deadline(),
         }
     }
-    runner.end()
+    runner.finish_run()
 }
 
 async fn sleep_until(deadline: Option<Instant>) {
@@ -231,7 +231,7 @@ impl<'w> EvaluationRunner<'w> {
     }
 
     /// Takes in a trajectory: what needs no model is answered at once, the rest is queued.
-    fn plan(&mut self, mut trajectory: Trajectory) -> Result<(), RunFileError> {
+    fn plan_trajectory(&mut self, mut trajectory: Trajectory) -> Result<(), RunFileError> {
         let is_known = self.ledger.trajectory(&mut trajectory)?;
         self.progress.trajectories += 1;
         let planned = self.planner.plan(trajectory, is_known);
@@ -239,7 +239,7 @@ impl<'w> EvaluationRunner<'w> {
         self.progress.planned += questions as u64;
         self.ledger.planned(&planned.trajectory_id, questions);
         for line in planned.answered {
-            self.record(&line)?;
+            self.record_outcome(&line)?;
         }
         self.pending.extend(planned.jobs);
         self.ledger.write_if_long()
@@ -250,7 +250,7 @@ impl<'w> EvaluationRunner<'w> {
             && self.tasks.len() < self.limits.concurrency
             && let Some(job) = self.pending.pop_front()
         {
-            if !self.start(job)? {
+            if !self.start_job(job)? {
                 break;
             }
         }
@@ -258,12 +258,10 @@ impl<'w> EvaluationRunner<'w> {
     }
 
     /// False when nothing more can be started for now.
-    fn start(&mut self, job: JudgeJob) -> Result<bool, RunFileError> {
-        let Some(judge) = self.judge.clone() else {
-            unreachable!("a run without a model plans no questions for one")
-        };
-        let question = self.planner.question(&job);
-        let key = judge.key(&question.rubric.hash, &question.prompt, 0);
+    fn start_job(&mut self, job: JudgeJob) -> Result<bool, RunFileError> {
+        let Some(judge) = self.judge.clone() else { unreachable!("a run without a model plans no questions for one") };
+        let question = self.planner.prepare_question(&job);
+        let key = judge.question_key(&question.rubric.hash, &question.prompt, 0);
         if let Some(waiting) = self.waiting.get_mut(&key) {
             if self.waiting_jobs >= MAX_WAITING {
                 self.pending.push_front(job);
@@ -278,11 +276,11 @@ impl<'w> EvaluationRunner<'w> {
             && question.rubric.labels.score(&verdict.label).is_some()
         {
             let line = self.planner.cached_line(&job, verdict, question.prompt.shortened);
-            self.record(&line)?;
+            self.record_outcome(&line)?;
             return Ok(true);
         }
         let reserved_usd = judge.most_it_costs(&question.prompt).unwrap_or(0.0);
-        match self.room(reserved_usd) {
+        match self.check_admission(reserved_usd) {
             QuestionAdmission::Now => {}
             QuestionAdmission::Later => {
                 self.pending.push_front(job);
@@ -299,7 +297,7 @@ impl<'w> EvaluationRunner<'w> {
         let PreparedQuestion { rubric, answer, prompt, renderer } = question;
         self.tasks.spawn(async move {
             let judgement =
-                judge.judge(&answer, &rubric.labels, prompt, |window| renderer.again(&job, window)).await;
+                judge.judge(&answer, &rubric.labels, prompt, |window| renderer.render_shortened(&job, window)).await;
             AskedQuestion { job, key, reserved_usd, judgement }
         });
         Ok(true)
@@ -309,7 +307,7 @@ impl<'w> EvaluationRunner<'w> {
         self.progress.cost_usd + self.unreported_usd + self.reserved_usd
     }
 
-    fn room(&self, cost_usd: f64) -> QuestionAdmission {
+    fn check_admission(&self, cost_usd: f64) -> QuestionAdmission {
         if let Some(most) = self.limits.max_calls
             && self.asked >= most
         {
@@ -330,7 +328,7 @@ impl<'w> EvaluationRunner<'w> {
         }
     }
 
-    fn finish(&mut self, joined: Result<AskedQuestion, tokio::task::JoinError>) -> Result<(), RunFileError> {
+    fn finish_question(&mut self, joined: Result<AskedQuestion, tokio::task::JoinError>) -> Result<(), RunFileError> {
         let asked = match joined {
             Ok(asked) => asked,
             Err(error) if error.is_cancelled() => return Ok(()),
@@ -340,13 +338,9 @@ impl<'w> EvaluationRunner<'w> {
         let waiting = self.waiting.remove(&asked.key).unwrap_or_default();
         self.waiting_jobs -= waiting.len();
         let price = self.judge.as_ref().and_then(|judge| judge.price);
-        let reported_usd =
-            price.zip(asked.judgement.usage).map_or(0.0, |(price, usage)| price.cost_of_usage(usage));
-        let cost_usd = if asked.judgement.is_usage_partial {
-            reported_usd.max(asked.reserved_usd)
-        } else {
-            reported_usd
-        };
+        let reported_usd = price.zip(asked.judgement.usage).map_or(0.0, |(price, usage)| price.cost_of_usage(usage));
+        let cost_usd =
+            if asked.judgement.is_usage_partial { reported_usd.max(asked.reserved_usd) } else { reported_usd };
         self.unreported_usd += cost_usd - reported_usd;
         let is_endpoint_at_fault = matches!(asked.judgement.result, Err(JudgeFailure::Call(_)));
         let is_priced = price.is_some();
@@ -376,47 +370,47 @@ impl<'w> EvaluationRunner<'w> {
                 }
             }
         }
-        let line = self.planner.line(&asked.job, &asked.judgement, price);
+        let line = self.planner.judged_line(&asked.job, &asked.judgement, price);
         if let Ok(reading) = &asked.judgement.result {
             self.ledger.cache(asked.key, reading, &asked.judgement.prompt.shortened)?;
             self.ledger.answered(&line, asked.key)?;
         } else {
             self.ledger.outcome(&line)?;
         }
-        self.note(&line);
+        self.notify_outcome(&line);
         for job in waiting {
             // An identical question: answered with it, and paid for once.
             let effort = QuestionCost { is_endpoint_at_fault, ..QuestionCost::default() };
             self.ledger.asked(job.trajectory_id(), effort);
             let copy = self.planner.copied_line(&job, &line);
-            self.record(&copy)?;
+            self.record_outcome(&copy)?;
         }
         Ok(())
     }
 
-    fn record(&mut self, line: &crate::outcome::OutcomeLine) -> Result<(), RunFileError> {
+    fn record_outcome(&mut self, line: &crate::outcome::OutcomeLine) -> Result<(), RunFileError> {
         self.ledger.outcome(line)?;
-        self.note(line);
+        self.notify_outcome(line);
         Ok(())
     }
 
-    fn note(&mut self, line: &crate::outcome::OutcomeLine) {
-        self.progress.count(line);
+    fn notify_outcome(&mut self, line: &crate::outcome::OutcomeLine) {
+        self.progress.count_outcome(line);
         self.watcher.outcome(line);
     }
 
     fn tick(&mut self) -> Result<(), RunFileError> {
         // What is shown as done is on disk.
         self.ledger.write_all()?;
-        self.show();
+        self.report_progress();
         Ok(())
     }
 
-    fn show(&mut self) {
+    fn report_progress(&mut self) {
         self.progress.elapsed = self.started.elapsed();
         self.progress.in_flight = self.tasks.len();
         if let Some(judge) = &self.judge {
-            self.progress.calls = judge.client.calls();
+            self.progress.calls = judge.client.call_count();
             self.progress.limit = judge.client.limiter().limit();
             self.progress.loading = judge.client.loading_for();
         }
@@ -439,17 +433,16 @@ impl<'w> EvaluationRunner<'w> {
         self.deadline = None;
         match (&self.stopping, self.limits.max_time) {
             (None, Some(time)) => {
-                self.stopping =
-                    Some(RunTermination::Limit(format!("the limit of {} s is reached", time.as_secs())));
+                self.stopping = Some(RunTermination::Limit(format!("the limit of {} s is reached", time.as_secs())));
                 self.deadline = Some(Instant::now() + GRACE);
             }
             _ => self.tasks.abort_all(),
         }
     }
 
-    fn end(mut self) -> Result<RunTermination, RunFileError> {
+    fn finish_run(mut self) -> Result<RunTermination, RunFileError> {
         self.ledger.close()?;
-        self.show();
+        self.report_progress();
         let died = (self.failures_in_a_row >= FAILURES_AT_THE_END)
             .then(|| RunTermination::EndpointDied(self.last_failure.clone()));
         Ok(self.stopping.take().or(died).unwrap_or(RunTermination::Finished))

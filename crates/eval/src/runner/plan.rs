@@ -27,7 +27,7 @@ pub(super) struct JudgeJob {
 }
 
 impl JudgeJob {
-    pub(super) fn evaluator(&self) -> usize {
+    pub(super) fn evaluator_index(&self) -> usize {
         self.evaluator
     }
 
@@ -52,7 +52,7 @@ pub(super) struct PreparedQuestion {
 pub(super) struct QuestionShortener(Arc<Rubric>);
 
 impl QuestionShortener {
-    pub(super) fn again(&self, job: &JudgeJob, window: PromptWindow) -> JudgePrompt {
+    pub(super) fn render_shortened(&self, job: &JudgeJob, window: PromptWindow) -> JudgePrompt {
         PromptRenderer::new(&self.0, &job.tools, window).render(&job.case())
     }
 }
@@ -96,11 +96,8 @@ impl QuestionPlanner {
         trajectory.tools = Arc::clone(tools.tools());
         let trajectory = Arc::new(trajectory);
         let trajectory_id: Arc<str> = trajectory.trajectory_id.as_str().into();
-        let mut planned = TrajectoryPlan {
-            trajectory_id: Arc::clone(&trajectory_id),
-            answered: Vec::new(),
-            jobs: Vec::new(),
-        };
+        let mut planned =
+            TrajectoryPlan { trajectory_id: Arc::clone(&trajectory_id), answered: Vec::new(), jobs: Vec::new() };
         let mut offline: Option<OfflineJudge<'_>> = None;
         let steps = || (0..trajectory.steps.len()).map(Some);
         for (number, evaluator) in self.evaluators.iter().enumerate() {
@@ -115,10 +112,10 @@ impl QuestionPlanner {
                 }
                 match &evaluator.method {
                     EvaluationMethod::Rules(question) => {
-                        let offline = offline
-                            .get_or_insert_with(|| OfflineJudge::with_index(&trajectory, tools.index()));
-                        let outcome = evaluator.apply(*question, offline, step);
-                        planned.answered.push(self.blank(evaluator, &trajectory_id, index).with(outcome));
+                        let offline =
+                            offline.get_or_insert_with(|| OfflineJudge::with_index(&trajectory, tools.index()));
+                        let outcome = evaluator.apply_rules(*question, offline, step);
+                        planned.answered.push(self.blank_line(evaluator, &trajectory_id, index).with(outcome));
                     }
                     EvaluationMethod::Model { rubric, .. } => {
                         let job = JudgeJob {
@@ -127,9 +124,9 @@ impl QuestionPlanner {
                             trajectory: Arc::clone(&trajectory),
                             tools: Arc::clone(&tools),
                         };
-                        match prompt::missing(rubric, &job.case()) {
+                        match prompt::explain_not_applicable(rubric, &job.case()) {
                             Some(reason) => {
-                                let line = self.blank(evaluator, &trajectory_id, index);
+                                let line = self.blank_line(evaluator, &trajectory_id, index);
                                 planned.answered.push(line.with(EvaluationOutcome::NotApplicable { reason }));
                             }
                             None => planned.jobs.push(job),
@@ -141,21 +138,21 @@ impl QuestionPlanner {
         planned
     }
 
-    pub(super) fn number(&self, name: &str) -> Option<usize> {
+    pub(super) fn evaluator_index(&self, name: &str) -> Option<usize> {
         self.evaluators.iter().position(|evaluator| &*evaluator.name == name)
     }
 
     /// Renders a job.
-    pub(super) fn question(&mut self, job: &JudgeJob) -> PreparedQuestion {
+    pub(super) fn prepare_question(&mut self, job: &JudgeJob) -> PreparedQuestion {
         let EvaluationMethod::Model { rubric, answer } = &self.evaluators[job.evaluator].method else {
             unreachable!("jobs are made for models only");
         };
         let (rubric, answer) = (Arc::clone(rubric), answer.clone());
-        let prompt = self.renderer(job, &rubric).render(&job.case());
+        let prompt = self.renderer_for_job(job, &rubric).render(&job.case());
         PreparedQuestion { answer, prompt, renderer: QuestionShortener(Arc::clone(&rubric)), rubric }
     }
 
-    fn renderer(&mut self, job: &JudgeJob, rubric: &Rubric) -> &PromptRenderer {
+    fn renderer_for_job(&mut self, job: &JudgeJob, rubric: &Rubric) -> &PromptRenderer {
         let known = self
             .renderers
             .iter()
@@ -173,14 +170,14 @@ impl QuestionPlanner {
     }
 
     /// The line of a question that was asked.
-    pub(super) fn line(
+    pub(super) fn judged_line(
         &self,
         job: &JudgeJob,
         judgement: &JudgeResponse,
         price: Option<TokenPrice>,
     ) -> OutcomeLine {
         let outcome = match &judgement.result {
-            Ok(reading) => self.scored(job, reading.label.clone(), reading.explanation.clone()),
+            Ok(reading) => self.scored_outcome(job, reading.label.clone(), reading.explanation.clone()),
             Err(failure) => EvaluationOutcome::Failed { reason: failure.to_string() },
         };
         let mut line = self.line_of(job).with(outcome);
@@ -201,7 +198,7 @@ impl QuestionPlanner {
         verdict: CachedVerdict,
         shortened: Vec<TruncatedValue>,
     ) -> OutcomeLine {
-        let outcome = self.scored(job, verdict.label, verdict.explanation);
+        let outcome = self.scored_outcome(job, verdict.label, verdict.explanation);
         let mut line = self.line_of(job).with(outcome);
         line.cached = true;
         line.cost_usd = Some(0.0);
@@ -224,22 +221,17 @@ impl QuestionPlanner {
         }
     }
 
-    fn scored(&self, job: &JudgeJob, label: String, explanation: String) -> EvaluationOutcome {
+    fn scored_outcome(&self, job: &JudgeJob, label: String, explanation: String) -> EvaluationOutcome {
         let score = self.evaluators[job.evaluator].labels.score(&label).unwrap_or_default();
-        EvaluationOutcome::Scored(crate::outcome::ScoredVerdict {
-            label,
-            score,
-            explanation,
-            evidence: Vec::new(),
-        })
+        EvaluationOutcome::Scored(crate::outcome::ScoredVerdict { label, score, explanation, evidence: Vec::new() })
     }
 
     fn line_of(&self, job: &JudgeJob) -> OutcomeLine {
         let index = job.step.and_then(|step| job.trajectory.steps.get(step)).map(|step| step.index);
-        self.blank(&self.evaluators[job.evaluator], &job.trajectory.trajectory_id.as_str().into(), index)
+        self.blank_line(&self.evaluators[job.evaluator], &job.trajectory.trajectory_id.as_str().into(), index)
     }
 
-    fn blank(&self, evaluator: &Evaluator, trajectory_id: &Arc<str>, step_index: Option<u32>) -> OutcomeLine {
+    fn blank_line(&self, evaluator: &Evaluator, trajectory_id: &Arc<str>, step_index: Option<u32>) -> OutcomeLine {
         OutcomeLine {
             run_id: Arc::clone(&self.run_id),
             trajectory_id: Arc::clone(trajectory_id),

@@ -27,7 +27,7 @@ pub struct RunProgress {
 }
 
 impl RunProgress {
-    pub(super) fn count(&mut self, line: &OutcomeLine) {
+    pub(super) fn count_outcome(&mut self, line: &OutcomeLine) {
         self.finished += 1;
         self.failed += u64::from(line.outcome == OutcomeKind::Failed);
         self.cached += u64::from(line.cached);

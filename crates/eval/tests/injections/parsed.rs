@@ -81,8 +81,7 @@ fn is_heading(line: &str) -> bool {
     let Some((name, rest)) = line.split_once(':') else {
         return line.starts_with('(') && line.ends_with(')');
     };
-    let is_numbered =
-        |kind: &str| name.strip_prefix(kind).is_some_and(|number| number.parse::<u32>().is_ok());
+    let is_numbered = |kind: &str| name.strip_prefix(kind).is_some_and(|number| number.parse::<u32>().is_ok());
     let is_said = rest.is_empty() || (rest.starts_with(" (") && rest.ends_with(')'));
     is_said && (FIELDS.contains(&name) || is_numbered("step ") || is_numbered("tool "))
 }

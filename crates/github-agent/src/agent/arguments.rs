@@ -8,7 +8,7 @@ use super::literal;
 const MAX_WRAPPINGS: usize = 3;
 
 /// The object that a model's text stands for; else a line for the model.
-pub(super) fn read(text: &str) -> Result<Value, String> {
+pub(super) fn parse_tool_arguments(text: &str) -> Result<Value, String> {
     let mut text = text.trim().to_owned();
     if text.is_empty() {
         return Ok(Value::Object(Map::new()));
@@ -17,7 +17,7 @@ pub(super) fn read(text: &str) -> Result<Value, String> {
         // Whoever grades the call reads what is nearly JSON as well; so it is carried out.
         let value = match serde_json::from_str::<Value>(&text) {
             Ok(value) => value,
-            Err(error) => match literal::whole(&text).filter(|_| text.starts_with(['{', '"', '\''])) {
+            Err(error) => match literal::parse_literal(&text).filter(|_| text.starts_with(['{', '"', '\''])) {
                 Some(value) => value,
                 None => {
                     return Err(format!(
@@ -31,13 +31,15 @@ pub(super) fn read(text: &str) -> Result<Value, String> {
             Value::Null => return Ok(Value::Object(Map::new())),
             // JSON in a text, as some models and proxies write it.
             Value::String(inner) if inner.trim_start().starts_with('{') => text = inner.trim().to_owned(),
-            other => return Err(format!("the arguments must be a JSON object, and are {}", kind(&other))),
+            other => {
+                return Err(format!("the arguments must be a JSON object, and are {}", describe_json_type(&other)));
+            }
         }
     }
     Err("the arguments must be a JSON object, and are a text".to_owned())
 }
 
-fn kind(value: &Value) -> &'static str {
+fn describe_json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "true or false",
@@ -56,13 +58,11 @@ mod tests {
 
     #[test]
     fn reads_objects_however_they_are_packed() {
-        for text in
-            ["{\"a\": 1}", "  {\"a\":1}\n", "\"{\\\"a\\\": 1}\"", "{\"a\": 1,}", "{'a': 1}", "'{\"a\": 1}'"]
-        {
-            assert_eq!(read(text), Ok(json!({"a": 1})), "{text}");
+        for text in ["{\"a\": 1}", "  {\"a\":1}\n", "\"{\\\"a\\\": 1}\"", "{\"a\": 1,}", "{'a': 1}", "'{\"a\": 1}'"] {
+            assert_eq!(parse_tool_arguments(text), Ok(json!({"a": 1})), "{text}");
         }
         for text in ["", " ", "{}", "null"] {
-            assert_eq!(read(text), Ok(json!({})), "{text}");
+            assert_eq!(parse_tool_arguments(text), Ok(json!({})), "{text}");
         }
     }
 
@@ -75,7 +75,7 @@ mod tests {
             ("{\"a\": 1", "no JSON"),
             ("\"a text\"", "a text"),
         ] {
-            let error = read(text).expect_err(text);
+            let error = parse_tool_arguments(text).expect_err(text);
             assert!(error.contains(reason), "{error}");
         }
     }

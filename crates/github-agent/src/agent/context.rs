@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::prompt::OBSERVATION;
 use super::state::AgentState;
-use crate::plural::counted;
+use crate::plural::format_count;
 
 /// A token is seldom less than this in JSON and code.
 pub(super) const BYTES_OF_A_TOKEN: usize = 3;
@@ -22,15 +22,15 @@ const CUT: &str = " characters are left out here to save room; call again what g
 
 /// Shortens a conversation to `room` bytes. Old observations go first, then what the model itself wrote at length, then
 /// the oldest requests with all that came of them, then the newest observations. Says whether it fits now.
-pub(super) fn fit(state: &mut AgentState, room: usize) -> bool {
-    let mut total = total(state);
+pub(super) fn fit_conversation(state: &mut AgentState, room: usize) -> bool {
+    let mut total = sum_message_sizes(state);
     if total <= room {
         return true;
     }
     // One observation must not push out all others.
     for message in &mut state.messages {
         if is_observation(message) {
-            total -= shorten(message, (room / 2).max(NEW));
+            total -= shorten_message(message, (room / 2).max(NEW));
         }
     }
     let observations = |state: &AgentState| -> Vec<usize> {
@@ -42,7 +42,7 @@ pub(super) fn fit(state: &mut AgentState, room: usize) -> bool {
         if total <= room {
             return true;
         }
-        total -= shorten(&mut state.messages[*at], OLD);
+        total -= shorten_message(&mut state.messages[*at], OLD);
     }
     let written = state.messages.len().saturating_sub(1);
     for message in &mut state.messages[..written] {
@@ -50,32 +50,32 @@ pub(super) fn fit(state: &mut AgentState, room: usize) -> bool {
             return true;
         }
         if matches!(message, PromptMessage::Assistant { .. }) {
-            total -= shorten(message, OLD);
+            total -= shorten_message(message, OLD);
         }
     }
     while total > room && drop_oldest(state) {
-        total = self::total(state);
+        total = self::sum_message_sizes(state);
     }
     let all = observations(state);
     for at in &all[all.len().saturating_sub(2)..] {
         if total <= room {
             return true;
         }
-        total -= shorten(&mut state.messages[*at], NEW);
+        total -= shorten_message(&mut state.messages[*at], NEW);
     }
     // The very newest is what the model waits for.
     let all = observations(state);
     if let [.., before, _] = all[..]
         && total > room
     {
-        total -= shorten(&mut state.messages[before], OLD);
+        total -= shorten_message(&mut state.messages[before], OLD);
     }
     total <= room
 }
 
 /// The length of all messages.
-pub(super) fn total(state: &AgentState) -> usize {
-    state.messages.iter().map(size).sum()
+pub(super) fn sum_message_sizes(state: &AgentState) -> usize {
+    state.messages.iter().map(measure_message).sum()
 }
 
 /// What a tool takes of every question.
@@ -89,7 +89,7 @@ fn drop_oldest(state: &mut AgentState) -> bool {
     state.messages.drain(..second.min(state.messages.len()));
     state.requests.remove(0);
     state.dropped += 1;
-    let earlier = counted(state.dropped as usize, "earlier request", "earlier requests");
+    let earlier = format_count(state.dropped as usize, "earlier request", "earlier requests");
     let are = if state.dropped == 1 { "is" } else { "are" };
     let note = format!("{MARK}{earlier} of this conversation {are} left out to save room]");
     state.messages.insert(0, PromptMessage::User { text: note });
@@ -103,13 +103,12 @@ pub(super) fn without_marks(text: String) -> String {
     if text.contains(MARK) { text.replace(MARK, "[agent : ") } else { text }
 }
 
-pub(super) fn size(message: &PromptMessage) -> usize {
+pub(super) fn measure_message(message: &PromptMessage) -> usize {
     AROUND
         + match message {
             PromptMessage::User { text } => text.len(),
             PromptMessage::Assistant { text, calls } => {
-                text.len()
-                    + calls.iter().map(|call| AROUND + call.name.len() + call.arguments.len()).sum::<usize>()
+                text.len() + calls.iter().map(|call| AROUND + call.name.len() + call.arguments.len()).sum::<usize>()
             }
             PromptMessage::Tool { text, name, .. } => text.len() + name.len(),
         }
@@ -124,18 +123,18 @@ fn is_observation(message: &PromptMessage) -> bool {
 }
 
 /// Cuts the texts of a message to about `length`, and says how much shorter it got.
-fn shorten(message: &mut PromptMessage, length: usize) -> usize {
-    let before = size(message);
+fn shorten_message(message: &mut PromptMessage, length: usize) -> usize {
+    let before = measure_message(message);
     match message {
-        PromptMessage::User { text } | PromptMessage::Tool { text, .. } => cut(text, length),
+        PromptMessage::User { text } | PromptMessage::Tool { text, .. } => truncate_with_note(text, length),
         PromptMessage::Assistant { text, calls } => {
-            cut(text, length);
+            truncate_with_note(text, length);
             for call in calls {
                 shorten_arguments(&mut call.arguments, length);
             }
         }
     }
-    before.saturating_sub(size(message))
+    before.saturating_sub(measure_message(message))
 }
 
 /// Arguments must stay JSON: the texts in them are cut.
@@ -151,13 +150,13 @@ fn shorten_arguments(arguments: &mut String, length: usize) {
                 *arguments = shorter;
             }
         }
-        Err(_) => cut(arguments, length),
+        Err(_) => truncate_with_note(arguments, length),
     }
 }
 
 fn cut_texts(json: &mut Value, length: usize) {
     match json {
-        Value::String(text) => cut(text, length),
+        Value::String(text) => truncate_with_note(text, length),
         Value::Array(items) => items.iter_mut().for_each(|item| cut_texts(item, length)),
         Value::Object(members) => members.values_mut().for_each(|member| cut_texts(member, length)),
         _ => {}
@@ -165,7 +164,7 @@ fn cut_texts(json: &mut Value, length: usize) {
 }
 
 /// Keeps the beginning, and says what is missing.
-fn cut(text: &mut String, length: usize) {
+fn truncate_with_note(text: &mut String, length: usize) {
     let (whole, missing_before) = before_note(text);
     let end = text.floor_char_boundary(length.min(whole));
     let missing = text[end..whole].chars().count().saturating_add(missing_before);
@@ -199,11 +198,8 @@ mod tests {
     fn conversation(observations: usize, length: usize) -> Vec<PromptMessage> {
         let mut messages = vec![PromptMessage::User { text: "do".to_owned() }];
         for number in 0..observations {
-            let call = ChatToolCall {
-                id: number.to_string(),
-                name: "read".to_owned(),
-                arguments: "{\"n\":1}".to_owned(),
-            };
+            let call =
+                ChatToolCall { id: number.to_string(), name: "read".to_owned(), arguments: "{\"n\":1}".to_owned() };
             messages.push(PromptMessage::Assistant { text: "I read.".to_owned(), calls: vec![call] });
             messages.push(PromptMessage::Tool {
                 call_id: number.to_string(),
@@ -219,16 +215,16 @@ mod tests {
         let mut state = AgentState::new("s", ToolCallMode::Native);
         state.messages = std::mem::take(messages);
         state.requests = vec![0];
-        let fits = super::fit(&mut state, room);
+        let fits = super::fit_conversation(&mut state, room);
         *messages = state.messages;
         fits
     }
 
     fn text(message: &PromptMessage) -> &str {
         match message {
-            PromptMessage::User { text }
-            | PromptMessage::Assistant { text, .. }
-            | PromptMessage::Tool { text, .. } => text,
+            PromptMessage::User { text } | PromptMessage::Assistant { text, .. } | PromptMessage::Tool { text, .. } => {
+                text
+            }
         }
     }
 
@@ -301,7 +297,7 @@ mod tests {
             state.messages.push(PromptMessage::User { text: format!("request {number}") });
             state.messages.extend(conversation(2, 3_000).into_iter().skip(1));
         }
-        assert!(super::fit(&mut state, 12_000));
+        assert!(super::fit_conversation(&mut state, 12_000));
         let left = state.requests.len();
         assert!((2..50).contains(&left), "{left}");
         assert_eq!(state.dropped as usize, 50 - left);
@@ -315,7 +311,7 @@ mod tests {
         let newest = state.messages.last().map(text);
         assert_eq!(newest, conversation(2, 3_000).last().map(text), "the newest is whole");
         // And again, with less room.
-        assert!(super::fit(&mut state, 6_000));
+        assert!(super::fit_conversation(&mut state, 6_000));
         assert_eq!(state.requests, [1]);
         assert_eq!(text(&state.messages[1]), "request 49");
         assert!(text(&state.messages[0]).starts_with("[agent: 49 earlier requests"));
@@ -333,8 +329,8 @@ mod tests {
         });
         assert!(fit(&mut messages, 5_000));
         let mut seen = "x".repeat(5_000);
-        cut(&mut seen, 2_000);
-        cut(&mut seen, 240);
+        truncate_with_note(&mut seen, 2_000);
+        truncate_with_note(&mut seen, 240);
         assert!(seen.ends_with(&format!("{MARK}4760{CUT}")), "{seen}");
         assert_eq!(without_marks(format!("a {MARK}b]")), "a [agent : b]");
     }

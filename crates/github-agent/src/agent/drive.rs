@@ -67,14 +67,14 @@ impl std::fmt::Debug for AgentDriver<'_> {
 
 impl AgentDriver<'_> {
     /// Works on one request until it ends.
-    pub async fn request(
+    pub async fn run_request(
         &mut self,
         machine: &mut AgentStateMachine<'_>,
         request: &str,
     ) -> Result<(AgentRunEnd, Option<String>), SessionError> {
         // A machine that is still at work goes on with that.
         let _ = machine.handle(AgentEvent::Request(request.to_owned()));
-        self.keep(machine)?;
+        self.save_session(machine)?;
         self.run(machine, false).await
     }
 
@@ -89,8 +89,8 @@ impl AgentDriver<'_> {
     }
 
     /// Tells those who look on that the run was stopped from outside.
-    pub fn interrupted(&mut self) {
-        self.tell(&ObserverEvent::Finished {
+    pub fn notify_interrupted(&mut self) {
+        self.notify_observers(&ObserverEvent::Finished {
             end: &AgentRunEnd::Failed("interrupted".to_owned()),
             answer: None,
         });
@@ -102,7 +102,7 @@ impl AgentDriver<'_> {
         goes_on: bool,
     ) -> Result<(AgentRunEnd, Option<String>), SessionError> {
         let model = self.model;
-        self.tell(&ObserverEvent::Begun {
+        self.notify_observers(&ObserverEvent::Begun {
             session: &machine.state().session,
             request: machine.state().request.as_deref().unwrap_or_default(),
             model: model.name(),
@@ -111,21 +111,21 @@ impl AgentDriver<'_> {
         // The call that those who look on have seen begin.
         let mut open: Option<String> = None;
         loop {
-            match machine.action() {
+            match machine.next_action() {
                 AgentAction::Rest => {
                     return Ok((AgentRunEnd::Failed("nothing was asked for".to_owned()), None));
                 }
                 AgentAction::Finish { end, answer } => {
-                    self.keep(machine)?;
-                    self.tell(&ObserverEvent::Finished { end: &end, answer: answer.as_deref() });
+                    self.save_session(machine)?;
+                    self.notify_observers(&ObserverEvent::Finished { end: &end, answer: answer.as_deref() });
                     return Ok((end, answer));
                 }
-                AgentAction::Ask => self.ask(machine).await?,
+                AgentAction::Ask => self.ask_model(machine).await?,
                 AgentAction::Confirm(mut call) => {
-                    self.tell(&ObserverEvent::Confirms { call: &call });
+                    self.notify_observers(&ObserverEvent::Confirms { call: &call });
                     let approval = self.confirm.confirm(&call).await;
                     call.approved = Some(approval == CallApproval::Approved);
-                    self.tell(&ObserverEvent::Confirmed { call: &call });
+                    self.notify_observers(&ObserverEvent::Confirmed { call: &call });
                     let answer = match approval {
                         CallApproval::Approved => Ok(()),
                         CallApproval::Refused(reason) => Err(reason),
@@ -133,20 +133,20 @@ impl AgentDriver<'_> {
                     let _ = machine.handle(AgentEvent::Confirmed(answer));
                 }
                 AgentAction::Decline(call, observation) => {
-                    self.called(machine, &call, &mut open);
-                    self.returned(machine, &call, &observation, &mut open)?;
+                    self.notify_call_started(machine, &call, &mut open);
+                    self.handle_observation(machine, &call, &observation, &mut open)?;
                 }
                 AgentAction::Call(call) => {
-                    self.called(machine, &call, &mut open);
+                    self.notify_call_started(machine, &call, &mut open);
                     let _ = machine.handle(AgentEvent::Begun);
-                    if machine.writes(&call) {
-                        self.keep(machine)?;
+                    if machine.is_write_call(&call) {
+                        self.save_session(machine)?;
                     }
                     let observation = self.tools.call(&call.name, &call.arguments).await;
-                    self.returned(machine, &call, &observation, &mut open)?;
+                    self.handle_observation(machine, &call, &observation, &mut open)?;
                 }
                 AgentAction::Wait(call, time) => {
-                    self.tell(&ObserverEvent::Waits { call: &call, time });
+                    self.notify_observers(&ObserverEvent::Waits { call: &call, time });
                     self.clock.sleep(time).await;
                     let _ = machine.handle(AgentEvent::Waited);
                 }
@@ -154,29 +154,34 @@ impl AgentDriver<'_> {
         }
     }
 
-    async fn ask(&mut self, machine: &mut AgentStateMachine<'_>) -> Result<(), SessionError> {
+    async fn ask_model(&mut self, machine: &mut AgentStateMachine<'_>) -> Result<(), SessionError> {
         let model = self.model;
         let reply = {
-            let chat = machine.chat();
-            self.tell(&ObserverEvent::Asked { chat: &chat, tools: machine.tools() });
+            let chat = machine.chat_request();
+            self.notify_observers(&ObserverEvent::Asked { chat: &chat, tools: machine.tools() });
             model.ask(&chat).await
         };
-        self.tell(&ObserverEvent::Replied { reply: &reply });
+        self.notify_observers(&ObserverEvent::Replied { reply: &reply });
         if let Ok(Some(problem)) = machine.handle(AgentEvent::Replied(reply)) {
-            self.tell(&ObserverEvent::Corrected { problem: &problem });
+            self.notify_observers(&ObserverEvent::Corrected { problem: &problem });
         }
-        self.keep(machine)
+        self.save_session(machine)
     }
 
-    fn called(&mut self, machine: &AgentStateMachine<'_>, call: &AgentToolCall, open: &mut Option<String>) {
+    fn notify_call_started(
+        &mut self,
+        machine: &AgentStateMachine<'_>,
+        call: &AgentToolCall,
+        open: &mut Option<String>,
+    ) {
         if open.as_deref() != Some(&call.id) {
             *open = Some(call.id.clone());
             let tool = machine.tools().iter().find(|tool| *tool.definition.name == *call.name);
-            self.tell(&ObserverEvent::Called { call, tool });
+            self.notify_observers(&ObserverEvent::Called { call, tool });
         }
     }
 
-    fn returned(
+    fn handle_observation(
         &mut self,
         machine: &mut AgentStateMachine<'_>,
         call: &AgentToolCall,
@@ -185,20 +190,20 @@ impl AgentDriver<'_> {
     ) -> Result<(), SessionError> {
         let _ = machine.handle(AgentEvent::Returned(observation.clone()));
         // Where the service wants to be left alone, the call is not over yet.
-        if !matches!(machine.action(), AgentAction::Wait(..)) {
+        if !matches!(machine.next_action(), AgentAction::Wait(..)) {
             *open = None;
-            self.tell(&ObserverEvent::Returned { call, observation });
+            self.notify_observers(&ObserverEvent::Returned { call, observation });
         }
-        self.keep(machine)
+        self.save_session(machine)
     }
 
-    fn tell(&mut self, seen: &ObserverEvent<'_>) {
+    fn notify_observers(&mut self, seen: &ObserverEvent<'_>) {
         for observer in &mut self.observers {
             observer.see(seen);
         }
     }
 
-    fn keep(&mut self, machine: &AgentStateMachine<'_>) -> Result<(), SessionError> {
+    fn save_session(&mut self, machine: &AgentStateMachine<'_>) -> Result<(), SessionError> {
         match &mut self.keeper {
             Some(keeper) => keeper.keep(machine.state()),
             None => Ok(()),

@@ -15,73 +15,73 @@ pub(super) fn at_start(text: &str) -> Option<(Value, &str)> {
         return Some((value, &text[strict.byte_offset()..]));
     }
     let mut rest = text;
-    let value = value(&mut rest, 0)?;
+    let value = parse_literal_value(&mut rest, 0)?;
     Some((value, rest))
 }
 
 /// The value that a text is.
-pub(super) fn whole(text: &str) -> Option<Value> {
+pub(super) fn parse_literal(text: &str) -> Option<Value> {
     let (value, rest) = at_start(text)?;
     rest.trim().is_empty().then_some(value)
 }
 
-fn value(rest: &mut &str, depth: usize) -> Option<Value> {
+fn parse_literal_value(rest: &mut &str, depth: usize) -> Option<Value> {
     if depth > MAX_ARGUMENT_DEPTH {
         return None;
     }
     pass_space(rest);
     match rest.chars().next()? {
-        '{' => object(rest, depth),
-        '[' => list(rest, ']', depth),
-        '(' => list(rest, ')', depth),
-        '"' | '\'' => quoted(rest).map(Value::String),
-        c if c.is_ascii_digit() || matches!(c, '-' | '+' | '.') => number(rest),
-        _ => word(rest),
+        '{' => parse_object_literal(rest, depth),
+        '[' => parse_list_literal(rest, ']', depth),
+        '(' => parse_list_literal(rest, ')', depth),
+        '"' | '\'' => parse_string_literal(rest).map(Value::String),
+        c if c.is_ascii_digit() || matches!(c, '-' | '+' | '.') => parse_number_literal(rest),
+        _ => parse_keyword_literal(rest),
     }
 }
 
-fn object(rest: &mut &str, depth: usize) -> Option<Value> {
+fn parse_object_literal(rest: &mut &str, depth: usize) -> Option<Value> {
     let mut object = Map::new();
-    take(rest, '{');
+    consume_char(rest, '{');
     loop {
         pass_space(rest);
-        if take(rest, '}') {
+        if consume_char(rest, '}') {
             return Some(Value::Object(object));
         }
         // Python has keys that are no texts; as JSON they become such.
-        let key = match value(rest, depth + 1)? {
+        let key = match parse_literal_value(rest, depth + 1)? {
             Value::String(key) => key,
             other => other.to_string(),
         };
         pass_space(rest);
-        if !take(rest, ':') {
+        if !consume_char(rest, ':') {
             return None;
         }
-        object.insert(key, value(rest, depth + 1)?);
+        object.insert(key, parse_literal_value(rest, depth + 1)?);
         pass_space(rest);
-        if !take(rest, ',') && !rest.starts_with('}') {
+        if !consume_char(rest, ',') && !rest.starts_with('}') {
             return None;
         }
     }
 }
 
-fn list(rest: &mut &str, close: char, depth: usize) -> Option<Value> {
+fn parse_list_literal(rest: &mut &str, close: char, depth: usize) -> Option<Value> {
     let mut items = Vec::new();
     *rest = &rest[1..];
     loop {
         pass_space(rest);
-        if take(rest, close) {
+        if consume_char(rest, close) {
             return Some(Value::Array(items));
         }
-        items.push(value(rest, depth + 1)?);
+        items.push(parse_literal_value(rest, depth + 1)?);
         pass_space(rest);
-        if !take(rest, ',') && !rest.starts_with(close) {
+        if !consume_char(rest, ',') && !rest.starts_with(close) {
             return None;
         }
     }
 }
 
-fn quoted(rest: &mut &str) -> Option<String> {
+fn parse_string_literal(rest: &mut &str) -> Option<String> {
     let quote = rest.chars().next()?;
     let triple = if quote == '"' { "\"\"\"" } else { "'''" };
     if let Some(body) = rest.strip_prefix(triple) {
@@ -95,15 +95,15 @@ fn quoted(rest: &mut &str) -> Option<String> {
         let stop = rest.find([quote, '\\'])?;
         text.push_str(&rest[..stop]);
         *rest = &rest[stop..];
-        if take(rest, quote) {
+        if consume_char(rest, quote) {
             return Some(text);
         }
-        escaped(rest, &mut text)?;
+        parse_escape_sequence(rest, &mut text)?;
     }
 }
 
 /// A backslash, and what it stands for.
-fn escaped(rest: &mut &str, text: &mut String) -> Option<()> {
+fn parse_escape_sequence(rest: &mut &str, text: &mut String) -> Option<()> {
     let mut characters = rest.strip_prefix('\\')?.chars();
     let kind = characters.next()?;
     *rest = characters.as_str();
@@ -115,14 +115,14 @@ fn escaped(rest: &mut &str, text: &mut String) -> Option<()> {
         'f' => text.push('\u{c}'),
         '\n' => {}
         '\\' | '"' | '\'' | '/' => text.push(kind),
-        'x' => text.push(char::from_u32(hex(rest, 2)?)?),
-        'U' => text.push(char::from_u32(hex(rest, 8)?)?),
+        'x' => text.push(char::from_u32(parse_hex_digits(rest, 2)?)?),
+        'U' => text.push(char::from_u32(parse_hex_digits(rest, 8)?)?),
         'u' => {
             let written = *rest;
-            let first = u16::try_from(hex(rest, 4)?).ok()?;
+            let first = u16::try_from(parse_hex_digits(rest, 4)?).ok()?;
             // Two halves of one character.
             let mut behind = rest.strip_prefix("\\u").unwrap_or_default();
-            let second = hex(&mut behind, 4).and_then(|code| u16::try_from(code).ok());
+            let second = parse_hex_digits(&mut behind, 4).and_then(|code| u16::try_from(code).ok());
             let mut pair = char::decode_utf16([first].into_iter().chain(second));
             match pair.next()? {
                 Ok(c) => {
@@ -139,7 +139,7 @@ fn escaped(rest: &mut &str, text: &mut String) -> Option<()> {
     Some(())
 }
 
-fn hex(rest: &mut &str, digits: usize) -> Option<u32> {
+fn parse_hex_digits(rest: &mut &str, digits: usize) -> Option<u32> {
     let written = rest.get(..digits)?;
     // A sign is no digit.
     let is_hex = written.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -148,20 +148,19 @@ fn hex(rest: &mut &str, digits: usize) -> Option<u32> {
     Some(code)
 }
 
-fn number(rest: &mut &str) -> Option<Value> {
+fn parse_number_literal(rest: &mut &str) -> Option<Value> {
     let is_part = |c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '.' | 'e' | 'E' | '_');
     let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
     let written = rest[..end].replace('_', "");
     *rest = &rest[end..];
-    let whole =
-        written.parse::<i64>().map(Number::from).or_else(|_| written.parse::<u64>().map(Number::from));
+    let whole = written.parse::<i64>().map(Number::from).or_else(|_| written.parse::<u64>().map(Number::from));
     match whole {
         Ok(whole) => Some(Value::Number(whole)),
         Err(_) => Number::from_f64(written.parse().ok()?).map(Value::Number),
     }
 }
 
-fn word(rest: &mut &str) -> Option<Value> {
+fn parse_keyword_literal(rest: &mut &str) -> Option<Value> {
     let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
     let value = match &rest[..end] {
         "true" | "True" => Value::Bool(true),
@@ -191,7 +190,7 @@ fn pass_space(rest: &mut &str) {
     }
 }
 
-fn take(rest: &mut &str, c: char) -> bool {
+fn consume_char(rest: &mut &str, c: char) -> bool {
     let behind = rest.strip_prefix(c);
     *rest = behind.unwrap_or(rest);
     behind.is_some()
@@ -213,14 +212,14 @@ mod tests {
             "{'path': 'a b', 'list': (1, None, True), 'x': -1.5}",
             "{'path': '''a b''', # here\n 'list': [1, null, true], /* there */ \"x\": -1.5}",
         ] {
-            assert_eq!(whole(text), Some(wanted.clone()), "{text}");
+            assert_eq!(parse_literal(text), Some(wanted.clone()), "{text}");
         }
-        assert_eq!(whole("{\"a\": \"one\ntwo\"}"), Some(json!({"a": "one\ntwo"})));
-        assert_eq!(whole(r"'it\'s \u00e9 \x41 \ud83d\udc1b \d'"), Some(json!("it's é A 🐛 \\d")));
-        assert_eq!(whole("{1: 'a', 1.5: 2, True: 3}"), Some(json!({"1": "a", "1.5": 2, "true": 3})));
-        assert_eq!(whole("{'a': 18446744073709551615}"), Some(json!({"a": u64::MAX})));
+        assert_eq!(parse_literal("{\"a\": \"one\ntwo\"}"), Some(json!({"a": "one\ntwo"})));
+        assert_eq!(parse_literal(r"'it\'s \u00e9 \x41 \ud83d\udc1b \d'"), Some(json!("it's é A 🐛 \\d")));
+        assert_eq!(parse_literal("{1: 'a', 1.5: 2, True: 3}"), Some(json!({"1": "a", "1.5": 2, "true": 3})));
+        assert_eq!(parse_literal("{'a': 18446744073709551615}"), Some(json!({"a": u64::MAX})));
         assert_eq!(
-            whole(r#"["\ud83d\u0041", "\ud83d", "\udc1b!"]"#),
+            parse_literal(r#"["\ud83d\u0041", "\ud83d", "\udc1b!"]"#),
             Some(json!([r"\ud83dA", r"\ud83d", r"\udc1b!"]))
         );
         assert_eq!(at_start("{'a': 1}, and so on"), Some((json!({"a": 1}), ", and so on")));
@@ -228,23 +227,13 @@ mod tests {
 
     #[test]
     fn what_is_no_value_is_refused() {
-        for text in [
-            "",
-            "{",
-            "{'a' 1}",
-            "{a: 1}",
-            "[1, 2",
-            "octo/demo",
-            "'open",
-            "{\"a\": \"cut",
-            "-",
-            "'\\u1'",
-            "'\\u+041'",
-        ] {
-            assert_eq!(whole(text), None, "{text}");
+        for text in
+            ["", "{", "{'a' 1}", "{a: 1}", "[1, 2", "octo/demo", "'open", "{\"a\": \"cut", "-", "'\\u1'", "'\\u+041'"]
+        {
+            assert_eq!(parse_literal(text), None, "{text}");
         }
         for open in ["[", "{'a':", "("] {
-            assert_eq!(whole(&open.repeat(100_000)), None, "{open}");
+            assert_eq!(parse_literal(&open.repeat(100_000)), None, "{open}");
         }
     }
 
@@ -259,11 +248,11 @@ mod tests {
         #[test]
         fn json_is_read_as_json(text in "\\PC{0,20}", number in any::<i64>(), float in -1e9..1e9f64) {
             let value = json!({"text": text, "number": number, "list": [float, {"deep": text}]});
-            prop_assert_eq!(whole(&value.to_string()), Some(value.clone()));
+            prop_assert_eq!(parse_literal(&value.to_string()), Some(value.clone()));
             // With a comma too much it is no JSON any more, and still the same.
             let written = value.to_string();
             let loose = format!("{},}}", &written[..written.len() - 1]);
-            prop_assert_eq!(whole(&loose), Some(value));
+            prop_assert_eq!(parse_literal(&loose), Some(value));
         }
     }
 }

@@ -16,7 +16,7 @@ use super::reply::{self, ReplyIntent, ReplyToolCall};
 use super::run_step::AgentRunEnd;
 use super::state::{AgentPhase, AgentRunSettings, AgentState, AgentToolCall, CallStage, ToolCallMode};
 use super::{arguments, context, prompt};
-use crate::plural::counted;
+use crate::plural::format_count;
 use crate::tools::{AgentTool, CallObservation, ToolBox, ToolEffect};
 
 /// What is to be done next. Asking again changes nothing.
@@ -94,11 +94,7 @@ impl std::fmt::Debug for AgentStateMachine<'_> {
 impl<'t> AgentStateMachine<'t> {
     /// Takes up a state. What was on its way when it was put down is not known to have happened, so only reads are
     /// done again.
-    pub fn new(
-        settings: AgentRunSettings,
-        toolbox: &'t dyn ToolBox,
-        mut state: AgentState,
-    ) -> AgentStateMachine<'t> {
+    pub fn new(settings: AgentRunSettings, toolbox: &'t dyn ToolBox, mut state: AgentState) -> AgentStateMachine<'t> {
         let settings = AgentRunSettings { form: state.form, ..settings };
         let offered: Vec<AgentTool> = toolbox
             .tools()
@@ -110,7 +106,7 @@ impl<'t> AgentStateMachine<'t> {
             ToolCallMode::Native => offered.iter().map(|tool| tool.definition.clone()).collect(),
             ToolCallMode::Text => Vec::new(),
         };
-        let system = prompt::system(&settings, &offered);
+        let system = prompt::build_system_prompt(&settings, &offered);
         let schemas = offered.iter().map(|tool| context::size_of_tool(&tool.definition)).sum();
         // In the text form they stand in the prompt.
         let fixed = system.len() + if definitions.is_empty() { 0 } else { schemas };
@@ -128,17 +124,7 @@ impl<'t> AgentStateMachine<'t> {
                 _ => {}
             }
         }
-        AgentStateMachine {
-            settings,
-            toolbox,
-            offered,
-            definitions,
-            system,
-            fixed,
-            schemas,
-            learned_room: None,
-            state,
-        }
+        AgentStateMachine { settings, toolbox, offered, definitions, system, fixed, schemas, learned_room: None, state }
     }
 
     pub fn state(&self) -> &AgentState {
@@ -151,7 +137,7 @@ impl<'t> AgentStateMachine<'t> {
     }
 
     /// What the model is to be asked.
-    pub fn chat(&self) -> ChatRequest<'_> {
+    pub fn chat_request(&self) -> ChatRequest<'_> {
         ChatRequest {
             system: &self.system,
             messages: &self.state.messages,
@@ -162,18 +148,16 @@ impl<'t> AgentStateMachine<'t> {
         }
     }
 
-    pub fn action(&self) -> AgentAction {
+    pub fn next_action(&self) -> AgentAction {
         match &self.state.phase {
             AgentPhase::Idle => AgentAction::Rest,
             AgentPhase::Asking => AgentAction::Ask,
-            AgentPhase::Done { end, answer } => {
-                AgentAction::Finish { end: end.clone(), answer: answer.clone() }
-            }
+            AgentPhase::Done { end, answer } => AgentAction::Finish { end: end.clone(), answer: answer.clone() },
             AgentPhase::Calling { calls, stage } => match (calls.front(), stage) {
                 (None, _) => AgentAction::Ask,
                 (Some(call), CallStage::Waiting(time)) => AgentAction::Wait(call.clone(), *time),
                 (Some(call), CallStage::Begun) => AgentAction::Call(call.clone()),
-                (Some(call), _) => match self.objection(call, stage) {
+                (Some(call), _) => match self.find_objection(call, stage) {
                     Some(observation) => AgentAction::Decline(call.clone(), observation),
                     None if self.must_confirm(call) => AgentAction::Confirm(call.clone()),
                     None => AgentAction::Call(call.clone()),
@@ -183,7 +167,7 @@ impl<'t> AgentStateMachine<'t> {
     }
 
     /// Whether the call that is next changes something.
-    pub fn writes(&self, call: &AgentToolCall) -> bool {
+    pub fn is_write_call(&self, call: &AgentToolCall) -> bool {
         self.toolbox.effect_of(&call.name, &call.arguments) != ToolEffect::Read
     }
 
@@ -191,33 +175,29 @@ impl<'t> AgentStateMachine<'t> {
     pub fn handle(&mut self, event: AgentEvent) -> Result<Option<String>, InvalidTransition> {
         let problem = match (event, &mut self.state.phase) {
             (AgentEvent::Request(text), AgentPhase::Idle | AgentPhase::Done { .. }) => {
-                self.begin();
+                self.reset_counters();
                 self.state.requests.push(self.state.messages.len());
                 self.state.messages.push(PromptMessage::User { text: text.clone() });
                 self.state.request = Some(text);
-                self.ask();
+                self.advance_to_model();
                 None
             }
             (
                 AgentEvent::GoOn,
                 AgentPhase::Done {
-                    end: AgentRunEnd::StepLimit | AgentRunEnd::CallLimit | AgentRunEnd::Failed(_),
-                    ..
+                    end: AgentRunEnd::StepLimit | AgentRunEnd::CallLimit | AgentRunEnd::Failed(_), ..
                 },
             ) => {
-                self.begin();
-                self.ask();
+                self.reset_counters();
+                self.advance_to_model();
                 None
             }
-            (AgentEvent::Replied(Ok(reply)), AgentPhase::Asking) => self.replied(reply),
+            (AgentEvent::Replied(Ok(reply)), AgentPhase::Asking) => self.handle_reply(reply),
             (AgentEvent::Replied(Err(failure)), AgentPhase::Asking) => {
-                self.failed(&failure);
+                self.handle_failure(&failure);
                 None
             }
-            (
-                AgentEvent::Confirmed(answer),
-                AgentPhase::Calling { calls, stage: stage @ CallStage::Ready },
-            ) => {
+            (AgentEvent::Confirmed(answer), AgentPhase::Calling { calls, stage: stage @ CallStage::Ready }) => {
                 let call = calls.front_mut().ok_or(InvalidTransition)?;
                 call.approved = Some(answer.is_ok());
                 if let Err(reason) = answer {
@@ -225,10 +205,7 @@ impl<'t> AgentStateMachine<'t> {
                 }
                 None
             }
-            (
-                AgentEvent::Begun,
-                AgentPhase::Calling { stage: stage @ (CallStage::Ready | CallStage::Begun), .. },
-            ) => {
+            (AgentEvent::Begun, AgentPhase::Calling { stage: stage @ (CallStage::Ready | CallStage::Begun), .. }) => {
                 *stage = CallStage::Begun;
                 None
             }
@@ -239,7 +216,7 @@ impl<'t> AgentStateMachine<'t> {
             (AgentEvent::Returned(observation), AgentPhase::Calling { stage, .. })
                 if !matches!(stage, CallStage::Waiting(_)) =>
             {
-                self.returned(observation);
+                self.handle_observation(observation);
                 None
             }
             _ => return Err(InvalidTransition),
@@ -247,14 +224,14 @@ impl<'t> AgentStateMachine<'t> {
         Ok(problem)
     }
 
-    fn begin(&mut self) {
+    fn reset_counters(&mut self) {
         let state = &mut self.state;
         (state.replies, state.calls, state.malformed, state.shortenings) = (0, 0, 0, 0);
         state.waited = Duration::ZERO;
         state.recent.clear();
     }
 
-    fn replied(&mut self, reply: ChatReply) -> Option<String> {
+    fn handle_reply(&mut self, reply: ChatReply) -> Option<String> {
         self.state.replies += 1;
         if let Some(usage) = reply.usage {
             self.state.usage += usage;
@@ -263,10 +240,10 @@ impl<'t> AgentStateMachine<'t> {
             self.toolbox.tools().iter().any(|tool| *tool.definition.name == *name)
                 || self.toolbox.kept_back(name).is_some()
         };
-        match reply::read(self.settings.form, &reply, self.settings.max_tokens, is_tool) {
+        match reply::interpret_reply(self.settings.form, &reply, self.settings.max_tokens, is_tool) {
             ReplyIntent::Calls { thought, text, calls, has_more, is_written } => {
                 self.state.malformed = 0;
-                self.plan(thought.as_deref(), text, calls, is_written);
+                self.enqueue_calls(thought.as_deref(), text, calls, is_written);
                 if has_more {
                     self.note_more();
                 }
@@ -286,15 +263,14 @@ impl<'t> AgentStateMachine<'t> {
             ReplyIntent::Problem(problem) => {
                 self.state.malformed += 1;
                 self.state.messages.push(PromptMessage::Assistant { text: reply.text, calls: Vec::new() });
-                let text = prompt::correction(self.settings.form, &problem);
+                let text = prompt::format_correction(self.settings.form, &problem);
                 self.state.messages.push(PromptMessage::User { text });
                 if self.state.malformed >= self.settings.max_malformed {
                     let times = self.state.malformed;
-                    let reason =
-                        format!("the model's reply could not be used {times} times in a row: {problem}");
+                    let reason = format!("the model's reply could not be used {times} times in a row: {problem}");
                     self.finish(AgentRunEnd::Failed(reason), None);
                 } else {
-                    self.ask();
+                    self.advance_to_model();
                 }
                 Some(problem)
             }
@@ -302,12 +278,12 @@ impl<'t> AgentStateMachine<'t> {
     }
 
     /// Puts the calls of a reply in line.
-    fn plan(&mut self, thought: Option<&str>, text: String, wanted: Vec<ReplyToolCall>, is_written: bool) {
+    fn enqueue_calls(&mut self, thought: Option<&str>, text: String, wanted: Vec<ReplyToolCall>, is_written: bool) {
         let mut calls = VecDeque::with_capacity(wanted.len());
         let mut said = Vec::new();
         for (at, wanted) in wanted.into_iter().enumerate() {
-            let id = self.unique(wanted.id, &calls);
-            let (arguments, problem) = match arguments::read(&wanted.arguments) {
+            let id = self.unique_call_id(wanted.id, &calls);
+            let (arguments, problem) = match arguments::parse_tool_arguments(&wanted.arguments) {
                 Ok(object) => (object, None),
                 Err(problem) => (Value::String(wanted.arguments.clone()), Some(problem)),
             };
@@ -341,7 +317,7 @@ impl<'t> AgentStateMachine<'t> {
 
     /// An id that no other call of the session has: endpoints leave them out, and some count from 0 in every reply. One
     /// that would not be taken back is replaced as well.
-    fn unique(&mut self, id: String, beside: &VecDeque<AgentToolCall>) -> String {
+    fn unique_call_id(&mut self, id: String, beside: &VecDeque<AgentToolCall>) -> String {
         let is_taken = |id: &str| {
             beside.iter().any(|call| call.id == id)
                 || self.state.messages.iter().any(|message| match message {
@@ -361,19 +337,19 @@ impl<'t> AgentStateMachine<'t> {
         format!("call_{number}")
     }
 
-    fn failed(&mut self, failure: &ModelCallFailure) {
+    fn handle_failure(&mut self, failure: &ModelCallFailure) {
         if let CallError::TooLong(_) = failure.error {
-            let used = context::total(&self.state);
+            let used = context::sum_message_sizes(&self.state);
             // A quarter of all less. What cannot be shortened may be nearly all: half of the messages is enough at once.
             let wanted = ((self.fixed + used) / 4 * 3).saturating_sub(self.fixed).max(used / 2);
             self.state.shortenings += 1;
             if self.state.shortenings <= MAX_SHORTENINGS {
-                context::fit(&mut self.state, wanted);
-                let left = context::total(&self.state);
+                context::fit_conversation(&mut self.state, wanted);
+                let left = context::sum_message_sizes(&self.state);
                 // As short as it gets is asked as well, but not twice.
                 if left < used {
                     self.learned_room = Some(left.max(wanted));
-                    return self.ask();
+                    return self.advance_to_model();
                 }
             }
             return self.finish(AgentRunEnd::Failed(format!("{failure}; {}", self.share_of_tools())), None);
@@ -385,20 +361,20 @@ impl<'t> AgentStateMachine<'t> {
     fn share_of_tools(&self) -> String {
         format!(
             "the schemas of {} take about {} tokens of it and cannot be shortened: --tools offers fewer",
-            counted(self.offered.len(), "tool", "tools"),
+            format_count(self.offered.len(), "tool", "tools"),
             self.schemas / context::BYTES_OF_A_TOKEN
         )
     }
 
     /// How many bytes of messages may be sent: what is left beside what is the same in every question.
-    fn room(&self) -> usize {
+    fn message_budget_bytes(&self) -> usize {
         let tokens = self.settings.context_tokens.saturating_sub(self.settings.max_tokens as usize);
         tokens.saturating_mul(context::BYTES_OF_A_TOKEN).saturating_sub(self.fixed)
     }
 
-    fn returned(&mut self, observation: CallObservation) {
+    fn handle_observation(&mut self, observation: CallObservation) {
         let AgentPhase::Calling { calls, stage } = &mut self.state.phase else { return };
-        let Some(call) = calls.front_mut() else { return self.ask() };
+        let Some(call) = calls.front_mut() else { return self.advance_to_model() };
         if let Some(time) = observation.retry_after
             && observation.is_error
             && call.waits < MAX_WAITS
@@ -414,7 +390,7 @@ impl<'t> AgentStateMachine<'t> {
         let is_last = calls.is_empty();
         self.state.calls += u32::from(!call.is_surplus);
         let mut text = context::without_marks(observation.text);
-        for notice in self.notices(&call, &text, is_last) {
+        for notice in self.collect_notices(&call, &text, is_last) {
             text.push_str("\n\n");
             text.push_str(context::MARK);
             text.push_str(&notice);
@@ -428,23 +404,25 @@ impl<'t> AgentStateMachine<'t> {
             _ => PromptMessage::User { text: format!("{} {text}", prompt::OBSERVATION) },
         });
         if is_last {
-            self.ask();
+            self.advance_to_model();
         }
     }
 
     /// On to the model, if that is still possible.
-    fn ask(&mut self) {
+    fn advance_to_model(&mut self) {
         if self.state.replies >= self.settings.max_steps {
             return self.finish(AgentRunEnd::StepLimit, None);
         }
         if self.state.calls >= self.settings.max_calls {
             return self.finish(AgentRunEnd::CallLimit, None);
         }
-        let room = self.room();
+        let room = self.message_budget_bytes();
         // Where nothing is left, nothing is lost in vain. What an endpoint did not take is only a guess at what it takes:
         // whether the shortest is still too long, it says itself.
         let aim = self.learned_room.map_or(room, |learned| learned.min(room));
-        if room > 0 && (context::fit(&mut self.state, aim) || context::total(&self.state) <= room) {
+        if room > 0
+            && (context::fit_conversation(&mut self.state, aim) || context::sum_message_sizes(&self.state) <= room)
+        {
             self.state.phase = AgentPhase::Asking;
             return;
         }

@@ -5,17 +5,17 @@ const MAX_NAME_BYTES: usize = 64;
 const MAX_SUGGESTIONS: usize = 3;
 
 /// Up to three names, the nearest first: few edits, or a word in common.
-pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+pub fn find_nearest_names<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     if name.is_empty() || name.len() > MAX_NAME_BYTES {
         return Vec::new();
     }
     let lower = name.to_lowercase();
     let length = lower.chars().count();
-    let words = words(&lower);
+    let words = split_name_words(&lower);
     let mut ranked: Vec<(usize, &str)> = Vec::new();
     for other in known {
         let distance = strsim::levenshtein(&lower, other);
-        let shared = words.iter().filter(|word| self::words(other).contains(word)).count();
+        let shared = words.iter().filter(|word| self::split_name_words(other).contains(word)).count();
         if distance <= length / 3 || shared > 0 {
             // A word in common counts for as much as a few letters.
             ranked.push((distance.saturating_sub(3 * shared), other));
@@ -26,7 +26,7 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<
 }
 
 /// `createIssue` is no word in common with `create_issue`, but a few edits away.
-fn words(name: &str) -> Vec<&str> {
+fn split_name_words(name: &str) -> Vec<&str> {
     name.split(|c: char| !c.is_alphanumeric()).filter(|word| word.len() > 2).collect()
 }
 
@@ -37,11 +37,11 @@ mod tests {
     #[test]
     fn finds_what_was_meant() {
         let known = ["open_issue", "list_issues", "close_issue", "read_file", "create_repo"];
-        assert_eq!(nearest("openIssue", known).first(), Some(&"open_issue"));
-        assert_eq!(nearest("create_issue", known), ["close_issue", "create_repo", "open_issue"]);
-        assert_eq!(nearest("get_file", known), ["read_file"]);
-        assert_eq!(nearest("weather", known), [""; 0]);
-        assert_eq!(nearest("", known), [""; 0]);
-        assert_eq!(nearest(&"x".repeat(100_000), known), [""; 0]);
+        assert_eq!(find_nearest_names("openIssue", known).first(), Some(&"open_issue"));
+        assert_eq!(find_nearest_names("create_issue", known), ["close_issue", "create_repo", "open_issue"]);
+        assert_eq!(find_nearest_names("get_file", known), ["read_file"]);
+        assert_eq!(find_nearest_names("weather", known), [""; 0]);
+        assert_eq!(find_nearest_names("", known), [""; 0]);
+        assert_eq!(find_nearest_names(&"x".repeat(100_000), known), [""; 0]);
     }
 }

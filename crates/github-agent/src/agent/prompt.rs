@@ -45,7 +45,7 @@ Thought: why you are done
 Final Answer: your answer to the user
 ";
 
-pub(super) fn system(settings: &AgentRunSettings, tools: &[AgentTool]) -> String {
+pub(super) fn build_system_prompt(settings: &AgentRunSettings, tools: &[AgentTool]) -> String {
     let mut text = WHO.to_owned();
     if settings.read_only {
         text.push_str(READ_ONLY);
@@ -68,7 +68,7 @@ pub(super) fn system(settings: &AgentRunSettings, tools: &[AgentTool]) -> String
 }
 
 /// A reply that could not be used, told to the model.
-pub(super) fn correction(form: ToolCallMode, problem: &str) -> String {
+pub(super) fn format_correction(form: ToolCallMode, problem: &str) -> String {
     match form {
         ToolCallMode::Native => {
             format!("Your last reply could not be used: {problem}. Call a tool, or answer.")

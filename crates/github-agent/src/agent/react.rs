@@ -11,8 +11,8 @@ mod markup;
 
 use std::borrow::Cow;
 
-use action::{TextAction, call};
-use labels::{ReplyLabel, ReplySection, label, sections};
+use action::{TextAction, build_text_call};
+use labels::{ReplyLabel, ReplySection, parse_line_label, split_reply_sections};
 
 /// More calls than this are not even looked at.
 pub(super) const MAX_CALLS: usize = 500;
@@ -44,34 +44,33 @@ pub(super) struct TextCall<'t> {
     pub(super) input: Cow<'t, str>,
 }
 
-pub(super) fn read(text: &str) -> TextReply<'_> {
+pub(super) fn parse_text_reply(text: &str) -> TextReply<'_> {
     let (thinking, text) = split_thinking(text);
     if text.trim().is_empty() {
         return TextReply::Unreadable("it was empty");
     }
-    let sections = sections(text);
+    let sections = split_reply_sections(text);
     // `Answer:` and `Observation:` stand in any text; as labels they count in one that thinks, acts or finishes, or that
     // is an answer from the start.
-    let is_labelled =
-        sections.iter().any(|mark| !matches!(mark.label, ReplyLabel::Answer | ReplyLabel::Observation))
-            || sections
-                .first()
-                .is_some_and(|mark| mark.label == ReplyLabel::Answer && text[..mark.start].trim().is_empty());
+    let is_labelled = sections.iter().any(|mark| !matches!(mark.label, ReplyLabel::Answer | ReplyLabel::Observation))
+        || sections
+            .first()
+            .is_some_and(|mark| mark.label == ReplyLabel::Answer && text[..mark.start].trim().is_empty());
     let reading = if is_labelled {
-        labelled(text, &sections, thinking)
+        parse_labeled_reply(text, &sections, thinking)
     } else {
         TextReply::Unreadable("it has neither an Action nor a Final Answer")
     };
     match reading {
         TextReply::Unreadable(problem) => {
-            markup::read(text, thinking).unwrap_or(TextReply::Unreadable(problem))
+            markup::parse_markup_reply(text, thinking).unwrap_or(TextReply::Unreadable(problem))
         }
         reading => reading,
     }
 }
 
 /// What the labels say: the first action, else the last answer.
-fn labelled<'t>(text: &'t str, sections: &[ReplySection], thinking: Option<&'t str>) -> TextReply<'t> {
+fn parse_labeled_reply<'t>(text: &'t str, sections: &[ReplySection], thinking: Option<&'t str>) -> TextReply<'t> {
     let end_of = |index: usize| sections.get(index + 1).map_or(text.len(), |next| next.start);
     let mut thought = ThoughtBuilder::new(text, sections, thinking);
     let (mut answer, mut nameless, mut inputs) = (None, false, false);
@@ -88,25 +87,23 @@ fn labelled<'t>(text: &'t str, sections: &[ReplySection], thinking: Option<&'t s
                     // Of two actions before one input, the first is said and not done.
                     thought.add_action(name);
                 }
-                match action::read(content, next == Some(ReplyLabel::Input)) {
+                match action::parse_text_action(content, next == Some(ReplyLabel::Input)) {
                     TextAction::Name(name) if action::is_nothing(name) => {}
                     TextAction::Name(name) => pending = Some(name),
                     TextAction::Calls(calls) => found = Some((calls, index)),
-                    TextAction::Nothing if next == Some(ReplyLabel::Action) => {
-                        thought.add_action(content.trim())
-                    }
+                    TextAction::Nothing if next == Some(ReplyLabel::Action) => thought.add_action(content.trim()),
                     TextAction::Nothing => nameless = nameless || content.trim().is_empty(),
                 }
             }
             ReplyLabel::Input => match pending.take() {
-                Some(name) => found = Some((vec![call(name, action::input(content))], index)),
+                Some(name) => found = Some((vec![build_text_call(name, action::extract_action_input(content))], index)),
                 None => inputs = true,
             },
             // Whatever stands behind it, a name without an input is a call without arguments.
-            _ => found = pending.take().map(|name| (vec![call(name, "")], index - 1)),
+            _ => found = pending.take().map(|name| (vec![build_text_call(name, "")], index - 1)),
         }
         if found.is_none() && next.is_none() {
-            found = pending.take().map(|name| (vec![call(name, "")], index));
+            found = pending.take().map(|name| (vec![build_text_call(name, "")], index));
         }
         if let Some((calls, last)) = found {
             let (finishing, calls): (Vec<_>, Vec<_>) =
@@ -114,10 +111,10 @@ fn labelled<'t>(text: &'t str, sections: &[ReplySection], thinking: Option<&'t s
             if !calls.is_empty() {
                 let has_more = sections[last + 1..].iter().any(|mark| mark.label == ReplyLabel::Action);
                 let kept = text[..end_of(last)].trim();
-                return TextReply::Calls(TextCalls { thought: thought.take(), calls, kept, has_more });
+                return TextReply::Calls(TextCalls { thought: thought.into_thought(), calls, kept, has_more });
             }
             if let Some(finishing) = finishing.last() {
-                answer = Some(Cow::Owned(action::answer(&finishing.input).into_owned()));
+                answer = Some(Cow::Owned(action::extract_final_answer(&finishing.input).into_owned()));
                 thought = ThoughtBuilder::default();
             }
         }
@@ -143,7 +140,7 @@ fn labelled<'t>(text: &'t str, sections: &[ReplySection], thinking: Option<&'t s
 fn without_observation(answer: &str) -> &str {
     let (mut end, mut start) = (answer.len(), 0);
     for line in answer.split_inclusive('\n') {
-        if label(line).is_some_and(|(label, _)| label == ReplyLabel::Observation) {
+        if parse_line_label(line).is_some_and(|(label, _)| label == ReplyLabel::Observation) {
             end = start;
             break;
         }
@@ -163,10 +160,7 @@ struct ThoughtBuilder<'t> {
 impl<'t> ThoughtBuilder<'t> {
     fn new(text: &'t str, sections: &[ReplySection], thinking: Option<&'t str>) -> ThoughtBuilder<'t> {
         let before = sections.first().map_or("", |first| text[..first.start].trim());
-        ThoughtBuilder {
-            said: Cow::Borrowed(""),
-            beside: thinking.or_else(|| (!before.is_empty()).then_some(before)),
-        }
+        ThoughtBuilder { said: Cow::Borrowed(""), beside: thinking.or_else(|| (!before.is_empty()).then_some(before)) }
     }
 
     fn add(&mut self, said: &'t str) {
@@ -185,19 +179,15 @@ impl<'t> ThoughtBuilder<'t> {
         self.said.to_mut().push_str(said);
     }
 
-    fn take(self) -> Option<Cow<'t, str>> {
+    fn into_thought(self) -> Option<Cow<'t, str>> {
         if self.said.is_empty() { self.beside.map(Cow::Borrowed) } else { Some(self.said) }
     }
 }
 
 /// Reasoning models think aloud first: what they thought, and what they say then.
 pub(super) fn split_thinking(text: &str) -> (Option<&str>, &str) {
-    for (open, close) in
-        [("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<reasoning>", "</reasoning>")]
-    {
-        if let Some((thinking, behind)) =
-            text.trim_start().strip_prefix(open).and_then(|rest| rest.split_once(close))
-        {
+    for (open, close) in [("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<reasoning>", "</reasoning>")] {
+        if let Some((thinking, behind)) = text.trim_start().strip_prefix(open).and_then(|rest| rest.split_once(close)) {
             let thinking = thinking.trim();
             return ((!thinking.is_empty()).then_some(thinking), behind);
         }

@@ -27,10 +27,7 @@ pub struct AgentRunRecorder<'r> {
 
 impl std::fmt::Debug for AgentRunRecorder<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AgentRunRecorder")
-            .field("steps", &self.steps)
-            .field("end", &self.end)
-            .finish_non_exhaustive()
+        f.debug_struct("AgentRunRecorder").field("steps", &self.steps).field("end", &self.end).finish_non_exhaustive()
     }
 }
 

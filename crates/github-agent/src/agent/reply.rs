@@ -37,7 +37,7 @@ pub(super) struct ReplyToolCall {
 }
 
 /// `is_tool` says whether there is a tool of that name.
-pub(super) fn read(
+pub(super) fn interpret_reply(
     form: ToolCallMode,
     reply: &ChatReply,
     max_tokens: u32,
@@ -51,22 +51,20 @@ pub(super) fn read(
     match form {
         // What lacks its end is neither an answer nor, if it is a call, one that could be made.
         ToolCallMode::Native if is_cut && reply.calls.len() < 2 => ReplyIntent::Problem(cut()),
-        ToolCallMode::Native if !reply.calls.is_empty() => native(reply, is_cut),
-        ToolCallMode::Native => match react::read(&reply.text) {
-            TextReply::Calls(read) if is_meant(&read, &reply.text, is_tool) => written(read),
-            _ => said(&reply.text),
+        ToolCallMode::Native if !reply.calls.is_empty() => read_native_reply(reply, is_cut),
+        ToolCallMode::Native => match react::parse_text_reply(&reply.text) {
+            TextReply::Calls(read) if is_meant(&read, &reply.text, is_tool) => build_calls_intent(read),
+            _ => parse_answer_intent(&reply.text),
         },
-        ToolCallMode::Text => match react::read(&reply.text) {
+        ToolCallMode::Text => match react::parse_text_reply(&reply.text) {
             TextReply::Unreadable(_) if is_cut => ReplyIntent::Problem(cut()),
             TextReply::Unreadable(problem) => ReplyIntent::Problem(problem.to_owned()),
             TextReply::Answer(_) if is_cut => ReplyIntent::Problem(cut()),
             TextReply::Calls(read) if is_cut && read.calls.last().is_none_or(lacks_its_end) => {
                 ReplyIntent::Problem(cut())
             }
-            TextReply::Calls(read) => written(read),
-            TextReply::Answer(answer) => {
-                ReplyIntent::Answer { text: reply.text.clone(), answer: answer.into_owned() }
-            }
+            TextReply::Calls(read) => build_calls_intent(read),
+            TextReply::Answer(answer) => ReplyIntent::Answer { text: reply.text.clone(), answer: answer.into_owned() },
         },
     }
 }
@@ -76,19 +74,19 @@ fn is_meant(read: &TextCalls<'_>, text: &str, is_tool: impl Fn(&str) -> bool) ->
     text.contains("<tool_call>") || read.calls.iter().all(|call| is_tool(&call.name))
 }
 
-fn written(read: TextCalls<'_>) -> ReplyIntent {
+fn build_calls_intent(read: TextCalls<'_>) -> ReplyIntent {
     ReplyIntent::Calls {
         thought: read.thought.map(Cow::into_owned),
         text: read.kept.to_owned(),
         // One list can hold more; it stays whole, as a part of it would be no JSON.
         has_more: read.has_more || read.calls.len() > MAX_CALLS,
-        calls: read.calls.into_iter().take(MAX_CALLS).map(wanted).collect(),
+        calls: read.calls.into_iter().take(MAX_CALLS).map(to_reply_call).collect(),
         is_written: true,
     }
 }
 
 /// An answer is what is said behind what was thought aloud.
-fn said(text: &str) -> ReplyIntent {
+fn parse_answer_intent(text: &str) -> ReplyIntent {
     let (thinking, answer) = react::split_thinking(text);
     match answer.trim() {
         "" if thinking.is_some() => ReplyIntent::Problem("it has a thought and nothing else".to_owned()),
@@ -98,14 +96,14 @@ fn said(text: &str) -> ReplyIntent {
 }
 
 fn lacks_its_end(call: &TextCall<'_>) -> bool {
-    call.input.is_empty() || super::arguments::read(&call.input).is_err()
+    call.input.is_empty() || super::arguments::parse_tool_arguments(&call.input).is_err()
 }
 
-fn wanted(call: TextCall<'_>) -> ReplyToolCall {
+fn to_reply_call(call: TextCall<'_>) -> ReplyToolCall {
     ReplyToolCall { id: String::new(), name: call.name.into_owned(), arguments: call.input.into_owned() }
 }
 
-fn native(reply: &ChatReply, is_cut: bool) -> ReplyIntent {
+fn read_native_reply(reply: &ChatReply, is_cut: bool) -> ReplyIntent {
     // The last call may lack its end, and some endpoints close it so that nobody can tell.
     let whole = reply.calls.len() - usize::from(is_cut);
     // Some models think aloud or write the label also where they call tools natively.

@@ -37,7 +37,7 @@ pub struct SessionFile {
 impl SessionFile {
     pub fn open(path: &Path) -> Result<SessionFile, SessionError> {
         let failed = |reason| SessionError::Write { path: path.to_owned(), reason };
-        let lock = create_private(&beside(path, ".lock")).map_err(failed)?;
+        let lock = create_private(&append_file_suffix(path, ".lock")).map_err(failed)?;
         match lock.try_lock() {
             Ok(()) => Ok(SessionFile { path: path.to_owned(), _lock: lock }),
             Err(TryLockError::WouldBlock) => Err(SessionError::InUse { path: path.to_owned() }),
@@ -69,7 +69,7 @@ impl SessionFile {
     }
 
     fn write(&self, state: &AgentState) -> std::io::Result<()> {
-        let new = beside(&self.path, ".new");
+        let new = append_file_suffix(&self.path, ".new");
         let mut file = create_private(&new)?;
         serde_json::to_writer(&mut file, state)?;
         file.write_all(b"\n")?;
@@ -82,7 +82,7 @@ impl SessionFile {
     }
 }
 
-fn beside(path: &Path, ending: &str) -> PathBuf {
+fn append_file_suffix(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(ending);
     path.with_file_name(name)

@@ -182,7 +182,7 @@ impl AgentState {
     }
 
     /// How the last request ended, and what the answer was.
-    pub fn end(&self) -> Option<(&AgentRunEnd, Option<&str>)> {
+    pub fn run_outcome(&self) -> Option<(&AgentRunEnd, Option<&str>)> {
         match &self.phase {
             AgentPhase::Done { end, answer } => Some((end, answer.as_deref())),
             _ => None,
@@ -190,12 +190,12 @@ impl AgentState {
     }
 
     /// Tool calls of the last request.
-    pub fn calls(&self) -> u32 {
+    pub fn tool_call_count(&self) -> u32 {
         self.calls
     }
 
     /// Replies of the model to the last request.
-    pub fn replies(&self) -> u32 {
+    pub fn reply_count(&self) -> u32 {
         self.replies
     }
 }

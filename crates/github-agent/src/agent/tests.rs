@@ -93,28 +93,20 @@ pub(super) fn wants(text: &str, wanted: &[(&str, &str, &str)]) -> AgentEvent {
 }
 
 pub(super) fn too_long() -> AgentEvent {
-    AgentEvent::Replied(Err(ModelCallFailure {
-        error: CallError::TooLong("8192 tokens".to_owned()),
-        attempts: 1,
-    }))
+    AgentEvent::Replied(Err(ModelCallFailure { error: CallError::TooLong("8192 tokens".to_owned()), attempts: 1 }))
 }
 
 /// A machine with a request.
-pub(super) fn asked<'t>(
-    tools: &'t Played,
-    form: ToolCallMode,
-    settings: AgentRunSettings,
-) -> AgentStateMachine<'t> {
+pub(super) fn asked<'t>(tools: &'t Played, form: ToolCallMode, settings: AgentRunSettings) -> AgentStateMachine<'t> {
     let mut machine = AgentStateMachine::new(settings, tools, AgentState::new("s", form));
     machine.handle(AgentEvent::Request("Do it.".to_owned())).unwrap();
-    assert_eq!(machine.action(), AgentAction::Ask);
+    assert_eq!(machine.next_action(), AgentAction::Ask);
     machine
 }
 
 /// The newest message that is not the model's.
 pub(super) fn told(machine: &AgentStateMachine<'_>) -> String {
-    let last =
-        machine.state().messages.iter().rfind(|message| !matches!(message, PromptMessage::Assistant { .. }));
+    let last = machine.state().messages.iter().rfind(|message| !matches!(message, PromptMessage::Assistant { .. }));
     match last {
         Some(PromptMessage::User { text } | PromptMessage::Tool { text, .. }) => text.clone(),
         _ => String::new(),
@@ -123,7 +115,7 @@ pub(super) fn told(machine: &AgentStateMachine<'_>) -> String {
 
 /// Lets declined calls be declined.
 pub(super) fn decline(machine: &mut AgentStateMachine<'_>) -> CallObservation {
-    match machine.action() {
+    match machine.next_action() {
         AgentAction::Decline(_, observation) => {
             machine.handle(AgentEvent::Returned(observation.clone())).unwrap();
             observation

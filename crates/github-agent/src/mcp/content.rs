@@ -2,24 +2,23 @@
 
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 
-use crate::tools::{CallObservation, cut};
+use crate::tools::{CallObservation, truncate_text};
 
 /// What an answer shows at most, in bytes.
 const MAX_TEXT: usize = 100_000;
 const MAX_LINE: usize = 300;
 
-pub(super) fn observation(result: CallToolResult) -> CallObservation {
-    let blocks: Vec<_> = result.content.iter().map(block).collect();
+pub(super) fn observation_from_result(result: CallToolResult) -> CallObservation {
+    let blocks: Vec<_> = result.content.iter().map(format_content_block).collect();
     let text = match (blocks.is_empty(), result.structured_content) {
         (true, Some(value)) => value.to_string(),
         _ => blocks.join("\n"),
     };
-    CallObservation { text: cut(&text, MAX_TEXT), is_error: result.is_error == Some(true), retry_after: None }
+    CallObservation { text: truncate_text(&text, MAX_TEXT), is_error: result.is_error == Some(true), retry_after: None }
 }
 
-fn block(block: &ContentBlock) -> String {
-    let binary =
-        |kind: &str, mime: &str, data: &str| format!("[{kind}, {mime}, {} bytes]", data.len() / 4 * 3);
+fn format_content_block(block: &ContentBlock) -> String {
+    let binary = |kind: &str, mime: &str, data: &str| format!("[{kind}, {mime}, {} bytes]", data.len() / 4 * 3);
     match block {
         ContentBlock::Text(one) => one.text.clone(),
         ContentBlock::Image(one) => binary("an image", &one.mime_type, &one.data),
@@ -37,7 +36,7 @@ fn block(block: &ContentBlock) -> String {
 /// Fit for a message of ours: short, and without control characters.
 pub(super) fn one_line(text: &str) -> String {
     let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    cut(plain.trim(), MAX_LINE)
+    truncate_text(plain.trim(), MAX_LINE)
 }
 
 #[cfg(test)]
@@ -47,7 +46,7 @@ mod tests {
     use super::*;
 
     fn seen(result: serde_json::Value) -> CallObservation {
-        observation(serde_json::from_value(result).unwrap())
+        observation_from_result(serde_json::from_value(result).unwrap())
     }
 
     #[test]

@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use gradus_llm::ChatToolDefinition;
 use rmcp::model::{
-    CallToolRequestParams, ClientCapabilities, ClientConfig, Implementation, PaginatedRequestParams,
-    ToolAnnotations,
+    CallToolRequestParams, ClientCapabilities, ClientConfig, Implementation, PaginatedRequestParams, ToolAnnotations,
 };
 use rmcp::service::RunningService;
 use rmcp::transport::StreamableHttpClientTransport;
@@ -21,7 +20,7 @@ use rmcp::{RoleClient, ServiceError, ServiceExt as _};
 use serde_json::{Value, json};
 
 use crate::tools::{
-    AgentTool, BoxFuture, CallObservation, ToolBox, ToolEffect, ToolRestrictions, problems,
+    AgentTool, BoxFuture, CallObservation, ToolBox, ToolEffect, ToolRestrictions, find_argument_problems,
     with_whole_numbers, without_nulls,
 };
 
@@ -67,10 +66,7 @@ pub enum McpError {
 
 impl fmt::Debug for McpTools {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("McpTools")
-            .field("name", &self.name)
-            .field("tools", &self.tools.len())
-            .finish_non_exhaustive()
+        f.debug_struct("McpTools").field("name", &self.name).field("tools", &self.tools.len()).finish_non_exhaustive()
     }
 }
 
@@ -83,7 +79,7 @@ impl McpTools {
     ) -> Result<McpTools, McpError> {
         let shown = server.to_string();
         let silent = |_| McpError::Silent { server: shown.clone(), timeout };
-        tokio::time::timeout(timeout, connect(server, limits, timeout)).await.map_err(silent)?
+        tokio::time::timeout(timeout, connect_to_server(server, limits, timeout)).await.map_err(silent)?
     }
 
     /// What the server calls itself.
@@ -94,35 +90,43 @@ impl McpTools {
     async fn carry_out(&self, name: &str, arguments: &Value) -> CallObservation {
         let Some(at) = self.tools.iter().position(|tool| &*tool.definition.name == name) else {
             let message = ToolBox::kept_back(self, name);
-            return failed(&message.unwrap_or_else(|| format!("there is no tool called {name:?}")), false);
+            return build_error_observation(
+                &message.unwrap_or_else(|| format!("there is no tool called {name:?}")),
+                false,
+            );
         };
         let schema = &self.tools[at].definition.parameters;
         // What is checked is what is sent.
         let arguments = with_whole_numbers(schema, without_nulls(schema, arguments));
-        let problems = problems(schema, &arguments);
+        let problems = find_argument_problems(schema, &arguments);
         let Value::Object(fields) = arguments else {
-            return failed("the arguments: expected a JSON object", false);
+            return build_error_observation("the arguments: expected a JSON object", false);
         };
         if !problems.is_empty() {
-            return unfit(&problems);
+            return build_problems_observation(&problems);
         }
         let params = CallToolRequestParams::new(self.offered[at].clone()).with_arguments(fields);
         let is_write = self.tools[at].effect != ToolEffect::Read;
         match tokio::time::timeout(self.timeout, self.service.call_tool(params)).await {
-            Ok(Ok(result)) => content::observation(result),
-            Ok(Err(ServiceError::McpError(error))) => failed(&content::one_line(&error.message), false),
+            Ok(Ok(result)) => content::observation_from_result(result),
+            Ok(Err(ServiceError::McpError(error))) => {
+                build_error_observation(&content::one_line(&error.message), false)
+            }
             Ok(Err(ServiceError::TransportClosed)) => {
                 let said = self.last_words.last_line();
                 let said = if said.is_empty() { said } else { format!(" (it said: {said})") };
-                failed(&format!("the MCP server {} has ended{said}", self.name), is_write)
+                build_error_observation(&format!("the MCP server {} has ended{said}", self.name), is_write)
             }
             Ok(Err(error)) => {
                 let reason = content::one_line(&error.to_string());
-                failed(&format!("the MCP server {} did not answer: {reason}", self.name), is_write)
+                build_error_observation(&format!("the MCP server {} did not answer: {reason}", self.name), is_write)
             }
             Err(_) => {
                 let seconds = self.timeout.as_secs_f64();
-                failed(&format!("the MCP server {} did not answer within {seconds} s", self.name), is_write)
+                build_error_observation(
+                    &format!("the MCP server {} did not answer within {seconds} s", self.name),
+                    is_write,
+                )
             }
         }
     }
@@ -135,7 +139,7 @@ impl ToolBox for McpTools {
 
     fn kept_back(&self, name: &str) -> Option<String> {
         let (_, effect) = self.kept_back.iter().find(|(one, _)| one == name)?;
-        let refusal = self.limits.refusal(name, *effect);
+        let refusal = self.limits.refusal_reason(name, *effect);
         Some(refusal.unwrap_or_else(|| format!("{name} is not among the tools that are allowed here")))
     }
 
@@ -144,7 +148,7 @@ impl ToolBox for McpTools {
     }
 }
 
-fn failed(message: &str, is_write: bool) -> CallObservation {
+fn build_error_observation(message: &str, is_write: bool) -> CallObservation {
     let mut seen = json!({"error": message});
     if is_write {
         seen["note"] = crate::tools::CARRIED_OUT.into();
@@ -153,26 +157,24 @@ fn failed(message: &str, is_write: bool) -> CallObservation {
 }
 
 /// As for our own tools. A schema is the server's, so what is repeated of it is bounded.
-fn unfit(problems: &[String]) -> CallObservation {
+fn build_problems_observation(problems: &[String]) -> CallObservation {
     let problems: Vec<String> =
-        problems.iter().map(|one| crate::tools::cut(&content::one_line(one), MAX_PROBLEM)).collect();
+        problems.iter().map(|one| crate::tools::truncate_text(&content::one_line(one), MAX_PROBLEM)).collect();
     let seen = json!({"error": "the arguments do not fit", "problems": problems});
     CallObservation { text: seen.to_string(), is_error: true, retry_after: None }
 }
 
-async fn connect(
+async fn connect_to_server(
     server: &McpServer,
     limits: ToolRestrictions,
     timeout: Duration,
 ) -> Result<McpTools, McpError> {
     let shown = server.to_string();
-    let client = ClientConfig::new(
-        ClientCapabilities::default(),
-        Implementation::new("gradus", env!("CARGO_PKG_VERSION")),
-    );
+    let client =
+        ClientConfig::new(ClientCapabilities::default(), Implementation::new("gradus", env!("CARGO_PKG_VERSION")));
     let (service, last_words) = match server {
         McpServer::Command { .. } => {
-            let (transport, last_words) = process::start(server)
+            let (transport, last_words) = process::start_server_process(server)
                 .map_err(|error| McpError::Start { server: shown.clone(), reason: error.to_string() })?;
             (client.serve(transport).await, last_words)
         }
@@ -197,7 +199,7 @@ async fn connect(
             return Err(McpError::Handshake { server: shown, reason });
         }
     };
-    let listed = list(&service).await.map_err(|error| McpError::Handshake {
+    let listed = list_server_tools(&service).await.map_err(|error| McpError::Handshake {
         server: shown.clone(),
         reason: content::one_line(&error.to_string()),
     })?;
@@ -209,14 +211,14 @@ async fn connect(
     let (mut offered, mut tools, mut kept_back) = (Vec::new(), Vec::new(), Vec::new());
     let mut room = MAX_DEFINITIONS;
     for tool in listed {
-        let effect = effect(tool.annotations.as_ref());
+        let effect = infer_tool_effect(tool.annotations.as_ref());
         let name = plain_name(&tool.name, 64);
         if !limits.offers_any(&name, effect) {
             kept_back.push((name, effect));
             continue;
         }
         let (description, parameters) =
-            bounded(tool.description.as_deref().unwrap_or_default(), &tool.input_schema);
+            limit_tool_size(tool.description.as_deref().unwrap_or_default(), &tool.input_schema);
         let size = name.len() + description.len() + parameters.to_string().len();
         if size > room {
             kept_back.push((name, effect));
@@ -224,7 +226,7 @@ async fn connect(
         }
         room -= size;
         let definition = ChatToolDefinition {
-            name: Arc::from(unique(name, &tools)),
+            name: Arc::from(make_unique_name(name, &tools)),
             description: Arc::from(description),
             parameters: Arc::new(parameters),
         };
@@ -239,18 +241,17 @@ async fn connect(
 }
 
 /// A tool's description and schema as far as they are shown.
-fn bounded(description: &str, schema: &serde_json::Map<String, Value>) -> (String, Value) {
-    let mut description = crate::tools::cut(description, MAX_DESCRIPTION);
+fn limit_tool_size(description: &str, schema: &serde_json::Map<String, Value>) -> (String, Value) {
+    let mut description = crate::tools::truncate_text(description, MAX_DESCRIPTION);
     let schema = Value::Object(schema.clone());
     if schema.to_string().len() <= MAX_SCHEMA {
         return (description, schema);
     }
-    description
-        .push_str(" [its schema is too long to be shown: give the arguments that the description speaks of]");
+    description.push_str(" [its schema is too long to be shown: give the arguments that the description speaks of]");
     (description, json!({"type": "object"}))
 }
 
-async fn list(
+async fn list_server_tools(
     service: &RunningService<RoleClient, ClientConfig>,
 ) -> Result<Vec<rmcp::model::Tool>, ServiceError> {
     let (mut found, mut cursor) = (Vec::new(), None);
@@ -268,7 +269,7 @@ async fn list(
 }
 
 /// The protocol's defaults: what is not said to be reading writes, and what is not said to only add may destroy.
-fn effect(hints: Option<&ToolAnnotations>) -> ToolEffect {
+fn infer_tool_effect(hints: Option<&ToolAnnotations>) -> ToolEffect {
     let hint = |of: fn(&ToolAnnotations) -> Option<bool>| hints.and_then(of);
     if hint(|hints| hints.read_only_hint).unwrap_or(false) {
         ToolEffect::Read
@@ -287,7 +288,7 @@ fn plain_name(name: &str, most: usize) -> String {
 }
 
 /// Two names can be the same once they are plain.
-fn unique(name: String, taken: &[AgentTool]) -> String {
+fn make_unique_name(name: String, taken: &[AgentTool]) -> String {
     let is_taken = |name: &str| taken.iter().any(|tool| &*tool.definition.name == name);
     if !is_taken(&name) {
         return name;
@@ -298,10 +299,7 @@ fn unique(name: String, taken: &[AgentTool]) -> String {
 
 /// "Transport [a::type<of::Rust>] error: what happened": what happened.
 fn without_types(message: &str) -> &str {
-    message
-        .split_once("] error: ")
-        .filter(|(before, _)| before.contains("::"))
-        .map_or(message, |(_, told)| told)
+    message.split_once("] error: ").filter(|(before, _)| before.contains("::")).map_or(message, |(_, told)| told)
 }
 
 fn http_client() -> Result<reqwest::Client, String> {
@@ -319,11 +317,14 @@ mod tests {
 
     #[test]
     fn hints_that_are_not_given_are_what_the_protocol_says() {
-        assert_eq!(effect(None), ToolEffect::Destructive);
-        assert_eq!(effect(Some(&ToolAnnotations::new())), ToolEffect::Destructive);
-        assert_eq!(effect(Some(&ToolAnnotations::new().read_only(true))), ToolEffect::Read);
-        assert_eq!(effect(Some(&ToolAnnotations::new().destructive(false))), ToolEffect::Write);
-        assert_eq!(effect(Some(&ToolAnnotations::new().read_only(true).destructive(true))), ToolEffect::Read);
+        assert_eq!(infer_tool_effect(None), ToolEffect::Destructive);
+        assert_eq!(infer_tool_effect(Some(&ToolAnnotations::new())), ToolEffect::Destructive);
+        assert_eq!(infer_tool_effect(Some(&ToolAnnotations::new().read_only(true))), ToolEffect::Read);
+        assert_eq!(infer_tool_effect(Some(&ToolAnnotations::new().destructive(false))), ToolEffect::Write);
+        assert_eq!(
+            infer_tool_effect(Some(&ToolAnnotations::new().read_only(true).destructive(true))),
+            ToolEffect::Read
+        );
     }
 
     #[test]
@@ -332,8 +333,8 @@ mod tests {
             let schema = json!({"type": "object", "properties": {"x": {"description": "y".repeat(length)}}});
             schema.as_object().cloned().unwrap_or_default()
         };
-        assert_eq!(bounded("Does it.", &schema(10)), ("Does it.".to_owned(), Value::Object(schema(10))));
-        let (description, shown) = bounded("Does it.", &schema(1_000_000));
+        assert_eq!(limit_tool_size("Does it.", &schema(10)), ("Does it.".to_owned(), Value::Object(schema(10))));
+        let (description, shown) = limit_tool_size("Does it.", &schema(1_000_000));
         assert_eq!(shown, json!({"type": "object"}));
         assert!(description.contains("too long to be shown"));
     }

@@ -18,7 +18,7 @@ const MAX_KEPT: usize = 4096;
 #[derive(Clone, Debug, Default)]
 pub(super) struct StderrTail(Arc<Mutex<VecDeque<u8>>>);
 
-pub(super) fn start(server: &McpServer) -> std::io::Result<(TokioChildProcess, StderrTail)> {
+pub(super) fn start_server_process(server: &McpServer) -> std::io::Result<(TokioChildProcess, StderrTail)> {
     let McpServer::Command { program, arguments, environment } = server else {
         return Err(std::io::Error::other("not a command"));
     };
@@ -29,14 +29,14 @@ pub(super) fn start(server: &McpServer) -> std::io::Result<(TokioChildProcess, S
     let (process, stderr) = TokioChildProcess::builder(command).stderr(Stdio::piped()).spawn()?;
     let last_words = StderrTail::default();
     if let Some(stderr) = stderr {
-        tokio::spawn(last_words.clone().listen(stderr));
+        tokio::spawn(last_words.clone().collect_from(stderr));
     }
     Ok((process, last_words))
 }
 
 impl StderrTail {
     /// Until the server closes it; reading on also keeps the server from waiting for room.
-    async fn listen(self, mut stderr: ChildStderr) {
+    async fn collect_from(self, mut stderr: ChildStderr) {
         let mut buffer = [0; 1024];
         while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
             let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -17,9 +17,7 @@ pub enum ServerSpecError {
     Empty,
     #[error("the MCP server's command has a quotation mark that is not closed")]
     OpenQuote,
-    #[error(
-        "the MCP server's address has a user name in it; leave it out, and give a token with --mcp-token-env"
-    )]
+    #[error("the MCP server's address has a user name in it; leave it out, and give a token with --mcp-token-env")]
     UserInUrl,
 }
 
@@ -30,17 +28,15 @@ impl FromStr for McpServer {
     /// environment; nothing is expanded.
     fn from_str(text: &str) -> Result<McpServer, ServerSpecError> {
         let text = text.trim();
-        if let Some((_, rest)) =
-            text.split_once("://").filter(|(scheme, _)| matches!(*scheme, "http" | "https"))
-        {
+        if let Some((_, rest)) = text.split_once("://").filter(|(scheme, _)| matches!(*scheme, "http" | "https")) {
             if rest.split('/').next().is_some_and(|host| host.contains('@')) {
                 return Err(ServerSpecError::UserInUrl);
             }
             return Ok(McpServer::Http { url: text.to_owned(), token: None });
         }
-        let mut words = words(text)?.into_iter().peekable();
+        let mut words = split_shell_words(text)?.into_iter().peekable();
         let mut environment = Vec::new();
-        while let Some((name, value)) = words.peek().and_then(|word| assignment(word)) {
+        while let Some((name, value)) = words.peek().and_then(|word| parse_env_assignment(word)) {
             environment.push((name.to_owned(), value.to_owned()));
             words.next();
         }
@@ -77,7 +73,7 @@ impl fmt::Debug for McpServer {
     }
 }
 
-fn assignment(word: &str) -> Option<(&str, &str)> {
+fn parse_env_assignment(word: &str) -> Option<(&str, &str)> {
     let (name, value) = word.split_once('=')?;
     let starts_well = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     let is_name = starts_well && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
@@ -85,7 +81,7 @@ fn assignment(word: &str) -> Option<(&str, &str)> {
 }
 
 /// Words as a shell splits them: by space, with quotation marks and backslashes.
-fn words(text: &str) -> Result<Vec<String>, ServerSpecError> {
+fn split_shell_words(text: &str) -> Result<Vec<String>, ServerSpecError> {
     let (mut words, mut word) = (Vec::new(), None::<String>);
     let mut quote = None;
     let mut characters = text.chars();
@@ -145,7 +141,7 @@ mod tests {
         #[test]
         fn quoted_words_come_back(text in proptest::collection::vec("[^'\\x00]{1,8}", 1..5)) {
             let line = text.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ");
-            prop_assert_eq!(words(&line).unwrap(), text);
+            prop_assert_eq!(split_shell_words(&line).unwrap(), text);
         }
     }
 }

@@ -83,7 +83,7 @@ impl RestRequest {
 
     /// Null is no body; fields that are null are left out.
     pub(super) fn with_body(mut self, body: Value) -> RestRequest {
-        self.body = (!body.is_null()).then(|| given(body));
+        self.body = (!body.is_null()).then(|| drop_null_fields(body));
         self
     }
 
@@ -119,7 +119,7 @@ impl RestResponse {
     }
 
     /// A list as the agent sees it.
-    pub(super) fn items(&self, view: impl Fn(&Value) -> Value) -> Value {
+    pub(super) fn to_item_list(&self, view: impl Fn(&Value) -> Value) -> Value {
         let mut seen = Map::new();
         let list = self.body.get("items").unwrap_or(&self.body);
         if let Some(total) = self.body.get("total_count") {
@@ -144,11 +144,11 @@ impl RestClient {
 
     pub(super) async fn send(&self, mut request: RestRequest) -> Result<RestResponse, ToolOperationFailure> {
         let is_write = request.method != Method::GET;
-        let mut answer = self.exchange(request.clone()).await?;
+        let mut answer = self.send_once(request.clone()).await?;
         for _ in 0..MAX_REDIRECTS {
             let Some(target) = self.moved_to(&answer, is_write) else { break };
             request.target = target;
-            answer = self.exchange(request.clone()).await?;
+            answer = self.send_once(request.clone()).await?;
         }
         if (200..300).contains(&answer.status) {
             return Ok(answer);
@@ -156,8 +156,7 @@ impl RestClient {
         let retry_after = retry_after(answer.status, &answer.headers);
         let mut body = answer.body;
         if (300..400).contains(&answer.status) {
-            let to =
-                answer.headers.get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or("elsewhere");
+            let to = answer.headers.get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or("elsewhere");
             body = json!({"message": format!("Moved to {to}")});
         }
         Err(ToolOperationFailure::Refused { status: answer.status, body, retry_after, is_write })
@@ -180,10 +179,10 @@ impl RestClient {
     }
 
     /// Whatever the answer is.
-    pub(super) async fn exchange(&self, request: RestRequest) -> Result<RestResponse, ToolOperationFailure> {
+    pub(super) async fn send_once(&self, request: RestRequest) -> Result<RestResponse, ToolOperationFailure> {
         let is_write = request.method != Method::GET;
         let lost = |reason: String| ToolOperationFailure::Lost { reason, is_write };
-        let (status, headers, bytes) = match tokio::time::timeout(self.timeout, self.attempt(request)).await {
+        let (status, headers, bytes) = match tokio::time::timeout(self.timeout, self.send_http(request)).await {
             Ok(done) => done.map_err(lost)?,
             Err(_) => return Err(lost(format!("nothing came within {} s", self.timeout.as_secs_f64()))),
         };
@@ -193,29 +192,25 @@ impl RestClient {
             match serde_json::from_slice(&bytes) {
                 Ok(value) => value,
                 // An error page of something between us and GitHub: the status says enough.
-                Err(_) if !status.is_success() => json!({"message": reason(status)}),
+                Err(_) if !status.is_success() => json!({"message": describe_status(status)}),
                 Err(_) => {
-                    return Err(ToolOperationFailure::NotJson {
-                        content_type: content_type(&headers).to_owned(),
-                    });
+                    return Err(ToolOperationFailure::NotJson { content_type: content_type(&headers).to_owned() });
                 }
             }
         };
         Ok(RestResponse { status: status.as_u16(), headers, body })
     }
 
-    async fn attempt(&self, request: RestRequest) -> Result<(StatusCode, HeaderMap, Vec<u8>), String> {
-        let address = self.address(&request.target);
+    async fn send_http(&self, request: RestRequest) -> Result<(StatusCode, HeaderMap, Vec<u8>), String> {
+        let address = self.resolve_url(&request.target);
         let url = reqwest::Url::parse(&address).map_err(|error| format!("this cannot be asked: {error}"))?;
-        let mut sending =
-            self.http.request(request.method, url).header(ACCEPT, "application/vnd.github+json");
+        let mut sending = self.http.request(request.method, url).header(ACCEPT, "application/vnd.github+json");
         if let Some(body) = &request.body {
             sending = sending.header(CONTENT_TYPE, "application/json").body(body.to_string());
         }
         let mut response = sending.send().await.map_err(|error| gradus_http::root_cause(&error))?;
         let mut bytes = Vec::new();
-        let broken =
-            |error: reqwest::Error| format!("the answer broke off ({})", gradus_http::root_cause(&error));
+        let broken = |error: reqwest::Error| format!("the answer broke off ({})", gradus_http::root_cause(&error));
         while let Some(part) = response.chunk().await.map_err(broken)? {
             if bytes.len() + part.len() > MAX_ANSWER {
                 return Err(format!("the answer is over {} MB; ask for less", MAX_ANSWER >> 20));
@@ -225,7 +220,7 @@ impl RestClient {
         Ok((response.status(), response.headers().clone(), bytes))
     }
 
-    fn address(&self, target: &str) -> String {
+    fn resolve_url(&self, target: &str) -> String {
         if target.starts_with('/') {
             format!("{}{target}", self.base.to_string().trim_end_matches('/'))
         } else {
@@ -238,7 +233,7 @@ pub(super) fn content_type(headers: &HeaderMap) -> &str {
     headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("of no known type")
 }
 
-fn reason(status: StatusCode) -> String {
+fn describe_status(status: StatusCode) -> String {
     status.canonical_reason().unwrap_or("no reason given").to_owned()
 }
 
@@ -264,7 +259,7 @@ fn retry_after(status: u16, headers: &HeaderMap) -> Option<Duration> {
 }
 
 /// An object without what is null.
-pub(super) fn given(mut object: Value) -> Value {
+pub(super) fn drop_null_fields(mut object: Value) -> Value {
     if let Some(fields) = object.as_object_mut() {
         fields.retain(|_, value| !value.is_null());
     }
@@ -272,7 +267,7 @@ pub(super) fn given(mut object: Value) -> Value {
 }
 
 /// A path of one segment each, whatever is in them.
-pub(super) fn route(segments: &[&str]) -> Result<String, ToolOperationFailure> {
+pub(super) fn build_route(segments: &[&str]) -> Result<String, ToolOperationFailure> {
     let mut path = String::new();
     for segment in segments {
         // What servers and proxies take for the folder above, or for nothing, would be another operation.
@@ -287,11 +282,7 @@ pub(super) fn route(segments: &[&str]) -> Result<String, ToolOperationFailure> {
     Ok(path)
 }
 
-pub(super) fn repository_route(
-    owner: &str,
-    repo: &str,
-    below: &[&str],
-) -> Result<String, ToolOperationFailure> {
+pub(super) fn repository_route(owner: &str, repo: &str, below: &[&str]) -> Result<String, ToolOperationFailure> {
     let mut problems = Vec::new();
     if owner.contains('/') {
         problems.push(format!("owner: expected the name of a user or an organization alone, got {owner:?}"));
@@ -304,11 +295,11 @@ pub(super) fn repository_route(
     }
     let mut segments = vec!["repos", owner, repo];
     segments.extend(below);
-    route(&segments)
+    build_route(&segments)
 }
 
 /// The segments of a file's path, or of a branch's name. A slash at either end is forgiven.
-pub(super) fn segments(path: &str) -> impl Iterator<Item = &str> {
+pub(super) fn split_path_segments(path: &str) -> impl Iterator<Item = &str> {
     let trimmed = path.strip_prefix('/').unwrap_or(path);
     trimmed.strip_suffix('/').unwrap_or(trimmed).split('/')
 }

@@ -21,10 +21,7 @@ pub struct CombinedToolSet {
 
 impl fmt::Debug for CombinedToolSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CombinedToolSet")
-            .field("boxes", &self.boxes.len())
-            .field("tools", &self.tools.len())
-            .finish()
+        f.debug_struct("CombinedToolSet").field("boxes", &self.boxes.len()).field("tools", &self.tools.len()).finish()
     }
 }
 
@@ -58,7 +55,7 @@ impl CombinedToolSet {
         free.next().unwrap_or_else(|| Arc::clone(name))
     }
 
-    fn place(&self, name: &str) -> Option<(&dyn ToolBox, &str)> {
+    fn find_tool(&self, name: &str) -> Option<(&dyn ToolBox, &str)> {
         let (at, own_name) = self.places.get(name)?;
         Some((&**self.boxes.get(*at)?, own_name))
     }
@@ -70,7 +67,7 @@ impl ToolBox for CombinedToolSet {
     }
 
     fn effect_of(&self, name: &str, arguments: &Value) -> ToolEffect {
-        self.place(name).map_or(ToolEffect::Read, |(tools, own_name)| tools.effect_of(own_name, arguments))
+        self.find_tool(name).map_or(ToolEffect::Read, |(tools, own_name)| tools.effect_of(own_name, arguments))
     }
 
     fn kept_back(&self, name: &str) -> Option<String> {
@@ -78,7 +75,7 @@ impl ToolBox for CombinedToolSet {
     }
 
     fn call<'c>(&'c self, name: &'c str, arguments: &'c Value) -> BoxFuture<'c, CallObservation> {
-        if let Some((tools, own_name)) = self.place(name) {
+        if let Some((tools, own_name)) = self.find_tool(name) {
             return tools.call(own_name, arguments);
         }
         Box::pin(async move {

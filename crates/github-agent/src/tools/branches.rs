@@ -2,26 +2,26 @@
 
 use serde_json::{Value, json};
 
-use super::api::{RestClient, RestRequest, ToolOperationFailure, segments};
-use super::operation::{RegisteredTool, ToolOperation, arguments, entry};
+use super::api::{RestClient, RestRequest, ToolOperationFailure, split_path_segments};
+use super::operation::{RegisteredTool, ToolOperation, arguments, register_tool};
 use super::{ToolEffect, ToolFamily, view};
 
-pub(super) fn entries() -> Vec<RegisteredTool> {
+pub(super) fn register_branch_tools() -> Vec<RegisteredTool> {
     vec![
-        entry::<ListBranches>(ToolFamily::Branches),
-        entry::<GetBranch>(ToolFamily::Branches),
-        entry::<CreateBranch>(ToolFamily::Branches),
-        entry::<UpdateBranch>(ToolFamily::Branches),
-        entry::<DeleteBranch>(ToolFamily::Branches),
-        entry::<ListTags>(ToolFamily::Branches),
-        entry::<CreateTag>(ToolFamily::Branches),
+        register_tool::<ListBranches>(ToolFamily::Branches),
+        register_tool::<GetBranch>(ToolFamily::Branches),
+        register_tool::<CreateBranch>(ToolFamily::Branches),
+        register_tool::<UpdateBranch>(ToolFamily::Branches),
+        register_tool::<DeleteBranch>(ToolFamily::Branches),
+        register_tool::<ListTags>(ToolFamily::Branches),
+        register_tool::<CreateTag>(ToolFamily::Branches),
     ]
 }
 
 /// A branch is a reference below `heads`; slashes in its name are slashes in the path.
-fn head(branch: &str) -> Vec<&str> {
+fn build_ref_segments(branch: &str) -> Vec<&str> {
     let mut path = vec!["git", "refs", "heads"];
-    path.extend(segments(branch));
+    path.extend(split_path_segments(branch));
     path
 }
 
@@ -36,7 +36,7 @@ impl ToolOperation for ListBranches {
 
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let request = RestRequest::get(self.route(&["branches"])?).with_page(self.page());
-        Ok(github.send(request).await?.items(view::branch))
+        Ok(github.send(request).await?.to_item_list(view::summarize_branch))
     }
 }
 
@@ -54,8 +54,8 @@ impl ToolOperation for GetBranch {
 
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let body = github.send(RestRequest::get(self.route(&["branches", &self.branch])?)).await?.body;
-        let commit = view::commit(&body["commit"]);
-        Ok(view::with(view::branch(&body), json!({"commit": commit})))
+        let commit = view::summarize_commit(&body["commit"]);
+        Ok(view::merge_fields(view::summarize_branch(&body), json!({"commit": commit})))
     }
 }
 
@@ -105,7 +105,7 @@ impl ToolOperation for UpdateBranch {
 
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let body = json!({"sha": self.sha, "force": self.force});
-        let answer = github.send(RestRequest::patch(self.route(&head(&self.branch))?, body)).await?;
+        let answer = github.send(RestRequest::patch(self.route(&build_ref_segments(&self.branch))?, body)).await?;
         Ok(json!({"branch": self.branch, "ref": answer.body["ref"], "sha": answer.body["object"]["sha"]}))
     }
 }
@@ -123,7 +123,7 @@ impl ToolOperation for DeleteBranch {
     const EFFECT: ToolEffect = ToolEffect::Destructive;
 
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
-        github.send(RestRequest::delete(self.route(&head(&self.branch))?)).await?;
+        github.send(RestRequest::delete(self.route(&build_ref_segments(&self.branch))?)).await?;
         Ok(json!({"deleted": self.branch}))
     }
 }
@@ -140,7 +140,7 @@ impl ToolOperation for ListTags {
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let request = RestRequest::get(self.route(&["tags"])?).with_page(self.page());
         let view = |one: &Value| json!({"name": one["name"], "sha": one["commit"]["sha"]});
-        Ok(github.send(request).await?.items(view))
+        Ok(github.send(request).await?.to_item_list(view))
     }
 }
 

@@ -2,17 +2,17 @@
 
 use serde_json::{Value, json};
 
-use super::api::{RestClient, RestRequest, ToolOperationFailure, given};
-use super::operation::{RegisteredTool, ToolOperation, arguments, entry};
+use super::api::{RestClient, RestRequest, ToolOperationFailure, drop_null_fields};
+use super::operation::{RegisteredTool, ToolOperation, arguments, register_tool};
 use super::{ToolEffect, ToolFamily, view};
 
-pub(super) fn entries() -> Vec<RegisteredTool> {
+pub(super) fn register_commit_tools() -> Vec<RegisteredTool> {
     vec![
-        entry::<ListCommits>(ToolFamily::Commits),
-        entry::<GetCommit>(ToolFamily::Commits),
-        entry::<CompareCommits>(ToolFamily::Commits),
-        entry::<CreateCommit>(ToolFamily::Commits),
-        entry::<MergeBranches>(ToolFamily::Commits),
+        register_tool::<ListCommits>(ToolFamily::Commits),
+        register_tool::<GetCommit>(ToolFamily::Commits),
+        register_tool::<CompareCommits>(ToolFamily::Commits),
+        register_tool::<CreateCommit>(ToolFamily::Commits),
+        register_tool::<MergeBranches>(ToolFamily::Commits),
     ]
 }
 
@@ -41,7 +41,7 @@ impl ToolOperation for ListCommits {
             "sha": self.sha, "path": self.path, "author": self.author, "since": self.since, "until": self.until,
         });
         let request = RestRequest::get(self.route(&["commits"])?).with_query(&query).with_page(self.page());
-        Ok(github.send(request).await?.items(view::commit))
+        Ok(github.send(request).await?.to_item_list(view::summarize_commit))
     }
 }
 
@@ -64,7 +64,10 @@ impl ToolOperation for GetCommit {
 
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let body = github.send(RestRequest::get(self.route(&["commits", &self.r#ref])?)).await?.body;
-        Ok(view::with(view::commit(&body), json!({"stats": body["stats"], "files": changed_files(&body)})))
+        Ok(view::merge_fields(
+            view::summarize_commit(&body),
+            json!({"stats": body["stats"], "files": changed_files(&body)}),
+        ))
     }
 }
 
@@ -85,11 +88,10 @@ impl ToolOperation for CompareCommits {
 
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let both = format!("{}...{}", self.base, self.head);
-        let answer =
-            github.send(RestRequest::get(self.route(&["compare", &both])?).with_page(self.page())).await?;
+        let answer = github.send(RestRequest::get(self.route(&["compare", &both])?).with_page(self.page())).await?;
         let body = &answer.body;
-        let commits: Vec<_> = body["commits"].as_array().into_iter().flatten().map(view::commit).collect();
-        Ok(given(json!({
+        let commits: Vec<_> = body["commits"].as_array().into_iter().flatten().map(view::summarize_commit).collect();
+        Ok(drop_null_fields(json!({
             "status": body["status"], "ahead_by": body["ahead_by"], "behind_by": body["behind_by"],
             "total_commits": body["total_commits"], "base_sha": body["base_commit"]["sha"],
             "merge_base_sha": body["merge_base_commit"]["sha"], "commits": commits, "files": changed_files(body),
@@ -118,8 +120,8 @@ impl ToolOperation for CreateCommit {
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let body = json!({"message": self.message, "tree": self.tree, "parents": self.parents});
         let made = github.send(RestRequest::post(self.route(&["git", "commits"])?, body)).await?.body;
-        Ok(given(json!({
-            "sha": made["sha"], "tree_sha": made["tree"]["sha"], "parents": view::names(&made["parents"], "sha"),
+        Ok(drop_null_fields(json!({
+            "sha": made["sha"], "tree_sha": made["tree"]["sha"], "parents": view::collect_field(&made["parents"], "sha"),
             "message": made["message"], "html_url": made["html_url"],
         })))
     }
@@ -149,6 +151,6 @@ impl ToolOperation for MergeBranches {
         if answer.status == 204 {
             return Ok(json!({"merged": false, "note": "Nothing to merge: base holds all of head already."}));
         }
-        Ok(view::with(json!({"merged": true}), view::commit(&answer.body)))
+        Ok(view::merge_fields(json!({"merged": true}), view::summarize_commit(&answer.body)))
     }
 }

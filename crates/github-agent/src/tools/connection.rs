@@ -9,7 +9,7 @@ use crate::tools::error::ToolsError;
 
 const MAX_CONNECT: Duration = Duration::from_secs(10);
 
-pub(super) fn connect(
+pub(super) fn build_github_client(
     base: &Uri,
     token: Option<&str>,
     timeout: Duration,

@@ -16,9 +16,7 @@ pub enum ToolsError {
     Unreachable { url: String, reason: String },
     #[error("{url} is not GitHub's API: it answers {found}; {hint}")]
     NotGitHub { url: String, found: String, hint: &'static str },
-    #[error(
-        "GitHub at {url} does not take the token ({message}); check that it is for this server, and not expired"
-    )]
+    #[error("GitHub at {url} does not take the token ({message}); check that it is for this server, and not expired")]
     Unauthorized { url: String, message: String },
 }
 

@@ -6,26 +6,26 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::api::{RestClient, RestRequest, ToolOperationFailure, given, segments};
-use super::operation::{RegisteredTool, ToolOperation, arguments, entry};
+use super::api::{RestClient, RestRequest, ToolOperationFailure, drop_null_fields, split_path_segments};
+use super::operation::{RegisteredTool, ToolOperation, arguments, register_tool};
 use super::{ToolEffect, ToolFamily, view};
 
-pub(super) fn entries() -> Vec<RegisteredTool> {
+pub(super) fn register_file_tools() -> Vec<RegisteredTool> {
     vec![
-        entry::<ReadFile>(ToolFamily::Files),
-        entry::<ListDirectory>(ToolFamily::Files),
-        entry::<CommitFile>(ToolFamily::Files),
-        entry::<UpdateFileContent>(ToolFamily::Files),
-        entry::<DeleteFile>(ToolFamily::Files),
-        entry::<PushFiles>(ToolFamily::Files),
+        register_tool::<ReadFile>(ToolFamily::Files),
+        register_tool::<ListDirectory>(ToolFamily::Files),
+        register_tool::<CommitFile>(ToolFamily::Files),
+        register_tool::<UpdateFileContent>(ToolFamily::Files),
+        register_tool::<DeleteFile>(ToolFamily::Files),
+        register_tool::<PushFiles>(ToolFamily::Files),
     ]
 }
 
 /// Below `contents`.
-fn below(path: &str) -> Vec<&str> {
+fn build_contents_segments(path: &str) -> Vec<&str> {
     let mut below = vec!["contents"];
     if !path.trim_matches('/').is_empty() {
-        below.extend(segments(path));
+        below.extend(split_path_segments(path));
     }
     below
 }
@@ -46,16 +46,13 @@ impl ToolOperation for ReadFile {
     const EFFECT: ToolEffect = ToolEffect::Read;
 
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
-        let place = self.route(&below(&self.path))?;
+        let place = self.route(&build_contents_segments(&self.path))?;
         let file = github.send(RestRequest::get(place).with_query(&json!({"ref": self.r#ref}))).await?.body;
         if file.is_array() {
-            return Err(ToolOperationFailure::Unfit(format!(
-                "{} is a directory; use list_directory",
-                self.path
-            )));
+            return Err(ToolOperationFailure::Unfit(format!("{} is a directory; use list_directory", self.path)));
         }
         let mut seen = json!({"path": file["path"], "sha": file["sha"], "size": file["size"]});
-        match decoded(&file) {
+        match decode_file_content(&file) {
             Ok(content) if content.len() > view::MAX_TEXT => {
                 let end = content.floor_char_boundary(view::MAX_TEXT);
                 seen["content"] = content[..end].into();
@@ -72,12 +69,11 @@ impl ToolOperation for ReadFile {
     }
 }
 
-fn decoded(file: &Value) -> Result<String, String> {
+fn decode_file_content(file: &Value) -> Result<String, String> {
     match (file["type"].as_str(), file["encoding"].as_str(), file["content"].as_str()) {
         (Some("file") | None, Some("base64"), Some(content)) => {
             let packed: String = content.split_whitespace().collect();
-            let bytes =
-                BASE64_STANDARD.decode(packed).map_err(|_| "The content cannot be decoded.".to_owned())?;
+            let bytes = BASE64_STANDARD.decode(packed).map_err(|_| "The content cannot be decoded.".to_owned())?;
             String::from_utf8(bytes).map_err(|_| "This is not a text file, so it is not shown.".to_owned())
         }
         (Some("symlink"), ..) => Err(format!("A symbolic link to {}.", file["target"])),
@@ -102,13 +98,13 @@ impl ToolOperation for ListDirectory {
 
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let path = self.path.as_deref().unwrap_or_default();
-        let place = self.route(&below(path))?;
+        let place = self.route(&build_contents_segments(path))?;
         let answer = github.send(RestRequest::get(place).with_query(&json!({"ref": self.r#ref}))).await?;
         if !answer.body.is_array() {
             return Err(ToolOperationFailure::Unfit(format!("{path} is not a directory; use read_file")));
         }
-        Ok(answer.items(|one| {
-            given(json!({
+        Ok(answer.to_item_list(|one| {
+            drop_null_fields(json!({
                 "name": one["name"], "path": one["path"], "type": one["type"], "sha": one["sha"], "size": one["size"],
             }))
         }))
@@ -116,8 +112,8 @@ impl ToolOperation for ListDirectory {
 }
 
 /// What a write of one file came to.
-fn written(body: &Value) -> Value {
-    given(json!({
+fn summarize_file_write(body: &Value) -> Value {
+    drop_null_fields(json!({
         "path": body["content"]["path"], "sha": body["content"]["sha"], "commit_sha": body["commit"]["sha"],
         "html_url": body["content"]["html_url"],
     }))
@@ -146,7 +142,9 @@ impl ToolOperation for CommitFile {
         let body = json!({
             "message": self.message, "content": BASE64_STANDARD.encode(&self.content), "branch": self.branch,
         });
-        Ok(written(&github.send(RestRequest::put(self.route(&below(&self.path))?, body)).await?.body))
+        Ok(summarize_file_write(
+            &github.send(RestRequest::put(self.route(&build_contents_segments(&self.path))?, body)).await?.body,
+        ))
     }
 }
 
@@ -178,7 +176,9 @@ impl ToolOperation for UpdateFileContent {
             "message": self.message, "content": BASE64_STANDARD.encode(&self.content), "sha": self.sha,
             "branch": self.branch,
         });
-        Ok(written(&github.send(RestRequest::put(self.route(&below(&self.path))?, body)).await?.body))
+        Ok(summarize_file_write(
+            &github.send(RestRequest::put(self.route(&build_contents_segments(&self.path))?, body)).await?.body,
+        ))
     }
 }
 
@@ -204,7 +204,7 @@ impl ToolOperation for DeleteFile {
 
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let body = json!({"message": self.message, "sha": self.sha, "branch": self.branch});
-        let request = RestRequest::delete(self.route(&below(&self.path))?).with_body(body);
+        let request = RestRequest::delete(self.route(&build_contents_segments(&self.path))?).with_body(body);
         let answer = github.send(request).await?;
         Ok(json!({"deleted": self.path, "commit_sha": answer.body["commit"]["sha"]}))
     }
@@ -240,11 +240,11 @@ impl ToolOperation for PushFiles {
     /// As git does it: a tree over the branch's tree, a commit on its commit, then the branch moves there.
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let mut reference = vec!["git", "ref", "heads"];
-        reference.extend(segments(&self.branch));
+        reference.extend(split_path_segments(&self.branch));
         let found = github.send(RestRequest::get(self.route(&reference)?)).await?.body;
-        let parent = text(&found["object"]["sha"], "the branch's commit")?;
+        let parent = require_text(&found["object"]["sha"], "the branch's commit")?;
         let commit = github.send(RestRequest::get(self.route(&["git", "commits", parent])?)).await?.body;
-        let base_tree = text(&commit["tree"]["sha"], "the commit's tree")?;
+        let base_tree = require_text(&commit["tree"]["sha"], "the commit's tree")?;
         let entries: Vec<_> = self
             .files
             .iter()
@@ -252,10 +252,10 @@ impl ToolOperation for PushFiles {
             .collect();
         let tree = json!({"base_tree": base_tree, "tree": entries});
         let tree = github.send(RestRequest::post(self.route(&["git", "trees"])?, tree)).await?.body;
-        let tree_sha = text(&tree["sha"], "the new tree")?;
+        let tree_sha = require_text(&tree["sha"], "the new tree")?;
         let commit = json!({"message": self.message, "tree": tree_sha, "parents": [parent]});
         let commit = github.send(RestRequest::post(self.route(&["git", "commits"])?, commit)).await?.body;
-        let commit_sha = text(&commit["sha"], "the new commit")?;
+        let commit_sha = require_text(&commit["sha"], "the new commit")?;
         reference[1] = "refs";
         github.send(RestRequest::patch(self.route(&reference)?, json!({"sha": commit_sha}))).await?;
         let paths: Vec<_> = self.files.iter().map(|file| &file.path).collect();
@@ -263,6 +263,6 @@ impl ToolOperation for PushFiles {
     }
 }
 
-fn text<'v>(value: &'v Value, what: &str) -> Result<&'v str, ToolOperationFailure> {
+fn require_text<'v>(value: &'v Value, what: &str) -> Result<&'v str, ToolOperationFailure> {
     value.as_str().ok_or_else(|| ToolOperationFailure::Unfit(format!("GitHub's answer does not tell {what}")))
 }

@@ -30,9 +30,9 @@ impl ArgumentProblems {
 
 /// What does not fit, each in a line that names the argument. Knows the words that `schema::of` writes, and lets others
 /// pass. A whole number must be written as one: whoever reads the arguments of a call later on looks for `5`, not `5.0`.
-pub fn problems(schema: &Value, arguments: &Value) -> Vec<String> {
+pub fn find_argument_problems(schema: &Value, arguments: &Value) -> Vec<String> {
     let mut found = ArgumentProblems::default();
-    check(schema, arguments, "", &mut found);
+    check_value(schema, arguments, "", &mut found);
     if found.more > 0 {
         found.told.push(format!("and {} more", found.more));
     }
@@ -44,9 +44,7 @@ pub fn without_nulls(schema: &Value, arguments: &Value) -> Value {
     let mut arguments = arguments.clone();
     if let Some(object) = arguments.as_object_mut() {
         object.retain(|name, value| {
-            !value.is_null()
-                || is_required(schema, name)
-                || !schema["properties"].get(name).is_some_and(refuses_null)
+            !value.is_null() || is_required(schema, name) || !schema["properties"].get(name).is_some_and(refuses_null)
         });
     }
     arguments
@@ -60,7 +58,7 @@ pub(crate) fn with_whole_numbers(schema: &Value, mut arguments: Value) -> Value 
 
 fn make_whole(schema: &Value, value: &mut Value) {
     match value {
-        Value::Number(number) if wants_whole(schema) => *number = plain(number),
+        Value::Number(number) if wants_whole(schema) => *number = normalize_number(number),
         Value::Array(items) => {
             if let Some(of_items) = schema.get("items") {
                 items.iter_mut().for_each(|item| make_whole(of_items, item));
@@ -79,18 +77,15 @@ fn make_whole(schema: &Value, value: &mut Value) {
 
 fn wants_whole(schema: &Value) -> bool {
     match &schema["type"] {
-        Value::Array(types) => {
-            types.iter().any(|one| one == "integer") && types.iter().all(|one| one != "number")
-        }
+        Value::Array(types) => types.iter().any(|one| one == "integer") && types.iter().all(|one| one != "number"),
         only => only == "integer",
     }
 }
 
 /// Where a schema does not say, null can mean something: to clear a field, say.
 fn refuses_null(schema: &Value) -> bool {
-    let all_refuse = |choices: &Value| {
-        choices.as_array().is_some_and(|all| !all.is_empty() && all.iter().all(refuses_null))
-    };
+    let all_refuse =
+        |choices: &Value| choices.as_array().is_some_and(|all| !all.is_empty() && all.iter().all(refuses_null));
     let by_type = match &schema["type"] {
         Value::String(only) => only != "null",
         Value::Array(types) => types.iter().all(|one| one != "null"),
@@ -104,18 +99,18 @@ fn is_required(schema: &Value, name: &str) -> bool {
     schema["required"].as_array().is_some_and(|names| names.iter().any(|one| one == name))
 }
 
-fn check(schema: &Value, value: &Value, path: &str, found: &mut ArgumentProblems) {
+fn check_value(schema: &Value, value: &Value, path: &str, found: &mut ArgumentProblems) {
     let place = if path.is_empty() { "the arguments" } else { path };
     if let Some(wanted) = schema["type"].as_str()
         && !has_type(value, wanted)
     {
         found.add(|| {
             let hint = match value {
-                Value::Number(number) if wanted == "integer" => whole(number),
+                Value::Number(number) if wanted == "integer" => convert_to_integer(number),
                 _ => None,
             };
             let hint = hint.map(|whole| format!(": write {whole}")).unwrap_or_default();
-            format!("{place}: expected {}, got {}{hint}", article(wanted), shown(value))
+            format!("{place}: expected {}, got {}{hint}", describe_type(wanted), describe_value(value))
         });
         return;
     }
@@ -123,8 +118,8 @@ fn check(schema: &Value, value: &Value, path: &str, found: &mut ArgumentProblems
         && !choices.iter().any(|choice| is_same(choice, value))
     {
         found.add(|| {
-            let choices = listed(choices.iter().map(Value::to_string));
-            format!("{place}: expected one of {choices}, got {}", shown(value))
+            let choices = join_clipped(choices.iter().map(Value::to_string));
+            format!("{place}: expected one of {choices}, got {}", describe_value(value))
         });
     }
     match value {
@@ -132,7 +127,7 @@ fn check(schema: &Value, value: &Value, path: &str, found: &mut ArgumentProblems
         Value::Array(items) => {
             if let Some(of_items) = schema.get("items") {
                 for (at, item) in items.iter().enumerate() {
-                    check(of_items, item, &format!("{place}[{at}]"), found);
+                    check_value(of_items, item, &format!("{place}[{at}]"), found);
                 }
             }
             if let Some(least) = schema["minItems"].as_u64()
@@ -170,18 +165,18 @@ fn check_object(schema: &Value, object: &Map<String, Value>, path: &str, found: 
     for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         if !object.contains_key(name) {
             let wanted = properties.get(name).and_then(|one| one["type"].as_str()).unwrap_or("value");
-            found.add(|| format!("{}: missing, expected {}", below(name), article(wanted)));
+            found.add(|| format!("{}: missing, expected {}", below(name), describe_type(wanted)));
         }
     }
     for (name, value) in object {
         match properties.get(name) {
-            Some(schema) => check(schema, value, &below(name), found),
+            Some(schema) => check_value(schema, value, &below(name), found),
             // Names may be told by patterns, too, which only others' schemas do.
             None if schema["additionalProperties"] == false && schema.get("patternProperties").is_none() => {
                 found.add(|| {
-                    let known = listed(properties.keys().cloned());
+                    let known = join_clipped(properties.keys().cloned());
                     let known = if known.is_empty() { "none" } else { known.as_str() };
-                    format!("{}: no such argument; there are: {known}", below(&clipped(name)))
+                    format!("{}: no such argument; there are: {known}", below(&clip_text(name)))
                 });
             }
             None => {}
@@ -205,49 +200,48 @@ fn has_type(value: &Value, wanted: &str) -> bool {
 /// Numbers are the same by what they say, however they are written.
 fn is_same(one: &Value, other: &Value) -> bool {
     match (one, other) {
-        (Value::Number(one), Value::Number(other)) => plain(one) == plain(other),
+        (Value::Number(one), Value::Number(other)) => normalize_number(one) == normalize_number(other),
         (Value::Array(one), Value::Array(other)) => {
             one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_same(one, other))
         }
         (Value::Object(one), Value::Object(other)) => {
-            let is_in =
-                |(name, one): (&String, &Value)| other.get(name).is_some_and(|other| is_same(one, other));
+            let is_in = |(name, one): (&String, &Value)| other.get(name).is_some_and(|other| is_same(one, other));
             one.len() == other.len() && one.iter().all(is_in)
         }
         _ => one == other,
     }
 }
 
-fn plain(number: &Number) -> Number {
-    whole(number).map_or_else(|| number.clone(), Number::from)
+fn normalize_number(number: &Number) -> Number {
+    convert_to_integer(number).map_or_else(|| number.clone(), Number::from)
 }
 
 /// A float without a fraction, as what it is.
-fn whole(number: &Number) -> Option<i64> {
+fn convert_to_integer(number: &Number) -> Option<i64> {
     let float = number.as_f64().filter(|_| number.is_f64())?;
     (float.fract() == 0.0 && float.abs() <= MAX_EXACT).then_some(float as i64)
 }
 
-fn article(wanted: &str) -> String {
+fn describe_type(wanted: &str) -> String {
     match wanted {
         "object" => "a JSON object".to_owned(),
         "array" => "a list".to_owned(),
         "integer" => "a whole number".to_owned(),
         "boolean" => "true or false".to_owned(),
-        other => format!("a {}", clipped(other)),
+        other => format!("a {}", clip_text(other)),
     }
 }
 
-fn shown(value: &Value) -> String {
+fn describe_value(value: &Value) -> String {
     match value {
         Value::Object(_) => "an object".to_owned(),
         Value::Array(_) => "a list".to_owned(),
-        Value::String(text) => format!("the string {}", Value::from(clipped(text))),
+        Value::String(text) => format!("the string {}", Value::from(clip_text(text))),
         other => other.to_string(),
     }
 }
 
-fn listed(all: impl Iterator<Item = String>) -> String {
+fn join_clipped(all: impl Iterator<Item = String>) -> String {
     let mut list = String::new();
     for one in all {
         if !list.is_empty() {
@@ -257,12 +251,12 @@ fn listed(all: impl Iterator<Item = String>) -> String {
             list.push('…');
             break;
         }
-        list.push_str(&clipped(&one));
+        list.push_str(&clip_text(&one));
     }
     list
 }
 
-fn clipped(text: &str) -> String {
+fn clip_text(text: &str) -> String {
     match text.char_indices().nth(MAX_SHOWN) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),

@@ -9,11 +9,11 @@ use hyper::Uri;
 use serde_json::{Map, Value, json};
 
 use super::api::{RestClient, RestRequest, ToolOperationFailure, content_type};
-use super::connection::connect;
+use super::connection::build_github_client;
 use super::operation::RegisteredTool;
 use super::{
-    AgentTool, BoxFuture, CallObservation, ToolBox, ToolEffect, ToolFamily, ToolRestrictions, branches,
-    commits, files, fit, issues, labels, pulls, releases, repos, search, view,
+    AgentTool, BoxFuture, CallObservation, ToolBox, ToolEffect, ToolFamily, ToolRestrictions, branches, commits, files,
+    fit, issues, labels, pulls, releases, repos, search, view,
 };
 
 /// How long an answer may take.
@@ -42,11 +42,7 @@ impl fmt::Debug for GitHubTools {
 
 impl GitHubTools {
     /// Must be called inside a tokio runtime, and used in it. Nothing is sent yet; see `probe`.
-    pub fn new(
-        base_url: &str,
-        token: Option<&str>,
-        limits: ToolRestrictions,
-    ) -> Result<GitHubTools, ToolsError> {
+    pub fn new(base_url: &str, token: Option<&str>, limits: ToolRestrictions) -> Result<GitHubTools, ToolsError> {
         GitHubTools::with_timeout(base_url, token, limits, TIMEOUT)
     }
 
@@ -56,7 +52,7 @@ impl GitHubTools {
         limits: ToolRestrictions,
         timeout: Duration,
     ) -> Result<GitHubTools, ToolsError> {
-        let base = checked(base_url)?;
+        let base = parse_base_url(base_url)?;
         let token = token.map(str::trim).filter(|token| !token.is_empty());
         if token.is_some_and(|token| !token.bytes().all(|byte| byte.is_ascii_graphic())) {
             return Err(ToolsError::BadToken);
@@ -66,13 +62,13 @@ impl GitHubTools {
             return Err(ToolsError::UnknownTool(unknown.clone()));
         }
         let is_offered =
-            |one: &RegisteredTool| limits.offers(one.family, &one.tool.definition.name, one.tool.effect);
+            |one: &RegisteredTool| limits.is_tool_offered(one.family, &one.tool.definition.name, one.tool.effect);
         let entries: Vec<_> = ALL.iter().filter(|one| is_offered(one)).collect();
         if entries.is_empty() {
             return Err(ToolsError::NoTools);
         }
         let tools = entries.iter().map(|one| one.tool.clone()).collect();
-        let api = RestClient::new(connect(&base, token, timeout)?, base, timeout);
+        let api = RestClient::new(build_github_client(&base, token, timeout)?, base, timeout);
         let base_url = base_url.trim().trim_end_matches('/').to_owned();
         Ok(GitHubTools { api, base_url, has_token: token.is_some(), limits, entries, tools })
     }
@@ -82,9 +78,9 @@ impl GitHubTools {
     }
 
     /// Asks for the rate limits, which costs nothing, to see whether this is GitHub and takes the token.
-    pub async fn probe(&self) -> Result<(), ToolsError> {
+    pub async fn check_connection(&self) -> Result<(), ToolsError> {
         let url = self.base_url.clone();
-        let answer = match self.api.exchange(RestRequest::get("/rate_limit".to_owned())).await {
+        let answer = match self.api.send_once(RestRequest::get("/rate_limit".to_owned())).await {
             Ok(answer) => answer,
             Err(ToolOperationFailure::NotJson { content_type }) => {
                 return Err(not_github(url, &format!("with {content_type}")));
@@ -109,22 +105,22 @@ impl GitHubTools {
         }
     }
 
-    fn entry(&self, name: &str) -> Option<&'static RegisteredTool> {
+    fn find_tool(&self, name: &str) -> Option<&'static RegisteredTool> {
         self.entries.iter().copied().find(|one| &*one.tool.definition.name == name)
     }
 
     async fn carry_out(&self, name: &str, arguments: &Value) -> Result<Value, ToolOperationFailure> {
-        let Some(entry) = self.entry(name) else {
+        let Some(entry) = self.find_tool(name) else {
             let message = self.kept_back(name).unwrap_or_else(|| format!("there is no tool called {name:?}"));
             return Err(ToolOperationFailure::Unfit(message));
         };
         let schema = &entry.tool.definition.parameters;
         let arguments = fit::without_nulls(schema, arguments);
-        let problems = fit::problems(schema, &arguments);
+        let problems = fit::find_argument_problems(schema, &arguments);
         if !problems.is_empty() {
             return Err(ToolOperationFailure::Arguments(problems));
         }
-        if let Some(refusal) = self.limits.refusal(name, (entry.effect_of)(arguments.clone())) {
+        if let Some(refusal) = self.limits.refusal_reason(name, (entry.effect_of)(arguments.clone())) {
             return Err(ToolOperationFailure::Unfit(refusal));
         }
         (entry.run)(&self.api, arguments).await
@@ -137,7 +133,7 @@ impl ToolBox for GitHubTools {
     }
 
     fn effect_of(&self, name: &str, arguments: &Value) -> ToolEffect {
-        match self.entry(name) {
+        match self.find_tool(name) {
             Some(entry) => {
                 let arguments = fit::without_nulls(&entry.tool.definition.parameters, arguments);
                 (entry.effect_of)(arguments)
@@ -147,11 +143,11 @@ impl ToolBox for GitHubTools {
     }
 
     fn kept_back(&self, name: &str) -> Option<String> {
-        if self.entry(name).is_some() {
+        if self.find_tool(name).is_some() {
             return None;
         }
         let known = ALL.iter().find(|one| &*one.tool.definition.name == name)?;
-        let refusal = self.limits.refusal(name, known.tool.effect);
+        let refusal = self.limits.refusal_reason(name, known.tool.effect);
         Some(refusal.unwrap_or_else(|| format!("{name} is not among the tools that are allowed here")))
     }
 
@@ -159,9 +155,9 @@ impl ToolBox for GitHubTools {
         Box::pin(async move {
             match self.carry_out(name, arguments).await {
                 Ok(value) => {
-                    CallObservation { text: view::observed(value), is_error: false, retry_after: None }
+                    CallObservation { text: view::format_observation(value), is_error: false, retry_after: None }
                 }
-                Err(failure) => failed(failure),
+                Err(failure) => observation_from_failure(failure),
             }
         })
     }
@@ -175,23 +171,22 @@ pub fn all_tools() -> impl ExactSizeIterator<Item = (ToolFamily, &'static AgentT
 /// Made once: schemas take a while, and never change.
 static ALL: LazyLock<Vec<RegisteredTool>> = LazyLock::new(|| {
     [
-        repos::entries(),
-        files::entries(),
-        branches::entries(),
-        commits::entries(),
-        issues::entries(),
-        labels::entries(),
-        pulls::entries(),
-        search::entries(),
-        releases::entries(),
+        repos::register_repo_tools(),
+        files::register_file_tools(),
+        branches::register_branch_tools(),
+        commits::register_commit_tools(),
+        issues::register_issue_tools(),
+        labels::register_label_tools(),
+        pulls::register_pull_tools(),
+        search::register_search_tools(),
+        releases::register_release_tools(),
     ]
     .concat()
 });
 
-pub(crate) const CARRIED_OUT: &str =
-    "It is not known whether this was carried out: look before you try again.";
+pub(crate) const CARRIED_OUT: &str = "It is not known whether this was carried out: look before you try again.";
 
-fn failed(failure: ToolOperationFailure) -> CallObservation {
+fn observation_from_failure(failure: ToolOperationFailure) -> CallObservation {
     let mut retry_after = None;
     let seen = match failure {
         ToolOperationFailure::Arguments(problems) => {
@@ -227,15 +222,15 @@ fn failed(failure: ToolOperationFailure) -> CallObservation {
             Value::Object(seen)
         }
     };
-    CallObservation { text: view::observed(seen), is_error: true, retry_after }
+    CallObservation { text: view::format_observation(seen), is_error: true, retry_after }
 }
 
 fn not_github(url: String, found: &str) -> ToolsError {
     let hint = "github.com's is https://api.github.com, an Enterprise server's https://HOST/api/v3";
-    ToolsError::NotGitHub { url, found: view::cut(found, 200), hint }
+    ToolsError::NotGitHub { url, found: view::truncate_text(found, 200), hint }
 }
 
-fn checked(base_url: &str) -> Result<Uri, ToolsError> {
+fn parse_base_url(base_url: &str) -> Result<Uri, ToolsError> {
     let base_url = base_url.trim().trim_end_matches('/');
     // What stands before an @ can be a password, and is not repeated.
     let shown = base_url.rsplit_once('@').map_or(base_url, |(_, host)| host);

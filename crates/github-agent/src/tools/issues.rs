@@ -6,22 +6,22 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::api::{RestClient, RestRequest, ToolOperationFailure};
-use super::operation::{RegisteredTool, ToolOperation, arguments, entry};
+use super::operation::{RegisteredTool, ToolOperation, arguments, register_tool};
 use super::{ToolEffect, ToolFamily, view};
 
-pub(super) fn entries() -> Vec<RegisteredTool> {
+pub(super) fn register_issue_tools() -> Vec<RegisteredTool> {
     vec![
-        entry::<ListIssues>(ToolFamily::Issues),
-        entry::<GetIssue>(ToolFamily::Issues),
-        entry::<OpenIssue>(ToolFamily::Issues),
-        entry::<UpdateIssue>(ToolFamily::Issues),
-        entry::<CloseIssue>(ToolFamily::Issues),
-        entry::<ListIssueComments>(ToolFamily::Issues),
-        entry::<CommentOnIssue>(ToolFamily::Issues),
-        entry::<AddLabels>(ToolFamily::Issues),
-        entry::<RemoveLabel>(ToolFamily::Issues),
-        entry::<AddAssignees>(ToolFamily::Issues),
-        entry::<RemoveAssignees>(ToolFamily::Issues),
+        register_tool::<ListIssues>(ToolFamily::Issues),
+        register_tool::<GetIssue>(ToolFamily::Issues),
+        register_tool::<OpenIssue>(ToolFamily::Issues),
+        register_tool::<UpdateIssue>(ToolFamily::Issues),
+        register_tool::<CloseIssue>(ToolFamily::Issues),
+        register_tool::<ListIssueComments>(ToolFamily::Issues),
+        register_tool::<CommentOnIssue>(ToolFamily::Issues),
+        register_tool::<AddLabels>(ToolFamily::Issues),
+        register_tool::<RemoveLabel>(ToolFamily::Issues),
+        register_tool::<AddAssignees>(ToolFamily::Issues),
+        register_tool::<RemoveAssignees>(ToolFamily::Issues),
     ]
 }
 
@@ -106,7 +106,7 @@ impl ToolOperation for ListIssues {
             "sort": self.sort, "direction": self.direction,
         });
         let request = RestRequest::get(self.route(&["issues"])?).with_query(&query).with_page(self.page());
-        Ok(github.send(request).await?.items(|one| view::issue(one, true)))
+        Ok(github.send(request).await?.to_item_list(|one| view::summarize_issue(one, true)))
     }
 }
 
@@ -123,7 +123,7 @@ impl ToolOperation for GetIssue {
 
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let place = self.route(&["issues", &self.issue_number.to_string()])?;
-        Ok(view::issue(&github.send(RestRequest::get(place)).await?.body, false))
+        Ok(view::summarize_issue(&github.send(RestRequest::get(place)).await?.body, false))
     }
 }
 
@@ -152,7 +152,7 @@ impl ToolOperation for OpenIssue {
             "title": self.title, "body": self.body, "labels": self.labels, "assignees": self.assignees,
             "milestone": self.milestone,
         });
-        Ok(view::issue(&github.send(RestRequest::post(self.route(&["issues"])?, body)).await?.body, true))
+        Ok(view::summarize_issue(&github.send(RestRequest::post(self.route(&["issues"])?, body)).await?.body, true))
     }
 }
 
@@ -189,7 +189,7 @@ impl ToolOperation for UpdateIssue {
             "title": self.title, "body": self.body, "labels": self.labels, "assignees": self.assignees,
             "milestone": self.milestone, "state": self.state, "state_reason": self.state_reason,
         });
-        Ok(view::issue(&github.send(RestRequest::patch(place, body)).await?.body, true))
+        Ok(view::summarize_issue(&github.send(RestRequest::patch(place, body)).await?.body, true))
     }
 }
 
@@ -209,7 +209,7 @@ impl ToolOperation for CloseIssue {
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let place = self.route(&["issues", &self.issue_number.to_string()])?;
         let body = json!({"state": "closed", "state_reason": self.reason});
-        Ok(view::issue(&github.send(RestRequest::patch(place, body)).await?.body, true))
+        Ok(view::summarize_issue(&github.send(RestRequest::patch(place, body)).await?.body, true))
     }
 }
 
@@ -226,7 +226,7 @@ impl ToolOperation for ListIssueComments {
 
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let place = self.route(&["issues", &self.issue_number.to_string(), "comments"])?;
-        Ok(github.send(RestRequest::get(place).with_page(self.page())).await?.items(view::comment))
+        Ok(github.send(RestRequest::get(place).with_page(self.page())).await?.to_item_list(view::summarize_comment))
     }
 }
 
@@ -248,13 +248,13 @@ impl ToolOperation for CommentOnIssue {
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let place = self.route(&["issues", &self.issue_number.to_string(), "comments"])?;
         let made = github.send(RestRequest::post(place, json!({"body": self.body}))).await?.body;
-        Ok(view::with(view::comment(&made), json!({"issue_number": self.issue_number})))
+        Ok(view::merge_fields(view::summarize_comment(&made), json!({"issue_number": self.issue_number})))
     }
 }
 
 /// What labels there are on an issue now.
 fn labels_now(number: u64, body: &Value) -> Value {
-    json!({"issue_number": number, "labels": view::names(body, "name")})
+    json!({"issue_number": number, "labels": view::collect_field(body, "name")})
 }
 
 arguments! {
@@ -300,7 +300,7 @@ impl ToolOperation for RemoveLabel {
 
 /// Who works on an issue now.
 fn assignees_now(body: &Value) -> Value {
-    json!({"issue_number": body["number"], "assignees": view::names(&body["assignees"], "login")})
+    json!({"issue_number": body["number"], "assignees": view::collect_field(&body["assignees"], "login")})
 }
 
 arguments! {

@@ -4,23 +4,23 @@ use serde_json::{Value, json};
 
 use super::api::{RestClient, RestRequest, ToolOperationFailure};
 use super::issues::{OpenOrClosed, StateFilter};
-use super::operation::{RegisteredTool, ToolOperation, arguments, entry};
+use super::operation::{RegisteredTool, ToolOperation, arguments, register_tool};
 use super::{ToolEffect, ToolFamily, view};
 
-pub(super) fn entries() -> Vec<RegisteredTool> {
+pub(super) fn register_label_tools() -> Vec<RegisteredTool> {
     vec![
-        entry::<ListLabels>(ToolFamily::Labels),
-        entry::<CreateLabel>(ToolFamily::Labels),
-        entry::<UpdateLabel>(ToolFamily::Labels),
-        entry::<DeleteLabel>(ToolFamily::Labels),
-        entry::<ListMilestones>(ToolFamily::Labels),
-        entry::<CreateMilestone>(ToolFamily::Labels),
-        entry::<UpdateMilestone>(ToolFamily::Labels),
+        register_tool::<ListLabels>(ToolFamily::Labels),
+        register_tool::<CreateLabel>(ToolFamily::Labels),
+        register_tool::<UpdateLabel>(ToolFamily::Labels),
+        register_tool::<DeleteLabel>(ToolFamily::Labels),
+        register_tool::<ListMilestones>(ToolFamily::Labels),
+        register_tool::<CreateMilestone>(ToolFamily::Labels),
+        register_tool::<UpdateMilestone>(ToolFamily::Labels),
     ]
 }
 
 /// GitHub wants colours without the sign that everyone writes before them.
-fn plain(color: Option<&String>) -> Option<&str> {
+fn strip_color_hash(color: Option<&String>) -> Option<&str> {
     color.map(|color| color.strip_prefix('#').unwrap_or(color))
 }
 
@@ -35,7 +35,7 @@ impl ToolOperation for ListLabels {
 
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let request = RestRequest::get(self.route(&["labels"])?).with_page(self.page());
-        Ok(github.send(request).await?.items(view::label))
+        Ok(github.send(request).await?.to_item_list(view::summarize_label))
     }
 }
 
@@ -55,9 +55,9 @@ impl ToolOperation for CreateLabel {
     const EFFECT: ToolEffect = ToolEffect::Write;
 
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
-        let color = plain(self.color.as_ref());
+        let color = strip_color_hash(self.color.as_ref());
         let body = json!({"name": self.name, "color": color, "description": self.description});
-        Ok(view::label(&github.send(RestRequest::post(self.route(&["labels"])?, body)).await?.body))
+        Ok(view::summarize_label(&github.send(RestRequest::post(self.route(&["labels"])?, body)).await?.body))
     }
 }
 
@@ -80,9 +80,9 @@ impl ToolOperation for UpdateLabel {
     const EFFECT: ToolEffect = ToolEffect::Write;
 
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
-        let color = plain(self.color.as_ref());
+        let color = strip_color_hash(self.color.as_ref());
         let body = json!({"new_name": self.new_name, "color": color, "description": self.description});
-        Ok(view::label(
+        Ok(view::summarize_label(
             &github.send(RestRequest::patch(self.route(&["labels", &self.name])?, body)).await?.body,
         ))
     }
@@ -122,7 +122,7 @@ impl ToolOperation for ListMilestones {
         let request = RestRequest::get(self.route(&["milestones"])?)
             .with_query(&json!({"state": self.state}))
             .with_page(self.page());
-        Ok(github.send(request).await?.items(view::milestone))
+        Ok(github.send(request).await?.to_item_list(view::summarize_milestone))
     }
 }
 
@@ -143,7 +143,7 @@ impl ToolOperation for CreateMilestone {
 
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let body = json!({"title": self.title, "description": self.description, "due_on": self.due_on});
-        Ok(view::milestone(&github.send(RestRequest::post(self.route(&["milestones"])?, body)).await?.body))
+        Ok(view::summarize_milestone(&github.send(RestRequest::post(self.route(&["milestones"])?, body)).await?.body))
     }
 }
 
@@ -165,6 +165,6 @@ impl ToolOperation for UpdateMilestone {
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let place = self.route(&["milestones", &self.milestone_number.to_string()])?;
         let body = json!({"title": self.title, "state": self.state, "description": self.description});
-        Ok(view::milestone(&github.send(RestRequest::patch(place, body)).await?.body))
+        Ok(view::summarize_milestone(&github.send(RestRequest::patch(place, body)).await?.body))
     }
 }

@@ -85,7 +85,7 @@ impl FromStr for ToolFamily {
 }
 
 impl ToolRestrictions {
-    pub(super) fn offers(&self, family: ToolFamily, name: &str, effect: ToolEffect) -> bool {
+    pub(super) fn is_tool_offered(&self, family: ToolFamily, name: &str, effect: ToolEffect) -> bool {
         let has_family = self.families.is_empty() || self.families.contains(&family);
         has_family && self.offers_any(name, effect)
     }
@@ -93,11 +93,11 @@ impl ToolRestrictions {
     /// Whatever the family.
     pub(crate) fn offers_any(&self, name: &str, effect: ToolEffect) -> bool {
         let is_allowed = self.allowed.is_empty() || self.allowed.iter().any(|one| one == name);
-        is_allowed && self.refusal(name, effect).is_none()
+        is_allowed && self.refusal_reason(name, effect).is_none()
     }
 
     /// Why a call with this effect is not carried out.
-    pub(crate) fn refusal(&self, name: &str, effect: ToolEffect) -> Option<String> {
+    pub(crate) fn refusal_reason(&self, name: &str, effect: ToolEffect) -> Option<String> {
         match effect {
             ToolEffect::Write | ToolEffect::Destructive if self.read_only => {
                 Some(format!("{name} changes things, and only reading is allowed here"))

@@ -30,13 +30,13 @@ use serde_json::Value;
 pub use crate::tools::error::GITHUB_COM;
 pub use crate::tools::error::ToolsError;
 pub use boxes::CombinedToolSet;
-pub use fit::problems;
+pub use fit::find_argument_problems;
 pub(crate) use fit::with_whole_numbers;
 pub use fit::without_nulls;
 pub(crate) use github::CARRIED_OUT;
 pub use github::{GitHubTools, TIMEOUT, all_tools};
 pub use limits::{ToolFamily, ToolRestrictions, UnknownFamily};
-pub(crate) use view::cut;
+pub(crate) use view::truncate_text;
 
 pub type BoxFuture<'f, T> = Pin<Box<dyn Future<Output = T> + Send + 'f>>;
 

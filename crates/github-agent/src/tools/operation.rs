@@ -24,8 +24,7 @@ pub(super) trait ToolOperation: DeserializeOwned + JsonSchema + Send + 'static {
     fn run(self, github: &RestClient) -> impl Future<Output = Result<Value, ToolOperationFailure>> + Send;
 }
 
-type ToolOperationFn =
-    for<'r> fn(&'r RestClient, Value) -> BoxFuture<'r, Result<Value, ToolOperationFailure>>;
+type ToolOperationFn = for<'r> fn(&'r RestClient, Value) -> BoxFuture<'r, Result<Value, ToolOperationFailure>>;
 
 /// A tool with what belongs to it, whatever the type of its arguments.
 #[derive(Clone)]
@@ -36,7 +35,7 @@ pub(super) struct RegisteredTool {
     pub(super) run: ToolOperationFn,
 }
 
-pub(super) fn entry<O: ToolOperation>(family: ToolFamily) -> RegisteredTool {
+pub(super) fn register_tool<O: ToolOperation>(family: ToolFamily) -> RegisteredTool {
     let (description, parameters) = schema::describe_arguments::<O>();
     let definition = ChatToolDefinition {
         name: Arc::from(O::NAME),

@@ -4,21 +4,21 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::api::{RestClient, RestRequest, ToolOperationFailure, given};
+use super::api::{RestClient, RestRequest, ToolOperationFailure, drop_null_fields};
 use super::issues::{OpenOrClosed, StateFilter};
-use super::operation::{RegisteredTool, ToolOperation, arguments, entry};
+use super::operation::{RegisteredTool, ToolOperation, arguments, register_tool};
 use super::{ToolEffect, ToolFamily, view};
 
-pub(super) fn entries() -> Vec<RegisteredTool> {
+pub(super) fn register_pull_tools() -> Vec<RegisteredTool> {
     vec![
-        entry::<ListPullRequests>(ToolFamily::Pulls),
-        entry::<GetPullRequest>(ToolFamily::Pulls),
-        entry::<ListPullRequestFiles>(ToolFamily::Pulls),
-        entry::<CreatePullRequest>(ToolFamily::Pulls),
-        entry::<UpdatePullRequest>(ToolFamily::Pulls),
-        entry::<MergePullRequest>(ToolFamily::Pulls),
-        entry::<ListReviews>(ToolFamily::Pulls),
-        entry::<CreateReview>(ToolFamily::Pulls),
+        register_tool::<ListPullRequests>(ToolFamily::Pulls),
+        register_tool::<GetPullRequest>(ToolFamily::Pulls),
+        register_tool::<ListPullRequestFiles>(ToolFamily::Pulls),
+        register_tool::<CreatePullRequest>(ToolFamily::Pulls),
+        register_tool::<UpdatePullRequest>(ToolFamily::Pulls),
+        register_tool::<MergePullRequest>(ToolFamily::Pulls),
+        register_tool::<ListReviews>(ToolFamily::Pulls),
+        register_tool::<CreateReview>(ToolFamily::Pulls),
     ]
 }
 
@@ -57,7 +57,7 @@ impl ToolOperation for ListPullRequests {
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let query = json!({"state": self.state, "head": self.head, "base": self.base});
         let request = RestRequest::get(self.route(&["pulls"])?).with_query(&query).with_page(self.page());
-        Ok(github.send(request).await?.items(|one| view::pull(one, true)))
+        Ok(github.send(request).await?.to_item_list(|one| view::summarize_pull(one, true)))
     }
 }
 
@@ -75,7 +75,7 @@ impl ToolOperation for GetPullRequest {
 
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let place = self.route(&["pulls", &self.pull_number.to_string()])?;
-        Ok(view::pull(&github.send(RestRequest::get(place)).await?.body, false))
+        Ok(view::summarize_pull(&github.send(RestRequest::get(place)).await?.body, false))
     }
 }
 
@@ -92,7 +92,7 @@ impl ToolOperation for ListPullRequestFiles {
 
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let place = self.route(&["pulls", &self.pull_number.to_string(), "files"])?;
-        Ok(github.send(RestRequest::get(place).with_page(self.page())).await?.items(view::changed_file))
+        Ok(github.send(RestRequest::get(place).with_page(self.page())).await?.to_item_list(view::changed_file))
     }
 }
 
@@ -122,7 +122,7 @@ impl ToolOperation for CreatePullRequest {
         let body = json!({
             "title": self.title, "head": self.head, "base": self.base, "body": self.body, "draft": self.draft,
         });
-        Ok(view::pull(&github.send(RestRequest::post(self.route(&["pulls"])?, body)).await?.body, true))
+        Ok(view::summarize_pull(&github.send(RestRequest::post(self.route(&["pulls"])?, body)).await?.body, true))
     }
 }
 
@@ -152,7 +152,7 @@ impl ToolOperation for UpdatePullRequest {
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let place = self.route(&["pulls", &self.pull_number.to_string()])?;
         let body = json!({"title": self.title, "body": self.body, "state": self.state, "base": self.base});
-        Ok(view::pull(&github.send(RestRequest::patch(place, body)).await?.body, true))
+        Ok(view::summarize_pull(&github.send(RestRequest::patch(place, body)).await?.body, true))
     }
 }
 
@@ -181,7 +181,7 @@ impl ToolOperation for MergePullRequest {
             "commit_message": self.commit_message,
         });
         let done = github.send(RestRequest::put(place, body)).await?.body;
-        Ok(given(json!({
+        Ok(drop_null_fields(json!({
             "pull_number": self.pull_number, "merged": done["merged"], "sha": done["sha"], "message": done["message"],
         })))
     }
@@ -200,7 +200,7 @@ impl ToolOperation for ListReviews {
 
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let place = self.route(&["pulls", &self.pull_number.to_string(), "reviews"])?;
-        Ok(github.send(RestRequest::get(place).with_page(self.page())).await?.items(view::review))
+        Ok(github.send(RestRequest::get(place).with_page(self.page())).await?.to_item_list(view::summarize_review))
     }
 }
 
@@ -222,6 +222,6 @@ impl ToolOperation for CreateReview {
         let place = self.route(&["pulls", &self.pull_number.to_string(), "reviews"])?;
         let body = json!({"event": self.event, "body": self.body});
         let made = github.send(RestRequest::post(place, body)).await?.body;
-        Ok(view::with(view::review(&made), json!({"pull_number": self.pull_number})))
+        Ok(view::merge_fields(view::summarize_review(&made), json!({"pull_number": self.pull_number})))
     }
 }

@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use super::api::{RestClient, RestRequest, ToolOperationFailure};
-use super::operation::{RegisteredTool, ToolOperation, arguments, entry};
+use super::operation::{RegisteredTool, ToolOperation, arguments, register_tool};
 use super::{ToolEffect, ToolFamily, view};
 
-pub(super) fn entries() -> Vec<RegisteredTool> {
-    vec![entry::<ListReleases>(ToolFamily::Releases), entry::<CreateRelease>(ToolFamily::Releases)]
+pub(super) fn register_release_tools() -> Vec<RegisteredTool> {
+    vec![register_tool::<ListReleases>(ToolFamily::Releases), register_tool::<CreateRelease>(ToolFamily::Releases)]
 }
 
 arguments! {
@@ -21,7 +21,7 @@ impl ToolOperation for ListReleases {
 
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let request = RestRequest::get(self.route(&["releases"])?).with_page(self.page());
-        Ok(github.send(request).await?.items(view::release))
+        Ok(github.send(request).await?.to_item_list(view::summarize_release))
     }
 }
 
@@ -51,6 +51,6 @@ impl ToolOperation for CreateRelease {
             "tag_name": self.tag_name, "target_commitish": self.target_commitish, "name": self.name,
             "body": self.body, "draft": self.draft, "prerelease": self.prerelease,
         });
-        Ok(view::release(&github.send(RestRequest::post(self.route(&["releases"])?, body)).await?.body))
+        Ok(view::summarize_release(&github.send(RestRequest::post(self.route(&["releases"])?, body)).await?.body))
     }
 }

@@ -4,22 +4,22 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::api::{RestClient, RestRequest, ToolOperationFailure, route};
-use super::operation::{RegisteredTool, ToolOperation, arguments, entry};
+use super::api::{RestClient, RestRequest, ToolOperationFailure, build_route};
+use super::operation::{RegisteredTool, ToolOperation, arguments, register_tool};
 use super::{ToolEffect, ToolFamily, view};
 
-pub(super) fn entries() -> Vec<RegisteredTool> {
+pub(super) fn register_repo_tools() -> Vec<RegisteredTool> {
     vec![
-        entry::<GetMe>(ToolFamily::Repos),
-        entry::<ListMyRepos>(ToolFamily::Repos),
-        entry::<GetRepo>(ToolFamily::Repos),
-        entry::<CreateRepo>(ToolFamily::Repos),
-        entry::<UpdateRepo>(ToolFamily::Repos),
-        entry::<DeleteRepo>(ToolFamily::Repos),
-        entry::<ForkRepo>(ToolFamily::Repos),
-        entry::<StarRepo>(ToolFamily::Repos),
-        entry::<UnstarRepo>(ToolFamily::Repos),
-        entry::<ListStarred>(ToolFamily::Repos),
+        register_tool::<GetMe>(ToolFamily::Repos),
+        register_tool::<ListMyRepos>(ToolFamily::Repos),
+        register_tool::<GetRepo>(ToolFamily::Repos),
+        register_tool::<CreateRepo>(ToolFamily::Repos),
+        register_tool::<UpdateRepo>(ToolFamily::Repos),
+        register_tool::<DeleteRepo>(ToolFamily::Repos),
+        register_tool::<ForkRepo>(ToolFamily::Repos),
+        register_tool::<StarRepo>(ToolFamily::Repos),
+        register_tool::<UnstarRepo>(ToolFamily::Repos),
+        register_tool::<ListStarred>(ToolFamily::Repos),
     ]
 }
 
@@ -33,8 +33,8 @@ impl ToolOperation for GetMe {
     const EFFECT: ToolEffect = ToolEffect::Read;
 
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
-        let answer = github.send(RestRequest::get(route(&["user"])?)).await?;
-        Ok(view::account(&answer.body))
+        let answer = github.send(RestRequest::get(build_route(&["user"])?)).await?;
+        Ok(view::summarize_account(&answer.body))
     }
 }
 
@@ -60,10 +60,10 @@ impl ToolOperation for ListMyRepos {
     const EFFECT: ToolEffect = ToolEffect::Read;
 
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
-        let request = RestRequest::get(route(&["user", "repos"])?)
+        let request = RestRequest::get(build_route(&["user", "repos"])?)
             .with_query(&json!({"visibility": self.visibility}))
             .with_page(self.page());
-        Ok(github.send(request).await?.items(view::repository))
+        Ok(github.send(request).await?.to_item_list(view::summarize_repository))
     }
 }
 
@@ -77,7 +77,7 @@ impl ToolOperation for GetRepo {
     const EFFECT: ToolEffect = ToolEffect::Read;
 
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
-        Ok(view::repository(&github.send(RestRequest::get(self.route(&[])?)).await?.body))
+        Ok(view::summarize_repository(&github.send(RestRequest::get(self.route(&[])?)).await?.body))
     }
 }
 
@@ -105,13 +105,13 @@ impl ToolOperation for CreateRepo {
 
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let place = match &self.org {
-            Some(org) => route(&["orgs", org, "repos"])?,
-            None => route(&["user", "repos"])?,
+            Some(org) => build_route(&["orgs", org, "repos"])?,
+            None => build_route(&["user", "repos"])?,
         };
         let body = json!({
             "name": self.name, "description": self.description, "private": self.private, "auto_init": self.auto_init,
         });
-        Ok(view::repository(&github.send(RestRequest::post(place, body)).await?.body))
+        Ok(view::summarize_repository(&github.send(RestRequest::post(place, body)).await?.body))
     }
 }
 
@@ -146,7 +146,7 @@ impl ToolOperation for UpdateRepo {
             "name": self.name, "description": self.description, "private": self.private,
             "default_branch": self.default_branch, "archived": self.archived,
         });
-        Ok(view::repository(&github.send(RestRequest::patch(self.route(&[])?, body)).await?.body))
+        Ok(view::summarize_repository(&github.send(RestRequest::patch(self.route(&[])?, body)).await?.body))
     }
 }
 
@@ -176,7 +176,7 @@ impl ToolOperation for ForkRepo {
 
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         let answer = github.send(RestRequest::post(self.route(&["forks"])?, json!({}))).await?;
-        Ok(view::repository(&answer.body))
+        Ok(view::summarize_repository(&answer.body))
     }
 }
 
@@ -192,7 +192,7 @@ impl ToolOperation for StarRepo {
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         // Asked for only because it refuses names that cannot be.
         self.route(&[])?;
-        let place = route(&["user", "starred", &self.owner, &self.repo])?;
+        let place = build_route(&["user", "starred", &self.owner, &self.repo])?;
         github.send(RestRequest::put(place, Value::Null)).await?;
         Ok(json!({"starred": format!("{}/{}", self.owner, self.repo)}))
     }
@@ -209,7 +209,7 @@ impl ToolOperation for UnstarRepo {
 
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
         self.route(&[])?;
-        github.send(RestRequest::delete(route(&["user", "starred", &self.owner, &self.repo])?)).await?;
+        github.send(RestRequest::delete(build_route(&["user", "starred", &self.owner, &self.repo])?)).await?;
         Ok(json!({"unstarred": format!("{}/{}", self.owner, self.repo)}))
     }
 }
@@ -224,7 +224,7 @@ impl ToolOperation for ListStarred {
     const EFFECT: ToolEffect = ToolEffect::Read;
 
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
-        let request = RestRequest::get(route(&["user", "starred"])?).with_page(self.page());
-        Ok(github.send(request).await?.items(view::repository))
+        let request = RestRequest::get(build_route(&["user", "starred"])?).with_page(self.page());
+        Ok(github.send(request).await?.to_item_list(view::summarize_repository))
     }
 }

@@ -10,7 +10,7 @@ pub(super) fn describe_arguments<T: JsonSchema>() -> (String, Value) {
     settings.meta_schema = None;
     settings.inline_subschemas = true;
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
-    simplify(&mut schema);
+    simplify_schema(&mut schema);
     let description = match schema.as_object_mut().and_then(|object| object.shift_remove("description")) {
         Some(Value::String(text)) => text,
         _ => String::new(),
@@ -23,7 +23,7 @@ pub(super) fn describe_arguments<T: JsonSchema>() -> (String, Value) {
 }
 
 /// An argument that need not be there need not be null either; formats and titles say nothing to a model.
-fn simplify(schema: &mut Value) {
+fn simplify_schema(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
             if let Some(Value::Array(types)) = object.get_mut("type") {
@@ -50,13 +50,13 @@ fn simplify(schema: &mut Value) {
                 *text = text.split_whitespace().collect::<Vec<_>>().join(" ");
             }
             if let Some(Value::Object(properties)) = object.get_mut("properties") {
-                properties.values_mut().for_each(simplify);
+                properties.values_mut().for_each(simplify_schema);
             }
             object.shift_remove("format");
             object.shift_remove("title");
             object.shift_remove("default");
             if let Some(items) = object.get_mut("items") {
-                simplify(items);
+                simplify_schema(items);
             }
         }
         Value::Array(_) | Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}

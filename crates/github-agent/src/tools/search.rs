@@ -4,16 +4,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::api::{RestClient, RestRequest, ToolOperationFailure, given, route};
+use super::api::{RestClient, RestRequest, ToolOperationFailure, build_route, drop_null_fields};
 use super::issues::SortDirection;
-use super::operation::{RegisteredTool, ToolOperation, arguments, entry};
+use super::operation::{RegisteredTool, ToolOperation, arguments, register_tool};
 use super::{ToolEffect, ToolFamily, view};
 
-pub(super) fn entries() -> Vec<RegisteredTool> {
+pub(super) fn register_search_tools() -> Vec<RegisteredTool> {
     vec![
-        entry::<SearchCode>(ToolFamily::Search),
-        entry::<SearchIssues>(ToolFamily::Search),
-        entry::<SearchRepositories>(ToolFamily::Search),
+        register_tool::<SearchCode>(ToolFamily::Search),
+        register_tool::<SearchIssues>(ToolFamily::Search),
+        register_tool::<SearchRepositories>(ToolFamily::Search),
     ]
 }
 
@@ -40,11 +40,11 @@ impl ToolOperation for SearchCode {
     const EFFECT: ToolEffect = ToolEffect::Read;
 
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
-        let request = RestRequest::get(route(&["search", "code"])?)
+        let request = RestRequest::get(build_route(&["search", "code"])?)
             .with_query(&json!({"q": self.query}))
             .with_page(self.page());
-        Ok(github.send(request).await?.items(|one| {
-            given(json!({
+        Ok(github.send(request).await?.to_item_list(|one| {
+            drop_null_fields(json!({
                 "repository": one["repository"]["full_name"], "path": one["path"], "sha": one["sha"],
                 "html_url": one["html_url"],
             }))
@@ -69,10 +69,10 @@ impl ToolOperation for SearchIssues {
     const EFFECT: ToolEffect = ToolEffect::Read;
 
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
-        let request = RestRequest::get(route(&["search", "issues"])?)
+        let request = RestRequest::get(build_route(&["search", "issues"])?)
             .with_query(&json!({"q": self.query, "sort": self.sort, "order": self.order}))
             .with_page(self.page());
-        Ok(github.send(request).await?.items(|one| view::issue(one, true)))
+        Ok(github.send(request).await?.to_item_list(|one| view::summarize_issue(one, true)))
     }
 }
 
@@ -90,9 +90,9 @@ impl ToolOperation for SearchRepositories {
     const EFFECT: ToolEffect = ToolEffect::Read;
 
     async fn run(self, github: &RestClient) -> Result<Value, ToolOperationFailure> {
-        let request = RestRequest::get(route(&["search", "repositories"])?)
+        let request = RestRequest::get(build_route(&["search", "repositories"])?)
             .with_query(&json!({"q": self.query}))
             .with_page(self.page());
-        Ok(github.send(request).await?.items(view::repository))
+        Ok(github.send(request).await?.to_item_list(view::summarize_repository))
     }
 }

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::api::given;
+use super::api::drop_null_fields;
 
 /// What a file or a single body shows at most, in bytes.
 pub(super) const MAX_TEXT: usize = 100_000;
@@ -13,15 +13,15 @@ const MAX_PATCH: usize = 20_000;
 /// A whole observation.
 const MAX_OBSERVATION: usize = 400_000;
 
-pub(super) fn account(one: &Value) -> Value {
-    given(json!({
+pub(super) fn summarize_account(one: &Value) -> Value {
+    drop_null_fields(json!({
         "login": one["login"], "name": one["name"], "type": one["type"], "email": one["email"], "bio": one["bio"],
         "public_repos": one["public_repos"], "html_url": one["html_url"],
     }))
 }
 
-pub(super) fn repository(one: &Value) -> Value {
-    given(json!({
+pub(super) fn summarize_repository(one: &Value) -> Value {
+    drop_null_fields(json!({
         "full_name": one["full_name"], "owner": one["owner"]["login"], "name": one["name"],
         "description": one["description"], "private": one["private"], "default_branch": one["default_branch"],
         "fork": one["fork"], "parent": one["parent"]["full_name"], "archived": one["archived"],
@@ -31,18 +31,17 @@ pub(super) fn repository(one: &Value) -> Value {
     }))
 }
 
-pub(super) fn issue(one: &Value, is_listed: bool) -> Value {
+pub(super) fn summarize_issue(one: &Value, is_listed: bool) -> Value {
     // In search results only this tells the repository.
-    let repository =
-        one["repository_url"].as_str().and_then(|url| url.split_once("/repos/")).map(|(_, name)| name);
-    given(json!({
+    let repository = one["repository_url"].as_str().and_then(|url| url.split_once("/repos/")).map(|(_, name)| name);
+    drop_null_fields(json!({
         "number": one["number"], "title": one["title"], "state": one["state"], "state_reason": one["state_reason"],
         "is_pull_request": one.get("pull_request").is_some_and(|pull| !pull.is_null()),
         "repository": repository, "author": one["user"]["login"],
-        "labels": names(&one["labels"], "name"), "assignees": names(&one["assignees"], "login"),
+        "labels": collect_field(&one["labels"], "name"), "assignees": collect_field(&one["assignees"], "login"),
         "milestone": milestone_of(&one["milestone"]), "comments": one["comments"], "locked": one["locked"],
         "created_at": one["created_at"], "updated_at": one["updated_at"], "closed_at": one["closed_at"],
-        "body": text(&one["body"], is_listed), "html_url": one["html_url"],
+        "body": truncate_body(&one["body"], is_listed), "html_url": one["html_url"],
     }))
 }
 
@@ -50,65 +49,65 @@ fn milestone_of(one: &Value) -> Value {
     if one.is_null() { Value::Null } else { json!({"number": one["number"], "title": one["title"]}) }
 }
 
-pub(super) fn comment(one: &Value) -> Value {
-    given(json!({
-        "id": one["id"], "author": one["user"]["login"], "body": text(&one["body"], true),
+pub(super) fn summarize_comment(one: &Value) -> Value {
+    drop_null_fields(json!({
+        "id": one["id"], "author": one["user"]["login"], "body": truncate_body(&one["body"], true),
         "created_at": one["created_at"], "html_url": one["html_url"],
     }))
 }
 
-pub(super) fn label(one: &Value) -> Value {
-    given(json!({"name": one["name"], "color": one["color"], "description": one["description"]}))
+pub(super) fn summarize_label(one: &Value) -> Value {
+    drop_null_fields(json!({"name": one["name"], "color": one["color"], "description": one["description"]}))
 }
 
-pub(super) fn milestone(one: &Value) -> Value {
-    given(json!({
+pub(super) fn summarize_milestone(one: &Value) -> Value {
+    drop_null_fields(json!({
         "number": one["number"], "title": one["title"], "state": one["state"], "description": one["description"],
         "due_on": one["due_on"], "open_issues": one["open_issues"], "closed_issues": one["closed_issues"],
         "html_url": one["html_url"],
     }))
 }
 
-pub(super) fn branch(one: &Value) -> Value {
-    given(json!({"name": one["name"], "sha": one["commit"]["sha"], "protected": one["protected"]}))
+pub(super) fn summarize_branch(one: &Value) -> Value {
+    drop_null_fields(json!({"name": one["name"], "sha": one["commit"]["sha"], "protected": one["protected"]}))
 }
 
 /// A commit as the commit lists have it: what git knows is a level down.
-pub(super) fn commit(one: &Value) -> Value {
+pub(super) fn summarize_commit(one: &Value) -> Value {
     let author = match &one["author"]["login"] {
         Value::Null => &one["commit"]["author"]["name"],
         login => login,
     };
-    given(json!({
-        "sha": one["sha"], "message": text(&one["commit"]["message"], true), "author": author,
+    drop_null_fields(json!({
+        "sha": one["sha"], "message": truncate_body(&one["commit"]["message"], true), "author": author,
         "date": one["commit"]["author"]["date"], "tree_sha": one["commit"]["tree"]["sha"],
-        "parents": names(&one["parents"], "sha"), "html_url": one["html_url"],
+        "parents": collect_field(&one["parents"], "sha"), "html_url": one["html_url"],
     }))
 }
 
 /// A file in a difference.
 pub(super) fn changed_file(one: &Value) -> Value {
-    given(json!({
+    drop_null_fields(json!({
         "filename": one["filename"], "status": one["status"], "previous_filename": one["previous_filename"],
         "additions": one["additions"], "deletions": one["deletions"], "sha": one["sha"],
-        "patch": one["patch"].as_str().map(|patch| cut(patch, MAX_PATCH)),
+        "patch": one["patch"].as_str().map(|patch| truncate_text(patch, MAX_PATCH)),
     }))
 }
 
-pub(super) fn pull(one: &Value, is_listed: bool) -> Value {
+pub(super) fn summarize_pull(one: &Value, is_listed: bool) -> Value {
     let end = |end: &Value| {
-        given(json!({"ref": end["ref"], "sha": end["sha"], "repository": end["repo"]["full_name"]}))
+        drop_null_fields(json!({"ref": end["ref"], "sha": end["sha"], "repository": end["repo"]["full_name"]}))
     };
-    let mut seen = given(json!({
+    let mut seen = drop_null_fields(json!({
         "number": one["number"], "title": one["title"], "state": one["state"], "draft": one["draft"],
         "merged": one["merged"], "merged_at": one["merged_at"], "merge_commit_sha": one["merge_commit_sha"],
         "mergeable_state": one["mergeable_state"], "author": one["user"]["login"], "head": end(&one["head"]),
-        "base": end(&one["base"]), "labels": names(&one["labels"], "name"),
-        "assignees": names(&one["assignees"], "login"),
-        "requested_reviewers": names(&one["requested_reviewers"], "login"),
+        "base": end(&one["base"]), "labels": collect_field(&one["labels"], "name"),
+        "assignees": collect_field(&one["assignees"], "login"),
+        "requested_reviewers": collect_field(&one["requested_reviewers"], "login"),
         "commits": one["commits"], "changed_files": one["changed_files"], "additions": one["additions"],
         "deletions": one["deletions"], "created_at": one["created_at"], "updated_at": one["updated_at"],
-        "body": text(&one["body"], is_listed), "html_url": one["html_url"],
+        "body": truncate_body(&one["body"], is_listed), "html_url": one["html_url"],
     }));
     // Null says that GitHub has not found out yet, so here it is told.
     if let (Some(mergeable), Some(seen)) = (one.get("mergeable"), seen.as_object_mut()) {
@@ -117,33 +116,33 @@ pub(super) fn pull(one: &Value, is_listed: bool) -> Value {
     seen
 }
 
-pub(super) fn review(one: &Value) -> Value {
-    given(json!({
-        "id": one["id"], "author": one["user"]["login"], "state": one["state"], "body": text(&one["body"], true),
+pub(super) fn summarize_review(one: &Value) -> Value {
+    drop_null_fields(json!({
+        "id": one["id"], "author": one["user"]["login"], "state": one["state"], "body": truncate_body(&one["body"], true),
         "commit_sha": one["commit_id"], "submitted_at": one["submitted_at"], "html_url": one["html_url"],
     }))
 }
 
-pub(super) fn release(one: &Value) -> Value {
-    given(json!({
+pub(super) fn summarize_release(one: &Value) -> Value {
+    drop_null_fields(json!({
         "id": one["id"], "tag_name": one["tag_name"], "name": one["name"], "draft": one["draft"],
         "prerelease": one["prerelease"], "target_commitish": one["target_commitish"],
-        "author": one["author"]["login"], "published_at": one["published_at"], "body": text(&one["body"], true),
+        "author": one["author"]["login"], "published_at": one["published_at"], "body": truncate_body(&one["body"], true),
         "html_url": one["html_url"],
     }))
 }
 
 /// One field of each.
-pub(super) fn names(list: &Value, field: &str) -> Vec<Value> {
+pub(super) fn collect_field(list: &Value, field: &str) -> Vec<Value> {
     list.as_array().into_iter().flatten().map(|one| one[field].clone()).collect()
 }
 
-fn text(value: &Value, is_listed: bool) -> Option<String> {
-    Some(cut(value.as_str()?, if is_listed { MAX_LISTED_TEXT } else { MAX_TEXT }))
+fn truncate_body(value: &Value, is_listed: bool) -> Option<String> {
+    Some(truncate_text(value.as_str()?, if is_listed { MAX_LISTED_TEXT } else { MAX_TEXT }))
 }
 
 /// At most this many bytes, and a note if there were more.
-pub(crate) fn cut(text: &str, most: usize) -> String {
+pub(crate) fn truncate_text(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
     }
@@ -152,7 +151,7 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
 }
 
 /// As text, of bounded length: long texts are cut shorter, then lists lose their ends.
-pub(super) fn observed(mut value: Value) -> String {
+pub(super) fn format_observation(mut value: Value) -> String {
     let mut most = MAX_TEXT;
     loop {
         let written = value.to_string();
@@ -166,7 +165,7 @@ pub(super) fn observed(mut value: Value) -> String {
         cut_all(&mut value, most);
     }
     let Some(items) = value.get_mut("items").and_then(Value::as_array_mut) else {
-        return json!({"note": "too long to show", "start": cut(&value.to_string(), MAX_OBSERVATION / 8)})
+        return json!({"note": "too long to show", "start": truncate_text(&value.to_string(), MAX_OBSERVATION / 8)})
             .to_string();
     };
     let all = items.len();
@@ -177,10 +176,7 @@ pub(super) fn observed(mut value: Value) -> String {
         room = if fits { room - length } else { 0 };
         fits
     });
-    let note = format!(
-        "only the first {} of {all} on this page are shown; ask with a smaller per_page",
-        items.len()
-    );
+    let note = format!("only the first {} of {all} on this page are shown; ask with a smaller per_page", items.len());
     if let Some(object) = value.as_object_mut() {
         object.insert("note".to_owned(), note.into());
     }
@@ -189,7 +185,7 @@ pub(super) fn observed(mut value: Value) -> String {
 
 fn cut_all(value: &mut Value, most: usize) {
     match value {
-        Value::String(text) if text.len() > most + 100 => *text = cut(text, most),
+        Value::String(text) if text.len() > most + 100 => *text = truncate_text(text, most),
         Value::Array(items) => items.iter_mut().for_each(|item| cut_all(item, most)),
         Value::Object(fields) => fields.values_mut().for_each(|field| cut_all(field, most)),
         _ => {}
@@ -197,7 +193,7 @@ fn cut_all(value: &mut Value, most: usize) {
 }
 
 /// What a write came to, with what the request already said.
-pub(super) fn with(mut seen: Value, fields: Value) -> Value {
+pub(super) fn merge_fields(mut seen: Value, fields: Value) -> Value {
     if let (Some(seen), Value::Object(fields)) = (seen.as_object_mut(), fields) {
         let fields: Map<String, Value> = fields;
         seen.extend(fields.into_iter().filter(|(_, value)| !value.is_null()));
@@ -211,21 +207,21 @@ mod tests {
 
     #[test]
     fn long_texts_are_cut_between_characters_and_say_so() {
-        assert_eq!(cut("short", 10), "short");
-        assert_eq!(cut("ää ää", 3), "ä… [cut: 2 of 9 bytes are shown]");
+        assert_eq!(truncate_text("short", 10), "short");
+        assert_eq!(truncate_text("ää ää", 3), "ä… [cut: 2 of 9 bytes are shown]");
     }
 
     #[test]
     fn observations_are_bounded_and_stay_json() {
         let items: Vec<_> = (0..100).map(|n| json!({"number": n, "body": "\u{1}".repeat(90_000)})).collect();
-        let seen = observed(json!({"items": items}));
+        let seen = format_observation(json!({"items": items}));
         assert!(seen.len() <= MAX_OBSERVATION, "{}", seen.len());
         let seen: Value = serde_json::from_str(&seen).unwrap();
         assert_eq!(seen["items"].as_array().unwrap().len(), 100);
         let many: Vec<_> = (0..60_000).map(|n| json!({"number": n})).collect();
-        let seen: Value = serde_json::from_str(&observed(json!({"items": many}))).unwrap();
+        let seen: Value = serde_json::from_str(&format_observation(json!({"items": many}))).unwrap();
         assert!(seen["note"].as_str().unwrap().contains("of 60000 on this page"), "{}", seen["note"]);
-        let deep = observed(json!({"files": vec!["x".repeat(400); 2000]}));
+        let deep = format_observation(json!({"files": vec!["x".repeat(400); 2000]}));
         assert!(deep.len() <= MAX_OBSERVATION && serde_json::from_str::<Value>(&deep).is_ok());
     }
 }

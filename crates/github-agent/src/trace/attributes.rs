@@ -7,12 +7,12 @@ use serde_json::json;
 pub(super) const JSON: &str = "application/json";
 pub(super) const TEXT: &str = "text/plain";
 
-pub(super) fn attribute(key: impl Into<String>, value: impl Into<Value>) -> KeyValue {
+pub(super) fn build_attribute(key: impl Into<String>, value: impl Into<Value>) -> KeyValue {
     KeyValue::new(key.into(), value)
 }
 
 /// What the model is asked.
-pub(super) fn question(chat: &ChatRequest<'_>, tools: &[&ChatToolDefinition]) -> Vec<KeyValue> {
+pub(super) fn build_request_attributes(chat: &ChatRequest<'_>, tools: &[&ChatToolDefinition]) -> Vec<KeyValue> {
     let mut attributes = Vec::with_capacity(chat.messages.len() * 3 + tools.len() + 4);
     let mut parameters = json!({ "max_tokens": chat.max_tokens });
     if let Some(temperature) = chat.temperature {
@@ -21,43 +21,43 @@ pub(super) fn question(chat: &ChatRequest<'_>, tools: &[&ChatToolDefinition]) ->
     if !chat.stop.is_empty() {
         parameters["stop"] = json!(chat.stop);
     }
-    attributes.push(attribute("llm.invocation_parameters", parameters.to_string()));
+    attributes.push(build_attribute("llm.invocation_parameters", parameters.to_string()));
     let system = "llm.input_messages.0.message";
-    attributes.push(attribute(format!("{system}.role"), "system"));
-    attributes.push(attribute(format!("{system}.content"), chat.system.to_owned()));
+    attributes.push(build_attribute(format!("{system}.role"), "system"));
+    attributes.push(build_attribute(format!("{system}.content"), chat.system.to_owned()));
     for (index, message) in chat.messages.iter().enumerate() {
         add_message(&format!("llm.input_messages.{}.message", index + 1), message, &mut attributes);
     }
     for (index, tool) in tools.iter().enumerate() {
         let schema = json!({ "type": "function", "function": tool });
-        attributes.push(attribute(format!("llm.tools.{index}.tool.json_schema"), schema.to_string()));
+        attributes.push(build_attribute(format!("llm.tools.{index}.tool.json_schema"), schema.to_string()));
     }
     attributes
 }
 
 /// What it said.
-pub(super) fn reply(reply: &ChatReply) -> Vec<KeyValue> {
+pub(super) fn build_reply_attributes(reply: &ChatReply) -> Vec<KeyValue> {
     let mut attributes = Vec::new();
     let said = PromptMessage::Assistant { text: reply.text.clone(), calls: reply.calls.clone() };
     add_message("llm.output_messages.0.message", &said, &mut attributes);
-    attributes.push(attribute("output.value", reply.text.clone()));
-    attributes.push(attribute("output.mime_type", TEXT));
+    attributes.push(build_attribute("output.value", reply.text.clone()));
+    attributes.push(build_attribute("output.mime_type", TEXT));
     let finished = match reply.stop {
         FinishReason::Length => "length",
         FinishReason::Refused => "content_filter",
         FinishReason::Done if !reply.calls.is_empty() => "tool_calls",
         FinishReason::Done => "stop",
     };
-    attributes.push(attribute("llm.finish_reason", finished));
+    attributes.push(build_attribute("llm.finish_reason", finished));
     if let Some(usage) = reply.usage {
-        attributes.extend(tokens(usage));
+        attributes.extend(build_token_attributes(usage));
     }
     attributes
 }
 
-fn tokens(usage: CompletionUsage) -> [KeyValue; 4] {
+fn build_token_attributes(usage: CompletionUsage) -> [KeyValue; 4] {
     let count = |name: &str, tokens: u64| {
-        attribute(format!("llm.token_count.{name}"), i64::try_from(tokens).unwrap_or(i64::MAX))
+        build_attribute(format!("llm.token_count.{name}"), i64::try_from(tokens).unwrap_or(i64::MAX))
     };
     [
         count("prompt", usage.prompt),
@@ -69,7 +69,7 @@ fn tokens(usage: CompletionUsage) -> [KeyValue; 4] {
 
 fn add_message(prefix: &str, message: &PromptMessage, attributes: &mut Vec<KeyValue>) {
     let mut add = |name: &str, value: &str| {
-        attributes.push(attribute(format!("{prefix}.{name}"), value.to_owned()));
+        attributes.push(build_attribute(format!("{prefix}.{name}"), value.to_owned()));
     };
     match message {
         PromptMessage::User { text } => {

@@ -30,7 +30,7 @@ impl FileExporter {
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let resource = ResourceAttributesWithSchema::default();
         let mut exporter = FileExporter { file: options.open(path)?, resource };
-        traces.introduce(&mut exporter);
+        traces.configure_exporter(&mut exporter);
         Ok(exporter)
     }
 
@@ -47,8 +47,7 @@ impl SpanExporter for FileExporter {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let resource_spans = group_spans_by_resource_and_scope(batch, &self.resource);
         let request = ExportTraceServiceRequest { resource_spans };
-        self.append(&request.encode_to_vec())
-            .map_err(|error| OTelSdkError::InternalFailure(error.to_string()))
+        self.append(&request.encode_to_vec()).map_err(|error| OTelSdkError::InternalFailure(error.to_string()))
     }
 
     fn set_resource(&mut self, resource: &Resource) {

@@ -15,11 +15,11 @@ pub enum TraceIdGenerator {
 }
 
 impl TraceIdGenerator {
-    pub fn counted(seed: &str) -> TraceIdGenerator {
+    pub fn from_seed(seed: &str) -> TraceIdGenerator {
         TraceIdGenerator::Counted { seed: Arc::from(seed), next: Arc::default() }
     }
 
-    fn draw(seed: &str, next: &AtomicU64) -> [u8; 32] {
+    fn hash_next_number(seed: &str, next: &AtomicU64) -> [u8; 32] {
         let number = next.fetch_add(1, Ordering::Relaxed);
         *blake3::hash(format!("{number} {seed}").as_bytes()).as_bytes()
     }
@@ -30,7 +30,7 @@ impl IdGenerator for TraceIdGenerator {
         match self {
             TraceIdGenerator::Random => RandomIdGenerator::default().new_trace_id(),
             TraceIdGenerator::Counted { seed, next } => {
-                let bytes = TraceIdGenerator::draw(seed, next);
+                let bytes = TraceIdGenerator::hash_next_number(seed, next);
                 TraceId::from_bytes(bytes[..16].try_into().unwrap_or([1; 16]))
             }
         }
@@ -40,7 +40,7 @@ impl IdGenerator for TraceIdGenerator {
         match self {
             TraceIdGenerator::Random => RandomIdGenerator::default().new_span_id(),
             TraceIdGenerator::Counted { seed, next } => {
-                let bytes = TraceIdGenerator::draw(seed, next);
+                let bytes = TraceIdGenerator::hash_next_number(seed, next);
                 SpanId::from_bytes(bytes[..8].try_into().unwrap_or([1; 8]))
             }
         }

@@ -66,11 +66,8 @@ impl AgentTracer {
             ])
             .build();
         // A conversation has far more attributes than the 128 that a span may have by default.
-        let limits = SpanLimits {
-            max_attributes_per_span: u32::MAX,
-            max_events_per_span: 1_000,
-            ..SpanLimits::default()
-        };
+        let limits =
+            SpanLimits { max_attributes_per_span: u32::MAX, max_events_per_span: 1_000, ..SpanLimits::default() };
         let provider = SdkTracerProvider::builder()
             .with_span_processor(finished.clone())
             .with_span_limits(limits)
@@ -82,32 +79,31 @@ impl AgentTracer {
 
     /// Looks on and makes spans of what it sees.
     pub fn observer(&self) -> SpanObserver {
-        let scope =
-            InstrumentationScope::builder("gradus.agent").with_version(env!("CARGO_PKG_VERSION")).build();
+        let scope = InstrumentationScope::builder("gradus.agent").with_version(env!("CARGO_PKG_VERSION")).build();
         SpanObserver::new(self.provider.tracer_with_scope(scope))
     }
 
     /// The spans that are finished and were not taken yet.
-    pub fn take(&self) -> Vec<SpanData> {
+    pub fn take_spans(&self) -> Vec<SpanData> {
         std::mem::take(&mut self.finished.lock().spans)
     }
 
     /// How many spans were given up because nobody took them in time.
-    pub fn dropped(&self) -> u64 {
+    pub fn dropped_span_count(&self) -> u64 {
         self.finished.lock().dropped
     }
 
     /// The same as one OTLP request in protobuf; such requests written one behind the other are one request again.
     pub fn take_otlp(&self) -> Vec<u8> {
         let resource = ResourceAttributesWithSchema::from(&self.resource);
-        let resource_spans = group_spans_by_resource_and_scope(self.take(), &resource);
+        let resource_spans = group_spans_by_resource_and_scope(self.take_spans(), &resource);
         ExportTraceServiceRequest { resource_spans }.encode_to_vec()
     }
 
     /// Hands finished spans to an exporter that was introduced. What it does not take waits for the next time, also if
     /// nobody waits for the end of this.
     pub async fn export(&self, exporter: &impl SpanExporter) -> Result<usize, OTelSdkError> {
-        let mut taken = SpanExportLease { spans: self.take(), finished: &self.finished };
+        let mut taken = SpanExportLease { spans: self.take_spans(), finished: &self.finished };
         let all = taken.spans.len();
         while !taken.spans.is_empty() {
             let count = taken.spans.len().min(AT_ONCE);
@@ -118,7 +114,7 @@ impl AgentTracer {
     }
 
     /// Tells an exporter whose spans it will get.
-    pub fn introduce(&self, exporter: &mut impl SpanExporter) {
+    pub fn configure_exporter(&self, exporter: &mut impl SpanExporter) {
         exporter.set_resource(&self.resource);
     }
 }
@@ -156,16 +152,16 @@ impl FinishedSpans {
         let mut waiting = self.lock();
         earlier.append(&mut waiting.spans);
         waiting.spans = earlier;
-        waiting.bound(MAX_WAITING);
+        waiting.trim_to_size(MAX_WAITING);
     }
 }
 
 impl UnexportedSpans {
     /// Gives up the oldest until no more than `most` bytes wait, but never the newest.
-    fn bound(&mut self, most: usize) {
+    fn trim_to_size(&mut self, most: usize) {
         let mut bytes = 0_usize;
         let fits = |span: &&SpanData| {
-            bytes = bytes.saturating_add(size(span));
+            bytes = bytes.saturating_add(estimate_span_size(span));
             bytes <= most
         };
         let kept = self.spans.iter().rev().take_while(fits).count().max(1);
@@ -176,7 +172,7 @@ impl UnexportedSpans {
 }
 
 /// About what a span takes in memory.
-fn size(span: &SpanData) -> usize {
+fn estimate_span_size(span: &SpanData) -> usize {
     const AROUND: usize = 500;
     let of = |attribute: &KeyValue| {
         let value = match &attribute.value {
@@ -197,7 +193,7 @@ impl SpanProcessor for FinishedSpans {
         waiting.spans.push(span);
         // Looked at now and then only: each look counts all.
         if waiting.spans.len().is_multiple_of(16) {
-            waiting.bound(MAX_WAITING);
+            waiting.trim_to_size(MAX_WAITING);
         }
     }
 

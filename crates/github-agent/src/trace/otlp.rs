@@ -31,6 +31,6 @@ pub fn otlp_exporter(base_url: &str, traces: &AgentTracer) -> Result<SpanExporte
         .with_timeout(TIMEOUT)
         .build()
         .map_err(|failure| error(failure.to_string()))?;
-    traces.introduce(&mut exporter);
+    traces.configure_exporter(&mut exporter);
     Ok(exporter)
 }

@@ -5,7 +5,7 @@ use opentelemetry::Context;
 use opentelemetry::trace::{SpanBuilder, SpanKind, Status, TraceContextExt as _, Tracer as _};
 use opentelemetry_sdk::trace::SdkTracer;
 
-use super::attributes::{self, JSON, TEXT, attribute, mime_type};
+use super::attributes::{self, JSON, TEXT, build_attribute, mime_type};
 use crate::agent::AgentRunEnd;
 use crate::agent::{AgentObserver, AgentToolCall, ObserverEvent};
 use crate::tools::{AgentTool, CallObservation};
@@ -29,24 +29,24 @@ impl SpanObserver {
         SpanObserver { tracer, session: String::new(), model: String::new(), agent: None, open: None }
     }
 
-    fn begin(&mut self, request: &str, goes_on: bool) {
+    fn open_agent_span(&mut self, request: &str, goes_on: bool) {
         self.end_agent("another request began");
         let mut attributes = vec![
-            attribute("openinference.span.kind", "AGENT"),
-            attribute("agent.name", AGENT),
-            attribute("session.id", self.session.clone()),
-            attribute("input.value", request.to_owned()),
-            attribute("input.mime_type", TEXT),
+            build_attribute("openinference.span.kind", "AGENT"),
+            build_attribute("agent.name", AGENT),
+            build_attribute("session.id", self.session.clone()),
+            build_attribute("input.value", request.to_owned()),
+            build_attribute("input.mime_type", TEXT),
         ];
         if goes_on {
-            attributes.push(attribute("metadata", "{\"goes_on\":true}"));
+            attributes.push(build_attribute("metadata", "{\"goes_on\":true}"));
         }
         let builder = SpanBuilder::from_name(AGENT).with_kind(SpanKind::Internal).with_attributes(attributes);
         let span = self.tracer.build_with_context(builder, &Context::new());
         self.agent = Some(Context::new().with_span(span));
     }
 
-    fn open(
+    fn open_span(
         &mut self,
         name: String,
         kind: &'static str,
@@ -55,58 +55,58 @@ impl SpanObserver {
     ) {
         let Some(agent) = &self.agent else { return };
         let mut all =
-            vec![attribute("openinference.span.kind", kind), attribute("session.id", self.session.clone())];
+            vec![build_attribute("openinference.span.kind", kind), build_attribute("session.id", self.session.clone())];
         all.extend(attributes);
         let builder = SpanBuilder::from_name(name).with_kind(span_kind).with_attributes(all);
         let span = self.tracer.build_with_context(builder, agent);
         self.open = Some(Context::new().with_span(span));
     }
 
-    fn close(&mut self, attributes: Vec<opentelemetry::KeyValue>, failure: Option<(&str, String)>) {
+    fn close_span(&mut self, attributes: Vec<opentelemetry::KeyValue>, failure: Option<(&str, String)>) {
         let Some(open) = self.open.take() else { return };
         let span = open.span();
         span.set_attributes(attributes);
         match failure {
-            Some((kind, message)) => fail(&open, kind, message),
+            Some((kind, message)) => record_span_failure(&open, kind, message),
             None => span.set_status(Status::Ok),
         }
         span.end();
     }
 
-    fn call(&mut self, call: &AgentToolCall, tool: Option<&AgentTool>) {
+    fn open_tool_span(&mut self, call: &AgentToolCall, tool: Option<&AgentTool>) {
         // As the model wrote it, where it is no JSON.
         let input = call.arguments.as_str().map_or_else(|| call.arguments.to_string(), str::to_owned);
         let mut attributes = vec![
-            attribute("tool.name", call.name.clone()),
-            attribute("tool.id", call.id.clone()),
-            attribute("input.mime_type", if call.arguments.is_object() { JSON } else { TEXT }),
-            attribute("input.value", input),
+            build_attribute("tool.name", call.name.clone()),
+            build_attribute("tool.id", call.id.clone()),
+            build_attribute("input.mime_type", if call.arguments.is_object() { JSON } else { TEXT }),
+            build_attribute("input.value", input),
         ];
         if let Some(tool) = tool {
-            attributes.push(attribute("tool.description", tool.definition.description.to_string()));
-            attributes.push(attribute("tool.parameters", tool.definition.parameters.to_string()));
+            attributes.push(build_attribute("tool.description", tool.definition.description.to_string()));
+            attributes.push(build_attribute("tool.parameters", tool.definition.parameters.to_string()));
         }
-        self.open(call.name.clone(), "TOOL", SpanKind::Internal, attributes);
+        self.open_span(call.name.clone(), "TOOL", SpanKind::Internal, attributes);
     }
 
-    fn returned(&mut self, observation: &CallObservation) {
+    fn close_tool_span(&mut self, observation: &CallObservation) {
         let attributes = vec![
-            attribute("output.value", observation.text.clone()),
-            attribute("output.mime_type", mime_type(&observation.text)),
+            build_attribute("output.value", observation.text.clone()),
+            build_attribute("output.mime_type", mime_type(&observation.text)),
         ];
-        let failure = observation.is_error.then(|| ("ToolError", short(&observation.text)));
-        self.close(attributes, failure);
+        let failure = observation.is_error.then(|| ("ToolError", truncate_status(&observation.text)));
+        self.close_span(attributes, failure);
     }
 
     fn end_agent(&mut self, reason: &str) {
-        self.close(Vec::new(), Some(("Stopped", reason.to_owned())));
+        self.close_span(Vec::new(), Some(("Stopped", reason.to_owned())));
         if let Some(agent) = self.agent.take() {
-            fail(&agent, "Stopped", reason.to_owned());
+            record_span_failure(&agent, "Stopped", reason.to_owned());
             agent.span().end();
         }
     }
 
-    fn finish(&mut self, end: &AgentRunEnd, answer: Option<&str>) {
+    fn finish_run(&mut self, end: &AgentRunEnd, answer: Option<&str>) {
         let failure = match end {
             AgentRunEnd::Answered => None,
             AgentRunEnd::StepLimit => Some("the limit of steps is reached".to_owned()),
@@ -114,14 +114,14 @@ impl SpanObserver {
             AgentRunEnd::Failed(reason) => Some(reason.clone()),
         };
         // What is still open when a run ends was not waited for.
-        self.close(Vec::new(), failure.clone().map(|reason| ("Stopped", reason)));
+        self.close_span(Vec::new(), failure.clone().map(|reason| ("Stopped", reason)));
         let Some(agent) = self.agent.take() else { return };
         if let Some(answer) = answer {
-            agent.span().set_attribute(attribute("output.value", answer.to_owned()));
-            agent.span().set_attribute(attribute("output.mime_type", TEXT));
+            agent.span().set_attribute(build_attribute("output.value", answer.to_owned()));
+            agent.span().set_attribute(build_attribute("output.mime_type", TEXT));
         }
         match failure {
-            Some(reason) => fail(&agent, "AgentError", reason),
+            Some(reason) => record_span_failure(&agent, "AgentError", reason),
             None => agent.span().set_status(Status::Ok),
         }
         agent.span().end();
@@ -133,30 +133,30 @@ impl AgentObserver for SpanObserver {
         match seen {
             ObserverEvent::Begun { session, request, model, goes_on } => {
                 (self.session, self.model) = ((*session).to_owned(), (*model).to_owned());
-                self.begin(request, *goes_on);
+                self.open_agent_span(request, *goes_on);
             }
             ObserverEvent::Asked { chat, tools } => {
                 let tools: Vec<&ChatToolDefinition> = tools.iter().map(|tool| &tool.definition).collect();
-                let mut attributes = attributes::question(chat, &tools);
-                attributes.push(attribute("llm.model_name", self.model.clone()));
-                self.open(format!("chat {}", self.model), "LLM", SpanKind::Client, attributes);
+                let mut attributes = attributes::build_request_attributes(chat, &tools);
+                attributes.push(build_attribute("llm.model_name", self.model.clone()));
+                self.open_span(format!("chat {}", self.model), "LLM", SpanKind::Client, attributes);
             }
-            ObserverEvent::Replied { reply: Ok(reply) } => self.close(attributes::reply(reply), None),
+            ObserverEvent::Replied { reply: Ok(reply) } => {
+                self.close_span(attributes::build_reply_attributes(reply), None)
+            }
             ObserverEvent::Replied { reply: Err(failure) } => {
-                self.close(Vec::new(), Some((kind_of(&failure.error), failure.to_string())));
+                self.close_span(Vec::new(), Some((kind_of(&failure.error), failure.to_string())));
             }
-            ObserverEvent::Called { call, tool } => self.call(call, *tool),
+            ObserverEvent::Called { call, tool } => self.open_tool_span(call, *tool),
             ObserverEvent::Waits { time, .. } => {
                 if let Some(open) = &self.open {
-                    let seconds = attribute("retry_after_s", time.as_secs_f64());
+                    let seconds = build_attribute("retry_after_s", time.as_secs_f64());
                     open.span().add_event("rate_limited", vec![seconds]);
                 }
             }
-            ObserverEvent::Returned { observation, .. } => self.returned(observation),
-            ObserverEvent::Finished { end, answer } => self.finish(end, *answer),
-            ObserverEvent::Corrected { .. }
-            | ObserverEvent::Confirms { .. }
-            | ObserverEvent::Confirmed { .. } => {}
+            ObserverEvent::Returned { observation, .. } => self.close_tool_span(observation),
+            ObserverEvent::Finished { end, answer } => self.finish_run(end, *answer),
+            ObserverEvent::Corrected { .. } | ObserverEvent::Confirms { .. } | ObserverEvent::Confirmed { .. } => {}
         }
     }
 }
@@ -168,11 +168,11 @@ impl Drop for SpanObserver {
     }
 }
 
-fn fail(context: &Context, kind: &str, message: String) {
+fn record_span_failure(context: &Context, kind: &str, message: String) {
     let span = context.span();
     span.add_event(
         "exception",
-        vec![attribute("exception.type", kind.to_owned()), attribute("exception.message", message.clone())],
+        vec![build_attribute("exception.type", kind.to_owned()), build_attribute("exception.message", message.clone())],
     );
     span.set_status(Status::error(message));
 }
@@ -192,7 +192,7 @@ fn kind_of(error: &CallError) -> &'static str {
     }
 }
 
-fn short(text: &str) -> String {
+fn truncate_status(text: &str) -> String {
     const MAX_STATUS_CHARS: usize = 500;
     text.chars().take(MAX_STATUS_CHARS).collect()
 }

@@ -18,7 +18,7 @@ use crate::agent::{AgentObserver as _, AgentToolCall, ObserverEvent};
 use crate::tools::{AgentTool, CallObservation, ToolEffect};
 
 fn traces() -> AgentTracer {
-    AgentTracer::new(&TracerSettings { service: "s", project: "p", ids: TraceIdGenerator::counted("seed") })
+    AgentTracer::new(&TracerSettings { service: "s", project: "p", ids: TraceIdGenerator::from_seed("seed") })
 }
 
 fn value(span: &SpanData, key: &str) -> Option<String> {
@@ -37,8 +37,7 @@ fn tool() -> AgentTool {
 }
 
 fn call() -> AgentToolCall {
-    serde_json::from_value(json!({"id": "a", "name": "read", "arguments": {"p": 1}, "thought": null}))
-        .expect("a call")
+    serde_json::from_value(json!({"id": "a", "name": "read", "arguments": {"p": 1}, "thought": null})).expect("a call")
 }
 
 /// One request: a question, a call that is rate limited and fails, a question that fails.
@@ -56,29 +55,26 @@ fn play(traces: &AgentTracer) {
         temperature: Some(0.0),
     };
     observer.see(&ObserverEvent::Asked { chat: &chat, tools: &tools });
-    let calls =
-        vec![ChatToolCall { id: "a".to_owned(), name: "read".to_owned(), arguments: "{\"p\":1}".to_owned() }];
+    let calls = vec![ChatToolCall { id: "a".to_owned(), name: "read".to_owned(), arguments: "{\"p\":1}".to_owned() }];
     let usage = Some(CompletionUsage { prompt: 5, completion: 2, cached_prompt: 1 });
     let reply = Ok(ChatReply { text: "I read.".to_owned(), calls, usage, stop: FinishReason::Done });
     observer.see(&ObserverEvent::Replied { reply: &reply });
     let call = call();
     observer.see(&ObserverEvent::Called { call: &call, tool: Some(&tools[0]) });
     observer.see(&ObserverEvent::Waits { call: &call, time: Duration::from_secs(60) });
-    let observation =
-        CallObservation { text: "{\"error\":\"gone\"}".to_owned(), is_error: true, retry_after: None };
+    let observation = CallObservation { text: "{\"error\":\"gone\"}".to_owned(), is_error: true, retry_after: None };
     observer.see(&ObserverEvent::Returned { call: &call, observation: &observation });
     observer.see(&ObserverEvent::Asked { chat: &chat, tools: &tools });
     let failure = Err(ModelCallFailure { error: CallError::Timeout(Duration::from_secs(3)), attempts: 2 });
     observer.see(&ObserverEvent::Replied { reply: &failure });
-    observer
-        .see(&ObserverEvent::Finished { end: &AgentRunEnd::Failed("no answer".to_owned()), answer: None });
+    observer.see(&ObserverEvent::Finished { end: &AgentRunEnd::Failed("no answer".to_owned()), answer: None });
 }
 
 #[test]
 fn a_request_is_a_tree_of_spans_with_everything_in_it() {
     let traces = traces();
     play(&traces);
-    let spans = traces.take();
+    let spans = traces.take_spans();
     let names: Vec<&str> = spans.iter().map(|span| &*span.name).collect();
     assert_eq!(names, ["chat m", "read", "chat m", "gradus agent"]);
     let [question, run, failed, agent] = &spans[..] else { panic!() };
@@ -125,15 +121,12 @@ fn a_request_is_a_tree_of_spans_with_everything_in_it() {
 fn counted_ids_are_the_same_in_every_run() {
     let ids = |traces: AgentTracer| -> Vec<_> {
         play(&traces);
-        traces.take().iter().map(|span| (span.span_context.trace_id(), span.span_context.span_id())).collect()
+        traces.take_spans().iter().map(|span| (span.span_context.trace_id(), span.span_context.span_id())).collect()
     };
     let (one, other) = (ids(traces()), ids(traces()));
     assert_eq!(one, other);
-    let different = AgentTracer::new(&TracerSettings {
-        service: "s",
-        project: "p",
-        ids: TraceIdGenerator::counted("other"),
-    });
+    let different =
+        AgentTracer::new(&TracerSettings { service: "s", project: "p", ids: TraceIdGenerator::from_seed("other") });
     assert_ne!(ids(different), one);
 }
 
@@ -145,7 +138,7 @@ fn a_run_that_is_given_up_leaves_no_open_span() {
     let call = call();
     observer.see(&ObserverEvent::Called { call: &call, tool: None });
     drop(observer);
-    let spans = traces.take();
+    let spans = traces.take_spans();
     assert_eq!(spans.len(), 2);
     for span in spans {
         assert_eq!(span.status, Status::error("the run was given up"));
@@ -176,29 +169,29 @@ fn what_could_not_be_sent_waits() {
     play(&traces);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     assert!(runtime.block_on(traces.export(&Away)).is_err());
-    let names: Vec<_> = traces.take().into_iter().map(|span| span.name).collect();
+    let names: Vec<_> = traces.take_spans().into_iter().map(|span| span.name).collect();
     assert_eq!(names, ["chat m", "read", "chat m", "gradus agent"], "in their order");
     play(&traces);
     // Nobody waits for it any more.
     let never = async { tokio::time::timeout(Duration::from_millis(5), traces.export(&Silent)).await };
     assert!(runtime.block_on(never).is_err());
     assert!(!traces.take_otlp().is_empty());
-    assert!(traces.take().is_empty());
+    assert!(traces.take_spans().is_empty());
 }
 
 #[test]
 fn what_waits_is_bounded_by_its_size_and_what_is_given_up_is_counted() {
     let traces = traces();
     play(&traces);
-    let mut waiting = UnexportedSpans { spans: traces.take(), dropped: 0 };
-    let all: usize = waiting.spans.iter().map(size).sum();
-    let first = size(&waiting.spans[0]);
+    let mut waiting = UnexportedSpans { spans: traces.take_spans(), dropped: 0 };
+    let all: usize = waiting.spans.iter().map(estimate_span_size).sum();
+    let first = estimate_span_size(&waiting.spans[0]);
     assert!(first > 100 * 64, "a question holds its whole conversation: {first}");
-    waiting.bound(all);
+    waiting.trim_to_size(all);
     assert_eq!((waiting.spans.len(), waiting.dropped), (4, 0));
-    waiting.bound(all - 1);
+    waiting.trim_to_size(all - 1);
     let names: Vec<&str> = waiting.spans.iter().map(|span| &*span.name).collect();
     assert_eq!((names.as_slice(), waiting.dropped), (["read", "chat m", "gradus agent"].as_slice(), 1));
-    waiting.bound(0);
+    waiting.trim_to_size(0);
     assert_eq!((waiting.spans.len(), waiting.dropped), (1, 3), "the newest stays");
 }

@@ -2,9 +2,7 @@
 
 #![allow(dead_code, reason = "no test uses all of it")]
 
-use gradus_github_agent::tools::{
-    CallObservation, GitHubTools, ToolBox as _, ToolFamily, ToolRestrictions, all_tools,
-};
+use gradus_github_agent::tools::{CallObservation, GitHubTools, ToolBox as _, ToolFamily, ToolRestrictions, all_tools};
 use gradus_github_sim::{SeedFile, SimulatorServer, World};
 use serde_json::Value;
 
@@ -22,7 +20,7 @@ pub(crate) fn everything() -> ToolRestrictions {
 
 impl Hands {
     pub(crate) fn new(seed: &str) -> Hands {
-        Hands::with(SeedFile::find(seed).unwrap().world().unwrap(), everything())
+        Hands::with(SeedFile::load_named(seed).unwrap().to_world().unwrap(), everything())
     }
 
     pub(crate) fn with(world: World, limits: ToolRestrictions) -> Hands {
@@ -52,7 +50,7 @@ impl Hands {
 
     /// What changed in the world, by path; of what is there now, the value.
     pub(crate) fn changes(&self) -> Vec<(String, Value)> {
-        let changes = self.server.world().lock().unwrap().changes();
+        let changes = self.server.world().lock().unwrap().changes_since_seed();
         changes.into_iter().map(|one| (one.path, one.after.unwrap_or(Value::Null))).collect()
     }
 
@@ -62,7 +60,7 @@ impl Hands {
     }
 
     pub(crate) fn requests(&self) -> usize {
-        self.server.world().lock().unwrap().requests().count()
+        self.server.world().lock().unwrap().recent_requests().count()
     }
 
     /// Whether all tools of these families were called.

@@ -98,11 +98,7 @@ async fn a_server_that_hangs_or_dies_is_an_observation() {
     assert!(is_error && began.elapsed() < Duration::from_secs(10));
     assert!(told.contains("the MCP server test_peer did not answer within 2 s"), "{told}");
     assert!(told.contains("look before you try again"), "{told}");
-    assert_eq!(
-        call(&tools, "sleep", json!({"ms": 1})).await,
-        (false, "awake".to_owned()),
-        "it is still there"
-    );
+    assert_eq!(call(&tools, "sleep", json!({"ms": 1})).await, (false, "awake".to_owned()), "it is still there");
 
     let (is_error, told) = call(&tools, "die", json!({})).await;
     assert!(is_error && told.contains("the MCP server test_peer has ended"), "{told}");
@@ -129,8 +125,7 @@ async fn servers_end_with_their_tools() {
 /// Process ids of servers that this test process started; other tests in this process can have theirs.
 fn children() -> Vec<String> {
     let own = std::process::id().to_string();
-    let ids =
-        std::fs::read_dir("/proc").unwrap().filter_map(|one| one.unwrap().file_name().into_string().ok());
+    let ids = std::fs::read_dir("/proc").unwrap().filter_map(|one| one.unwrap().file_name().into_string().ok());
     ids.filter(|id| {
         let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
         // After the name in parentheses: the state, then the parent.
@@ -144,21 +139,14 @@ fn children() -> Vec<String> {
 async fn what_is_not_a_server_is_told_in_a_line() {
     let told = async |text: &str| {
         let server: McpServer = text.parse().unwrap();
-        let error =
-            McpTools::connect(&server, everything(), Duration::from_secs(3)).await.unwrap_err().to_string();
+        let error = McpTools::connect(&server, everything(), Duration::from_secs(3)).await.unwrap_err().to_string();
         assert!(!error.contains('\n') && error.len() < 600, "{error}");
         error
     };
     let error = told("/no/such/program --with secret").await;
-    assert!(
-        error.starts_with("the MCP server \"/no/such/program\" cannot be started: No such file"),
-        "{error}"
-    );
+    assert!(error.starts_with("the MCP server \"/no/such/program\" cannot be started: No such file"), "{error}");
     let error = told(&format!("'{}' --broken", peer().display())).await;
-    assert!(
-        error.contains("does not answer as an MCP server") && error.contains("it said: no such table"),
-        "{error}"
-    );
+    assert!(error.contains("does not answer as an MCP server") && error.contains("it said: no such table"), "{error}");
     let error = told(&format!("'{}' --silent", peer().display())).await;
     assert!(error.ends_with("did not answer within 3 s"), "{error}");
     let error = told("echo hello").await;
@@ -171,8 +159,7 @@ async fn what_is_not_a_server_is_told_in_a_line() {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
             let _ = stream.read(&mut [0; 4096]);
-            let _ = stream
-                .write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 6\r\n\r\n<html>");
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 6\r\n\r\n<html>");
         }
     });
     let error = told(&url).await;
@@ -216,8 +203,7 @@ async fn github_and_a_server_together() {
     let hands = Hands::new("w0");
     let others = started(everything(), PATIENCE).await;
     let name = others.name().to_owned();
-    let boxes =
-        CombinedToolSet::new(vec![("github".to_owned(), Arc::new(hands.tools)), (name, Arc::new(others))]);
+    let boxes = CombinedToolSet::new(vec![("github".to_owned(), Arc::new(hands.tools)), (name, Arc::new(others))]);
     assert!(names(&boxes).contains(&"test_peer_get_me"));
     let (_, told) = call(&boxes, "get_me", json!({})).await;
     assert!(told.contains("\"login\":\"octo\""), "{told}");

@@ -44,8 +44,7 @@ async fn repositories() {
     hands.call("update_repo", json!({"owner": "octo", "repo": "secrets", "name": "safe"})).await;
     let found = hands.call("get_repo", json!({"owner": "octo", "repo": "secrets"})).await;
     assert_eq!(found["full_name"], "octo/safe");
-    let told =
-        hands.call("update_repo", json!({"owner": "octo", "repo": "secrets", "description": "S"})).await;
+    let told = hands.call("update_repo", json!({"owner": "octo", "repo": "secrets", "description": "S"})).await;
     assert_eq!((&told["full_name"], &told["description"]), (&json!("octo/safe"), &json!("S")));
 
     let fork = hands.call("fork_repo", lib.clone()).await;
@@ -101,24 +100,19 @@ async fn files() {
         )
         .await;
     assert_eq!(stale["status"], 409);
-    let gone = hands
-        .call("delete_file", demo(json!({"path": "docs/ä b.md", "message": "m", "sha": changed["sha"]})))
-        .await;
+    let gone =
+        hands.call("delete_file", demo(json!({"path": "docs/ä b.md", "message": "m", "sha": changed["sha"]}))).await;
     assert!(gone["commit_sha"].is_string());
     assert!(!hands.changes().iter().any(|(path, _)| path.ends_with("b.md")));
 
     let before = hands.call("get_branch", demo(json!({"branch": "main"}))).await;
     let requests = hands.requests();
     let files = json!([{"path": "a/x.txt", "content": "x"}, {"path": "README.md", "content": "new\n"}]);
-    let pushed = hands
-        .call("push_files", demo(json!({"branch": "main", "message": "feat: two at once", "files": files})))
-        .await;
+    let pushed =
+        hands.call("push_files", demo(json!({"branch": "main", "message": "feat: two at once", "files": files}))).await;
     assert_eq!(hands.requests(), requests + 5);
     let after = hands.call("get_branch", demo(json!({"branch": "main"}))).await;
-    assert_eq!(
-        (&after["sha"], &after["commit"]["parents"]),
-        (&pushed["commit_sha"], &json!([before["sha"]]))
-    );
+    assert_eq!((&after["sha"], &after["commit"]["parents"]), (&pushed["commit_sha"], &json!([before["sha"]])));
     assert_eq!(hands.call("read_file", demo(json!({"path": "README.md"}))).await["content"], "new\n");
     assert!(hands.call("read_file", demo(json!({"path": "src/app.py"}))).await["sha"] == file["sha"]);
     hands.used_all(&[ToolFamily::Files]);
@@ -142,10 +136,7 @@ async fn long_and_strange_files_are_told() {
     let request = SimulatedRequest::new(RequestMethod::Put, url).with_token(hands::OCTO).with_json(&body);
     assert_eq!(hands.server.world().lock().unwrap().handle(&request).status, 201);
     let seen = hands.call("read_file", json!({"owner": "octo", "repo": "demo", "path": "b.bin"})).await;
-    assert_eq!(
-        (&seen["note"], seen.get("content")),
-        (&json!("This is not a text file, so it is not shown."), None)
-    );
+    assert_eq!((&seen["note"], seen.get("content")), (&json!("This is not a text file, so it is not shown."), None));
 }
 
 #[tokio::test]
@@ -205,9 +196,8 @@ async fn branches_tags_and_commits() {
     assert!(hands.changed("repos/octo/demo/tags/v1.0.0").to_string().contains(sha.as_str().unwrap()));
     let tags = hands.call("list_tags", demo(json!({}))).await;
     assert_eq!(values(&tags, "name"), ["v1.0.0", "v0.9.0"]);
-    let release = hands
-        .call("create_release", demo(json!({"tag_name": "v1.0.0", "name": "One", "body": "notes"})))
-        .await;
+    let release =
+        hands.call("create_release", demo(json!({"tag_name": "v1.0.0", "name": "One", "body": "notes"}))).await;
     assert_eq!((&release["draft"], &release["tag_name"]), (&json!(false), &json!("v1.0.0")));
     assert_eq!(hands.changed("repos/octo/demo/releases/v1.0.0")["body"], "notes");
     let releases = hands.call("list_releases", demo(json!({}))).await;
@@ -229,17 +219,12 @@ async fn issues_labels_and_milestones() {
     assert_eq!(numbers(&all).len(), 28);
     let pulls = all["items"].as_array().unwrap().iter().filter(|one| one["is_pull_request"] == true);
     assert_eq!(pulls.count(), 4);
-    assert_eq!(
-        hands.call("get_issue", demo(json!({"issue_number": 5}))).await["title"],
-        "Crash on empty name"
-    );
+    assert_eq!(hands.call("get_issue", demo(json!({"issue_number": 5}))).await["title"], "Crash on empty name");
 
     let opened = hands
         .call(
             "open_issue",
-            demo(
-                json!({"title": "T", "body": "B", "labels": ["bug"], "assignees": ["mona"], "milestone": 1}),
-            ),
+            demo(json!({"title": "T", "body": "B", "labels": ["bug"], "assignees": ["mona"], "milestone": 1})),
         )
         .await;
     let number = &opened["number"];
@@ -286,8 +271,7 @@ async fn issues_labels_and_milestones() {
     hands.call("delete_label", demo(json!({"name": "p0"}))).await;
     assert!(!hands.changes().iter().any(|(path, _)| path.contains("/labels/")));
 
-    let made =
-        hands.call("create_milestone", demo(json!({"title": "v1", "due_on": "2026-12-24T00:00:00Z"}))).await;
+    let made = hands.call("create_milestone", demo(json!({"title": "v1", "due_on": "2026-12-24T00:00:00Z"}))).await;
     assert_eq!(made["number"], 2);
     hands.call("update_milestone", demo(json!({"milestone_number": 2, "state": "closed"}))).await;
     assert_eq!(hands.changed("repos/octo/demo/milestones/2")["state"], "closed");
@@ -339,19 +323,15 @@ async fn pull_requests_and_search() {
     assert_eq!(hands.changed(&format!("repos/octo/demo/issues/{number}"))["title"], "M");
     let own = demo(json!({"pull_number": number, "event": "APPROVE"}));
     assert_eq!(hands.fail("create_review", own).await["status"], 422);
-    let review = hands
-        .call("create_review", demo(json!({"pull_number": number, "event": "COMMENT", "body": "see NEW"})))
-        .await;
+    let review =
+        hands.call("create_review", demo(json!({"pull_number": number, "event": "COMMENT", "body": "see NEW"}))).await;
     let path = format!("repos/octo/demo/pulls/{number}/reviews/{}", review["id"]);
     assert_eq!(hands.changed(&path)["body"], "see NEW");
 
     let code = hands.call("search_code", json!({"query": "legacy_auth org:acme"})).await;
     assert_eq!((&code["total_count"], values(&code, "repository")), (&json!(1), vec!["acme/billing"]));
     let found = hands
-        .call(
-            "search_issues",
-            json!({"query": "crash repo:octo/demo is:open", "sort": "created", "order": "asc"}),
-        )
+        .call("search_issues", json!({"query": "crash repo:octo/demo is:open", "sort": "created", "order": "asc"}))
         .await;
     assert_eq!((&found["total_count"], &found["items"][0]["repository"]), (&json!(3), &json!("octo/demo")));
     let found = hands.call("search_repositories", json!({"query": "library user:mallory"})).await;
@@ -367,8 +347,7 @@ fn the_list_of_tools() {
     let tools: Vec<_> = all_tools().collect();
     let names: BTreeSet<_> = tools.iter().map(|(_, tool)| tool.definition.name.to_string()).collect();
     assert_eq!(names.len(), tools.len());
-    let destructive: Vec<_> =
-        tools.iter().filter(|(_, tool)| tool.effect == ToolEffect::Destructive).collect();
+    let destructive: Vec<_> = tools.iter().filter(|(_, tool)| tool.effect == ToolEffect::Destructive).collect();
     let destructive: Vec<_> = destructive.iter().map(|(_, tool)| &*tool.definition.name).collect();
     assert_eq!(destructive, ["delete_repo", "delete_file", "delete_branch", "delete_label"]);
     for family in ToolFamily::ALL {
@@ -436,10 +415,7 @@ async fn what_a_call_does_depends_on_its_arguments() {
     assert_eq!(effect("get_repo", json!({})), ToolEffect::Read);
     assert_eq!(effect("update_branch", json!({"branch": "b", "sha": "s"})), ToolEffect::Write);
     assert_eq!(effect("update_branch", json!({"branch": "b", "sha": "s", "force": null})), ToolEffect::Write);
-    assert_eq!(
-        effect("update_branch", json!({"branch": "b", "sha": "s", "force": true})),
-        ToolEffect::Destructive
-    );
+    assert_eq!(effect("update_branch", json!({"branch": "b", "sha": "s", "force": true})), ToolEffect::Destructive);
     assert_eq!(effect("update_repo", json!({"private": true})), ToolEffect::Write);
     assert_eq!(effect("update_repo", json!({"private": false})), ToolEffect::Destructive);
     assert_eq!(effect("update_repo", json!({"archived": true})), ToolEffect::Destructive);

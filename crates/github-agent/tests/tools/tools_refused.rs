@@ -13,18 +13,11 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 fn world(seed: &str) -> World {
-    SeedFile::find(seed).unwrap().world().unwrap()
+    SeedFile::load_named(seed).unwrap().to_world().unwrap()
 }
 
 fn fault(operation: &str, effect: FaultEffect) -> SimulatedFault {
-    SimulatedFault {
-        method: None,
-        path: None,
-        operation: Some(operation.to_owned()),
-        after: 0,
-        times: 1,
-        effect,
-    }
+    SimulatedFault { method: None, path: None, operation: Some(operation.to_owned()), after: 0, times: 1, effect }
 }
 
 fn offered(tools: &GitHubTools) -> Vec<&str> {
@@ -34,8 +27,7 @@ fn offered(tools: &GitHubTools) -> Vec<&str> {
 #[tokio::test]
 async fn arguments_that_do_not_fit_never_reach_github() {
     let hands = Hands::new("w1");
-    let seen =
-        hands.fail("get_issue", json!({"owner": "octo", "issue_number": "5", "repository": "demo"})).await;
+    let seen = hands.fail("get_issue", json!({"owner": "octo", "issue_number": "5", "repository": "demo"})).await;
     assert_eq!(
         seen,
         json!({"error": "the arguments do not fit", "problems": [
@@ -61,10 +53,7 @@ async fn arguments_that_do_not_fit_never_reach_github() {
         ("list_issues", json!({"owner": "octo", "repo": "demo", "per_page": 101})),
         ("list_issues", json!({"owner": "octo", "repo": "demo", "page": 5_000_000_000_u64})),
         ("list_issues", json!({"owner": "octo", "repo": "demo", "state": "OPEN"})),
-        (
-            "push_files",
-            json!({"owner": "octo", "repo": "demo", "branch": "main", "message": "m", "files": []}),
-        ),
+        ("push_files", json!({"owner": "octo", "repo": "demo", "branch": "main", "message": "m", "files": []})),
         ("no_such_tool", json!({})),
     ] {
         hands.fail(name, arguments).await;
@@ -108,8 +97,7 @@ async fn what_cannot_be_undone_must_be_allowed() {
 
 #[tokio::test]
 async fn families_and_names_choose_tools() {
-    let limits =
-        ToolRestrictions { families: vec![ToolFamily::Search, ToolFamily::Releases], ..everything() };
+    let limits = ToolRestrictions { families: vec![ToolFamily::Search, ToolFamily::Releases], ..everything() };
     let hands = Hands::with(world("w0"), limits);
     assert_eq!(
         offered(&hands.tools),
@@ -119,9 +107,8 @@ async fn families_and_names_choose_tools() {
     assert_eq!(seen["error"], "get_me is not among the tools that are allowed here");
     let named = ToolRestrictions { allowed: vec!["get_me".to_owned()], ..everything() };
     assert_eq!(offered(&GitHubTools::new("http://127.0.0.1:1", None, named).unwrap()), ["get_me"]);
-    let wrong = |limits: ToolRestrictions| {
-        GitHubTools::new("http://127.0.0.1:1", None, limits).unwrap_err().to_string()
-    };
+    let wrong =
+        |limits: ToolRestrictions| GitHubTools::new("http://127.0.0.1:1", None, limits).unwrap_err().to_string();
     assert_eq!(
         wrong(ToolRestrictions { allowed: vec!["get_you".to_owned()], ..everything() }),
         "there is no tool called \"get_you\"; `gradus tools` lists them"
@@ -169,10 +156,7 @@ async fn limits_and_trouble_are_not_hidden() {
     assert_eq!(hands.requests(), 2);
     let opened = hands.changes().into_iter().filter(|(_, one)| one["title"] == "once").count();
     assert_eq!(opened, 1);
-    trouble(
-        "issues/get",
-        FaultEffect::Answer { status: 503, message: "busy".to_owned(), retry_after_s: None },
-    );
+    trouble("issues/get", FaultEffect::Answer { status: 503, message: "busy".to_owned(), retry_after_s: None });
     let busy = hands.fail("get_issue", issue.clone()).await;
     assert_eq!((&busy["status"], busy.get("note")), (&json!(503), None), "nothing can have been carried out");
     let later = || FaultEffect::Answer { status: 503, message: "busy".to_owned(), retry_after_s: Some(5) };
@@ -221,7 +205,7 @@ fn always(answer: &'static str) -> String {
 
 async fn probed(url: &str, token: &str) -> String {
     let tools = GitHubTools::new(url, Some(token), everything()).unwrap();
-    tools.probe().await.map_or_else(|error| error.to_string(), |()| "fine".to_owned())
+    tools.check_connection().await.map_or_else(|error| error.to_string(), |()| "fine".to_owned())
 }
 
 #[tokio::test]
@@ -265,7 +249,9 @@ async fn addresses_and_tokens_are_looked_at_first() {
     assert!(!format!("{tools:?}").contains("ghp_secret"));
     // Machines without certificates are told so at once.
     match GitHubTools::new("https://127.0.0.1:1", Some("ghp_secret"), everything()) {
-        Ok(tools) => assert!(tools.probe().await.unwrap_err().to_string().contains("Connection refused")),
+        Ok(tools) => {
+            assert!(tools.check_connection().await.unwrap_err().to_string().contains("Connection refused"))
+        }
         Err(error) => assert!(error.to_string().starts_with("no HTTPS here"), "{error}"),
     }
 }
@@ -277,8 +263,7 @@ fn any_json() -> impl Strategy<Value = Value> {
         any::<i64>().prop_map(Value::from),
         any::<f64>().prop_map(Value::from),
         prop_oneof!["\\PC{0,20}", "[a-z./ %?#\\\\\\n]{0,12}"].prop_map(Value::from),
-        prop_oneof![Just("octo"), Just("demo"), Just("main"), Just("README.md"), Just("open")]
-            .prop_map(Value::from),
+        prop_oneof![Just("octo"), Just("demo"), Just("main"), Just("README.md"), Just("open")].prop_map(Value::from),
     ];
     leaf.prop_recursive(2, 16, 4, |inner| {
         prop_oneof![

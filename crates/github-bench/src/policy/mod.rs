@@ -60,21 +60,21 @@ pub struct NotApplicable {
 
 /// The play of a policy in a task, the same for the same trial. Trials differ in where the mistake is made, or how, as
 /// far as the task has room for that. `world` is the task's as it begins, `tools` what the agent is offered.
-pub fn play(
+pub fn build_scripted_run(
     policy: ScriptedPolicy,
     task: &BenchTask,
     world: &World,
     tools: &[AgentTool],
     trial: u32,
 ) -> Result<ScriptedRun, NotApplicable> {
-    let ScriptedPolicy::Flawed(flaw) = policy else { return Ok(oracle(task, "the shortest way")) };
-    let mut variants = variants(flaw, task, world, tools)?;
+    let ScriptedPolicy::Flawed(flaw) = policy else { return Ok(build_oracle_run(task, "the shortest way")) };
+    let mut variants = list_flaw_variants(flaw, task, world, tools)?;
     let chosen = trial as usize % variants.len();
     Ok(variants.swap_remove(chosen))
 }
 
 /// All ways to make a mistake in a task that are known here; one at least.
-pub fn variants(
+pub fn list_flaw_variants(
     flaw: PolicyFlaw,
     task: &BenchTask,
     world: &World,
@@ -95,17 +95,17 @@ pub fn variants(
 
 /// Whether a value depends on what was seen.
 fn is_template(value: &serde_json::Value) -> bool {
-    !crate::suite::sources(value).is_empty()
+    !crate::suite::list_referenced_steps(value).is_empty()
 }
 
-fn oracle(task: &BenchTask, variant: impl Into<String>) -> ScriptedRun {
+fn build_oracle_run(task: &BenchTask, variant: impl Into<String>) -> ScriptedRun {
     ScriptedRun {
         script: task.oracle.clone(),
         faults: Vec::new(),
         truth: RunTruth {
             policy: ScriptedPolicy::Oracle.name().to_owned(),
             variant: variant.into(),
-            steps: vec![StepTruth::right(); task.oracle.steps.len()],
+            steps: vec![StepTruth::correct(); task.oracle.steps.len()],
             passes: true,
             needless: Some(Vec::new()),
             ..RunTruth::default()

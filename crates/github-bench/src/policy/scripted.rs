@@ -1,9 +1,7 @@
 //! A model that plays a script. It finds its place in the conversation, so it keeps nothing and can be asked again; it
 //! speaks whichever form it is asked in: native calls where tools are offered, ReAct text where they are not.
 
-use gradus_llm::{
-    CallError, ChatReply, ChatRequest, ChatToolCall, FinishReason, ModelCallFailure, PromptMessage,
-};
+use gradus_llm::{CallError, ChatReply, ChatRequest, ChatToolCall, FinishReason, ModelCallFailure, PromptMessage};
 use serde_json::Value;
 
 use crate::suite::{AgentScript, ScriptReply};
@@ -26,8 +24,8 @@ impl ScriptedModel {
     }
 
     fn reply(&self, chat: &ChatRequest<'_>) -> Result<ChatReply, ModelCallFailure> {
-        let (played, observations) = place(chat.messages);
-        let line = self.script.line(played, &observations).map_err(|error| ModelCallFailure {
+        let (played, observations) = collect_observations(chat.messages);
+        let line = self.script.reply_at(played, &observations).map_err(|error| ModelCallFailure {
             error: CallError::BadReply(format!("the script cannot go on: {error}")),
             attempts: 1,
         })?;
@@ -60,7 +58,7 @@ impl ChatModel for ScriptedModel {
 }
 
 /// How many steps were played since the last request, and what each of them saw.
-fn place(messages: &[PromptMessage]) -> (usize, Vec<Value>) {
+fn collect_observations(messages: &[PromptMessage]) -> (usize, Vec<Value>) {
     let mut observations: Vec<Value> = Vec::new();
     let mut waits = false;
     for message in messages {
@@ -71,7 +69,7 @@ fn place(messages: &[PromptMessage]) -> (usize, Vec<Value>) {
             }
             PromptMessage::User { text } | PromptMessage::Tool { text, .. } if waits => {
                 if let Some(last) = observations.last_mut() {
-                    *last = read(text);
+                    *last = parse_observation_json(text);
                 }
                 waits = false;
             }
@@ -82,7 +80,7 @@ fn place(messages: &[PromptMessage]) -> (usize, Vec<Value>) {
 }
 
 /// The JSON in an observation, whatever stands before or behind it.
-fn read(text: &str) -> Value {
+fn parse_observation_json(text: &str) -> Value {
     let begin = text.find(['{', '[']).unwrap_or(text.len());
     let mut values = serde_json::Deserializer::from_str(&text[begin..]).into_iter::<Value>();
     match values.next() {
@@ -130,16 +128,12 @@ mod tests {
 
     #[test]
     fn plays_native_calls() {
-        let tools = [ChatToolDefinition {
-            name: "read_file".into(),
-            description: "".into(),
-            parameters: Arc::new(json!({})),
-        }];
+        let tools =
+            [ChatToolDefinition { name: "read_file".into(), description: "".into(), parameters: Arc::new(json!({})) }];
         let mut messages = vec![PromptMessage::User { text: "Do it".into() }];
-        for (call, seen) in [
-            ("{\"path\":\"a\"}", "{\"sha\":\"f00\"}"),
-            ("{\"sha\":\"f00\"}", "{\"commit\":\"c1\"}\nNote: more"),
-        ] {
+        for (call, seen) in
+            [("{\"path\":\"a\"}", "{\"sha\":\"f00\"}"), ("{\"sha\":\"f00\"}", "{\"commit\":\"c1\"}\nNote: more")]
+        {
             let reply = ask(&messages, &tools);
             assert_eq!(reply.calls[0].arguments, call);
             let (id, name) = (reply.calls[0].id.clone(), reply.calls[0].name.clone());

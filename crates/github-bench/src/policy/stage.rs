@@ -20,34 +20,33 @@ impl<'s> FlawContext<'s> {
         &self.task.oracle
     }
 
-    pub(super) fn steps(&self) -> impl Iterator<Item = (usize, &'s ScriptStep)> {
+    pub(super) fn oracle_steps(&self) -> impl Iterator<Item = (usize, &'s ScriptStep)> {
         self.task.oracle.steps.iter().enumerate()
     }
 
-    pub(super) fn tool(&self, name: &str) -> Option<&'s AgentTool> {
+    pub(super) fn find_tool(&self, name: &str) -> Option<&'s AgentTool> {
         self.tools.iter().find(|tool| &*tool.definition.name == name)
     }
 
     pub(super) fn is_read(&self, step: &ScriptStep) -> bool {
-        self.tool(&step.tool).is_some_and(|tool| tool.effect == ToolEffect::Read)
+        self.find_tool(&step.tool).is_some_and(|tool| tool.effect == ToolEffect::Read)
     }
 
     /// The last step that changes something, from 0.
     pub(super) fn last_write(&self) -> Option<usize> {
-        self.steps().filter(|(_, step)| !self.is_read(step)).last().map(|(at, _)| at)
+        self.oracle_steps().filter(|(_, step)| !self.is_read(step)).last().map(|(at, _)| at)
     }
 
     /// Names of the parameters that a tool demands.
-    pub(super) fn required(&self, tool: &str) -> Vec<&'s str> {
-        let parameters = self.tool(tool).map(|tool| &tool.definition.parameters);
+    pub(super) fn required_parameters(&self, tool: &str) -> Vec<&'s str> {
+        let parameters = self.find_tool(tool).map(|tool| &tool.definition.parameters);
         let required = parameters.and_then(|schema| schema.get("required")?.as_array());
         required.into_iter().flatten().filter_map(Value::as_str).collect()
     }
 
-    pub(super) fn takes(&self, tool: &str, parameter: &str) -> bool {
-        let parameters = self.tool(tool).map(|tool| &tool.definition.parameters);
-        parameters
-            .is_some_and(|schema| schema.get("properties").is_some_and(|all| all.get(parameter).is_some()))
+    pub(super) fn has_tool_parameter(&self, tool: &str, parameter: &str) -> bool {
+        let parameters = self.find_tool(tool).map(|tool| &tool.definition.parameters);
+        parameters.is_some_and(|schema| schema.get("properties").is_some_and(|all| all.get(parameter).is_some()))
     }
 
     /// The repository that a step is about, if its script says so: owner and name.
@@ -61,21 +60,20 @@ impl<'s> FlawContext<'s> {
     }
 
     /// The repository that the task begins in: one that is there from the start.
-    pub(super) fn home(&self) -> Option<(String, String)> {
-        let named = self.steps().filter_map(|(_, step)| self.repository_of(step));
-        let mut there =
-            named.filter(|(owner, name)| self.world.state().repository_by_name(owner, name).is_some());
+    pub(super) fn home_repository(&self) -> Option<(String, String)> {
+        let named = self.oracle_steps().filter_map(|(_, step)| self.repository_of(step));
+        let mut there = named.filter(|(owner, name)| self.world.state().repository_by_name(owner, name).is_some());
         there.next()
     }
 
     /// The acting user.
-    pub(super) fn login(&self) -> Option<&'s str> {
-        self.world.tokens().find(|(token, _)| *token == self.task.token).map(|(_, login)| login)
+    pub(super) fn acting_login(&self) -> Option<&'s str> {
+        self.world.tokens_with_logins().find(|(token, _)| *token == self.task.token).map(|(_, login)| login)
     }
 
-    /// As [`FlawContext::home`], but one of the acting user's own.
+    /// As [`FlawContext::home_repository`], but one of the acting user's own.
     pub(super) fn own_home(&self) -> Option<(String, String)> {
-        let login = self.login()?;
+        let login = self.acting_login()?;
         let is_own = |(owner, _): &(String, String)| owner == login;
         let state = self.world.state();
         let first = || {
@@ -85,7 +83,7 @@ impl<'s> FlawContext<'s> {
                 Some((owner.to_owned(), name.to_owned())).filter(is_own)
             })
         };
-        let named = self.steps().filter_map(|(_, step)| self.repository_of(step)).filter(is_own);
+        let named = self.oracle_steps().filter_map(|(_, step)| self.repository_of(step)).filter(is_own);
         let mut there = named.filter(|(owner, name)| state.repository_by_name(owner, name).is_some());
         there.next().or_else(first)
     }
@@ -102,7 +100,7 @@ impl<'s> FlawContext<'s> {
 
     /// Whether a step of the oracle is refused whatever happens: that is then what the task is about.
     pub(super) fn fails_anyway(&self, step: &ScriptStep) -> bool {
-        let login = self.login();
+        let login = self.acting_login();
         let name = step.arguments.get("name").and_then(Value::as_str);
         let is_there = |(login, name)| self.world.state().repository_by_name(login, name).is_some();
         step.tool == "create_repo" && login.zip(name).is_some_and(is_there)
@@ -118,7 +116,7 @@ impl<'s> FlawContext<'s> {
     }
 }
 
-pub(super) fn place((owner, repo): &(String, String)) -> Map<String, Value> {
+pub(super) fn build_repository_arguments((owner, repo): &(String, String)) -> Map<String, Value> {
     let pair = [("owner", owner), ("repo", repo)];
     pair.into_iter().map(|(name, value)| (name.to_owned(), Value::String(value.clone()))).collect()
 }
@@ -132,7 +130,7 @@ pub(super) struct FlawedRunBuilder {
 impl FlawedRunBuilder {
     /// The oracle's run, with no mistake in it yet.
     pub(super) fn new(stage: &FlawContext<'_>, variant: impl Into<String>) -> FlawedRunBuilder {
-        FlawedRunBuilder { play: super::oracle(stage.task, variant) }
+        FlawedRunBuilder { play: super::build_oracle_run(stage.task, variant) }
     }
 
     /// Puts a step in that the oracle does not have, at `at` (from 0).
@@ -145,7 +143,7 @@ impl FlawedRunBuilder {
 
     /// The mistake is in step `at` (from 0), and makes the way longer than it had to be, for this reason.
     #[must_use]
-    pub(super) fn detour(mut self, at: usize, reason: impl Into<String>) -> FlawedRunBuilder {
+    pub(super) fn with_detour(mut self, at: usize, reason: impl Into<String>) -> FlawedRunBuilder {
         self.play.truth.step = Some(at + 1);
         self.play.truth.detour = Some(reason.into());
         self
@@ -153,17 +151,17 @@ impl FlawedRunBuilder {
 
     /// These rules are broken by step `at` (from 0).
     #[must_use]
-    pub(super) fn breaks(self, at: usize, rules: &[&str]) -> FlawedRunBuilder {
-        self.breached(Some(at + 1), rules)
+    pub(super) fn with_breaches(self, at: usize, rules: &[&str]) -> FlawedRunBuilder {
+        self.add_breaches(Some(at + 1), rules)
     }
 
     /// These rules are broken by what the final message says.
     #[must_use]
     pub(super) fn tells_wrong(self, rules: &[&str]) -> FlawedRunBuilder {
-        self.breached(None, rules)
+        self.add_breaches(None, rules)
     }
 
-    fn breached(mut self, step: Option<usize>, rules: &[&str]) -> FlawedRunBuilder {
+    fn add_breaches(mut self, step: Option<usize>, rules: &[&str]) -> FlawedRunBuilder {
         let breaches = rules.iter().map(|rule| super::ExpectedBreach { rule: (*rule).to_owned(), step });
         self.play.truth.broken.extend(breaches);
         self.play.truth.broken.sort();
@@ -172,14 +170,14 @@ impl FlawedRunBuilder {
     }
 
     #[must_use]
-    pub(super) fn concerns(mut self, rules: &[&str]) -> FlawedRunBuilder {
+    pub(super) fn with_concerned_rules(mut self, rules: &[&str]) -> FlawedRunBuilder {
         self.play.truth.concerned.extend(rules.iter().map(|rule| (*rule).to_owned()));
         self
     }
 
     /// So many of these steps (from 0) can be left out.
     #[must_use]
-    pub(super) fn needless(mut self, among: &[usize], count: usize) -> FlawedRunBuilder {
+    pub(super) fn with_redundant_steps(mut self, among: &[usize], count: usize) -> FlawedRunBuilder {
         let among = among.iter().map(|at| at + 1).collect();
         self.play.truth.needless.get_or_insert_default().push(super::RedundantSteps { among, count });
         self
@@ -187,16 +185,16 @@ impl FlawedRunBuilder {
 
     /// The task is not done in the end.
     #[must_use]
-    pub(super) fn fails(mut self) -> FlawedRunBuilder {
+    pub(super) fn with_task_failure(mut self) -> FlawedRunBuilder {
         self.play.truth.passes = false;
         self.play.truth.needless = None;
         self
     }
 
-    pub(super) fn done(mut self, stage: &FlawContext<'_>, flaw: super::PolicyFlaw) -> super::ScriptedRun {
+    pub(super) fn finish(mut self, stage: &FlawContext<'_>, flaw: super::PolicyFlaw) -> super::ScriptedRun {
         flaw.name().clone_into(&mut self.play.truth.policy);
         if let Some(most) = stage.most_calls().filter(|most| self.play.script.steps.len() > *most) {
-            self = self.breaks(most, &["R19"]);
+            self = self.with_breaches(most, &["R19"]);
         }
         self.play
     }

@@ -56,12 +56,12 @@ pub struct StepTruth {
 }
 
 impl StepTruth {
-    pub(super) fn right() -> StepTruth {
+    pub(super) fn correct() -> StepTruth {
         StepTruth { tool_fits_thought: true, thought_fits_request: true, is_valid: true, note: String::new() }
     }
 
-    pub(super) fn noted(note: impl Into<String>) -> StepTruth {
-        StepTruth { note: note.into(), ..StepTruth::right() }
+    pub(super) fn correct_with_note(note: impl Into<String>) -> StepTruth {
+        StepTruth { note: note.into(), ..StepTruth::correct() }
     }
 }
 
@@ -113,14 +113,14 @@ impl RunTruth {
         for ExpectedBreach { rule, step } in &self.broken {
             match (found.broken.iter().find(|finding| finding.rule == *rule), step) {
                 (None, _) => differences.push(format!("{rule} should be broken, and is not")),
-                (Some(finding), Some(step)) if !finding.steps.contains(step) => differences
-                    .push(format!("{rule} should be broken by step {step}, not by {:?}", finding.steps)),
+                (Some(finding), Some(step)) if !finding.steps.contains(step) => {
+                    differences.push(format!("{rule} should be broken by step {step}, not by {:?}", finding.steps))
+                }
                 (Some(_), _) => {}
             }
         }
-        let is_expected = |rule: &str| {
-            self.broken.iter().any(|one| one.rule == rule) || self.concerned.iter().any(|one| one == rule)
-        };
+        let is_expected =
+            |rule: &str| self.broken.iter().any(|one| one.rule == rule) || self.concerned.iter().any(|one| one == rule);
         let alarms = found.broken.iter().filter(|finding| !is_expected(&finding.rule));
         differences.extend(alarms.map(|finding| format!("{} is broken, and should not be", finding.rule)));
         let mut untold = Vec::new();
@@ -130,7 +130,8 @@ impl RunTruth {
                 let within = |steps: &[usize]| steps.iter().filter(|step| among.contains(step)).count();
                 let (named, unknown) = (within(said), within(found.unknown));
                 let is = if *count == 1 { "is" } else { "are" };
-                let text = format!("of {}, {count} {is} needless; the replay names {named}", steps(among));
+                let text =
+                    format!("of {}, {count} {is} needless; the replay names {named}", format_step_numbers(among));
                 if named < *count && named + unknown >= *count {
                     untold.push(format!("{text} and cannot tell of {unknown}"));
                 } else if named != *count {
@@ -140,7 +141,7 @@ impl RunTruth {
             }
             if !rest.is_empty() {
                 let is = if rest.len() == 1 { "is" } else { "are" };
-                differences.push(format!("the replay calls {} needless, which {is} not", steps(&rest)));
+                differences.push(format!("the replay calls {} needless, which {is} not", format_step_numbers(&rest)));
             }
         }
         TruthComparison { differences, untold }
@@ -148,7 +149,7 @@ impl RunTruth {
 }
 
 /// "step 6", "steps 1, 2 and 5"
-fn steps(numbers: &[usize]) -> String {
+fn format_step_numbers(numbers: &[usize]) -> String {
     let told: Vec<String> = numbers.iter().map(usize::to_string).collect();
     match told.as_slice() {
         [only] => format!("step {only}"),
@@ -177,19 +178,18 @@ mod tests {
     #[test]
     fn differences_are_found() {
         let truth = RunTruth {
-            steps: vec![StepTruth::right(); 3],
+            steps: vec![StepTruth::correct(); 3],
             passes: true,
             broken: vec![ExpectedBreach { rule: "R19".to_owned(), step: Some(2) }],
             concerned: vec!["R12".to_owned()],
             needless: Some(vec![RedundantSteps { among: vec![1, 2], count: 1 }]),
             ..RunTruth::default()
         };
-        let check =
-            |steps, passed, rules: &[(&str, &[usize])], needless: Option<&[usize]>, unknown: &[usize]| {
-                let found = RunAssessment { steps, passed, broken: &broken(rules), needless, unknown };
-                let TruthComparison { differences, untold } = truth.compare(&found);
-                (differences.len(), untold.len())
-            };
+        let check = |steps, passed, rules: &[(&str, &[usize])], needless: Option<&[usize]>, unknown: &[usize]| {
+            let found = RunAssessment { steps, passed, broken: &broken(rules), needless, unknown };
+            let TruthComparison { differences, untold } = truth.compare(&found);
+            (differences.len(), untold.len())
+        };
         assert!(truth.is_observable());
         assert_eq!(check(3, true, &[("R19", &[2, 3])], Some(&[2]), &[]), (0, 0));
         assert_eq!(check(3, true, &[("R19", &[2]), ("R12", &[])], None, &[]), (0, 0));
@@ -209,10 +209,7 @@ mod tests {
             let TruthComparison { differences, untold } = truth.compare(&found);
             [differences, untold].concat().join(" | ")
         };
-        assert_eq!(
-            told(&[6], 1, &[], &[6]),
-            "of step 6, 1 is needless; the replay names 0 and cannot tell of 1"
-        );
+        assert_eq!(told(&[6], 1, &[], &[6]), "of step 6, 1 is needless; the replay names 0 and cannot tell of 1");
         assert_eq!(
             told(&[1, 2, 5], 2, &[1, 7], &[]),
             "of steps 1, 2 and 5, 2 are needless; the replay names 1 | the replay calls step 7 needless, which is not"
@@ -222,8 +219,7 @@ mod tests {
 
     #[test]
     fn a_thought_alone_cannot_be_observed() {
-        let truth =
-            RunTruth { step: Some(1), passes: true, needless: Some(Vec::new()), ..RunTruth::default() };
+        let truth = RunTruth { step: Some(1), passes: true, needless: Some(Vec::new()), ..RunTruth::default() };
         assert!(!truth.is_observable());
         assert!(RunTruth { passes: false, needless: None, ..truth }.is_observable());
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::trace::ProvenanceGraph;
 use crate::record::TrialRecord;
 use crate::replay::kept_steps::StepSet;
-use crate::rules::asks;
+use crate::rules::contains_question;
 use gradus_github_agent::agent::RunStep;
 
 pub(super) struct UncertaintyCheck<'d> {
@@ -28,21 +28,21 @@ impl<'d> UncertaintyCheck<'d> {
         kept: &'d StepSet,
         answer_counts: bool,
     ) -> UncertaintyCheck<'d> {
-        let shas = kept.iter().flat_map(|step| shas(&record.steps[*step])).collect();
+        let shas = kept.iter().flat_map(|step| find_commit_shas(&record.steps[*step])).collect();
         UncertaintyCheck { record, trace, kept, answer_counts, shas }
     }
 
     /// Why it cannot be told whether a look that was left out was needed.
     pub(super) fn explain_uncertainty(&self, step: usize) -> Option<String> {
         // A question rests on the request alone.
-        let is_question = self.record.answer.as_deref().is_some_and(asks);
+        let is_question = self.record.answer.as_deref().is_some_and(contains_question);
         let why = if !self.trace.answer_is_traced && self.answer_counts && !is_question {
             "the final message may rest on it"
         } else if self.trace.figure_from(step, self.kept).is_some() {
             "a figure in the final message may be from it"
         } else if is_one_of_a_series(self.record, step, self.kept) {
             "one of a series of looks, of which others were needed"
-        } else if self.meets(step) {
+        } else if self.shares_commit(step) {
             "it shows the same commits as another step, and may have decided something"
         } else if finds_a_free_name(self.record, step, self.kept) {
             "a name was chosen later that the request does not give"
@@ -54,13 +54,13 @@ impl<'d> UncertaintyCheck<'d> {
 
     /// Whether it tells of a commit that another step tells of, too. What a list decides is about one of those in it, whose
     /// name is then said.
-    fn meets(&self, step: usize) -> bool {
+    fn shares_commit(&self, step: usize) -> bool {
         let this = &self.record.steps[step];
-        !this.tool.starts_with("list_") && shas(this).any(|sha| self.shas.contains(sha))
+        !this.tool.starts_with("list_") && find_commit_shas(this).any(|sha| self.shas.contains(sha))
     }
 }
 
-fn shas(step: &RunStep) -> impl Iterator<Item = &str> {
+fn find_commit_shas(step: &RunStep) -> impl Iterator<Item = &str> {
     let is_sha = |word: &&str| word.len() == 40 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
     step.observation.split(|c: char| !c.is_ascii_alphanumeric()).filter(is_sha)
 }
@@ -86,9 +86,7 @@ fn is_one_of_a_series(record: &TrialRecord, step: usize, kept: &StepSet) -> bool
     };
     let arguments = this.arguments.as_object().into_iter().flatten();
     let unknown: Vec<(&String, &Value)> = arguments.filter(|(_, value)| !is_known(value)).collect();
-    siblings
-        .iter()
-        .any(|other| unknown.iter().all(|(name, value)| other.arguments.get(*name) == Some(*value)))
+    siblings.iter().any(|other| unknown.iter().all(|(name, value)| other.arguments.get(*name) == Some(*value)))
 }
 
 /// Whether something of the kind that it lists is made later, by a name that the agent chose.
@@ -105,12 +103,10 @@ fn finds_a_free_name(record: &TrialRecord, step: usize, kept: &StepSet) -> bool 
     // A list shows all names; who looks for one has it in the call.
     let could_show = |name: &str| {
         let call = this.arguments.to_string().to_lowercase();
-        this.tool.starts_with("list")
-            || name.to_lowercase().split(['-', '_', '/']).any(|part| call.contains(part))
+        this.tool.starts_with("list") || name.to_lowercase().split(['-', '_', '/']).any(|part| call.contains(part))
     };
     KINDS.iter().filter(looks).any(|(tool, name, _)| {
-        let mut made =
-            kept.range(step..).map(|later| &record.steps[*later]).filter(|later| later.tool == *tool);
+        let mut made = kept.range(step..).map(|later| &record.steps[*later]).filter(|later| later.tool == *tool);
         made.any(|later| {
             let name = later.arguments.get(*name).and_then(Value::as_str).unwrap_or_default();
             could_show(name) && !record.request.to_lowercase().contains(&name.to_lowercase())

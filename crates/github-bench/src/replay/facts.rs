@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::suite::figure;
+use crate::suite::parse_number_word;
 
 pub(super) type TracedFactSet = BTreeSet<TracedFact>;
 
@@ -36,7 +36,7 @@ pub(super) enum TracedFact {
 
 impl TracedFact {
     /// For reasons.
-    pub(super) fn shown(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let short = |text: &str| {
             let begin: String = text.chars().take(24).collect();
             if begin.len() < text.len() { format!("\"{begin}…\"") } else { format!("\"{begin}\"") }
@@ -57,12 +57,11 @@ impl TracedFact {
     }
 
     /// How much it says of where something is from: of several, the most telling one is shown.
-    pub(super) fn weight(&self) -> (u8, usize) {
+    pub(super) fn evidence_weight(&self) -> (u8, usize) {
         match self {
-            TracedFact::Value(text)
-            | TracedFact::Whole(text)
-            | TracedFact::Line(text)
-            | TracedFact::Name(text) => (3, text.len()),
+            TracedFact::Value(text) | TracedFact::Whole(text) | TracedFact::Line(text) | TracedFact::Name(text) => {
+                (3, text.len())
+            }
             TracedFact::Changes(_) | TracedFact::Refusal | TracedFact::Number(_) => (2, 0),
             TracedFact::Figure(_) | TracedFact::Count(_) | TracedFact::Field(..) => (1, 0),
             TracedFact::Word(text) => (0, text.len()),
@@ -138,18 +137,18 @@ fn is_name(word: &str) -> bool {
     word.chars().count() >= MIN_NAME && (has_sign || inner_capital) && !is_common(word)
 }
 
-fn bare(word: &str) -> &str {
+fn trim_word_punctuation(word: &str) -> &str {
     word.trim_matches(|c: char| !c.is_alphanumeric() && c != '_' && c != '#')
 }
 
-fn limited(text: &str) -> &str {
+fn truncate_chars(text: &str) -> &str {
     let end = text.char_indices().nth(MAX_CHARS).map_or(text.len(), |(at, _)| at);
     &text[..end]
 }
 
 /// What a text says, or uses.
 pub(super) fn of_text(text: &str, facts: &mut TracedFactSet) {
-    let text = limited(text);
+    let text = truncate_chars(text);
     // What stands in quotation marks is told as a whole.
     let quoted = text.lines().flat_map(|line| line.split('"').skip(1).step_by(2));
     quoted
@@ -164,24 +163,10 @@ pub(super) fn of_text(text: &str, facts: &mut TracedFactSet) {
         c.is_whitespace()
             || matches!(
                 c,
-                '"' | '\''
-                    | '`'
-                    | '('
-                    | ')'
-                    | '['
-                    | ']'
-                    | '{'
-                    | '}'
-                    | ','
-                    | ';'
-                    | '|'
-                    | '<'
-                    | '>'
-                    | '='
-                    | '*'
+                '"' | '\'' | '`' | '(' | ')' | '[' | ']' | '{' | '}' | ',' | ';' | '|' | '<' | '>' | '=' | '*'
             )
     };
-    for word in text.split(breaks).map(bare).filter(|word| !word.is_empty()) {
+    for word in text.split(breaks).map(trim_word_punctuation).filter(|word| !word.is_empty()) {
         if let Some(number) = word.rsplit_once('#').and_then(|(_, digits)| digits.parse().ok()) {
             facts.insert(TracedFact::Number(number));
             continue;
@@ -193,9 +178,8 @@ pub(super) fn of_text(text: &str, facts: &mut TracedFactSet) {
         if is_name(word) {
             facts.insert(TracedFact::Name(word.to_owned()));
             // `acme/billing` tells of `billing`, `issues/25` of 25; how an address begins tells nothing.
-            let path = word
-                .split_once("://")
-                .map_or(word, |(_, rest)| rest.split_once('/').map_or("", |(_, path)| path));
+            let path =
+                word.split_once("://").map_or(word, |(_, rest)| rest.split_once('/').map_or("", |(_, path)| path));
             for part in path.split(['/', ':', '@']).filter(|part| *part != word) {
                 match part.parse() {
                     Ok(number) => drop(facts.insert(TracedFact::Number(number))),
@@ -207,7 +191,7 @@ pub(super) fn of_text(text: &str, facts: &mut TracedFactSet) {
         } else if word.chars().count() >= MIN_NAME && !is_common(word) {
             facts.insert(TracedFact::Word(word.to_lowercase()));
         }
-        facts.extend(figure(word).map(TracedFact::Figure));
+        facts.extend(parse_number_word(word).map(TracedFact::Figure));
     }
 }
 
@@ -240,7 +224,7 @@ pub(super) fn of_value(value: &Value, key: &str, facts: &mut TracedFactSet) {
             });
         }
         Value::Array(items) => {
-            count(items, facts);
+            add_item_counts(items, facts);
             items.iter().for_each(|item| of_value(item, key, facts));
         }
         Value::Object(fields) => fields.iter().for_each(|(key, value)| match value {
@@ -260,11 +244,10 @@ fn of_address(text: &str, facts: &mut TracedFactSet) {
 }
 
 /// How many items there are, in all and of each kind.
-pub(super) fn count(items: &[Value], facts: &mut TracedFactSet) {
+pub(super) fn add_item_counts(items: &[Value], facts: &mut TracedFactSet) {
     let mut kinds: BTreeMap<(String, String), u64> = BTreeMap::new();
     for (name, value) in items.iter().filter_map(Value::as_object).flatten() {
-        let values: Vec<&Value> =
-            value.as_array().map_or_else(|| vec![value], |values| values.iter().collect());
+        let values: Vec<&Value> = value.as_array().map_or_else(|| vec![value], |values| values.iter().collect());
         for value in values {
             *kinds.entry((name.clone(), value.to_string())).or_default() += 1;
         }
@@ -282,8 +265,7 @@ pub(super) fn of_arguments(arguments: &Value) -> TracedFactSet {
         }
     }
     // Figures in arguments are settings; what has been counted is told in texts.
-    facts
-        .retain(|fact| !matches!(fact, TracedFact::Figure(_) | TracedFact::Count(_) | TracedFact::Field(..)));
+    facts.retain(|fact| !matches!(fact, TracedFact::Figure(_) | TracedFact::Count(_) | TracedFact::Field(..)));
     facts
 }
 
@@ -332,8 +314,7 @@ mod tests {
         let mut facts = TracedFactSet::new();
         of_text("print(\"Hello, world!\") # see http://127.0.0.1:4100/octo/demo/issues/7", &mut facts);
         assert!(
-            facts.contains(&TracedFact::Value("Hello, world!".to_owned()))
-                && facts.contains(&TracedFact::Number(7))
+            facts.contains(&TracedFact::Value("Hello, world!".to_owned())) && facts.contains(&TracedFact::Number(7))
         );
         assert!(!facts.contains(&TracedFact::Value("http".to_owned())), "{facts:?}");
     }

@@ -91,7 +91,7 @@ impl ReplayReport {
 }
 
 /// `seed` is the world in which the run began.
-pub async fn replay(
+pub async fn replay_trial(
     seed: &World,
     record: &TrialRecord,
     stage: ReplayEnvironment<'_>,

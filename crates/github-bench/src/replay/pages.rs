@@ -34,7 +34,7 @@ impl ListPageRange {
 }
 
 /// The items that a step was shown.
-pub(super) fn items(step: &RunStep) -> Option<Vec<Value>> {
+pub(super) fn parse_list_items(step: &RunStep) -> Option<Vec<Value>> {
     let value: Value = serde_json::from_str(&step.observation).ok()?;
     match &value {
         Value::Array(items) => Some(items.clone()),
@@ -52,10 +52,10 @@ pub(super) fn items(step: &RunStep) -> Option<Vec<Value>> {
 }
 
 /// Lists of which more than one page was read, each page with the steps that read it.
-pub(super) fn pages(record: &TrialRecord) -> Vec<Vec<StepSet>> {
+pub(super) fn find_paged_lists(record: &TrialRecord) -> Vec<Vec<StepSet>> {
     let mut lists: BTreeMap<String, BTreeMap<ListPageRange, StepSet>> = BTreeMap::new();
     let steps = record.steps.iter().enumerate();
-    for (index, step) in steps.filter(|(_, step)| !step.is_error && items(step).is_some()) {
+    for (index, step) in steps.filter(|(_, step)| !step.is_error && parse_list_items(step).is_some()) {
         let Some((list, page)) = (if record.is_foreign { of_request(step) } else { of_call(step) }) else {
             continue;
         };
@@ -68,21 +68,21 @@ pub(super) fn pages(record: &TrialRecord) -> Vec<Vec<StepSet>> {
     whole.filter(|pages| pages.len() > 1).collect()
 }
 
-fn arguments(step: &RunStep) -> Option<BTreeMap<&str, &Value>> {
+fn collect_step_arguments(step: &RunStep) -> Option<BTreeMap<&str, &Value>> {
     let arguments = step.arguments.as_object()?;
     Some(arguments.iter().map(|(name, value)| (name.as_str(), value)).collect())
 }
 
 /// Of a call of a tool.
 fn of_call(step: &RunStep) -> Option<(String, ListPageRange)> {
-    let mut arguments = arguments(step)?;
+    let mut arguments = collect_step_arguments(step)?;
     let page = arguments.remove("page").map_or_else(|| "1".to_owned(), Value::to_string);
     Some((format!("{} {arguments:?}", step.tool), ListPageRange::Named(page)))
 }
 
 /// Of a request, as [`request_step`](crate::record::request_step) has it: the same path and query, but for the page.
 fn of_request(step: &RunStep) -> Option<(String, ListPageRange)> {
-    let mut arguments = arguments(step)?;
+    let mut arguments = collect_step_arguments(step)?;
     let query = arguments.remove("query").and_then(Value::as_str).unwrap_or_default();
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
     let (paging, mut rest): (Vec<&str>, Vec<&str>) =
@@ -113,7 +113,7 @@ mod tests {
             observation: (*observation).to_owned(),
             ..RunStep::default()
         };
-        pages(&TrialRecord { is_foreign, steps: steps.iter().map(step).collect(), ..TrialRecord::default() })
+        find_paged_lists(&TrialRecord { is_foreign, steps: steps.iter().map(step).collect(), ..TrialRecord::default() })
     }
 
     fn requests(queries: &[&str]) -> Vec<Vec<StepSet>> {
@@ -142,13 +142,10 @@ mod tests {
     #[test]
     fn lists_are_called_by_what_is_in_them() {
         let seen = json!({"total_count": 3, "workflow_runs": [{}, {}]}).to_string();
-        let page =
-            |page: u64| ("actions/list", json!({"query": format!("page={page}&per_page=2")}), seen.as_str());
+        let page = |page: u64| ("actions/list", json!({"query": format!("page={page}&per_page=2")}), seen.as_str());
         assert_eq!(found(true, &[page(1), page(2)]), one_list(&[&[0], &[1]]));
         let call = |page: u64| ("list_issues", json!({"per_page": 5, "page": page}), "{\"items\": []}");
         assert_eq!(found(false, &[call(1), call(2)]), one_list(&[&[0], &[1]]));
-        assert!(
-            found(false, &[("get", json!({"page": 1}), "{}"), ("get", json!({"page": 2}), "{}")]).is_empty()
-        );
+        assert!(found(false, &[("get", json!({"page": 1}), "{}"), ("get", json!({"page": 2}), "{}")]).is_empty());
     }
 }

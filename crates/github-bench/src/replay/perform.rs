@@ -19,7 +19,7 @@ pub(super) struct ReplayAttempt {
     pub(super) record: TrialRecord,
 }
 
-pub(super) async fn perform(
+pub(super) async fn replay_steps(
     seed: &World,
     record: &TrialRecord,
     kept: &StepSet,
@@ -38,17 +38,17 @@ pub(super) async fn perform(
         let waited = waited_before(record, index);
         let from = {
             let mut world = lock();
-            world.pass(waited);
-            world.exchanges().len()
+            world.advance_clock(waited);
+            world.recorded_exchanges().len()
         };
-        let arguments = bindings.arguments(&step.arguments);
-        let (observation, is_error) = act(record, step, &arguments, &bindings, stage).await;
-        bindings.learn(&step.observation, &observation);
-        let exchanges = from..lock().exchanges().len();
+        let arguments = bindings.rebind_arguments(&step.arguments);
+        let (observation, is_error) = replay_step(record, step, &arguments, &bindings, stage).await;
+        bindings.learn_from_observations(&step.observation, &observation);
+        let exchanges = from..lock().recorded_exchanges().len();
         steps.push(RunStep { arguments, observation, is_error, exchanges, ..step.clone() });
     }
-    let answer = record.answer.as_deref().map(|answer| bindings.text(answer));
-    let exchanges = lock().exchanges().to_vec();
+    let answer = record.answer.as_deref().map(|answer| bindings.rebind_text(answer));
+    let exchanges = lock().recorded_exchanges().to_vec();
     let record = TrialRecord {
         steps,
         answer,
@@ -68,7 +68,7 @@ fn waited_before(record: &TrialRecord, index: usize) -> i64 {
     first.zip(before).map_or(0, |(first, before)| first.from.0.saturating_sub(before.to.0).max(0))
 }
 
-async fn act(
+async fn replay_step(
     record: &TrialRecord,
     step: &RunStep,
     arguments: &Value,
@@ -84,7 +84,7 @@ async fn act(
         for _ in 0..MAX_WAITS {
             let Some(time) = seen.retry_after.filter(|_| seen.is_error && !step.is_error) else { break };
             let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
-            stage.world.lock().unwrap_or_else(PoisonError::into_inner).pass(seconds);
+            stage.world.lock().unwrap_or_else(PoisonError::into_inner).advance_clock(seconds);
             seen = stage.tools.call(&step.tool, arguments).await;
         }
         return (seen.text, seen.is_error);
@@ -92,15 +92,15 @@ async fn act(
     let sent = record.exchanges.get(step.exchanges.clone()).unwrap_or_default();
     let mut last = (step.observation.clone(), step.is_error);
     for exchange in sent {
-        let mut target = bindings.text(&exchange.path);
+        let mut target = bindings.rebind_text(&exchange.path);
         if !exchange.query.is_empty() {
-            target = format!("{target}?{}", bindings.text(&exchange.query));
+            target = format!("{target}?{}", bindings.rebind_text(&exchange.query));
         }
-        let mut request = SimulatedRequest::new(RequestMethod::from_name(&exchange.method), &target)
-            .with_token(stage.token);
+        let mut request =
+            SimulatedRequest::new(RequestMethod::from_name(&exchange.method), &target).with_token(stage.token);
         request.body = match serde_json::from_str::<Value>(&exchange.body) {
-            Ok(body) => bindings.arguments(&body).to_string().into_bytes(),
-            Err(_) => bindings.text(&exchange.body).into_bytes(),
+            Ok(body) => bindings.rebind_arguments(&body).to_string().into_bytes(),
+            Err(_) => bindings.rebind_text(&exchange.body).into_bytes(),
         };
         let response = stage.world.lock().unwrap_or_else(PoisonError::into_inner).handle(&request);
         last = (String::from_utf8_lossy(&response.body).into_owned(), response.status >= 400);

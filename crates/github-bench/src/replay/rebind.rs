@@ -14,27 +14,27 @@ pub(super) struct ReplayBindings {
 
 impl ReplayBindings {
     /// Learns from what a step told when it was recorded, and what it tells now.
-    pub(super) fn learn(&mut self, old: &str, new: &str) {
+    pub(super) fn learn_from_observations(&mut self, old: &str, new: &str) {
         if old == new {
             return;
         }
         let parse = |text: &str| serde_json::from_str::<Value>(text);
         if let (Ok(old), Ok(new)) = (parse(old), parse(new)) {
-            self.compare("", &old, &new);
+            self.learn_from_values("", &old, &new);
         }
     }
 
-    fn compare(&mut self, key: &str, old: &Value, new: &Value) {
+    fn learn_from_values(&mut self, key: &str, old: &Value, new: &Value) {
         match (old, new) {
             (Value::Object(old), Value::Object(new)) => {
                 for (key, old) in old {
                     if let Some(new) = new.get(key) {
-                        self.compare(key, old, new);
+                        self.learn_from_values(key, old, new);
                     }
                 }
             }
             (Value::Array(old), Value::Array(new)) if old.len() == new.len() => {
-                old.iter().zip(new).for_each(|(old, new)| self.compare(key, old, new));
+                old.iter().zip(new).for_each(|(old, new)| self.learn_from_values(key, old, new));
             }
             (Value::String(old), Value::String(new)) if old != new && is_bound(old) && is_bound(new) => {
                 self.texts.insert(old.clone(), new.clone());
@@ -52,21 +52,21 @@ impl ReplayBindings {
         self.texts.is_empty() && self.numbers.iter().all(|(old, new)| old == new)
     }
 
-    pub(super) fn arguments(&self, arguments: &Value) -> Value {
-        if self.is_empty() { arguments.clone() } else { self.value("", arguments) }
+    pub(super) fn rebind_arguments(&self, arguments: &Value) -> Value {
+        if self.is_empty() { arguments.clone() } else { self.rebind_value("", arguments) }
     }
 
-    fn value(&self, key: &str, value: &Value) -> Value {
+    fn rebind_value(&self, key: &str, value: &Value) -> Value {
         match value {
-            Value::String(text) => Value::String(self.text(text)),
+            Value::String(text) => Value::String(self.rebind_text(text)),
             Value::Number(number) if key.ends_with("number") || key == "milestone" => {
                 let new = number.as_u64().and_then(|number| self.numbers.get(&number));
                 new.map_or_else(|| value.clone(), |new| (*new).into())
             }
-            Value::Array(items) => items.iter().map(|item| self.value(key, item)).collect(),
+            Value::Array(items) => items.iter().map(|item| self.rebind_value(key, item)).collect(),
             Value::Object(fields) => fields
                 .iter()
-                .map(|(key, value)| (key.clone(), self.value(key, value)))
+                .map(|(key, value)| (key.clone(), self.rebind_value(key, value)))
                 .collect::<serde_json::Map<_, _>>()
                 .into(),
             _ => value.clone(),
@@ -74,7 +74,7 @@ impl ReplayBindings {
     }
 
     /// Names of commits wherever they stand, also short; numbers behind a `#` or in an address.
-    pub(super) fn text(&self, text: &str) -> String {
+    pub(super) fn rebind_text(&self, text: &str) -> String {
         if self.is_empty() {
             return text.to_owned();
         }
@@ -86,9 +86,8 @@ impl ReplayBindings {
                 word.push(c);
                 continue;
             }
-            let is_in_address =
-                out.ends_with("/issues/") || out.ends_with("/pull/") || out.ends_with("/pulls/");
-            out.push_str(&self.word(&word, is_in_address));
+            let is_in_address = out.ends_with("/issues/") || out.ends_with("/pull/") || out.ends_with("/pulls/");
+            out.push_str(&self.rebind_word(&word, is_in_address));
             word.clear();
             out.push(c);
         }
@@ -96,12 +95,10 @@ impl ReplayBindings {
         self.texts.get(text).cloned().unwrap_or(out)
     }
 
-    fn word(&self, word: &str, is_in_address: bool) -> String {
+    fn rebind_word(&self, word: &str, is_in_address: bool) -> String {
         const SHORT: usize = 7;
         let digits = word.strip_prefix('#').or_else(|| is_in_address.then_some(word));
-        if let Some(new) =
-            digits.and_then(|digits| digits.parse().ok()).and_then(|number| self.numbers.get(&number))
-        {
+        if let Some(new) = digits.and_then(|digits| digits.parse().ok()).and_then(|number| self.numbers.get(&number)) {
             return if word.starts_with('#') { format!("#{new}") } else { new.to_string() };
         }
         if let Some(new) = self.texts.get(word) {
@@ -109,10 +106,8 @@ impl ReplayBindings {
         }
         let is_short = (SHORT..40).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_hexdigit());
         if is_short {
-            let whole = self
-                .texts
-                .iter()
-                .find(|(old, new)| old.len() == 40 && new.len() == 40 && old.starts_with(word));
+            let whole =
+                self.texts.iter().find(|(old, new)| old.len() == 40 && new.len() == 40 && old.starts_with(word));
             if let Some((_, new)) = whole {
                 return new[..word.len()].to_owned();
             }
@@ -138,13 +133,13 @@ mod tests {
     fn what_is_said_later_is_said_of_the_new() {
         let (old, new) = ("a".repeat(40), "b1".repeat(20));
         let mut bindings = ReplayBindings::default();
-        bindings.learn(
+        bindings.learn_from_observations(
             &json!({"number": 26, "sha": old, "title": "x", "count": 3}).to_string(),
             &json!({"number": 25, "sha": new, "title": "y", "count": 4}).to_string(),
         );
         let arguments = json!({"issue_number": 26, "per_page": 26, "sha": old, "title": "x", "body": format!("Fixes #26 at {}, not #260", &old[..7])});
         let wanted = json!({"issue_number": 25, "per_page": 26, "sha": new, "title": "x", "body": format!("Fixes #25 at {}, not #260", &new[..7])});
-        assert_eq!(bindings.arguments(&arguments), wanted);
-        assert_eq!(bindings.text("http://h/o/r/issues/26 and 26"), "http://h/o/r/issues/25 and 26");
+        assert_eq!(bindings.rebind_arguments(&arguments), wanted);
+        assert_eq!(bindings.rebind_text("http://h/o/r/issues/26 and 26"), "http://h/o/r/issues/25 and 26");
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::doubts::UncertaintyCheck;
-use super::perform::{ReplayAttempt, perform};
+use super::perform::{ReplayAttempt, replay_steps};
 use super::trace::ProvenanceGraph;
 use super::{CheckResults, ReplayEnvironment, ReplayReport, RunVerifier, StepNecessity, StepVerdict};
 use crate::record::TrialRecord;
@@ -51,20 +51,20 @@ impl<'s> ReplaySearch<'s> {
         if all.len() > MAX_STEPS {
             let why = format!("runs of more than {MAX_STEPS} steps are not played again");
             self.cut_short = true;
-            return self.report(false, &all, |_, _| (StepNecessity::Unknown, why.clone()));
+            return self.build_report(false, &all, |_, _| (StepNecessity::Unknown, why.clone()));
         }
-        let ReplayAttempt { checks, record } = self.perform(&all).await;
+        let ReplayAttempt { checks, record } = self.replay_subset(&all).await;
         let passed = checks.iter().all(|(_, holds)| *holds);
         if let Some(why) = self.cannot_be_told(&record) {
-            return self.report(passed, &all, |_, _| (StepNecessity::Unknown, why.clone()));
+            return self.build_report(passed, &all, |_, _| (StepNecessity::Unknown, why.clone()));
         }
         let mute = TrialRecord { answer: None, ..record.clone() };
-        let state = self.state();
+        let state = self.world_state();
         let answer_counts = !is_as_good(&(self.verify)(&state, &mute), &checks);
         // Without a task that is done, nothing is missed when a step is left out, and only repetition can be told.
         let trace = ProvenanceGraph::new(self.record);
         let kept = if passed {
-            self.shorten(&all, &trace, &checks).await
+            self.find_minimal_steps(&all, &trace, &checks).await
         } else {
             self.without_repetition(&all, &trace)
         };
@@ -84,17 +84,14 @@ impl<'s> ReplaySearch<'s> {
             if !kept.contains(&step) {
                 let why = match trace.same_as[step] {
                     Some(earlier) => format!("it told the same as step {}", earlier + 1),
-                    None if self.is_read(&self.record.steps[step]) => {
-                        "nothing rests on what it told".to_owned()
-                    }
+                    None if self.is_read(&self.record.steps[step]) => "nothing rests on what it told".to_owned(),
                     None => "the end is the same without it".to_owned(),
                 };
                 return (StepNecessity::Unnecessary, why);
             }
             if let Some(used) = trace.rests_on(step, kept) {
-                let who =
-                    used.at.map_or_else(|| "the final message".to_owned(), |at| format!("step {}", at + 1));
-                return (StepNecessity::Needed, format!("{who} has {} from it", used.fact.shown()));
+                let who = used.at.map_or_else(|| "the final message".to_owned(), |at| format!("step {}", at + 1));
+                return (StepNecessity::Needed, format!("{who} has {} from it", used.fact.describe()));
             }
             match reasons.get(&step) {
                 Some(why) => (StepNecessity::Needed, why.clone()),
@@ -105,19 +102,17 @@ impl<'s> ReplaySearch<'s> {
                     (StepNecessity::Needed, "a page of a list that was needed".to_owned())
                 }
                 None if passed => (StepNecessity::Unknown, "not tried".to_owned()),
-                None => {
-                    (StepNecessity::Unknown, "the task was not done, so nothing can be missed".to_owned())
-                }
+                None => (StepNecessity::Unknown, "the task was not done, so nothing can be missed".to_owned()),
             }
         };
-        self.report(passed, &final_kept, verdict)
+        self.build_report(passed, &final_kept, verdict)
     }
 
-    fn state(&self) -> gradus_github_sim::state::WorldState {
+    fn world_state(&self) -> gradus_github_sim::state::WorldState {
         self.stage.world.lock().unwrap_or_else(std::sync::PoisonError::into_inner).state().clone()
     }
 
-    fn report(
+    fn build_report(
         &self,
         passed: bool,
         kept: &StepSet,
@@ -154,21 +149,15 @@ impl<'s> ReplaySearch<'s> {
 
     /// A run that goes another way when it is played again cannot be searched.
     fn cannot_be_told(&self, again: &TrialRecord) -> Option<String> {
-        let differs = self
-            .record
-            .steps
-            .iter()
-            .zip(&again.steps)
-            .position(|(one, other)| one.is_error != other.is_error);
+        let differs =
+            self.record.steps.iter().zip(&again.steps).position(|(one, other)| one.is_error != other.is_error);
         let step = differs? + 1;
-        Some(format!(
-            "played again, step {step} comes out otherwise: this is not the world it was recorded in"
-        ))
+        Some(format!("played again, step {step} comes out otherwise: this is not the world it was recorded in"))
     }
 
-    async fn perform(&mut self, kept: &StepSet) -> ReplayAttempt {
+    async fn replay_subset(&mut self, kept: &StepSet) -> ReplayAttempt {
         self.replays += 1;
-        perform(self.seed, self.record, kept, self.stage, self.verify).await
+        replay_steps(self.seed, self.record, kept, self.stage, self.verify).await
     }
 
     fn is_read(&self, step: &RunStep) -> bool {
@@ -181,7 +170,7 @@ impl<'s> ReplaySearch<'s> {
     }
 
     /// Whether this is enough to come to as good an end.
-    async fn does(&mut self, kept: &StepSet, trace: &ProvenanceGraph, wanted: &CheckResults) -> bool {
+    async fn is_sufficient(&mut self, kept: &StepSet, trace: &ProvenanceGraph, wanted: &CheckResults) -> bool {
         if !trace.is_supported(kept) {
             return false;
         }
@@ -192,7 +181,7 @@ impl<'s> ReplaySearch<'s> {
             self.cut_short = true;
             return false;
         }
-        let checks = self.perform(kept).await.checks;
+        let checks = self.replay_subset(kept).await.checks;
         let does = is_as_good(&checks, wanted);
         if !does {
             let all = self.record.steps.len();
@@ -206,7 +195,7 @@ impl<'s> ReplaySearch<'s> {
         does
     }
 
-    async fn shorten(&mut self, all: &StepSet, trace: &ProvenanceGraph, wanted: &CheckResults) -> StepSet {
+    async fn find_minimal_steps(&mut self, all: &StepSet, trace: &ProvenanceGraph, wanted: &CheckResults) -> StepSet {
         let mut kept = all.clone();
         // Later ones first: of two that tell the same, the first one stays.
         let mut idle: Vec<usize> = Vec::new();
@@ -229,7 +218,7 @@ impl<'s> ReplaySearch<'s> {
                 break;
             }
         }
-        self.explain(&kept, trace, wanted).await;
+        self.explain_needed_steps(&kept, trace, wanted).await;
         kept
     }
 
@@ -245,9 +234,8 @@ impl<'s> ReplaySearch<'s> {
             if group.is_empty() {
                 continue;
             }
-            let without =
-                trace.whole_lists(kept.iter().copied().filter(|step| !group.contains(step)).collect());
-            if self.does(&without, trace, wanted).await {
+            let without = trace.whole_lists(kept.iter().copied().filter(|step| !group.contains(step)).collect());
+            if self.is_sufficient(&without, trace, wanted).await {
                 *kept = without;
             } else if group.len() > 1 {
                 let (first, second) = group.split_at(group.len() / 2);
@@ -258,13 +246,7 @@ impl<'s> ReplaySearch<'s> {
     }
 
     /// A step with all that rests on it, and with the other pages of its list.
-    async fn drop_one(
-        &mut self,
-        kept: &mut StepSet,
-        step: usize,
-        trace: &ProvenanceGraph,
-        wanted: &CheckResults,
-    ) {
+    async fn drop_one(&mut self, kept: &mut StepSet, step: usize, trace: &ProvenanceGraph, wanted: &CheckResults) {
         if !kept.contains(&step) {
             return;
         }
@@ -272,31 +254,29 @@ impl<'s> ReplaySearch<'s> {
         without.remove(&step);
         loop {
             without = trace.whole_lists(without);
-            match trace.unsupported(&without).map(|used| used.at) {
+            match trace.find_unsupported_use(&without).map(|used| used.at) {
                 None => break,
                 // What the final message says must be kept.
                 Some(None) => return,
                 Some(Some(at)) => drop(without.remove(&at)),
             }
         }
-        if self.does(&without, trace, wanted).await {
+        if self.is_sufficient(&without, trace, wanted).await {
             *kept = without;
         }
     }
 
     /// Something is done and undone: neither can go alone.
     async fn drop_pairs(&mut self, kept: &mut StepSet, trace: &ProvenanceGraph, wanted: &CheckResults) {
-        let writes: Vec<usize> =
-            kept.iter().copied().filter(|step| !self.is_read(&self.record.steps[*step])).collect();
+        let writes: Vec<usize> = kept.iter().copied().filter(|step| !self.is_read(&self.record.steps[*step])).collect();
         for (at, one) in writes.iter().enumerate() {
             for other in &writes[at + 1..] {
                 let both = kept.contains(one) && kept.contains(other);
                 if !both || !is_about_the_same(&self.record.steps[*one], &self.record.steps[*other]) {
                     continue;
                 }
-                let without: StepSet =
-                    kept.iter().copied().filter(|step| step != one && step != other).collect();
-                if self.does(&without, trace, wanted).await {
+                let without: StepSet = kept.iter().copied().filter(|step| step != one && step != other).collect();
+                if self.is_sufficient(&without, trace, wanted).await {
                     *kept = without;
                 }
             }
@@ -304,7 +284,7 @@ impl<'s> ReplaySearch<'s> {
     }
 
     /// Says of what is left why it is needed.
-    async fn explain(&mut self, kept: &StepSet, trace: &ProvenanceGraph, wanted: &CheckResults) {
+    async fn explain_needed_steps(&mut self, kept: &StepSet, trace: &ProvenanceGraph, wanted: &CheckResults) {
         for step in kept.iter().copied() {
             if trace.rests_on(step, kept).is_some() || self.reasons.contains_key(&step) {
                 continue;
@@ -314,7 +294,7 @@ impl<'s> ReplaySearch<'s> {
             if !trace.is_supported(&without) || self.replays >= most_replays(self.record.steps.len()) {
                 continue;
             }
-            let checks = self.perform(&without).await.checks;
+            let checks = self.replay_subset(&without).await.checks;
             let missed = wanted.iter().zip(&checks).find(|((_, wanted), (_, found))| *wanted && !found);
             if let Some(((name, _), _)) = missed {
                 self.reasons.insert(step, format!("without it this is not so: {name}"));
@@ -323,16 +303,14 @@ impl<'s> ReplaySearch<'s> {
     }
 
     fn without_repetition(&self, all: &StepSet, trace: &ProvenanceGraph) -> StepSet {
-        let is_repeated =
-            |step: &usize| trace.same_as[*step].is_some() && self.is_read(&self.record.steps[*step]);
+        let is_repeated = |step: &usize| trace.same_as[*step].is_some() && self.is_read(&self.record.steps[*step]);
         all.iter().copied().filter(|step| !is_repeated(step)).collect()
     }
 }
 
 /// Whatever held still holds.
 fn is_as_good(checks: &CheckResults, wanted: &CheckResults) -> bool {
-    checks.len() == wanted.len()
-        && wanted.iter().zip(checks).all(|((_, wanted), (_, found))| !wanted || *found)
+    checks.len() == wanted.len() && wanted.iter().zip(checks).all(|((_, wanted), (_, found))| !wanted || *found)
 }
 
 /// The same repository, and one more thing in common that names something.
@@ -349,9 +327,8 @@ fn is_about_the_same(one: &RunStep, other: &RunStep) -> bool {
         "tag_name",
         "labels",
     ];
-    let get = |step: &RunStep, name: &str| {
-        step.arguments.get(name).filter(|value| !value.is_null()).map(Value::to_string)
-    };
+    let get =
+        |step: &RunStep, name: &str| step.arguments.get(name).filter(|value| !value.is_null()).map(Value::to_string);
     let same = |name: &str| get(one, name).is_some() && get(one, name) == get(other, name);
     let place = get(one, "owner") == get(other, "owner") && get(one, "repo") == get(other, "repo");
     place

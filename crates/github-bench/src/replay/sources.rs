@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::facts::{self, TracedFact, TracedFactSet};
-use super::pages::{items, pages};
+use super::pages::{find_paged_lists, parse_list_items};
 use crate::occurrences::NeedleSet;
 use crate::record::TrialRecord;
 use crate::replay::kept_steps::{FactUseIndex, StepSet};
-use crate::rules::{denying_sentences, singular};
+use crate::rules::{denying_sentences, to_singular};
 use gradus_github_agent::agent::RunStep;
 use gradus_github_sim::RecordedExchange;
 
@@ -35,21 +35,19 @@ pub(super) struct FactSources<'r> {
 impl<'r> FactSources<'r> {
     pub(super) fn new(record: &'r TrialRecord) -> FactSources<'r> {
         let steps = &record.steps;
-        let pages = pages(record);
-        let mut told: Vec<TracedFactSet> =
-            steps.iter().map(|step| facts::of_observation(&step.observation)).collect();
+        let pages = find_paged_lists(record);
+        let mut told: Vec<TracedFactSet> = steps.iter().map(|step| facts::of_observation(&step.observation)).collect();
         for (index, step) in steps.iter().enumerate() {
             told[index].extend(of_requests(record, step));
         }
         for list in &pages {
             let all: Vec<Value> =
-                list.iter().filter_map(|page| items(&steps[*page.first()?])).flatten().collect();
+                list.iter().filter_map(|page| parse_list_items(&steps[*page.first()?])).flatten().collect();
             let mut counts = TracedFactSet::new();
-            facts::count(&all, &mut counts);
+            facts::add_item_counts(&all, &mut counts);
             list.iter().flatten().for_each(|index| told[*index].extend(counts.iter().cloned()));
         }
-        let said: Vec<TracedFactSet> =
-            steps.iter().map(|step| facts::of_arguments(&step.arguments)).collect();
+        let said: Vec<TracedFactSet> = steps.iter().map(|step| facts::of_arguments(&step.arguments)).collect();
         let mut first_said = BTreeMap::new();
         for (index, facts) in said.iter().enumerate() {
             for fact in facts {
@@ -62,20 +60,20 @@ impl<'r> FactSources<'r> {
             _ => None,
         });
         // A value that is cut would be another one, which nobody has told.
-        let values = NeedleSet::whole(whole, facts::MAX_WHOLE);
+        let values = NeedleSet::from_whole_texts(whole, facts::MAX_WHOLE);
         let mut told_by: BTreeMap<TracedFact, Vec<usize>> = BTreeMap::new();
         for (index, facts) in told.into_iter().enumerate() {
             facts.into_iter().for_each(|fact| told_by.entry(fact).or_default().push(index));
         }
         let texts = [record.request.as_str(), record.answer.as_deref().unwrap_or_default()];
         let words = texts.iter().flat_map(|text| text.split(|c: char| !c.is_alphanumeric()));
-        let spoken = words.filter(|word| word.len() > 3).map(|word| singular(&word.to_lowercase())).collect();
-        let known = known(&record.request);
+        let spoken = words.filter(|word| word.len() > 3).map(|word| to_singular(&word.to_lowercase())).collect();
+        let known = collect_request_facts(&record.request);
         FactSources { record, request, known, said, first_said, told_by, values, spoken, pages }
     }
 
     /// What is said at a place, and by whom it was told before.
-    pub(super) fn add<'f>(
+    pub(super) fn add_uses<'f>(
         &self,
         at: Option<usize>,
         used: impl Iterator<Item = &'f TracedFact>,
@@ -85,31 +83,31 @@ impl<'r> FactSources<'r> {
             // Anyone may use a plain word, but for one that is a name somewhere.
             let is_plain = match fact {
                 TracedFact::Word(word) if at.is_some() => {
-                    self.told(&TracedFact::Whole(word.clone()), at).next().is_none()
+                    self.find_exact_sources(&TracedFact::Whole(word.clone()), at).next().is_none()
                 }
                 TracedFact::Whole(_) => true,
                 _ => false,
             };
             if !is_plain {
-                self.put(at, fact, self.find_sources(fact, at), uses);
+                self.record_use(at, fact, self.find_sources(fact, at), uses);
             }
         }
     }
 
     /// The most telling fact stands for a place and its sources.
-    fn put(&self, at: Option<usize>, fact: &TracedFact, sources: StepSet, uses: &mut FactUseIndex) {
+    fn record_use(&self, at: Option<usize>, fact: &TracedFact, sources: StepSet, uses: &mut FactUseIndex) {
         if sources.is_empty() {
             return;
         }
         let best = uses.entry((at, sources)).or_insert_with(|| fact.clone());
-        if best.weight() < fact.weight() {
+        if best.evidence_weight() < fact.evidence_weight() {
             *best = fact.clone();
         }
     }
 
     /// Those who told exactly this before a place, and before the agent said it itself: who says something before it is
     /// told has it from elsewhere.
-    fn told(&self, fact: &TracedFact, at: Option<usize>) -> impl Iterator<Item = usize> {
+    fn find_exact_sources(&self, fact: &TracedFact, at: Option<usize>) -> impl Iterator<Item = usize> {
         let end = at.unwrap_or(usize::MAX);
         self.told_by.get(fact).into_iter().flatten().copied().take_while(move |index| *index < end)
     }
@@ -117,7 +115,7 @@ impl<'r> FactSources<'r> {
     fn find_sources(&self, fact: &TracedFact, at: Option<usize>) -> StepSet {
         let first_said = self.first_said.get(fact).copied().unwrap_or(usize::MAX);
         let by = |facts: &[TracedFact]| -> StepSet {
-            let all = facts.iter().flat_map(|fact| self.told(fact, at));
+            let all = facts.iter().flat_map(|fact| self.find_exact_sources(fact, at));
             all.filter(|index| *index < first_said).collect()
         };
         match fact {
@@ -128,7 +126,7 @@ impl<'r> FactSources<'r> {
             }
             TracedFact::Word(text) => by(&[fact.clone(), TracedFact::Whole(text.clone())]),
             TracedFact::Figure(figure) => {
-                let named = self.named(*figure);
+                let named = self.fields_with_figure(*figure);
                 let (spoken, silent): (Vec<TracedFact>, Vec<TracedFact>) =
                     named.into_iter().partition(|fact| self.is_spoken_of(fact));
                 let counted = by(&[&[fact.clone(), TracedFact::Count(*figure)], &spoken[..]].concat());
@@ -139,7 +137,7 @@ impl<'r> FactSources<'r> {
         }
     }
 
-    fn named(&self, figure: u64) -> Vec<TracedFact> {
+    fn fields_with_figure(&self, figure: u64) -> Vec<TracedFact> {
         let begin = TracedFact::Field(figure, String::new());
         let all = self.told_by.range(begin..).map(|(fact, _)| fact);
         all.take_while(|fact| matches!(fact, TracedFact::Field(one, _) if *one == figure)).cloned().collect()
@@ -148,27 +146,26 @@ impl<'r> FactSources<'r> {
     fn is_spoken_of(&self, fact: &TracedFact) -> bool {
         const PLAIN: [&str; 5] = ["count", "total", "open", "number", "size"];
         let TracedFact::Field(_, name) = fact else { return false };
-        let mut parts = name.split('_').filter(|part| part.len() > 3 && !PLAIN.contains(part)).map(singular);
+        let mut parts = name.split('_').filter(|part| part.len() > 3 && !PLAIN.contains(part)).map(to_singular);
         parts.any(|part| self.spoken.iter().any(|word| part.starts_with(word) || word.starts_with(&part)))
     }
 
     fn is_requested(&self, fact: &TracedFact) -> bool {
         match fact {
-            TracedFact::Value(text)
-            | TracedFact::Name(text)
-            | TracedFact::Line(text)
-            | TracedFact::Word(text) => self.request.contains(&text.to_lowercase()),
+            TracedFact::Value(text) | TracedFact::Name(text) | TracedFact::Line(text) | TracedFact::Word(text) => {
+                self.request.contains(&text.to_lowercase())
+            }
             _ => false,
         }
     }
 
     /// A merge rests on a look at what is merged, if there was one.
     pub(super) fn add_looks(&self, index: usize, uses: &mut FactUseIndex) {
-        let merges = exchanges(self.record, &self.record.steps[index]).iter();
+        let merges = get_step_exchanges(self.record, &self.record.steps[index]).iter();
         for exchange in merges.filter(|one| one.operation.as_deref() == Some("pulls/merge")) {
             if let Some(pull) = pull_of(&exchange.path) {
                 let fact = TracedFact::Changes(pull);
-                self.put(Some(index), &fact, self.told(&fact, Some(index)).collect(), uses);
+                self.record_use(Some(index), &fact, self.find_exact_sources(&fact, Some(index)).collect(), uses);
             }
         }
     }
@@ -177,7 +174,7 @@ impl<'r> FactSources<'r> {
     pub(super) fn add_quotations(&self, at: Option<usize>, text: &str, uses: &mut FactUseIndex) {
         let lower = text.to_lowercase();
         let mut quoted: BTreeMap<usize, usize> = BTreeMap::new();
-        self.values.visit(lower.as_bytes(), &mut |begin, one| {
+        self.values.visit_matches(lower.as_bytes(), &mut |begin, one| {
             if stands_at(&lower, begin, self.values.get(one)) {
                 quoted.insert(one, begin);
             }
@@ -190,8 +187,8 @@ impl<'r> FactSources<'r> {
             let name = as_written.map(|text| TracedFact::Name(text.to_owned()));
             let said = self.first_said.get(&fact).copied().unwrap_or(usize::MAX);
             let others = [Some(TracedFact::Word(value.to_owned())), name];
-            let tell = others.iter().flatten().chain([&fact]).flat_map(|fact| self.told(fact, at));
-            self.put(at, &fact, tell.filter(|index| *index < said).collect(), uses);
+            let tell = others.iter().flatten().chain([&fact]).flat_map(|fact| self.find_exact_sources(fact, at));
+            self.record_use(at, &fact, tell.filter(|index| *index < said).collect(), uses);
         }
     }
 
@@ -219,9 +216,8 @@ impl<'r> FactSources<'r> {
             }
             let mut later = self.record.steps[index..].iter();
             let made_good = later.find(|one| !one.is_error && one.tool == step.tool);
-            let is_new = |name: &str, value: &Value| {
-                made_good.is_none_or(|later| later.arguments.get(name) != Some(value))
-            };
+            let is_new =
+                |name: &str, value: &Value| made_good.is_none_or(|later| later.arguments.get(name) != Some(value));
             let arguments = step.arguments.as_object().into_iter().flatten();
             let named = arguments.filter(|(name, value)| is_new(name, value) && is_named(value)).count();
             if made_good.is_none() || named > 0 {
@@ -229,14 +225,13 @@ impl<'r> FactSources<'r> {
             }
         }
         let most = refused.iter().map(|(named, _)| *named).max().unwrap_or(0);
-        let sources =
-            refused.into_iter().filter(|(named, _)| *named == most).map(|(_, index)| index).collect();
-        self.put(None, &TracedFact::Refusal, sources, uses);
+        let sources = refused.into_iter().filter(|(named, _)| *named == most).map(|(_, index)| index).collect();
+        self.record_use(None, &TracedFact::Refusal, sources, uses);
     }
 }
 
 /// What the user said, with numbers as figures and the other way round.
-fn known(request: &str) -> TracedFactSet {
+fn collect_request_facts(request: &str) -> TracedFactSet {
     let mut known = TracedFactSet::new();
     facts::of_text(&without_enumeration(request), &mut known);
     let numbers: Vec<TracedFact> = known
@@ -269,14 +264,14 @@ fn without_enumeration(text: &str) -> String {
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
-fn exchanges<'r>(record: &'r TrialRecord, step: &RunStep) -> &'r [RecordedExchange] {
+fn get_step_exchanges<'r>(record: &'r TrialRecord, step: &RunStep) -> &'r [RecordedExchange] {
     record.exchanges.get(step.exchanges.clone()).unwrap_or_default()
 }
 
 /// What requests tell that observations may not.
 fn of_requests(record: &TrialRecord, step: &RunStep) -> TracedFactSet {
     let looks =
-        exchanges(record, step).iter().filter(|one| one.operation.as_deref() == Some("pulls/list-files"));
+        get_step_exchanges(record, step).iter().filter(|one| one.operation.as_deref() == Some("pulls/list-files"));
     looks.filter_map(|one| pull_of(&one.path)).map(TracedFact::Changes).collect()
 }
 
@@ -284,9 +279,7 @@ fn of_requests(record: &TrialRecord, step: &RunStep) -> TracedFactSet {
 fn pull_of(path: &str) -> Option<String> {
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     match parts[..] {
-        ["repos", owner, name, "pulls", number, ..] => {
-            Some(format!("{owner}/{name}#{number}").to_lowercase())
-        }
+        ["repos", owner, name, "pulls", number, ..] => Some(format!("{owner}/{name}#{number}").to_lowercase()),
         _ => None,
     }
 }
@@ -297,8 +290,7 @@ mod tests {
 
     #[test]
     fn long_values_are_traced_to_who_told_them() {
-        let step =
-            |observation: Value| RunStep { observation: observation.to_string(), ..RunStep::default() };
+        let step = |observation: Value| RunStep { observation: observation.to_string(), ..RunStep::default() };
         // Less than 300 characters, and more than 256 bytes.
         for count in [16, 20, 29] {
             let description = vec!["описание"; count].join(" ");
@@ -310,11 +302,7 @@ mod tests {
             let mut uses = FactUseIndex::default();
             FactSources::new(&record).add_quotations(None, &format!("It says: {description}."), &mut uses);
             let found: Vec<_> = uses.into_iter().collect();
-            assert_eq!(
-                found,
-                [((None, StepSet::from([0])), TracedFact::Whole(description))],
-                "{count} words"
-            );
+            assert_eq!(found, [((None, StepSet::from([0])), TracedFact::Whole(description))], "{count} words");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::facts::{self, TracedFact, TracedFactSet};
 use super::sources::FactSources;
 use crate::record::TrialRecord;
-use crate::rules::strings;
+use crate::rules::collect_strings;
 use gradus_github_agent::agent::RunStep;
 
 /// Something that is said at a place, and who told it before. At least one of those must stay.
@@ -36,21 +36,21 @@ impl ProvenanceGraph {
         let steps = &record.steps;
         let mut uses = FactUseIndex::default();
         for (index, step) in steps.iter().enumerate() {
-            sources.add(Some(index), sources.said[index].iter(), &mut uses);
-            let texts = strings(&step.arguments).join("\n");
+            sources.add_uses(Some(index), sources.said[index].iter(), &mut uses);
+            let texts = collect_strings(&step.arguments).join("\n");
             sources.add_quotations(Some(index), &texts, &mut uses);
             sources.add_looks(index, &mut uses);
         }
         let answer = record.answer.as_deref().unwrap_or_default();
         let mut facts = TracedFactSet::new();
         facts::of_text(answer, &mut facts);
-        sources.add(None, facts.iter().filter(|fact| !matches!(fact, TracedFact::Word(_))), &mut uses);
+        sources.add_uses(None, facts.iter().filter(|fact| !matches!(fact, TracedFact::Word(_))), &mut uses);
         sources.add_quotations(None, answer, &mut uses);
         sources.add_refusals(answer, &mut uses);
         let is_traced = |uses: &FactUseIndex| uses.keys().any(|(at, _)| at.is_none());
         if !is_traced(&uses) {
             // Plain words are better than nothing.
-            sources.add(None, facts.iter(), &mut uses);
+            sources.add_uses(None, facts.iter(), &mut uses);
         }
         let answer_is_traced = is_traced(&uses);
         let uses = uses.into_iter().map(|((at, sources), fact)| FactUse { at, fact, sources }).collect();
@@ -59,7 +59,7 @@ impl ProvenanceGraph {
 
     /// Whether everything that is still said was told before by someone who is still there.
     pub(super) fn is_supported(&self, kept: &StepSet) -> bool {
-        self.unsupported(kept).is_none()
+        self.find_unsupported_use(kept).is_none()
             && self.pages.iter().all(|list| {
                 let read = list.iter().filter(|page| page.iter().any(|step| kept.contains(step))).count();
                 read == 0 || read == list.len()
@@ -85,8 +85,7 @@ impl ProvenanceGraph {
             self.uses.iter().any(|used| is_more(used) && used.sources.contains(&one))
         };
         self.uses.iter().find(|used| {
-            let is_other =
-                |other: &&usize| same(**other) != same(step) && !self.are_of_one_list(step, **other);
+            let is_other = |other: &&usize| same(**other) != same(step) && !self.are_of_one_list(step, **other);
             let mut others = used.sources.intersection(kept).filter(is_other);
             matches!(used.fact, TracedFact::Figure(_))
                 && used.sources.contains(&step)
@@ -96,7 +95,7 @@ impl ProvenanceGraph {
     }
 
     /// A use whose sources are all gone.
-    pub(super) fn unsupported(&self, kept: &StepSet) -> Option<&FactUse> {
+    pub(super) fn find_unsupported_use(&self, kept: &StepSet) -> Option<&FactUse> {
         let is_there = |one: &&FactUse| one.at.is_none_or(|at| kept.contains(&at));
         self.uses.iter().filter(is_there).find(|one| one.sources.is_disjoint(kept))
     }
@@ -108,7 +107,7 @@ impl ProvenanceGraph {
                 && one.sources.contains(&step)
                 && one.sources.intersection(kept).count() == 1
         };
-        self.uses.iter().filter(only).max_by_key(|one| one.fact.weight())
+        self.uses.iter().filter(only).max_by_key(|one| one.fact.evidence_weight())
     }
 
     fn are_of_one_list(&self, one: usize, other: usize) -> bool {

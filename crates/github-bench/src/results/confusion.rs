@@ -32,7 +32,7 @@ pub struct VerdictConfusionMatrix {
 }
 
 impl VerdictConfusionMatrix {
-    fn add(&mut self, is_wrong: bool, said_wrong: Option<bool>) {
+    fn add_verdict(&mut self, is_wrong: bool, said_wrong: Option<bool>) {
         *match (is_wrong, said_wrong) {
             (_, None) => &mut self.unjudged,
             (true, Some(true)) => &mut self.found,
@@ -44,22 +44,22 @@ impl VerdictConfusionMatrix {
 
     /// Of what it called wrong, the share that is.
     pub fn precision(&self) -> Option<f64> {
-        share(self.found, self.found + self.alarms)
+        compute_ratio(self.found, self.found + self.alarms)
     }
 
     /// Of what is wrong, the share that it called wrong.
     pub fn recall(&self) -> Option<f64> {
-        share(self.found, self.found + self.missed)
+        compute_ratio(self.found, self.found + self.missed)
     }
 
     /// The mean of the shares it gets right of what is wrong and of what is right; guessing gives a half.
-    pub fn balanced(&self) -> Option<f64> {
-        let right = share(self.right, self.right + self.alarms)?;
+    pub fn balanced_accuracy(&self) -> Option<f64> {
+        let right = compute_ratio(self.right, self.right + self.alarms)?;
         Some(f64::midpoint(self.recall()?, right))
     }
 }
 
-fn share(part: u64, whole: u64) -> Option<f64> {
+fn compute_ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
@@ -107,7 +107,7 @@ pub struct JudgeAccuracy {
 }
 
 impl JudgeAccuracy {
-    pub fn add(&mut self, line: &TrialLine, trajectory: &Trajectory, outcomes: &[OutcomeLine]) {
+    pub fn add_trial(&mut self, line: &TrialLine, trajectory: &Trajectory, outcomes: &[OutcomeLine]) {
         let sequence = said_wrong(outcomes, SEQUENCE_OPTIMALITY, None);
         if let (Some(replay), Some(said), true) = (&line.replay, sequence, line.passed) {
             let beside = &mut self.replay;
@@ -126,7 +126,7 @@ impl JudgeAccuracy {
         let mut noticed = false;
         let mut alarmed = false;
         let mut hold = |name: &'static str, is_wrong: bool, said: Option<bool>| {
-            self.dimensions.entry(name).or_default().add(is_wrong, said);
+            self.dimensions.entry(name).or_default().add_verdict(is_wrong, said);
             noticed |= is_wrong && said == Some(true);
             alarmed |= said == Some(true);
         };
@@ -181,10 +181,10 @@ mod tests {
             (false, Some(false)),
             (true, None),
         ] {
-            confusion.add(is_wrong, said);
+            confusion.add_verdict(is_wrong, said);
         }
         assert_eq!((confusion.precision(), confusion.recall()), (Some(0.5), Some(0.5)));
-        assert!(confusion.balanced().is_some_and(|share| (share - 7.0 / 12.0).abs() < 1e-12));
+        assert!(confusion.balanced_accuracy().is_some_and(|share| (share - 7.0 / 12.0).abs() < 1e-12));
         assert_eq!(VerdictConfusionMatrix::default().precision(), None);
     }
 }

@@ -13,11 +13,11 @@ use gradus_eval::evaluator::{CALL_VALIDITY, QUERY_TO_THOUGHT, SEQUENCE_OPTIMALIT
 use gradus_github_agent::agent::AgentRunEnd;
 use serde_json::{Value, json};
 
-fn verdict(is_right: bool) -> &'static str {
+fn label_correctness(is_right: bool) -> &'static str {
     if is_right { "correct" } else { "incorrect" }
 }
 
-fn sequence(truth: &RunTruth) -> &'static str {
+fn label_sequence(truth: &RunTruth) -> &'static str {
     if truth.is_optimal() { "optimal" } else { "suboptimal" }
 }
 
@@ -27,15 +27,15 @@ pub fn write_folder(folder: &Path, line: &TrialLine, record: &TrialRecord, otlp:
     let place = folder.join(&truth.policy).join(line.name());
     fs::create_dir_all(&place)?;
     fs::write(place.join("001.bin"), otlp)?;
-    let mut text = serde_json::to_vec_pretty(&gold(line, truth, record))?;
+    let mut text = serde_json::to_vec_pretty(&build_gold_record(line, truth, record))?;
     text.push(b'\n');
     fs::write(place.join("gold.json"), text)
 }
 
 /// Takes out what an earlier call has written here, and nothing else: labels that somebody made by hand may stand beside.
 pub fn clear_folder(folder: &Path) -> io::Result<()> {
-    for policy in folders(folder, |name| ScriptedPolicy::from_name(name).is_some())? {
-        for run in folders(&policy, is_trial)? {
+    for policy in list_matching_folders(folder, |name| ScriptedPolicy::from_name(name).is_some())? {
+        for run in list_matching_folders(&policy, is_trial)? {
             if !run.join("gold.json").is_file() {
                 continue;
             }
@@ -60,7 +60,7 @@ fn is_trial(name: &str) -> bool {
 }
 
 /// Those in a folder that are called so; none where there is no such folder.
-fn folders(folder: &Path, is_called: impl Fn(&str) -> bool) -> io::Result<Vec<PathBuf>> {
+fn list_matching_folders(folder: &Path, is_called: impl Fn(&str) -> bool) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -76,7 +76,7 @@ fn folders(folder: &Path, is_called: impl Fn(&str) -> bool) -> io::Result<Vec<Pa
     Ok(found)
 }
 
-fn gold(line: &TrialLine, truth: &RunTruth, record: &TrialRecord) -> Value {
+fn build_gold_record(line: &TrialLine, truth: &RunTruth, record: &TrialRecord) -> Value {
     let steps = record.steps.iter().zip(&truth.steps).enumerate();
     let steps: Vec<Value> = steps
         .map(|(at, (step, true_step))| {
@@ -89,9 +89,9 @@ fn gold(line: &TrialLine, truth: &RunTruth, record: &TrialRecord) -> Value {
                 "observation": step.observation,
                 "is_error": step.is_error,
                 "labels": {
-                    THOUGHT_TO_TOOL: verdict(true_step.tool_fits_thought),
-                    QUERY_TO_THOUGHT: verdict(true_step.thought_fits_request),
-                    CALL_VALIDITY: verdict(true_step.is_valid),
+                    THOUGHT_TO_TOOL: label_correctness(true_step.tool_fits_thought),
+                    QUERY_TO_THOUGHT: label_correctness(true_step.thought_fits_request),
+                    CALL_VALIDITY: label_correctness(true_step.is_valid),
                     "note": true_step.note,
                 },
                 "recoverable": {"thought": "exact", "arguments": "exact", "observation": "exact"},
@@ -111,7 +111,7 @@ fn gold(line: &TrialLine, truth: &RunTruth, record: &TrialRecord) -> Value {
                 "final_answer": record.answer,
                 "final_answer_correct": line.passed,
                 "terminated": if record.end == AgentRunEnd::Answered { "final_answer" } else { "other" },
-                "sequence": {"label": sequence(truth), "reason": truth.detour.as_deref().unwrap_or_default()},
+                "sequence": {"label": label_sequence(truth), "reason": truth.detour.as_deref().unwrap_or_default()},
                 "recoverable": {"user_query": "exact", "final_answer": "exact", "session_id": "exact"},
             }],
         }],
@@ -119,11 +119,7 @@ fn gold(line: &TrialLine, truth: &RunTruth, record: &TrialRecord) -> Value {
 }
 
 /// One label a line, with the keys of an outcome: `trajectory_id`, `step_index`, `evaluator`, `label`.
-pub fn write_lines(
-    out: &mut BufWriter<fs::File>,
-    line: &TrialLine,
-    trajectory: &Trajectory,
-) -> io::Result<()> {
+pub fn write_lines(out: &mut BufWriter<fs::File>, line: &TrialLine, trajectory: &Trajectory) -> io::Result<()> {
     let Some(truth) = &line.truth else { return Ok(()) };
     let mut write = |step: Option<u32>, evaluator: &str, label: &str, note: &str| {
         let label = json!({
@@ -146,8 +142,8 @@ pub fn write_lines(
             (QUERY_TO_THOUGHT, true_step.thought_fits_request),
             (CALL_VALIDITY, true_step.is_valid),
         ] {
-            write(Some(step.index), evaluator, verdict(is_right), &true_step.note)?;
+            write(Some(step.index), evaluator, label_correctness(is_right), &true_step.note)?;
         }
     }
-    write(None, SEQUENCE_OPTIMALITY, sequence(truth), truth.detour.as_deref().unwrap_or_default())
+    write(None, SEQUENCE_OPTIMALITY, label_sequence(truth), truth.detour.as_deref().unwrap_or_default())
 }

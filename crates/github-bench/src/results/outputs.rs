@@ -10,12 +10,12 @@ use quick_junit::{NonSuccessKind, TestCase, TestCaseStatus, TestSuite};
 use serde_json::json;
 
 use super::report::{AgentReport, BenchReport};
-use super::tables::reasons;
+use super::tables::list_failure_reasons;
 use gradus_report::junit::xml_text;
 use gradus_report::{csv, json, markdown};
 
 /// What is said of a trial: the number's name, whether it is well, and the two labels.
-fn verdicts(line: &TrialLine) -> [(&'static str, bool, &'static str); 2] {
+fn list_trial_verdicts(line: &TrialLine) -> [(&'static str, bool, &'static str); 2] {
     [
         ("success", line.passed, if line.passed { "done" } else { "not done" }),
         ("safe", line.safe, if line.safe { "safe" } else { "unsafe" }),
@@ -23,17 +23,16 @@ fn verdicts(line: &TrialLine) -> [(&'static str, bool, &'static str); 2] {
 }
 
 /// Why a verdict is what it is; nothing if all is well.
-fn explanation(line: &TrialLine, name: &str) -> String {
+fn explain_trial_verdict(line: &TrialLine, name: &str) -> String {
     if name == "safe" {
         let broken = line.broken.iter().map(|one| format!("{} {}: {}", one.rule, one.name, one.why));
         return broken.collect::<Vec<_>>().join("; ");
     }
-    if line.passed { String::new() } else { reasons(line).join("; ") }
+    if line.passed { String::new() } else { list_failure_reasons(line).join("; ") }
 }
 
 /// Of `agents.csv`, each with the interval's ends and what it is a share or a median of.
-const MEASURES: [&str; 8] =
-    ["success", "safe", "clean", "joint", "pass^", "safe^", "calls_ratio", "cost_per_solved"];
+const MEASURES: [&str; 8] = ["success", "safe", "clean", "joint", "pass^", "safe^", "calls_ratio", "cost_per_solved"];
 
 fn agent_row(agent: &AgentReport) -> Vec<String> {
     let (trials, tasks) = (u64::from(agent.trials), agent.tasks as u64);
@@ -85,7 +84,7 @@ const COLUMNS: [&str; 21] = [
 ];
 
 impl BenchReport {
-    fn trajectory<'r>(&'r self, line: &'r TrialLine) -> Option<&'r str> {
+    fn trajectory_id<'r>(&'r self, line: &'r TrialLine) -> Option<&'r str> {
         self.trajectories.get(&line.name()).or(line.trajectory.as_ref()).map(String::as_str)
     }
 
@@ -93,16 +92,16 @@ impl BenchReport {
         for table in self.own_tables() {
             writeln!(out, "\n### {}\n", table.title)?;
             let columns = table.columns.iter();
-            let names: Vec<String> = columns.clone().map(|column| markdown::cell(&column.name)).collect();
-            let rule: Vec<&str> =
-                columns.map(|column| if column.is_number { "--:" } else { "---" }).collect();
+            let names: Vec<String> =
+                columns.clone().map(|column| markdown::escape_markdown_cell(&column.name)).collect();
+            let rule: Vec<&str> = columns.map(|column| if column.is_number { "--:" } else { "---" }).collect();
             writeln!(out, "| {} |\n|{}|", names.join(" | "), rule.join("|"))?;
             for row in &table.rows {
-                let cells: Vec<String> = row.iter().map(|cell| markdown::cell(cell)).collect();
+                let cells: Vec<String> = row.iter().map(|cell| markdown::escape_markdown_cell(cell)).collect();
                 writeln!(out, "| {} |", cells.join(" | "))?;
             }
             if let Some(note) = &table.note {
-                writeln!(out, "\n{}", markdown::cell(note))?;
+                writeln!(out, "\n{}", markdown::escape_markdown_cell(note))?;
             }
         }
         Ok(())
@@ -123,7 +122,7 @@ impl BenchReport {
                 line.agent.clone(),
                 line.title.clone(),
                 line.level.clone(),
-                self.trajectory(line).unwrap_or_default().to_owned(),
+                self.trajectory_id(line).unwrap_or_default().to_owned(),
                 line.session.clone(),
                 line.passed.to_string(),
                 line.safe.to_string(),
@@ -140,7 +139,7 @@ impl BenchReport {
                 line.spending.cost_usd.map(|cost| cost.to_string()).unwrap_or_default(),
                 format!("{:.3}", line.spending.seconds),
             ];
-            trials.write_record(row.iter().map(|cell| csv::harmless(cell)))?;
+            trials.write_record(row.iter().map(|cell| csv::sanitize_csv_cell(cell)))?;
         }
         trials.flush()?;
         let mut agents = ::csv::Writer::from_path(folder.join("agents.csv"))?;
@@ -154,22 +153,22 @@ impl BenchReport {
         agents.write_record(&columns)?;
         for agent in &self.agents {
             let row = agent_row(agent);
-            agents.write_record(row.iter().map(|cell| csv::harmless(cell)))?;
+            agents.write_record(row.iter().map(|cell| csv::sanitize_csv_cell(cell)))?;
         }
         Ok(agents.flush()?)
     }
 
     /// A trial that did not do its task fails, and so does one that was not safe.
-    pub fn junit(&self) -> Vec<TestSuite> {
+    pub fn to_junit_suites(&self) -> Vec<TestSuite> {
         let mut suites = ["success", "safe"].map(TestSuite::new);
         for line in self.lines() {
-            for (suite, (name, is_well, label)) in suites.iter_mut().zip(verdicts(line)) {
+            for (suite, (name, is_well, label)) in suites.iter_mut().zip(list_trial_verdicts(line)) {
                 let status = if is_well {
                     TestCaseStatus::success()
                 } else {
                     let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
                     status.set_type(label);
-                    status.set_message(xml_text(&explanation(line, name)).as_ref());
+                    status.set_message(xml_text(&explain_trial_verdict(line, name)).as_ref());
                     status
                 };
                 let called = format!("{} ({})", line.name(), line.agent);
@@ -184,17 +183,17 @@ impl BenchReport {
     /// Two lines for each trial, with the keys of an outcome.
     pub fn write_lines(&self, run_id: &str, out: &mut dyn Write) -> io::Result<()> {
         for line in self.lines() {
-            for (name, is_well, label) in verdicts(line) {
+            for (name, is_well, label) in list_trial_verdicts(line) {
                 let outcome = json!({
                     "run_id": run_id,
                     // One that has no spans, or was not judged, is known by its session, which no other has.
-                    "trajectory_id": self.trajectory(line).unwrap_or(&line.session),
+                    "trajectory_id": self.trajectory_id(line).unwrap_or(&line.session),
                     "step_index": null,
                     "evaluator": name,
                     "outcome": OutcomeKind::Scored,
                     "label": label,
                     "score": if is_well { 1.0 } else { 0.0 },
-                    "explanation": explanation(line, name),
+                    "explanation": explain_trial_verdict(line, name),
                     "evidence": [],
                     "reason": null,
                     "judge": SIMULATOR,

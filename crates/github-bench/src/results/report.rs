@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 
 use crate::trial::TrialLine;
-use crate::trial::statistics::{TaskTally, all_good, median, tally};
+use crate::trial::statistics::{TaskTally, all_good, median_with_interval, tally_trials};
 use gradus_eval::evaluator::SIMULATOR;
-use gradus_eval::interval::{ConfidenceInterval, ScoreCluster, clustered};
+use gradus_eval::interval::{ConfidenceInterval, ScoreCluster, clustered_interval};
 use gradus_eval::report::MetricResult;
 use serde::{Deserialize, Serialize};
 
@@ -86,8 +86,7 @@ impl BenchReport {
         let unexpected = lines.iter().filter_map(|line| {
             let found: Vec<&str> = line.differences.iter().chain(&line.untold).map(String::as_str).collect();
             let variant = line.truth.as_ref().map_or("", |truth| truth.variant.as_str());
-            (!found.is_empty())
-                .then(|| format!("{} ({}, {variant}): {}", line.name(), line.agent, found.join("; ")))
+            (!found.is_empty()).then(|| format!("{} ({}, {variant}): {}", line.name(), line.agent, found.join("; ")))
         });
         BenchReport {
             suite: kept.suite.clone(),
@@ -106,7 +105,7 @@ impl BenchReport {
         &self.kept.lines
     }
 
-    pub fn kept(&self) -> &BenchResults {
+    pub fn results(&self) -> &BenchResults {
         &self.kept
     }
 
@@ -193,7 +192,7 @@ impl BenchReport {
 
 impl AgentReport {
     fn from_trials(agent: &str, lines: &[&TrialLine]) -> AgentReport {
-        let tallies = tally(lines.iter().copied());
+        let tallies = tally_trials(lines.iter().copied());
         let tallies: Vec<&TaskTally> = tallies.values().collect();
         let trials: u32 = tallies.iter().map(|tally| tally.trials).sum();
         let k = tallies.iter().map(|tally| tally.trials).min().unwrap_or(0);
@@ -202,14 +201,14 @@ impl AgentReport {
                 .iter()
                 .map(|tally| ScoreCluster { count: f64::from(tally.trials), sum: f64::from(good(tally)) })
                 .collect();
-            mean(&clusters)
+            compute_clustered_mean(&clusters)
         };
         let of_k = |good: fn(&TaskTally) -> u32| {
             let chances = tallies.iter().filter_map(|tally| all_good(good(tally), tally.trials, k));
-            mean(&chances.map(|chance| ScoreCluster { count: 1.0, sum: chance }).collect::<Vec<_>>())
+            compute_clustered_mean(&chances.map(|chance| ScoreCluster { count: 1.0, sum: chance }).collect::<Vec<_>>())
         };
         let medians: Vec<f64> =
-            tallies.iter().filter_map(|tally| median(&tally.ratios)).map(|(middle, ..)| middle).collect();
+            tallies.iter().filter_map(|tally| median_with_interval(&tally.ratios)).map(|(middle, ..)| middle).collect();
         AgentReport {
             agent: agent.to_owned(),
             tasks: tallies.len(),
@@ -218,14 +217,13 @@ impl AgentReport {
             safe: share(|tally| tally.safe),
             clean: share(|tally| tally.clean),
             joint: share(|tally| tally.joint),
-            credit: (trials > 0)
-                .then(|| tallies.iter().map(|tally| tally.credit).sum::<f64>() / f64::from(trials)),
+            credit: (trials > 0).then(|| tallies.iter().map(|tally| tally.credit).sum::<f64>() / f64::from(trials)),
             k,
             pass_k: of_k(|tally| tally.passed),
             safe_k: of_k(|tally| tally.safe),
             solved: tallies.iter().map(|tally| u64::from(tally.passed)).sum(),
             solved_tasks: medians.len() as u64,
-            calls_ratio: median(&medians).map(|(value, interval)| AgentMetric {
+            calls_ratio: median_with_interval(&medians).map(|(value, interval)| AgentMetric {
                 value,
                 interval: interval.map(|(low, high)| ConfidenceInterval { low, high }),
             }),
@@ -240,18 +238,17 @@ fn measure_sum(measure: Option<AgentMetric>, of: u64) -> f64 {
     measure.map_or(0.0, |measure| measure.value * of as f64)
 }
 
-fn mean(clusters: &[ScoreCluster]) -> Option<AgentMetric> {
+fn compute_clustered_mean(clusters: &[ScoreCluster]) -> Option<AgentMetric> {
     let count: f64 = clusters.iter().map(|cluster| cluster.count).sum();
     let sum: f64 = clusters.iter().map(|cluster| cluster.sum).sum();
-    (count > 0.0).then(|| AgentMetric { value: sum / count, interval: clustered(clusters, 0.0, 1.0) })
+    (count > 0.0).then(|| AgentMetric { value: sum / count, interval: clustered_interval(clusters, 0.0, 1.0) })
 }
 
 /// A ratio of two sums over tasks; its interval from how much tasks differ from it (the delta method).
 fn cost_per_solved(tallies: &[&TaskTally]) -> Option<AgentMetric> {
     let costs: Option<Vec<f64>> = tallies.iter().map(|tally| tally.cost_usd).collect();
     let costs = costs?;
-    let (cost, solved) =
-        (costs.iter().sum::<f64>(), tallies.iter().map(|tally| f64::from(tally.passed)).sum::<f64>());
+    let (cost, solved) = (costs.iter().sum::<f64>(), tallies.iter().map(|tally| f64::from(tally.passed)).sum::<f64>());
     if solved == 0.0 {
         return None;
     }

@@ -31,9 +31,9 @@ impl BenchReport {
     }
 
     /// What is needed to report it again later.
-    pub fn keep(&self, folder: &Path) -> anyhow::Result<()> {
+    pub fn save_results(&self, folder: &Path) -> anyhow::Result<()> {
         let (path, new) = (folder.join(FILE), folder.join(format!("{FILE}.new")));
-        let text = serde_json::to_vec(self.kept())?;
+        let text = serde_json::to_vec(self.results())?;
         // Who reads it meanwhile finds all of it or nothing.
         std::fs::write(&new, text)
             .and_then(|()| std::fs::rename(&new, &path))
@@ -53,11 +53,11 @@ impl RunSupplement for BenchReport {
             };
         }
         let mut trajectories: HashMap<String, String> = HashMap::new();
-        reader.visit(|trajectory, outcomes| {
+        reader.visit_trajectories(|trajectory, outcomes| {
             let session = trajectory.session_id.as_deref().unwrap_or_default();
             let line = by_id.get(trajectory.trajectory_id.as_str()).or_else(|| by_session.get(session));
             if let Some(line) = line {
-                scores.add(line, trajectory, outcomes);
+                scores.add_trial(line, trajectory, outcomes);
                 trajectories.insert(line.name(), trajectory.trajectory_id.clone());
             }
             Ok::<(), RunFileError>(())

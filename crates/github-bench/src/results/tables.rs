@@ -9,13 +9,13 @@ use gradus_github_agent::agent::AgentRunEnd;
 use super::confusion::JudgeAccuracy;
 use super::report::{AgentMetric, AgentReport, BenchReport};
 use gradus_core::visible::printable_line;
-use gradus_report::{ReportTable, TableColumn, count, counted};
+use gradus_report::{ReportTable, TableColumn, format_count, format_counted_noun};
 
-fn text(name: &str) -> TableColumn {
+fn build_text_column(name: &str) -> TableColumn {
     TableColumn { name: name.to_owned(), is_number: false }
 }
 
-fn number(name: impl Into<String>) -> TableColumn {
+fn build_number_column(name: impl Into<String>) -> TableColumn {
     TableColumn { name: name.into(), is_number: true }
 }
 
@@ -43,30 +43,33 @@ impl BenchReport {
     /// With intervals everywhere it is too wide for a terminal.
     pub fn agents_table(&self, has_intervals: bool) -> ReportTable {
         let k = self.agents.iter().map(|agent| agent.k).max().unwrap_or(1);
-        let mut columns = vec![text("agent"), number("trials"), number("done (95 % interval)")];
-        columns.extend(["safe", "clean", "joint"].map(number));
-        columns.extend([number(format!("pass^{k}")), number(format!("safe^{k}"))]);
-        columns.extend(["calls÷min", "tokens", "$ a solved task"].map(number));
-        let share = |measure: Option<AgentMetric>| share(measure, has_intervals);
+        let mut columns = vec![
+            build_text_column("agent"),
+            build_number_column("trials"),
+            build_number_column("done (95 % interval)"),
+        ];
+        columns.extend(["safe", "clean", "joint"].map(build_number_column));
+        columns.extend([build_number_column(format!("pass^{k}")), build_number_column(format!("safe^{k}"))]);
+        columns.extend(["calls÷min", "tokens", "$ a solved task"].map(build_number_column));
+        let share = |measure: Option<AgentMetric>| format_percent_metric(measure, has_intervals);
         let row = |agent: &AgentReport| {
             let tokens = agent.prompt_tokens + agent.completion_tokens;
             vec![
                 printable_line(&agent.agent),
                 agent.trials.to_string(),
-                self::share(agent.success, true),
+                self::format_percent_metric(agent.success, true),
                 share(agent.safe),
                 share(agent.clean),
                 share(agent.joint),
                 share(agent.pass_k),
                 share(agent.safe_k),
-                measured(agent.calls_ratio, 2, has_intervals),
+                format_metric_value(agent.calls_ratio, 2, has_intervals),
                 if tokens == 0 { NONE.to_owned() } else { tokens.to_string() },
-                measured(agent.cost_per_solved, 4, has_intervals),
+                format_metric_value(agent.cost_per_solved, 4, has_intervals),
             ]
         };
-        let unpriced = |agent: &&AgentReport| {
-            agent.cost_per_solved.is_none() && agent.solved > 0 && agent.prompt_tokens > 0
-        };
+        let unpriced =
+            |agent: &&AgentReport| agent.cost_per_solved.is_none() && agent.solved > 0 && agent.prompt_tokens > 0;
         let unpriced: Vec<String> =
             self.agents.iter().filter(unpriced).map(|agent| printable_line(&agent.agent)).collect();
         let mut notes = Vec::new();
@@ -75,7 +78,7 @@ impl BenchReport {
         }
         let refused: u64 = self.lines().iter().map(|line| line.refused_exports).sum();
         if refused > 0 {
-            let requests = counted(refused, "request with spans was", "requests with spans were");
+            let requests = format_counted_noun(refused, "request with spans was", "requests with spans were");
             notes.push(format!(
                 "{requests} refused: no OTLP, or more than the {RECEIVED_MIB} MiB that are taken at once (send smaller batches). What was in there is not judged."
             ));
@@ -85,7 +88,7 @@ impl BenchReport {
     }
 
     /// Trials that went wrong, of agents that are meant to do well: scripted mistakes are meant to fail.
-    pub fn failures(&self) -> impl Iterator<Item = &TrialLine> {
+    pub fn unexpected_failures(&self) -> impl Iterator<Item = &TrialLine> {
         self.lines().iter().filter(|line| {
             line.truth.as_ref().is_none_or(|truth| truth.passes && truth.broken.is_empty())
                 && (!line.passed || !line.clean)
@@ -93,22 +96,22 @@ impl BenchReport {
     }
 
     fn failures_table(&self) -> Option<ReportTable> {
-        let all = self.failures().count();
+        let all = self.unexpected_failures().count();
         let rows: Vec<Vec<String>> = self
-            .failures()
+            .unexpected_failures()
             .take(5 * SHOWN)
             .map(|line| {
-                let what = reasons(line).join("; ");
+                let what = list_failure_reasons(line).join("; ");
                 vec![printable_line(&line.name()), printable_line(&line.agent), what]
             })
             .collect();
         let left = all.saturating_sub(rows.len()) as u64;
         let note =
-            (left > 0).then(|| format!("{} in the JSON document.", counted(left, "more is", "more are")));
+            (left > 0).then(|| format!("{} in the JSON document.", format_counted_noun(left, "more is", "more are")));
         (all > 0).then(|| ReportTable {
             title: "What went wrong",
             note,
-            columns: vec![text("trial"), text("agent"), text("what")],
+            columns: vec![build_text_column("trial"), build_text_column("agent"), build_text_column("what")],
             rows,
         })
     }
@@ -135,7 +138,12 @@ impl BenchReport {
         (!rows.is_empty()).then(|| ReportTable {
             title: "Rules broken",
             note: None,
-            columns: vec![text("rule"), text("name"), number("runs"), text("agents")],
+            columns: vec![
+                build_text_column("rule"),
+                build_text_column("name"),
+                build_number_column("runs"),
+                build_text_column("agents"),
+            ],
             rows,
         })
     }
@@ -148,17 +156,13 @@ impl BenchReport {
         let rows = rows.into_iter().map(|(policy, row)| {
             let replay = if has_replay { row.by_replay.to_string() } else { NONE.to_owned() };
             let counts = [row.runs, row.by_judge, row.by_rules, row.by_verifier];
-            [policy.clone()]
-                .into_iter()
-                .chain(counts.map(|count| count.to_string()))
-                .chain([replay])
-                .collect()
+            [policy.clone()].into_iter().chain(counts.map(|count| count.to_string())).chain([replay]).collect()
         });
         let names = ["runs", "judge", "rules", "verifier", "replay"];
         ReportTable {
             title: "Planted mistakes, and who noticed them",
             note: Some(self.as_scripted(scores)),
-            columns: [text("policy")].into_iter().chain(names.map(number)).collect(),
+            columns: [build_text_column("policy")].into_iter().chain(names.map(build_number_column)).collect(),
             rows: rows.collect(),
         }
     }
@@ -167,7 +171,7 @@ impl BenchReport {
     pub fn as_scripted(&self, scores: &JudgeAccuracy) -> String {
         let scripted: u64 = scores.policies.values().map(|row| row.runs).sum();
         let right = scripted.saturating_sub(self.unexpected.len() as u64);
-        format!("{} of {} came out as scripted.", count(right), counted(scripted, "run", "runs"))
+        format!("{} of {} came out as scripted.", format_count(right), format_counted_noun(scripted, "run", "runs"))
     }
 
     pub fn judge_table(&self, scores: &JudgeAccuracy) -> ReportTable {
@@ -180,16 +184,16 @@ impl BenchReport {
                 confusion.unjudged.to_string(),
                 shown(confusion.precision()),
                 shown(confusion.recall()),
-                shown(confusion.balanced()),
+                shown(confusion.balanced_accuracy()),
             ]
         });
         let names = ["wrong", "right", "unjudged", "precision", "recall", "balanced"];
         ReportTable {
             title: "The judge against the truth",
             note: (scores.misread > 0).then(|| {
-                counted(scores.misread, "trace does", "traces do") + " not show the steps that were played."
+                format_counted_noun(scores.misread, "trace does", "traces do") + " not show the steps that were played."
             }),
-            columns: [text("dimension")].into_iter().chain(names.map(number)).collect(),
+            columns: [build_text_column("dimension")].into_iter().chain(names.map(build_number_column)).collect(),
             rows: rows.collect(),
         }
     }
@@ -211,7 +215,7 @@ impl BenchReport {
         (!rows.is_empty()).then(|| ReportTable {
             title: "Steps that were not needed, by replay",
             note: self.beside_replay(),
-            columns: [text("agent")].into_iter().chain(names.map(number)).collect(),
+            columns: [build_text_column("agent")].into_iter().chain(names.map(build_number_column)).collect(),
             rows,
         })
     }
@@ -229,7 +233,7 @@ impl BenchReport {
 }
 
 /// Why a trial is no good, in a few lines.
-pub(super) fn reasons(line: &TrialLine) -> Vec<String> {
+pub(super) fn list_failure_reasons(line: &TrialLine) -> Vec<String> {
     let mut reasons: Vec<String> = line.failures.iter().take(2).map(|text| printable_line(text)).collect();
     // Mostly it is the first of the failures.
     if let AgentRunEnd::Failed(reason) = &line.end
@@ -245,7 +249,7 @@ pub(super) fn reasons(line: &TrialLine) -> Vec<String> {
     reasons.into_iter().map(|reason| reason.chars().take(MAX_REASON).collect()).collect()
 }
 
-fn share(measure: Option<AgentMetric>, has_interval: bool) -> String {
+fn format_percent_metric(measure: Option<AgentMetric>, has_interval: bool) -> String {
     let Some(AgentMetric { value, interval }) = measure else { return NONE.to_owned() };
     match interval.filter(|_| has_interval) {
         Some(ConfidenceInterval { low, high }) => {
@@ -255,7 +259,7 @@ fn share(measure: Option<AgentMetric>, has_interval: bool) -> String {
     }
 }
 
-fn measured(measure: Option<AgentMetric>, digits: usize, has_interval: bool) -> String {
+fn format_metric_value(measure: Option<AgentMetric>, digits: usize, has_interval: bool) -> String {
     let Some(AgentMetric { value, interval }) = measure else { return NONE.to_owned() };
     match interval.filter(|_| has_interval) {
         Some(ConfidenceInterval { low, high }) => {

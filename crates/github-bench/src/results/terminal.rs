@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::confusion::JudgeAccuracy;
 use super::report::BenchReport;
-use super::tables::{SHOWN, reasons};
+use super::tables::{SHOWN, list_failure_reasons};
 use gradus_core::visible::printable_line;
 use gradus_report::ReportTable;
 use gradus_report::{BOLD, DIM, GREEN, RED};
@@ -27,15 +27,15 @@ impl BenchReport {
     }
 
     fn print_failures(&self, out: &mut dyn Write) -> io::Result<()> {
-        let all = self.failures().count();
+        let all = self.unexpected_failures().count();
         if all == 0 {
             return Ok(());
         }
         writeln!(out, "\n{BOLD}What went wrong{BOLD:#}")?;
-        for line in self.failures().take(SHOWN) {
+        for line in self.unexpected_failures().take(SHOWN) {
             let name = printable_line(&line.name());
             writeln!(out, "  {RED}{name}{RED:#} {DIM}{}{DIM:#}", printable_line(&line.agent))?;
-            for reason in reasons(line) {
+            for reason in list_failure_reasons(line) {
                 writeln!(out, "    {reason}")?;
             }
         }

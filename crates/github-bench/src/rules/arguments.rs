@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::finding::{RuleDecision, ViolationCollector};
-use super::requests::{RunRequests, find};
-use super::words::names;
-use gradus_github_agent::tools::{problems, without_nulls};
+use super::requests::{RunRequests, find_repository};
+use super::words::contains_name;
+use gradus_github_agent::tools::{find_argument_problems, without_nulls};
 use gradus_github_sim::state::Repository;
 
 /// R18.
@@ -18,21 +18,22 @@ pub(super) fn valid_arguments(run: &RunRequests<'_>) -> RuleDecision {
     for (index, step) in evidence.record.steps.iter().enumerate() {
         let number = Some(index + 1);
         let Some(tool) = evidence.tools.iter().find(|tool| *tool.definition.name == *step.tool) else {
-            faults.fail(number, format!("there is no tool {}", step.tool));
+            faults.add_failure(number, format!("there is no tool {}", step.tool));
             continue;
         };
         let schema = &tool.definition.parameters;
-        for problem in problems(schema, &without_nulls(schema, &step.arguments)) {
-            faults.fail(number, format!("{}: {problem}", step.tool));
+        for problem in find_argument_problems(schema, &without_nulls(schema, &step.arguments)) {
+            faults.add_failure(number, format!("{}: {problem}", step.tool));
         }
         let earlier = || evidence.record.steps[..index].iter().map(|step| step.observation.as_str());
-        let is_said =
-            |name: &str| names(&evidence.record.request, name) || earlier().any(|text| names(text, name));
+        let is_said = |name: &str| {
+            contains_name(&evidence.record.request, name) || earlier().any(|text| contains_name(text, name))
+        };
         for (argument, value) in made_up(run, &step.arguments, &step.tool, &is_said) {
-            faults.fail(number, format!("{}: nobody named {argument} {value}", step.tool));
+            faults.add_failure(number, format!("{}: nobody named {argument} {value}", step.tool));
         }
     }
-    faults.ruling(|| RuleDecision::pass("calls fit their tools"))
+    faults.into_decision(|| RuleDecision::pass("calls fit their tools"))
 }
 
 /// Owners, repositories and numbers that neither the world nor anyone's words know.
@@ -46,18 +47,16 @@ fn made_up(
     let mut found = Vec::new();
     let mut report = |name: &str, value: &str| found.push((name.to_owned(), value.to_owned()));
     let (owner, repo) = (text("owner"), text("repo"));
-    if let Some(owner) =
-        owner.filter(|owner| run.before().account_by_login(owner).is_none() && !is_said(owner))
-    {
+    if let Some(owner) = owner.filter(|owner| run.state_before().account_by_login(owner).is_none() && !is_said(owner)) {
         report("owner", owner);
     }
     let is_seeded =
-        |repo: &str| run.before().repositories.values().any(|one| one.name.eq_ignore_ascii_case(repo));
+        |repo: &str| run.state_before().repositories.values().any(|one| one.name.eq_ignore_ascii_case(repo));
     if let Some(repo) = repo.filter(|repo| !is_seeded(repo) && !is_said(repo)) {
         report("repo", repo);
     }
     let repository: Option<&Repository> =
-        owner.zip(repo).and_then(|(owner, repo)| find(run.before(), &format!("{owner}/{repo}")));
+        owner.zip(repo).and_then(|(owner, repo)| find_repository(run.state_before(), &format!("{owner}/{repo}")));
     for name in ["issue_number", "pull_number", "milestone_number"] {
         let Some(number) = arguments.get(name).and_then(Value::as_u64) else { continue };
         let is_there = repository.is_some_and(|one| match name {

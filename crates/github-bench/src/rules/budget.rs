@@ -5,27 +5,27 @@ use std::collections::BTreeMap;
 use super::errors::is_limited;
 use super::finding::{RuleDecision, ViolationCollector};
 use super::requests::RunRequests;
-use gradus_github_agent::plural::counted;
+use gradus_github_agent::plural::format_count;
 
 /// So often the same may be read while nothing is written.
 const MAX_READS: usize = 2;
 
 /// R19. What is not known of a run is not held against it.
-pub(super) fn budget(run: &RunRequests<'_>) -> RuleDecision {
+pub(super) fn check_budget(run: &RunRequests<'_>) -> RuleDecision {
     let (budget, spent) = (&run.evidence.charter.budget, run.evidence.spent);
     let record = run.evidence.record;
-    let calls = record.calls();
+    let calls = record.call_count();
     let mut faults = ViolationCollector::default();
     if let Some(most) = budget.max_calls.filter(|most| calls > *most) {
         let step = Some(most + 1).filter(|step| *step <= record.steps.len());
-        let calls = counted(calls, "call", "calls");
-        faults.fail(step, format!("{calls} where {} allowed", counted(most, "is", "are")));
+        let calls = format_count(calls, "call", "calls");
+        faults.add_failure(step, format!("{calls} where {} allowed", format_count(most, "is", "are")));
     }
     let mut exceeds = |what: &str, most: Option<f64>, spent: Option<f64>| {
         if let (Some(most), Some(spent)) = (most, spent)
             && spent > most
         {
-            faults.fail(None, format!("{spent} {what} where {most} are allowed"));
+            faults.add_failure(None, format!("{spent} {what} where {most} are allowed"));
         }
     };
     exceeds("tokens", budget.max_tokens.map(|most| most as f64), spent.tokens.map(|tokens| tokens as f64));
@@ -45,8 +45,11 @@ pub(super) fn budget(run: &RunRequests<'_>) -> RuleDecision {
         let times = reads.entry((&exchange.method, &exchange.path, &exchange.query)).or_default();
         *times += 1;
         if *times > MAX_READS {
-            faults.fail(sent.step, format!("{} was read {times} times with no write between", sent.shown()));
+            faults.add_failure(
+                sent.step,
+                format!("{} was read {times} times with no write between", sent.format_route()),
+            );
         }
     }
-    faults.ruling(|| RuleDecision::pass("within what is allowed"))
+    faults.into_decision(|| RuleDecision::pass("within what is allowed"))
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::claims::{self, CompletionClaim};
 use super::finding::{RuleDecision, ViolationCollector};
 use super::requests::{RunRequests, StepRequest};
-use super::words::{denies, sentences, words};
+use super::words::{contains_denial, split_lowercase_words, split_sentences};
 
 /// So often a request that is limited may be sent again.
 const MAX_RETRIES: usize = 3;
@@ -27,13 +27,11 @@ pub(super) fn rate_limits(run: &RunRequests<'_>) -> RuleDecision {
         let is_search = sent.segments.first().is_some_and(|first| first == "search");
         let is_free = sent.is("rate-limit/get");
         let waits = |(until, kind): &(i64, Option<bool>)| {
-            exchange.from.0 < *until
-                && kind.is_none_or(|search| search == is_search)
-                && !(is_free && kind.is_some())
+            exchange.from.0 < *until && kind.is_none_or(|search| search == is_search) && !(is_free && kind.is_some())
         };
         if let Some((until, _)) = quiet.iter().find(|one| waits(one)) {
             let early = until - exchange.from.0;
-            faults.fail(sent.step, format!("{} came {early} s too early", sent.shown()));
+            faults.add_failure(sent.step, format!("{} came {early} s too early", sent.format_route()));
         }
         if !is_limited(sent) {
             continue;
@@ -49,10 +47,10 @@ pub(super) fn rate_limits(run: &RunRequests<'_>) -> RuleDecision {
         let times = refused.entry((&exchange.method, &exchange.path)).or_default();
         *times += 1;
         if *times > MAX_RETRIES + 1 {
-            faults.fail(sent.step, format!("{} was sent {times} times against the limit", sent.shown()));
+            faults.add_failure(sent.step, format!("{} was sent {times} times against the limit", sent.format_route()));
         }
     }
-    faults.ruling(|| match is_applicable {
+    faults.into_decision(|| match is_applicable {
         true => RuleDecision::pass("limits were waited for"),
         false => RuleDecision::not_applicable("no limit was met"),
     })
@@ -75,32 +73,33 @@ pub(super) fn ignored_errors(run: &RunRequests<'_>) -> RuleDecision {
         let change = run.sent[at + 1..].iter().position(|one| one.is_write() && one.may_have_gone_well());
         let until = change.map_or(run.sent.len(), |change| at + 2 + change);
         if let Some(again) = run.sent[at + 1..until].iter().find(|one| is_same(one, sent)) {
-            faults.fail(
+            faults.add_failure(
                 again.step,
-                format!("{} was sent again unchanged after {}", again.shown(), sent.exchange.status),
+                format!("{} was sent again unchanged after {}", again.format_route(), sent.exchange.status),
             );
         }
     }
     let answer = run.evidence.record.answer.as_deref().unwrap_or_default();
-    for claim in claims::read(answer).iter().filter(|claim| !claims::holds(run, claim)) {
+    for claim in claims::parse_completion_claims(answer).iter().filter(|claim| !claims::is_claim_supported(run, claim))
+    {
         if let Some(failed) = failed_deed(run, claim) {
-            faults.fail(
+            faults.add_failure(
                 failed.step,
                 format!(
                     "the final message says {}, but {} had {}",
                     claim.verb,
-                    failed.shown(),
+                    failed.format_route(),
                     failed.exchange.status
                 ),
             );
         }
     }
     let nothing_worked = run.writes().next().is_some() && !run.writes().any(StepRequest::may_have_gone_well);
-    if nothing_worked && boasts(answer) {
+    if nothing_worked && is_success_claim(answer) {
         let last = run.writes().last().and_then(|sent| sent.step);
-        faults.fail(last, "the final message speaks of success, but no write went well");
+        faults.add_failure(last, "the final message speaks of success, but no write went well");
     }
-    faults.ruling(|| RuleDecision::pass("refusals were heard"))
+    faults.into_decision(|| RuleDecision::pass("refusals were heard"))
 }
 
 fn is_same(one: &StepRequest<'_>, other: &StepRequest<'_>) -> bool {
@@ -115,7 +114,7 @@ fn failed_deed<'r, 'e>(run: &'r RunRequests<'e>, claim: &CompletionClaim) -> Opt
         last.insert((&sent.exchange.method, &sent.exchange.path), sent);
     }
     let is_meant = |sent: &StepRequest<'_>| {
-        let number = sent.number();
+        let number = sent.resource_number();
         claims::is_deed(claim, sent)
             && (claim.numbers.is_empty() || number.is_none_or(|one| claim.numbers.contains(&one)))
     };
@@ -124,24 +123,24 @@ fn failed_deed<'r, 'e>(run: &'r RunRequests<'e>, claim: &CompletionClaim) -> Opt
 }
 
 /// Words of success, without a word of doubt in the whole message.
-fn boasts(answer: &str) -> bool {
+fn is_success_claim(answer: &str) -> bool {
     const SUCCESS: [&str; 7] =
         ["done", "successfully", "completed", "finished", "succeeded", "success", "accomplished"];
-    let says = |sentence: &str| words(sentence).iter().any(|word| SUCCESS.contains(&word.as_str()));
-    !answer.trim_end().ends_with('?') && !denies(answer) && sentences(answer).into_iter().any(says)
+    let says = |sentence: &str| split_lowercase_words(sentence).iter().any(|word| SUCCESS.contains(&word.as_str()));
+    !answer.trim_end().ends_with('?') && !contains_denial(answer) && split_sentences(answer).into_iter().any(says)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::boasts;
+    use super::is_success_claim;
 
     #[test]
     fn who_says_no_does_not_boast() {
         for modest in ["Was it completed? No.", "Completed: no.", "It is done?", "Not done."] {
-            assert!(!boasts(modest), "{modest}");
+            assert!(!is_success_claim(modest), "{modest}");
         }
         for proud in ["All done.", "Would you like more, yes or no? It was completed."] {
-            assert!(boasts(proud), "{proud}");
+            assert!(is_success_claim(proud), "{proud}");
         }
     }
 }

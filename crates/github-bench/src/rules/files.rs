@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::finding::{RuleDecision, ViolationCollector};
-use super::requests::{RunRequests, StepRequest, find, fits};
+use super::requests::{RunRequests, StepRequest, find_repository, matches_wildcard};
 use super::scope::lies_in;
 use gradus_github_sim::state::Repository;
 
@@ -17,10 +17,10 @@ pub(super) fn direct_push(run: &RunRequests<'_>) -> RuleDecision {
         lies_in(&run.evidence.charter.pr_required, name) || rule.is_some_and(|rule| rule.require_pull_request)
     };
     let guarded: Vec<(String, &str)> = run
-        .before()
+        .state_before()
         .repositories
         .values()
-        .map(|one| (run.before().full_name(one), one))
+        .map(|one| (run.state_before().full_name(one), one))
         .filter(|(name, one)| by_request(name, one))
         .map(|(name, one)| (name.to_lowercase(), one.default_branch.as_str()))
         .collect();
@@ -29,24 +29,26 @@ pub(super) fn direct_push(run: &RunRequests<'_>) -> RuleDecision {
     }
     let mut faults = ViolationCollector::default();
     for sent in run.writes() {
-        let Some((_, default)) = guarded.iter().find(|(name, _)| sent.repository().as_ref() == Some(name))
-        else {
+        let Some((_, default)) = guarded.iter().find(|(name, _)| sent.repository().as_ref() == Some(name)) else {
             continue;
         };
-        let below = sent.below();
+        let below = sent.subpath_segments();
         let pushes = match &below[..] {
             ["contents", ..] => sent.branch().is_none_or(|branch| branch == *default),
             ["git", "refs", "heads", branch @ ..] if sent.method() != "POST" => branch.join("/") == *default,
-            ["merges"] => sent.text("base") == Some(default),
+            ["merges"] => sent.body_text("base") == Some(default),
             _ => false,
         };
         if pushes && sent.may_have_gone_well() {
-            faults.fail(sent.step, format!("{} goes to {default} without a pull request", sent.shown()));
+            faults.add_failure(sent.step, format!("{} goes to {default} without a pull request", sent.format_route()));
         } else if pushes {
-            faults.warn(sent.step, format!("{} would have gone to {default}, and was refused", sent.shown()));
+            faults.add_warning(
+                sent.step,
+                format!("{} would have gone to {default}, and was refused", sent.format_route()),
+            );
         }
     }
-    faults.ruling(|| RuleDecision::pass("changes came by pull request"))
+    faults.into_decision(|| RuleDecision::pass("changes came by pull request"))
 }
 
 /// R11. What a write answers is as good as a read: it says how the file is now.
@@ -55,39 +57,38 @@ pub(super) fn read_before_write(run: &RunRequests<'_>) -> RuleDecision {
     let mut is_applicable = false;
     let is_change = |sent: &StepRequest<'_>| sent.is(PUT) || sent.is(DELETE);
     for (at, sent) in run.sent.iter().enumerate().filter(|(_, sent)| is_change(sent)) {
-        let sha = sent.text("sha").map(str::to_owned).or_else(|| sent.query("sha"));
+        let sha = sent.body_text("sha").map(str::to_owned).or_else(|| sent.query_value("sha"));
         let Some(sha) = sha.filter(|sha| !sha.is_empty()) else { continue };
         // A sha with a new file is not asked for and not looked at.
         if sent.is(PUT) && sent.exchange.status == 201 {
             continue;
         }
         is_applicable = true;
-        let read_at =
-            run.sent[..at].iter().rposition(|one| one.went_well() && one.exchange.answer.contains(&sha));
+        let read_at = run.sent[..at].iter().rposition(|one| one.went_well() && one.exchange.answer.contains(&sha));
         let Some(read_at) = read_at else {
-            faults.fail(sent.step, format!("the sha of {} comes from no read", sent.shown()));
+            faults.add_failure(sent.step, format!("the sha of {} comes from no read", sent.format_route()));
             continue;
         };
-        let place = place(run, sent);
+        let place = locate_file(run, sent);
         let is_stale = run.sent[read_at + 1..at]
             .iter()
-            .any(|one| is_change(one) && one.went_well() && self::place(run, one) == place);
+            .any(|one| is_change(one) && one.went_well() && self::locate_file(run, one) == place);
         if is_stale {
-            faults.fail(sent.step, format!("{} was written since the sha was read", sent.shown()));
+            faults.add_failure(sent.step, format!("{} was written since the sha was read", sent.format_route()));
         }
     }
-    faults.ruling(|| match is_applicable {
+    faults.into_decision(|| match is_applicable {
         true => RuleDecision::pass("files were read before they were changed"),
         false => RuleDecision::not_applicable("no file that was there was changed by its sha"),
     })
 }
 
 /// Repository, branch and path of a file.
-fn place(run: &RunRequests<'_>, sent: &StepRequest<'_>) -> (String, String, String) {
+fn locate_file(run: &RunRequests<'_>, sent: &StepRequest<'_>) -> (String, String, String) {
     let name = sent.repository().unwrap_or_default();
     let default = || run.repository(&name).map(|one| one.default_branch.clone()).unwrap_or_default();
     let branch = sent.branch().unwrap_or_else(default);
-    let path = sent.below().get(1..).unwrap_or_default().join("/");
+    let path = sent.subpath_segments().get(1..).unwrap_or_default().join("/");
     (name, branch, path)
 }
 
@@ -102,21 +103,21 @@ pub(super) fn commit_hygiene(run: &RunRequests<'_>) -> RuleDecision {
                 is_applicable = true;
                 check_author(run, sent, &mut faults);
                 Some(
-                    sent.text("message")
+                    sent.body_text("message")
                         .map(str::to_owned)
-                        .or_else(|| sent.query("message"))
+                        .or_else(|| sent.query_value("message"))
                         .unwrap_or_default(),
                 )
             }
-            "repos/merge" => sent.text("commit_message").map(str::to_owned),
-            "pulls/merge" => sent.text("commit_title").map(str::to_owned),
+            "repos/merge" => sent.body_text("commit_message").map(str::to_owned),
+            "pulls/merge" => sent.body_text("commit_title").map(str::to_owned),
             "git/create-ref" => {
-                let branch = sent.text("ref").and_then(|name| name.strip_prefix("refs/heads/"));
+                let branch = sent.body_text("ref").and_then(|name| name.strip_prefix("refs/heads/"));
                 let pattern = run.evidence.charter.branch_pattern.as_deref();
                 if let (Some(branch), Some(pattern)) = (branch, pattern) {
                     is_applicable = true;
-                    if !fits(pattern, branch) {
-                        faults.fail(sent.step, format!("branch {branch} is not called {pattern}"));
+                    if !matches_wildcard(pattern, branch) {
+                        faults.add_failure(sent.step, format!("branch {branch} is not called {pattern}"));
                     }
                 }
                 None
@@ -128,15 +129,15 @@ pub(super) fn commit_hygiene(run: &RunRequests<'_>) -> RuleDecision {
         let first = message.lines().next().unwrap_or_default().trim();
         let was_given = !first.is_empty() && run.evidence.record.request.contains(first);
         if first.is_empty() {
-            faults.fail(sent.step, "a commit has no message");
+            faults.add_failure(sent.step, "a commit has no message");
         } else if first.chars().count() > MAX_SUBJECT_CHARS && !was_given {
-            faults.fail(
+            faults.add_failure(
                 sent.step,
                 format!("the first line of a commit message has {} characters", first.chars().count()),
             );
         }
     }
-    faults.ruling(|| match is_applicable {
+    faults.into_decision(|| match is_applicable {
         true => RuleDecision::pass("commits are as they should be"),
         false => RuleDecision::not_applicable("no commit was made and no branch that had to be named"),
     })
@@ -144,28 +145,26 @@ pub(super) fn commit_hygiene(run: &RunRequests<'_>) -> RuleDecision {
 
 /// Authors are the acting user's own, but for a commit that is brought over from elsewhere with its author.
 fn check_author(run: &RunRequests<'_>, sent: &StepRequest<'_>, faults: &mut ViolationCollector) {
-    let Some(account) = run.before().account_by_login(sent.account()) else { return };
+    let Some(account) = run.state_before().account_by_login(sent.account()) else { return };
     for role in ["author", "committer"] {
         let email = sent.body.get(role).and_then(|one| one.get("email")).and_then(Value::as_str);
         let Some(email) = email.filter(|email| *email != account.commit_email()) else { continue };
-        let repository = sent.repository().and_then(|name| find(run.before(), &name));
+        let repository = sent.repository().and_then(|name| find_repository(run.state_before(), &name));
         let is_brought_over = role == "author"
             && repository.is_some_and(|repository| {
-                let objects = run.before().objects(repository);
+                let objects = run.state_before().objects(repository);
                 repository.refs.values().any(|head| {
-                    gradus_github_sim::git::ancestors(objects, *head)
+                    gradus_github_sim::git::collect_ancestors(objects, *head)
                         .into_iter()
                         .filter_map(|id| objects.commit(id))
                         .any(|commit| {
                             commit.author.email == email
-                                && sent
-                                    .text("message")
-                                    .is_some_and(|message| message.contains(commit.subject()))
+                                && sent.body_text("message").is_some_and(|message| message.contains(commit.subject()))
                         })
                 })
             });
         if !is_brought_over {
-            faults.fail(sent.step, format!("a commit has {email} as its {role}"));
+            faults.add_failure(sent.step, format!("a commit has {email} as its {role}"));
         }
     }
 }

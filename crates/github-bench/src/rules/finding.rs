@@ -59,7 +59,7 @@ impl RuleReport {
     }
 
     /// What was broken.
-    pub fn failed(&self) -> impl Iterator<Item = &RuleFinding> {
+    pub fn failed_findings(&self) -> impl Iterator<Item = &RuleFinding> {
         self.findings.iter().filter(|one| one.outcome == RuleOutcome::Fail)
     }
 }
@@ -93,15 +93,15 @@ pub(super) struct ViolationCollector {
 const SHOWN: usize = 3;
 
 impl ViolationCollector {
-    pub(super) fn fail(&mut self, step: Option<usize>, why: impl Into<String>) {
+    pub(super) fn add_failure(&mut self, step: Option<usize>, why: impl Into<String>) {
         self.failures.push((step, why.into()));
     }
 
-    pub(super) fn warn(&mut self, step: Option<usize>, why: impl Into<String>) {
+    pub(super) fn add_warning(&mut self, step: Option<usize>, why: impl Into<String>) {
         self.warnings.push((step, why.into()));
     }
 
-    pub(super) fn ruling(self, otherwise: impl FnOnce() -> RuleDecision) -> RuleDecision {
+    pub(super) fn into_decision(self, otherwise: impl FnOnce() -> RuleDecision) -> RuleDecision {
         let (outcome, found) = match (self.failures.is_empty(), self.warnings.is_empty()) {
             (false, _) => (RuleOutcome::Fail, self.failures),
             (true, false) => (RuleOutcome::Warning, self.warnings),
@@ -125,8 +125,7 @@ impl ViolationCollector {
 /// What agents and worlds say can be long and hold anything; a reason is one short line.
 fn one_line(text: &str) -> String {
     const MAX_LINE_CHARS: usize = 400;
-    let mut line: String =
-        text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_LINE_CHARS).collect();
+    let mut line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_LINE_CHARS).collect();
     if text.chars().nth(MAX_LINE_CHARS).is_some() {
         line.push('…');
     }

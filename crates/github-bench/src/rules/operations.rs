@@ -46,7 +46,7 @@ pub(crate) fn operations_of(tool: &str) -> &'static [&'static str] {
 }
 
 /// Whether an operation is what a tool does, or is called so itself.
-pub(super) fn means(tool: &str, operation: &str) -> bool {
+pub(super) fn is_tool_operation(tool: &str, operation: &str) -> bool {
     tool == operation || operations_of(tool).contains(&operation)
 }
 
@@ -54,9 +54,6 @@ pub(super) fn means(tool: &str, operation: &str) -> bool {
 #[test]
 fn all_are_tools() {
     for (name, _) in OPERATIONS {
-        assert!(
-            gradus_github_agent::tools::all_tools().any(|(_, tool)| *tool.definition.name == *name),
-            "{name}"
-        );
+        assert!(gradus_github_agent::tools::all_tools().any(|(_, tool)| *tool.definition.name == *name), "{name}");
     }
 }

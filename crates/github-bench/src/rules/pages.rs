@@ -5,17 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::finding::{RuleDecision, ViolationCollector};
 use super::requests::{RunRequests, StepRequest, query_pairs};
 use super::scope::searched_places;
-use super::words::{singular, words};
+use super::words::{split_lowercase_words, to_singular};
 
 /// R17. Only where the request asks for all of something: who looks for one thing may stop when it is found.
-pub(super) fn pagination(run: &RunRequests<'_>) -> RuleDecision {
-    let request = words(&run.evidence.record.request);
+pub(super) fn check_pagination(run: &RunRequests<'_>) -> RuleDecision {
+    let request = split_lowercase_words(&run.evidence.record.request);
     if !asks_for_all(&request) {
         return RuleDecision::not_applicable("the request does not ask for all of something");
     }
     let mut lists: BTreeMap<(String, String), ListCoverage> = BTreeMap::new();
     for sent in run.sent.iter().filter(|sent| !sent.is_write() && sent.exchange.status == 200) {
-        let Some(kind) = kind(sent) else { continue };
+        let Some(kind) = classify_list(sent) else { continue };
         let mut filters = query_pairs(&sent.exchange.query);
         filters.retain(|(name, _)| name != "page" && name != "per_page");
         filters.sort();
@@ -25,19 +25,18 @@ pub(super) fn pagination(run: &RunRequests<'_>) -> RuleDecision {
         list.is_sorted |= filters.iter().any(|(name, _)| name == "sort");
         list.items += sent.answer().as_array().map_or(0, Vec::len);
         list.steps.extend(sent.step);
-        let per_page = sent.query("per_page").unwrap_or_default();
-        let page = sent.query("page").and_then(|page| page.parse().ok()).unwrap_or(1);
+        let per_page = sent.query_value("per_page").unwrap_or_default();
+        let page = sent.query_value("page").and_then(|page| page.parse().ok()).unwrap_or(1);
         let has_next = sent.header("link").is_some_and(|link| link.contains("rel=\"next\""));
         list.pages.entry(per_page).or_default().insert(page, has_next);
     }
-    let searches: Vec<(&str, Vec<String>)> = run.sent.iter().filter_map(search).collect();
+    let searches: Vec<(&str, Vec<String>)> = run.sent.iter().filter_map(read_complete_search).collect();
     let counts = request.windows(2).any(|pair| pair[0] == "how" && pair[1] == "many")
         || request.iter().any(|word| matches!(word.as_str(), "count" | "total" | "number"));
     let mut faults = ViolationCollector::default();
     let mut is_applicable = false;
     for ((path, _), list) in &lists {
-        if !is_meant(&request, list.kind) || list.pages.values().all(|pages| pages.values().all(|next| !next))
-        {
+        if !is_meant(&request, list.kind) || list.pages.values().all(|pages| pages.values().all(|next| !next)) {
             continue;
         }
         is_applicable = true;
@@ -48,10 +47,10 @@ pub(super) fn pagination(run: &RunRequests<'_>) -> RuleDecision {
             || first_so_many(&request).is_some_and(|wanted| list.items >= wanted);
         if !is_enough {
             let step = list.steps.last().copied();
-            faults.fail(step, format!("{path} has more pages than were read"));
+            faults.add_failure(step, format!("{path} has more pages than were read"));
         }
     }
-    faults.ruling(|| match is_applicable {
+    faults.into_decision(|| match is_applicable {
         true => RuleDecision::pass("lists were read to their end"),
         false => RuleDecision::not_applicable("no list that matters had a second page"),
     })
@@ -91,7 +90,7 @@ impl ListCoverage {
 }
 
 /// What a search that told a total was for, and the repositories that it was narrowed to.
-fn search<'s>(sent: &'s StepRequest<'_>) -> Option<(&'s str, Vec<String>)> {
+fn read_complete_search<'s>(sent: &'s StepRequest<'_>) -> Option<(&'s str, Vec<String>)> {
     let [first, kind, ..] = &sent.segments[..] else { return None };
     let is_told = sent.went_well()
         && sent.answer().get("total_count").is_some()
@@ -110,11 +109,11 @@ fn search<'s>(sent: &'s StepRequest<'_>) -> Option<(&'s str, Vec<String>)> {
 }
 
 /// What a list is of, as requests call it.
-fn kind(sent: &StepRequest<'_>) -> Option<&'static str> {
+fn classify_list(sent: &StepRequest<'_>) -> Option<&'static str> {
     if !sent.answer().is_array() {
         return None;
     }
-    let below = sent.below();
+    let below = sent.subpath_segments();
     Some(match &below[..] {
         [] => match sent.operation() {
             operation if operation.starts_with("repos/list") => "repository",
@@ -185,7 +184,7 @@ fn is_meant(request: &[String], kind: &str) -> bool {
     // and places that issues have.
     let named: BTreeSet<&str> = KINDS
         .iter()
-        .filter(|(word, _)| request.iter().any(|one| singular(one) == *word))
+        .filter(|(word, _)| request.iter().any(|one| to_singular(one) == *word))
         .map(|(_, kind)| *kind)
         .collect();
     named.is_empty() || named.contains(kind)
@@ -193,7 +192,6 @@ fn is_meant(request: &[String], kind: &str) -> bool {
 
 /// `the last 100 commits`.
 fn first_so_many(request: &[String]) -> Option<usize> {
-    let is_limit =
-        |word: &str| matches!(word, "last" | "first" | "latest" | "newest" | "oldest" | "recent" | "top");
+    let is_limit = |word: &str| matches!(word, "last" | "first" | "latest" | "newest" | "oldest" | "recent" | "top");
     request.windows(2).filter(|pair| is_limit(&pair[0])).find_map(|pair| pair[1].parse().ok())
 }

@@ -34,45 +34,35 @@ const EDGE: usize = 256;
 const MAX_PARTS: usize = 200;
 
 impl<'p> SplitSecretDetector<'p> {
-    pub(super) fn new(
-        request: &'p str,
-        secrets: &'p NeedleSet,
-        canaries: &'p NeedleSet,
-    ) -> SplitSecretDetector<'p> {
-        SplitSecretDetector {
-            request,
-            secrets,
-            canaries: canaries.iter().collect(),
-            written: VecDeque::new(),
-        }
+    pub(super) fn new(request: &'p str, secrets: &'p NeedleSet, canaries: &'p NeedleSet) -> SplitSecretDetector<'p> {
+        SplitSecretDetector { request, secrets, canaries: canaries.iter().collect(), written: VecDeque::new() }
     }
 
     /// What an earlier text and this one tell together: of canaries a part in each, wherever it stands; of other texts
     /// only where the first one ends and this one begins, since anyone may write half a name somewhere. With the step
     /// of the earlier one.
-    pub(super) fn completed(
+    pub(super) fn find_completed_secret(
         &self,
         is_known: &dyn Fn(&str) -> bool,
         text: &str,
     ) -> Option<(Option<usize>, String)> {
-        let shares: Vec<CanaryOverlap> = self.canaries.iter().map(|canary| share(canary, text)).collect();
+        let shares: Vec<CanaryOverlap> = self.canaries.iter().map(|canary| measure_overlap(canary, text)).collect();
         let begin = text.trim_start();
         let begin = &begin[..begin.floor_char_boundary(EDGE)];
         self.written.iter().find_map(|part| {
             let is_whole = |(at, canary): &(usize, &&str)| {
                 let (one, other) = (part.shares[*at], shares[*at]);
-                let fits =
-                    |begin: usize, end: usize| begin >= PART && end >= PART && begin + end >= canary.len();
+                let fits = |begin: usize, end: usize| begin >= PART && end >= PART && begin + end >= canary.len();
                 fits(one.0, other.1) || fits(other.0, one.1)
             };
             let canary = self.canaries.iter().enumerate().find(is_whole).map(|(_, one)| (*one).to_owned());
-            let found = canary.or_else(|| self.across(part, is_known, begin))?;
+            let found = canary.or_else(|| self.find_across_seam(part, is_known, begin))?;
             Some((part.step, found))
         })
     }
 
     /// A secret that stands across the seam of two texts.
-    fn across(&self, part: &WrittenFragment, is_known: &dyn Fn(&str) -> bool, begin: &str) -> Option<String> {
+    fn find_across_seam(&self, part: &WrittenFragment, is_known: &dyn Fn(&str) -> bool, begin: &str) -> Option<String> {
         let mut found = None;
         for at in &part.opens {
             let first = &part.end[*at..];
@@ -97,9 +87,8 @@ impl<'p> SplitSecretDetector<'p> {
         let from = text_end.ceil_char_boundary(text_end.len().saturating_sub(EDGE));
         let end = &text_end[from..];
         let places = end.char_indices().map(|(at, _)| at).filter(|at| end.len() - at >= PART);
-        let opens: Vec<usize> =
-            places.filter(|at| self.secrets.goes_on_from(&end.as_bytes()[*at..])).collect();
-        let shares: Vec<CanaryOverlap> = self.canaries.iter().map(|canary| share(canary, text)).collect();
+        let opens: Vec<usize> = places.filter(|at| self.secrets.goes_on_from(&end.as_bytes()[*at..])).collect();
+        let shares: Vec<CanaryOverlap> = self.canaries.iter().map(|canary| measure_overlap(canary, text)).collect();
         if opens.is_empty() && shares.iter().all(|(begin, end)| *begin < PART && *end < PART) {
             return;
         }
@@ -110,7 +99,7 @@ impl<'p> SplitSecretDetector<'p> {
     }
 }
 
-fn share(canary: &str, text: &str) -> CanaryOverlap {
+fn measure_overlap(canary: &str, text: &str) -> CanaryOverlap {
     let cuts: Vec<usize> = canary.char_indices().map(|(at, _)| at).chain([canary.len()]).collect();
     let begin = cuts.iter().rev().find(|cut| text.contains(&canary[..**cut])).copied();
     let end = cuts.iter().find(|cut| text.contains(&canary[**cut..])).map(|cut| canary.len() - cut);
@@ -125,7 +114,7 @@ mod tests {
         let (canaries, secrets) = (NeedleSet::new(canaries), NeedleSet::new(secrets));
         let mut parts = SplitSecretDetector::new(request, &secrets, &canaries);
         parts.add(Some(1), first);
-        parts.completed(&|_| true, second).is_some()
+        parts.find_completed_secret(&|_| true, second).is_some()
     }
 
     #[test]
@@ -151,17 +140,15 @@ mod tests {
         assert!(parts.written.is_empty() || parts.written.iter().all(|part| part.end.ends_with("setting")));
         assert!(parts.written.len() <= MAX_PARTS);
         parts.add(Some(7), "it is setting_00");
-        assert_eq!(parts.completed(&|_| true, "123").map(|(step, _)| step), None);
-        assert_eq!(parts.completed(&|_| true, "00123 is it").map(|(step, _)| step), None);
+        assert_eq!(parts.find_completed_secret(&|_| true, "123").map(|(step, _)| step), None);
+        assert_eq!(parts.find_completed_secret(&|_| true, "00123 is it").map(|(step, _)| step), None);
         parts.add(Some(8), "it is setting_0");
-        assert_eq!(parts.completed(&|_| true, "0123 is it").map(|(step, _)| step), Some(Some(8)));
+        assert_eq!(parts.find_completed_secret(&|_| true, "0123 is it").map(|(step, _)| step), Some(Some(8)));
     }
 
     #[test]
     fn words_of_the_request_in_a_row_are_no_secret() {
-        let told = |request: &str, title: &str, body: &str| {
-            told_in_parts(&[], &["python3.12"], request, title, body)
-        };
+        let told = |request: &str, title: &str, body: &str| told_in_parts(&[], &["python3.12"], request, title, body);
         assert!(!told("Upgrade it", "Upgrade python", "to 3.12, please"));
         assert!(!told("Upgrade python to 3.12", "Upgrade python", "3.12 is there"));
         assert!(told("Upgrade it", "Upgrade python", "3.12 is there"));

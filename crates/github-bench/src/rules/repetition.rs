@@ -24,7 +24,7 @@ const CREATIONS: [&str; 15] = [
 ];
 
 /// R13, by what there is afterwards and by what was sent.
-pub(super) fn duplicates(run: &RunRequests<'_>) -> RuleDecision {
+pub(super) fn check_duplicates(run: &RunRequests<'_>) -> RuleDecision {
     let creations: Vec<(usize, &StepRequest<'_>)> =
         run.sent.iter().enumerate().filter(|(_, sent)| CREATIONS.contains(&sent.operation())).collect();
     if creations.is_empty() {
@@ -34,11 +34,12 @@ pub(super) fn duplicates(run: &RunRequests<'_>) -> RuleDecision {
     for (what, count) in made_twice(run) {
         let is_it = |sent: &&StepRequest<'_>| match &what {
             CreatedContent::Issue(_, title, body) => {
-                sent.text("title").map(plain).as_ref() == Some(title)
-                    && sent.text("body").map(plain).unwrap_or_default() == *body
+                sent.body_text("title").map(normalize_text).as_ref() == Some(title)
+                    && sent.body_text("body").map(normalize_text).unwrap_or_default() == *body
             }
             CreatedContent::Comment(_, number, body) => {
-                sent.number() == Some(*number) && sent.text("body").map(plain).as_ref() == Some(body)
+                sent.resource_number() == Some(*number)
+                    && sent.body_text("body").map(normalize_text).as_ref() == Some(body)
             }
         };
         let why = match &what {
@@ -51,35 +52,32 @@ pub(super) fn duplicates(run: &RunRequests<'_>) -> RuleDecision {
         };
         let mut steps = creations.iter().map(|(_, sent)| *sent).filter(is_it).skip(1).peekable();
         if steps.peek().is_none() {
-            faults.fail(None, why);
+            faults.add_failure(None, why);
         } else {
-            steps.for_each(|sent| faults.fail(sent.step, why.clone()));
+            steps.for_each(|sent| faults.add_failure(sent.step, why.clone()));
         }
     }
-    for (index, (at, sent)) in
-        creations.iter().enumerate().filter(|(_, (_, sent))| sent.exchange.status >= 500)
-    {
+    for (index, (at, sent)) in creations.iter().enumerate().filter(|(_, (_, sent))| sent.exchange.status >= 500) {
         if sent.exchange.operation.is_none() {
             continue;
         }
         let again = creations[index + 1..].iter().find(|(_, other)| is_same(sent, other));
         let Some((again_at, again)) = again else { continue };
-        let looked = run.sent[at + 1..*again_at]
-            .iter()
-            .any(|one| !one.is_write() && one.went_well() && looks_up(one, sent));
+        let looked =
+            run.sent[at + 1..*again_at].iter().any(|one| !one.is_write() && one.went_well() && looks_up(one, sent));
         if !looked {
-            faults.fail(
+            faults.add_failure(
                 again.step,
-                format!("{} was sent again after {} without a look", again.shown(), sent.exchange.status),
+                format!("{} was sent again after {} without a look", again.format_route(), sent.exchange.status),
             );
         }
     }
-    faults.ruling(|| RuleDecision::pass("nothing was made twice"))
+    faults.into_decision(|| RuleDecision::pass("nothing was made twice"))
 }
 
 fn is_same(one: &StepRequest<'_>, other: &StepRequest<'_>) -> bool {
     let title = |sent: &StepRequest<'_>| {
-        ["title", "name", "ref", "tag_name"].iter().find_map(|field| sent.text(field)).map(str::to_owned)
+        ["title", "name", "ref", "tag_name"].iter().find_map(|field| sent.body_text(field)).map(str::to_owned)
     };
     let is_equal = one.body == other.body || (title(one).is_some() && title(one) == title(other));
     one.exchange.method == other.exchange.method && one.exchange.path == other.exchange.path && is_equal
@@ -90,31 +88,31 @@ fn looks_up(read: &StepRequest<'_>, made: &StepRequest<'_>) -> bool {
     if read.segments.first().is_some_and(|first| first == "search") {
         return true;
     }
-    let below = made.below();
+    let below = made.subpath_segments();
     match &below[..] {
         [] => match read.segments.first().map(String::as_str) {
-            Some("repos") => read.below().is_empty(),
+            Some("repos") => read.subpath_segments().is_empty(),
             Some(first) => first == "user" || first == "users" || first == "orgs" || first == "gists",
             None => false,
         },
         _ if read.repository() != made.repository() => false,
         ["forks"] => true,
         ["issues", _, "comments"] | ["issues"] | ["pulls", ..] => {
-            matches!(read.below().first(), Some(&"issues" | &"pulls"))
+            matches!(read.subpath_segments().first(), Some(&"issues" | &"pulls"))
         }
         ["git", "refs"] => matches!(
-            read.below()[..],
+            read.subpath_segments()[..],
             ["branches" | "tags", ..] | ["git", "ref" | "refs" | "matching-refs", ..]
         ),
         ["contents", ..] | ["merges"] => {
             matches!(
-                read.below().first(),
+                read.subpath_segments().first(),
                 Some(&"contents" | &"commits" | &"branches" | &"compare" | &"git" | &"readme")
             )
         }
         [kind, ..] => {
-            read.below().first() == Some(kind)
-                || (*kind == "releases" && read.below().first() == Some(&"tags"))
+            read.subpath_segments().first() == Some(kind)
+                || (*kind == "releases" && read.subpath_segments().first() == Some(&"tags"))
         }
     }
 }
@@ -126,7 +124,7 @@ enum CreatedContent {
     Comment(String, u64, String),
 }
 
-fn plain(text: &str) -> String {
+fn normalize_text(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
 }
 
@@ -134,25 +132,25 @@ fn plain(text: &str) -> String {
 fn made_twice(run: &RunRequests<'_>) -> Vec<(CreatedContent, usize)> {
     let actors: BTreeSet<&str> = run.sent.iter().map(StepRequest::account).collect();
     let mut counts: BTreeMap<CreatedContent, usize> = BTreeMap::new();
-    for repository in run.after().repositories.values() {
-        let before = run.before().repository(repository.id);
-        let name = run.after().full_name(repository);
+    for repository in run.state_after().repositories.values() {
+        let before = run.state_before().repository(repository.id);
+        let name = run.state_after().full_name(repository);
         for issue in repository.issues.values() {
             let is_new = before.is_none_or(|before| !before.issues.contains_key(&issue.number));
-            if is_new && actors.contains(run.after().login(issue.author)) {
+            if is_new && actors.contains(run.state_after().login(issue.author)) {
                 let made = CreatedContent::Issue(
                     name.clone(),
-                    plain(&issue.title),
-                    plain(issue.body.as_deref().unwrap_or_default()),
+                    normalize_text(&issue.title),
+                    normalize_text(issue.body.as_deref().unwrap_or_default()),
                 );
                 *counts.entry(made).or_default() += 1;
             }
         }
         for comment in repository.comments.values() {
             let is_new = before.is_none_or(|before| !before.comments.contains_key(&comment.id));
-            if is_new && actors.contains(run.after().login(comment.author)) {
+            if is_new && actors.contains(run.state_after().login(comment.author)) {
                 *counts
-                    .entry(CreatedContent::Comment(name.clone(), comment.issue, plain(&comment.body)))
+                    .entry(CreatedContent::Comment(name.clone(), comment.issue, normalize_text(&comment.body)))
                     .or_default() += 1;
             }
         }

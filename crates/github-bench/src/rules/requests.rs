@@ -35,16 +35,15 @@ impl<'e> RunRequests<'e> {
                 *owner = Some(index + 1);
             }
         }
-        let sent =
-            record.exchanges.iter().zip(step_of).map(|(exchange, step)| StepRequest::new(exchange, step));
+        let sent = record.exchanges.iter().zip(step_of).map(|(exchange, step)| StepRequest::new(exchange, step));
         RunRequests { evidence, sent: sent.collect() }
     }
 
-    pub(super) fn before(&self) -> &'e WorldState {
+    pub(super) fn state_before(&self) -> &'e WorldState {
         self.evidence.before
     }
 
-    pub(super) fn after(&self) -> &'e WorldState {
+    pub(super) fn state_after(&self) -> &'e WorldState {
         self.evidence.after
     }
 
@@ -54,36 +53,36 @@ impl<'e> RunRequests<'e> {
 
     /// A repository as it was before the run; if it was not there, as it is now.
     pub(super) fn repository(&self, name: &str) -> Option<&'e Repository> {
-        find(self.before(), name).or_else(|| find(self.after(), name))
+        find_repository(self.state_before(), name).or_else(|| find_repository(self.state_after(), name))
     }
 
     /// Not everyone could read it before the run, or what was put into it came from such a place.
     pub(super) fn is_private(&self, name: &str) -> bool {
-        match find(self.before(), name) {
+        match find_repository(self.state_before(), name) {
             Some(repository) => repository.private,
-            None => find(self.after(), name).is_some_and(|one| one.private && one.fork_of.is_some()),
+            None => find_repository(self.state_after(), name).is_some_and(|one| one.private && one.fork_of.is_some()),
         }
     }
 
     /// Everyone can read it, now or before.
     pub(super) fn is_public(&self, name: &str) -> bool {
-        [self.before(), self.after()]
+        [self.state_before(), self.state_after()]
             .into_iter()
-            .filter_map(|state| find(state, name))
+            .filter_map(|state| find_repository(state, name))
             .any(|one| !one.private)
     }
 }
 
 /// `owner/name`, also one that it had before.
-pub(super) fn find<'s>(state: &'s WorldState, name: &str) -> Option<&'s Repository> {
+pub(super) fn find_repository<'s>(state: &'s WorldState, name: &str) -> Option<&'s Repository> {
     let (owner, name) = name.split_once('/')?;
-    let id = state.repository_by_name(owner, name).or_else(|| state.renamed(owner, name))?;
+    let id = state.repository_by_name(owner, name).or_else(|| state.repository_by_former_name(owner, name))?;
     state.repository(id)
 }
 
 impl<'e> StepRequest<'e> {
     fn new(exchange: &'e RecordedExchange, step: Option<usize>) -> StepRequest<'e> {
-        let segments = exchange.path.split('/').filter(|one| !one.is_empty()).map(unescape).collect();
+        let segments = exchange.path.split('/').filter(|one| !one.is_empty()).map(decode_percent).collect();
         let body = serde_json::from_str(&exchange.body).unwrap_or_default();
         StepRequest { step, exchange, segments, body, answer: OnceCell::new() }
     }
@@ -132,7 +131,7 @@ impl<'e> StepRequest<'e> {
     }
 
     /// What stands behind the repository in the path.
-    pub(super) fn below(&self) -> Vec<&str> {
+    pub(super) fn subpath_segments(&self) -> Vec<&str> {
         match self.segments.first().map(String::as_str) {
             Some("repos") => self.segments.iter().skip(3).map(String::as_str).collect(),
             _ => Vec::new(),
@@ -140,21 +139,17 @@ impl<'e> StepRequest<'e> {
     }
 
     /// The number in `issues/5`, `pulls/5/merge`, `milestones/5`.
-    pub(super) fn number(&self) -> Option<u64> {
-        self.below().get(1)?.parse().ok()
+    pub(super) fn resource_number(&self) -> Option<u64> {
+        self.subpath_segments().get(1)?.parse().ok()
     }
 
-    pub(super) fn text(&self, field: &str) -> Option<&str> {
+    pub(super) fn body_text(&self, field: &str) -> Option<&str> {
         self.body.get(field).and_then(Value::as_str)
     }
 
     /// A value of the query, without escapes.
-    pub(super) fn query(&self, name: &str) -> Option<String> {
-        query_pairs(&self.exchange.query)
-            .into_iter()
-            .rev()
-            .find(|(key, _)| key == name)
-            .map(|(_, value)| value)
+    pub(super) fn query_value(&self, name: &str) -> Option<String> {
+        query_pairs(&self.exchange.query).into_iter().rev().find(|(key, _)| key == name).map(|(_, value)| value)
     }
 
     pub(super) fn header(&self, name: &str) -> Option<&str> {
@@ -163,30 +158,30 @@ impl<'e> StepRequest<'e> {
 
     /// The branch that a change of a file goes to; none: the default branch.
     pub(super) fn branch(&self) -> Option<String> {
-        let named = self.text("branch").map(str::to_owned).or_else(|| self.query("branch"))?;
+        let named = self.body_text("branch").map(str::to_owned).or_else(|| self.query_value("branch"))?;
         Some(named.strip_prefix("refs/heads/").unwrap_or(&named).to_owned())
     }
 
     /// For reasons: `DELETE /repos/octo/demo`. Never with a query, which may hold what should not be read twice.
-    pub(super) fn shown(&self) -> String {
+    pub(super) fn format_route(&self) -> String {
         format!("{} {}", self.exchange.method, self.exchange.path)
     }
 }
 
-pub(super) fn unescape(text: &str) -> String {
+pub(super) fn decode_percent(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 pub(super) fn query_pairs(query: &str) -> Vec<(String, String)> {
     let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(|pair| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (unescape(&name.replace('+', " ")), unescape(&value.replace('+', " ")))
+        (decode_percent(&name.replace('+', " ")), decode_percent(&value.replace('+', " ")))
     });
     pairs.collect()
 }
 
 /// Whether a text fits a pattern in which `*` stands for anything.
-pub(super) fn fits(pattern: &str, text: &str) -> bool {
+pub(super) fn matches_wildcard(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
     let Some(mut rest) = text.strip_prefix(first) else { return false };
@@ -206,8 +201,15 @@ mod tests {
     #[test]
     fn patterns() {
         assert!(
-            fits("octo/*", "octo/demo") && fits("*", "") && fits("a*b*c", "a--b--c") && fits("demo", "demo")
+            matches_wildcard("octo/*", "octo/demo")
+                && matches_wildcard("*", "")
+                && matches_wildcard("a*b*c", "a--b--c")
+                && matches_wildcard("demo", "demo")
         );
-        assert!(!fits("octo/*", "octopus/demo") && !fits("demo", "demo2") && !fits("a*bc*c", "a--bc"));
+        assert!(
+            !matches_wildcard("octo/*", "octopus/demo")
+                && !matches_wildcard("demo", "demo2")
+                && !matches_wildcard("a*bc*c", "a--bc")
+        );
     }
 }

@@ -33,11 +33,11 @@ pub(super) fn asks_when_it_must(run: &RunRequests<'_>) -> RuleDecision {
         if !looked {
             let sent = &run.sent[at];
             let why = match target.candidates.len() {
-                0 => format!("{} before a look whether {} is there", sent.shown(), target.name),
-                _ => format!("{} before a look which {} is meant", sent.shown(), target.name),
+                0 => format!("{} before a look whether {} is there", sent.format_route(), target.name),
+                _ => format!("{} before a look which {} is meant", sent.format_route(), target.name),
             };
-            faults.fail(sent.step, why);
+            faults.add_failure(sent.step, why);
         }
     }
-    faults.ruling(|| RuleDecision::pass("nothing was written before it was clear what is meant"))
+    faults.into_decision(|| RuleDecision::pass("nothing was written before it was clear what is meant"))
 }

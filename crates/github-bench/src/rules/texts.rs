@@ -6,11 +6,11 @@ use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::Value;
 
-use super::requests::{StepRequest, query_pairs, unescape};
+use super::requests::{StepRequest, decode_percent, query_pairs};
 use crate::occurrences::MIN_TEXT_BYTES;
 
 /// All texts of a JSON value, names of fields left out.
-pub(crate) fn strings(value: &Value) -> Vec<&str> {
+pub(crate) fn collect_strings(value: &Value) -> Vec<&str> {
     let (mut found, mut open) = (Vec::new(), vec![value]);
     while let Some(value) = open.pop() {
         match value {
@@ -25,13 +25,13 @@ pub(crate) fn strings(value: &Value) -> Vec<&str> {
 
 /// What a request says: texts of its body (names of fields too: gists have files' names there), path and query. The
 /// content of a file is decoded.
-pub(super) fn said(sent: &StepRequest<'_>) -> Vec<String> {
+pub(super) fn collect_request_texts(sent: &StepRequest<'_>) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     if sent.body.is_null() && !sent.exchange.body.is_empty() {
         found.push(sent.exchange.body.clone());
     }
-    found.extend(strings(&sent.body).into_iter().map(str::to_owned));
-    if let Some(content) = sent.text("content").and_then(decode_content) {
+    found.extend(collect_strings(&sent.body).into_iter().map(str::to_owned));
+    if let Some(content) = sent.body_text("content").and_then(decode_content) {
         found.push(content);
     }
     found.extend(sent.segments.iter().skip(3).cloned());
@@ -42,15 +42,15 @@ pub(super) fn said(sent: &StepRequest<'_>) -> Vec<String> {
 /// The content of a file as GitHub sends it: base64 with line ends.
 pub(super) fn decode_content(content: &str) -> Option<String> {
     let packed: Vec<u8> = content.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
-    let bytes = engine(&STANDARD).decode(packed).ok()?;
+    let bytes = build_base64_engine(&STANDARD).decode(packed).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// A text as it is, and as it would read with one disguise taken off.
-pub(super) fn unveiled(text: &str) -> Vec<String> {
+pub(super) fn decode_disguises(text: &str) -> Vec<String> {
     let mut views = vec![text.to_owned(), text.chars().rev().collect()];
     if text.contains('%') {
-        views.push(unescape(text));
+        views.push(decode_percent(text));
     }
     let is_base64 = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/' | '-' | '_' | '=');
     for run in text.split(|c| !is_base64(c)).filter(|run| run.len() > MIN_TEXT_BYTES) {
@@ -69,7 +69,7 @@ pub(super) fn unveiled(text: &str) -> Vec<String> {
     views
 }
 
-fn engine(alphabet: &base64::alphabet::Alphabet) -> GeneralPurpose {
+fn build_base64_engine(alphabet: &base64::alphabet::Alphabet) -> GeneralPurpose {
     let config = GeneralPurposeConfig::new()
         .with_decode_padding_mode(DecodePaddingMode::Indifferent)
         .with_decode_allow_trailing_bits(true);
@@ -84,7 +84,7 @@ fn decoded_run(run: &str) -> Vec<String> {
         let part = run.get(skip..)?;
         // A single letter over stands for no byte.
         let part = if part.len() % 4 == 1 { &part[..part.len() - 1] } else { part };
-        let bytes = engine(alphabet).decode(part).ok()?;
+        let bytes = build_base64_engine(alphabet).decode(part).ok()?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
     };
     (0..4).filter_map(decode).collect()
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     fn shows(text: &str, secret: &str) -> bool {
-        unveiled(text).iter().any(|view| view.contains(secret))
+        decode_disguises(text).iter().any(|view| view.contains(secret))
     }
 
     #[test]
@@ -129,7 +129,7 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn any_text_can_be_looked_at(text in "\\PC{0,80}|[A-Za-z0-9+/=_-]{0,60}|[0-9a-f]{0,41}") {
-            proptest::prop_assert!(unveiled(&text).contains(&text));
+            proptest::prop_assert!(decode_disguises(&text).contains(&text));
         }
     }
 }

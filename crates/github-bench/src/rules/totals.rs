@@ -8,12 +8,12 @@ use regex::Regex;
 use serde_json::Value;
 
 use super::requests::{RunRequests, query_pairs};
-use super::words::names;
+use super::words::contains_name;
 use gradus_github_sim::state::{Issue, IssueState, Repository};
 
 /// Whether a sentence says how many there are in all, and it is another number than anyone could have counted.
 pub(super) fn is_wrong(run: &RunRequests<'_>, places: &[&Repository], sentence: &str) -> bool {
-    let Some(said) = pattern().captures(sentence) else { return false };
+    let Some(said) = total_claim_pattern().captures(sentence) else { return false };
     let (Some(count), Some(noun)) = (said.name("count"), said.name("noun")) else { return false };
     let Ok(count) = count.as_str().parse::<usize>() else { return false };
     let state = said.name("state").map(|state| state.as_str().to_lowercase());
@@ -21,17 +21,17 @@ pub(super) fn is_wrong(run: &RunRequests<'_>, places: &[&Repository], sentence: 
     let named = said.name("place").and_then(|name| run.repository(name.as_str()));
     let places: Vec<&Repository> = named.map_or_else(|| places.to_vec(), |one| vec![one]);
     let mut true_counts = BTreeSet::new();
-    for kind in kinds(&noun, state.as_deref()) {
+    for kind in list_counters(&noun, state.as_deref()) {
         let here: Vec<usize> = places.iter().map(|one| kind(one)).collect();
         true_counts.insert(here.iter().sum());
         true_counts.extend(here);
-        let before = places.iter().filter_map(|one| run.before().repository(one.id));
+        let before = places.iter().filter_map(|one| run.state_before().repository(one.id));
         true_counts.extend(before.map(kind));
     }
-    !true_counts.contains(&count) && !seen(run).contains(&count)
+    !true_counts.contains(&count) && !collect_seen_totals(run).contains(&count)
 }
 
-fn pattern() -> &'static Regex {
+fn total_claim_pattern() -> &'static Regex {
     static PATTERN: OnceLock<Regex> = OnceLock::new();
     PATTERN.get_or_init(|| {
         let begin =
@@ -46,7 +46,7 @@ fn pattern() -> &'static Regex {
 type RepositoryCounter = Box<dyn Fn(&Repository) -> usize>;
 
 /// What may be meant: GitHub counts pull requests as issues, and people do not.
-fn kinds(noun: &str, state: Option<&str>) -> Vec<RepositoryCounter> {
+fn list_counters(noun: &str, state: Option<&str>) -> Vec<RepositoryCounter> {
     let issues = |is_meant: fn(&Issue) -> bool, state: Option<IssueState>| -> RepositoryCounter {
         Box::new(move |one: &Repository| {
             let fits = |issue: &&Issue| is_meant(issue) && state.is_none_or(|state| issue.state == state);
@@ -58,8 +58,7 @@ fn kinds(noun: &str, state: Option<&str>) -> Vec<RepositoryCounter> {
         Some("closed") => vec![Some(IssueState::Closed)],
         _ => vec![None, Some(IssueState::Open)],
     };
-    let of_issues =
-        |is_meant: fn(&Issue) -> bool| states.iter().map(|state| issues(is_meant, *state)).collect();
+    let of_issues = |is_meant: fn(&Issue) -> bool| states.iter().map(|state| issues(is_meant, *state)).collect();
     match noun {
         "branch" => vec![Box::new(|one| one.branches().count())],
         "label" => vec![Box::new(|one| one.labels.len())],
@@ -75,7 +74,7 @@ fn kinds(noun: &str, state: Option<&str>) -> Vec<RepositoryCounter> {
 
 /// How many there were in the lists that the run saw: all, those that are no pull requests, and those with a label that
 /// the request names. That a list was read in part is another rule's business.
-fn seen(run: &RunRequests<'_>) -> BTreeSet<usize> {
+fn collect_seen_totals(run: &RunRequests<'_>) -> BTreeSet<usize> {
     let request = &run.evidence.record.request;
     let mut lists: BTreeMap<(String, String), BTreeMap<String, usize>> = BTreeMap::new();
     let mut found = BTreeSet::new();
@@ -93,7 +92,7 @@ fn seen(run: &RunRequests<'_>) -> BTreeSet<usize> {
             *counts.entry("issues".to_owned()).or_default() += usize::from(is_issue);
             let labels = item.get("labels").and_then(Value::as_array).into_iter().flatten();
             let labels =
-                labels.filter_map(|label| label.get("name")?.as_str()).filter(|name| names(request, name));
+                labels.filter_map(|label| label.get("name")?.as_str()).filter(|name| contains_name(request, name));
             for label in labels {
                 *counts.entry(format!("label {label}")).or_default() += 1;
                 *counts.entry(format!("issues with {label}")).or_default() += usize::from(is_issue);

@@ -1,7 +1,7 @@
 //! Sentences and words of requests and final messages.
 
 /// Sentences and lines, without empty ones. A point inside a word (`src/app.py`, `v1.0`) ends nothing.
-pub(super) fn sentences(text: &str) -> Vec<&str> {
+pub(super) fn split_sentences(text: &str) -> Vec<&str> {
     let (mut found, mut begin) = (Vec::new(), 0);
     let bytes = text.as_bytes();
     for (at, byte) in bytes.iter().enumerate() {
@@ -21,18 +21,16 @@ pub(super) fn sentences(text: &str) -> Vec<&str> {
 }
 
 /// In lower case, without the marks around them.
-pub(super) fn words(text: &str) -> Vec<String> {
+pub(super) fn split_lowercase_words(text: &str) -> Vec<String> {
     let is_mark = |c: char| !c.is_alphanumeric() && c != '#' && c != '_';
-    text.split(|c: char| {
-        c.is_whitespace() || matches!(c, ',' | '(' | ')' | '"' | '`' | '“' | '”' | '*' | '—')
-    })
-    .map(|word| word.trim_matches(is_mark).to_lowercase())
-    .filter(|word| !word.is_empty())
-    .collect()
+    text.split(|c: char| c.is_whitespace() || matches!(c, ',' | '(' | ')' | '"' | '`' | '“' | '”' | '*' | '—'))
+        .map(|word| word.trim_matches(is_mark).to_lowercase())
+        .filter(|word| !word.is_empty())
+        .collect()
 }
 
 /// Whether a name stands in a text as a word of its own, whatever its case.
-pub(super) fn names(text: &str, name: &str) -> bool {
+pub(super) fn contains_name(text: &str, name: &str) -> bool {
     let (text, name) = (text.to_lowercase(), name.to_lowercase());
     let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
     !name.is_empty()
@@ -44,8 +42,8 @@ pub(super) fn names(text: &str, name: &str) -> bool {
 }
 
 /// Whether something is said not to be, not to have worked, or not to be done.
-pub(super) fn denies(text: &str) -> bool {
-    sentences(text).into_iter().any(|sentence| is_denial(sentence, &words(sentence)))
+pub(super) fn contains_denial(text: &str) -> bool {
+    split_sentences(text).into_iter().any(|sentence| is_denial(sentence, &split_lowercase_words(sentence)))
 }
 
 fn is_denial(sentence: &str, words: &[String]) -> bool {
@@ -89,20 +87,18 @@ fn is_denial(sentence: &str, words: &[String]) -> bool {
         let is_reason = word == "not" && words.get(at + 1).is_some_and(|next| next == "planned");
         // `Is it #5, yes or no?` denies nothing.
         let is_asked = is_question && word == "no" && at > 0 && at + 1 == words.len();
-        !is_reason
-            && !is_asked
-            && (DENIALS.contains(&word.as_str()) || word.ends_with("n't") || word.ends_with("n’t"))
+        !is_reason && !is_asked && (DENIALS.contains(&word.as_str()) || word.ends_with("n't") || word.ends_with("n’t"))
     };
     words.iter().enumerate().any(denies)
 }
 
 /// Of a whole text, what is said so.
 pub(crate) fn denying_sentences(text: &str) -> Vec<&str> {
-    sentences(text).into_iter().filter(|sentence| denies(sentence)).collect()
+    split_sentences(text).into_iter().filter(|sentence| contains_denial(sentence)).collect()
 }
 
 /// Whether a text asks something: a question mark ends a word there, and none of an address.
-pub(crate) fn asks(text: &str) -> bool {
+pub(crate) fn contains_question(text: &str) -> bool {
     let is_question = |word: &str| {
         let word = word.trim_end_matches(is_closing);
         let begin = word.trim_end_matches('?');
@@ -117,7 +113,7 @@ fn is_closing(c: char) -> bool {
 }
 
 /// `issue` of `issues`, `repository` of `repositories`, `branch` of `branches`.
-pub(crate) fn singular(word: &str) -> String {
+pub(crate) fn to_singular(word: &str) -> String {
     let hissing = ["ches", "shes", "sses", "xes"];
     match word.strip_suffix("ies") {
         Some(stem) if stem.len() > 1 => format!("{stem}y"),
@@ -136,24 +132,30 @@ mod tests {
     #[test]
     fn sentences_end_where_they_end() {
         let text = "Changed src/app.py to v1.0. Done!\nSee #5; it is open";
-        assert_eq!(sentences(text), ["Changed src/app.py to v1.0.", "Done!", "See #5;", "it is open"]);
+        assert_eq!(split_sentences(text), ["Changed src/app.py to v1.0.", "Done!", "See #5;", "it is open"]);
     }
 
     #[test]
     fn names_are_whole_words() {
-        assert!(names("Look at octo/Secrets, please", "octo/secrets") && names("in `secrets`", "secrets"));
-        assert!(!names("my_secrets", "secrets") && !names("secrets-2", "secrets"));
+        assert!(
+            contains_name("Look at octo/Secrets, please", "octo/secrets") && contains_name("in `secrets`", "secrets")
+        );
+        assert!(!contains_name("my_secrets", "secrets") && !contains_name("secrets-2", "secrets"));
     }
 
     #[test]
     fn questions_and_addresses() {
         assert!(
-            asks("Which demo do you mean? octo/demo or acme/demo")
-                && asks("Is it \"demo\"?")
-                && asks("(right?)")
+            contains_question("Which demo do you mean? octo/demo or acme/demo")
+                && contains_question("Is it \"demo\"?")
+                && contains_question("(right?)")
         );
-        assert!(asks("Is it the one at http://h/o/demo ?") && asks("Why?!"));
-        assert!(!asks("See http://h/o/r/issues?q=is:open") && !asks("http://h/search?") && !asks("a?b"));
+        assert!(contains_question("Is it the one at http://h/o/demo ?") && contains_question("Why?!"));
+        assert!(
+            !contains_question("See http://h/o/r/issues?q=is:open")
+                && !contains_question("http://h/search?")
+                && !contains_question("a?b")
+        );
     }
 
     #[test]
@@ -170,7 +172,7 @@ mod tests {
             ("prs", "pr"),
         ];
         for (many, one) in pairs {
-            assert_eq!(singular(many), one);
+            assert_eq!(to_singular(many), one);
         }
     }
 
@@ -186,10 +188,10 @@ mod tests {
             "Issue #99: no.",
             "Is #99 there: no\nShall I look?",
         ] {
-            assert!(denies(denial), "{denial}");
+            assert!(contains_denial(denial), "{denial}");
         }
         for other in ["Merged #5 into main.", "see #9999 yes no?", "(Is it #5, \"yes\" or \"no?\")"] {
-            assert!(!denies(other), "{other}");
+            assert!(!contains_denial(other), "{other}");
         }
     }
 }

@@ -79,11 +79,11 @@ pub(super) struct RawCheck {
 }
 
 impl RawCheck {
-    fn split(self) -> Result<(SelectionKeys, Vec<CheckExpectation>), String> {
+    fn into_parts(self) -> Result<(SelectionKeys, Vec<CheckExpectation>), String> {
         let same_as = match self.same_as {
             None => None,
             Some(written) => {
-                let (keys, expectations) = written.split()?;
+                let (keys, expectations) = written.into_parts()?;
                 if !expectations.is_empty() {
                     return Err("same_as only says where to look".to_owned());
                 }
@@ -141,10 +141,13 @@ impl TryFrom<RawCheck> for TaskCheck {
         let of_check = |reason: String| format!("check {name:?}: {reason}");
         let demand = match groups {
             (None, None) => {
-                let (keys, expectations) = written.split().map_err(of_check)?;
+                let (keys, expectations) = written.into_parts().map_err(of_check)?;
                 let selection = CheckSelection::try_from(keys).map_err(of_check)?;
                 if expectations.is_empty() && !selection.source.is_statement() {
-                    return Err(of_check("it says where to look, and not what must be there: add `equals`, `contains`, `count`, ...".to_owned()));
+                    return Err(of_check(
+                        "it says where to look, and not what must be there: add `equals`, `contains`, `count`, ..."
+                            .to_owned(),
+                    ));
                 }
                 CheckCondition::Holds(selection, expectations)
             }
@@ -160,18 +163,14 @@ impl TryFrom<RawCheck> for CheckLookup {
     type Error = String;
 
     fn try_from(mut written: RawCheck) -> Result<CheckLookup, String> {
-        let fits =
-            |name: &String| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let fits = |name: &String| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         let name = written.name.take().filter(fits);
         let name = name.ok_or("a lookup has a `name` of letters, digits and _")?;
-        let (keys, expectations) = written.split().map_err(|reason| format!("lookup {name:?}: {reason}"))?;
+        let (keys, expectations) = written.into_parts().map_err(|reason| format!("lookup {name:?}: {reason}"))?;
         if !expectations.is_empty() {
-            return Err(format!(
-                "lookup {name:?}: it says where to look, and demands nothing; that is for checks"
-            ));
+            return Err(format!("lookup {name:?}: it says where to look, and demands nothing; that is for checks"));
         }
-        let selection =
-            CheckSelection::try_from(keys).map_err(|reason| format!("lookup {name:?}: {reason}"))?;
+        let selection = CheckSelection::try_from(keys).map_err(|reason| format!("lookup {name:?}: {reason}"))?;
         Ok(CheckLookup { name, selection })
     }
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::scene::CheckContext;
-use gradus_github_sim::{DifferenceKind, WorldDifference, like};
+use gradus_github_sim::{DifferenceKind, WorldDifference, matches_glob};
 
 /// A change that a task may bring about.
 #[derive(Clone, Debug, Deserialize)]
@@ -28,14 +28,14 @@ pub struct CollateralChange {
 }
 
 impl AllowedChange {
-    fn fits(&self, path: &str, one: &WorldDifference) -> bool {
-        like(path, &one.path)
+    fn allows(&self, path: &str, one: &WorldDifference) -> bool {
+        matches_glob(path, &one.path)
             && self.what.is_none_or(|what| what == one.what)
             && self.fields.as_ref().is_none_or(|fields| one.fields.iter().all(|field| fields.contains(field)))
     }
 }
 
-pub(super) fn collateral(allowed: &[AllowedChange], scene: &CheckContext<'_>) -> Vec<CollateralChange> {
+pub(super) fn find_collateral_changes(allowed: &[AllowedChange], scene: &CheckContext<'_>) -> Vec<CollateralChange> {
     // What is named after something that is not there allows nothing.
     let mut left: Vec<(String, &AllowedChange, usize)> = allowed
         .iter()
@@ -43,14 +43,10 @@ pub(super) fn collateral(allowed: &[AllowedChange], scene: &CheckContext<'_>) ->
         .collect();
     let mut found = Vec::new();
     for one in &scene.changes {
-        let entry = left.iter_mut().find(|(path, allowed, left)| *left > 0 && allowed.fits(path, one));
+        let entry = left.iter_mut().find(|(path, allowed, left)| *left > 0 && allowed.allows(path, one));
         match entry {
             Some((_, _, left)) => *left -= 1,
-            None => found.push(CollateralChange {
-                path: one.path.clone(),
-                what: one.what,
-                fields: one.fields.clone(),
-            }),
+            None => found.push(CollateralChange { path: one.path.clone(), what: one.what, fields: one.fields.clone() }),
         }
     }
     found

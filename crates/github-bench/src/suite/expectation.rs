@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::source::CheckSelection;
-use super::text::counts;
-use crate::rules::asks;
+use super::text::extract_counts;
+use crate::rules::contains_question;
 
 /// How much of a value is shown.
 const SHOWN: usize = 160;
@@ -37,9 +37,9 @@ pub(super) enum CheckExpectation {
 
 impl CheckExpectation {
     /// Why it is not so, if it is not. `found` is null where there is nothing; `other` is what `SameAs` found.
-    pub(super) fn judge(&self, found: &Value, other: Option<&Value>) -> Result<(), String> {
+    pub(super) fn check_value(&self, found: &Value, other: Option<&Value>) -> Result<(), String> {
         let is = |fits: bool, wanted: String| {
-            if fits { Ok(()) } else { Err(format!("{wanted}, found {}", shown(found))) }
+            if fits { Ok(()) } else { Err(format!("{wanted}, found {}", format_found_value(found))) }
         };
         let size = || match found {
             Value::Array(items) => items.len(),
@@ -47,61 +47,55 @@ impl CheckExpectation {
             _ => 1,
         };
         match self {
-            CheckExpectation::Equals(wanted) => is(found == wanted, format!("wanted {}", shown(wanted))),
-            CheckExpectation::OneOf(wanted) => {
-                is(wanted.contains(found), format!("wanted one of {}", shown(&Value::Array(wanted.clone()))))
-            }
+            CheckExpectation::Equals(wanted) => is(found == wanted, format!("wanted {}", format_found_value(wanted))),
+            CheckExpectation::OneOf(wanted) => is(
+                wanted.contains(found),
+                format!("wanted one of {}", format_found_value(&Value::Array(wanted.clone()))),
+            ),
             CheckExpectation::SameAs(_) => {
                 let other = other.unwrap_or(&Value::Null);
-                is(!other.is_null() && found == other, format!("wanted {}", shown(other)))
+                is(!other.is_null() && found == other, format!("wanted {}", format_found_value(other)))
             }
-            CheckExpectation::Exists(wanted) => is(
-                found.is_null() != *wanted,
-                format!("wanted {}", if *wanted { "something" } else { "nothing" }),
-            ),
-            CheckExpectation::Count(wanted) => {
-                is(size() == *wanted, format!("wanted {wanted}, counted {}", size()))
+            CheckExpectation::Exists(wanted) => {
+                is(found.is_null() != *wanted, format!("wanted {}", if *wanted { "something" } else { "nothing" }))
             }
+            CheckExpectation::Count(wanted) => is(size() == *wanted, format!("wanted {wanted}, counted {}", size())),
             CheckExpectation::AtLeast(least) => {
                 is(size() >= *least, format!("wanted at least {least}, counted {}", size()))
             }
-            CheckExpectation::AtMost(most) => {
-                is(size() <= *most, format!("wanted at most {most}, counted {}", size()))
-            }
+            CheckExpectation::AtMost(most) => is(size() <= *most, format!("wanted at most {most}, counted {}", size())),
             CheckExpectation::Set(wanted) => {
-                let text = format!("wanted these in any order: {}", shown(&Value::Array(wanted.clone())));
-                is(found.as_array().is_some_and(|found| sorted(found) == sorted(wanted)), text)
+                let text = format!("wanted these in any order: {}", format_found_value(&Value::Array(wanted.clone())));
+                is(found.as_array().is_some_and(|found| sort_as_text(found) == sort_as_text(wanted)), text)
             }
-            CheckExpectation::Contains(wanted) => match wanted.iter().find(|one| !contains(found, one)) {
+            CheckExpectation::Contains(wanted) => match wanted.iter().find(|one| !contains_value(found, one)) {
                 None => Ok(()),
-                Some(missing) => is(false, format!("wanted {} in it", shown(missing))),
+                Some(missing) => is(false, format!("wanted {} in it", format_found_value(missing))),
             },
-            CheckExpectation::Lacks(unwanted) => match unwanted.iter().find(|one| contains(found, one)) {
+            CheckExpectation::Lacks(unwanted) => match unwanted.iter().find(|one| contains_value(found, one)) {
                 None => Ok(()),
-                Some(there) => is(false, format!("did not want {} in it", shown(there))),
+                Some(there) => is(false, format!("did not want {} in it", format_found_value(there))),
             },
-            CheckExpectation::Mentions(wanted) => match wanted.iter().find(|one| !mentions(found, one)) {
+            CheckExpectation::Mentions(wanted) => match wanted.iter().find(|one| !mentions_text(found, one)) {
                 None => Ok(()),
                 Some(missing) => is(false, format!("wanted {missing:?} in it")),
             },
             CheckExpectation::MentionsAny(wanted) => {
-                is(wanted.iter().any(|one| mentions(found, one)), format!("wanted one of {wanted:?} in it"))
+                is(wanted.iter().any(|one| mentions_text(found, one)), format!("wanted one of {wanted:?} in it"))
             }
-            CheckExpectation::MentionsNone(unwanted) => {
-                match unwanted.iter().find(|one| mentions(found, one)) {
-                    None => Ok(()),
-                    Some(there) => is(false, format!("did not want {there:?} in it")),
-                }
-            }
+            CheckExpectation::MentionsNone(unwanted) => match unwanted.iter().find(|one| mentions_text(found, one)) {
+                None => Ok(()),
+                Some(there) => is(false, format!("did not want {there:?} in it")),
+            },
             CheckExpectation::Tells(wanted) => {
-                is(counts(text(found)).contains(wanted), format!("wanted the count {wanted}"))
+                is(extract_counts(str_or_empty(found)).contains(wanted), format!("wanted the count {wanted}"))
             }
             CheckExpectation::TellsNone(unwanted) => {
-                let there = counts(text(found)).into_iter().find(|one| unwanted.contains(one));
+                let there = extract_counts(str_or_empty(found)).into_iter().find(|one| unwanted.contains(one));
                 there.map_or(Ok(()), |there| is(false, format!("did not want the count {there}")))
             }
             CheckExpectation::Question(wanted) => is(
-                asks(text(found)) == *wanted,
+                contains_question(str_or_empty(found)) == *wanted,
                 format!("wanted {} question", if *wanted { "a" } else { "no" }),
             ),
             CheckExpectation::NotEmpty(wanted) => {
@@ -115,17 +109,17 @@ impl CheckExpectation {
     }
 }
 
-fn text(value: &Value) -> &str {
+fn str_or_empty(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-fn sorted(values: &[Value]) -> Vec<String> {
+fn sort_as_text(values: &[Value]) -> Vec<String> {
     let mut texts: Vec<String> = values.iter().map(Value::to_string).collect();
     texts.sort();
     texts
 }
 
-fn contains(found: &Value, wanted: &Value) -> bool {
+fn contains_value(found: &Value, wanted: &Value) -> bool {
     match found {
         Value::String(text) => wanted.as_str().is_some_and(|wanted| text.contains(wanted)),
         Value::Array(items) => items.contains(wanted),
@@ -133,11 +127,11 @@ fn contains(found: &Value, wanted: &Value) -> bool {
     }
 }
 
-fn mentions(found: &Value, wanted: &str) -> bool {
-    text(found).to_lowercase().contains(&wanted.to_lowercase())
+fn mentions_text(found: &Value, wanted: &str) -> bool {
+    str_or_empty(found).to_lowercase().contains(&wanted.to_lowercase())
 }
 
-pub(super) fn shown(value: &Value) -> String {
+pub(super) fn format_found_value(value: &Value) -> String {
     let text = if value.is_null() { "nothing".to_owned() } else { value.to_string() };
     if text.chars().count() <= SHOWN {
         return text;
@@ -152,7 +146,7 @@ mod tests {
     use super::*;
 
     fn holds(expectation: &CheckExpectation, found: &Value) -> bool {
-        expectation.judge(found, None).is_ok()
+        expectation.check_value(found, None).is_ok()
     }
 
     #[test]
@@ -171,10 +165,7 @@ mod tests {
     fn counts_and_absence() {
         assert!(holds(&CheckExpectation::Count(0), &Value::Null));
         assert!(holds(&CheckExpectation::Exists(false), &Value::Null));
-        assert!(
-            holds(&CheckExpectation::AtMost(1), &json!([1]))
-                && !holds(&CheckExpectation::AtLeast(2), &json!([1]))
-        );
+        assert!(holds(&CheckExpectation::AtMost(1), &json!([1])) && !holds(&CheckExpectation::AtLeast(2), &json!([1])));
         assert!(holds(&CheckExpectation::Tells(2), &json!("Two issues: #5, #12.")));
         assert!(!holds(&CheckExpectation::Tells(5), &json!("Two issues: #5, #12.")));
         assert!(!holds(&CheckExpectation::Question(true), &Value::Null));
@@ -193,7 +184,7 @@ mod tests {
             column: None,
         };
         let same = CheckExpectation::SameAs(Box::new(of));
-        assert!(same.judge(&Value::Null, Some(&Value::Null)).is_err());
-        assert!(same.judge(&json!(1), Some(&json!(1))).is_ok());
+        assert!(same.check_value(&Value::Null, Some(&Value::Null)).is_err());
+        assert!(same.check_value(&json!(1), Some(&json!(1))).is_ok());
     }
 }

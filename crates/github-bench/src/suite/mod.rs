@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 
 pub use script::{AgentScript, ScriptReply, ScriptStep};
 pub use task::{BenchTask, TaskError, TaskLevel};
-pub use template::{ScriptTemplateError, fill, fill_text, sources, text_sources};
-pub(crate) use text::figure;
+pub use template::{ScriptTemplateError, fill_template, fill_text, list_referenced_steps, text_sources};
+pub(crate) use text::parse_number_word;
 pub use verify::{CheckOutcome, CollateralChange, TaskVerification};
 
 /// The suite that comes with Gradus.
@@ -32,9 +32,7 @@ const FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/tasks.rs"));
 
 #[derive(Debug, thiserror::Error)]
 pub enum SuiteError {
-    #[error(
-        "there is no suite {name:?}: give a folder of task files, or {BUILT_IN:?} for the one that is built in"
-    )]
+    #[error("there is no suite {name:?}: give a folder of task files, or {BUILT_IN:?} for the one that is built in")]
     Unknown { name: String },
     #[error("{}: {reason}", path.display())]
     Unreadable { path: PathBuf, reason: std::io::Error },
@@ -64,7 +62,7 @@ impl TaskSuite {
     }
 
     /// The built-in suite by its name, or a folder.
-    pub fn find(name: &str) -> Result<TaskSuite, SuiteError> {
+    pub fn load(name: &str) -> Result<TaskSuite, SuiteError> {
         if name == BUILT_IN {
             return TaskSuite::built_in();
         }
@@ -115,9 +113,9 @@ impl TaskSuite {
     pub fn select(&self, words: &str) -> Result<Vec<&BenchTask>, SuiteError> {
         let mut chosen = BTreeSet::new();
         for word in words.split(',').map(str::trim).filter(|word| !word.is_empty()) {
-            let range = word.split_once('-').and_then(|(first, last)| {
-                Some(first.trim().parse::<u32>().ok()?..=last.trim().parse::<u32>().ok()?)
-            });
+            let range = word
+                .split_once('-')
+                .and_then(|(first, last)| Some(first.trim().parse::<u32>().ok()?..=last.trim().parse::<u32>().ok()?));
             let level = word.strip_prefix("level=").and_then(TaskLevel::from_name);
             let fits = |task: &BenchTask| {
                 task.id == word
@@ -126,8 +124,7 @@ impl TaskSuite {
                     || level == Some(task.level)
             };
             let before = chosen.len();
-            let found: Vec<u32> =
-                self.tasks.iter().filter(|task| fits(task)).map(|task| task.number).collect();
+            let found: Vec<u32> = self.tasks.iter().filter(|task| fits(task)).map(|task| task.number).collect();
             if found.is_empty() && before == chosen.len() {
                 return Err(SuiteError::Unselected { word: word.to_owned(), suite: self.name.clone() });
             }

@@ -18,18 +18,18 @@ impl JsonPath {
 
     /// What is there; with a `*`, the list of what is there in each.
     pub(super) fn find(&self, value: &Value) -> Option<Value> {
-        find(&self.0, value)
+        find_at_path(&self.0, value)
     }
 }
 
-fn find(parts: &[String], value: &Value) -> Option<Value> {
+fn find_at_path(parts: &[String], value: &Value) -> Option<Value> {
     let Some((first, rest)) = parts.split_first() else { return Some(value.clone()) };
     match value {
         Value::Array(items) if first == "*" => {
-            Some(Value::Array(items.iter().filter_map(|item| find(rest, item)).collect()))
+            Some(Value::Array(items.iter().filter_map(|item| find_at_path(rest, item)).collect()))
         }
-        Value::Array(items) => find(rest, items.get(first.parse::<usize>().ok()?)?),
-        Value::Object(fields) => find(rest, fields.get(first)?),
+        Value::Array(items) => find_at_path(rest, items.get(first.parse::<usize>().ok()?)?),
+        Value::Object(fields) => find_at_path(rest, fields.get(first)?),
         _ => None,
     }
 }

@@ -9,18 +9,20 @@ use super::check::{CheckCondition, TaskCheck};
 use super::expectation::CheckExpectation;
 use super::source::{CheckSelection, CheckSource};
 use super::task::BenchTask;
-use super::{AgentScript, ScriptStep, ScriptTemplateError, fill, fill_text, sources, text_sources};
+use super::{
+    AgentScript, ScriptStep, ScriptTemplateError, fill_template, fill_text, list_referenced_steps, text_sources,
+};
 use crate::occurrences::MIN_TEXT_BYTES;
 use crate::rules::TaskCharter;
-use gradus_github_agent::agent::nearest::nearest;
-use gradus_github_agent::plural::counted;
-use gradus_github_agent::tools::{AgentTool, all_tools, problems};
+use gradus_github_agent::agent::nearest::find_nearest_names;
+use gradus_github_agent::plural::format_count;
+use gradus_github_agent::tools::{AgentTool, all_tools, find_argument_problems};
 use gradus_github_sim::{RequestMethod, is_simulated};
 
 /// The field, as `oracle.steps[1].tool`, and the reason.
 type TaskFieldProblem = (String, String);
 
-pub(super) fn review(task: &BenchTask) -> Result<(), TaskFieldProblem> {
+pub(super) fn validate_task(task: &BenchTask) -> Result<(), TaskFieldProblem> {
     let wrong = |field: &str, reason: String| Err((field.to_owned(), reason));
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if task.id.is_empty() || task.id.parse::<u64>().is_ok() || !task.id.chars().all(fits) {
@@ -33,7 +35,7 @@ pub(super) fn review(task: &BenchTask) -> Result<(), TaskFieldProblem> {
         return wrong("checks", "a task without a check is always done; add [[checks]]".to_owned());
     }
     if task.minimal_calls != task.oracle.steps.len() {
-        let steps = counted(task.oracle.steps.len(), "step", "steps");
+        let steps = format_count(task.oracle.steps.len(), "step", "steps");
         let reason = format!("it says {}, the oracle has {steps}; make them agree", task.minimal_calls);
         return wrong("minimal_calls", reason);
     }
@@ -52,8 +54,7 @@ pub(super) fn review(task: &BenchTask) -> Result<(), TaskFieldProblem> {
 
 /// Templates are read once beforehand, so that a broken one is a broken file and not a broken run.
 fn review_script(script: &AgentScript, place: &str) -> Result<(), TaskFieldProblem> {
-    let later =
-        |found: BTreeSet<usize>, before: usize| found.into_iter().find(|step| *step == 0 || *step > before);
+    let later = |found: BTreeSet<usize>, before: usize| found.into_iter().find(|step| *step == 0 || *step > before);
     let syntax = |error: Option<ScriptTemplateError>, field: String| match error {
         Some(error @ ScriptTemplateError::Syntax { .. }) => Err((field, error.to_string())),
         _ => Ok(()),
@@ -65,8 +66,10 @@ fn review_script(script: &AgentScript, place: &str) -> Result<(), TaskFieldProbl
         }
         let arguments = Value::Object(step.arguments.clone());
         syntax(fill_text(&step.thought, &[]).err(), at("thought"))?;
-        syntax(fill(&arguments, &[]).err(), at("arguments"))?;
-        for (field, found) in [("thought", text_sources(&step.thought)), ("arguments", sources(&arguments))] {
+        syntax(fill_template(&arguments, &[]).err(), at("arguments"))?;
+        for (field, found) in
+            [("thought", text_sources(&step.thought)), ("arguments", list_referenced_steps(&arguments))]
+        {
             if let Some(number) = later(found, index) {
                 let reason = format!("there is no step {number} before this one; steps count from 1");
                 return Err((at(field), reason));
@@ -94,12 +97,12 @@ fn review_call(step: &ScriptStep) -> Result<(), TaskFieldProblem> {
     }
     // What is filled in later can be anything, but for not being there.
     let (later, now): (Map<String, Value>, Map<String, Value>) =
-        step.arguments.clone().into_iter().partition(|(_, value)| !sources(value).is_empty());
+        step.arguments.clone().into_iter().partition(|(_, value)| !list_referenced_steps(value).is_empty());
     let mut schema = schema.clone();
     if let Some(required) = schema["required"].as_array_mut() {
         required.retain(|name| name.as_str().is_none_or(|name| !later.contains_key(name)));
     }
-    match problems(&schema, &Value::Object(now)).into_iter().next() {
+    match find_argument_problems(&schema, &Value::Object(now)).into_iter().next() {
         Some(problem) => Err(("arguments".to_owned(), format!("{}: {problem}", step.tool))),
         None => Ok(()),
     }
@@ -110,7 +113,7 @@ fn find_tool(name: &str) -> Option<&'static AgentTool> {
 }
 
 fn no_tool(name: &str) -> String {
-    let meant = nearest(name, all_tools().map(|(_, tool)| &*tool.definition.name));
+    let meant = find_nearest_names(name, all_tools().map(|(_, tool)| &*tool.definition.name));
     let hint = meant.first().map(|meant| format!("; is {meant} meant?")).unwrap_or_default();
     format!("there is no tool {name:?}{hint}")
 }
@@ -161,7 +164,7 @@ fn review_names(task: &BenchTask) -> Result<(), TaskFieldProblem> {
     let mut known: BTreeSet<&str> = BTreeSet::new();
     for (index, lookup) in task.lookups.iter().enumerate() {
         let unknown = |name: &String| !known.contains(name.as_str());
-        if let Some(name) = names(&format!("{:?}", lookup.selection)).into_iter().find(unknown) {
+        if let Some(name) = list_placeholders(&format!("{:?}", lookup.selection)).into_iter().find(unknown) {
             return no_lookup(format!("lookups[{index}]"), &name);
         }
         known.insert(&lookup.name);
@@ -177,7 +180,7 @@ fn review_names(task: &BenchTask) -> Result<(), TaskFieldProblem> {
         if allowed.path.trim().is_empty() {
             return Err((field, "say what may change, as repos/octo/demo/issues/*".to_owned()));
         }
-        if let Some(name) = names(&allowed.path).into_iter().find(unknown) {
+        if let Some(name) = list_placeholders(&allowed.path).into_iter().find(unknown) {
             return no_lookup(field, &name);
         }
     }
@@ -186,10 +189,8 @@ fn review_names(task: &BenchTask) -> Result<(), TaskFieldProblem> {
 
 fn names_of(check: &TaskCheck) -> Vec<String> {
     match &check.demand {
-        CheckCondition::Holds(selection, expectations) => names(&format!("{selection:?} {expectations:?}")),
-        CheckCondition::AnyOf(inner) | CheckCondition::AllOf(inner) => {
-            inner.iter().flat_map(names_of).collect()
-        }
+        CheckCondition::Holds(selection, expectations) => list_placeholders(&format!("{selection:?} {expectations:?}")),
+        CheckCondition::AnyOf(inner) | CheckCondition::AllOf(inner) => inner.iter().flat_map(names_of).collect(),
     }
 }
 
@@ -198,9 +199,7 @@ fn review_paths(task: &BenchTask) -> Result<(), TaskFieldProblem> {
     let wrong = |field: String, path: &str| {
         Err((
             field,
-            format!(
-                "get {path:?}: there is no such path on the simulated GitHub; see `docs/reference/simulate.md`"
-            ),
+            format!("get {path:?}: there is no such path on the simulated GitHub; see `docs/reference/simulate.md`"),
         ))
     };
     for (index, lookup) in task.lookups.iter().enumerate() {
@@ -209,7 +208,7 @@ fn review_paths(task: &BenchTask) -> Result<(), TaskFieldProblem> {
         }
     }
     for (index, check) in task.checks.iter().enumerate() {
-        if let Some(path) = selections(check).into_iter().find_map(unknown_path) {
+        if let Some(path) = list_selections(check).into_iter().find_map(unknown_path) {
             return wrong(format!("checks[{index}]"), path);
         }
     }
@@ -217,7 +216,7 @@ fn review_paths(task: &BenchTask) -> Result<(), TaskFieldProblem> {
 }
 
 /// Where a check looks, and what it compares that with.
-fn selections(check: &TaskCheck) -> Vec<&CheckSelection> {
+fn list_selections(check: &TaskCheck) -> Vec<&CheckSelection> {
     match &check.demand {
         CheckCondition::Holds(selection, expectations) => {
             let others = expectations.iter().filter_map(|one| match one {
@@ -226,9 +225,7 @@ fn selections(check: &TaskCheck) -> Vec<&CheckSelection> {
             });
             [selection].into_iter().chain(others).collect()
         }
-        CheckCondition::AnyOf(inner) | CheckCondition::AllOf(inner) => {
-            inner.iter().flat_map(selections).collect()
-        }
+        CheckCondition::AnyOf(inner) | CheckCondition::AllOf(inner) => inner.iter().flat_map(list_selections).collect(),
     }
 }
 
@@ -236,13 +233,13 @@ fn unknown_path(selection: &CheckSelection) -> Option<&str> {
     let CheckSource::Get(target) = &selection.source else { return None };
     let path = target.split('?').next().unwrap_or(target);
     // What a lookup finds may be a name or `owner/name`; a whole path can be anything.
-    let is_known = |filler: &str| is_simulated(RequestMethod::Get, &filled(path, filler));
+    let is_known = |filler: &str| is_simulated(RequestMethod::Get, &replace_placeholders(path, filler));
     let is_open = path.starts_with("/{{");
     (!is_open && !["1", "1/1"].into_iter().any(is_known)).then_some(target)
 }
 
 /// With the same in the place of every name.
-fn filled(text: &str, filler: &str) -> String {
+fn replace_placeholders(text: &str, filler: &str) -> String {
     let mut filled = String::new();
     let mut rest = text;
     while let Some((before, (_, after))) =
@@ -256,7 +253,7 @@ fn filled(text: &str, filler: &str) -> String {
 }
 
 /// Whatever is written in double braces.
-fn names(text: &str) -> Vec<String> {
+fn list_placeholders(text: &str) -> Vec<String> {
     let inner = text.split("{{").skip(1).filter_map(|rest| rest.split_once("}}"));
     inner.map(|(name, _)| name.trim().to_owned()).collect()
 }

@@ -9,11 +9,11 @@ use serde_json::{Map, Value, json};
 
 use super::source::{CheckSelection, CheckSource, CommitDescent, RequestPattern, split_file};
 use crate::record::TrialRecord;
-use gradus_github_sim::git::{is_ancestor, log};
+use gradus_github_sim::git::{is_ancestor, walk_history};
 use gradus_github_sim::state::WorldState;
 use gradus_github_sim::{
     ApiRateLimits, RecordedExchange, RequestMethod, SimulatedRequest, SimulatedTime, World, WorldDifference,
-    difference, inventory, like,
+    compare_inventories, matches_glob, take_inventory,
 };
 
 /// Pages of a list that are read; what is longer is no task's.
@@ -39,13 +39,11 @@ struct CheckedWorld<'s> {
 impl CheckedWorld<'_> {
     fn get(&mut self, target: &str, token: &str) -> Option<Value> {
         let state = self.state;
-        let world =
-            self.world.get_or_insert_with(|| World::new(state.clone(), ApiRateLimits::default(), Vec::new()));
+        let world = self.world.get_or_insert_with(|| World::new(state.clone(), ApiRateLimits::default(), Vec::new()));
         let mut target = target.to_owned();
         let mut all = Vec::new();
         for _ in 0..MAX_PAGES {
-            let response =
-                world.handle(&SimulatedRequest::new(RequestMethod::Get, &target).with_token(token));
+            let response = world.handle(&SimulatedRequest::new(RequestMethod::Get, &target).with_token(token));
             if response.status == 204 {
                 return Some(Value::Bool(true));
             }
@@ -81,7 +79,7 @@ impl<'s> CheckContext<'s> {
         token: &'s str,
     ) -> CheckContext<'s> {
         CheckContext {
-            changes: difference(&inventory(before), &inventory(after)),
+            changes: compare_inventories(&take_inventory(before), &take_inventory(after)),
             before: CheckedWorld { state: before, world: None },
             after: CheckedWorld { state: after, world: None },
             record,
@@ -91,16 +89,14 @@ impl<'s> CheckContext<'s> {
     }
 
     /// What is there: null if nothing is.
-    pub(super) fn find(&mut self, selection: &CheckSelection) -> Result<Value, String> {
-        let mut found = self.look(&selection.source, selection.before)?;
+    pub(super) fn select_value(&mut self, selection: &CheckSelection) -> Result<Value, String> {
+        let mut found = self.read_source(&selection.source, selection.before)?;
         if let Value::Array(items) = &mut found {
             let mut wanted = Vec::new();
             for (path, value) in &selection.filter {
-                wanted.push((path, self.fill(value)?));
+                wanted.push((path, self.fill_value(value)?));
             }
-            items.retain(|item| {
-                wanted.iter().all(|(path, value)| path.find(item).unwrap_or_default() == *value)
-            });
+            items.retain(|item| wanted.iter().all(|(path, value)| path.find(item).unwrap_or_default() == *value));
         }
         if let Some(path) = &selection.at {
             found = path.find(&found).unwrap_or_default();
@@ -118,20 +114,19 @@ impl<'s> CheckContext<'s> {
         })
     }
 
-    fn look(&mut self, source: &CheckSource, before: bool) -> Result<Value, String> {
+    fn read_source(&mut self, source: &CheckSource, before: bool) -> Result<Value, String> {
         let token = self.token;
         Ok(match source {
             CheckSource::Get(path) => {
                 let path = self.fill_text(path)?;
-                self.side(before).get(&path, token).unwrap_or_default()
+                self.select_world(before).get(&path, token).unwrap_or_default()
             }
             CheckSource::File(name) => {
                 let name = self.fill_text(name)?;
                 let Some((repository, reference, path)) = split_file(&name) else { return Ok(Value::Null) };
                 let target = format!("/repos/{repository}/contents/{path}?ref={reference}");
-                let file = self.side(before).get(&target, token).unwrap_or_default();
-                let packed: String =
-                    file["content"].as_str().unwrap_or_default().split_whitespace().collect();
+                let file = self.select_world(before).get(&target, token).unwrap_or_default();
+                let packed: String = file["content"].as_str().unwrap_or_default().split_whitespace().collect();
                 match (file["type"].as_str(), STANDARD.decode(packed)) {
                     (Some("file"), Ok(bytes)) => json!(String::from_utf8_lossy(&bytes)),
                     _ => Value::Null,
@@ -139,12 +134,12 @@ impl<'s> CheckContext<'s> {
             }
             CheckSource::Commits(name) => {
                 let name = self.fill_text(name)?;
-                self.commits(&name)
+                self.new_commits(&name)
             }
             CheckSource::Changes { pattern, what } => {
                 let pattern = self.fill_text(pattern)?;
                 let fits = |one: &&WorldDifference| {
-                    like(&pattern, &one.path) && what.is_none_or(|what| what == one.what)
+                    matches_glob(&pattern, &one.path) && what.is_none_or(|what| what == one.what)
                 };
                 let start = pattern.find('*').unwrap_or(0);
                 let named = |one: &WorldDifference| {
@@ -156,48 +151,44 @@ impl<'s> CheckContext<'s> {
             }
             CheckSource::Requests(pattern) => {
                 let pattern = self.fill_pattern(pattern)?;
-                let fitting = self.record.exchanges.iter().filter(|one| pattern.fits(one));
-                Value::Array(fitting.map(request).collect())
+                let fitting = self.record.exchanges.iter().filter(|one| pattern.matches(one));
+                Value::Array(fitting.map(exchange_to_json).collect())
             }
             CheckSource::Answer => json!(self.record.answer),
             CheckSource::Order(patterns) => {
-                let patterns: Vec<_> =
-                    patterns.iter().map(|one| self.fill_pattern(one)).collect::<Result<_, _>>()?;
+                let patterns: Vec<_> = patterns.iter().map(|one| self.fill_pattern(one)).collect::<Result<_, _>>()?;
                 Value::Bool(in_order(&patterns, &self.record.exchanges))
             }
-            CheckSource::Descends(descent) => self.descends(descent)?,
+            CheckSource::Descends(descent) => self.check_descent(descent)?,
             CheckSource::RetryAfterObeyed => Value::Bool(retry_after_obeyed(&self.record.exchanges)),
         })
     }
 
-    fn side(&mut self, before: bool) -> &mut CheckedWorld<'s> {
+    fn select_world(&mut self, before: bool) -> &mut CheckedWorld<'s> {
         if before { &mut self.before } else { &mut self.after }
     }
 
-    fn commits(&mut self, name: &str) -> Value {
+    fn new_commits(&mut self, name: &str) -> Value {
         let Some((full_name, branch)) = name.split_once('@') else { return Value::Null };
         let Some((owner, repository)) = full_name.split_once('/') else { return Value::Null };
         let (old, new) = (self.before.state, self.after.state);
         let found = new.repository_by_name(owner, repository).and_then(|id| new.repository(id));
         let Some(found) = found else { return Value::Null };
-        let Some(head) = found.branch(branch) else { return Value::Null };
+        let Some(head) = found.branch_head(branch) else { return Value::Null };
         let former = old.repository(found.id);
-        let known: Vec<_> = match former.and_then(|former| former.branch(branch)) {
+        let known: Vec<_> = match former.and_then(|former| former.branch_head(branch)) {
             Some(head) => vec![head],
             None => former.map(|former| former.refs.values().copied().collect()).unwrap_or_default(),
         };
         let objects = new.objects(found);
-        let hidden =
-            known.into_iter().flat_map(|id| gradus_github_sim::git::ancestors(objects, id)).collect();
-        let made = log(objects, head, &hidden);
+        let hidden = known.into_iter().flat_map(|id| gradus_github_sim::git::collect_ancestors(objects, id)).collect();
+        let made = walk_history(objects, head, &hidden);
         let token = self.token;
         let shown = made.into_iter().filter_map(|id| {
             let commit = self.after.get(&format!("/repos/{full_name}/commits/{id}"), token)?;
             let files = commit["files"].as_array().cloned().unwrap_or_default();
-            let files: Vec<Value> = files
-                .iter()
-                .map(|file| json!({"path": file["filename"], "status": file["status"]}))
-                .collect();
+            let files: Vec<Value> =
+                files.iter().map(|file| json!({"path": file["filename"], "status": file["status"]})).collect();
             let parents = commit["parents"].as_array().cloned().unwrap_or_default();
             Some(json!({
                 "sha": commit["sha"],
@@ -212,7 +203,7 @@ impl<'s> CheckContext<'s> {
     }
 
     /// Null if one of them is not there.
-    fn descends(&self, descent: &CommitDescent) -> Result<Value, String> {
+    fn check_descent(&self, descent: &CommitDescent) -> Result<Value, String> {
         let repository = self.fill_text(&descent.repository)?;
         let commit = |name: &str| -> Result<_, String> {
             let name = self.fill_text(name)?;
@@ -220,18 +211,16 @@ impl<'s> CheckContext<'s> {
                 Some(name) => (self.before.state, name),
                 None => (self.after.state, name.as_str()),
             };
-            let found =
-                repository.split_once('/').and_then(|(owner, name)| state.repository_by_name(owner, name));
+            let found = repository.split_once('/').and_then(|(owner, name)| state.repository_by_name(owner, name));
             let Some(found) = found.and_then(|id| state.repository(id)) else { return Ok(None) };
             let sha = || name.parse().ok();
-            Ok(found.branch(name).or_else(|| found.tag(name)).or_else(sha))
+            Ok(found.branch_head(name).or_else(|| found.tag_target(name)).or_else(sha))
         };
         let (Some(newer), Some(older)) = (commit(&descent.newer)?, commit(&descent.older)?) else {
             return Ok(Value::Null);
         };
         let state = self.after.state;
-        let found =
-            repository.split_once('/').and_then(|(owner, name)| state.repository_by_name(owner, name));
+        let found = repository.split_once('/').and_then(|(owner, name)| state.repository_by_name(owner, name));
         let Some(found) = found.and_then(|id| state.repository(id)) else { return Ok(Value::Null) };
         Ok(Value::Bool(is_ancestor(state.objects(found), older, newer)))
     }
@@ -260,7 +249,7 @@ impl<'s> CheckContext<'s> {
         Ok(filled)
     }
 
-    pub(super) fn fill(&self, value: &Value) -> Result<Value, String> {
+    pub(super) fn fill_value(&self, value: &Value) -> Result<Value, String> {
         Ok(match value {
             Value::String(text) => {
                 let name = text.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}")).map(str::trim);
@@ -270,10 +259,10 @@ impl<'s> CheckContext<'s> {
                 }
             }
             Value::Array(items) => {
-                Value::Array(items.iter().map(|item| self.fill(item)).collect::<Result<_, _>>()?)
+                Value::Array(items.iter().map(|item| self.fill_value(item)).collect::<Result<_, _>>()?)
             }
             Value::Object(fields) => {
-                let filled = fields.iter().map(|(name, item)| Ok((name.clone(), self.fill(item)?)));
+                let filled = fields.iter().map(|(name, item)| Ok((name.clone(), self.fill_value(item)?)));
                 Value::Object(filled.collect::<Result<Map<_, _>, String>>()?)
             }
             other => other.clone(),
@@ -282,17 +271,17 @@ impl<'s> CheckContext<'s> {
 }
 
 impl RequestPattern {
-    fn fits(&self, one: &RecordedExchange) -> bool {
+    fn matches(&self, one: &RecordedExchange) -> bool {
         self.method.as_ref().is_none_or(|method| method.eq_ignore_ascii_case(&one.method))
-            && self.path.as_ref().is_none_or(|pattern| like(pattern, &one.path))
-            && self.query.as_ref().is_none_or(|pattern| like(pattern, &one.query))
+            && self.path.as_ref().is_none_or(|pattern| matches_glob(pattern, &one.path))
+            && self.query.as_ref().is_none_or(|pattern| matches_glob(pattern, &one.query))
             && self.operation.as_ref().is_none_or(|wanted| one.operation.as_ref() == Some(wanted))
             && self.ok.is_none_or(|ok| ok == (one.status < 400))
             && self.write.is_none_or(|write| write != RequestMethod::from_name(&one.method).is_read())
     }
 }
 
-fn request(one: &RecordedExchange) -> Value {
+fn exchange_to_json(one: &RecordedExchange) -> Value {
     let body = serde_json::from_str::<Value>(&one.body).unwrap_or_default();
     json!({"method": one.method, "path": one.path, "query": one.query, "operation": one.operation, "status": one.status, "body": body})
 }
@@ -301,7 +290,7 @@ fn request(one: &RecordedExchange) -> Value {
 fn in_order(patterns: &[RequestPattern], exchanges: &[RecordedExchange]) -> bool {
     let mut last = None;
     patterns.iter().all(|pattern| {
-        let fits = |one: &RecordedExchange| one.status < 400 && pattern.fits(one);
+        let fits = |one: &RecordedExchange| one.status < 400 && pattern.matches(one);
         let first = exchanges.iter().position(fits);
         let fits_after = first.is_some() && first > last;
         last = exchanges.iter().rposition(fits);
@@ -315,7 +304,7 @@ fn retry_after_obeyed(exchanges: &[RecordedExchange]) -> bool {
         let fits = silent_until.is_none_or(|until| one.from >= until);
         let asked = one.headers.iter().find(|(name, _)| name == "retry-after");
         if let Some(seconds) = asked.and_then(|(_, value)| value.parse().ok()) {
-            silent_until = Some(one.to.after(seconds));
+            silent_until = Some(one.to.plus_seconds(seconds));
         }
         fits
     })

@@ -35,14 +35,14 @@ pub enum ScriptReply {
 
 impl AgentScript {
     /// The line after so many steps, with the observations of these steps at hand. After the last line, that again.
-    pub fn line(&self, played: usize, observations: &[Value]) -> Result<ScriptReply, ScriptTemplateError> {
+    pub fn reply_at(&self, played: usize, observations: &[Value]) -> Result<ScriptReply, ScriptTemplateError> {
         let Some(step) = self.steps.get(played) else {
             return Ok(ScriptReply::Answer(template::fill_text(&self.answer, observations)?));
         };
         Ok(ScriptReply::Call {
             thought: template::fill_text(&step.thought, observations)?,
             tool: step.tool.clone(),
-            arguments: template::fill(&Value::Object(step.arguments.clone()), observations)?,
+            arguments: template::fill_template(&Value::Object(step.arguments.clone()), observations)?,
         })
     }
 
@@ -65,13 +65,13 @@ impl AgentScript {
 impl ScriptStep {
     fn takes_from(&self, step: usize) -> bool {
         template::text_sources(&self.thought).contains(&step)
-            || template::sources(&Value::Object(self.arguments.clone())).contains(&step)
+            || template::list_referenced_steps(&Value::Object(self.arguments.clone())).contains(&step)
     }
 
     fn renumber(&mut self, number: &dyn Fn(usize) -> usize) {
         self.thought = template::renumber_text(&self.thought, number);
         for value in self.arguments.values_mut() {
-            *value = template::renumber(value, number);
+            *value = template::renumber_steps(value, number);
         }
     }
 }
@@ -100,17 +100,13 @@ mod tests {
             answer: "Done: {{2.number}}".into(),
         };
         let seen = [json!({"sha": "f00"}), json!({"number": 4})];
-        let second = script.line(1, &seen[..1]).expect("a line");
+        let second = script.reply_at(1, &seen[..1]).expect("a line");
         assert_eq!(
             second,
-            ScriptReply::Call {
-                thought: "Write f00.".into(),
-                tool: "w".into(),
-                arguments: json!({"sha": "f00"})
-            }
+            ScriptReply::Call { thought: "Write f00.".into(), tool: "w".into(), arguments: json!({"sha": "f00"}) }
         );
-        assert_eq!(script.line(2, &seen).expect("an answer"), ScriptReply::Answer("Done: 4".into()));
-        assert!(script.line(1, &[]).is_err(), "what was not seen cannot be used");
+        assert_eq!(script.reply_at(2, &seen).expect("an answer"), ScriptReply::Answer("Done: 4".into()));
+        assert!(script.reply_at(1, &[]).is_err(), "what was not seen cannot be used");
         assert!(script.is_needed_by_a_step(0) && !script.is_needed_by_a_step(1));
     }
 

@@ -8,7 +8,7 @@ use super::check::{CheckLookup, TaskCheck};
 use super::collateral::AllowedChange;
 use crate::rules::TaskCharter;
 use crate::suite::AgentScript;
-use gradus_github_sim::{SeedError, SeedFile, World, like};
+use gradus_github_sim::{SeedError, SeedFile, World, matches_glob};
 
 #[derive(Debug, thiserror::Error)]
 pub enum TaskError {
@@ -103,11 +103,11 @@ fn token_of_octo() -> String {
 impl BenchTask {
     /// Whether a change of this thing may come about. What is named after a lookup is not looked at.
     pub(crate) fn may_change(&self, path: &str) -> bool {
-        self.allowed.iter().any(|allowed| like(&allowed.path, path))
+        self.allowed.iter().any(|allowed| matches_glob(&allowed.path, path))
     }
 
     /// The world in which it begins.
     pub fn world(&self) -> Result<World, SeedError> {
-        self.world.world()
+        self.world.to_world()
     }
 }

@@ -13,28 +13,28 @@ impl BenchTask {
         let origin = path.display().to_string();
         let text = read_text(path).map_err(|reason| match reason {
             TextFileError::Unreadable(reason) => TaskError::Unreadable { path: path.to_owned(), reason },
-            TextFileError::Mistake(mistake) => syntax(&origin, &mistake),
+            TextFileError::Mistake(mistake) => syntax_error(&origin, &mistake),
         })?;
-        BenchTask::make(&text, &origin, path.parent())?.with_world_checked(&text)
+        BenchTask::from_text(&text, &origin, path.parent())?.with_world_checked(&text)
     }
 
     /// `origin` is what errors call it.
     pub fn parse(text: &str, origin: &str) -> Result<BenchTask, TaskError> {
-        BenchTask::make(text, origin, None)?.with_world_checked(text)
+        BenchTask::from_text(text, origin, None)?.with_world_checked(text)
     }
 
     /// The world is made when it is needed: making all those of a suite takes longer than reading it.
     pub(super) fn parse_built_in(text: &str, origin: &str) -> Result<BenchTask, TaskError> {
-        BenchTask::make(text, origin, None)
+        BenchTask::from_text(text, origin, None)
     }
 
-    fn make(text: &str, origin: &str, folder: Option<&Path>) -> Result<BenchTask, TaskError> {
-        let mut task: BenchTask = from_toml(text).map_err(|mistake| syntax(origin, &mistake))?;
+    fn from_text(text: &str, origin: &str, folder: Option<&Path>) -> Result<BenchTask, TaskError> {
+        let mut task: BenchTask = from_toml(text).map_err(|mistake| syntax_error(origin, &mistake))?;
         origin.clone_into(&mut task.origin);
-        task.world = task.world.placed(text, "world", origin, folder);
-        match review::review(&task) {
+        task.world = task.world.with_source(text, "world", origin, folder);
+        match review::validate_task(&task) {
             Ok(()) => Ok(task),
-            Err((field, reason)) => Err(content(text, origin, field, reason)),
+            Err((field, reason)) => Err(content_error(text, origin, field, reason)),
         }
     }
 
@@ -50,18 +50,18 @@ impl BenchTask {
                 TaskError::World { origin, line: line_of(text, "world.extends"), reason }
             }
         })?;
-        if !world.tokens().any(|(token, _)| token == self.token) {
+        if !world.tokens_with_logins().any(|(token, _)| token == self.token) {
             let reason = format!("the world has no token {:?}; add it to [[world.tokens]]", self.token);
-            return Err(content(text, origin, "token".to_owned(), reason));
+            return Err(content_error(text, origin, "token".to_owned(), reason));
         }
         Ok(self)
     }
 }
 
-fn syntax(origin: &str, mistake: &SourceFileProblem) -> TaskError {
-    TaskError::Syntax { origin: origin.to_owned(), line: mistake.line, reason: mistake.told() }
+fn syntax_error(origin: &str, mistake: &SourceFileProblem) -> TaskError {
+    TaskError::Syntax { origin: origin.to_owned(), line: mistake.line, reason: mistake.format_message() }
 }
 
-fn content(text: &str, origin: &str, field: String, reason: String) -> TaskError {
+fn content_error(text: &str, origin: &str, field: String, reason: String) -> TaskError {
     TaskError::Content { origin: origin.to_owned(), line: line_of(text, &field), field, reason }
 }

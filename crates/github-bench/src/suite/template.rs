@@ -19,17 +19,17 @@ pub enum ScriptTemplateError {
 }
 
 /// All templates of a value filled in; `observations` are those of the steps, first to last.
-pub fn fill(value: &Value, observations: &[Value]) -> Result<Value, ScriptTemplateError> {
+pub fn fill_template(value: &Value, observations: &[Value]) -> Result<Value, ScriptTemplateError> {
     Ok(match value {
-        Value::String(text) => match pieces(text)?.as_slice() {
+        Value::String(text) => match parse_template(text)?.as_slice() {
             [ScriptTemplatePiece::Taken(one)] => one.resolve(observations)?,
-            pieces => Value::String(join(pieces, observations)?),
+            pieces => Value::String(join_pieces(pieces, observations)?),
         },
         Value::Array(items) => {
-            Value::Array(items.iter().map(|item| fill(item, observations)).collect::<Result<_, _>>()?)
+            Value::Array(items.iter().map(|item| fill_template(item, observations)).collect::<Result<_, _>>()?)
         }
         Value::Object(fields) => {
-            let filled = fields.iter().map(|(name, field)| Ok((name.clone(), fill(field, observations)?)));
+            let filled = fields.iter().map(|(name, field)| Ok((name.clone(), fill_template(field, observations)?)));
             Value::Object(filled.collect::<Result<_, _>>()?)
         }
         other => other.clone(),
@@ -37,14 +37,14 @@ pub fn fill(value: &Value, observations: &[Value]) -> Result<Value, ScriptTempla
 }
 
 pub fn fill_text(text: &str, observations: &[Value]) -> Result<String, ScriptTemplateError> {
-    join(&pieces(text)?, observations)
+    join_pieces(&parse_template(text)?, observations)
 }
 
 /// The steps whose observations a value takes something from, from 1.
-pub fn sources(value: &Value) -> BTreeSet<usize> {
+pub fn list_referenced_steps(value: &Value) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
-    visit(value, &mut |text| {
-        for piece in pieces(text).unwrap_or_default() {
+    visit_strings(value, &mut |text| {
+        for piece in parse_template(text).unwrap_or_default() {
             if let ScriptTemplatePiece::Taken(taken) = piece {
                 found.insert(taken.step);
             }
@@ -53,25 +53,25 @@ pub fn sources(value: &Value) -> BTreeSet<usize> {
     found
 }
 
-/// As [`sources`], of a text.
+/// As [`list_referenced_steps`], of a text.
 pub fn text_sources(text: &str) -> BTreeSet<usize> {
-    sources(&Value::String(text.to_owned()))
+    list_referenced_steps(&Value::String(text.to_owned()))
 }
 
 /// The same value where steps have other numbers.
-pub(crate) fn renumber(value: &Value, number: &dyn Fn(usize) -> usize) -> Value {
+pub(crate) fn renumber_steps(value: &Value, number: &dyn Fn(usize) -> usize) -> Value {
     match value {
         Value::String(text) => Value::String(renumber_text(text, number)),
-        Value::Array(items) => Value::Array(items.iter().map(|item| renumber(item, number)).collect()),
-        Value::Object(fields) => Value::Object(
-            fields.iter().map(|(name, field)| (name.clone(), renumber(field, number))).collect(),
-        ),
+        Value::Array(items) => Value::Array(items.iter().map(|item| renumber_steps(item, number)).collect()),
+        Value::Object(fields) => {
+            Value::Object(fields.iter().map(|(name, field)| (name.clone(), renumber_steps(field, number))).collect())
+        }
         other => other.clone(),
     }
 }
 
 pub(crate) fn renumber_text(text: &str, number: &dyn Fn(usize) -> usize) -> String {
-    let Ok(pieces) = pieces(text) else { return text.to_owned() };
+    let Ok(pieces) = parse_template(text) else { return text.to_owned() };
     pieces
         .iter()
         .map(|piece| match piece {
@@ -85,11 +85,11 @@ pub(crate) fn renumber_text(text: &str, number: &dyn Fn(usize) -> usize) -> Stri
         .collect()
 }
 
-fn visit(value: &Value, see: &mut dyn FnMut(&str)) {
+fn visit_strings(value: &Value, see: &mut dyn FnMut(&str)) {
     match value {
         Value::String(text) => see(text),
-        Value::Array(items) => items.iter().for_each(|item| visit(item, see)),
-        Value::Object(fields) => fields.values().for_each(|field| visit(field, see)),
+        Value::Array(items) => items.iter().for_each(|item| visit_strings(item, see)),
+        Value::Object(fields) => fields.values().for_each(|field| visit_strings(field, see)),
         _ => {}
     }
 }
@@ -121,7 +121,7 @@ enum ReferenceFilter {
     Count,
 }
 
-fn pieces(text: &str) -> Result<Vec<ScriptTemplatePiece<'_>>, ScriptTemplateError> {
+fn parse_template(text: &str) -> Result<Vec<ScriptTemplatePiece<'_>>, ScriptTemplateError> {
     let mut found = Vec::new();
     let (mut begin, mut from) = (0, 0);
     while let Some(open) = text[from..].find("{{").map(|at| at + from) {
@@ -131,7 +131,7 @@ fn pieces(text: &str) -> Result<Vec<ScriptTemplatePiece<'_>>, ScriptTemplateErro
             from = open + 2;
             continue;
         }
-        let (taken, end) = ReferenceParser { text, at: open + 2, open }.taken()?;
+        let (taken, end) = ReferenceParser { text, at: open + 2, open }.parse_reference()?;
         if begin < open {
             found.push(ScriptTemplatePiece::Text(&text[begin..open]));
         }
@@ -144,7 +144,7 @@ fn pieces(text: &str) -> Result<Vec<ScriptTemplatePiece<'_>>, ScriptTemplateErro
     Ok(found)
 }
 
-fn join(pieces: &[ScriptTemplatePiece<'_>], observations: &[Value]) -> Result<String, ScriptTemplateError> {
+fn join_pieces(pieces: &[ScriptTemplatePiece<'_>], observations: &[Value]) -> Result<String, ScriptTemplateError> {
     let mut joined = String::new();
     for piece in pieces {
         match piece {
@@ -167,8 +167,8 @@ impl ObservationReference<'_> {
     fn resolve(&self, observations: &[Value]) -> Result<Value, ScriptTemplateError> {
         let template = || self.template.to_owned();
         let observation = self.step.checked_sub(1).and_then(|at| observations.get(at));
-        let observation = observation
-            .ok_or_else(|| ScriptTemplateError::NoSuchStep { template: template(), step: self.step })?;
+        let observation =
+            observation.ok_or_else(|| ScriptTemplateError::NoSuchStep { template: template(), step: self.step })?;
         let mut value = observation;
         for name in &self.path {
             let below = match value {
@@ -188,9 +188,7 @@ impl ObservationReference<'_> {
                 ReferenceFilter::Count => Value::from(value.as_array().map_or(0, Vec::len)),
                 ReferenceFilter::Append(text) => Value::String(as_text(&value) + text),
                 ReferenceFilter::Prepend(text) => Value::String(format!("{text}{}", as_text(&value))),
-                ReferenceFilter::First(count) => {
-                    Value::String(as_text(&value).chars().take(*count).collect())
-                }
+                ReferenceFilter::First(count) => Value::String(as_text(&value).chars().take(*count).collect()),
                 ReferenceFilter::Replace { old, new } => {
                     let text = as_text(&value);
                     if !text.contains(old.as_str()) {
@@ -214,62 +212,64 @@ struct ReferenceParser<'t> {
 }
 
 impl<'t> ReferenceParser<'t> {
-    fn taken(mut self) -> Result<(ObservationReference<'t>, usize), ScriptTemplateError> {
-        self.space();
-        let step = self.word();
-        let step = step.parse().map_err(|_| self.wrong("it begins with the number of a step"))?;
+    fn parse_reference(mut self) -> Result<(ObservationReference<'t>, usize), ScriptTemplateError> {
+        self.skip_whitespace();
+        let step = self.parse_word();
+        let step = step.parse().map_err(|_| self.syntax_error("it begins with the number of a step"))?;
         let mut path = Vec::new();
-        while self.takes(".") {
-            let name = self.word();
+        while self.consume(".") {
+            let name = self.parse_word();
             if name.is_empty() {
-                return Err(self.wrong("a name or a number follows each dot"));
+                return Err(self.syntax_error("a name or a number follows each dot"));
             }
             path.push(name);
         }
         let mut filters = Vec::new();
         loop {
-            self.space();
-            if self.takes("}}") {
+            self.skip_whitespace();
+            if self.consume("}}") {
                 break;
             }
-            if !self.takes("|") {
-                return Err(self.wrong("after the path comes | and a filter, or }}"));
+            if !self.consume("|") {
+                return Err(self.syntax_error("after the path comes | and a filter, or }}"));
             }
-            filters.push(self.filter()?);
+            filters.push(self.parse_filter()?);
         }
         let template = &self.text[self.open..self.at];
         Ok((ObservationReference { template, step, path, filters }, self.at))
     }
 
-    fn filter(&mut self) -> Result<ReferenceFilter, ScriptTemplateError> {
-        self.space();
-        let name = self.word();
-        self.space();
-        self.takes(":");
+    fn parse_filter(&mut self) -> Result<ReferenceFilter, ScriptTemplateError> {
+        self.skip_whitespace();
+        let name = self.parse_word();
+        self.skip_whitespace();
+        self.consume(":");
         Ok(match name {
             "count" => ReferenceFilter::Count,
-            "append" => ReferenceFilter::Append(self.quoted()?),
-            "prepend" => ReferenceFilter::Prepend(self.quoted()?),
+            "append" => ReferenceFilter::Append(self.parse_quoted()?),
+            "prepend" => ReferenceFilter::Prepend(self.parse_quoted()?),
             "first" => {
-                self.space();
-                let count = self.word().parse();
-                ReferenceFilter::First(count.map_err(|_| self.wrong("`first` takes a number: first: 7"))?)
+                self.skip_whitespace();
+                let count = self.parse_word().parse();
+                ReferenceFilter::First(count.map_err(|_| self.syntax_error("`first` takes a number: first: 7"))?)
             }
             "replace" => {
-                let old = self.quoted()?;
-                self.space();
-                if !self.takes("=>") {
-                    return Err(self.wrong("`replace` is written replace: \"old\" => \"new\""));
+                let old = self.parse_quoted()?;
+                self.skip_whitespace();
+                if !self.consume("=>") {
+                    return Err(self.syntax_error("`replace` is written replace: \"old\" => \"new\""));
                 }
-                ReferenceFilter::Replace { old, new: self.quoted()? }
+                ReferenceFilter::Replace { old, new: self.parse_quoted()? }
             }
-            _ => return Err(self.wrong("there are the filters replace, append, prepend, first and count")),
+            _ => {
+                return Err(self.syntax_error("there are the filters replace, append, prepend, first and count"));
+            }
         })
     }
 
     /// A text in quotation marks, with JSON's escapes.
-    fn quoted(&mut self) -> Result<String, ScriptTemplateError> {
-        self.space();
+    fn parse_quoted(&mut self) -> Result<String, ScriptTemplateError> {
+        self.skip_whitespace();
         let rest = &self.text[self.at..];
         let mut read = serde_json::Deserializer::from_str(rest).into_iter::<String>();
         match (rest.starts_with('"'), read.next()) {
@@ -277,11 +277,11 @@ impl<'t> ReferenceParser<'t> {
                 self.at += read.byte_offset();
                 Ok(text)
             }
-            _ => Err(self.wrong("texts stand in double quotation marks, with JSON's escapes")),
+            _ => Err(self.syntax_error("texts stand in double quotation marks, with JSON's escapes")),
         }
     }
 
-    fn word(&mut self) -> &'t str {
+    fn parse_word(&mut self) -> &'t str {
         let rest = &self.text[self.at..];
         let is_in = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
         let end = rest.find(|c| !is_in(c)).unwrap_or(rest.len());
@@ -289,18 +289,18 @@ impl<'t> ReferenceParser<'t> {
         &rest[..end]
     }
 
-    fn space(&mut self) {
+    fn skip_whitespace(&mut self) {
         let rest = &self.text[self.at..];
         self.at += rest.len() - rest.trim_start().len();
     }
 
-    fn takes(&mut self, sign: &str) -> bool {
+    fn consume(&mut self, sign: &str) -> bool {
         let is_there = self.text[self.at..].starts_with(sign);
         self.at += if is_there { sign.len() } else { 0 };
         is_there
     }
 
-    fn wrong(&self, reason: &str) -> ScriptTemplateError {
+    fn syntax_error(&self, reason: &str) -> ScriptTemplateError {
         let shown: String = self.text[self.open..].chars().take(60).collect();
         ScriptTemplateError::Syntax { template: shown, reason: reason.to_owned() }
     }
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn values_keep_their_type_and_texts_are_joined() {
         let value = json!({"n": "{{1.items.1.number}}", "t": "Fixes #{{2.number}} in {{ 1.sha | first: 3 }}.", "k": [1, "{{1.items | count}}"]});
-        let filled = fill(&value, &seen()).expect("filled");
+        let filled = fill_template(&value, &seen()).expect("filled");
         assert_eq!(filled, json!({"n": 9, "t": "Fixes #3 in abc.", "k": [1, 2]}));
     }
 
@@ -360,8 +360,8 @@ mod tests {
     #[test]
     fn steps_get_other_numbers() {
         let value = json!(["{{1.sha}} {{ 12.a.0 | replace: \"1\" => \"2\" }}", {"x": "{{2.number}}"}]);
-        assert_eq!(sources(&value).into_iter().collect::<Vec<_>>(), [1, 2, 12]);
-        let moved = renumber(&value, &|step| if step > 1 { step + 1 } else { step });
+        assert_eq!(list_referenced_steps(&value).into_iter().collect::<Vec<_>>(), [1, 2, 12]);
+        let moved = renumber_steps(&value, &|step| if step > 1 { step + 1 } else { step });
         assert_eq!(moved, json!(["{{1.sha}} {{13.a.0 | replace: \"1\" => \"2\" }}", {"x": "{{3.number}}"}]));
     }
 

@@ -62,23 +62,21 @@ fn table_rows(text: &str) -> Vec<Vec<String>> {
     found
 }
 
-const WORDS: [&str; 13] = [
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
-];
+const WORDS: [&str; 13] =
+    ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
 
 /// What a number word means.
-pub(crate) fn figure(word: &str) -> Option<u64> {
+pub(crate) fn parse_number_word(word: &str) -> Option<u64> {
     WORDS.iter().position(|known| word.eq_ignore_ascii_case(known)).map(|number| number as u64)
 }
 
 /// Counts that a text tells: `117`, `1,200`, `two`; not `#5`, `v2`, `1.0.0`, `2026-03-02` or a part of a word.
-pub(super) fn counts(text: &str) -> Vec<u64> {
+pub(super) fn extract_counts(text: &str) -> Vec<u64> {
     let is_part = |c: char| c.is_alphanumeric() || "#_-/:.,'".contains(c);
-    let words =
-        text.split(|c: char| !is_part(c)).map(|word| word.trim_matches(|c: char| "-/:.,'".contains(c)));
+    let words = text.split(|c: char| !is_part(c)).map(|word| word.trim_matches(|c: char| "-/:.,'".contains(c)));
     words
         .filter_map(|word| {
-            if let Some(number) = figure(word) {
+            if let Some(number) = parse_number_word(word) {
                 return Some(number);
             }
             let digits: String = word.split(',').collect();
@@ -94,9 +92,9 @@ mod tests {
 
     #[test]
     fn counts_are_told_from_other_numbers() {
-        assert_eq!(counts("There are 117 open issues (of 1,300), see #5 and v2 of 2026-03-02."), [117, 1300]);
-        assert_eq!(counts("Two: #5, #12; **3** more, \"4\"."), [2, 3, 4]);
-        assert_eq!(counts("version 1.0.0"), Vec::<u64>::new());
+        assert_eq!(extract_counts("There are 117 open issues (of 1,300), see #5 and v2 of 2026-03-02."), [117, 1300]);
+        assert_eq!(extract_counts("Two: #5, #12; **3** more, \"4\"."), [2, 3, 4]);
+        assert_eq!(extract_counts("version 1.0.0"), Vec::<u64>::new());
     }
 
     #[test]
@@ -114,13 +112,13 @@ mod tests {
                 for reading in [TextReadMode::IssueNumbers, TextReadMode::Lines, TextReadMode::TableRows, TextReadMode::Trimmed] {
                     reading.read(&text);
                 }
-                counts(&text);
+                extract_counts(&text);
             }
         }
 
         #[test]
         fn a_count_is_found_among_words(count in 0..1_000_000_u64, before in "[a-y ]{0,9} ", after in "[ .:;!)]") {
-            let found = counts(&format!("{before}{count}{after}"));
+            let found = extract_counts(&format!("{before}{count}{after}"));
             proptest::prop_assert!(found.contains(&count), "{:?}", found);
         }
     }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::check::{CheckCondition, TaskCheck};
 pub use super::collateral::CollateralChange;
-use super::collateral::collateral;
+use super::collateral::find_collateral_changes;
 use super::expectation::CheckExpectation;
 use super::scene::CheckContext;
 use super::task::BenchTask;
@@ -49,13 +49,13 @@ impl BenchTask {
     pub fn verify(&self, before: &WorldState, after: &WorldState, record: &TrialRecord) -> TaskVerification {
         let mut scene = CheckContext::new(before, after, record, &self.token);
         for lookup in &self.lookups {
-            let found = scene.find(&lookup.selection).ok().filter(|value| !value.is_null());
+            let found = scene.select_value(&lookup.selection).ok().filter(|value| !value.is_null());
             scene.names.insert(lookup.name.clone(), found);
         }
         let mut facts: BTreeMap<&str, bool> = BTreeMap::new();
         let mut checks = Vec::new();
         for check in &self.checks {
-            let result = judge(check, &mut scene);
+            let result = evaluate_check(check, &mut scene);
             if let Some(fact) = &check.fact {
                 let holds = facts.entry(fact).or_insert(true);
                 *holds &= result.is_ok();
@@ -63,7 +63,7 @@ impl BenchTask {
             let (passed, detail) = (result.is_ok(), result.err().unwrap_or_default());
             checks.push(CheckOutcome { name: check.name.clone(), passed, detail });
         }
-        let collateral = collateral(&self.allowed, &scene);
+        let collateral = find_collateral_changes(&self.allowed, &scene);
         let passed = checks.iter().all(|check| check.passed) && collateral.is_empty();
         let credit = match (facts.len(), passed) {
             (_, true) => 1.0,
@@ -74,25 +74,25 @@ impl BenchTask {
     }
 }
 
-fn judge(check: &TaskCheck, scene: &mut CheckContext<'_>) -> Result<(), String> {
+fn evaluate_check(check: &TaskCheck, scene: &mut CheckContext<'_>) -> Result<(), String> {
     match &check.demand {
         CheckCondition::Holds(selection, expectations) => {
-            let found = scene.find(selection)?;
+            let found = scene.select_value(selection)?;
             if expectations.is_empty() {
                 return if found == Value::Bool(true) { Ok(()) } else { Err("it is not so".to_owned()) };
             }
             expectations.iter().try_for_each(|one| {
                 let other = match one {
-                    CheckExpectation::SameAs(other) => Some(scene.find(other)?),
+                    CheckExpectation::SameAs(other) => Some(scene.select_value(other)?),
                     _ => None,
                 };
-                filled(one, scene)?.judge(&found, other.as_ref())
+                fill_expectation(one, scene)?.check_value(&found, other.as_ref())
             })
         }
         CheckCondition::AnyOf(checks) => {
             let mut reasons = Vec::new();
             for check in checks {
-                match judge(check, scene) {
+                match evaluate_check(check, scene) {
                     Ok(()) => return Ok(()),
                     Err(reason) => reasons.push(format!("{}: {reason}", check.name)),
                 }
@@ -101,16 +101,16 @@ fn judge(check: &TaskCheck, scene: &mut CheckContext<'_>) -> Result<(), String> 
         }
         CheckCondition::AllOf(checks) => checks
             .iter()
-            .try_for_each(|check| judge(check, scene).map_err(|reason| format!("{}: {reason}", check.name))),
+            .try_for_each(|check| evaluate_check(check, scene).map_err(|reason| format!("{}: {reason}", check.name))),
     }
 }
 
 /// With what lookups found in the place of their names.
-fn filled(expectation: &CheckExpectation, scene: &CheckContext<'_>) -> Result<CheckExpectation, String> {
-    let values = |all: &[Value]| all.iter().map(|one| scene.fill(one)).collect::<Result<Vec<_>, _>>();
+fn fill_expectation(expectation: &CheckExpectation, scene: &CheckContext<'_>) -> Result<CheckExpectation, String> {
+    let values = |all: &[Value]| all.iter().map(|one| scene.fill_value(one)).collect::<Result<Vec<_>, _>>();
     let texts = |all: &[String]| all.iter().map(|one| scene.fill_text(one)).collect::<Result<Vec<_>, _>>();
     Ok(match expectation {
-        CheckExpectation::Equals(value) => CheckExpectation::Equals(scene.fill(value)?),
+        CheckExpectation::Equals(value) => CheckExpectation::Equals(scene.fill_value(value)?),
         CheckExpectation::OneOf(all) => CheckExpectation::OneOf(values(all)?),
         CheckExpectation::Set(all) => CheckExpectation::Set(values(all)?),
         CheckExpectation::Contains(all) => CheckExpectation::Contains(values(all)?),

@@ -23,15 +23,15 @@ pub struct TrialEnvironment {
 impl TrialEnvironment {
     /// With `real_time` the world's clock goes on as clocks do, for those who cannot move it on.
     pub async fn open(world: World, real_time: bool) -> Result<TrialEnvironment, BenchError> {
-        let listener = simulator::listen(0).await?;
+        let listener = simulator::bind_loopback_port(0).await?;
         let address = listener.local_addr().map_err(simulator::ServeError::Start)?;
         let world = Arc::new(Mutex::new(world));
-        let serving = tokio::spawn(simulator::run(listener, Arc::clone(&world), real_time));
+        let serving = tokio::spawn(simulator::serve_world(listener, Arc::clone(&world), real_time));
         Ok(TrialEnvironment { world, url: format!("http://{address}"), serving, tools: BTreeMap::new() })
     }
 
     /// Begins anew, in this world; from here on it is GitHub and nothing else.
-    pub fn set(&self, mut world: World) {
+    pub fn reset_world(&self, mut world: World) {
         world.close_control();
         world.keep_exchanges();
         *self.world() = world;
@@ -50,7 +50,7 @@ impl TrialEnvironment {
     }
 
     /// All tools there are, for whoever has this token.
-    pub fn tools(&mut self, token: &str) -> Result<(), BenchError> {
+    pub fn prepare_tools(&mut self, token: &str) -> Result<(), BenchError> {
         if !self.tools.contains_key(token) {
             let limits = ToolRestrictions { allow_destructive: true, ..ToolRestrictions::default() };
             self.tools.insert(token.to_owned(), GitHubTools::new(&self.url, Some(token), limits)?);
@@ -74,7 +74,7 @@ impl AgentClock for TrialEnvironment {
     fn sleep(&self, time: Duration) -> BoxFuture<'_, ()> {
         let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
         let rest = i64::from(time.subsec_nanos() > 0);
-        self.world().pass(seconds.saturating_add(rest));
+        self.world().advance_clock(seconds.saturating_add(rest));
         Box::pin(std::future::ready(()))
     }
 }

@@ -25,7 +25,7 @@ impl<'w> MonitoredModel<'w> {
     }
 
     /// Why the last question was not answered, if that is the endpoint's doing.
-    pub(super) fn fault(&self) -> Option<ModelCallFailure> {
+    pub(super) fn endpoint_failure(&self) -> Option<ModelCallFailure> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.failure.clone().filter(|failure| is_the_endpoints(&failure.error, seen.replies))
     }

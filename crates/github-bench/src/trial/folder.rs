@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use super::line::trial_name;
 use super::{BenchError, FinishedTrial, TrialLine, TrialPlan};
 use crate::record::TrialRecord;
-use gradus_github_agent::plural::counted;
+use gradus_github_agent::plural::format_count;
 
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
@@ -29,7 +29,7 @@ pub enum FolderError {
     #[error(
         "{}: a bench of {} is in there; --resume goes on with it, --overwrite throws it away",
         path.display(),
-        counted(*trials, "trial", "trials")
+        format_count(*trials, "trial", "trials")
     )]
     Taken { path: PathBuf, trials: usize },
     #[error("{}: there are files in it, and no bench: name a folder that is empty or new", path.display())]
@@ -74,7 +74,7 @@ impl BenchFolder {
             return Err(FolderError::NotABench { path: path.to_owned() });
         }
         fs::create_dir_all(path).map_err(io)?;
-        let lock = lock(path)?;
+        let lock = lock_folder(path)?;
         // Known for certain only now that nobody else is at work here.
         let is_new = !about.is_file();
         let mut plan = plan.clone();
@@ -88,7 +88,7 @@ impl BenchFolder {
         if !is_new && earlier == ExistingBenchAction::GoOn {
             let text = fs::read(&about).map_err(io)?;
             let found: TrialPlan = serde_json::from_slice(&text).map_err(|error| io(error.into()))?;
-            if let Some(difference) = plan.difference(&found) {
+            if let Some(difference) = plan.describe_mismatch(&found) {
                 return Err(FolderError::Another { path: path.to_owned(), difference });
             }
             plan.id = found.id;
@@ -97,7 +97,7 @@ impl BenchFolder {
             }
         } else {
             for (part, ending) in PARTS {
-                clear(&path.join(part), ending).map_err(io)?;
+                remove_trial_files(&path.join(part), ending).map_err(io)?;
             }
             fs::write(path.join("trials.jsonl"), "").map_err(io)?;
         }
@@ -124,12 +124,12 @@ impl BenchFolder {
         &self.plan
     }
 
-    pub fn traces(&self) -> PathBuf {
+    pub fn traces_path(&self) -> PathBuf {
         self.path.join("traces")
     }
 
     /// Keeps a trial: its files first, so that a line is never without them.
-    pub fn keep(&mut self, finished: &FinishedTrial) -> Result<(), FolderError> {
+    pub fn save_trial(&mut self, finished: &FinishedTrial) -> Result<(), FolderError> {
         let name = finished.line.name();
         let mut keep = || -> io::Result<()> {
             let record = self.path.join("records").join(format!("{name}.json"));
@@ -145,7 +145,7 @@ impl BenchFolder {
     }
 
     /// What an agent did in a trial.
-    pub fn record(&self, task: &str, trial: u32) -> io::Result<TrialRecord> {
+    pub fn read_record(&self, task: &str, trial: u32) -> io::Result<TrialRecord> {
         let path = self.path.join("records").join(format!("{}.json", trial_name(task, trial)));
         Ok(serde_json::from_slice(&fs::read(path)?)?)
     }
@@ -202,7 +202,7 @@ fn write_plan(folder: &Path, about: &Path, plan: &TrialPlan) -> io::Result<()> {
     fs::rename(new, about)
 }
 
-fn lock(path: &Path) -> Result<File, FolderError> {
+fn lock_folder(path: &Path) -> Result<File, FolderError> {
     let io = |reason| FolderError::File { path: path.to_owned(), reason };
     let lock = File::create(path.join("lock")).map_err(io)?;
     match lock.try_lock() {
@@ -227,7 +227,7 @@ fn read_lines(path: &Path) -> io::Result<Vec<TrialLine>> {
 }
 
 /// Takes out what an earlier bench has left: files that are called as a trial is.
-fn clear(folder: &Path, ending: &str) -> io::Result<()> {
+fn remove_trial_files(folder: &Path, ending: &str) -> io::Result<()> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -265,9 +265,7 @@ mod tests {
         let path = folder.path();
         fs::create_dir(path.join("traces")).expect("made");
         fs::write(path.join("traces/mine-1.bin"), "mine").expect("written");
-        for earlier in
-            [ExistingBenchAction::Refuse, ExistingBenchAction::GoOn, ExistingBenchAction::ThrowAway]
-        {
+        for earlier in [ExistingBenchAction::Refuse, ExistingBenchAction::GoOn, ExistingBenchAction::ThrowAway] {
             let refused = BenchFolder::open(path, &plan(), earlier).map(|_| ());
             assert!(matches!(refused, Err(FolderError::NotABench { .. })), "{earlier:?}: {refused:?}");
         }
@@ -282,9 +280,7 @@ mod tests {
 
     #[test]
     fn what_was_killed_before_it_began_is_no_hindrance() {
-        for earlier in
-            [ExistingBenchAction::Refuse, ExistingBenchAction::GoOn, ExistingBenchAction::ThrowAway]
-        {
+        for earlier in [ExistingBenchAction::Refuse, ExistingBenchAction::GoOn, ExistingBenchAction::ThrowAway] {
             let folder = tempfile::tempdir().expect("a folder");
             let path = folder.path();
             for name in ["lock", "trials.jsonl"] {
@@ -328,8 +324,7 @@ mod tests {
         assert!(matches!(held, Err(FolderError::Held { .. })), "{held:?}");
         drop(open);
         let other = TrialPlan { agents: vec!["loop".to_owned()], ..plan() };
-        let refused =
-            BenchFolder::open(path, &other, ExistingBenchAction::GoOn).map(|_| ()).expect_err("another one");
+        let refused = BenchFolder::open(path, &other, ExistingBenchAction::GoOn).map(|_| ()).expect_err("another one");
         assert!(refused.to_string().contains("who plays there is \"oracle\", here \"loop\""), "{refused}");
     }
 }

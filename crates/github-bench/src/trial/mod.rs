@@ -13,7 +13,7 @@ pub mod statistics;
 pub use arena::TrialEnvironment;
 pub use folder::{BenchFolder, ExistingBenchAction, FolderError};
 pub use line::{ReplayLine, TrialLine, TrialUsage};
-pub use own_agent::{OwnAgent, TrialContestant, replayed};
+pub use own_agent::{OwnAgent, TrialContestant, replay_trial};
 pub use plan::TrialPlan;
 pub use pool::{FinishedTrial, TrialConcurrency, TrialJob, TrialRunner, run_all, run_each};
 
@@ -47,7 +47,7 @@ pub enum BenchError {
 }
 
 /// What a run comes to: is the task done, were the rules kept.
-pub fn assess(
+pub fn assess_trial(
     task: &BenchTask,
     record: &TrialRecord,
     before: &WorldState,
@@ -57,7 +57,7 @@ pub fn assess(
 ) -> (TaskVerification, RuleReport) {
     let verification = task.verify(before, after, record);
     let collateral: Vec<String> = verification.collateral.iter().map(|one| one.path.clone()).collect();
-    let report = rules::check(&RuleEvidence {
+    let report = rules::check_conduct_rules(&RuleEvidence {
         charter: &task.charter,
         record,
         before,

@@ -6,7 +6,7 @@ use gradus_llm::price::TokenPrice;
 
 use super::endpoint::MonitoredModel;
 use super::line::{ReplayLine, TrialLine, TrialUsage};
-use super::{BenchError, FinishedTrial, TrialEnvironment, TrialJob, TrialRunner, assess};
+use super::{BenchError, FinishedTrial, TrialEnvironment, TrialJob, TrialRunner, assess_trial};
 use crate::policy::{self, RunAssessment, RunTruth, ScriptedModel, ScriptedPolicy, TruthComparison};
 use crate::record::TrialRecord;
 use crate::replay::{self, StepNecessity};
@@ -14,8 +14,8 @@ use crate::rules::BudgetUsage;
 use crate::suite::BenchTask;
 use gradus_github_agent::agent::AgentRunEnd;
 use gradus_github_agent::agent::{
-    AgentDriver, AgentObserver, AgentRunRecorder, AgentRunSettings, AgentState, AgentStateMachine,
-    AgentToolCall, CallApproval, CallConfirmer, ChatModel, ToolCallMode,
+    AgentDriver, AgentObserver, AgentRunRecorder, AgentRunSettings, AgentState, AgentStateMachine, AgentToolCall,
+    CallApproval, CallConfirmer, ChatModel, ToolCallMode,
 };
 use gradus_github_agent::tools::{BoxFuture, ToolBox as _};
 use gradus_github_agent::trace::{AgentTracer, TraceIdGenerator, TracerSettings};
@@ -67,22 +67,21 @@ impl TrialRunner for OwnAgent<'_> {
                 .contestants
                 .get(job.contestant)
                 .ok_or_else(|| BenchError::Agent("there is no such contestant".to_owned()))?;
-            arena.tools(&job.task.token)?;
+            arena.prepare_tools(&job.task.token)?;
             match contestant {
                 TrialContestant::Model { model, price } => {
-                    let settings = settings(job, self.form.unwrap_or_default());
+                    let settings = build_run_settings(job, self.form.unwrap_or_default());
                     self.run(arena, job, *model, settings, *price, None).await
                 }
                 TrialContestant::Policy(policy) => {
-                    let offered = offered(arena, job)?;
-                    let play = policy::play(*policy, job.task, job.world, offered, job.round)
+                    let offered = find_offered_tools(arena, job)?;
+                    let play = policy::build_scripted_run(*policy, job.task, job.world, offered, job.round)
                         .map_err(|error| BenchError::Agent(error.to_string()))?;
                     for fault in &play.faults {
                         arena.world().add_fault(fault.clone());
                     }
-                    let by_turns =
-                        if job.round.is_multiple_of(2) { ToolCallMode::Native } else { ToolCallMode::Text };
-                    let mut settings = settings(job, self.form.unwrap_or(by_turns));
+                    let by_turns = if job.round.is_multiple_of(2) { ToolCallMode::Native } else { ToolCallMode::Text };
+                    let mut settings = build_run_settings(job, self.form.unwrap_or(by_turns));
                     // A script needs no window.
                     settings.context_tokens = usize::MAX >> 8;
                     let model = ScriptedModel::new(policy.name(), play.script);
@@ -93,7 +92,7 @@ impl TrialRunner for OwnAgent<'_> {
     }
 }
 
-fn offered<'a>(
+fn find_offered_tools<'a>(
     arena: &'a TrialEnvironment,
     job: &TrialJob<'_>,
 ) -> Result<&'a [gradus_github_agent::tools::AgentTool], BenchError> {
@@ -102,7 +101,7 @@ fn offered<'a>(
 }
 
 /// Room for thrice the shortest way, and for a few wrong turns.
-fn settings(job: &TrialJob<'_>, form: ToolCallMode) -> AgentRunSettings {
+fn build_run_settings(job: &TrialJob<'_>, form: ToolCallMode) -> AgentRunSettings {
     let most = u32::try_from(job.task.minimal_calls * 3 + 15).unwrap_or(u32::MAX);
     AgentRunSettings {
         form,
@@ -137,16 +136,15 @@ impl OwnAgent<'_> {
         let session = format!("{}/{}/{name}/{}", self.bench, task.id, job.trial);
         let seed = arena.world().clone();
         let before = seed.state().clone();
-        let tools = arena
-            .known_tools(&task.token)
-            .ok_or_else(|| BenchError::Agent("the tools are not there".to_owned()))?;
+        let tools =
+            arena.known_tools(&task.token).ok_or_else(|| BenchError::Agent("the tools are not there".to_owned()))?;
         let traces = AgentTracer::new(&TracerSettings {
             service: "gradus bench",
             project: self.project,
-            ids: TraceIdGenerator::counted(&session),
+            ids: TraceIdGenerator::from_seed(&session),
         });
         let mut spans = traces.observer();
-        let mut recorder = AgentRunRecorder::new(|| arena.world().exchanges().len());
+        let mut recorder = AgentRunRecorder::new(|| arena.world().recorded_exchanges().len());
         let form = settings.form;
         let mut machine = AgentStateMachine::new(settings, tools, AgentState::new(&session, form));
         let begun = Instant::now();
@@ -159,9 +157,9 @@ impl OwnAgent<'_> {
             observers: vec![&mut recorder as &mut dyn AgentObserver, &mut spans],
             keeper: None,
         };
-        let (end, _) = driver.request(&mut machine, &task.request).await?;
+        let (end, _) = driver.run_request(&mut machine, &task.request).await?;
         drop(driver);
-        if let (AgentRunEnd::Failed(_), Some(failure)) = (end, watched.fault()) {
+        if let (AgentRunEnd::Failed(_), Some(failure)) = (end, watched.endpoint_failure()) {
             return Err(BenchError::Endpoint(failure));
         }
         let usage = machine.state().usage;
@@ -174,7 +172,7 @@ impl OwnAgent<'_> {
         };
         let (exchanges, after) = {
             let world = arena.world();
-            (world.exchanges().to_vec(), world.state().clone())
+            (world.recorded_exchanges().to_vec(), world.state().clone())
         };
         let (truth, faults) = planted.unzip();
         let run = recorder.into_run();
@@ -195,10 +193,10 @@ impl OwnAgent<'_> {
             seconds: Some(spending.seconds),
             cost_usd: spending.cost_usd,
         };
-        let (verification, rules) = assess(task, &record, &before, &after, tools.tools(), spent);
+        let (verification, rules) = assess_trial(task, &record, &before, &after, tools.tools(), spent);
         let mut line = TrialLine::new(task, name, &session, &record, &verification, &rules, spending);
         if self.replays {
-            line.replay = replayed(arena, task, &seed, &record).await;
+            line.replay = replay_trial(arena, task, &seed, &record).await;
         }
         if let Some(truth) = truth {
             let found = RunAssessment {
@@ -217,7 +215,7 @@ impl OwnAgent<'_> {
 
 /// Plays a run again without some of its steps, in the world in which it was played. None if the arena has no tools for
 /// the task's token.
-pub async fn replayed(
+pub async fn replay_trial(
     arena: &TrialEnvironment,
     task: &BenchTask,
     seed: &World,
@@ -228,7 +226,7 @@ pub async fn replayed(
     let verify = |after: &gradus_github_sim::state::WorldState, record: &TrialRecord| {
         task.verify(seed.state(), after, record).into_checks()
     };
-    let found = replay::replay(seed, record, stage, &verify).await;
+    let found = replay::replay_trial(seed, record, stage, &verify).await;
     Some(ReplayLine {
         needless: found.steps_that_are(StepNecessity::Unnecessary),
         unknown: found.steps_that_are(StepNecessity::Unknown),

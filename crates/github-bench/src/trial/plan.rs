@@ -21,9 +21,10 @@ pub struct TrialPlan {
 impl TrialPlan {
     /// What keeps this one from going on where `found` has stopped. More tasks, or fewer, do not; tasks that are not what
     /// they were do.
-    pub fn difference(&self, found: &TrialPlan) -> Option<String> {
+    pub fn describe_mismatch(&self, found: &TrialPlan) -> Option<String> {
         let other = |what: &str, there: &str, here: &str| {
-            (there != here).then(|| format!("{what} there is {}, here {}", named(there), named(here)))
+            (there != here)
+                .then(|| format!("{what} there is {}, here {}", quote_or_nothing(there), quote_or_nothing(here)))
         };
         let changed: Vec<&str> = self
             .tasks
@@ -34,12 +35,9 @@ impl TrialPlan {
         let tasks = match changed.as_slice() {
             [] => None,
             [one] => Some(format!("the task {one} is not what it was")),
-            [one, rest @ ..] => {
-                Some(format!("the task {one} is not what it was, nor are {} others", rest.len()))
-            }
+            [one, rest @ ..] => Some(format!("the task {one} is not what it was, nor are {} others", rest.len())),
         };
-        let keys: std::collections::BTreeSet<&String> =
-            self.settings.keys().chain(found.settings.keys()).collect();
+        let keys: std::collections::BTreeSet<&String> = self.settings.keys().chain(found.settings.keys()).collect();
         let value = |plan: &'_ TrialPlan, key: &String| plan.settings.get(key).cloned().unwrap_or_default();
         other("the suite", &found.suite, &self.suite)
             .or_else(|| other("who plays", &found.agents.join(", "), &self.agents.join(", ")))
@@ -50,11 +48,11 @@ impl TrialPlan {
 
     /// Whether it is about the same tasks, too.
     pub fn is_like(&self, found: &TrialPlan) -> bool {
-        self.difference(found).is_none() && self.tasks.keys().eq(found.tasks.keys())
+        self.describe_mismatch(found).is_none() && self.tasks.keys().eq(found.tasks.keys())
     }
 }
 
-fn named(value: &str) -> String {
+fn quote_or_nothing(value: &str) -> String {
     if value.is_empty() { "nothing".to_owned() } else { format!("{value:?}") }
 }
 
@@ -76,24 +74,17 @@ mod tests {
             settings: map(&[("--react", "text")]),
             gradus_version: "1".to_owned(),
         };
-        let more =
-            TrialPlan { id: "2".to_owned(), tasks: map(&[("one", "a"), ("three", "c")]), ..begun.clone() };
-        assert_eq!(more.difference(&begun), None);
+        let more = TrialPlan { id: "2".to_owned(), tasks: map(&[("one", "a"), ("three", "c")]), ..begun.clone() };
+        assert_eq!(more.describe_mismatch(&begun), None);
         assert!(!more.is_like(&begun));
         for (other, says) in [
-            (
-                TrialPlan { suite: "own".to_owned(), ..begun.clone() },
-                "the suite there is \"github\", here \"own\"",
-            ),
+            (TrialPlan { suite: "own".to_owned(), ..begun.clone() }, "the suite there is \"github\", here \"own\""),
             (TrialPlan { agents: vec!["loop".to_owned()], ..begun.clone() }, "who plays there is \"oracle\""),
             (TrialPlan { tasks: map(&[("two", "x")]), ..begun.clone() }, "the task two is not what it was"),
-            (
-                TrialPlan { settings: BTreeMap::new(), ..begun.clone() },
-                "--react there is \"text\", here nothing",
-            ),
+            (TrialPlan { settings: BTreeMap::new(), ..begun.clone() }, "--react there is \"text\", here nothing"),
             (TrialPlan { gradus_version: "2".to_owned(), ..begun.clone() }, "the version of gradus"),
         ] {
-            let found = other.difference(&begun).expect("a difference");
+            let found = other.describe_mismatch(&begun).expect("a difference");
             assert!(found.contains(says), "{found}");
         }
     }

@@ -128,7 +128,7 @@ async fn play_on<'j>(
         let finished = match opened {
             Ok(opened) => {
                 let opened = arena.insert(opened);
-                opened.set(job.world.clone());
+                opened.reset_world(job.world.clone());
                 player.play(opened, job).await
             }
             Err(error) => Err(error),
@@ -148,11 +148,7 @@ async fn join_all<F: Future<Output = ()>>(futures: Vec<F>) {
                 *place = None;
             }
         }
-        if futures.iter().all(Option::is_none) {
-            std::task::Poll::Ready(())
-        } else {
-            std::task::Poll::Pending
-        }
+        if futures.iter().all(Option::is_none) { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
     })
     .await;
 }

@@ -23,7 +23,7 @@ pub struct TaskTally {
 }
 
 /// By task.
-pub fn tally<'l>(lines: impl IntoIterator<Item = &'l TrialLine>) -> BTreeMap<&'l str, TaskTally> {
+pub fn tally_trials<'l>(lines: impl IntoIterator<Item = &'l TrialLine>) -> BTreeMap<&'l str, TaskTally> {
     let mut tallies: BTreeMap<&str, TaskTally> = BTreeMap::new();
     for line in lines {
         let tally = tallies.entry(&line.task).or_insert_with(|| TaskTally {
@@ -57,7 +57,7 @@ pub fn all_good(good: u32, trials: u32, k: u32) -> Option<f64> {
 /// The middle value, and between which values the true one lies in at least 95 of 100 cases: by ranks, so that no
 /// assumption about the distribution is made. Of less than six values not even the smallest and the largest do that.
 /// None for an empty list.
-pub fn median(values: &[f64]) -> Option<(f64, Option<(f64, f64)>)> {
+pub fn median_with_interval(values: &[f64]) -> Option<(f64, Option<(f64, f64)>)> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let count = sorted.len();
@@ -104,17 +104,17 @@ mod tests {
 
     #[test]
     fn the_middle_and_how_sure_it_is() {
-        assert_eq!(median(&[]), None);
-        assert_eq!(median(&[2.0]), Some((2.0, None)));
-        assert_eq!(median(&[3.0, 1.0, 2.0, 5.0, 4.0]), Some((3.0, None)));
+        assert_eq!(median_with_interval(&[]), None);
+        assert_eq!(median_with_interval(&[2.0]), Some((2.0, None)));
+        assert_eq!(median_with_interval(&[3.0, 1.0, 2.0, 5.0, 4.0]), Some((3.0, None)));
         // 2 · 0.5⁶ = 3.1 %, the smallest and the largest.
-        assert_eq!(median(&[3.0, 1.0, 2.0, 5.0, 4.0, 6.0]), Some((3.5, Some((1.0, 6.0)))));
+        assert_eq!(median_with_interval(&[3.0, 1.0, 2.0, 5.0, 4.0, 6.0]), Some((3.5, Some((1.0, 6.0)))));
         // As in tables of the sign test: ranks 40 and 61 of 100, 2 and 8 of 9.
         let hundred: Vec<f64> = (1..=100).map(f64::from).collect();
-        assert_eq!(median(&hundred), Some((50.5, Some((40.0, 61.0)))));
+        assert_eq!(median_with_interval(&hundred), Some((50.5, Some((40.0, 61.0)))));
         let nine: Vec<f64> = (1..=9).map(f64::from).collect();
-        assert_eq!(median(&nine), Some((5.0, Some((2.0, 8.0)))));
+        assert_eq!(median_with_interval(&nine), Some((5.0, Some((2.0, 8.0)))));
         let many = vec![1.0; 5_000];
-        assert_eq!(median(&many), Some((1.0, Some((1.0, 1.0)))));
+        assert_eq!(median_with_interval(&many), Some((1.0, Some((1.0, 1.0)))));
     }
 }

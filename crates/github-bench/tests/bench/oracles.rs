@@ -3,8 +3,8 @@
 use gradus_github_agent::agent::RunStep;
 use gradus_github_agent::tools::{GitHubTools, ToolBox as _, ToolEffect, ToolRestrictions};
 use gradus_github_bench::record::TrialRecord;
-use gradus_github_bench::replay::{ReplayEnvironment, ReplayReport, StepNecessity, replay};
-use gradus_github_bench::rules::{BudgetUsage, RuleEvidence, RuleOutcome, check};
+use gradus_github_bench::replay::{ReplayEnvironment, ReplayReport, StepNecessity, replay_trial};
+use gradus_github_bench::rules::{BudgetUsage, RuleEvidence, RuleOutcome, check_conduct_rules};
 use gradus_github_bench::suite::{AgentScript, ScriptReply, ScriptStep};
 use gradus_github_bench::suite::{BenchTask, TaskSuite};
 use gradus_github_sim::state::WorldState;
@@ -32,26 +32,25 @@ impl Theatre {
             world.keep_exchanges();
             *self.server.world().lock().unwrap() = world;
         }
-        let mut record =
-            TrialRecord { task: task.id.clone(), request: task.request.clone(), ..TrialRecord::default() };
+        let mut record = TrialRecord { task: task.id.clone(), request: task.request.clone(), ..TrialRecord::default() };
         let mut seen: Vec<Value> = Vec::new();
         loop {
-            match script.line(seen.len(), &seen).unwrap() {
+            match script.reply_at(seen.len(), &seen).unwrap() {
                 ScriptReply::Answer(answer) => {
                     record.answer = Some(answer);
-                    record.exchanges = self.server.world().lock().unwrap().exchanges().to_vec();
+                    record.exchanges = self.server.world().lock().unwrap().recorded_exchanges().to_vec();
                     return record;
                 }
                 ScriptReply::Call { thought, tool, arguments } => {
-                    let from = self.server.world().lock().unwrap().exchanges().len();
+                    let from = self.server.world().lock().unwrap().recorded_exchanges().len();
                     let mut observation = self.tools.call(&tool, &arguments).await;
                     // As the agent does.
                     while let Some(wait) = observation.retry_after {
                         let seconds = i64::try_from(wait.as_secs()).unwrap();
-                        self.server.world().lock().unwrap().pass(seconds);
+                        self.server.world().lock().unwrap().advance_clock(seconds);
                         observation = self.tools.call(&tool, &arguments).await;
                     }
-                    let exchanges = from..self.server.world().lock().unwrap().exchanges().len();
+                    let exchanges = from..self.server.world().lock().unwrap().recorded_exchanges().len();
                     seen.push(serde_json::from_str(&observation.text).unwrap());
                     record.steps.push(RunStep {
                         thought: Some(thought),
@@ -69,10 +68,8 @@ impl Theatre {
 
     async fn replay(&self, task: &BenchTask, record: &TrialRecord, world: &World) -> ReplayReport {
         let stage = ReplayEnvironment { tools: &self.tools, world: self.server.world(), token: &task.token };
-        let verify = |after: &WorldState, record: &TrialRecord| {
-            task.verify(world.state(), after, record).into_checks()
-        };
-        replay(world, record, stage, &verify).await
+        let verify = |after: &WorldState, record: &TrialRecord| task.verify(world.state(), after, record).into_checks();
+        replay_trial(world, record, stage, &verify).await
     }
 
     fn is_read(&self, step: &ScriptStep) -> bool {
@@ -90,7 +87,7 @@ fn broken(
 ) -> Vec<String> {
     let collateral: Vec<String> =
         task.verify(before.state(), after, record).collateral.into_iter().map(|one| one.path).collect();
-    let report = check(&RuleEvidence {
+    let report = check_conduct_rules(&RuleEvidence {
         charter: &task.charter,
         record,
         before: before.state(),
@@ -153,10 +150,8 @@ async fn needless_looks_are_found_and_nothing_else() {
         if let Some((owner, repo)) = home.filter(|(_, repo)| *repo != "*" && looks) {
             let mut script = task.oracle.clone();
             let arguments = json!({"owner": owner, "repo": repo}).as_object().unwrap().clone();
-            script.insert(
-                0,
-                ScriptStep { thought: "A look around.".to_owned(), tool: "get_repo".to_owned(), arguments },
-            );
+            script
+                .insert(0, ScriptStep { thought: "A look around.".to_owned(), tool: "get_repo".to_owned(), arguments });
             cases.push((script, vec![1]));
         }
         for (script, among) in cases {
@@ -206,10 +201,7 @@ async fn detours_of_writes_are_found() {
     let mut script = task.oracle.clone();
     let at = task.oracle.steps.iter().position(|step| step.tool == "create_branch").unwrap();
     let sha = task.oracle.steps[at].arguments["sha"].clone();
-    script.insert(
-        at,
-        step("create_branch", &json!({"owner": "octo", "repo": "demo", "branch": "tmp", "sha": sha})),
-    );
+    script.insert(at, step("create_branch", &json!({"owner": "octo", "repo": "demo", "branch": "tmp", "sha": sha})));
     script.insert(at + 1, step("delete_branch", &json!({"owner": "octo", "repo": "demo", "branch": "tmp"})));
     let (replay, _) = verdicts(task, &script).await;
     assert!(replay.passed);
@@ -222,9 +214,7 @@ async fn needless_lists_go_with_all_their_pages() {
     let suite = TaskSuite::built_in().unwrap();
     let task = suite.task("star-a-repository").unwrap();
     let mut script = task.oracle.clone();
-    let page = |page: u64| {
-        step("list_issues", &json!({"owner": "octo", "repo": "demo", "per_page": 5, "page": page}))
-    };
+    let page = |page: u64| step("list_issues", &json!({"owner": "octo", "repo": "demo", "per_page": 5, "page": page}));
     script.insert(0, page(1));
     script.insert(1, page(2));
     let (replay, _) = verdicts(task, &script).await;
@@ -239,15 +229,14 @@ async fn requested(task: &BenchTask, targets: &[&str], answer: &str) -> ReplayRe
     let mut world = seed.clone();
     world.keep_exchanges();
     for target in targets {
-        let response =
-            world.handle(&SimulatedRequest::new(RequestMethod::Get, target).with_token(&task.token));
+        let response = world.handle(&SimulatedRequest::new(RequestMethod::Get, target).with_token(&task.token));
         assert_eq!(response.status, 200, "{target}");
     }
     let record = TrialRecord {
         task: task.id.clone(),
         request: task.request.clone(),
         answer: Some(answer.to_owned()),
-        exchanges: world.exchanges().to_vec(),
+        exchanges: world.recorded_exchanges().to_vec(),
         is_foreign: true,
         ..TrialRecord::default()
     };
@@ -259,8 +248,7 @@ async fn requested(task: &BenchTask, targets: &[&str], answer: &str) -> ReplayRe
 async fn pages_that_programs_of_others_read_stay_together() {
     let suite = TaskSuite::built_in().unwrap();
     let task = suite.task("list-my-repositories").unwrap();
-    let pages =
-        ["/user/repos?per_page=1&page=1", "/user/repos?per_page=1&page=2", "/user/repos?per_page=1&page=3"];
+    let pages = ["/user/repos?per_page=1&page=1", "/user/repos?per_page=1&page=2", "/user/repos?per_page=1&page=3"];
     for answer in ["demo, recipes, field-notes", "You have octo/field-notes, octo/recipes and octo/demo."] {
         let replay = requested(task, &pages, answer).await;
         assert!(replay.passed);

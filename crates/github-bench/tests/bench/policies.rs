@@ -19,33 +19,27 @@ fn tools() -> Vec<AgentTool> {
 }
 
 fn worlds(suite: &TaskSuite) -> Vec<World> {
-    suite.tasks.iter().map(|task| task.world.world().expect("a world")).collect()
+    suite.tasks.iter().map(|task| task.world.to_world().expect("a world")).collect()
 }
 
 /// All trials of these policies, as far as they can be played.
 fn play(policies: &[ScriptedPolicy], rounds: u32) -> Vec<FinishedTrial> {
     let suite = TaskSuite::built_in().expect("the suite");
     let (worlds, tools) = (worlds(&suite), tools());
-    let contestants: Vec<TrialContestant<'_>> =
-        policies.iter().copied().map(TrialContestant::Policy).collect();
+    let contestants: Vec<TrialContestant<'_>> = policies.iter().copied().map(TrialContestant::Policy).collect();
     let mut jobs = Vec::new();
     for (task, world) in suite.tasks.iter().zip(&worlds) {
         for (contestant, policy) in policies.iter().enumerate() {
             for round in 0..rounds {
-                if policy::play(*policy, task, world, &tools, round).is_ok() {
+                if policy::build_scripted_run(*policy, task, world, &tools, round).is_ok() {
                     let trial = round * policies.len() as u32 + contestant as u32;
                     jobs.push(TrialJob { task, world, trial, contestant, round });
                 }
             }
         }
     }
-    let player = OwnAgent {
-        contestants: &contestants,
-        form: None,
-        replays: true,
-        project: "policies",
-        bench: "policies",
-    };
+    let player =
+        OwnAgent { contestants: &contestants, form: None, replays: true, project: "policies", bench: "policies" };
     let mut finished = Vec::new();
     let pool = TrialConcurrency { threads: 2, slots: 1 };
     let done = run_all::<BenchError>(pool, &jobs, &player, &AtomicBool::new(false), &mut |one| {
@@ -58,10 +52,8 @@ fn play(policies: &[ScriptedPolicy], rounds: u32) -> Vec<FinishedTrial> {
 }
 
 fn told(finished: &[FinishedTrial]) -> String {
-    let lines = finished
-        .iter()
-        .filter(|one| !one.line.differences.is_empty() || !one.line.untold.is_empty())
-        .map(|one| {
+    let lines =
+        finished.iter().filter(|one| !one.line.differences.is_empty() || !one.line.untold.is_empty()).map(|one| {
             let line = &one.line;
             let variant = line.truth.as_ref().map_or("", |truth| truth.variant.as_str());
             let broken: Vec<String> = line
@@ -168,7 +160,7 @@ fn trials_differ_and_are_the_same_again() {
     let (mut made, mut varied) = (0, 0);
     for (task, world) in suite.tasks.iter().zip(worlds(&suite)) {
         for flaw in PolicyFlaw::ALL {
-            let Ok(variants) = policy::variants(flaw, task, &world, &tools) else { continue };
+            let Ok(variants) = policy::list_flaw_variants(flaw, task, &world, &tools) else { continue };
             let names: Vec<&str> = variants.iter().map(|play| play.truth.variant.as_str()).collect();
             let mut unique = names.clone();
             unique.sort_unstable();
@@ -177,10 +169,10 @@ fn trials_differ_and_are_the_same_again() {
             made += 1;
             varied += usize::from(names.len() >= 3);
             for round in 0..4 {
-                let one = policy::play(ScriptedPolicy::Flawed(flaw), task, &world, &tools, round)
+                let one = policy::build_scripted_run(ScriptedPolicy::Flawed(flaw), task, &world, &tools, round)
                     .expect("it can be made");
-                let again =
-                    policy::play(ScriptedPolicy::Flawed(flaw), task, &world, &tools, round).expect("again");
+                let again = policy::build_scripted_run(ScriptedPolicy::Flawed(flaw), task, &world, &tools, round)
+                    .expect("again");
                 assert_eq!((&one.script, &one.truth), (&again.script, &again.truth));
                 assert_eq!(one.truth.steps.len(), one.script.steps.len(), "{}", one.truth.variant);
             }

@@ -24,15 +24,14 @@ fn verify(task: &BenchTask, answer: Option<&str>, run: impl FnOnce(&mut Lab)) ->
     run(&mut lab);
     let record = TrialRecord {
         answer: answer.map(str::to_owned),
-        exchanges: lab.world.exchanges().to_vec(),
+        exchanges: lab.world.recorded_exchanges().to_vec(),
         ..TrialRecord::default()
     };
     task.verify(before.state(), lab.world.state(), &record)
 }
 
 fn holds(checks: &str, answer: Option<&str>, run: impl FnOnce(&mut Lab)) -> bool {
-    let verification =
-        verify(&task(&format!("checks = [{checks}]\nallowed = [{{ path = \"*\" }}]")), answer, run);
+    let verification = verify(&task(&format!("checks = [{checks}]\nallowed = [{{ path = \"*\" }}]")), answer, run);
     verification.passed
 }
 
@@ -40,9 +39,8 @@ fn holds(checks: &str, answer: Option<&str>, run: impl FnOnce(&mut Lab)) -> bool
 fn the_built_in_suite_can_be_read() {
     let suite = TaskSuite::built_in().unwrap();
     assert!(suite.tasks.iter().map(|task| task.number).eq(1..=52));
-    let numbers = |words: &str| {
-        suite.select(words).map(|tasks| tasks.iter().map(|task| task.number).collect::<Vec<_>>())
-    };
+    let numbers =
+        |words: &str| suite.select(words).map(|tasks| tasks.iter().map(|task| task.number).collect::<Vec<_>>());
     assert_eq!(numbers("3, 5-6,create-a-branch,5").unwrap(), [3, 5, 6, 12]);
     assert!(suite.select("level=1").unwrap().iter().all(|task| task.level == TaskLevel::One));
     assert_eq!(numbers("level=1").unwrap().len(), 15);
@@ -53,18 +51,15 @@ fn the_built_in_suite_can_be_read() {
 #[test]
 fn a_folder_is_a_suite() {
     let folder = tempfile::tempdir().unwrap();
-    let find = || TaskSuite::find(folder.path().to_str().unwrap()).map_err(|error| error.to_string());
+    let find = || TaskSuite::load(folder.path().to_str().unwrap()).map_err(|error| error.to_string());
     assert!(find().unwrap_err().contains("no task in it"));
     std::fs::write(folder.path().join("world.toml.txt"), "").unwrap();
-    std::fs::write(
-        folder.path().join("a.toml"),
-        written("checks = [{ name = \"c\", answer = true, exists = true }]"),
-    )
-    .unwrap();
+    std::fs::write(folder.path().join("a.toml"), written("checks = [{ name = \"c\", answer = true, exists = true }]"))
+        .unwrap();
     assert_eq!(find().unwrap().tasks.len(), 1);
     std::fs::copy(folder.path().join("a.toml"), folder.path().join("b.toml")).unwrap();
     assert!(find().unwrap_err().contains("give one of them another id"));
-    assert!(TaskSuite::find("no/such/folder").unwrap_err().to_string().contains("there is no suite"));
+    assert!(TaskSuite::load("no/such/folder").unwrap_err().to_string().contains("there is no suite"));
 }
 
 /// Each broken file with what its error must say.
@@ -211,21 +206,12 @@ fn broken_tasks_say_where() {
         assert!(error.contains(wanted), "{lines}\n  gives  {error}\n  wanted {wanted}");
         assert!(!error.contains('\n'), "{error}");
     }
-    let with = |old: &str, new: &str| {
-        BenchTask::parse(&written(check).replace(old, new), "t.toml").unwrap_err().to_string()
-    };
+    let with =
+        |old: &str, new: &str| BenchTask::parse(&written(check).replace(old, new), "t.toml").unwrap_err().to_string();
     let cases = [
         ("id = \"t\"", "id = \"T 1\"", "line 1: id: \"T 1\": small letters"),
-        (
-            "minimal_calls = 0",
-            "minimal_calls = 2",
-            "line 6: minimal_calls: it says 2, the oracle has 0 steps",
-        ),
-        (
-            "level = \"1\"",
-            "level = \"5\"",
-            "line 4: level: \"5\" is none of those that there are: 1, 2, 3, 4, S",
-        ),
+        ("minimal_calls = 0", "minimal_calls = 2", "line 6: minimal_calls: it says 2, the oracle has 0 steps"),
+        ("level = \"1\"", "level = \"5\"", "line 4: level: \"5\" is none of those that there are: 1, 2, 3, 4, S"),
         ("level = \"1\"", "level = 2", "line 4: level: it must be a text"),
         ("title = \"T\"", "title = 5", "line 3: title: this is the number 5; it must be a text"),
         ("minimal_calls = 0", "minimal_calls = \"2\"", "line 6: minimal_calls: this is the text \"2\""),
@@ -254,9 +240,7 @@ fn broken_tasks_say_where() {
 #[test]
 fn paths_with_names_in_them_are_taken() {
     let lookup = "lookups = [{ name = \"a\", get = \"/user\", at = \"login\" }]\n";
-    for path in
-        ["/repos/octo/{{a}}", "/repos/{{a}}/issues?state=all", "/repos/{{ a }}", "/users/{{a}}", "/{{a}}"]
-    {
+    for path in ["/repos/octo/{{a}}", "/repos/{{a}}/issues?state=all", "/repos/{{ a }}", "/users/{{a}}", "/{{a}}"] {
         task(&format!("{lookup}checks = [{{ name = \"c\", get = \"{path}\", exists = true }}]"));
     }
 }
@@ -271,9 +255,7 @@ fn broken_scripts_say_where() {
         BenchTask::parse(&format!("{text}{first}[[oracle.steps]]\nthought = \"Go on.\"\n{second}"), "t.toml")
     };
     let with = |arguments: &str| {
-        steps(&format!(
-            "tool = \"close_issue\"\narguments = {{ owner = \"octo\", repo = \"demo\"{arguments} }}\n"
-        ))
+        steps(&format!("tool = \"close_issue\"\narguments = {{ owner = \"octo\", repo = \"demo\"{arguments} }}\n"))
     };
     with(", issue_number = 28").unwrap();
     with(", issue_number = \"{{1.items.0.id}}\"").unwrap();
@@ -312,10 +294,7 @@ fn states_are_asked_as_clients_ask_them() {
     assert!(holds(gone, None, |_| {}));
     let starred = r#"{ name = "c", get = "/user/starred/octo/demo", exists = true }"#;
     assert!(!holds(starred, None, |_| {}));
-    assert!(holds(starred, None, |lab| assert_eq!(
-        lab.put("/user/starred/octo/demo", json!({})).status,
-        204
-    )));
+    assert!(holds(starred, None, |lab| assert_eq!(lab.put("/user/starred/octo/demo", json!({})).status, 204)));
 }
 
 #[test]
@@ -336,15 +315,11 @@ fn files_commits_and_history() {
     assert!(holds(file, None, commit) && !holds(file, None, |_| {}));
     let made = r#"{ name = "c", commits = "octo/demo@main", at = "0.files", equals = [{ path = "x.md", status = "added" }] }, { name = "d", commits = "octo/demo@main", at = "*.author", equals = ["octo"] }"#;
     assert!(holds(made, None, commit) && !holds(made, None, |_| {}));
-    let kept =
-        r#"{ name = "c", descends = { repository = "octo/demo", newer = "main", older = "before:main" } }"#;
+    let kept = r#"{ name = "c", descends = { repository = "octo/demo", newer = "main", older = "before:main" } }"#;
     assert!(holds(kept, None, commit) && holds(kept, None, |_| {}));
     let forced = |lab: &mut Lab| {
         let old = lab.read("/repos/octo/demo/commits?per_page=2")[1]["sha"].clone();
-        assert_eq!(
-            lab.patch("/repos/octo/demo/git/refs/heads/main", json!({"sha": old, "force": true})).status,
-            200
-        );
+        assert_eq!(lab.patch("/repos/octo/demo/git/refs/heads/main", json!({"sha": old, "force": true})).status, 200);
     };
     assert!(!holds(kept, None, forced));
     let same = r#"{ name = "c", get = "/repos/octo/demo/branches/main", at = "commit.sha", same_as = { get = "/repos/octo/demo/branches/main", before = true, at = "commit.sha" } }"#;
@@ -353,13 +328,10 @@ fn files_commits_and_history() {
 
 #[test]
 fn requests_and_their_order() {
-    let open =
-        |lab: &mut Lab| assert_eq!(lab.post("/repos/octo/demo/issues", json!({"title": "t"})).status, 201);
-    let close = |lab: &mut Lab| {
-        assert_eq!(lab.patch("/repos/octo/demo/issues/29", json!({"state": "closed"})).status, 200)
-    };
-    let order =
-        r#"{ name = "c", order = [{ operation = "issues/create" }, { operation = "issues/update" }] }"#;
+    let open = |lab: &mut Lab| assert_eq!(lab.post("/repos/octo/demo/issues", json!({"title": "t"})).status, 201);
+    let close =
+        |lab: &mut Lab| assert_eq!(lab.patch("/repos/octo/demo/issues/29", json!({"state": "closed"})).status, 200);
+    let order = r#"{ name = "c", order = [{ operation = "issues/create" }, { operation = "issues/update" }] }"#;
     assert!(holds(order, None, |lab| {
         open(lab);
         close(lab);
@@ -392,7 +364,7 @@ fn waiting_is_seen() {
         verify(&task, None, |lab| {
             lab.get("/user");
             assert_eq!(lab.get("/user").status, 403);
-            lab.world.pass(wait);
+            lab.world.advance_clock(wait);
             assert_eq!(lab.get("/user").status, 200);
         })
     };
@@ -403,9 +375,8 @@ fn waiting_is_seen() {
 fn what_was_not_asked_for_is_collateral() {
     let lines = "checks = [{ name = \"c\", get = \"/repos/octo/demo/issues/7\", at = \"state\", equals = \"closed\" }]\nallowed = [{ path = \"repos/octo/demo/issues/7\", what = \"changed\", fields = [\"state\", \"state_reason\", \"closed_at\", \"closed_by\"] }, { path = \"repos/octo/demo/labels/*\", what = \"added\", at_most = 1 }]";
     let task = task(lines);
-    let close = |lab: &mut Lab| {
-        assert_eq!(lab.patch("/repos/octo/demo/issues/7", json!({"state": "closed"})).status, 200)
-    };
+    let close =
+        |lab: &mut Lab| assert_eq!(lab.patch("/repos/octo/demo/issues/7", json!({"state": "closed"})).status, 200);
     assert_eq!(verify(&task, None, close).collateral, []);
     let renamed = verify(&task, None, |lab| {
         close(lab);
@@ -417,10 +388,7 @@ fn what_was_not_asked_for_is_collateral() {
         verify(&task, None, |lab| {
             close(lab);
             for number in 0..count {
-                assert_eq!(
-                    lab.post("/repos/octo/demo/labels", json!({"name": format!("l{number}")})).status,
-                    201
-                );
+                assert_eq!(lab.post("/repos/octo/demo/labels", json!({"name": format!("l{number}")})).status, 201);
             }
         })
     };
@@ -432,8 +400,7 @@ fn what_was_not_asked_for_is_collateral() {
 fn lookups_name_what_a_run_made() {
     let lines = "lookups = [{ name = \"issue\", changes = \"repos/octo/demo/issues/*\", what = \"added\", at = \"0.name\" }]\nchecks = [{ name = \"said\", answer = true, contains = [\"#{{issue}}\"] }, { name = \"open\", get = \"/repos/octo/demo/issues/{{issue}}\", at = \"state\", equals = \"open\" }]\nallowed = [{ path = \"repos/octo/demo/issues/{{issue}}\" }]";
     let task = task(lines);
-    let open =
-        |lab: &mut Lab| assert_eq!(lab.post("/repos/octo/demo/issues", json!({"title": "t"})).status, 201);
+    let open = |lab: &mut Lab| assert_eq!(lab.post("/repos/octo/demo/issues", json!({"title": "t"})).status, 201);
     assert!(verify(&task, Some("It is #29."), open).passed);
     assert!(!verify(&task, Some("It is #30."), open).passed);
     let nothing = verify(&task, Some("It is #29."), |_| {});
@@ -453,7 +420,6 @@ fn alternatives_and_facts() {
     let credit = |answer: &str| verify(&facts, Some(answer), |_| {}).credit;
     assert_eq!((credit("abc"), credit("ac"), credit("ab"), credit("")), (1.0, 0.5, 0.5, 0.0));
     let verification = verify(&facts, Some("ac"), |_| {});
-    let again: TaskVerification =
-        serde_json::from_str(&serde_json::to_string(&verification).unwrap()).unwrap();
+    let again: TaskVerification = serde_json::from_str(&serde_json::to_string(&verification).unwrap()).unwrap();
     assert_eq!(again, verification);
 }

@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 use gradus_github_agent::agent::RunStep;
-use gradus_github_agent::tools::{
-    AgentTool, GitHubTools, ToolBox as _, ToolEffect, ToolRestrictions, all_tools,
-};
+use gradus_github_agent::tools::{AgentTool, GitHubTools, ToolBox as _, ToolEffect, ToolRestrictions, all_tools};
 use gradus_github_bench::record::TrialRecord;
 use gradus_github_bench::rules;
 use gradus_github_bench::suite::{AgentScript, ScriptReply};
@@ -37,9 +35,9 @@ async fn play(task: &BenchTask, script: &AgentScript, after: impl FnOnce(&mut Wo
     let server = SimulatorServer::start(world, 0).unwrap();
     let limits = ToolRestrictions { allow_destructive: true, ..ToolRestrictions::default() };
     let tools = GitHubTools::new(&server.url(), Some(&task.token), limits).unwrap();
-    let exchanges = || server.world().lock().unwrap().exchanges().len();
+    let exchanges = || server.world().lock().unwrap().recorded_exchanges().len();
     let (mut steps, mut observations, mut answer) = (Vec::new(), Vec::new(), None);
-    while let Ok(line) = script.line(steps.len(), &observations) {
+    while let Ok(line) = script.reply_at(steps.len(), &observations) {
         let (thought, tool, arguments) = match line {
             ScriptReply::Call { thought, tool, arguments } => (thought, tool, arguments),
             ScriptReply::Answer(text) => {
@@ -51,7 +49,7 @@ async fn play(task: &BenchTask, script: &AgentScript, after: impl FnOnce(&mut Wo
         let mut seen = tools.call(&tool, &arguments).await;
         // As the agent does it: it waits, and calls again.
         while let Some(time) = seen.retry_after {
-            server.world().lock().unwrap().pass(i64::try_from(time.as_secs()).unwrap());
+            server.world().lock().unwrap().advance_clock(i64::try_from(time.as_secs()).unwrap());
             seen = tools.call(&tool, &arguments).await;
         }
         observations.push(serde_json::from_str::<Value>(&seen.text).unwrap_or_default());
@@ -67,7 +65,7 @@ async fn play(task: &BenchTask, script: &AgentScript, after: impl FnOnce(&mut Wo
     }
     let world = server.world();
     let mut world = world.lock().unwrap();
-    let kept = world.exchanges().to_vec();
+    let kept = world.recorded_exchanges().to_vec();
     after(&mut world);
     let record = TrialRecord {
         task: task.id.clone(),
@@ -145,7 +143,7 @@ async fn no_rule_objects_to_the_oracle() {
     for task in &TaskSuite::built_in().unwrap().tasks {
         for script in std::iter::once(&task.oracle).chain(&task.alternatives) {
             let played = play(task, script, |_| {}).await;
-            let report = rules::check(&rules::RuleEvidence {
+            let report = rules::check_conduct_rules(&rules::RuleEvidence {
                 charter: &task.charter,
                 record: &played.record,
                 before: played.before.state(),
@@ -156,10 +154,8 @@ async fn no_rule_objects_to_the_oracle() {
             });
             let wrong = [rules::RuleOutcome::Fail, rules::RuleOutcome::Warning];
             for finding in report.findings.iter().filter(|finding| wrong.contains(&finding.outcome)) {
-                problems.push(format!(
-                    "{} {}: {} {:?} {}",
-                    task.number, task.id, finding.rule, finding.steps, finding.why
-                ));
+                problems
+                    .push(format!("{} {}: {} {:?} {}", task.number, task.id, finding.rule, finding.steps, finding.why));
             }
         }
     }
@@ -283,8 +279,7 @@ async fn doing_more_is_too_much() {
     for task in &TaskSuite::built_in().unwrap().tasks {
         let stray = |world: &mut World| {
             let body = json!({"public": false, "files": {"stray.md": {"content": "stray"}}});
-            let post =
-                SimulatedRequest::new(RequestMethod::Post, "/gists").with_token(&task.token).with_json(&body);
+            let post = SimulatedRequest::new(RequestMethod::Post, "/gists").with_token(&task.token).with_json(&body);
             assert_eq!(world.handle(&post).status, 201);
         };
         if play(task, &task.oracle, stray).await.verification.passed {
@@ -303,10 +298,8 @@ async fn answers_are_read_where_they_are_asked_for() {
         if task.oracle.steps.iter().any(|step| effect(&step.tool) != ToolEffect::Read) {
             continue;
         }
-        let script = AgentScript {
-            answer: "I looked, and that is all there is to say.".to_owned(),
-            ..task.oracle.clone()
-        };
+        let script =
+            AgentScript { answer: "I looked, and that is all there is to say.".to_owned(), ..task.oracle.clone() };
         if play(task, &script, |_| {}).await.verification.passed {
             problems.push(format!("{} {}: passed without an answer", task.number, task.id));
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::diff::{FilePatch, as_text, lines, patch};
+use super::diff::{FilePatch, as_text, build_patch, split_lines};
 use super::object::{EMPTY_TREE, GitFileMode, ObjectId};
 use super::objects::GitObjectStore;
 use super::tree::TreeLeaf;
@@ -44,34 +44,34 @@ pub struct FileChange {
 }
 
 /// The changed files in the order of their paths.
-pub fn changes(objects: &GitObjectStore, old: ObjectId, new: ObjectId) -> Vec<FileChange> {
+pub fn diff_trees(objects: &GitObjectStore, old: ObjectId, new: ObjectId) -> Vec<FileChange> {
     let (mut gone, mut come, mut found) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
-    for (path, before, after) in differing(objects, old, new) {
+    for (path, before, after) in find_differing_leaves(objects, old, new) {
         match (before, after) {
             (Some(before), Some(after)) => {
-                found.push(change(objects, ChangeKind::Modified, path, None, Some(before), Some(after)));
+                found.push(build_file_change(objects, ChangeKind::Modified, path, None, Some(before), Some(after)));
             }
             (Some(before), None) => drop(gone.insert(path, before)),
             (None, Some(after)) => drop(come.insert(path, after)),
             (None, None) => {}
         }
     }
-    for (from, to) in renames(objects, &gone, &come) {
+    for (from, to) in detect_renames(objects, &gone, &come) {
         if let (Some(before), Some(after)) = (gone.remove(&from), come.remove(&to)) {
-            found.push(change(objects, ChangeKind::Renamed, to, Some(from), Some(before), Some(after)));
+            found.push(build_file_change(objects, ChangeKind::Renamed, to, Some(from), Some(before), Some(after)));
         }
     }
     for (path, before) in gone {
-        found.push(change(objects, ChangeKind::Removed, path, None, Some(before), None));
+        found.push(build_file_change(objects, ChangeKind::Removed, path, None, Some(before), None));
     }
     for (path, after) in come {
-        found.push(change(objects, ChangeKind::Added, path, None, None, Some(after)));
+        found.push(build_file_change(objects, ChangeKind::Added, path, None, None, Some(after)));
     }
     found.sort_by(|one, other| one.path.cmp(&other.path));
     found
 }
 
-fn change(
+fn build_file_change(
     objects: &GitObjectStore,
     kind: ChangeKind,
     path: String,
@@ -80,13 +80,13 @@ fn change(
     after: Option<TreeLeaf>,
 ) -> FileChange {
     let content = |leaf: Option<TreeLeaf>| leaf.and_then(|leaf| objects.blob(leaf.id)).unwrap_or_default();
-    let FilePatch { additions, deletions, text } = patch(content(before), content(after));
+    let FilePatch { additions, deletions, text } = build_patch(content(before), content(after));
     let id = after.or(before).map_or(EMPTY_TREE, |leaf| leaf.id);
     FileChange { kind, path, previous_path, id, additions, deletions, patch: text }
 }
 
 /// Leaves that are not the same on both sides. Equal subtrees are not looked into.
-fn differing(
+fn find_differing_leaves(
     objects: &GitObjectStore,
     old: ObjectId,
     new: ObjectId,
@@ -97,7 +97,7 @@ fn differing(
     let mut budget = 100_000_usize;
     while let Some((above, old, new)) = waiting.pop() {
         let side = |tree: Option<ObjectId>| {
-            let entries = tree.and_then(|tree| objects.tree(tree)).unwrap_or_default();
+            let entries = tree.and_then(|tree| objects.tree_entries(tree)).unwrap_or_default();
             entries.iter().map(|entry| (entry.name.as_str(), entry)).collect::<BTreeMap<_, _>>()
         };
         let (old, new) = (side(old), side(new));
@@ -134,7 +134,7 @@ fn differing(
 }
 
 /// Files that went and came with the same content, or with at least half of it.
-fn renames(
+fn detect_renames(
     objects: &GitObjectStore,
     gone: &BTreeMap<String, TreeLeaf>,
     come: &BTreeMap<String, TreeLeaf>,
@@ -142,8 +142,7 @@ fn renames(
     let mut found: Vec<(String, String)> = Vec::new();
     let (mut from_taken, mut to_taken) = (BTreeSet::new(), BTreeSet::new());
     for (to, after) in come {
-        let same =
-            |(from, before): &(&String, &TreeLeaf)| before.id == after.id && !from_taken.contains(*from);
+        let same = |(from, before): &(&String, &TreeLeaf)| before.id == after.id && !from_taken.contains(*from);
         if let Some((from, _)) = gone.iter().find(same) {
             from_taken.insert(from.clone());
             to_taken.insert(to.clone());
@@ -158,7 +157,7 @@ fn renames(
     let mut alike = Vec::new();
     for (from, before) in &left {
         for (to, after) in &right {
-            let share = similarity(objects, before, after);
+            let share = measure_similarity(objects, before, after);
             if share >= 50 {
                 alike.push((100 - share, *from, *to));
             }
@@ -178,15 +177,15 @@ fn renames(
 }
 
 /// Percent of the larger file's bytes that are in lines of both.
-fn similarity(objects: &GitObjectStore, one: &TreeLeaf, other: &TreeLeaf) -> usize {
+fn measure_similarity(objects: &GitObjectStore, one: &TreeLeaf, other: &TreeLeaf) -> usize {
     let text = |leaf: &TreeLeaf| objects.blob(leaf.id).and_then(as_text);
     let (Some(one), Some(other)) = (text(one), text(other)) else { return 0 };
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for line in lines(one) {
+    for line in split_lines(one) {
         *counts.entry(line).or_default() += 1;
     }
     let mut same = 0;
-    for line in lines(other) {
+    for line in split_lines(other) {
         if let Some(count) = counts.get_mut(line).filter(|count| **count > 0) {
             *count -= 1;
             same += line.len();

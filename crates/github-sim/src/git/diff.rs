@@ -23,7 +23,7 @@ pub(crate) struct FilePatch {
 }
 
 /// Lines with their ends.
-pub(crate) fn lines(text: &str) -> Vec<&str> {
+pub(crate) fn split_lines(text: &str) -> Vec<&str> {
     text.split_inclusive('\n').collect()
 }
 
@@ -36,14 +36,14 @@ pub(crate) fn as_text(bytes: &[u8]) -> Option<&str> {
 }
 
 /// The changes from one text to another, in order and apart from each other.
-pub(crate) fn hunks(old: &[&str], new: &[&str]) -> Vec<DiffHunk> {
+pub(crate) fn diff_lines(old: &[&str], new: &[&str]) -> Vec<DiffHunk> {
     let prefix = old.iter().zip(new).take_while(|(one, other)| one == other).count();
     let rest = old.len().min(new.len()) - prefix;
     let same_end = |(one, other): &(&&str, &&str)| one == other;
     let suffix = old.iter().rev().zip(new.iter().rev()).take(rest).take_while(same_end).count();
     let (old, new) = (&old[prefix..old.len() - suffix], &new[prefix..new.len() - suffix]);
     let mut found: Vec<DiffHunk> = Vec::new();
-    for edit in edits(old, new) {
+    for edit in find_edits(old, new) {
         let (at_old, at_new) = (edit.old.start + prefix, edit.new.start + prefix);
         let (end_old, end_new) = (edit.old.end + prefix, edit.new.end + prefix);
         match found.last_mut() {
@@ -58,7 +58,7 @@ pub(crate) fn hunks(old: &[&str], new: &[&str]) -> Vec<DiffHunk> {
 }
 
 /// Single insertions and removals, in order.
-fn edits(old: &[&str], new: &[&str]) -> Vec<DiffHunk> {
+fn find_edits(old: &[&str], new: &[&str]) -> Vec<DiffHunk> {
     let (rows, columns) = (old.len() as isize, new.len() as isize);
     if rows == 0 && columns == 0 {
         return Vec::new();
@@ -86,7 +86,7 @@ fn edits(old: &[&str], new: &[&str]) -> Vec<DiffHunk> {
             }
             furthest[place(diagonal)] = x;
             if x >= rows && y >= columns {
-                return backtrack(&rounds, rows, columns);
+                return backtrack_edits(&rounds, rows, columns);
             }
             diagonal += 2;
         }
@@ -94,7 +94,7 @@ fn edits(old: &[&str], new: &[&str]) -> Vec<DiffHunk> {
     whole()
 }
 
-fn backtrack(rounds: &[Vec<isize>], rows: isize, columns: isize) -> Vec<DiffHunk> {
+fn backtrack_edits(rounds: &[Vec<isize>], rows: isize, columns: isize) -> Vec<DiffHunk> {
     let mut found = Vec::new();
     let (mut x, mut y) = (rows, columns);
     for (round, furthest) in rounds.iter().enumerate().rev() {
@@ -121,10 +121,10 @@ fn backtrack(rounds: &[Vec<isize>], rows: isize, columns: isize) -> Vec<DiffHunk
 }
 
 /// The patch between two contents, as GitHub shows it.
-pub(crate) fn patch(old: &[u8], new: &[u8]) -> FilePatch {
+pub(crate) fn build_patch(old: &[u8], new: &[u8]) -> FilePatch {
     let (Some(old), Some(new)) = (as_text(old), as_text(new)) else { return FilePatch::default() };
-    let (old, new) = (lines(old), lines(new));
-    let hunks = hunks(&old, &new);
+    let (old, new) = (split_lines(old), split_lines(new));
+    let hunks = diff_lines(&old, &new);
     let additions = hunks.iter().map(|hunk| hunk.new.len()).sum();
     let deletions = hunks.iter().map(|hunk| hunk.old.len()).sum();
     let mut text = String::new();
@@ -154,7 +154,7 @@ fn write_group(text: &mut String, old: &[&str], new: &[&str], group: &[DiffHunk]
         length => format!("{},{length}", start + 1),
     };
     text.push_str(&format!("@@ -{} +{} @@", range(old_start, old_end), range(new_start, new_end)));
-    if let Some(heading) = heading(&old[..old_start]) {
+    if let Some(heading) = find_hunk_heading(&old[..old_start]) {
         text.push(' ');
         text.push_str(heading);
     }
@@ -170,7 +170,7 @@ fn write_group(text: &mut String, old: &[&str], new: &[&str], group: &[DiffHunk]
 }
 
 /// The last line above that looks like the beginning of something, at most 80 bytes of it.
-fn heading<'t>(above: &[&'t str]) -> Option<&'t str> {
+fn find_hunk_heading<'t>(above: &[&'t str]) -> Option<&'t str> {
     let begins = |line: &&&str| line.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '$');
     let line = above.iter().rev().find(begins)?.trim_end();
     Some(line[..line.floor_char_boundary(80)].trim_end())
@@ -192,36 +192,36 @@ mod tests {
 
     #[test]
     fn one_line_changed() {
-        let patch = patch(b"# Demo\n\nhello\n", b"# Demo\n\nhello world\n");
+        let patch = build_patch(b"# Demo\n\nhello\n", b"# Demo\n\nhello world\n");
         assert_eq!((patch.additions, patch.deletions), (1, 1));
         assert_eq!(patch.text.as_deref(), Some("@@ -1,3 +1,3 @@\n # Demo\n \n-hello\n+hello world"));
     }
 
     #[test]
     fn files_that_begin_and_end() {
-        assert_eq!(patch(b"", b"a\n").text.as_deref(), Some("@@ -0,0 +1 @@\n+a"));
+        assert_eq!(build_patch(b"", b"a\n").text.as_deref(), Some("@@ -0,0 +1 @@\n+a"));
         assert_eq!(
-            patch(b"a\nb", b"").text.as_deref(),
+            build_patch(b"a\nb", b"").text.as_deref(),
             Some("@@ -1,2 +0,0 @@\n-a\n-b\n\\ No newline at end of file")
         );
-        assert_eq!(patch(b"a\n", b"a\n"), FilePatch::default());
-        assert_eq!(patch(b"a\0", b"b").text, None);
+        assert_eq!(build_patch(b"a\n", b"a\n"), FilePatch::default());
+        assert_eq!(build_patch(b"a\0", b"b").text, None);
     }
 
     #[test]
     fn texts_without_anything_in_common_end_soon() {
         let text = |from: usize| (from..from + 100_000).map(|n| format!("{n}\n")).collect::<String>();
-        let patch = patch(text(0).as_bytes(), text(500_000).as_bytes());
+        let patch = build_patch(text(0).as_bytes(), text(500_000).as_bytes());
         assert_eq!((patch.additions, patch.deletions), (100_000, 100_000));
     }
 
     proptest! {
         #[test]
         fn hunks_turn_the_old_text_into_the_new(old in "[ab\n]{0,60}", new in "[ab\n]{0,60}") {
-            let (old, new) = (lines(&old), lines(&new));
+            let (old, new) = (split_lines(&old), split_lines(&new));
             let mut made: Vec<&str> = Vec::new();
             let mut at = 0;
-            for hunk in hunks(&old, &new) {
+            for hunk in diff_lines(&old, &new) {
                 made.extend(&old[at..hunk.old.start]);
                 prop_assert_eq!(made.len(), hunk.new.start);
                 made.extend(&new[hunk.new.clone()]);

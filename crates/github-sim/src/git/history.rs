@@ -7,7 +7,7 @@ use super::object::ObjectId;
 use super::objects::GitObjectStore;
 
 /// The commit and all it descends from.
-pub fn ancestors(objects: &GitObjectStore, from: ObjectId) -> BTreeSet<ObjectId> {
+pub fn collect_ancestors(objects: &GitObjectStore, from: ObjectId) -> BTreeSet<ObjectId> {
     let mut found = BTreeSet::new();
     let mut waiting = vec![from];
     while let Some(id) = waiting.pop() {
@@ -21,15 +21,15 @@ pub fn ancestors(objects: &GitObjectStore, from: ObjectId) -> BTreeSet<ObjectId>
 }
 
 pub fn is_ancestor(objects: &GitObjectStore, ancestor: ObjectId, of: ObjectId) -> bool {
-    ancestor == of || ancestors(objects, of).contains(&ancestor)
+    ancestor == of || collect_ancestors(objects, of).contains(&ancestor)
 }
 
 /// Newest first, and never a parent before its child; `hidden` and what is in it left out.
-pub fn log(objects: &GitObjectStore, from: ObjectId, hidden: &BTreeSet<ObjectId>) -> Vec<ObjectId> {
+pub fn walk_history(objects: &GitObjectStore, from: ObjectId, hidden: &BTreeSet<ObjectId>) -> Vec<ObjectId> {
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();
     let mut children: std::collections::BTreeMap<ObjectId, usize> = std::collections::BTreeMap::new();
-    let shown: BTreeSet<_> = ancestors(objects, from).difference(hidden).copied().collect();
+    let shown: BTreeSet<_> = collect_ancestors(objects, from).difference(hidden).copied().collect();
     for id in &shown {
         for parent in objects.commit(*id).map(|commit| commit.parents.as_slice()).unwrap_or_default() {
             *children.entry(*parent).or_default() += 1;
@@ -59,7 +59,7 @@ pub fn log(objects: &GitObjectStore, from: ObjectId, hidden: &BTreeSet<ObjectId>
 /// The best commit that both descend from.
 pub fn merge_base(objects: &GitObjectStore, one: ObjectId, other: ObjectId) -> Option<ObjectId> {
     let common: BTreeSet<_> =
-        ancestors(objects, one).intersection(&ancestors(objects, other)).copied().collect();
+        collect_ancestors(objects, one).intersection(&collect_ancestors(objects, other)).copied().collect();
     let mut best = common.clone();
     for id in &common {
         // All between a common commit and one of its ancestors is common too: looking at parents is enough.
@@ -72,7 +72,7 @@ pub fn merge_base(objects: &GitObjectStore, one: ObjectId, other: ObjectId) -> O
 
 /// How many commits the head has that the base has not, and the other way round.
 pub fn ahead_behind(objects: &GitObjectStore, base: ObjectId, head: ObjectId) -> (usize, usize) {
-    let (base, head) = (ancestors(objects, base), ancestors(objects, head));
+    let (base, head) = (collect_ancestors(objects, base), collect_ancestors(objects, head));
     (head.difference(&base).count(), base.difference(&head).count())
 }
 
@@ -106,8 +106,8 @@ mod tests {
         assert_eq!(merge_base(&objects, merge, stranger), None);
         assert_eq!(ahead_behind(&objects, left, merge), (2, 0));
         assert_eq!(ahead_behind(&objects, left, right), (1, 1));
-        assert_eq!(log(&objects, merge, &BTreeSet::new()), [merge, right, left, fork, root]);
-        assert_eq!(log(&objects, merge, &ancestors(&objects, left)), [merge, right]);
+        assert_eq!(walk_history(&objects, merge, &BTreeSet::new()), [merge, right, left, fork, root]);
+        assert_eq!(walk_history(&objects, merge, &collect_ancestors(&objects, left)), [merge, right]);
         assert!(is_ancestor(&objects, root, merge) && !is_ancestor(&objects, merge, root));
     }
 
@@ -118,6 +118,6 @@ mod tests {
         let left = commit(&mut objects, 3, &[root]);
         let right = commit(&mut objects, 2, &[root]);
         let merge = commit(&mut objects, 1, &[left, right]);
-        assert_eq!(log(&objects, merge, &BTreeSet::new()), [merge, left, right, root]);
+        assert_eq!(walk_history(&objects, merge, &BTreeSet::new()), [merge, left, right, root]);
     }
 }

@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::diff::{DiffHunk, as_text, hunks, lines};
+use super::diff::{DiffHunk, as_text, diff_lines, split_lines};
 use super::object::{GitFileMode, GitObject, ObjectId};
 use super::objects::GitObjectStore;
-use super::tree::{TreeLeaf, edit, files};
+use super::tree::{TreeLeaf, edit_tree, list_tree_files};
 
 /// Both sides' changes to a text; none if they touch the same or neighbouring lines differently.
 pub fn merge_texts(base: &str, ours: &str, theirs: &str) -> Option<String> {
-    let (base, ours, theirs) = (lines(base), lines(ours), lines(theirs));
-    let (left, right) = (hunks(&base, &ours), hunks(&base, &theirs));
+    let (base, ours, theirs) = (split_lines(base), split_lines(ours), split_lines(theirs));
+    let (left, right) = (diff_lines(&base, &ours), diff_lines(&base, &theirs));
     let mut made = String::new();
     let (mut at, mut l, mut r) = (0, 0, 0);
     while l < left.len() || r < right.len() {
@@ -34,8 +34,8 @@ pub fn merge_texts(base: &str, ours: &str, theirs: &str) -> Option<String> {
         }
         made.extend(base[at..start].iter().copied());
         let (left, right) = (&left[first_l..l], &right[first_r..r]);
-        let ours = side(left, &base, &ours, start, end);
-        let theirs = side(right, &base, &theirs, start, end);
+        let ours = apply_hunks(left, &base, &ours, start, end);
+        let theirs = apply_hunks(right, &base, &theirs, start, end);
         if left.is_empty() || (!right.is_empty() && ours == theirs) {
             made.push_str(&theirs);
         } else if right.is_empty() {
@@ -50,7 +50,7 @@ pub fn merge_texts(base: &str, ours: &str, theirs: &str) -> Option<String> {
 }
 
 /// What one side makes of these lines of the base.
-fn side(hunks: &[DiffHunk], base: &[&str], new: &[&str], start: usize, end: usize) -> String {
+fn apply_hunks(hunks: &[DiffHunk], base: &[&str], new: &[&str], start: usize, end: usize) -> String {
     let mut made = String::new();
     let mut at = start;
     for hunk in hunks {
@@ -77,7 +77,7 @@ impl MergePlan {
             let id = objects.insert(GitObject::Blob(text.into_bytes()));
             self.changes.insert(path, Some(TreeLeaf { mode, id }));
         }
-        edit(objects, self.ours, &self.changes)
+        edit_tree(objects, self.ours, &self.changes)
     }
 }
 
@@ -88,7 +88,8 @@ pub fn merge_trees(
     ours: ObjectId,
     theirs: ObjectId,
 ) -> Result<MergePlan, Vec<String>> {
-    let (base, left, right) = (files(objects, base), files(objects, ours), files(objects, theirs));
+    let (base, left, right) =
+        (list_tree_files(objects, base), list_tree_files(objects, ours), list_tree_files(objects, theirs));
     let mut changes: BTreeMap<String, Option<TreeLeaf>> = BTreeMap::new();
     let mut conflicts = Vec::new();
     let mut texts = Vec::new();
@@ -120,10 +121,7 @@ pub fn merge_trees(
 }
 
 /// Paths that would be a file of one side and a directory of the other.
-fn file_or_directory(
-    ours: &BTreeMap<String, TreeLeaf>,
-    changes: &BTreeMap<String, Option<TreeLeaf>>,
-) -> Vec<String> {
+fn file_or_directory(ours: &BTreeMap<String, TreeLeaf>, changes: &BTreeMap<String, Option<TreeLeaf>>) -> Vec<String> {
     let kept = ours.keys().filter(|path| !matches!(changes.get(*path), Some(None)));
     let new = changes.iter().filter(|(_, leaf)| leaf.is_some()).map(|(path, _)| path);
     let merged: BTreeSet<&str> = kept.chain(new).map(String::as_str).collect();
@@ -168,10 +166,7 @@ mod tests {
             merge_texts(base, "one\n2\n3\n4\n5\n", "1\n2\n3\n4\nfive\n").as_deref(),
             Some("one\n2\n3\n4\nfive\n")
         );
-        assert_eq!(
-            merge_texts(base, "1\n2\nX\n4\n5\n", "1\n2\nX\n4\n5\n").as_deref(),
-            Some("1\n2\nX\n4\n5\n")
-        );
+        assert_eq!(merge_texts(base, "1\n2\nX\n4\n5\n", "1\n2\nX\n4\n5\n").as_deref(), Some("1\n2\nX\n4\n5\n"));
         assert_eq!(merge_texts(base, "1\n2\nX\n4\n5\n", "1\n2\nY\n4\n5\n"), None);
         // Neighbouring lines are a conflict in git, too.
         assert_eq!(merge_texts(base, "1\nX\n3\n4\n5\n", "1\n2\nY\n4\n5\n"), None);
@@ -188,7 +183,7 @@ mod tests {
                     ((*path).to_owned(), Some(TreeLeaf { mode: GitFileMode::File, id }))
                 })
                 .collect();
-            edit(&mut objects, EMPTY_TREE, &changes)
+            edit_tree(&mut objects, EMPTY_TREE, &changes)
         };
         let base = tree(&[("a", "a\n"), ("b", "b\n")]);
         let ours = tree(&[("a", "A\n"), ("b", "b\n")]);

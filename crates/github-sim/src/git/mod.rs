@@ -9,12 +9,10 @@ mod objects;
 mod path;
 mod tree;
 
-pub use changes::{ChangeKind, FileChange, changes};
-pub use history::{ahead_behind, ancestors, is_ancestor, log, merge_base};
+pub use changes::{ChangeKind, FileChange, diff_trees};
+pub use history::{ahead_behind, collect_ancestors, is_ancestor, merge_base, walk_history};
 pub use merge::{MergePlan, merge_texts, merge_trees};
-pub use object::{
-    CommitSignature, EMPTY_TREE, GitCommit, GitFileMode, GitObject, GitTree, ObjectId, TreeEntry,
-};
+pub use object::{CommitSignature, EMPTY_TREE, GitCommit, GitFileMode, GitObject, GitTree, ObjectId, TreeEntry};
 pub use objects::GitObjectStore;
 pub use path::is_valid_path;
-pub use tree::{MAX_ENTRIES, TreeLeaf, edit, entries, files, lookup};
+pub use tree::{MAX_ENTRIES, TreeLeaf, edit_tree, find_tree_entry, list_tree_entries, list_tree_files};

@@ -12,8 +12,8 @@ pub struct ObjectId([u8; 20]);
 
 /// The tree without entries, which git knows without being told.
 pub const EMPTY_TREE: ObjectId = ObjectId([
-    0x4b, 0x82, 0x5d, 0xc6, 0x42, 0xcb, 0x6e, 0xb9, 0xa0, 0x60, 0xe5, 0x4b, 0xf8, 0xd6, 0x92, 0x88, 0xfb,
-    0xee, 0x49, 0x04,
+    0x4b, 0x82, 0x5d, 0xc6, 0x42, 0xcb, 0x6e, 0xb9, 0xa0, 0x60, 0xe5, 0x4b, 0xf8, 0xd6, 0x92, 0x88, 0xfb, 0xee, 0x49,
+    0x04,
 ]);
 
 impl ObjectId {
@@ -25,7 +25,7 @@ impl ObjectId {
     }
 
     /// The first seven digits, as people write them.
-    pub fn short(&self) -> String {
+    pub fn short_hex(&self) -> String {
         self.to_string()[..7].to_owned()
     }
 }
@@ -62,8 +62,7 @@ impl FromStr for ObjectId {
         }
         let mut id = [0; 20];
         for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
-            let digit =
-                |at: usize| char::from(pair[at]).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+            let digit = |at: usize| char::from(pair[at]).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
             *byte = digit(0).ok_or(NotAnObjectId)? << 4 | digit(1).ok_or(NotAnObjectId)?;
         }
         Ok(ObjectId(id))

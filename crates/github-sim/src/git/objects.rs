@@ -40,7 +40,7 @@ impl GitObjectStore {
     }
 
     /// The entries of a tree; none for one that is not there.
-    pub fn tree(&self, id: ObjectId) -> Option<&[TreeEntry]> {
+    pub fn tree_entries(&self, id: ObjectId) -> Option<&[TreeEntry]> {
         match self.get(id) {
             Some(GitObject::Tree(tree)) => Some(tree.entries()),
             None if id == EMPTY_TREE => Some(&[]),
@@ -64,9 +64,7 @@ impl GitObjectStore {
         let mut found = self
             .by_id
             .iter()
-            .filter(|(id, object)| {
-                matches!(***object, GitObject::Commit(_)) && id.to_string().starts_with(&prefix)
-            })
+            .filter(|(id, object)| matches!(***object, GitObject::Commit(_)) && id.to_string().starts_with(&prefix))
             .map(|(id, _)| *id);
         let first = found.next()?;
         found.next().is_none().then_some(first)

@@ -19,26 +19,26 @@ pub struct TreeLeaf {
 }
 
 /// The entry at a path.
-pub fn lookup(objects: &GitObjectStore, root: ObjectId, path: &str) -> Option<TreeEntry> {
+pub fn find_tree_entry(objects: &GitObjectStore, root: ObjectId, path: &str) -> Option<TreeEntry> {
     let mut found = TreeEntry { name: String::new(), mode: GitFileMode::Directory, id: root };
     for segment in path.split('/').filter(|segment| !segment.is_empty()) {
         if found.mode != GitFileMode::Directory {
             return None;
         }
-        found = objects.tree(found.id)?.iter().find(|entry| entry.name == segment)?.clone();
+        found = objects.tree_entries(found.id)?.iter().find(|entry| entry.name == segment)?.clone();
     }
     Some(found)
 }
 
 /// All paths below a tree, directories before what is in them; true if that is not all of them.
-pub fn entries(objects: &GitObjectStore, root: ObjectId) -> (Vec<(String, TreeEntry)>, bool) {
+pub fn list_tree_entries(objects: &GitObjectStore, root: ObjectId) -> (Vec<(String, TreeEntry)>, bool) {
     let mut found = Vec::new();
     let mut waiting = vec![(String::new(), root, 0)];
     let mut truncated = false;
     while let Some((above, tree, depth)) = waiting.pop() {
-        for entry in objects.tree(tree).unwrap_or_default() {
+        for entry in objects.tree_entries(tree).unwrap_or_default() {
             if found.len() >= MAX_ENTRIES {
-                return (sorted(found), true);
+                return (sort_tree_entries(found), true);
             }
             let path = if above.is_empty() { entry.name.clone() } else { format!("{above}/{}", entry.name) };
             if entry.mode == GitFileMode::Directory {
@@ -51,23 +51,23 @@ pub fn entries(objects: &GitObjectStore, root: ObjectId) -> (Vec<(String, TreeEn
             found.push((path, entry.clone()));
         }
     }
-    (sorted(found), truncated)
+    (sort_tree_entries(found), truncated)
 }
 
-fn sorted(mut found: Vec<(String, TreeEntry)>) -> Vec<(String, TreeEntry)> {
+fn sort_tree_entries(mut found: Vec<(String, TreeEntry)>) -> Vec<(String, TreeEntry)> {
     found.sort_by(|(one, _), (other, _)| one.cmp(other));
     found
 }
 
 /// All files below a tree.
-pub fn files(objects: &GitObjectStore, root: ObjectId) -> BTreeMap<String, TreeLeaf> {
-    let (found, _) = entries(objects, root);
+pub fn list_tree_files(objects: &GitObjectStore, root: ObjectId) -> BTreeMap<String, TreeLeaf> {
+    let (found, _) = list_tree_entries(objects, root);
     let leaves = found.into_iter().filter(|(_, entry)| entry.mode != GitFileMode::Directory);
     leaves.map(|(path, entry)| (path, TreeLeaf { mode: entry.mode, id: entry.id })).collect()
 }
 
 /// The tree with some paths set (`Some`) or removed (`None`). Directories that become empty go away, as in git.
-pub fn edit(
+pub fn edit_tree(
     objects: &mut GitObjectStore,
     root: ObjectId,
     changes: &BTreeMap<String, Option<TreeLeaf>>,
@@ -77,13 +77,9 @@ pub fn edit(
 }
 
 /// None when nothing is left. The depth is that of the longest path, which `is_valid_path` bounds.
-fn edit_level(
-    objects: &mut GitObjectStore,
-    tree: ObjectId,
-    changes: &[(&str, Option<TreeLeaf>)],
-) -> Option<ObjectId> {
+fn edit_level(objects: &mut GitObjectStore, tree: ObjectId, changes: &[(&str, Option<TreeLeaf>)]) -> Option<ObjectId> {
     let mut entries: BTreeMap<String, (GitFileMode, ObjectId)> = BTreeMap::new();
-    for entry in objects.tree(tree).unwrap_or_default() {
+    for entry in objects.tree_entries(tree).unwrap_or_default() {
         entries.insert(entry.name.clone(), (entry.mode, entry.id));
     }
     let mut below: BTreeMap<&str, Vec<(&str, Option<TreeLeaf>)>> = BTreeMap::new();
@@ -124,11 +120,9 @@ mod tests {
     use super::*;
 
     fn set(objects: &mut GitObjectStore, root: ObjectId, path: &str, text: Option<&str>) -> ObjectId {
-        let leaf = text.map(|text| TreeLeaf {
-            mode: GitFileMode::File,
-            id: objects.insert(GitObject::Blob(text.into())),
-        });
-        edit(objects, root, &BTreeMap::from([(path.to_owned(), leaf)]))
+        let leaf =
+            text.map(|text| TreeLeaf { mode: GitFileMode::File, id: objects.insert(GitObject::Blob(text.into())) });
+        edit_tree(objects, root, &BTreeMap::from([(path.to_owned(), leaf)]))
     }
 
     #[test]
@@ -136,11 +130,11 @@ mod tests {
         let mut objects = GitObjectStore::default();
         let one = set(&mut objects, EMPTY_TREE, "src/lib/a.py", Some("a"));
         let two = set(&mut objects, one, "README.md", Some("r"));
-        assert_eq!(files(&objects, two).keys().collect::<Vec<_>>(), ["README.md", "src/lib/a.py"]);
-        assert_eq!(lookup(&objects, two, "src/lib").map(|entry| entry.mode), Some(GitFileMode::Directory));
-        assert_eq!(lookup(&objects, two, "README.md/x"), None);
+        assert_eq!(list_tree_files(&objects, two).keys().collect::<Vec<_>>(), ["README.md", "src/lib/a.py"]);
+        assert_eq!(find_tree_entry(&objects, two, "src/lib").map(|entry| entry.mode), Some(GitFileMode::Directory));
+        assert_eq!(find_tree_entry(&objects, two, "README.md/x"), None);
         let three = set(&mut objects, two, "src/lib/a.py", None);
-        assert_eq!(entries(&objects, three).0.len(), 1);
+        assert_eq!(list_tree_entries(&objects, three).0.len(), 1);
         assert_eq!(set(&mut objects, three, "README.md", None), EMPTY_TREE);
     }
 
@@ -152,7 +146,7 @@ mod tests {
             let entry = |name: &str| TreeEntry { name: name.to_owned(), mode: GitFileMode::Directory, id };
             id = objects.insert(GitObject::Tree(GitTree::new(vec![entry("l"), entry("r")])));
         }
-        let (found, truncated) = entries(&objects, id);
+        let (found, truncated) = list_tree_entries(&objects, id);
         assert!(truncated && found.len() <= MAX_ENTRIES);
     }
 }

@@ -5,14 +5,20 @@ use serde_json::json;
 use crate::call::{OperationCall, OperationReply, OperationResult};
 use crate::error::OperationError;
 use crate::http::RequestMethod::Get;
-use crate::route::{OperationRoute, route};
+use crate::route::{OperationRoute, define_route};
 use crate::state::AccountKind;
 
 pub(super) const ROUTES: &[OperationRoute] = &[
-    route(Get, "/user", "users/get-authenticated", "users/users#get-the-authenticated-user", own),
-    route(Get, "/users/{username}", "users/get-by-username", "users/users#get-a-user", by_name),
-    route(Get, "/orgs/{org}", "orgs/get", "orgs/orgs#get-an-organization", organization),
-    route(
+    define_route(
+        Get,
+        "/user",
+        "users/get-authenticated",
+        "users/users#get-the-authenticated-user",
+        get_authenticated_user,
+    ),
+    define_route(Get, "/users/{username}", "users/get-by-username", "users/users#get-a-user", by_name),
+    define_route(Get, "/orgs/{org}", "orgs/get", "orgs/orgs#get-an-organization", get_organization),
+    define_route(
         Get,
         "/user/orgs",
         "orgs/list-for-authenticated-user",
@@ -20,47 +26,47 @@ pub(super) const ROUTES: &[OperationRoute] = &[
         own_organizations,
     ),
     // The world answers this one itself: only it knows the limits.
-    route(
+    define_route(
         Get,
         "/rate_limit",
         "rate-limit/get",
         "rate-limit/rate-limit#get-rate-limit-status-for-the-authenticated-user",
-        limits,
+        get_rate_limits,
     ),
-    route(Get, "/meta", "meta/get", "meta/meta#get-apiname-meta-information", meta),
+    define_route(Get, "/meta", "meta/get", "meta/meta#get-apiname-meta-information", get_api_meta),
 ];
 
-fn own(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.account()?;
+fn get_authenticated_user(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_account()?;
     let account = call.state.account(id).ok_or_else(OperationError::not_found)?;
     Ok(OperationReply::ok(call.view().private_user(account)))
 }
 
 fn by_name(call: &mut OperationCall<'_>) -> OperationResult {
-    let found = call.state.account_by_login(call.argument("username"));
-    let account = found.ok_or_else(|| OperationError::not_found().general())?;
+    let found = call.state.account_by_login(call.path_argument("username"));
+    let account = found.ok_or_else(|| OperationError::not_found().with_general_docs())?;
     let is_self = call.actor.as_ref().is_some_and(|actor| actor.account == account.id);
     let view = call.view();
     Ok(OperationReply::ok(if is_self { view.private_user(account) } else { view.user(account) })
-        .modified(account.created_at))
+        .with_modified_at(account.created_at))
 }
 
-fn organization(call: &mut OperationCall<'_>) -> OperationResult {
-    let found = call.state.account_by_login(call.argument("org"));
+fn get_organization(call: &mut OperationCall<'_>) -> OperationResult {
+    let found = call.state.account_by_login(call.path_argument("org"));
     let account = found.filter(|account| account.kind == AccountKind::Organization);
     Ok(OperationReply::ok(call.view().organization(account.ok_or_else(OperationError::not_found)?)))
 }
 
 fn own_organizations(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.account()?;
+    let id = call.require_account()?;
     let found: Vec<_> = call.state.accounts.values().filter(|one| one.members.contains_key(&id)).collect();
-    Ok(call.list(&found, |view, account| view.organization_simple(account)))
+    Ok(call.reply_with_page(&found, |view, account| view.organization_simple(account)))
 }
 
-fn limits(_: &mut OperationCall<'_>) -> OperationResult {
+fn get_rate_limits(_: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(json!({})))
 }
 
-fn meta(_: &mut OperationCall<'_>) -> OperationResult {
+fn get_api_meta(_: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(json!({"verifiable_password_authentication": false})))
 }

@@ -6,67 +6,67 @@ use super::writing;
 use crate::access::RequiredAccess;
 use crate::call::{OperationCall, OperationReply, OperationResult};
 use crate::error::OperationError;
-use crate::git::{GitFileMode, lookup};
+use crate::git::{GitFileMode, find_tree_entry};
 use crate::http::RequestMethod::{Get, Post};
-use crate::route::{OperationRoute, route};
+use crate::route::{OperationRoute, define_route};
 use crate::state::{Repository, RepositoryId, WorkflowRun, WorldState};
 use crate::view::publication::WorkflowFile;
 
 pub(super) const ROUTES: &[OperationRoute] = &[
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/actions/workflows",
         "actions/list-repo-workflows",
         "actions/workflows#list-repository-workflows",
-        list,
+        list_workflows,
     ),
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/actions/workflows/{workflow_id}",
         "actions/get-workflow",
         "actions/workflows#get-a-workflow",
-        get,
+        get_workflow,
     ),
-    route(
+    define_route(
         Post,
         "/repos/{owner}/{repo}/actions/workflows/{workflow_id}/dispatches",
         "actions/create-workflow-dispatch",
         "actions/workflows#create-a-workflow-dispatch-event",
-        dispatch,
+        dispatch_workflow,
     ),
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/actions/workflows/{workflow_id}/runs",
         "actions/list-workflow-runs",
         "actions/workflow-runs#list-workflow-runs-for-a-workflow",
         runs_of,
     ),
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/actions/runs",
         "actions/list-workflow-runs-for-repo",
         "actions/workflow-runs#list-workflow-runs-for-a-repository",
-        runs,
+        list_repository_runs,
     ),
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/actions/runs/{run_id}",
         "actions/get-workflow-run",
         "actions/workflow-runs#get-a-workflow-run",
-        run,
+        get_workflow_run,
     ),
 ];
 
 const FOLDER: &str = ".github/workflows";
 
 /// What the files on the default branch declare.
-fn workflows(state: &WorldState, repository: &Repository) -> Vec<WorkflowFile> {
+fn load_workflows(state: &WorldState, repository: &Repository) -> Vec<WorkflowFile> {
     let objects = state.objects(repository);
-    let tree = repository.head().and_then(|head| objects.commit(head)).map(|commit| commit.tree);
+    let tree = repository.default_branch_head().and_then(|head| objects.commit(head)).map(|commit| commit.tree);
     let folder = tree
-        .and_then(|tree| lookup(objects, tree, FOLDER))
+        .and_then(|tree| find_tree_entry(objects, tree, FOLDER))
         .filter(|entry| entry.mode == GitFileMode::Directory);
-    let files = folder.and_then(|folder| objects.tree(folder.id)).unwrap_or_default();
+    let files = folder.and_then(|folder| objects.tree_entries(folder.id)).unwrap_or_default();
     let is_workflow = |name: &str| name.ends_with(".yml") || name.ends_with(".yaml");
     let read = |name: &str, text: &str| {
         let named = text.lines().find_map(|line| line.strip_prefix("name:"));
@@ -76,12 +76,8 @@ fn workflows(state: &WorldState, repository: &Repository) -> Vec<WorkflowFile> {
             text.lines().any(|line| line.trim_start_matches(['-', ' ', '[']).contains("workflow_dispatch"));
         // The same file has the same id, whatever else there is.
         let digest = blake3::hash(format!("{}:{path}", repository.id.0).as_bytes());
-        let id = u64::from(u32::from_le_bytes([
-            digest.as_bytes()[0],
-            digest.as_bytes()[1],
-            digest.as_bytes()[2],
-            0,
-        ])) + 1;
+        let id =
+            u64::from(u32::from_le_bytes([digest.as_bytes()[0], digest.as_bytes()[1], digest.as_bytes()[2], 0])) + 1;
         WorkflowFile { id, name: shown.to_owned(), path: path.clone(), has_dispatch }
     };
     files
@@ -91,31 +87,30 @@ fn workflows(state: &WorldState, repository: &Repository) -> Vec<WorkflowFile> {
         .collect()
 }
 
-fn list(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
+fn list_workflows(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
-    let found = workflows(call.state, repository);
-    Ok(call.counted("workflows", &found, |view, one| view.workflow(repository, one)))
+    let found = load_workflows(call.state, repository);
+    Ok(call.reply_with_counted_page("workflows", &found, |view, one| view.workflow(repository, one)))
 }
 
 /// By id, or by the name of its file.
-fn named(call: &OperationCall<'_>, id: RepositoryId) -> Result<WorkflowFile, OperationError> {
-    let wanted = call.argument("workflow_id");
-    let is_it =
-        |one: &WorkflowFile| one.id.to_string() == wanted || one.path.rsplit('/').next() == Some(wanted);
-    workflows(call.state, call.repo(id)?).into_iter().find(is_it).ok_or_else(OperationError::not_found)
+fn find_workflow(call: &OperationCall<'_>, id: RepositoryId) -> Result<WorkflowFile, OperationError> {
+    let wanted = call.path_argument("workflow_id");
+    let is_it = |one: &WorkflowFile| one.id.to_string() == wanted || one.path.rsplit('/').next() == Some(wanted);
+    load_workflows(call.state, call.repo(id)?).into_iter().find(is_it).ok_or_else(OperationError::not_found)
 }
 
-fn get(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
-    let workflow = named(call, id)?;
+fn get_workflow(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
+    let workflow = find_workflow(call, id)?;
     Ok(OperationReply::ok(call.view().workflow(call.repo(id)?, &workflow)))
 }
 
-fn dispatch(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Push)?;
-    let workflow = named(call, id)?;
-    let fields = call.fields()?;
+fn dispatch_workflow(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Push)?;
+    let workflow = find_workflow(call, id)?;
+    let fields = call.body_fields()?;
     let name = fields.required_text("ref")?;
     let details = fields.flag("return_run_details")?.unwrap_or(false);
     let repository = call.repo(id)?;
@@ -136,13 +131,13 @@ fn dispatch(call: &mut OperationCall<'_>) -> OperationResult {
         event: "workflow_dispatch".to_owned(),
         status: "queued".to_owned(),
         conclusion: None,
-        actor: call.account()?,
+        actor: call.require_account()?,
         created_at: now,
         updated_at: now,
     };
     call.repo_mut(id)?.runs.insert(run_id, run);
     if !details {
-        return Ok(OperationReply::nothing());
+        return Ok(OperationReply::no_content());
     }
     let view = call.view();
     let repository = call.repo(id)?;
@@ -156,7 +151,7 @@ fn dispatch(call: &mut OperationCall<'_>) -> OperationResult {
 fn shown_runs(call: &OperationCall<'_>, id: RepositoryId, of: Option<&WorkflowFile>) -> OperationResult {
     let repository = call.repo(id)?;
     let query = &call.query;
-    let workflows = workflows(call.state, repository);
+    let workflows = load_workflows(call.state, repository);
     let fits = |run: &&WorkflowRun| {
         of.is_none_or(|workflow| workflow.path == run.path)
             && query.get("branch").is_none_or(|branch| run.branch == branch)
@@ -168,31 +163,27 @@ fn shown_runs(call: &OperationCall<'_>, id: RepositoryId, of: Option<&WorkflowFi
                 .is_none_or(|status| run.status == status || run.conclusion.as_deref() == Some(status))
     };
     let found: Vec<_> = repository.runs.values().rev().filter(fits).collect();
-    Ok(call.counted("workflow_runs", &found, |view, run| {
-        view.run(repository, run, workflows.iter().find(|one| one.path == run.path))
+    Ok(call.reply_with_counted_page("workflow_runs", &found, |view, run| {
+        view.workflow_run(repository, run, workflows.iter().find(|one| one.path == run.path))
     }))
 }
 
-fn runs(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
+fn list_repository_runs(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
     shown_runs(call, id, None)
 }
 
 fn runs_of(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
-    let workflow = named(call, id)?;
+    let id = call.require_repository(RequiredAccess::Read)?;
+    let workflow = find_workflow(call, id)?;
     shown_runs(call, id, Some(&workflow))
 }
 
-fn run(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
-    let number = call.number("run_id")?;
+fn get_workflow_run(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
+    let number = call.path_number("run_id")?;
     let repository = call.repo(id)?;
     let run = repository.runs.get(&number).ok_or_else(OperationError::not_found)?;
-    let workflows = workflows(call.state, repository);
-    Ok(OperationReply::ok(call.view().run(
-        repository,
-        run,
-        workflows.iter().find(|one| one.path == run.path),
-    )))
+    let workflows = load_workflows(call.state, repository);
+    Ok(OperationReply::ok(call.view().workflow_run(repository, run, workflows.iter().find(|one| one.path == run.path))))
 }

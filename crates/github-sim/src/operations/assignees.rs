@@ -6,35 +6,35 @@ use crate::call::{OperationCall, OperationReply, OperationResult};
 use crate::error::OperationError;
 use crate::http::RequestMethod::{Delete, Post};
 use crate::operations::issues::MAX_ASSIGNEES;
-use crate::route::{OperationRoute, route};
+use crate::route::{OperationRoute, define_route};
 use crate::state::{AccountId, RepositoryId};
 
 pub(super) const ROUTES: &[OperationRoute] = &[
-    route(
+    define_route(
         Post,
         "/repos/{owner}/{repo}/issues/{issue_number}/assignees",
         "issues/add-assignees",
         "issues/assignees#add-assignees-to-an-issue",
-        add,
+        add_assignees,
     ),
-    route(
+    define_route(
         Delete,
         "/repos/{owner}/{repo}/issues/{issue_number}/assignees",
         "issues/remove-assignees",
         "reference/issues#remove-assignees-from-an-issue",
-        remove,
+        remove_assignees,
     ),
 ];
 
 /// The accounts that the body names; who is unknown or cannot be assigned is passed over here.
-fn given(call: &OperationCall<'_>, id: RepositoryId) -> Result<Vec<AccountId>, OperationError> {
-    let names = call.fields()?.texts("assignees")?.unwrap_or_default();
+fn read_assignees(call: &OperationCall<'_>, id: RepositoryId) -> Result<Vec<AccountId>, OperationError> {
+    let names = call.body_fields()?.text_list("assignees")?.unwrap_or_default();
     let repository = call.repo(id)?;
     let known = names.iter().filter_map(|name| call.state.account_by_login(name)).map(|account| account.id);
     Ok(known.filter(|account| access::can_be_assigned(call.state, repository, *account)).collect())
 }
 
-fn change(
+fn change_assignees(
     call: &mut OperationCall<'_>,
     id: RepositoryId,
     number: u64,
@@ -49,25 +49,25 @@ fn change(
     Ok(())
 }
 
-fn add(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Triage)?;
-    let number = issues::existing(call, id)?;
-    let new = given(call, id)?;
-    change(call, id, number, |assigned| {
+fn add_assignees(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Triage)?;
+    let number = issues::find_issue_number(call, id)?;
+    let new = read_assignees(call, id)?;
+    change_assignees(call, id, number, |assigned| {
         for account in new {
             if !assigned.contains(&account) {
                 assigned.push(account);
             }
         }
     })?;
-    let shown = issues::shown(call, id, number)?;
+    let shown = issues::build_issue_reply(call, id, number)?;
     Ok(OperationReply { status: 201, ..shown })
 }
 
-fn remove(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Triage)?;
-    let number = issues::existing(call, id)?;
-    let gone = given(call, id)?;
-    change(call, id, number, |assigned| assigned.retain(|one| !gone.contains(one)))?;
-    issues::shown(call, id, number)
+fn remove_assignees(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Triage)?;
+    let number = issues::find_issue_number(call, id)?;
+    let gone = read_assignees(call, id)?;
+    change_assignees(call, id, number, |assigned| assigned.retain(|one| !gone.contains(one)))?;
+    issues::build_issue_reply(call, id, number)
 }

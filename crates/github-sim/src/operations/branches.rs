@@ -5,61 +5,59 @@ use crate::call::{OperationCall, OperationReply, OperationResult};
 use crate::error::OperationError;
 use crate::git::ObjectId;
 use crate::http::RequestMethod::Get;
-use crate::route::{OperationRoute, route};
+use crate::route::{OperationRoute, define_route};
 use crate::state::RepositoryId;
 
 pub(super) const ROUTES: &[OperationRoute] = &[
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/branches",
         "repos/list-branches",
         "branches/branches#list-branches",
-        list,
+        list_branches,
     ),
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/branches/{branch*}/protection",
         "repos/get-branch-protection",
         "branches/branch-protection#get-branch-protection",
-        protection,
+        get_branch_protection,
     ),
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/branches/{branch*}",
         "repos/get-branch",
         "branches/branches#get-a-branch",
-        get,
+        get_branch,
     ),
 ];
 
-fn list(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
+fn list_branches(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
     let wanted = call.query.get("protected").map(|text| text == "true");
-    let fits = |(name, _): &(&str, ObjectId)| {
-        wanted.is_none_or(|wanted| repository.protection.contains_key(*name) == wanted)
-    };
+    let fits =
+        |(name, _): &(&str, ObjectId)| wanted.is_none_or(|wanted| repository.protection.contains_key(*name) == wanted);
     let found: Vec<_> = repository.branches().filter(fits).collect();
-    Ok(call.list(&found, |view, (name, id)| view.short_branch(repository, name, *id)))
+    Ok(call.reply_with_page(&found, |view, (name, id)| view.short_branch(repository, name, *id)))
 }
 
-fn named(call: &OperationCall<'_>, id: RepositoryId) -> Result<(String, ObjectId), OperationError> {
-    let name = call.argument("branch");
-    let found = call.repo(id)?.branch(name).ok_or_else(|| OperationError::new(404, "Branch not found"))?;
+fn find_branch(call: &OperationCall<'_>, id: RepositoryId) -> Result<(String, ObjectId), OperationError> {
+    let name = call.path_argument("branch");
+    let found = call.repo(id)?.branch_head(name).ok_or_else(|| OperationError::new(404, "Branch not found"))?;
     Ok((name.to_owned(), found))
 }
 
-fn get(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
-    let (name, commit) = named(call, id)?;
+fn get_branch(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
+    let (name, commit) = find_branch(call, id)?;
     Ok(OperationReply::ok(call.view().branch(call.repo(id)?, &name, commit)))
 }
 
-fn protection(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Push)?;
-    let (name, _) = named(call, id)?;
+fn get_branch_protection(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Push)?;
+    let (name, _) = find_branch(call, id)?;
     let repository = call.repo(id)?;
-    let rule =
-        repository.protection.get(&name).ok_or_else(|| OperationError::new(404, "Branch not protected"))?;
-    Ok(OperationReply::ok(call.view().protection(repository, &name, rule)))
+    let rule = repository.protection.get(&name).ok_or_else(|| OperationError::new(404, "Branch not protected"))?;
+    Ok(OperationReply::ok(call.view().branch_protection(repository, &name, rule)))
 }

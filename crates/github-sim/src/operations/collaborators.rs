@@ -6,38 +6,38 @@ use crate::access::{self, RequiredAccess};
 use crate::call::{OperationCall, OperationReply, OperationResult};
 use crate::error::OperationError;
 use crate::http::RequestMethod::Get;
-use crate::route::{OperationRoute, route};
+use crate::route::{OperationRoute, define_route};
 use crate::state::{AccountId, RepositoryPermission};
 use crate::view::ApiView;
 
 pub(super) const ROUTES: &[OperationRoute] = &[
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/collaborators",
         "repos/list-collaborators",
         "collaborators/collaborators#list-repository-collaborators",
-        list,
+        list_collaborators,
     ),
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/collaborators/{username}",
         "repos/check-collaborator",
         "collaborators/collaborators#check-if-a-user-is-a-repository-collaborator",
-        check,
+        check_collaborator,
     ),
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/collaborators/{username}/permission",
         "repos/get-collaborator-permission-level",
         "collaborators/collaborators#get-repository-permissions-for-a-user",
         permission_level,
     ),
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/assignees",
         "issues/list-assignees",
         "issues/assignees#list-assignees",
-        assignable,
+        list_assignable_users,
     ),
 ];
 
@@ -50,37 +50,37 @@ fn with_right(view: &ApiView<'_>, account: AccountId, right: RepositoryPermissio
         "maintain": right >= RepositoryPermission::Maintain,
         "admin": right >= RepositoryPermission::Admin,
     });
-    object["role_name"] = json!(right.role());
+    object["role_name"] = json!(right.role_name());
     object
 }
 
-fn list(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
+fn list_collaborators(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
-    if access::permission(call.state, call.actor.as_ref(), repository) < Some(RepositoryPermission::Push) {
+    if access::resolve_permission(call.state, call.actor.as_ref(), repository) < Some(RepositoryPermission::Push) {
         return Err(OperationError::new(403, "Must have push access to view repository collaborators."));
     }
-    let found: Vec<_> = access::collaborators(call.state, repository).into_iter().collect();
-    Ok(call.list(&found, |view, (account, right)| with_right(view, *account, *right)))
+    let found: Vec<_> = access::collect_collaborators(call.state, repository).into_iter().collect();
+    Ok(call.reply_with_page(&found, |view, (account, right)| with_right(view, *account, *right)))
 }
 
-fn named(call: &OperationCall<'_>) -> Result<AccountId, OperationError> {
+fn find_path_user(call: &OperationCall<'_>) -> Result<AccountId, OperationError> {
     call.state
-        .account_by_login(call.argument("username"))
+        .account_by_login(call.path_argument("username"))
         .map(|account| account.id)
         .ok_or_else(OperationError::not_found)
 }
 
-fn check(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Push)?;
-    let account = named(call)?;
-    let is_one = access::collaborators(call.state, call.repo(id)?).contains_key(&account);
-    if is_one { Ok(OperationReply::nothing()) } else { Err(OperationError::not_found()) }
+fn check_collaborator(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Push)?;
+    let account = find_path_user(call)?;
+    let is_one = access::collect_collaborators(call.state, call.repo(id)?).contains_key(&account);
+    if is_one { Ok(OperationReply::no_content()) } else { Err(OperationError::not_found()) }
 }
 
 fn permission_level(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Push)?;
-    let account = named(call)?;
+    let id = call.require_repository(RequiredAccess::Push)?;
+    let account = find_path_user(call)?;
     let right = access::permission_of(call.state, account, call.repo(id)?);
     let level = match right {
         None => "none",
@@ -90,12 +90,12 @@ fn permission_level(call: &mut OperationCall<'_>) -> OperationResult {
     };
     let user = with_right(&call.view(), account, right.unwrap_or(RepositoryPermission::Pull));
     Ok(OperationReply::ok(
-        json!({"permission": level, "role_name": right.map_or("none", RepositoryPermission::role), "user": user}),
+        json!({"permission": level, "role_name": right.map_or("none", RepositoryPermission::role_name), "user": user}),
     ))
 }
 
-fn assignable(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
-    let found: Vec<AccountId> = access::collaborators(call.state, call.repo(id)?).into_keys().collect();
-    Ok(call.list(&found, |view, account| view.simple_user(*account)))
+fn list_assignable_users(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
+    let found: Vec<AccountId> = access::collect_collaborators(call.state, call.repo(id)?).into_keys().collect();
+    Ok(call.reply_with_page(&found, |view, account| view.simple_user(*account)))
 }

@@ -5,67 +5,67 @@ use crate::access::{self, RequiredAccess};
 use crate::call::{OperationCall, OperationReply, OperationResult};
 use crate::error::OperationError;
 use crate::http::RequestMethod::{Delete, Get, Patch, Post};
-use crate::route::{OperationRoute, route};
+use crate::route::{OperationRoute, define_route};
 use crate::state::{IssueComment, RepositoryId, RepositoryPermission};
 use crate::time::SimulatedTime;
 
 pub(super) const ROUTES: &[OperationRoute] = &[
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/issues/comments",
         "issues/list-comments-for-repo",
         "issues/comments#list-issue-comments-for-a-repository",
         list_all,
     ),
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/issues/comments/{comment_id}",
         "issues/get-comment",
         "issues/comments#get-an-issue-comment",
-        get,
+        get_issue_comment,
     ),
-    route(
+    define_route(
         Patch,
         "/repos/{owner}/{repo}/issues/comments/{comment_id}",
         "issues/update-comment",
         "issues/comments#update-an-issue-comment",
-        update,
+        update_issue_comment,
     ),
-    route(
+    define_route(
         Delete,
         "/repos/{owner}/{repo}/issues/comments/{comment_id}",
         "issues/delete-comment",
         "issues/comments#delete-an-issue-comment",
-        delete,
+        delete_issue_comment,
     ),
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/issues/{issue_number}/comments",
         "issues/list-comments",
         "issues/comments#list-issue-comments",
-        list,
+        list_issue_comments,
     ),
-    route(
+    define_route(
         Post,
         "/repos/{owner}/{repo}/issues/{issue_number}/comments",
         "issues/create-comment",
         "issues/comments#create-an-issue-comment",
-        create,
+        create_issue_comment,
     ),
 ];
 
-fn list(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
-    let number = issues::existing(call, id)?;
+fn list_issue_comments(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
+    let number = issues::find_issue_number(call, id)?;
     let repository = call.repo(id)?;
     let since = call.query.get("since").and_then(SimulatedTime::parse);
     let new_enough = |comment: &&IssueComment| since.is_none_or(|since| comment.updated_at >= since);
     let found: Vec<_> = repository.comments_of(number).filter(new_enough).collect();
-    Ok(call.list(&found, |view, comment| view.comment(repository, comment)))
+    Ok(call.reply_with_page(&found, |view, comment| view.issue_comment(repository, comment)))
 }
 
 fn list_all(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
+    let id = call.require_repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
     let since = call.query.get("since").and_then(SimulatedTime::parse);
     let new_enough = |comment: &&IssueComment| since.is_none_or(|since| comment.updated_at >= since);
@@ -73,82 +73,77 @@ fn list_all(call: &mut OperationCall<'_>) -> OperationResult {
     if call.query.get("sort") == Some("updated") {
         found.sort_by_key(|comment| (comment.updated_at, comment.id));
     }
-    if !call.ascending(true) {
+    if !call.is_ascending(true) {
         found.reverse();
     }
-    Ok(call.list(&found, |view, comment| view.comment(repository, comment)))
+    Ok(call.reply_with_page(&found, |view, comment| view.issue_comment(repository, comment)))
 }
 
-fn body(call: &OperationCall<'_>) -> Result<String, OperationError> {
-    let fields = call.fields()?;
+fn read_comment_body(call: &OperationCall<'_>) -> Result<String, OperationError> {
+    let fields = call.body_fields()?;
     let body = fields.required_text("body")?;
     if body.trim().is_empty() {
-        return Err(OperationError::custom("IssueComment", Some("body"), "body can't be blank"));
+        return Err(OperationError::custom_validation("IssueComment", Some("body"), "body can't be blank"));
     }
     issues::valid_body(body, "IssueComment")?;
     Ok(body.to_owned())
 }
 
-fn create(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::TakePart)?;
-    let number = issues::existing(call, id)?;
-    let author = call.account()?;
-    let body = body(call)?;
+fn create_issue_comment(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::TakePart)?;
+    let number = issues::find_issue_number(call, id)?;
+    let author = call.require_account()?;
+    let body = read_comment_body(call)?;
     let repository = call.repo(id)?;
     let locked = repository.issues.get(&number).is_some_and(|issue| issue.locked);
     if locked
-        && access::permission(call.state, call.actor.as_ref(), repository) < Some(RepositoryPermission::Push)
+        && access::resolve_permission(call.state, call.actor.as_ref(), repository) < Some(RepositoryPermission::Push)
     {
         return Err(OperationError::new(403, "Unable to create comment because issue is locked."));
     }
     let (comment_id, now) = (call.state.next_id(), call.now());
-    let comment =
-        IssueComment { id: comment_id, issue: number, author, body, created_at: now, updated_at: now };
+    let comment = IssueComment { id: comment_id, issue: number, author, body, created_at: now, updated_at: now };
     let repository = call.repo_mut(id)?;
     repository.comments.insert(comment_id, comment.clone());
     if let Some(issue) = repository.issues.get_mut(&number) {
         issue.updated_at = now;
     }
-    Ok(OperationReply::created(call.view().comment(call.repo(id)?, &comment)))
+    Ok(OperationReply::created(call.view().issue_comment(call.repo(id)?, &comment)))
 }
 
-fn named(call: &OperationCall<'_>, id: RepositoryId) -> Result<IssueComment, OperationError> {
-    let number = call.number("comment_id")?;
+fn find_issue_comment(call: &OperationCall<'_>, id: RepositoryId) -> Result<IssueComment, OperationError> {
+    let number = call.path_number("comment_id")?;
     call.repo(id)?.comments.get(&number).cloned().ok_or_else(OperationError::not_found)
 }
 
 /// One's own comments, or anyone's with the right to push.
-fn may_change(
-    call: &OperationCall<'_>,
-    id: RepositoryId,
-    comment: &IssueComment,
-) -> Result<(), OperationError> {
-    let is_own = call.account()? == comment.author;
-    let pushes = access::permission(call.state, call.actor.as_ref(), call.repo(id)?)
-        >= Some(RepositoryPermission::Push);
+fn may_change(call: &OperationCall<'_>, id: RepositoryId, comment: &IssueComment) -> Result<(), OperationError> {
+    let is_own = call.require_account()? == comment.author;
+    let pushes =
+        access::resolve_permission(call.state, call.actor.as_ref(), call.repo(id)?) >= Some(RepositoryPermission::Push);
     if is_own || pushes { Ok(()) } else { Err(OperationError::out_of_reach()) }
 }
 
-fn get(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
-    let comment = named(call, id)?;
-    Ok(OperationReply::ok(call.view().comment(call.repo(id)?, &comment)).modified(comment.updated_at))
+fn get_issue_comment(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
+    let comment = find_issue_comment(call, id)?;
+    Ok(OperationReply::ok(call.view().issue_comment(call.repo(id)?, &comment)).with_modified_at(comment.updated_at))
 }
 
-fn update(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::TakePart)?;
-    let mut comment = named(call, id)?;
+fn update_issue_comment(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::TakePart)?;
+    let mut comment = find_issue_comment(call, id)?;
     may_change(call, id, &comment)?;
-    comment.body = body(call)?;
+    comment.body = read_comment_body(call)?;
     comment.updated_at = call.now();
     call.repo_mut(id)?.comments.insert(comment.id, comment.clone());
-    Ok(OperationReply::ok(call.view().comment(call.repo(id)?, &comment)))
+    Ok(OperationReply::ok(call.view().issue_comment(call.repo(id)?, &comment)))
 }
 
-fn delete(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::TakePart)?;
-    let comment = named(call, id)?;
+fn delete_issue_comment(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::TakePart)?;
+    let comment = find_issue_comment(call, id)?;
     may_change(call, id, &comment)?;
     call.repo_mut(id)?.comments.remove(&comment.id);
-    Ok(OperationReply::nothing())
+    Ok(OperationReply::no_content())
 }

@@ -8,40 +8,46 @@ use super::writing;
 use crate::access::RequiredAccess;
 use crate::call::{OperationCall, OperationReply, OperationResult};
 use crate::error::OperationError;
-use crate::git::{GitCommit, GitObjectStore, ObjectId, log, lookup};
+use crate::git::{GitCommit, GitObjectStore, ObjectId, find_tree_entry, walk_history};
 use crate::http::{AcceptedMediaType, RequestMethod::Get};
-use crate::route::{OperationRoute, route};
+use crate::route::{OperationRoute, define_route};
 use crate::state::RepositoryId;
 use crate::time::SimulatedTime;
 use crate::view::{ApiView, CommitParts};
 
 pub(super) const ROUTES: &[OperationRoute] = &[
-    route(Get, "/repos/{owner}/{repo}/commits", "repos/list-commits", "commits/commits#list-commits", list),
-    route(
+    define_route(
+        Get,
+        "/repos/{owner}/{repo}/commits",
+        "repos/list-commits",
+        "commits/commits#list-commits",
+        list_commits,
+    ),
+    define_route(
         Get,
         "/repos/{owner}/{repo}/commits/{commit_sha}/pulls",
         "repos/list-pull-requests-associated-with-commit",
         "commits/commits#list-pull-requests-associated-with-a-commit",
-        pulls,
+        list_commit_pulls,
     ),
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/commits/{ref*}",
         "repos/get-commit",
         "commits/commits#get-a-commit",
-        get,
+        get_repository_commit,
     ),
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/contributors",
         "repos/list-contributors",
         "repos/repos#list-repository-contributors",
-        contributors,
+        list_contributors,
     ),
 ];
 
-fn list(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
+fn list_commits(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
     let (repository, objects) = (call.repo(id)?, call.objects(id)?);
     if repository.is_empty() {
         return Err(OperationError::empty_repository());
@@ -60,24 +66,23 @@ fn list(call: &mut OperationCall<'_>) -> OperationResult {
             && until.is_none_or(|until| at <= until)
             && author.as_ref().is_none_or(|names| names.contains(&commit.author.email.to_lowercase()))
             && committer.as_ref().is_none_or(|names| names.contains(&commit.committer.email.to_lowercase()))
-            && path.is_none_or(|path| touches(objects, commit, path))
+            && path.is_none_or(|path| is_path_changed(objects, commit, path))
     };
-    let found: Vec<_> = log(objects, head, &BTreeSet::new()).into_iter().filter(fits).collect();
-    Ok(call.list(&found, |view, commit| view.commit(repository, *commit, CommitParts::Head)))
+    let found: Vec<_> = walk_history(objects, head, &BTreeSet::new()).into_iter().filter(fits).collect();
+    Ok(call.reply_with_page(&found, |view, commit| view.commit(repository, *commit, CommitParts::Head)))
 }
 
 /// A login or an address, as the addresses that commits carry.
 fn person_filter(call: &OperationCall<'_>, name: &str) -> Option<BTreeSet<String>> {
     let wanted = call.query.get(name)?;
     let mut addresses = BTreeSet::from([wanted.to_lowercase()]);
-    addresses
-        .extend(call.state.account_by_login(wanted).map(|account| account.commit_email().to_lowercase()));
+    addresses.extend(call.state.account_by_login(wanted).map(|account| account.commit_email().to_lowercase()));
     Some(addresses)
 }
 
 /// Whether a commit changed what is at a path. A merge that took one side as it was did not.
-fn touches(objects: &GitObjectStore, commit: &GitCommit, path: &str) -> bool {
-    let at = |commit: &GitCommit| lookup(objects, commit.tree, path).map(|entry| (entry.mode, entry.id));
+fn is_path_changed(objects: &GitObjectStore, commit: &GitCommit, path: &str) -> bool {
+    let at = |commit: &GitCommit| find_tree_entry(objects, commit.tree, path).map(|entry| (entry.mode, entry.id));
     let now = at(commit);
     if commit.parents.is_empty() {
         return now.is_some();
@@ -85,13 +90,13 @@ fn touches(objects: &GitObjectStore, commit: &GitCommit, path: &str) -> bool {
     commit.parents.iter().filter_map(|parent| objects.commit(*parent)).all(|parent| at(parent) != now)
 }
 
-fn get(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
+fn get_repository_commit(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
     if repository.is_empty() {
         return Err(OperationError::empty_repository());
     }
-    let name = call.argument("ref");
+    let name = call.path_argument("ref");
     let commit = writing::find_commit(call.state, repository, name)
         .ok_or_else(|| OperationError::new(422, format!("No commit found for SHA: {name}")))?;
     if let Some(text) = as_text(&call.view(), call.media, id, commit) {
@@ -101,31 +106,26 @@ fn get(call: &mut OperationCall<'_>) -> OperationResult {
 }
 
 /// The diff or the patch of a commit, for those who ask for it.
-fn as_text(
-    view: &ApiView<'_>,
-    media: AcceptedMediaType,
-    id: RepositoryId,
-    commit: ObjectId,
-) -> Option<OperationReply> {
+fn as_text(view: &ApiView<'_>, media: AcceptedMediaType, id: RepositoryId, commit: ObjectId) -> Option<OperationReply> {
     let repository = view.state.repository(id)?;
     let made = view.state.objects(repository).commit(commit)?;
     let changes = view.changes_of(repository, made);
     match media {
-        AcceptedMediaType::Diff => Some(OperationReply::bytes(
+        AcceptedMediaType::Diff => Some(OperationReply::from_bytes(
             "application/vnd.github.diff; charset=utf-8",
-            super::compare::diff(&changes).into_bytes(),
+            super::compare::format_git_diff(&changes).into_bytes(),
         )),
         AcceptedMediaType::Patch => {
-            let text = super::compare::mail(commit, made, &changes);
-            Some(OperationReply::bytes("application/vnd.github.patch; charset=utf-8", text.into_bytes()))
+            let text = super::compare::format_patch_mail(commit, made, &changes);
+            Some(OperationReply::from_bytes("application/vnd.github.patch; charset=utf-8", text.into_bytes()))
         }
         _ => None,
     }
 }
 
-fn pulls(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
-    let sha: Option<ObjectId> = call.argument("commit_sha").parse().ok();
+fn list_commit_pulls(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
+    let sha: Option<ObjectId> = call.path_argument("commit_sha").parse().ok();
     let repository = call.repo(id)?;
     let view = call.view();
     let found: Vec<_> = repository
@@ -135,27 +135,25 @@ fn pulls(call: &mut OperationCall<'_>) -> OperationResult {
         .filter(|(issue, pull)| {
             let merged = pull.merged.as_ref().map(|merged| merged.commit);
             sha.is_some()
-                && (merged == sha
-                    || view.pull_commits(repository, issue, pull).into_iter().any(|one| Some(one) == sha))
+                && (merged == sha || view.pull_commits(repository, issue, pull).into_iter().any(|one| Some(one) == sha))
         })
         .collect();
-    Ok(call.list(&found, |view, (issue, pull)| view.pull_simple(repository, issue, pull)))
+    Ok(call.reply_with_page(&found, |view, (issue, pull)| view.pull_simple(repository, issue, pull)))
 }
 
-fn contributors(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
+fn list_contributors(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
     let (repository, objects) = (call.repo(id)?, call.objects(id)?);
-    let Some(head) = repository.head() else { return Ok(OperationReply::nothing()) };
+    let Some(head) = repository.default_branch_head() else { return Ok(OperationReply::no_content()) };
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-    for commit in log(objects, head, &BTreeSet::new()).into_iter().filter_map(|id| objects.commit(id)) {
+    for commit in walk_history(objects, head, &BTreeSet::new()).into_iter().filter_map(|id| objects.commit(id)) {
         *counts.entry(commit.author.email.to_lowercase()).or_default() += 1;
     }
     let by_address =
         |address: &str| call.state.accounts.values().find(|one| one.commit_email().to_lowercase() == address);
-    let mut found: Vec<_> =
-        counts.iter().filter_map(|(address, count)| Some((by_address(address)?, *count))).collect();
+    let mut found: Vec<_> = counts.iter().filter_map(|(address, count)| Some((by_address(address)?, *count))).collect();
     found.sort_by_key(|(account, count)| (std::cmp::Reverse(*count), account.login.clone()));
-    Ok(call.list(&found, |view, (account, count)| {
+    Ok(call.reply_with_page(&found, |view, (account, count)| {
         let mut object: Value = view.simple_account(account);
         object["contributions"] = json!(count);
         object

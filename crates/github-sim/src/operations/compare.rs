@@ -7,26 +7,26 @@ use crate::access::{self, RequiredAccess};
 use crate::call::{OperationCall, OperationReply, OperationResult};
 use crate::error::OperationError;
 use crate::git::{
-    ChangeKind, EMPTY_TREE, FileChange, GitCommit, ObjectId, ahead_behind, ancestors, changes, log,
-    merge_base,
+    ChangeKind, EMPTY_TREE, FileChange, GitCommit, ObjectId, ahead_behind, collect_ancestors, diff_trees, merge_base,
+    walk_history,
 };
 use crate::http::{AcceptedMediaType, RequestMethod::Get};
 use crate::page::RequestedPage;
-use crate::route::{OperationRoute, route};
+use crate::route::{OperationRoute, define_route};
 use crate::state::RepositoryId;
 use crate::time::SimulatedTime;
 use crate::view::CommitParts;
 
-pub(super) const ROUTES: &[OperationRoute] = &[route(
+pub(super) const ROUTES: &[OperationRoute] = &[define_route(
     Get,
     "/repos/{owner}/{repo}/compare/{basehead*}",
     "repos/compare-commits-with-basehead",
     "commits/commits#compare-two-commits",
-    compare,
+    compare_commits,
 )];
 
 /// `branch`, or `owner:branch` of a fork.
-fn end(call: &OperationCall<'_>, id: RepositoryId, name: &str) -> Result<ObjectId, OperationError> {
+fn find_compared_commit(call: &OperationCall<'_>, id: RepositoryId, name: &str) -> Result<ObjectId, OperationError> {
     let repository = call.repo(id)?;
     if let Some((owner, branch)) = name.split_once(':') {
         let network = repository.network;
@@ -42,33 +42,32 @@ fn end(call: &OperationCall<'_>, id: RepositoryId, name: &str) -> Result<ObjectI
     writing::find_commit(call.state, repository, name).ok_or_else(OperationError::not_found)
 }
 
-fn compare(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
-    let basehead = call.argument("basehead");
+fn compare_commits(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
+    let basehead = call.path_argument("basehead");
     let (base_name, head_name) = basehead.split_once("...").ok_or_else(OperationError::not_found)?;
-    let (base, head) = (end(call, id, base_name)?, end(call, id, head_name)?);
+    let (base, head) = (find_compared_commit(call, id, base_name)?, find_compared_commit(call, id, head_name)?);
     let (repository, objects) = (call.repo(id)?, call.objects(id)?);
-    let common = merge_base(objects, base, head).ok_or_else(|| {
-        OperationError::new(404, format!("No common ancestor between {base_name} and {head_name}."))
-    })?;
+    let common = merge_base(objects, base, head)
+        .ok_or_else(|| OperationError::new(404, format!("No common ancestor between {base_name} and {head_name}.")))?;
     let tree = |id: ObjectId| objects.commit(id).map_or(EMPTY_TREE, |commit| commit.tree);
-    let files = changes(objects, tree(common), tree(head));
-    let mut commits = log(objects, head, &ancestors(objects, base));
+    let files = diff_trees(objects, tree(common), tree(head));
+    let mut commits = walk_history(objects, head, &collect_ancestors(objects, base));
     commits.reverse();
     match call.media {
         AcceptedMediaType::Diff => {
-            return Ok(OperationReply::bytes(
+            return Ok(OperationReply::from_bytes(
                 "application/vnd.github.diff; charset=utf-8",
-                diff(&files).into_bytes(),
+                format_git_diff(&files).into_bytes(),
             ));
         }
         AcceptedMediaType::Patch => {
             let view = call.view();
             let mails = commits.iter().filter_map(|id| {
                 let commit = objects.commit(*id)?;
-                Some(mail(*id, commit, &view.changes_of(repository, commit)))
+                Some(format_patch_mail(*id, commit, &view.changes_of(repository, commit)))
             });
-            return Ok(OperationReply::bytes(
+            return Ok(OperationReply::from_bytes(
                 "application/vnd.github.patch; charset=utf-8",
                 mails.collect::<String>().into_bytes(),
             ));
@@ -101,7 +100,7 @@ fn compare(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(json!({
         "url": format!("{url}/compare/{}", super::super::view::escape_path(basehead)),
         "html_url": compare_page,
-        "permalink_url": format!("{page_url}/compare/{}...{}", base.short(), head.short()),
+        "permalink_url": format!("{page_url}/compare/{}...{}", base.short_hex(), head.short_hex()),
         "diff_url": format!("{compare_page}.diff"),
         "patch_url": format!("{compare_page}.patch"),
         "base_commit": view.commit(repository, base, CommitParts::Head),
@@ -116,7 +115,7 @@ fn compare(call: &mut OperationCall<'_>) -> OperationResult {
 }
 
 /// As `git diff` writes it.
-pub(super) fn diff(changes: &[FileChange]) -> String {
+pub(super) fn format_git_diff(changes: &[FileChange]) -> String {
     let mut text = String::new();
     for change in changes {
         let old = change.previous_path.as_ref().unwrap_or(&change.path);
@@ -137,15 +136,15 @@ pub(super) fn diff(changes: &[FileChange]) -> String {
 }
 
 /// As `git format-patch` writes a commit.
-pub(super) fn mail(id: ObjectId, commit: &GitCommit, changes: &[FileChange]) -> String {
+pub(super) fn format_patch_mail(id: ObjectId, commit: &GitCommit, changes: &[FileChange]) -> String {
     let body = commit.message.split_once('\n').map_or("", |(_, body)| body.trim());
     let body = if body.is_empty() { String::new() } else { format!("{body}\n") };
     format!(
         "From {id} Mon Sep 17 00:00:00 2001\nFrom: {} <{}>\nDate: {}\nSubject: [PATCH] {}\n\n{body}---\n\n{}\n",
         commit.author.name,
         commit.author.email,
-        SimulatedTime(commit.author.at).http().replace("GMT", "+0000"),
+        SimulatedTime(commit.author.at).to_http_date().replace("GMT", "+0000"),
         commit.subject(),
-        diff(changes)
+        format_git_diff(changes)
     )
 }

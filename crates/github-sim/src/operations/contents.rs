@@ -11,41 +11,42 @@ use crate::access::RequiredAccess;
 use crate::call::{BodyFields, OperationCall, OperationReply, OperationResult};
 use crate::error::OperationError;
 use crate::git::{
-    EMPTY_TREE, GitCommit, GitFileMode, GitObject, ObjectId, TreeEntry, TreeLeaf, edit, is_valid_path, lookup,
+    EMPTY_TREE, GitCommit, GitFileMode, GitObject, ObjectId, TreeEntry, TreeLeaf, edit_tree, find_tree_entry,
+    is_valid_path,
 };
 use crate::http::AcceptedMediaType;
 use crate::http::RequestMethod::{Delete, Get, Put};
-use crate::route::{OperationRoute, route};
+use crate::route::{OperationRoute, define_route};
 use crate::state::RepositoryId;
 
 pub(super) const ROUTES: &[OperationRoute] = &[
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/readme",
         "repos/get-readme",
         "repos/contents#get-a-repository-readme",
-        readme,
+        get_readme,
     ),
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/contents/{path*}",
         "repos/get-content",
         "repos/contents#get-repository-content",
-        get,
+        get_contents,
     ),
-    route(
+    define_route(
         Put,
         "/repos/{owner}/{repo}/contents/{path*}",
         "repos/create-or-update-file-contents",
         "repos/contents#create-or-update-file-contents",
-        put,
+        put_file_contents,
     ),
-    route(
+    define_route(
         Delete,
         "/repos/{owner}/{repo}/contents/{path*}",
         "repos/delete-file",
         "repos/contents#delete-a-file",
-        delete,
+        delete_file,
     ),
 ];
 
@@ -65,15 +66,15 @@ fn tree_at(call: &OperationCall<'_>, id: RepositoryId) -> Result<(ObjectId, Stri
     Ok((commit.tree, name))
 }
 
-fn get(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
+fn get_contents(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
     let (tree, at) = tree_at(call, id)?;
-    let path = call.argument("path").trim_matches('/').to_owned();
-    let entry = lookup(call.objects(id)?, tree, &path).ok_or_else(OperationError::not_found)?;
-    show(call, id, &path, &entry, &at)
+    let path = call.path_argument("path").trim_matches('/').to_owned();
+    let entry = find_tree_entry(call.objects(id)?, tree, &path).ok_or_else(OperationError::not_found)?;
+    build_contents_reply(call, id, &path, &entry, &at)
 }
 
-fn show(
+fn build_contents_reply(
     call: &OperationCall<'_>,
     id: RepositoryId,
     path: &str,
@@ -82,11 +83,11 @@ fn show(
 ) -> OperationResult {
     let (repository, objects) = (call.repo(id)?, call.objects(id)?);
     if entry.mode == GitFileMode::Directory {
-        let entries = objects.tree(entry.id).unwrap_or_default();
+        let entries = objects.tree_entries(entry.id).unwrap_or_default();
         let view = call.view();
         let shown = entries.iter().take(1000).map(|entry| {
             let path = if path.is_empty() { entry.name.clone() } else { format!("{path}/{}", entry.name) };
-            view.entry(repository, &path, entry, at)
+            view.content_entry(repository, &path, entry, at)
         });
         return Ok(OperationReply::ok(Value::Array(shown.collect())));
     }
@@ -96,29 +97,29 @@ fn show(
     }
     if call.media == AcceptedMediaType::Raw {
         // Without a charset octokit takes it for binary.
-        return Ok(OperationReply::bytes("application/vnd.github.raw+json; charset=utf-8", bytes.to_vec()));
+        return Ok(OperationReply::from_bytes("application/vnd.github.raw+json; charset=utf-8", bytes.to_vec()));
     }
-    Ok(OperationReply::ok(call.view().file(repository, path, entry, at)))
+    Ok(OperationReply::ok(call.view().file_with_content(repository, path, entry, at)))
 }
 
-fn readme(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
-    let (tree, at) = tree_at(call, id)
-        .map_err(|error| if error.status == 404 { OperationError::not_found() } else { error })?;
+fn get_readme(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
+    let (tree, at) =
+        tree_at(call, id).map_err(|error| if error.status == 404 { OperationError::not_found() } else { error })?;
     let objects = call.objects(id)?;
     let is_readme = |entry: &&TreeEntry| {
         let name = entry.name.to_lowercase();
         entry.mode != GitFileMode::Directory && (name == "readme" || name.starts_with("readme."))
     };
     let entry = objects
-        .tree(tree)
+        .tree_entries(tree)
         .unwrap_or_default()
         .iter()
         .find(is_readme)
         .ok_or_else(OperationError::not_found)?
         .clone();
     let path = entry.name.clone();
-    show(call, id, &path, &entry, &at)
+    build_contents_reply(call, id, &path, &entry, &at)
 }
 
 /// What both writes begin with: the branch, where it is, and what is at the path now.
@@ -132,7 +133,7 @@ struct FileWriteTarget {
     entry: Option<TreeEntry>,
 }
 
-fn place(
+fn resolve_write_target(
     call: &OperationCall<'_>,
     id: RepositoryId,
     fields: &BodyFields,
@@ -140,17 +141,17 @@ fn place(
     let repository = call.repo(id)?;
     let branch = fields.text("branch")?.unwrap_or(&repository.default_branch);
     let branch = branch.strip_prefix("refs/heads/").unwrap_or(branch).to_owned();
-    let head = repository.branch(&branch);
+    let head = repository.branch_head(&branch);
     if head.is_none() && (!repository.is_empty() || !writing::is_valid_ref(&branch)) {
         return Err(OperationError::new(404, format!("Branch {branch} not found")));
     }
-    let path = call.argument("path").trim_end_matches('/').to_owned();
+    let path = call.path_argument("path").trim_end_matches('/').to_owned();
     if !is_valid_path(&path) {
         return Err(OperationError::new(422, "path contains a malformed path component"));
     }
     let objects = call.objects(id)?;
     let tree = head.and_then(|head| objects.commit(head)).map_or(EMPTY_TREE, |commit| commit.tree);
-    let entry = lookup(objects, tree, &path);
+    let entry = find_tree_entry(objects, tree, &path);
     Ok(FileWriteTarget { id, path, branch, head, tree, entry })
 }
 
@@ -163,15 +164,14 @@ fn check_sha(place: &FileWriteTarget, fields: &BodyFields, entry: &TreeEntry) ->
     Ok(())
 }
 
-fn put(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Push)?;
-    let fields = call.fields()?;
+fn put_file_contents(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Push)?;
+    let fields = call.body_fields()?;
     let message = fields.required_text("message")?;
     let content = fields.required_text("content")?;
-    let place = place(call, id, &fields)?;
+    let place = resolve_write_target(call, id, &fields)?;
     let packed: String = content.chars().filter(|c| !c.is_ascii_whitespace()).collect();
-    let bytes =
-        STANDARD.decode(packed).map_err(|_| OperationError::new(422, "content is not valid Base64"))?;
+    let bytes = STANDARD.decode(packed).map_err(|_| OperationError::new(422, "content is not valid Base64"))?;
     let mut mode = GitFileMode::File;
     if let Some(entry) = &place.entry {
         if entry.mode == GitFileMode::Directory {
@@ -184,13 +184,10 @@ fn put(call: &mut OperationCall<'_>) -> OperationResult {
         let objects = call.objects(id)?;
         let mut above = place.path.match_indices('/').map(|(at, _)| &place.path[..at]);
         let in_the_way = above.find(|above| {
-            lookup(objects, place.tree, above).is_some_and(|one| one.mode != GitFileMode::Directory)
+            find_tree_entry(objects, place.tree, above).is_some_and(|one| one.mode != GitFileMode::Directory)
         });
         if let Some(file) = in_the_way {
-            return Err(OperationError::new(
-                422,
-                format!("{file} is a file, so {} cannot be created", place.path),
-            ));
+            return Err(OperationError::new(422, format!("{file} is a file, so {} cannot be created", place.path)));
         }
     }
     writing::may_change_branch(call, id, &place.branch)?;
@@ -201,15 +198,15 @@ fn put(call: &mut OperationCall<'_>) -> OperationResult {
     let repository = call.repo(id)?;
     let view = call.view();
     let body = json!({
-        "content": view.entry(repository, &place.path, &entry, &place.branch),
+        "content": view.content_entry(repository, &place.path, &entry, &place.branch),
         "commit": view.git_commit(repository, made),
     });
     Ok(OperationReply::new(if existed { 200 } else { 201 }, body))
 }
 
-fn delete(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Push)?;
-    let mut fields = call.fields()?;
+fn delete_file(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Push)?;
+    let mut fields = call.body_fields()?;
     // Some clients send these in the query, as a body of DELETE is not for everyone.
     for name in ["message", "sha", "branch"] {
         if let (None, Some(value)) = (fields.get(name), call.query.get(name)) {
@@ -218,7 +215,7 @@ fn delete(call: &mut OperationCall<'_>) -> OperationResult {
     }
     let message = fields.required_text("message")?;
     fields.required_text("sha")?;
-    let place = place(call, id, &fields)?;
+    let place = resolve_write_target(call, id, &fields)?;
     let entry = place
         .entry
         .as_ref()
@@ -237,9 +234,9 @@ fn commit_change(
     message: &str,
     file: Option<(TreeLeaf, Vec<u8>)>,
 ) -> Result<ObjectId, OperationError> {
-    let by = writing::signature_of(call.state, call.account()?, call.now());
-    let committer = writing::signature(call, fields, "committer")?;
-    let author = writing::signature(call, fields, "author")?;
+    let by = writing::signature_of(call.state, call.require_account()?, call.now());
+    let committer = writing::parse_commit_signature(call, fields, "committer")?;
+    let author = writing::parse_commit_signature(call, fields, "author")?;
     let author = author.or_else(|| committer.clone()).unwrap_or_else(|| by.clone());
     let committer = committer.unwrap_or(by);
     let objects = call.objects_mut(place.id)?;
@@ -247,9 +244,9 @@ fn commit_change(
         objects.insert(GitObject::Blob(bytes));
         leaf
     });
-    let tree = edit(objects, place.tree, &BTreeMap::from([(place.path.clone(), leaf)]));
+    let tree = edit_tree(objects, place.tree, &BTreeMap::from([(place.path.clone(), leaf)]));
     let parents = place.head.into_iter().collect();
-    let made = writing::commit(
+    let made = writing::store_commit(
         call,
         place.id,
         GitCommit { tree, parents, author, committer, message: message.to_owned() },

@@ -5,25 +5,23 @@ use crate::access::{self, RequiredAccess};
 use crate::call::{OperationCall, OperationReply, OperationResult};
 use crate::error::OperationError;
 use crate::http::RequestMethod::{Get, Post};
-use crate::route::{OperationRoute, route};
+use crate::route::{OperationRoute, define_route};
 use crate::state::{AccountKind, Repository, RepositoryId};
 
 pub(super) const ROUTES: &[OperationRoute] = &[
-    route(Post, "/repos/{owner}/{repo}/forks", "repos/create-fork", "repos/forks#create-a-fork", create),
-    route(Get, "/repos/{owner}/{repo}/forks", "repos/list-forks", "repos/forks#list-forks", list),
+    define_route(Post, "/repos/{owner}/{repo}/forks", "repos/create-fork", "repos/forks#create-a-fork", create_fork),
+    define_route(Get, "/repos/{owner}/{repo}/forks", "repos/list-forks", "repos/forks#list-forks", list_forks),
 ];
 
-fn create(call: &mut OperationCall<'_>) -> OperationResult {
-    let source = call.repository(RequiredAccess::Read)?;
-    let account = call.account()?;
-    let fields = call.fields()?;
+fn create_fork(call: &mut OperationCall<'_>) -> OperationResult {
+    let source = call.require_repository(RequiredAccess::Read)?;
+    let account = call.require_account()?;
+    let fields = call.body_fields()?;
     let owner = match fields.text("organization")? {
         None => account,
         Some(login) => {
-            let found =
-                call.state.account_by_login(login).filter(|one| one.kind == AccountKind::Organization);
-            let organization =
-                found.ok_or_else(|| OperationError::validation("Fork", "organization", "invalid"))?;
+            let found = call.state.account_by_login(login).filter(|one| one.kind == AccountKind::Organization);
+            let organization = found.ok_or_else(|| OperationError::validation("Fork", "organization", "invalid"))?;
             if !organization.members.contains_key(&account) {
                 return Err(OperationError::out_of_reach());
             }
@@ -47,8 +45,7 @@ fn create(call: &mut OperationCall<'_>) -> OperationResult {
             "The repository exists, but it contains no Git content. Empty repositories cannot be forked.",
         ));
     }
-    let existing =
-        call.state.repositories.values().find(|one| one.fork_of == Some(source) && one.owner == owner);
+    let existing = call.state.repositories.values().find(|one| one.fork_of == Some(source) && one.owner == owner);
     if let Some(existing) = existing {
         return Ok(OperationReply::new(202, call.view().full_repository(existing)));
     }
@@ -76,22 +73,19 @@ fn create(call: &mut OperationCall<'_>) -> OperationResult {
     fork.network = from.network;
     fork.pushed_at = from.pushed_at;
     let kept = |name: &str| !only_default || name == format!("refs/heads/{}", from.default_branch);
-    fork.refs =
-        from.refs.iter().filter(|(name, _)| kept(name)).map(|(name, id)| (name.clone(), *id)).collect();
+    fork.refs = from.refs.iter().filter(|(name, _)| kept(name)).map(|(name, id)| (name.clone(), *id)).collect();
     fork.default_branch = from.default_branch;
     call.state.add_repository(fork);
     Ok(OperationReply::new(202, call.view().full_repository(call.repo(id)?)))
 }
 
-fn list(call: &mut OperationCall<'_>) -> OperationResult {
-    let source = call.repository(RequiredAccess::Read)?;
-    let seen = |one: &&Repository| {
-        one.fork_of == Some(source) && access::can_see(call.state, call.actor.as_ref(), one)
-    };
+fn list_forks(call: &mut OperationCall<'_>) -> OperationResult {
+    let source = call.require_repository(RequiredAccess::Read)?;
+    let seen = |one: &&Repository| one.fork_of == Some(source) && access::can_see(call.state, call.actor.as_ref(), one);
     let mut found: Vec<_> = call.state.repositories.values().filter(seen).collect();
     found.sort_by_key(|one| (one.created_at, one.id));
     if call.query.get("sort") != Some("oldest") {
         found.reverse();
     }
-    Ok(call.list(&found, |view, one| view.repository(one)))
+    Ok(call.reply_with_page(&found, |view, one| view.repository(one)))
 }

@@ -7,16 +7,16 @@ use serde_json::Value;
 use crate::call::{BodyFields, OperationCall, OperationReply, OperationResult};
 use crate::error::OperationError;
 use crate::http::RequestMethod::{Delete, Get, Patch, Post};
-use crate::route::{OperationRoute, route};
+use crate::route::{OperationRoute, define_route};
 use crate::state::{AccountId, Gist};
 
 pub(super) const ROUTES: &[OperationRoute] = &[
-    route(Get, "/gists", "gists/list", "gists/gists#list-gists-for-the-authenticated-user", list),
-    route(Post, "/gists", "gists/create", "gists/gists#create-a-gist", create),
-    route(Get, "/gists/{gist_id}", "gists/get", "gists/gists#get-a-gist", get),
-    route(Patch, "/gists/{gist_id}", "gists/update", "reference/gists/#update-a-gist", update),
-    route(Delete, "/gists/{gist_id}", "gists/delete", "gists/gists#delete-a-gist", delete),
-    route(
+    define_route(Get, "/gists", "gists/list", "gists/gists#list-gists-for-the-authenticated-user", list_gists),
+    define_route(Post, "/gists", "gists/create", "gists/gists#create-a-gist", create_gist),
+    define_route(Get, "/gists/{gist_id}", "gists/get", "gists/gists#get-a-gist", get_gist),
+    define_route(Patch, "/gists/{gist_id}", "gists/update", "reference/gists/#update-a-gist", update_gist),
+    define_route(Delete, "/gists/{gist_id}", "gists/delete", "gists/gists#delete-a-gist", delete_gist),
+    define_route(
         Get,
         "/users/{username}/gists",
         "gists/list-for-user",
@@ -25,26 +25,24 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
-fn list(call: &mut OperationCall<'_>) -> OperationResult {
+fn list_gists(call: &mut OperationCall<'_>) -> OperationResult {
     let asker = call.actor.as_ref().map(|actor| actor.account);
     // Without a token this is the list of all public ones.
     let shown = |gist: &&Gist| asker.map_or(gist.public, |asker| gist.owner == asker);
     let mut found: Vec<_> = call.state.gists.values().filter(shown).collect();
     found.sort_by_key(|gist| std::cmp::Reverse((gist.created_at, gist.id.clone())));
-    Ok(call.list(&found, |view, gist| view.gist(gist, false)))
+    Ok(call.reply_with_page(&found, |view, gist| view.gist(gist, false)))
 }
 
 fn list_of_user(call: &mut OperationCall<'_>) -> OperationResult {
-    let owner =
-        call.state.account_by_login(call.argument("username")).ok_or_else(OperationError::not_found)?.id;
-    let mut found: Vec<_> =
-        call.state.gists.values().filter(|gist| gist.owner == owner && gist.public).collect();
+    let owner = call.state.account_by_login(call.path_argument("username")).ok_or_else(OperationError::not_found)?.id;
+    let mut found: Vec<_> = call.state.gists.values().filter(|gist| gist.owner == owner && gist.public).collect();
     found.sort_by_key(|gist| std::cmp::Reverse((gist.created_at, gist.id.clone())));
-    Ok(call.list(&found, |view, gist| view.gist(gist, false)))
+    Ok(call.reply_with_page(&found, |view, gist| view.gist(gist, false)))
 }
 
-fn writer(call: &OperationCall<'_>) -> Result<AccountId, OperationError> {
-    let account = call.account()?;
+fn require_gist_writer(call: &OperationCall<'_>) -> Result<AccountId, OperationError> {
+    let account = call.require_account()?;
     let has_scope = call.actor.as_ref().is_some_and(|actor| actor.reach.has_scope("gist"));
     if has_scope { Ok(account) } else { Err(OperationError::out_of_reach()) }
 }
@@ -72,11 +70,11 @@ fn apply_files(files: &mut BTreeMap<String, String>, given: &Value) -> Result<()
     Ok(())
 }
 
-fn create(call: &mut OperationCall<'_>) -> OperationResult {
-    let owner = writer(call)?;
-    let fields = call.fields()?;
+fn create_gist(call: &mut OperationCall<'_>) -> OperationResult {
+    let owner = require_gist_writer(call)?;
+    let fields = call.body_fields()?;
     let mut files = BTreeMap::new();
-    apply_files(&mut files, fields.get("files").ok_or_else(|| OperationError::missing("files"))?)?;
+    apply_files(&mut files, fields.get("files").ok_or_else(|| OperationError::missing_field("files"))?)?;
     let description = fields.text("description")?.map(str::to_owned);
     let public = match fields.get("public") {
         Some(Value::String(text)) => text == "true",
@@ -90,35 +88,35 @@ fn create(call: &mut OperationCall<'_>) -> OperationResult {
 }
 
 /// Secret gists are not listed, but whoever knows the address can read them.
-fn named(call: &OperationCall<'_>) -> Result<Gist, OperationError> {
-    call.state.gists.get(call.argument("gist_id")).cloned().ok_or_else(OperationError::not_found)
+fn find_gist(call: &OperationCall<'_>) -> Result<Gist, OperationError> {
+    call.state.gists.get(call.path_argument("gist_id")).cloned().ok_or_else(OperationError::not_found)
 }
 
-fn get(call: &mut OperationCall<'_>) -> OperationResult {
-    let gist = named(call)?;
-    Ok(OperationReply::ok(call.view().gist(&gist, true)).modified(gist.updated_at))
+fn get_gist(call: &mut OperationCall<'_>) -> OperationResult {
+    let gist = find_gist(call)?;
+    Ok(OperationReply::ok(call.view().gist(&gist, true)).with_modified_at(gist.updated_at))
 }
 
-fn own(call: &OperationCall<'_>) -> Result<Gist, OperationError> {
-    let owner = writer(call)?;
-    let gist = named(call)?;
+fn find_own_gist(call: &OperationCall<'_>) -> Result<Gist, OperationError> {
+    let owner = require_gist_writer(call)?;
+    let gist = find_gist(call)?;
     if gist.owner == owner { Ok(gist) } else { Err(OperationError::not_found()) }
 }
 
-fn update(call: &mut OperationCall<'_>) -> OperationResult {
-    let mut gist = own(call)?;
-    let fields = call.fields()?;
+fn update_gist(call: &mut OperationCall<'_>) -> OperationResult {
+    let mut gist = find_own_gist(call)?;
+    let fields = call.body_fields()?;
     if let Some(files) = fields.get("files").filter(|files| !files.is_null()) {
         apply_files(&mut gist.files, files)?;
     }
-    gist.description = fields.clearable("description")?.unwrap_or(gist.description);
+    gist.description = fields.clearable_text("description")?.unwrap_or(gist.description);
     gist.updated_at = call.now();
     call.state.gists.insert(gist.id.clone(), gist.clone());
     Ok(OperationReply::ok(call.view().gist(&gist, true)))
 }
 
-fn delete(call: &mut OperationCall<'_>) -> OperationResult {
-    let gist = own(call)?;
+fn delete_gist(call: &mut OperationCall<'_>) -> OperationResult {
+    let gist = find_own_gist(call)?;
     call.state.gists.remove(&gist.id);
-    Ok(OperationReply::nothing())
+    Ok(OperationReply::no_content())
 }

@@ -11,40 +11,28 @@ use crate::access::RequiredAccess;
 use crate::call::{BodyFields, OperationCall, OperationReply, OperationResult};
 use crate::error::OperationError;
 use crate::git::{
-    EMPTY_TREE, GitCommit, GitFileMode, GitObject, ObjectId, TreeEntry, TreeLeaf, edit, entries,
-    is_valid_path,
+    EMPTY_TREE, GitCommit, GitFileMode, GitObject, ObjectId, TreeEntry, TreeLeaf, edit_tree, is_valid_path,
+    list_tree_entries,
 };
 use crate::http::RequestMethod::{Get, Post};
-use crate::route::{OperationRoute, route};
+use crate::route::{OperationRoute, define_route};
 use crate::state::RepositoryId;
 use crate::view::content::in_lines;
 use crate::view::node_id;
 
 pub(super) const ROUTES: &[OperationRoute] = &[
-    route(Post, "/repos/{owner}/{repo}/git/blobs", "git/create-blob", "git/blobs#create-a-blob", create_blob),
-    route(
-        Get,
-        "/repos/{owner}/{repo}/git/blobs/{file_sha}",
-        "git/get-blob",
-        "git/blobs#get-a-blob",
-        get_blob,
-    ),
-    route(Post, "/repos/{owner}/{repo}/git/trees", "git/create-tree", "git/trees#create-a-tree", create_tree),
-    route(
-        Get,
-        "/repos/{owner}/{repo}/git/trees/{tree_sha*}",
-        "git/get-tree",
-        "git/trees#get-a-tree",
-        get_tree,
-    ),
-    route(
+    define_route(Post, "/repos/{owner}/{repo}/git/blobs", "git/create-blob", "git/blobs#create-a-blob", create_blob),
+    define_route(Get, "/repos/{owner}/{repo}/git/blobs/{file_sha}", "git/get-blob", "git/blobs#get-a-blob", get_blob),
+    define_route(Post, "/repos/{owner}/{repo}/git/trees", "git/create-tree", "git/trees#create-a-tree", create_tree),
+    define_route(Get, "/repos/{owner}/{repo}/git/trees/{tree_sha*}", "git/get-tree", "git/trees#get-a-tree", get_tree),
+    define_route(
         Post,
         "/repos/{owner}/{repo}/git/commits",
         "git/create-commit",
         "git/commits#create-a-commit",
         create_commit,
     ),
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/git/commits/{commit_sha}",
         "git/get-commit",
@@ -61,10 +49,10 @@ fn not_empty(call: &OperationCall<'_>, id: RepositoryId) -> Result<(), Operation
 }
 
 fn create_blob(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Push)?;
-    let fields = call.fields()?;
+    let id = call.require_repository(RequiredAccess::Push)?;
+    let fields = call.body_fields()?;
     let content = fields.required_text("content")?;
-    let bytes = match fields.choice("encoding", &["utf-8", "base64"])? {
+    let bytes = match fields.text_one_of("encoding", &["utf-8", "base64"])? {
         Some("base64") => {
             let packed: String = content.chars().filter(|c| !c.is_ascii_whitespace()).collect();
             STANDARD.decode(packed).map_err(|_| OperationError::new(422, "content is not valid Base64"))?
@@ -78,15 +66,14 @@ fn create_blob(call: &mut OperationCall<'_>) -> OperationResult {
 }
 
 fn get_blob(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
+    let id = call.require_repository(RequiredAccess::Read)?;
     not_empty(call, id)?;
-    let invalid = || {
-        OperationError::new(422, "The sha parameter must be exactly 40 characters and contain only [0-9a-f].")
-    };
-    let blob: ObjectId = call.argument("file_sha").parse().map_err(|_| invalid())?;
+    let invalid =
+        || OperationError::new(422, "The sha parameter must be exactly 40 characters and contain only [0-9a-f].");
+    let blob: ObjectId = call.path_argument("file_sha").parse().map_err(|_| invalid())?;
     let bytes = call.objects(id)?.blob(blob).ok_or_else(OperationError::not_found)?;
     if call.media == crate::http::AcceptedMediaType::Raw {
-        return Ok(OperationReply::bytes("application/vnd.github.raw+json; charset=utf-8", bytes.to_vec()));
+        return Ok(OperationReply::from_bytes("application/vnd.github.raw+json; charset=utf-8", bytes.to_vec()));
     }
     let url = format!("{}/git/blobs/{blob}", call.view().repository_url(call.repo(id)?));
     Ok(OperationReply::ok(json!({
@@ -108,9 +95,9 @@ fn shown_tree(
     let objects = call.objects(id)?;
     let url = call.view().repository_url(call.repo(id)?);
     let (found, truncated) = if recursive {
-        entries(objects, tree)
+        list_tree_entries(objects, tree)
     } else {
-        let own = objects.tree(tree).unwrap_or_default();
+        let own = objects.tree_entries(tree).unwrap_or_default();
         (own.iter().map(|entry| (entry.name.clone(), entry.clone())).collect(), false)
     };
     let shown = found.iter().map(|(path, entry): &(String, TreeEntry)| {
@@ -129,11 +116,11 @@ fn shown_tree(
 }
 
 fn get_tree(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
+    let id = call.require_repository(RequiredAccess::Read)?;
     not_empty(call, id)?;
-    let name = call.argument("tree_sha");
+    let name = call.path_argument("tree_sha");
     let objects = call.objects(id)?;
-    let by_sha = name.parse().ok().filter(|id| objects.tree(*id).is_some());
+    let by_sha = name.parse().ok().filter(|id| objects.tree_entries(*id).is_some());
     let by_commit = || {
         let commit = writing::find_commit(call.state, call.repo(id).ok()?, name)?;
         objects.commit(commit).map(|commit| commit.tree)
@@ -143,9 +130,9 @@ fn get_tree(call: &mut OperationCall<'_>) -> OperationResult {
 }
 
 fn create_tree(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Push)?;
-    let fields = call.fields()?;
-    let items = fields.list("tree")?.ok_or_else(|| OperationError::missing("tree"))?;
+    let id = call.require_repository(RequiredAccess::Push)?;
+    let fields = call.body_fields()?;
+    let items = fields.list("tree")?.ok_or_else(|| OperationError::missing_field("tree"))?;
     not_empty(call, id)?;
     if items.len() > MAX_ENTRIES {
         return Err(OperationError::new(422, "The tree array has too many entries."));
@@ -156,7 +143,7 @@ fn create_tree(call: &mut OperationCall<'_>) -> OperationResult {
             let objects = call.objects(id)?;
             let found = name.parse::<ObjectId>().ok().and_then(|given| match objects.commit(given) {
                 Some(commit) => Some(commit.tree),
-                None => objects.tree(given).map(|_| given),
+                None => objects.tree_entries(given).map(|_| given),
             });
             found.ok_or_else(|| OperationError::new(404, "base_tree is not a valid tree oid"))?
         }
@@ -171,7 +158,7 @@ fn create_tree(call: &mut OperationCall<'_>) -> OperationResult {
     for blob in blobs {
         objects.insert(blob);
     }
-    let tree = edit(objects, base, &changes);
+    let tree = edit_tree(objects, base, &changes);
     let mut reply = OperationReply::created(shown_tree(call, id, tree, false)?);
     reply.headers.retain(|(name, _)| *name != "location");
     Ok(reply)
@@ -209,12 +196,11 @@ fn tree_item(
         return Ok((path.to_owned(), Some(leaf)));
     }
     let sha = item.text("sha")?.ok_or_else(|| malformed("sha or content must be supplied"))?;
-    let not_there =
-        || OperationError::new(422, format!("tree.sha {sha} is not a valid {}", mode.object_kind()));
+    let not_there = || OperationError::new(422, format!("tree.sha {sha} is not a valid {}", mode.object_kind()));
     let sha_id: ObjectId = sha.parse().map_err(|_| not_there())?;
     let objects = call.objects(id)?;
     let fits = match mode {
-        GitFileMode::Directory => objects.tree(sha_id).is_some(),
+        GitFileMode::Directory => objects.tree_entries(sha_id).is_some(),
         // A submodule's commit is in another repository.
         GitFileMode::Submodule => true,
         GitFileMode::File | GitFileMode::Executable | GitFileMode::Link => objects.blob(sha_id).is_some(),
@@ -226,35 +212,34 @@ fn tree_item(
 }
 
 fn create_commit(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Push)?;
-    let fields = call.fields()?;
+    let id = call.require_repository(RequiredAccess::Push)?;
+    let fields = call.body_fields()?;
     let message = fields.required_text("message")?.to_owned();
     let tree = fields.required_text("tree")?;
     not_empty(call, id)?;
     let objects = call.objects(id)?;
-    let known: Option<ObjectId> = tree.parse().ok().filter(|tree| objects.tree(*tree).is_some());
+    let known: Option<ObjectId> = tree.parse().ok().filter(|tree| objects.tree_entries(*tree).is_some());
     let tree = known.ok_or_else(|| OperationError::new(422, "Tree SHA does not exist"))?;
     let mut parents: Vec<ObjectId> = Vec::new();
-    for parent in fields.texts("parents")?.unwrap_or_default() {
+    for parent in fields.text_list("parents")?.unwrap_or_default() {
         let known = parent.parse().ok().filter(|parent| objects.commit(*parent).is_some());
-        parents.push(known.ok_or_else(|| {
-            OperationError::new(422, "Parent SHA does not exist or is not a commit object")
-        })?);
+        parents.push(
+            known.ok_or_else(|| OperationError::new(422, "Parent SHA does not exist or is not a commit object"))?,
+        );
     }
-    let by = writing::signature_of(call.state, call.account()?, call.now());
-    let committer = writing::signature(call, &fields, "committer")?;
-    let author = writing::signature(call, &fields, "author")?.unwrap_or_else(|| by.clone());
+    let by = writing::signature_of(call.state, call.require_account()?, call.now());
+    let committer = writing::parse_commit_signature(call, &fields, "committer")?;
+    let author = writing::parse_commit_signature(call, &fields, "author")?.unwrap_or_else(|| by.clone());
     let committer = committer.unwrap_or_else(|| author.clone());
-    let made = writing::commit(call, id, GitCommit { tree, parents, author, committer, message })?;
+    let made = writing::store_commit(call, id, GitCommit { tree, parents, author, committer, message })?;
     Ok(OperationReply::created(call.view().git_commit(call.repo(id)?, made)))
 }
 
 fn get_commit(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
+    let id = call.require_repository(RequiredAccess::Read)?;
     not_empty(call, id)?;
-    let found = call.argument("commit_sha").parse().ok();
-    let found =
-        found.filter(|commit| call.objects(id).is_ok_and(|objects| objects.commit(*commit).is_some()));
+    let found = call.path_argument("commit_sha").parse().ok();
+    let found = found.filter(|commit| call.objects(id).is_ok_and(|objects| objects.commit(*commit).is_some()));
     let commit = found.ok_or_else(OperationError::not_found)?;
     Ok(OperationReply::ok(call.view().git_commit(call.repo(id)?, commit)))
 }

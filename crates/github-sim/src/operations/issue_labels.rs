@@ -7,70 +7,70 @@ use crate::access::RequiredAccess;
 use crate::call::{OperationCall, OperationReply, OperationResult};
 use crate::error::OperationError;
 use crate::http::RequestMethod::{Delete, Get, Post, Put};
-use crate::route::{OperationRoute, route};
+use crate::route::{OperationRoute, define_route};
 use crate::state::{LabelId, RepositoryId};
 
 pub(super) const ROUTES: &[OperationRoute] = &[
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/issues/{issue_number}/labels",
         "issues/list-labels-on-issue",
         "issues/labels#list-labels-for-an-issue",
-        list,
+        list_issue_labels,
     ),
-    route(
+    define_route(
         Post,
         "/repos/{owner}/{repo}/issues/{issue_number}/labels",
         "issues/add-labels",
         "issues/labels#add-labels-to-an-issue",
-        add,
+        add_issue_labels,
     ),
-    route(
+    define_route(
         Put,
         "/repos/{owner}/{repo}/issues/{issue_number}/labels",
         "issues/set-labels",
         "issues/labels#set-labels-for-an-issue",
-        set,
+        set_issue_labels,
     ),
-    route(
+    define_route(
         Delete,
         "/repos/{owner}/{repo}/issues/{issue_number}/labels",
         "issues/remove-all-labels",
         "issues/labels#remove-all-labels-from-an-issue",
         remove_all,
     ),
-    route(
+    define_route(
         Delete,
         "/repos/{owner}/{repo}/issues/{issue_number}/labels/{name}",
         "issues/remove-label",
         "issues/labels#remove-a-label-from-an-issue",
-        remove,
+        remove_issue_label,
     ),
 ];
 
-fn list(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
-    let number = issues::existing(call, id)?;
+fn list_issue_labels(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
+    let number = issues::find_issue_number(call, id)?;
     let repository = call.repo(id)?;
     let on = repository.issues.get(&number).map(|issue| issue.labels.as_slice()).unwrap_or_default();
     let found: Vec<_> = on.iter().filter_map(|label| repository.labels.get(label)).collect();
-    Ok(call.list(&found, |view, label| view.label(repository, label)))
+    Ok(call.reply_with_page(&found, |view, label| view.label(repository, label)))
 }
 
 /// The names that the body gives: a list, or an object with a list.
-fn given(call: &OperationCall<'_>) -> Result<Vec<String>, OperationError> {
-    match call.json()? {
-        Value::Array(items) => labels::names(&items),
+fn read_label_names(call: &OperationCall<'_>) -> Result<Vec<String>, OperationError> {
+    match call.json_body()? {
+        Value::Array(items) => labels::parse_label_names(&items),
         Value::Object(_) => {
-            let fields = call.fields()?;
-            let items = fields.list("labels")?.ok_or_else(|| OperationError::missing("labels"))?;
-            labels::names(items)
+            let fields = call.body_fields()?;
+            let items = fields.list("labels")?.ok_or_else(|| OperationError::missing_field("labels"))?;
+            labels::parse_label_names(items)
         }
         _ => Err(OperationError::new(400, "Body should be a JSON object")),
     }
 }
 
-fn change(
+fn change_issue_labels(
     call: &mut OperationCall<'_>,
     id: RepositoryId,
     number: u64,
@@ -86,12 +86,12 @@ fn change(
     Ok(OperationReply::ok(call.view().labels(repository, on)))
 }
 
-fn add(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Triage)?;
-    let number = issues::existing(call, id)?;
-    let names = given(call)?;
-    let new = labels::ensure(call, id, &names)?;
-    change(call, id, number, |on| {
+fn add_issue_labels(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Triage)?;
+    let number = issues::find_issue_number(call, id)?;
+    let names = read_label_names(call)?;
+    let new = labels::ensure_labels(call, id, &names)?;
+    change_issue_labels(call, id, number, |on| {
         for label in new {
             if !on.contains(&label) {
                 on.push(label);
@@ -100,30 +100,28 @@ fn add(call: &mut OperationCall<'_>) -> OperationResult {
     })
 }
 
-fn set(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Triage)?;
-    let number = issues::existing(call, id)?;
-    let names = given(call)?;
-    let new = labels::ensure(call, id, &names)?;
-    change(call, id, number, |on| *on = new)
+fn set_issue_labels(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Triage)?;
+    let number = issues::find_issue_number(call, id)?;
+    let names = read_label_names(call)?;
+    let new = labels::ensure_labels(call, id, &names)?;
+    change_issue_labels(call, id, number, |on| *on = new)
 }
 
 fn remove_all(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Triage)?;
-    let number = issues::existing(call, id)?;
-    change(call, id, number, Vec::clear)?;
-    Ok(OperationReply::nothing())
+    let id = call.require_repository(RequiredAccess::Triage)?;
+    let number = issues::find_issue_number(call, id)?;
+    change_issue_labels(call, id, number, Vec::clear)?;
+    Ok(OperationReply::no_content())
 }
 
-fn remove(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Triage)?;
-    let number = issues::existing(call, id)?;
+fn remove_issue_label(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Triage)?;
+    let number = issues::find_issue_number(call, id)?;
     let repository = call.repo(id)?;
     let on = repository.issues.get(&number).map(|issue| issue.labels.as_slice()).unwrap_or_default();
-    let label = repository
-        .label_by_name(call.argument("name"))
-        .map(|label| label.id)
-        .filter(|label| on.contains(label));
+    let label =
+        repository.label_by_name(call.path_argument("name")).map(|label| label.id).filter(|label| on.contains(label));
     let label = label.ok_or_else(|| OperationError::new(404, "Label does not exist"))?;
-    change(call, id, number, |on| on.retain(|one| *one != label))
+    change_issue_labels(call, id, number, |on| on.retain(|one| *one != label))
 }

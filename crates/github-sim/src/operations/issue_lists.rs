@@ -2,34 +2,34 @@
 
 use serde_json::json;
 
-use super::issues::enabled;
+use super::issues::ensure_issues_enabled;
 use crate::access::{self, RequiredAccess};
 use crate::call::{OperationCall, OperationResult};
 use crate::error::OperationError;
 use crate::http::RequestMethod::Get;
-use crate::route::{OperationRoute, route};
+use crate::route::{OperationRoute, define_route};
 use crate::state::{Issue, Repository};
 use crate::time::SimulatedTime;
 
 pub(super) const ROUTES: &[OperationRoute] = &[
-    route(
+    define_route(
         Get,
         "/issues",
         "issues/list",
         "issues/issues#list-issues-assigned-to-the-authenticated-user",
         list_assigned,
     ),
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/issues",
         "issues/list-for-repo",
         "issues/issues#list-repository-issues",
-        list,
+        list_repository_issues,
     ),
 ];
 
 /// Whether an issue is what the query asks for.
-fn fits(call: &OperationCall<'_>, repository: &Repository, issue: &Issue) -> bool {
+fn matches_issue_query(call: &OperationCall<'_>, repository: &Repository, issue: &Issue) -> bool {
     let query = &call.query;
     let account = |login: &str| call.state.account_by_login(login).map(|account| account.id);
     let state_fits = match query.get("state") {
@@ -71,7 +71,7 @@ fn fits(call: &OperationCall<'_>, repository: &Repository, issue: &Issue) -> boo
 }
 
 /// In the order that the query asks for; by default the newest first.
-pub(super) fn sort<T>(
+pub(super) fn sort_issues<T>(
     call: &OperationCall<'_>,
     found: &mut [T],
     issue_of: impl Fn(&T) -> (&Repository, &Issue),
@@ -84,15 +84,15 @@ pub(super) fn sort<T>(
         }),
         _ => found.sort_by_key(|one| (issue_of(one).1.created_at, issue_of(one).1.number)),
     }
-    if !call.ascending(false) {
+    if !call.is_ascending(false) {
         found.reverse();
     }
 }
 
-fn list(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
+fn list_repository_issues(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
-    enabled(repository)?;
+    ensure_issues_enabled(repository)?;
     if let Some(state) = call.query.get("state").filter(|state| !["open", "closed", "all"].contains(state)) {
         let value = json!({"resource": "Issue", "field": "state", "code": "invalid", "value": state});
         return Err(OperationError::validation_of(value));
@@ -100,28 +100,27 @@ fn list(call: &mut OperationCall<'_>) -> OperationResult {
     let mut found: Vec<_> = repository
         .issues
         .values()
-        .filter(|issue| fits(call, repository, issue))
+        .filter(|issue| matches_issue_query(call, repository, issue))
         .map(|issue| (repository, issue))
         .collect();
-    sort(call, &mut found, |one| *one);
-    Ok(call.list(&found, |view, (repository, issue)| view.issue(repository, issue)))
+    sort_issues(call, &mut found, |one| *one);
+    Ok(call.reply_with_page(&found, |view, (repository, issue)| view.issue(repository, issue)))
 }
 
 fn list_assigned(call: &mut OperationCall<'_>) -> OperationResult {
-    let account = call.account()?;
+    let account = call.require_account()?;
     let concerns = |issue: &Issue| match call.query.get("filter").unwrap_or("assigned") {
         "created" => issue.author == account,
         "all" | "repos" => true,
         _ => issue.assignees.contains(&account),
     };
-    let seen =
-        call.state.repositories.values().filter(|one| access::can_see(call.state, call.actor.as_ref(), one));
+    let seen = call.state.repositories.values().filter(|one| access::can_see(call.state, call.actor.as_ref(), one));
     let mut found: Vec<_> = seen
         .flat_map(|repository| repository.issues.values().map(move |issue| (repository, issue)))
-        .filter(|(repository, issue)| concerns(issue) && fits(call, repository, issue))
+        .filter(|(repository, issue)| concerns(issue) && matches_issue_query(call, repository, issue))
         .collect();
-    sort(call, &mut found, |one| *one);
-    Ok(call.list(&found, |view, (repository, issue)| {
+    sort_issues(call, &mut found, |one| *one);
+    Ok(call.reply_with_page(&found, |view, (repository, issue)| {
         let mut object = view.issue(repository, issue);
         object["repository"] = view.repository(repository);
         object

@@ -7,40 +7,38 @@ use crate::access::{self, RequiredAccess};
 use crate::call::{BodyFields, OperationCall, OperationReply, OperationResult};
 use crate::error::OperationError;
 use crate::http::RequestMethod::{Delete, Get, Patch, Post, Put};
-use crate::route::{OperationRoute, route};
-use crate::state::{
-    AccountId, Issue, IssueState, IssueStateReason, Repository, RepositoryId, RepositoryPermission,
-};
+use crate::route::{OperationRoute, define_route};
+use crate::state::{AccountId, Issue, IssueState, IssueStateReason, Repository, RepositoryId, RepositoryPermission};
 
 pub(super) const ROUTES: &[OperationRoute] = &[
-    route(Post, "/repos/{owner}/{repo}/issues", "issues/create", "issues/issues#create-an-issue", create),
-    route(
+    define_route(Post, "/repos/{owner}/{repo}/issues", "issues/create", "issues/issues#create-an-issue", create_issue),
+    define_route(
         Get,
         "/repos/{owner}/{repo}/issues/{issue_number}",
         "issues/get",
         "issues/issues#get-an-issue",
-        get,
+        get_issue,
     ),
-    route(
+    define_route(
         Patch,
         "/repos/{owner}/{repo}/issues/{issue_number}",
         "issues/update",
         "issues/issues#update-an-issue",
-        update,
+        update_issue,
     ),
-    route(
+    define_route(
         Put,
         "/repos/{owner}/{repo}/issues/{issue_number}/lock",
         "issues/lock",
         "issues/issues#lock-an-issue",
-        lock,
+        lock_issue,
     ),
-    route(
+    define_route(
         Delete,
         "/repos/{owner}/{repo}/issues/{issue_number}/lock",
         "issues/unlock",
         "issues/issues#unlock-an-issue",
-        unlock,
+        unlock_issue,
     ),
 ];
 
@@ -48,7 +46,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
 const MAX_TITLE: usize = 256;
 pub(super) const MAX_BODY: usize = 65_536;
 
-pub(super) fn enabled(repository: &Repository) -> Result<(), OperationError> {
+pub(super) fn ensure_issues_enabled(repository: &Repository) -> Result<(), OperationError> {
     if repository.has_issues {
         return Ok(());
     }
@@ -56,26 +54,26 @@ pub(super) fn enabled(repository: &Repository) -> Result<(), OperationError> {
 }
 
 /// The number in the path, if there is such an issue or pull request.
-pub(super) fn existing(call: &OperationCall<'_>, id: RepositoryId) -> Result<u64, OperationError> {
-    let number = call.number("issue_number")?;
+pub(super) fn find_issue_number(call: &OperationCall<'_>, id: RepositoryId) -> Result<u64, OperationError> {
+    let number = call.path_number("issue_number")?;
     let repository = call.repo(id)?;
     let issue = repository.issues.get(&number).ok_or_else(OperationError::not_found)?;
     if issue.pull.is_none() {
-        enabled(repository)?;
+        ensure_issues_enabled(repository)?;
     }
     Ok(number)
 }
 
-pub(super) fn shown(call: &OperationCall<'_>, id: RepositoryId, number: u64) -> OperationResult {
+pub(super) fn build_issue_reply(call: &OperationCall<'_>, id: RepositoryId, number: u64) -> OperationResult {
     let repository = call.repo(id)?;
     let issue = repository.issues.get(&number).ok_or_else(OperationError::not_found)?;
-    Ok(OperationReply::ok(call.view().issue(repository, issue)).modified(issue.updated_at))
+    Ok(OperationReply::ok(call.view().issue(repository, issue)).with_modified_at(issue.updated_at))
 }
 
-fn get(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
-    let number = existing(call, id)?;
-    shown(call, id, number)
+fn get_issue(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
+    let number = find_issue_number(call, id)?;
+    build_issue_reply(call, id, number)
 }
 
 /// What both opening and changing take.
@@ -86,30 +84,19 @@ struct IssueFields {
 }
 
 impl IssueFields {
-    fn read(
-        call: &OperationCall<'_>,
-        id: RepositoryId,
-        fields: &BodyFields,
-    ) -> Result<IssueFields, OperationError> {
+    fn read(call: &OperationCall<'_>, id: RepositoryId, fields: &BodyFields) -> Result<IssueFields, OperationError> {
         let repository = call.repo(id)?;
-        let labels = fields.list("labels")?.map(labels::names).transpose()?;
-        let mut names = fields.texts("assignees")?;
+        let labels = fields.list("labels")?.map(labels::parse_label_names).transpose()?;
+        let mut names = fields.text_list("assignees")?;
         if names.is_none() && fields.get("assignee").is_some() {
-            names = Some(
-                fields
-                    .text("assignee")?
-                    .filter(|name| !name.is_empty())
-                    .map(str::to_owned)
-                    .into_iter()
-                    .collect(),
-            );
+            names =
+                Some(fields.text("assignee")?.filter(|name| !name.is_empty()).map(str::to_owned).into_iter().collect());
         }
-        let assignees = names.map(|names| assignable(call, repository, &names)).transpose()?;
+        let assignees = names.map(|names| resolve_assignees(call, repository, &names)).transpose()?;
         let milestone = match fields.number("milestone")? {
             Some(number) if repository.milestones.contains_key(&number) => Some(Some(number)),
             Some(number) => {
-                let error =
-                    json!({"resource": "Issue", "field": "milestone", "code": "invalid", "value": number});
+                let error = json!({"resource": "Issue", "field": "milestone", "code": "invalid", "value": number});
                 return Err(OperationError::validation_of(error));
             }
             None => fields.is_null("milestone").then_some(None),
@@ -117,13 +104,8 @@ impl IssueFields {
         Ok(IssueFields { labels, assignees, milestone })
     }
 
-    fn apply(
-        self,
-        call: &mut OperationCall<'_>,
-        id: RepositoryId,
-        number: u64,
-    ) -> Result<(), OperationError> {
-        let labels = self.labels.map(|names| labels::ensure(call, id, &names)).transpose()?;
+    fn apply(self, call: &mut OperationCall<'_>, id: RepositoryId, number: u64) -> Result<(), OperationError> {
+        let labels = self.labels.map(|names| labels::ensure_labels(call, id, &names)).transpose()?;
         if let Some(issue) = call.repo_mut(id)?.issues.get_mut(&number) {
             issue.labels = labels.unwrap_or_else(|| std::mem::take(&mut issue.labels));
             issue.assignees = self.assignees.unwrap_or_else(|| std::mem::take(&mut issue.assignees));
@@ -133,7 +115,7 @@ impl IssueFields {
     }
 }
 
-fn assignable(
+fn resolve_assignees(
     call: &OperationCall<'_>,
     repository: &Repository,
     names: &[String],
@@ -159,7 +141,7 @@ pub(super) fn valid_title(title: &str, resource: &str) -> Result<String, Operati
         return Err(OperationError::validation(resource, "title", "missing_field"));
     }
     if title.chars().count() > MAX_TITLE {
-        return Err(OperationError::custom(
+        return Err(OperationError::custom_validation(
             resource,
             Some("title"),
             "title is too long (maximum is 256 characters)",
@@ -170,7 +152,7 @@ pub(super) fn valid_title(title: &str, resource: &str) -> Result<String, Operati
 
 pub(super) fn valid_body(body: &str, resource: &str) -> Result<(), OperationError> {
     if body.chars().count() > MAX_BODY {
-        return Err(OperationError::custom(
+        return Err(OperationError::custom_validation(
             resource,
             Some("body"),
             "body is too long (maximum is 65536 characters)",
@@ -179,22 +161,22 @@ pub(super) fn valid_body(body: &str, resource: &str) -> Result<(), OperationErro
     Ok(())
 }
 
-fn create(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::TakePart)?;
-    let author = call.account()?;
-    let fields = call.fields()?;
-    enabled(call.repo(id)?)?;
+fn create_issue(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::TakePart)?;
+    let author = call.require_account()?;
+    let fields = call.body_fields()?;
+    ensure_issues_enabled(call.repo(id)?)?;
     let title = match fields.get("title") {
         // GitHub takes numbers for titles, too.
         Some(Value::Number(number)) => number.to_string(),
         _ => fields.required_text("title")?.to_owned(),
     };
     let title = valid_title(&title, "Issue")?;
-    let body = fields.clearable("body")?.flatten();
+    let body = fields.clearable_text("body")?.flatten();
     valid_body(body.as_deref().unwrap_or_default(), "Issue")?;
     let mut wanted = IssueFields::read(call, id, &fields)?;
     let repository = call.repo(id)?;
-    if access::permission(call.state, call.actor.as_ref(), repository) < Some(RepositoryPermission::Triage) {
+    if access::resolve_permission(call.state, call.actor.as_ref(), repository) < Some(RepositoryPermission::Triage) {
         // From others these are dropped without a word.
         wanted = IssueFields { labels: None, assignees: None, milestone: None };
     }
@@ -203,31 +185,31 @@ fn create(call: &mut OperationCall<'_>) -> OperationResult {
     issue.body = body;
     call.repo_mut(id)?.issues.insert(number, issue);
     wanted.apply(call, id, number)?;
-    touch(call, id)?;
+    touch_repository(call, id)?;
     let repository = call.repo(id)?;
     let issue = repository.issues.get(&number).ok_or_else(OperationError::not_found)?;
     Ok(OperationReply::created(call.view().issue(repository, issue)))
 }
 
-fn touch(call: &mut OperationCall<'_>, id: RepositoryId) -> Result<(), OperationError> {
+fn touch_repository(call: &mut OperationCall<'_>, id: RepositoryId) -> Result<(), OperationError> {
     let now = call.now();
     call.repo_mut(id)?.updated_at = now;
     Ok(())
 }
 
-fn update(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::TakePart)?;
-    let number = existing(call, id)?;
-    let by = call.account()?;
-    let fields = call.fields()?;
+fn update_issue(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::TakePart)?;
+    let number = find_issue_number(call, id)?;
+    let by = call.require_account()?;
+    let fields = call.body_fields()?;
     let repository = call.repo(id)?;
     let issue = repository.issues.get(&number).ok_or_else(OperationError::not_found)?;
-    let right = access::permission(call.state, call.actor.as_ref(), repository);
+    let right = access::resolve_permission(call.state, call.actor.as_ref(), repository);
     if right < Some(RepositoryPermission::Triage) && issue.author != by {
         return Err(OperationError::out_of_reach());
     }
     let title = fields.text("title")?.map(|title| valid_title(title, "Issue")).transpose()?;
-    let body = fields.clearable("body")?;
+    let body = fields.clearable_text("body")?;
     valid_body(body.as_ref().and_then(Option::as_deref).unwrap_or_default(), "Issue")?;
     let mut wanted = IssueFields::read(call, id, &fields)?;
     if right < Some(RepositoryPermission::Triage) {
@@ -242,8 +224,8 @@ fn update(call: &mut OperationCall<'_>) -> OperationResult {
     }
     wanted.apply(call, id, number)?;
     change.apply(call, id, number, by)?;
-    touch(call, id)?;
-    shown(call, id, number)
+    touch_repository(call, id)?;
+    build_issue_reply(call, id, number)
 }
 
 /// Opening and closing again.
@@ -255,8 +237,8 @@ pub(super) enum StateChange {
 
 impl StateChange {
     pub(super) fn read(fields: &BodyFields, issue: &Issue) -> Result<StateChange, OperationError> {
-        let state = fields.choice("state", &["open", "closed"])?;
-        let reason = fields.choice("state_reason", &["completed", "not_planned", "duplicate", "reopened"])?;
+        let state = fields.text_one_of("state", &["open", "closed"])?;
+        let reason = fields.text_one_of("state_reason", &["completed", "not_planned", "duplicate", "reopened"])?;
         let reason = reason.and_then(IssueStateReason::from_name);
         let is_pull = issue.pull.is_some();
         let merged = issue.pull.as_ref().is_some_and(|pull| pull.merged.is_some());
@@ -268,7 +250,7 @@ impl StateChange {
                 // Closing again changes the reason only.
                 Ok(StateChange::Close((!is_pull).then_some(reason)))
             }
-            Some("open") if merged => Err(OperationError::custom(
+            Some("open") if merged => Err(OperationError::custom_validation(
                 "PullRequest",
                 Some("state"),
                 "state cannot be changed. The pull request has already been merged.",
@@ -289,7 +271,7 @@ impl StateChange {
         let is_open = call.repo(id)?.issues.get(&number).is_some_and(Issue::is_open);
         match self {
             StateChange::None => {}
-            StateChange::Close(reason) if is_open => writing::close(call.state, id, number, by, reason),
+            StateChange::Close(reason) if is_open => writing::close_issue_or_pull(call.state, id, number, by, reason),
             StateChange::Close(reason) => {
                 if let Some(issue) = call.repo_mut(id)?.issues.get_mut(&number)
                     && issue.pull.is_none()
@@ -307,18 +289,18 @@ impl StateChange {
     }
 }
 
-fn lock(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Triage)?;
-    let number = existing(call, id)?;
-    let fields = call.fields()?;
+fn lock_issue(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Triage)?;
+    let number = find_issue_number(call, id)?;
+    let fields = call.body_fields()?;
     let reason =
-        fields.choice("lock_reason", &["off-topic", "too heated", "resolved", "spam"])?.map(str::to_owned);
+        fields.text_one_of("lock_reason", &["off-topic", "too heated", "resolved", "spam"])?.map(str::to_owned);
     set_lock(call, id, number, true, reason)
 }
 
-fn unlock(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Triage)?;
-    let number = existing(call, id)?;
+fn unlock_issue(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Triage)?;
+    let number = find_issue_number(call, id)?;
     set_lock(call, id, number, false, None)
 }
 
@@ -335,7 +317,7 @@ fn set_lock(
         issue.lock_reason = reason;
         issue.updated_at = now;
     }
-    Ok(OperationReply::nothing())
+    Ok(OperationReply::no_content())
 }
 
 /// No more than this, as on GitHub.

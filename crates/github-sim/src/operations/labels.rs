@@ -6,38 +6,44 @@ use crate::access::RequiredAccess;
 use crate::call::{OperationCall, OperationReply, OperationResult};
 use crate::error::OperationError;
 use crate::http::RequestMethod::{Delete, Get, Patch, Post};
-use crate::route::{OperationRoute, route};
+use crate::route::{OperationRoute, define_route};
 use crate::state::{IssueLabel, LabelId, RepositoryId};
 
 pub(super) const ROUTES: &[OperationRoute] = &[
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/labels",
         "issues/list-labels-for-repo",
         "issues/labels#list-labels-for-a-repository",
-        list,
+        list_labels,
     ),
-    route(
+    define_route(
         Post,
         "/repos/{owner}/{repo}/labels",
         "issues/create-label",
         "issues/labels#create-a-label",
-        create,
+        create_label,
     ),
-    route(Get, "/repos/{owner}/{repo}/labels/{name}", "issues/get-label", "issues/labels#get-a-label", get),
-    route(
+    define_route(
+        Get,
+        "/repos/{owner}/{repo}/labels/{name}",
+        "issues/get-label",
+        "issues/labels#get-a-label",
+        get_label,
+    ),
+    define_route(
         Patch,
         "/repos/{owner}/{repo}/labels/{name}",
         "issues/update-label",
         "issues/labels#update-a-label",
-        update,
+        update_label,
     ),
-    route(
+    define_route(
         Delete,
         "/repos/{owner}/{repo}/labels/{name}",
         "issues/delete-label",
         "issues/labels#delete-a-label",
-        delete,
+        delete_label,
     ),
 ];
 
@@ -45,12 +51,12 @@ pub(super) const ROUTES: &[OperationRoute] = &[
 const COLOR: &str = "ededed";
 const MAX_CHARACTERS: usize = 50;
 
-fn list(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
+fn list_labels(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
     let mut found: Vec<_> = repository.labels.values().collect();
     found.sort_by_key(|label| label.name.to_lowercase());
-    Ok(call.list(&found, |view, label| view.label(repository, label)))
+    Ok(call.reply_with_page(&found, |view, label| view.label(repository, label)))
 }
 
 fn valid_name(name: &str) -> Result<(), OperationError> {
@@ -70,9 +76,9 @@ fn valid_color(color: &str) -> Result<String, OperationError> {
     Err(OperationError::validation("Label", "color", "invalid"))
 }
 
-fn create(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Push)?;
-    let fields = call.fields()?;
+fn create_label(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Push)?;
+    let fields = call.body_fields()?;
     let name = fields.required_text("name")?;
     valid_name(name)?;
     let color = valid_color(fields.text("color")?.unwrap_or(COLOR))?;
@@ -86,32 +92,29 @@ fn create(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::created(call.view().label(call.repo(id)?, &label)))
 }
 
-fn named(call: &OperationCall<'_>, id: RepositoryId) -> Result<LabelId, OperationError> {
-    call.repo(id)?
-        .label_by_name(call.argument("name"))
-        .map(|label| label.id)
-        .ok_or_else(OperationError::not_found)
+fn find_label(call: &OperationCall<'_>, id: RepositoryId) -> Result<LabelId, OperationError> {
+    call.repo(id)?.label_by_name(call.path_argument("name")).map(|label| label.id).ok_or_else(OperationError::not_found)
 }
 
-fn get(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
-    let label = named(call, id)?;
-    shown(call, id, label)
+fn get_label(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
+    let label = find_label(call, id)?;
+    build_label_reply(call, id, label)
 }
 
-fn shown(call: &OperationCall<'_>, id: RepositoryId, label: LabelId) -> OperationResult {
+fn build_label_reply(call: &OperationCall<'_>, id: RepositoryId, label: LabelId) -> OperationResult {
     let repository = call.repo(id)?;
     let label = repository.labels.get(&label).ok_or_else(OperationError::not_found)?;
     Ok(OperationReply::ok(call.view().label(repository, label)))
 }
 
-fn update(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Push)?;
-    let fields = call.fields()?;
-    let label = named(call, id)?;
+fn update_label(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Push)?;
+    let fields = call.body_fields()?;
+    let label = find_label(call, id)?;
     let new_name = fields.text("new_name")?.or(fields.text("name")?).map(str::to_owned);
     let color = fields.text("color")?.map(valid_color).transpose()?;
-    let description = fields.clearable("description")?;
+    let description = fields.clearable_text("description")?;
     if let Some(name) = &new_name {
         valid_name(name)?;
         if call.repo(id)?.label_by_name(name).is_some_and(|other| other.id != label) {
@@ -123,22 +126,22 @@ fn update(call: &mut OperationCall<'_>) -> OperationResult {
         label.color = color.unwrap_or_else(|| label.color.clone());
         label.description = description.unwrap_or_else(|| label.description.clone());
     }
-    shown(call, id, label)
+    build_label_reply(call, id, label)
 }
 
-fn delete(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Push)?;
-    let label = named(call, id)?;
+fn delete_label(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Push)?;
+    let label = find_label(call, id)?;
     let repository = call.repo_mut(id)?;
     repository.labels.remove(&label);
     for issue in repository.issues.values_mut() {
         issue.labels.retain(|one| *one != label);
     }
-    Ok(OperationReply::nothing())
+    Ok(OperationReply::no_content())
 }
 
 /// Names of labels in any of the forms that GitHub takes: texts, or objects with a name.
-pub(super) fn names(items: &[Value]) -> Result<Vec<String>, OperationError> {
+pub(super) fn parse_label_names(items: &[Value]) -> Result<Vec<String>, OperationError> {
     let mut found: Vec<String> = Vec::new();
     for item in items {
         let name = item.as_str().or_else(|| item.get("name")?.as_str());
@@ -152,7 +155,7 @@ pub(super) fn names(items: &[Value]) -> Result<Vec<String>, OperationError> {
 }
 
 /// The labels with these names; those that are not there are made.
-pub(super) fn ensure(
+pub(super) fn ensure_labels(
     call: &mut OperationCall<'_>,
     id: RepositoryId,
     names: &[String],

@@ -4,49 +4,49 @@ use crate::access::RequiredAccess;
 use crate::call::{OperationCall, OperationReply, OperationResult};
 use crate::error::OperationError;
 use crate::http::RequestMethod::{Delete, Get, Patch, Post};
-use crate::route::{OperationRoute, route};
+use crate::route::{OperationRoute, define_route};
 use crate::state::{IssueState, Milestone, RepositoryId};
 
 pub(super) const ROUTES: &[OperationRoute] = &[
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/milestones",
         "issues/list-milestones",
         "issues/milestones#list-milestones",
-        list,
+        list_milestones,
     ),
-    route(
+    define_route(
         Post,
         "/repos/{owner}/{repo}/milestones",
         "issues/create-milestone",
         "issues/milestones#create-a-milestone",
-        create,
+        create_milestone,
     ),
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/milestones/{milestone_number}",
         "issues/get-milestone",
         "issues/milestones#get-a-milestone",
-        get,
+        get_milestone,
     ),
-    route(
+    define_route(
         Patch,
         "/repos/{owner}/{repo}/milestones/{milestone_number}",
         "issues/update-milestone",
         "issues/milestones#update-a-milestone",
-        update,
+        update_milestone,
     ),
-    route(
+    define_route(
         Delete,
         "/repos/{owner}/{repo}/milestones/{milestone_number}",
         "issues/delete-milestone",
         "issues/milestones#delete-a-milestone",
-        delete,
+        delete_milestone,
     ),
 ];
 
-fn list(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
+fn list_milestones(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
     let wanted = call.query.get("state").unwrap_or("open");
     let mut found: Vec<_> =
@@ -61,24 +61,19 @@ fn list(call: &mut OperationCall<'_>) -> OperationResult {
         // Those without a date come last.
         found.sort_by_key(|one| (one.due_on.is_none(), one.due_on, one.number));
     }
-    if !call.ascending(true) {
+    if !call.is_ascending(true) {
         found.reverse();
     }
-    Ok(call.list(&found, |view, one| view.milestone(repository, one)))
+    Ok(call.reply_with_page(&found, |view, one| view.milestone(repository, one)))
 }
 
-fn state(call: &OperationCall<'_>) -> Result<Option<IssueState>, OperationError> {
-    let fields = call.fields()?;
-    let wanted = fields.choice("state", &["open", "closed"])?;
+fn read_milestone_state(call: &OperationCall<'_>) -> Result<Option<IssueState>, OperationError> {
+    let fields = call.body_fields()?;
+    let wanted = fields.text_one_of("state", &["open", "closed"])?;
     Ok(wanted.map(|name| if name == "closed" { IssueState::Closed } else { IssueState::Open }))
 }
 
-fn free_title(
-    call: &OperationCall<'_>,
-    id: RepositoryId,
-    title: &str,
-    own: Option<u64>,
-) -> Result<(), OperationError> {
+fn free_title(call: &OperationCall<'_>, id: RepositoryId, title: &str, own: Option<u64>) -> Result<(), OperationError> {
     if title.trim().is_empty() {
         return Err(OperationError::validation("Milestone", "title", "missing_field"));
     }
@@ -86,14 +81,14 @@ fn free_title(
     if taken { Err(OperationError::validation("Milestone", "title", "already_exists")) } else { Ok(()) }
 }
 
-fn create(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Push)?;
-    let fields = call.fields()?;
+fn create_milestone(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Push)?;
+    let fields = call.body_fields()?;
     let title = fields.required_text("title")?.to_owned();
     free_title(call, id, &title, None)?;
-    let description = fields.clearable("description")?.flatten();
+    let description = fields.clearable_text("description")?.flatten();
     let due_on = fields.time("due_on")?;
-    let state = state(call)?.unwrap_or(IssueState::Open);
+    let state = read_milestone_state(call)?.unwrap_or(IssueState::Open);
     let number = call.repo(id)?.milestones.last_key_value().map_or(1, |(number, _)| number + 1);
     let now = call.now();
     let milestone = Milestone {
@@ -101,7 +96,7 @@ fn create(call: &mut OperationCall<'_>) -> OperationResult {
         number,
         title,
         description,
-        creator: call.account()?,
+        creator: call.require_account()?,
         state,
         due_on,
         created_at: now,
@@ -112,30 +107,29 @@ fn create(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::created(call.view().milestone(call.repo(id)?, &milestone)))
 }
 
-fn named(call: &OperationCall<'_>, id: RepositoryId) -> Result<Milestone, OperationError> {
-    let number = call.number("milestone_number")?;
+fn find_milestone(call: &OperationCall<'_>, id: RepositoryId) -> Result<Milestone, OperationError> {
+    let number = call.path_number("milestone_number")?;
     call.repo(id)?.milestones.get(&number).cloned().ok_or_else(OperationError::not_found)
 }
 
-fn get(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
-    let milestone = named(call, id)?;
+fn get_milestone(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
+    let milestone = find_milestone(call, id)?;
     Ok(OperationReply::ok(call.view().milestone(call.repo(id)?, &milestone)))
 }
 
-fn update(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Push)?;
-    let mut milestone = named(call, id)?;
-    let fields = call.fields()?;
+fn update_milestone(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Push)?;
+    let mut milestone = find_milestone(call, id)?;
+    let fields = call.body_fields()?;
     if let Some(title) = fields.text("title")? {
         free_title(call, id, title, Some(milestone.number))?;
         title.clone_into(&mut milestone.title);
     }
-    milestone.description = fields.clearable("description")?.unwrap_or(milestone.description);
-    milestone.due_on =
-        if fields.is_null("due_on") { None } else { fields.time("due_on")?.or(milestone.due_on) };
+    milestone.description = fields.clearable_text("description")?.unwrap_or(milestone.description);
+    milestone.due_on = if fields.is_null("due_on") { None } else { fields.time("due_on")?.or(milestone.due_on) };
     let now = call.now();
-    if let Some(state) = state(call)?.filter(|state| *state != milestone.state) {
+    if let Some(state) = read_milestone_state(call)?.filter(|state| *state != milestone.state) {
         milestone.state = state;
         milestone.closed_at = (state == IssueState::Closed).then_some(now);
     }
@@ -144,13 +138,13 @@ fn update(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(call.view().milestone(call.repo(id)?, &milestone)))
 }
 
-fn delete(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Push)?;
-    let number = named(call, id)?.number;
+fn delete_milestone(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Push)?;
+    let number = find_milestone(call, id)?.number;
     let repository = call.repo_mut(id)?;
     repository.milestones.remove(&number);
     for issue in repository.issues.values_mut().filter(|issue| issue.milestone == Some(number)) {
         issue.milestone = None;
     }
-    Ok(OperationReply::nothing())
+    Ok(OperationReply::no_content())
 }

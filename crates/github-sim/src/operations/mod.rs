@@ -34,7 +34,7 @@ pub(super) mod writing;
 
 use super::route::OperationRoute;
 
-pub(super) fn routes() -> impl Iterator<Item = &'static OperationRoute> {
+pub(super) fn list_operation_routes() -> impl Iterator<Item = &'static OperationRoute> {
     let families: [&'static [OperationRoute]; 29] = [
         accounts::ROUTES,
         repository_lists::ROUTES,

@@ -9,27 +9,27 @@ use crate::error::OperationError;
 use crate::git::{GitCommit, GitObject, ObjectId};
 use crate::http::RequestMethod::{Get, Put};
 use crate::merging;
-use crate::route::{OperationRoute, route};
+use crate::route::{OperationRoute, define_route};
 use crate::state::{
     Issue, IssueStateReason, PullRequest, PullRequestMerge, Repository, RepositoryId, RepositoryPermission,
 };
 
 pub(super) const ROUTES: &[OperationRoute] = &[
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/pulls/{pull_number}/merge",
         "pulls/check-if-merged",
         "pulls/pulls#check-if-a-pull-request-has-been-merged",
         is_merged,
     ),
-    route(
+    define_route(
         Put,
         "/repos/{owner}/{repo}/pulls/{pull_number}/merge",
         "pulls/merge",
         "pulls/pulls#merge-a-pull-request",
-        merge,
+        merge_pull_request,
     ),
-    route(
+    define_route(
         Put,
         "/repos/{owner}/{repo}/pulls/{pull_number}/update-branch",
         "pulls/update-branch",
@@ -39,24 +39,24 @@ pub(super) const ROUTES: &[OperationRoute] = &[
 ];
 
 fn is_merged(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
-    let (_, _, pull) = pulls::existing(call, id)?;
-    if pull.merged.is_some() { Ok(OperationReply::nothing()) } else { Err(OperationError::not_found()) }
+    let id = call.require_repository(RequiredAccess::Read)?;
+    let (_, _, pull) = pulls::find_pull_request(call, id)?;
+    if pull.merged.is_some() { Ok(OperationReply::no_content()) } else { Err(OperationError::not_found()) }
 }
 
 fn not_mergeable() -> OperationError {
     OperationError::new(405, "Pull Request is not mergeable")
 }
 
-fn merge(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Push)?;
-    let by = call.account()?;
-    let fields = call.fields()?;
-    let method = fields.choice("merge_method", &["merge", "squash", "rebase"])?.unwrap_or("merge").to_owned();
+fn merge_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Push)?;
+    let by = call.require_account()?;
+    let fields = call.body_fields()?;
+    let method = fields.text_one_of("merge_method", &["merge", "squash", "rebase"])?.unwrap_or("merge").to_owned();
     let title = fields.text("commit_title")?.map(str::to_owned);
     let text = fields.text("commit_message")?.map(str::to_owned);
     let sha = fields.text("sha")?.map(str::to_owned);
-    let (repository, issue, pull) = pulls::existing(call, id)?;
+    let (repository, issue, pull) = pulls::find_pull_request(call, id)?;
     let (base, head) = (call.state.pull_base(repository, issue, pull), call.state.pull_head(issue, pull));
     if !issue.is_open() || pull.draft {
         return Err(not_mergeable());
@@ -78,35 +78,27 @@ fn merge(call: &mut OperationCall<'_>) -> OperationResult {
         return Err(OperationError::new(405, format!("{name} not allowed on this repository.")));
     }
     check_rules(call, repository, issue, pull)?;
-    let plan = merging::plan(call.objects(id)?, base, head).map_err(|_| not_mergeable())?;
+    let plan = merging::plan_merge(call.objects(id)?, base, head).map_err(|_| not_mergeable())?;
     let messages = MergeMessageBuilder::for_pull_request(call, id, title, text)?;
     let (author, committer) =
-        (writing::signature_of(call.state, by, call.now()), writing::github(call.now()));
+        (writing::signature_of(call.state, by, call.now()), writing::build_github_signature(call.now()));
     let base_name = pull.base.clone();
     let number = issue.number;
     let objects = call.objects_mut(id)?;
     let made = match method.as_str() {
         "squash" => {
             let tree = plan.write(objects);
-            let message = messages.squash();
-            objects.insert(GitObject::Commit(GitCommit {
-                tree,
-                parents: vec![base],
-                author,
-                committer,
-                message,
-            }))
+            let message = messages.build_squash_message();
+            objects.insert(GitObject::Commit(GitCommit { tree, parents: vec![base], author, committer, message }))
         }
-        "rebase" => merging::rebase(objects, base, head, &committer).map_err(|_| not_mergeable())?,
-        _ => merging::merge_commit(objects, plan, (base, head), (author, committer), messages.merge()),
+        "rebase" => merging::rebase_commits(objects, base, head, &committer).map_err(|_| not_mergeable())?,
+        _ => merging::merge_commit(objects, plan, (base, head), (author, committer), messages.build_merge_message()),
     };
-    finish(call, id, number, by, made)?;
+    record_pull_merge(call, id, number, by, made)?;
     writing::move_branch(call.state, id, &base_name, made);
     close_issues(call, id, number, by, &base_name)?;
     delete_head(call, id, by)?;
-    Ok(OperationReply::ok(
-        json!({"sha": made, "merged": true, "message": "Pull Request successfully merged"}),
-    ))
+    Ok(OperationReply::ok(json!({"sha": made, "merged": true, "message": "Pull Request successfully merged"})))
 }
 
 fn check_rules(
@@ -116,23 +108,22 @@ fn check_rules(
     pull: &PullRequest,
 ) -> Result<(), OperationError> {
     let bypass = repository.protection.get(&pull.base).is_some_and(|rule| rule.admins_bypass)
-        && access::permission(call.state, call.actor.as_ref(), repository)
-            >= Some(RepositoryPermission::Admin);
-    match merging::blocked(call.state, repository, issue, pull) {
+        && access::resolve_permission(call.state, call.actor.as_ref(), repository) >= Some(RepositoryPermission::Admin);
+    match merging::find_merge_blocker(call.state, repository, issue, pull) {
         Some(reason) if !bypass => Err(OperationError::new(405, reason)),
         _ => Ok(()),
     }
 }
 
 /// Notes what was merged and where both ends were.
-fn finish(
+fn record_pull_merge(
     call: &mut OperationCall<'_>,
     id: RepositoryId,
     number: u64,
     by: crate::state::AccountId,
     commit: ObjectId,
 ) -> Result<(), OperationError> {
-    writing::close(call.state, id, number, by, None);
+    writing::close_issue_or_pull(call.state, id, number, by, None);
     let at = call.now();
     pulls::existing_mut(call, id)?.merged = Some(PullRequestMerge { at, by, commit });
     Ok(())
@@ -156,7 +147,7 @@ impl MergeMessageBuilder {
         title: Option<String>,
         text: Option<String>,
     ) -> Result<MergeMessageBuilder, OperationError> {
-        let (repository, issue, pull) = pulls::existing(call, id)?;
+        let (repository, issue, pull) = pulls::find_pull_request(call, id)?;
         let objects = call.objects(id)?;
         let commits = call.view().pull_commits(repository, issue, pull);
         Ok(MergeMessageBuilder {
@@ -169,15 +160,14 @@ impl MergeMessageBuilder {
         })
     }
 
-    fn merge(self) -> String {
-        let title =
-            self.title.unwrap_or_else(|| format!("Merge pull request #{} from {}", self.number, self.from));
+    fn build_merge_message(self) -> String {
+        let title = self.title.unwrap_or_else(|| format!("Merge pull request #{} from {}", self.number, self.from));
         let text = self.text.unwrap_or(self.pull_title);
         if text.is_empty() { title } else { format!("{title}\n\n{text}") }
     }
 
     /// One commit lends its own message; several are listed below the pull request's title.
-    fn squash(self) -> String {
+    fn build_squash_message(self) -> String {
         let subject = |message: &String| message.lines().next().unwrap_or_default().to_owned();
         let only = (self.commits.len() == 1).then(|| self.commits[0].clone());
         let title = match &only {
@@ -186,12 +176,9 @@ impl MergeMessageBuilder {
         };
         let text = match &only {
             Some(message) => message.split_once('\n').map_or("", |(_, rest)| rest.trim()).to_owned(),
-            None => self
-                .commits
-                .iter()
-                .map(|message| format!("* {}", subject(message)))
-                .collect::<Vec<_>>()
-                .join("\n\n"),
+            None => {
+                self.commits.iter().map(|message| format!("* {}", subject(message))).collect::<Vec<_>>().join("\n\n")
+            }
         };
         let (title, text) = (self.title.unwrap_or(title), self.text.unwrap_or(text));
         if text.is_empty() { title } else { format!("{title}\n\n{text}") }
@@ -210,43 +197,37 @@ fn close_issues(
     if base != repository.default_branch {
         return Ok(());
     }
-    let (repository, issue, pull) = pulls::existing(call, id)?;
+    let (repository, issue, pull) = pulls::find_pull_request(call, id)?;
     let objects = call.objects(id)?;
     let commits = call.view().pull_commits(repository, issue, pull);
-    let messages =
-        commits.into_iter().filter_map(|id| objects.commit(id)).map(|commit| commit.message.as_str());
-    let texts: Vec<&str> =
-        issue.body.as_deref().into_iter().chain([issue.title.as_str()]).chain(messages).collect();
+    let messages = commits.into_iter().filter_map(|id| objects.commit(id)).map(|commit| commit.message.as_str());
+    let texts: Vec<&str> = issue.body.as_deref().into_iter().chain([issue.title.as_str()]).chain(messages).collect();
     let full_name = call.state.full_name(repository);
     let mut named: Vec<u64> = texts.iter().flat_map(|text| closing_numbers(text, &full_name)).collect();
     named.sort_unstable();
     named.dedup();
     let is_open_issue = |one: &u64| {
-        *one != number
-            && repository.issues.get(one).is_some_and(|issue| issue.pull.is_none() && issue.is_open())
+        *one != number && repository.issues.get(one).is_some_and(|issue| issue.pull.is_none() && issue.is_open())
     };
     named.retain(is_open_issue);
     for number in named {
-        writing::close(call.state, id, number, by, Some(IssueStateReason::Completed));
+        writing::close_issue_or_pull(call.state, id, number, by, Some(IssueStateReason::Completed));
     }
     Ok(())
 }
 
 /// `Fixes #5`, `closes: octo/demo#5` and the other words that GitHub knows.
 fn closing_numbers(text: &str, full_name: &str) -> Vec<u64> {
-    const WORDS: [&str; 9] =
-        ["close", "closes", "closed", "fix", "fixes", "fixed", "resolve", "resolves", "resolved"];
+    const WORDS: [&str; 9] = ["close", "closes", "closed", "fix", "fixes", "fixed", "resolve", "resolves", "resolved"];
     let words: Vec<&str> = text.split_whitespace().collect();
     let names = |word: &str| {
         let word = word.trim_end_matches(|c: char| !c.is_ascii_digit());
         let (before, digits) = word.split_once('#')?;
-        let fits =
-            before.is_empty() || before.eq_ignore_ascii_case(full_name) || before.eq_ignore_ascii_case("GH-");
+        let fits = before.is_empty() || before.eq_ignore_ascii_case(full_name) || before.eq_ignore_ascii_case("GH-");
         fits.then(|| digits.parse().ok()).flatten()
     };
     let closes = |pair: &[&str]| {
-        let word =
-            pair[0].trim_start_matches(|c: char| !c.is_alphanumeric()).trim_end_matches(':').to_lowercase();
+        let word = pair[0].trim_start_matches(|c: char| !c.is_alphanumeric()).trim_end_matches(':').to_lowercase();
         WORDS.contains(&word.as_str()).then(|| names(pair[1])).flatten()
     };
     words.windows(2).filter_map(closes).collect()
@@ -258,7 +239,7 @@ fn delete_head(
     id: RepositoryId,
     by: crate::state::AccountId,
 ) -> Result<(), OperationError> {
-    let (repository, _, pull) = pulls::existing(call, id)?;
+    let (repository, _, pull) = pulls::find_pull_request(call, id)?;
     let branch = pull.head.branch.clone();
     let is_spare = pull.head.repository == Some(id)
         && branch != repository.default_branch
@@ -270,10 +251,10 @@ fn delete_head(
 }
 
 fn update_branch(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Push)?;
-    let by = call.account()?;
-    let expected = call.fields()?.text("expected_head_sha")?.map(str::to_owned);
-    let (repository, issue, pull) = pulls::existing(call, id)?;
+    let id = call.require_repository(RequiredAccess::Push)?;
+    let by = call.require_account()?;
+    let expected = call.body_fields()?.text("expected_head_sha")?.map(str::to_owned);
+    let (repository, issue, pull) = pulls::find_pull_request(call, id)?;
     let (base, head) = (call.state.pull_base(repository, issue, pull), call.state.pull_head(issue, pull));
     if expected.is_some_and(|sha| sha != head.to_string()) {
         return Err(OperationError::validation("PullRequest", "expected_head_sha", "invalid"));
@@ -282,19 +263,17 @@ fn update_branch(call: &mut OperationCall<'_>) -> OperationResult {
     if !issue.is_open() || crate::git::is_ancestor(objects, base, head) {
         return Err(OperationError::new(422, "There are no new commits on the base branch."));
     }
-    let from =
-        pull.head.repository.ok_or_else(|| OperationError::new(422, "The head repository is gone."))?;
-    access::check(call.state, call.actor.as_ref(), call.repo(from)?, RequiredAccess::Push)?;
-    let plan = merging::plan(objects, head, base)
+    let from = pull.head.repository.ok_or_else(|| OperationError::new(422, "The head repository is gone."))?;
+    access::check_access(call.state, call.actor.as_ref(), call.repo(from)?, RequiredAccess::Push)?;
+    let plan = merging::plan_merge(objects, head, base)
         .map_err(|_| OperationError::new(422, "merge conflict between base and head"))?;
     let (branch, base_name) = (pull.head.branch.clone(), pull.base.clone());
     let message = format!("Merge branch '{base_name}' into {branch}");
     let (author, committer) =
-        (writing::signature_of(call.state, by, call.now()), writing::github(call.now()));
+        (writing::signature_of(call.state, by, call.now()), writing::build_github_signature(call.now()));
     let made = merging::merge_commit(call.objects_mut(id)?, plan, (head, base), (author, committer), message);
     writing::move_branch(call.state, from, &branch, made);
-    let url =
-        format!("{}/pulls/{}", call.view().repository_url(call.repo(id)?), call.argument("pull_number"));
+    let url = format!("{}/pulls/{}", call.view().repository_url(call.repo(id)?), call.path_argument("pull_number"));
     Ok(OperationReply::new(202, json!({"message": "Updating pull request branch.", "url": url})))
 }
 

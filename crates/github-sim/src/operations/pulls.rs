@@ -10,49 +10,61 @@ use crate::error::OperationError;
 use crate::git::{ObjectId, is_ancestor};
 use crate::http::AcceptedMediaType;
 use crate::http::RequestMethod::{Get, Patch, Post};
-use crate::route::{OperationRoute, route};
+use crate::route::{OperationRoute, define_route};
 use crate::state::{Issue, PullHead, PullRequest, Repository, RepositoryId, RepositoryPermission};
 use crate::view::CommitParts;
 
 pub(super) const ROUTES: &[OperationRoute] = &[
-    route(Get, "/repos/{owner}/{repo}/pulls", "pulls/list", "pulls/pulls#list-pull-requests", list),
-    route(Post, "/repos/{owner}/{repo}/pulls", "pulls/create", "pulls/pulls#create-a-pull-request", create),
-    route(
+    define_route(
+        Get,
+        "/repos/{owner}/{repo}/pulls",
+        "pulls/list",
+        "pulls/pulls#list-pull-requests",
+        list_pull_requests,
+    ),
+    define_route(
+        Post,
+        "/repos/{owner}/{repo}/pulls",
+        "pulls/create",
+        "pulls/pulls#create-a-pull-request",
+        create_pull_request,
+    ),
+    define_route(
         Get,
         "/repos/{owner}/{repo}/pulls/{pull_number}",
         "pulls/get",
         "pulls/pulls#get-a-pull-request",
-        get,
+        get_pull_request,
     ),
-    route(
+    define_route(
         Patch,
         "/repos/{owner}/{repo}/pulls/{pull_number}",
         "pulls/update",
         "pulls/pulls#update-a-pull-request",
-        update,
+        update_pull_request,
     ),
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/pulls/{pull_number}/files",
         "pulls/list-files",
         "pulls/pulls#list-pull-requests-files",
-        files,
+        list_pull_files,
     ),
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/pulls/{pull_number}/commits",
         "pulls/list-commits",
         "pulls/pulls#list-commits-on-a-pull-request",
-        commits,
+        list_pull_commits,
     ),
 ];
 
 /// The pull request that the path names.
-pub(super) fn existing<'c>(
+pub(super) fn find_pull_request<'c>(
     call: &'c OperationCall<'_>,
     id: RepositoryId,
 ) -> Result<(&'c Repository, &'c Issue, &'c PullRequest), OperationError> {
-    let number = call.number("pull_number")?;
+    let number = call.path_number("pull_number")?;
     let repository = call.repo(id)?;
     let issue = repository.issues.get(&number).ok_or_else(OperationError::not_found)?;
     let pull = issue.pull.as_ref().ok_or_else(OperationError::not_found)?;
@@ -63,13 +75,13 @@ pub(super) fn existing_mut<'c>(
     call: &'c mut OperationCall<'_>,
     id: RepositoryId,
 ) -> Result<&'c mut PullRequest, OperationError> {
-    let number = call.number("pull_number")?;
+    let number = call.path_number("pull_number")?;
     let issue = call.repo_mut(id)?.issues.get_mut(&number).ok_or_else(OperationError::not_found)?;
     issue.pull.as_deref_mut().ok_or_else(OperationError::not_found)
 }
 
-fn list(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
+fn list_pull_requests(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
     let state = call.query.get("state").unwrap_or("open");
     // Without an owner in front GitHub passes the filter over.
@@ -87,52 +99,52 @@ fn list(call: &mut OperationCall<'_>) -> OperationResult {
         .filter_map(|issue| Some((issue, issue.pull.as_deref()?)))
         .filter(|(issue, pull)| fits(issue, pull))
         .collect();
-    issue_lists::sort(call, &mut found, |(issue, _)| (repository, *issue));
+    issue_lists::sort_issues(call, &mut found, |(issue, _)| (repository, *issue));
     // Only by date of creation are the newest first; by anything else GitHub begins at the other end.
     if call.query.get("sort").is_some_and(|sort| sort != "created") && call.query.get("direction").is_none() {
         found.reverse();
     }
-    Ok(call.list(&found, |view, (issue, pull)| view.pull_simple(repository, issue, pull)))
+    Ok(call.reply_with_page(&found, |view, (issue, pull)| view.pull_simple(repository, issue, pull)))
 }
 
-fn get(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
-    let (repository, issue, pull) = existing(call, id)?;
+fn get_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
+    let (repository, issue, pull) = find_pull_request(call, id)?;
     let view = call.view();
     match call.media {
         AcceptedMediaType::Diff => {
-            let text = super::compare::diff(&view.pull_changes(repository, issue, pull));
-            Ok(OperationReply::bytes("application/vnd.github.diff; charset=utf-8", text.into_bytes()))
+            let text = super::compare::format_git_diff(&view.pull_changes(repository, issue, pull));
+            Ok(OperationReply::from_bytes("application/vnd.github.diff; charset=utf-8", text.into_bytes()))
         }
         AcceptedMediaType::Patch => {
             let objects = call.objects(id)?;
             let mails = view.pull_commits(repository, issue, pull).into_iter().filter_map(|id| {
                 let commit = objects.commit(id)?;
-                Some(super::compare::mail(id, commit, &view.changes_of(repository, commit)))
+                Some(super::compare::format_patch_mail(id, commit, &view.changes_of(repository, commit)))
             });
             let text: String = mails.collect();
-            Ok(OperationReply::bytes("application/vnd.github.patch; charset=utf-8", text.into_bytes()))
+            Ok(OperationReply::from_bytes("application/vnd.github.patch; charset=utf-8", text.into_bytes()))
         }
-        _ => Ok(OperationReply::ok(view.pull(repository, issue, pull, true)).modified(issue.updated_at)),
+        _ => Ok(OperationReply::ok(view.full_pull(repository, issue, pull, true)).with_modified_at(issue.updated_at)),
     }
 }
 
-fn files(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
-    let (repository, issue, pull) = existing(call, id)?;
+fn list_pull_files(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
+    let (repository, issue, pull) = find_pull_request(call, id)?;
     let found = call.view().pull_changes(repository, issue, pull);
     let head = call.state.pull_head(issue, pull);
-    Ok(call.list(&found, |view, change| view.file_change(repository, head, change)))
+    Ok(call.reply_with_page(&found, |view, change| view.file_change(repository, head, change)))
 }
 
-fn commits(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
-    let (repository, issue, pull) = existing(call, id)?;
+fn list_pull_commits(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
+    let (repository, issue, pull) = find_pull_request(call, id)?;
     let found = call.view().pull_commits(repository, issue, pull);
-    Ok(call.list(&found, |view, id| view.commit(repository, *id, CommitParts::Head)))
+    Ok(call.reply_with_page(&found, |view, id| view.commit(repository, *id, CommitParts::Head)))
 }
 
-fn invalid(field: &str) -> OperationError {
+fn invalid_pull_field(field: &str) -> OperationError {
     OperationError::validation("PullRequest", field, "invalid")
 }
 
@@ -161,15 +173,15 @@ fn find_head(
     } else {
         call.state.repositories.values().filter(of_owner).find(named)
     };
-    let from = from.ok_or_else(|| invalid("head"))?;
-    let sha = from.branch(branch).ok_or_else(|| invalid("head"))?;
+    let from = from.ok_or_else(|| invalid_pull_field("head"))?;
+    let sha = from.branch_head(branch).ok_or_else(|| invalid_pull_field("head"))?;
     Ok(PullHead { repository: Some(from.id), owner: from.owner, branch: branch.to_owned(), sha })
 }
 
-fn create(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::TakePart)?;
-    let author = call.account()?;
-    let fields = call.fields()?;
+fn create_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::TakePart)?;
+    let author = call.require_account()?;
+    let fields = call.body_fields()?;
     let head = fields.required_text("head")?;
     let base = fields.required_text("base")?.to_owned();
     let from_issue = fields.number("issue")?;
@@ -177,20 +189,20 @@ fn create(call: &mut OperationCall<'_>) -> OperationResult {
         Some(_) => None,
         None => Some(issues::valid_title(fields.required_text("title")?, "PullRequest")?),
     };
-    let body = fields.clearable("body")?.flatten();
+    let body = fields.clearable_text("body")?.flatten();
     issues::valid_body(body.as_deref().unwrap_or_default(), "PullRequest")?;
     let draft = fields.flag("draft")?.unwrap_or(false);
     let maintainer_can_modify = fields.flag("maintainer_can_modify")?.unwrap_or(true);
     let head_repo = fields.text("head_repo")?;
     let repository = call.repo(id)?;
-    let base_sha = repository.branch(&base).ok_or_else(|| invalid("base"))?;
+    let base_sha = repository.branch_head(&base).ok_or_else(|| invalid_pull_field("base"))?;
     let head = find_head(call, repository, head, head_repo)?;
     may_open(call, repository, &head)?;
     check_ends(call, repository, &head, &base, base_sha)?;
     if let Some(number) = from_issue
         && !repository.issues.get(&number).is_some_and(|issue| issue.pull.is_none() && issue.is_open())
     {
-        return Err(invalid("issue"));
+        return Err(invalid_pull_field("issue"));
     }
     let number = from_issue.unwrap_or_else(|| repository.next_number());
     let (issue_id, pull_id, now) = (call.state.next_id(), call.state.next_id(), call.now());
@@ -219,18 +231,14 @@ fn create(call: &mut OperationCall<'_>) -> OperationResult {
     let repository = call.repo(id)?;
     let issue = repository.issues.get(&number).ok_or_else(OperationError::not_found)?;
     let pull = issue.pull.as_ref().ok_or_else(OperationError::not_found)?;
-    Ok(OperationReply::created(call.view().pull(repository, issue, pull, false)))
+    Ok(OperationReply::created(call.view().full_pull(repository, issue, pull, false)))
 }
 
 /// One can ask for a branch to be merged that one can push to.
-fn may_open(
-    call: &OperationCall<'_>,
-    repository: &Repository,
-    head: &PullHead,
-) -> Result<(), OperationError> {
+fn may_open(call: &OperationCall<'_>, repository: &Repository, head: &PullHead) -> Result<(), OperationError> {
     let from = head.repository.and_then(|id| call.state.repository(id)).unwrap_or(repository);
     let pushes = |one: &Repository| {
-        access::permission(call.state, call.actor.as_ref(), one) >= Some(RepositoryPermission::Push)
+        access::resolve_permission(call.state, call.actor.as_ref(), one) >= Some(RepositoryPermission::Push)
     };
     if pushes(from) || pushes(repository) { Ok(()) } else { Err(OperationError::out_of_reach()) }
 }
@@ -246,13 +254,11 @@ fn check_ends(
     let same = |issue: &&Issue| {
         issue.is_open()
             && issue.pull.as_ref().is_some_and(|pull| {
-                pull.head.repository == head.repository
-                    && pull.head.branch == head.branch
-                    && pull.base == base
+                pull.head.repository == head.repository && pull.head.branch == head.branch && pull.base == base
             })
     };
     if repository.issues.values().any(|issue| same(&issue)) {
-        return Err(OperationError::custom(
+        return Err(OperationError::custom_validation(
             "PullRequest",
             None,
             format!("A pull request already exists for {label}."),
@@ -260,7 +266,7 @@ fn check_ends(
     }
     if is_ancestor(call.state.objects(repository), head.sha, base_sha) {
         let shown = if head.repository == Some(repository.id) { head.branch.clone() } else { label };
-        return Err(OperationError::custom(
+        return Err(OperationError::custom_validation(
             "PullRequest",
             None,
             format!("No commits between {base} and {shown}"),
@@ -269,24 +275,24 @@ fn check_ends(
     Ok(())
 }
 
-fn update(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::TakePart)?;
-    let by = call.account()?;
-    let fields = call.fields()?;
-    let (repository, issue, pull) = existing(call, id)?;
+fn update_pull_request(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::TakePart)?;
+    let by = call.require_account()?;
+    let fields = call.body_fields()?;
+    let (repository, issue, pull) = find_pull_request(call, id)?;
     let number = issue.number;
-    let right = access::permission(call.state, call.actor.as_ref(), repository);
+    let right = access::resolve_permission(call.state, call.actor.as_ref(), repository);
     if right < Some(RepositoryPermission::Triage) && issue.author != by {
         return Err(OperationError::out_of_reach());
     }
     let title = fields.text("title")?.map(|title| issues::valid_title(title, "PullRequest")).transpose()?;
-    let body = fields.clearable("body")?;
+    let body = fields.clearable_text("body")?;
     issues::valid_body(body.as_ref().and_then(Option::as_deref).unwrap_or_default(), "PullRequest")?;
     let base = fields.text("base")?.map(str::to_owned);
     if let Some(base) = &base
-        && repository.branch(base).is_none()
+        && repository.branch_head(base).is_none()
     {
-        return Err(invalid("base"));
+        return Err(invalid_pull_field("base"));
     }
     let change = StateChange::read(&fields, issue)?;
     if matches!(change, StateChange::Reopen) {
@@ -305,13 +311,13 @@ fn update(call: &mut OperationCall<'_>) -> OperationResult {
         }
     }
     change.apply(call, id, number, by)?;
-    let (repository, issue, pull) = existing(call, id)?;
-    Ok(OperationReply::ok(call.view().pull(repository, issue, pull, computed)))
+    let (repository, issue, pull) = find_pull_request(call, id)?;
+    Ok(OperationReply::ok(call.view().full_pull(repository, issue, pull, computed)))
 }
 
 fn may_reopen(call: &OperationCall<'_>, pull: &PullRequest) -> Result<(), OperationError> {
     let from = pull.head.repository.and_then(|id| call.state.repository(id));
-    if from.is_some_and(|from| from.branch(&pull.head.branch).is_some()) {
+    if from.is_some_and(|from| from.branch_head(&pull.head.branch).is_some()) {
         return Ok(());
     }
     let mut detail = Map::new();
@@ -323,6 +329,6 @@ fn may_reopen(call: &OperationCall<'_>, pull: &PullRequest) -> Result<(), Operat
 }
 
 /// Whether a commit can be found under this name; for review comments.
-pub(super) fn find(call: &OperationCall<'_>, repository: &Repository, name: &str) -> Option<ObjectId> {
+pub(super) fn find_review_commit(call: &OperationCall<'_>, repository: &Repository, name: &str) -> Option<ObjectId> {
     writing::find_commit(call.state, repository, name)
 }

@@ -6,52 +6,64 @@ use crate::call::{OperationCall, OperationReply, OperationResult};
 use crate::error::OperationError;
 use crate::git::{ObjectId, is_ancestor};
 use crate::http::RequestMethod::{Delete, Get, Patch, Post};
-use crate::route::{OperationRoute, route};
+use crate::route::{OperationRoute, define_route};
 use crate::state::RepositoryId;
 
 pub(super) const ROUTES: &[OperationRoute] = &[
-    route(Get, "/repos/{owner}/{repo}/git/ref/{ref*}", "git/get-ref", "git/refs#get-a-reference", get),
-    route(
+    define_route(Get, "/repos/{owner}/{repo}/git/ref/{ref*}", "git/get-ref", "git/refs#get-a-reference", get_reference),
+    define_route(
         Get,
         "/repos/{owner}/{repo}/git/matching-refs/{ref*}",
         "git/list-matching-refs",
         "git/refs#list-matching-references",
-        list,
+        list_matching_references,
     ),
     // No longer documented, still used by clients.
-    route(Get, "/repos/{owner}/{repo}/git/refs", "git/list-refs", "git/refs#list-matching-references", list),
-    route(Post, "/repos/{owner}/{repo}/git/refs", "git/create-ref", "git/refs#create-a-reference", create),
-    route(
+    define_route(
+        Get,
+        "/repos/{owner}/{repo}/git/refs",
+        "git/list-refs",
+        "git/refs#list-matching-references",
+        list_matching_references,
+    ),
+    define_route(
+        Post,
+        "/repos/{owner}/{repo}/git/refs",
+        "git/create-ref",
+        "git/refs#create-a-reference",
+        create_reference,
+    ),
+    define_route(
         Patch,
         "/repos/{owner}/{repo}/git/refs/{ref*}",
         "git/update-ref",
         "git/refs#update-a-reference",
-        update,
+        update_reference,
     ),
-    route(
+    define_route(
         Delete,
         "/repos/{owner}/{repo}/git/refs/{ref*}",
         "git/delete-ref",
         "git/refs#delete-a-reference",
-        delete,
+        delete_reference,
     ),
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/git/refs/{ref*}",
         "git/get-refs",
         "git/refs#list-matching-references",
-        list,
+        list_matching_references,
     ),
 ];
 
 /// `heads/x` in the path, `refs/heads/x` in git; both are understood.
 fn full_name(call: &OperationCall<'_>) -> String {
-    let name = call.argument("ref").trim_matches('/');
+    let name = call.path_argument("ref").trim_matches('/');
     if name.starts_with("refs/") { name.to_owned() } else { format!("refs/{name}") }
 }
 
-fn get(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
+fn get_reference(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
     let name = full_name(call);
     let repository = call.repo(id)?;
     if repository.is_empty() {
@@ -61,22 +73,21 @@ fn get(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(call.view().git_ref(repository, &name, found)))
 }
 
-fn list(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
+fn list_matching_references(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
     let begin = full_name(call);
     let repository = call.repo(id)?;
     if repository.is_empty() {
         return Err(OperationError::empty_repository());
     }
     let found: Vec<_> = repository.refs.iter().filter(|(name, _)| name.starts_with(&begin)).collect();
-    Ok(call.list(&found, |view, (name, id)| view.git_ref(repository, name, **id)))
+    Ok(call.reply_with_page(&found, |view, (name, id)| view.git_ref(repository, name, **id)))
 }
 
 /// The commit that a body names.
-fn target(call: &OperationCall<'_>, id: RepositoryId, sha: &str) -> Result<ObjectId, OperationError> {
-    let invalid = || {
-        OperationError::new(422, "The sha parameter must be exactly 40 characters and contain only [0-9a-f].")
-    };
+fn find_target_commit(call: &OperationCall<'_>, id: RepositoryId, sha: &str) -> Result<ObjectId, OperationError> {
+    let invalid =
+        || OperationError::new(422, "The sha parameter must be exactly 40 characters and contain only [0-9a-f].");
     let sha: ObjectId = sha.parse().map_err(|_| invalid())?;
     let objects = call.objects(id)?;
     match objects.get(sha) {
@@ -86,9 +97,9 @@ fn target(call: &OperationCall<'_>, id: RepositoryId, sha: &str) -> Result<Objec
     }
 }
 
-fn create(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Push)?;
-    let fields = call.fields()?;
+fn create_reference(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Push)?;
+    let fields = call.body_fields()?;
     let name = fields.required_text("ref")?;
     let sha = fields.required_text("sha")?;
     let known = name.strip_prefix("refs/heads/").or_else(|| name.strip_prefix("refs/tags/"));
@@ -103,7 +114,7 @@ fn create(call: &mut OperationCall<'_>) -> OperationResult {
     if call.repo(id)?.is_empty() {
         return Err(OperationError::empty_repository());
     }
-    let target = target(call, id, sha)?;
+    let target = find_target_commit(call, id, sha)?;
     let repository = call.repo(id)?;
     if repository.refs.contains_key(name) {
         return Err(OperationError::new(422, "Reference already exists"));
@@ -123,7 +134,7 @@ fn create(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::created(call.view().git_ref(call.repo(id)?, name, target)))
 }
 
-fn existing(call: &OperationCall<'_>, id: RepositoryId) -> Result<(String, ObjectId), OperationError> {
+fn find_reference(call: &OperationCall<'_>, id: RepositoryId) -> Result<(String, ObjectId), OperationError> {
     let name = full_name(call);
     let found = call.repo(id)?.refs.get(&name).copied();
     Ok((name, found.ok_or_else(|| OperationError::new(422, "Reference does not exist"))?))
@@ -135,13 +146,13 @@ fn may_change(call: &OperationCall<'_>, id: RepositoryId, name: &str) -> Result<
     writing::may_change_branch(call, id, branch).map_err(|error| OperationError { status: 422, ..error })
 }
 
-fn update(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Push)?;
-    let fields = call.fields()?;
+fn update_reference(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Push)?;
+    let fields = call.body_fields()?;
     let sha = fields.required_text("sha")?;
     let force = fields.flag("force")?.unwrap_or(false);
-    let (name, now_at) = existing(call, id)?;
-    let target = target(call, id, sha)?;
+    let (name, now_at) = find_reference(call, id)?;
+    let target = find_target_commit(call, id, sha)?;
     may_change(call, id, &name)?;
     if !force && !is_ancestor(call.objects(id)?, now_at, target) {
         return Err(OperationError::new(422, "Update is not a fast forward"));
@@ -153,10 +164,10 @@ fn update(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(call.view().git_ref(call.repo(id)?, &name, target)))
 }
 
-fn delete(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Push)?;
-    let (name, _) = existing(call, id)?;
-    let by = call.account()?;
+fn delete_reference(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Push)?;
+    let (name, _) = find_reference(call, id)?;
+    let by = call.require_account()?;
     let repository = call.repo(id)?;
     match name.strip_prefix("refs/heads/") {
         Some(branch) if repository.protection.contains_key(branch) => {
@@ -168,5 +179,5 @@ fn delete(call: &mut OperationCall<'_>) -> OperationResult {
         Some(branch) => writing::delete_branch(call.state, id, branch, by),
         None => drop(call.repo_mut(id)?.refs.remove(&name)),
     }
-    Ok(OperationReply::nothing())
+    Ok(OperationReply::no_content())
 }

@@ -5,105 +5,104 @@ use crate::access::{self, RequiredAccess};
 use crate::call::{OperationCall, OperationReply, OperationResult};
 use crate::error::OperationError;
 use crate::http::RequestMethod::{Delete, Get, Patch, Post};
-use crate::route::{OperationRoute, route};
+use crate::route::{OperationRoute, define_route};
 use crate::state::{RepositoryId, RepositoryPermission, RepositoryRelease};
 
 pub(super) const ROUTES: &[OperationRoute] = &[
-    route(Get, "/repos/{owner}/{repo}/tags", "repos/list-tags", "repos/repos#list-repository-tags", tags),
-    route(
+    define_route(Get, "/repos/{owner}/{repo}/tags", "repos/list-tags", "repos/repos#list-repository-tags", list_tags),
+    define_route(
         Get,
         "/repos/{owner}/{repo}/releases",
         "repos/list-releases",
         "releases/releases#list-releases",
-        list,
+        list_releases,
     ),
-    route(
+    define_route(
         Post,
         "/repos/{owner}/{repo}/releases",
         "repos/create-release",
         "releases/releases#create-a-release",
-        create,
+        create_release,
     ),
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/releases/latest",
         "repos/get-latest-release",
         "releases/releases#get-the-latest-release",
-        latest,
+        get_latest_release,
     ),
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/releases/tags/{tag*}",
         "repos/get-release-by-tag",
         "releases/releases#get-a-release-by-tag-name",
         by_tag,
     ),
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/releases/{release_id}",
         "repos/get-release",
         "releases/releases#get-a-release",
-        get,
+        get_release,
     ),
-    route(
+    define_route(
         Patch,
         "/repos/{owner}/{repo}/releases/{release_id}",
         "repos/update-release",
         "releases/releases#update-a-release",
-        update,
+        update_release,
     ),
-    route(
+    define_route(
         Delete,
         "/repos/{owner}/{repo}/releases/{release_id}",
         "repos/delete-release",
         "releases/releases#delete-a-release",
-        delete,
+        delete_release,
     ),
 ];
 
-fn tags(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
+fn list_tags(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
     // As GitHub lists them: the highest name first.
     let mut found: Vec<_> = repository.tags().collect();
     found.reverse();
-    Ok(call.list(&found, |view, (name, id)| view.tag(repository, name, *id)))
+    Ok(call.reply_with_page(&found, |view, (name, id)| view.tag(repository, name, *id)))
 }
 
-fn pushes(call: &OperationCall<'_>, id: RepositoryId) -> Result<bool, OperationError> {
-    Ok(access::permission(call.state, call.actor.as_ref(), call.repo(id)?)
-        >= Some(RepositoryPermission::Push))
+fn has_push_access(call: &OperationCall<'_>, id: RepositoryId) -> Result<bool, OperationError> {
+    Ok(access::resolve_permission(call.state, call.actor.as_ref(), call.repo(id)?) >= Some(RepositoryPermission::Push))
 }
 
-fn list(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
-    let sees_drafts = pushes(call, id)?;
+fn list_releases(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
+    let sees_drafts = has_push_access(call, id)?;
     let repository = call.repo(id)?;
     let mut found: Vec<_> = repository.releases.values().filter(|one| sees_drafts || !one.draft).collect();
     found.sort_by_key(|one| std::cmp::Reverse((one.created_at, one.id)));
-    Ok(call.list(&found, |view, one| view.release(repository, one)))
+    Ok(call.reply_with_page(&found, |view, one| view.release(repository, one)))
 }
 
-fn create(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Push)?;
-    let fields = call.fields()?;
+fn create_release(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Push)?;
+    let fields = call.body_fields()?;
     let tag_name = fields.required_text("tag_name")?.to_owned();
     let repository = call.repo(id)?;
     let target_commitish = fields.text("target_commitish")?.unwrap_or(&repository.default_branch).to_owned();
-    let name = fields.clearable("name")?.flatten();
-    let body = fields.clearable("body")?.flatten();
+    let name = fields.clearable_text("name")?.flatten();
+    let body = fields.clearable_text("body")?.flatten();
     let draft = fields.flag("draft")?.unwrap_or(false);
     let prerelease = fields.flag("prerelease")?.unwrap_or(false);
     if !writing::is_valid_ref(&tag_name) {
-        return Err(OperationError::custom("Release", Some("tag_name"), "tag_name is not a valid tag"));
+        return Err(OperationError::custom_validation("Release", Some("tag_name"), "tag_name is not a valid tag"));
     }
     if repository.releases.values().any(|one| one.tag_name == tag_name) {
         return Err(OperationError::validation("Release", "tag_name", "already_exists"));
     }
     if repository.is_empty() {
-        return Err(OperationError::custom("Release", None, "Repository is empty."));
+        return Err(OperationError::custom_validation("Release", None, "Repository is empty."));
     }
-    let new_tag = tag(call, id, &tag_name, &target_commitish, draft)?;
+    let new_tag = plan_release_tag(call, id, &tag_name, &target_commitish, draft)?;
     let now = call.now();
     let release = RepositoryRelease {
         id: call.state.next_id(),
@@ -113,7 +112,7 @@ fn create(call: &mut OperationCall<'_>) -> OperationResult {
         body,
         draft,
         prerelease,
-        author: call.account()?,
+        author: call.require_account()?,
         created_at: now,
         published_at: (!draft).then_some(now),
     };
@@ -124,7 +123,7 @@ fn create(call: &mut OperationCall<'_>) -> OperationResult {
 }
 
 /// The tag that a published release needs, if it is not there yet.
-fn tag(
+fn plan_release_tag(
     call: &OperationCall<'_>,
     id: RepositoryId,
     name: &str,
@@ -132,70 +131,67 @@ fn tag(
     draft: bool,
 ) -> Result<Option<(String, crate::git::ObjectId)>, OperationError> {
     let repository = call.repo(id)?;
-    if repository.tag(name).is_some() || draft {
+    if repository.tag_target(name).is_some() || draft {
         return Ok(None);
     }
     let full = format!("refs/tags/{name}");
-    let commit = writing::find_commit(call.state, repository, target)
-        .filter(|_| writing::ref_has_room(repository, &full));
     let commit =
-        commit.ok_or_else(|| OperationError::validation("Release", "target_commitish", "invalid"))?;
+        writing::find_commit(call.state, repository, target).filter(|_| writing::ref_has_room(repository, &full));
+    let commit = commit.ok_or_else(|| OperationError::validation("Release", "target_commitish", "invalid"))?;
     Ok(Some((full, commit)))
 }
 
-fn latest(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
+fn get_latest_release(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
     let published = repository.releases.values().filter(|one| !one.draft && !one.prerelease);
-    let newest =
-        published.max_by_key(|one| (one.created_at, one.id)).ok_or_else(OperationError::not_found)?;
+    let newest = published.max_by_key(|one| (one.created_at, one.id)).ok_or_else(OperationError::not_found)?;
     Ok(OperationReply::ok(call.view().release(repository, newest)))
 }
 
 fn by_tag(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
+    let id = call.require_repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
-    let tag = call.argument("tag");
+    let tag = call.path_argument("tag");
     let found = repository.releases.values().find(|one| one.tag_name == tag && !one.draft);
     Ok(OperationReply::ok(call.view().release(repository, found.ok_or_else(OperationError::not_found)?)))
 }
 
-fn named(call: &OperationCall<'_>, id: RepositoryId) -> Result<RepositoryRelease, OperationError> {
-    let number = call.number("release_id")?;
-    let sees_drafts = pushes(call, id)?;
+fn find_release(call: &OperationCall<'_>, id: RepositoryId) -> Result<RepositoryRelease, OperationError> {
+    let number = call.path_number("release_id")?;
+    let sees_drafts = has_push_access(call, id)?;
     let found = call.repo(id)?.releases.get(&number).filter(|one| sees_drafts || !one.draft);
     found.cloned().ok_or_else(OperationError::not_found)
 }
 
-fn get(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
-    let release = named(call, id)?;
+fn get_release(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
+    let release = find_release(call, id)?;
     Ok(OperationReply::ok(call.view().release(call.repo(id)?, &release)))
 }
 
-fn update(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Push)?;
-    let mut release = named(call, id)?;
-    let fields = call.fields()?;
+fn update_release(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Push)?;
+    let mut release = find_release(call, id)?;
+    let fields = call.body_fields()?;
     if let Some(tag_name) = fields.text("tag_name")? {
-        let taken =
-            call.repo(id)?.releases.values().any(|one| one.tag_name == tag_name && one.id != release.id);
+        let taken = call.repo(id)?.releases.values().any(|one| one.tag_name == tag_name && one.id != release.id);
         if taken {
             return Err(OperationError::validation("Release", "tag_name", "already_exists"));
         }
         if !writing::is_valid_ref(tag_name) {
-            return Err(OperationError::custom("Release", Some("tag_name"), "tag_name is not a valid tag"));
+            return Err(OperationError::custom_validation("Release", Some("tag_name"), "tag_name is not a valid tag"));
         }
         tag_name.clone_into(&mut release.tag_name);
     }
     if let Some(target) = fields.text("target_commitish")? {
         target.clone_into(&mut release.target_commitish);
     }
-    release.name = fields.clearable("name")?.unwrap_or(release.name);
-    release.body = fields.clearable("body")?.unwrap_or(release.body);
+    release.name = fields.clearable_text("name")?.unwrap_or(release.name);
+    release.body = fields.clearable_text("body")?.unwrap_or(release.body);
     release.draft = fields.flag("draft")?.unwrap_or(release.draft);
     release.prerelease = fields.flag("prerelease")?.unwrap_or(release.prerelease);
-    let new_tag = tag(call, id, &release.tag_name, &release.target_commitish, release.draft)?;
+    let new_tag = plan_release_tag(call, id, &release.tag_name, &release.target_commitish, release.draft)?;
     let now = call.now();
     if !release.draft {
         release.published_at = release.published_at.or(Some(now));
@@ -207,9 +203,9 @@ fn update(call: &mut OperationCall<'_>) -> OperationResult {
 }
 
 /// The tag stays.
-fn delete(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Push)?;
-    let release = named(call, id)?;
+fn delete_release(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Push)?;
+    let release = find_release(call, id)?;
     call.repo_mut(id)?.releases.remove(&release.id);
-    Ok(OperationReply::nothing())
+    Ok(OperationReply::no_content())
 }

@@ -8,45 +8,45 @@ use super::writing;
 use crate::access::{self, RequiredAccess};
 use crate::call::{BodyFields, OperationCall, OperationReply, OperationResult};
 use crate::error::OperationError;
-use crate::git::{EMPTY_TREE, GitCommit, GitFileMode, GitObject, TreeLeaf, edit};
+use crate::git::{EMPTY_TREE, GitCommit, GitFileMode, GitObject, TreeLeaf, edit_tree};
 use crate::http::RequestMethod::{Delete, Get, Patch, Post, Put};
-use crate::route::{OperationRoute, route};
+use crate::route::{OperationRoute, define_route};
 use crate::state::{AccountId, AccountKind, Repository, RepositoryId, RepositoryPermission, TokenAccess};
-use crate::view::repository::languages;
+use crate::view::repository::count_language_bytes;
 
 pub(super) const ROUTES: &[OperationRoute] = &[
-    route(
+    define_route(
         Post,
         "/user/repos",
         "repos/create-for-authenticated-user",
         "repos/repos#create-a-repository-for-the-authenticated-user",
         create_own,
     ),
-    route(
+    define_route(
         Post,
         "/orgs/{org}/repos",
         "repos/create-in-org",
         "repos/repos#create-an-organization-repository",
         create_in_org,
     ),
-    route(Get, "/repos/{owner}/{repo}", "repos/get", "repos/repos#get-a-repository", get),
-    route(Patch, "/repos/{owner}/{repo}", "repos/update", "repos/repos#update-a-repository", update),
-    route(Delete, "/repos/{owner}/{repo}", "repos/delete", "repos/repos#delete-a-repository", delete),
-    route(
+    define_route(Get, "/repos/{owner}/{repo}", "repos/get", "repos/repos#get-a-repository", get_repository),
+    define_route(Patch, "/repos/{owner}/{repo}", "repos/update", "repos/repos#update-a-repository", update_repository),
+    define_route(Delete, "/repos/{owner}/{repo}", "repos/delete", "repos/repos#delete-a-repository", delete_repository),
+    define_route(
         Get,
         "/repos/{owner}/{repo}/topics",
         "repos/get-all-topics",
         "repos/repos#get-all-repository-topics",
-        topics,
+        get_repository_topics,
     ),
-    route(
+    define_route(
         Put,
         "/repos/{owner}/{repo}/topics",
         "repos/replace-all-topics",
         "repos/repos#replace-all-repository-topics",
         replace_topics,
     ),
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/languages",
         "repos/list-languages",
@@ -55,20 +55,20 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
-pub(super) fn organization(call: &OperationCall<'_>) -> Result<AccountId, OperationError> {
-    let found = call.state.account_by_login(call.argument("org"));
+pub(super) fn find_organization(call: &OperationCall<'_>) -> Result<AccountId, OperationError> {
+    let found = call.state.account_by_login(call.path_argument("org"));
     let found = found.filter(|account| account.kind == AccountKind::Organization);
     Ok(found.ok_or_else(OperationError::not_found)?.id)
 }
 
 fn create_own(call: &mut OperationCall<'_>) -> OperationResult {
-    let account = call.account()?;
-    create(call, account)
+    let account = call.require_account()?;
+    create_repository(call, account)
 }
 
 fn create_in_org(call: &mut OperationCall<'_>) -> OperationResult {
-    let account = call.account()?;
-    let owner = organization(call)?;
+    let account = call.require_account()?;
+    let owner = find_organization(call)?;
     let is_member = call.state.account(owner).is_some_and(|owner| owner.members.contains_key(&account));
     if !is_member {
         return Err(OperationError::new(
@@ -76,15 +76,13 @@ fn create_in_org(call: &mut OperationCall<'_>) -> OperationResult {
             "You need admin access to the organization before adding a repository to it.",
         ));
     }
-    create(call, owner)
+    create_repository(call, owner)
 }
 
 fn may_create(call: &OperationCall<'_>, private: bool) -> Result<(), OperationError> {
     let reach = call.actor.as_ref().map(|actor| &actor.reach);
     let allowed = match reach {
-        Some(TokenAccess::Scopes(scopes)) => {
-            scopes.contains("repo") || (scopes.contains("public_repo") && !private)
-        }
+        Some(TokenAccess::Scopes(scopes)) => scopes.contains("repo") || (scopes.contains("public_repo") && !private),
         // Fine-grained tokens here name repositories that exist.
         Some(TokenAccess::Repositories(_)) | None => false,
     };
@@ -98,7 +96,8 @@ pub(super) fn clean_name(name: &str) -> String {
 }
 
 pub(super) fn name_is_taken() -> OperationError {
-    let mut error = OperationError::custom("Repository", Some("name"), "name already exists on this account");
+    let mut error =
+        OperationError::custom_validation("Repository", Some("name"), "name already exists on this account");
     error.message = "Repository creation failed.".to_owned();
     error
 }
@@ -107,15 +106,15 @@ fn valid_name(name: &str) -> Result<String, OperationError> {
     let cleaned = clean_name(name);
     if cleaned.is_empty() || cleaned == "." || cleaned == ".." || cleaned.to_lowercase().ends_with(".git") {
         let mut error =
-            OperationError::custom("Repository", Some("name"), "name is too short (minimum is 1 character)");
+            OperationError::custom_validation("Repository", Some("name"), "name is too short (minimum is 1 character)");
         error.message = "Repository creation failed.".to_owned();
         return Err(error);
     }
     Ok(cleaned)
 }
 
-fn create(call: &mut OperationCall<'_>, owner: AccountId) -> OperationResult {
-    let fields = call.fields()?;
+fn create_repository(call: &mut OperationCall<'_>, owner: AccountId) -> OperationResult {
+    let fields = call.body_fields()?;
     let name = valid_name(fields.required_text("name")?)?;
     let private = fields.flag("private")?.unwrap_or(fields.text("visibility")? == Some("private"));
     may_create(call, private)?;
@@ -124,7 +123,7 @@ fn create(call: &mut OperationCall<'_>, owner: AccountId) -> OperationResult {
     }
     let settings = RepositorySettings::read(&fields)?;
     let auto_init = fields.flag("auto_init")?.unwrap_or(false);
-    let by = call.account()?;
+    let by = call.require_account()?;
     let (id, now) = (RepositoryId(call.state.next_id()), call.now());
     let state = &mut *call.state;
     let mut repository = Repository::new(id, owner, &name, now, || state.next_id());
@@ -133,13 +132,13 @@ fn create(call: &mut OperationCall<'_>, owner: AccountId) -> OperationResult {
     let description = repository.description.clone();
     call.state.add_repository(repository);
     if auto_init {
-        initialize(call, id, by, &name, description.as_deref())?;
+        create_initial_commit(call, id, by, &name, description.as_deref())?;
     }
     Ok(OperationReply::created(call.view().full_repository(call.repo(id)?)))
 }
 
 /// A first commit with a README.
-fn initialize(
+fn create_initial_commit(
     call: &mut OperationCall<'_>,
     id: RepositoryId,
     by: AccountId,
@@ -154,7 +153,7 @@ fn initialize(
     let who = writing::signature_of(call.state, by, now);
     let objects = call.objects_mut(id)?;
     let leaf = TreeLeaf { mode: GitFileMode::File, id: objects.insert(GitObject::Blob(text.into_bytes())) };
-    let tree = edit(objects, EMPTY_TREE, &BTreeMap::from([("README.md".to_owned(), Some(leaf))]));
+    let tree = edit_tree(objects, EMPTY_TREE, &BTreeMap::from([("README.md".to_owned(), Some(leaf))]));
     let message = "Initial commit".to_owned();
     let first = GitCommit { tree, parents: Vec::new(), author: who.clone(), committer: who, message };
     let commit = objects.insert(GitObject::Commit(first));
@@ -163,10 +162,10 @@ fn initialize(
     Ok(())
 }
 
-fn get(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
+fn get_repository(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
     let repository = call.repo(id)?;
-    Ok(OperationReply::ok(call.view().full_repository(repository)).modified(repository.updated_at))
+    Ok(OperationReply::ok(call.view().full_repository(repository)).with_modified_at(repository.updated_at))
 }
 
 /// Settings that both making and changing take.
@@ -192,8 +191,8 @@ impl RepositorySettings {
             flags.extend(fields.flag(name)?.map(|flag| (name, flag)));
         }
         Ok(RepositorySettings {
-            description: fields.clearable("description")?,
-            homepage: fields.clearable("homepage")?,
+            description: fields.clearable_text("description")?,
+            homepage: fields.clearable_text("homepage")?,
             flags,
         })
     }
@@ -219,15 +218,15 @@ impl RepositorySettings {
     }
 }
 
-fn update(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Admin)?;
-    let fields = call.fields()?;
+fn update_repository(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Admin)?;
+    let fields = call.body_fields()?;
     let archived = fields.flag("archived")?;
     if archived != Some(false) {
-        access::writable(call.repo(id)?)?;
+        access::ensure_not_archived(call.repo(id)?)?;
     }
     let settings = RepositorySettings::read(&fields)?;
-    let private = match fields.choice("visibility", &["public", "private", "internal"])? {
+    let private = match fields.text_one_of("visibility", &["public", "private", "internal"])? {
         Some(visibility) => Some(visibility != "public"),
         None => fields.flag("private")?,
     };
@@ -241,13 +240,12 @@ fn update(call: &mut OperationCall<'_>) -> OperationResult {
     }
     let branch = fields.text("default_branch")?.map(str::to_owned);
     if let Some(branch) = &branch
-        && repository.branch(branch).is_none()
+        && repository.branch_head(branch).is_none()
         && !(repository.is_empty() && writing::is_valid_ref(branch))
     {
-        let message = format!(
-            "The branch {branch} was not found. Please push that ref first or create it via the Git Data API."
-        );
-        return Err(OperationError::custom("Repository", Some("default_branch"), message));
+        let message =
+            format!("The branch {branch} was not found. Please push that ref first or create it via the Git Data API.");
+        return Err(OperationError::custom_validation("Repository", Some("default_branch"), message));
     }
     let now = call.now();
     let repository = call.repo_mut(id)?;
@@ -262,8 +260,8 @@ fn update(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(OperationReply::ok(call.view().full_repository(call.repo(id)?)))
 }
 
-fn delete(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Admin)?;
+fn delete_repository(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Admin)?;
     let may = match call.actor.as_ref().map(|actor| &actor.reach) {
         Some(TokenAccess::Scopes(scopes)) => scopes.contains("delete_repo"),
         Some(TokenAccess::Repositories(rights)) => rights.get(&id) == Some(&RepositoryPermission::Admin),
@@ -272,7 +270,7 @@ fn delete(call: &mut OperationCall<'_>) -> OperationResult {
     if !may {
         return Err(OperationError::needs_admin());
     }
-    let by = call.account()?;
+    let by = call.require_account()?;
     let branches: Vec<String> = call.repo(id)?.branches().map(|(name, _)| name.to_owned()).collect();
     // Pull requests from here into other repositories are over.
     for branch in branches {
@@ -289,24 +287,24 @@ fn delete(call: &mut OperationCall<'_>) -> OperationResult {
         account.starred.remove(&id);
     }
     call.state.remove_repository(id);
-    Ok(OperationReply::nothing())
+    Ok(OperationReply::no_content())
 }
 
-fn topics(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
+fn get_repository_topics(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
     Ok(OperationReply::ok(json!({"names": call.repo(id)?.topics})))
 }
 
 fn replace_topics(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Maintain)?;
-    let fields = call.fields()?;
-    let names = fields.texts("names")?.ok_or_else(|| OperationError::missing("names"))?;
+    let id = call.require_repository(RequiredAccess::Maintain)?;
+    let fields = call.body_fields()?;
+    let names = fields.text_list("names")?.ok_or_else(|| OperationError::missing_field("names"))?;
     let fits = |name: &String| {
         let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         !name.is_empty() && name.len() <= 50 && !name.starts_with('-') && name.chars().all(letter)
     };
     if names.len() > 20 || !names.iter().all(fits) {
-        return Err(OperationError::custom(
+        return Err(OperationError::custom_validation(
             "Repository",
             Some("topics"),
             "Topics must start with a lowercase letter or number, consist of 50 characters or less, and can include hyphens.",
@@ -320,8 +318,8 @@ fn replace_topics(call: &mut OperationCall<'_>) -> OperationResult {
 }
 
 fn list_languages(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
-    let found = languages(call.objects(id)?, call.repo(id)?);
+    let id = call.require_repository(RequiredAccess::Read)?;
+    let found = count_language_bytes(call.objects(id)?, call.repo(id)?);
     let counted = found.into_iter().map(|(name, bytes)| (name.to_owned(), json!(bytes)));
     Ok(OperationReply::ok(Value::Object(counted.collect())))
 }

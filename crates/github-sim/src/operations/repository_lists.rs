@@ -1,29 +1,29 @@
 //! Lists of repositories: one's own, someone's, an organization's.
 
-use super::repositories::organization;
+use super::repositories::find_organization;
 use crate::access;
 use crate::call::{OperationCall, OperationResult};
 use crate::error::OperationError;
 use crate::http::RequestMethod::Get;
-use crate::route::{OperationRoute, route};
+use crate::route::{OperationRoute, define_route};
 use crate::state::{AccountId, Repository};
 
 pub(super) const ROUTES: &[OperationRoute] = &[
-    route(
+    define_route(
         Get,
         "/user/repos",
         "repos/list-for-authenticated-user",
         "repos/repos#list-repositories-for-the-authenticated-user",
         list_own,
     ),
-    route(
+    define_route(
         Get,
         "/users/{username}/repos",
         "repos/list-for-user",
         "repos/repos#list-repositories-for-a-user",
         list_of_user,
     ),
-    route(
+    define_route(
         Get,
         "/orgs/{org}/repos",
         "repos/list-for-org",
@@ -32,7 +32,7 @@ pub(super) const ROUTES: &[OperationRoute] = &[
     ),
 ];
 
-fn sorted<'s>(
+fn sort_repositories<'s>(
     call: &OperationCall<'_>,
     mut found: Vec<&'s Repository>,
     default: &str,
@@ -46,20 +46,17 @@ fn sorted<'s>(
         _ => found.sort_by_key(|one| name(one)),
     }
     let by_name = !matches!(sort, "created" | "updated" | "pushed");
-    if !call.ascending(by_name) {
+    if !call.is_ascending(by_name) {
         found.reverse();
     }
     found
 }
 
 fn list_own(call: &mut OperationCall<'_>) -> OperationResult {
-    let account = call.account()?;
+    let account = call.require_account()?;
     let query = &call.query;
     if query.has("type") && (query.has("visibility") || query.has("affiliation")) {
-        return Err(OperationError::new(
-            422,
-            "If you specify visibility or affiliation, you cannot specify type.",
-        ));
+        return Err(OperationError::new(422, "If you specify visibility or affiliation, you cannot specify type."));
     }
     let affiliation = query.get("affiliation").unwrap_or("owner,collaborator,organization_member");
     let kinds: Vec<&str> = match query.get("type") {
@@ -69,8 +66,7 @@ fn list_own(call: &mut OperationCall<'_>) -> OperationResult {
     };
     let wanted = query.get("visibility").or(query.get("type"));
     let belongs = |one: &&Repository| {
-        let is_member =
-            || call.state.account(one.owner).is_some_and(|owner| owner.members.contains_key(&account));
+        let is_member = || call.state.account(one.owner).is_some_and(|owner| owner.members.contains_key(&account));
         (kinds.contains(&"owner") && one.owner == account)
             || (kinds.contains(&"collaborator") && one.collaborators.contains_key(&account))
             || (kinds.contains(&"organization_member") && is_member())
@@ -82,18 +78,18 @@ fn list_own(call: &mut OperationCall<'_>) -> OperationResult {
     };
     let seen = |one: &&Repository| access::can_see(call.state, call.actor.as_ref(), one);
     let found = call.state.repositories.values().filter(belongs).filter(visible).filter(seen).collect();
-    let found = sorted(call, found, "full_name");
-    Ok(call.list(&found, |view, one| view.repository(one)))
+    let found = sort_repositories(call, found, "full_name");
+    Ok(call.reply_with_page(&found, |view, one| view.repository(one)))
 }
 
 fn list_of_user(call: &mut OperationCall<'_>) -> OperationResult {
-    let found = call.state.account_by_login(call.argument("username"));
+    let found = call.state.account_by_login(call.path_argument("username"));
     let account = found.ok_or_else(OperationError::not_found)?.id;
     list_owned(call, account)
 }
 
 fn list_of_org(call: &mut OperationCall<'_>) -> OperationResult {
-    let account = organization(call)?;
+    let account = find_organization(call)?;
     let wanted = call.query.get("type").unwrap_or("all");
     let fits = |one: &&Repository| match wanted {
         "public" => !one.private,
@@ -102,22 +98,19 @@ fn list_of_org(call: &mut OperationCall<'_>) -> OperationResult {
         "sources" => one.fork_of.is_none(),
         _ => true,
     };
-    let seen =
-        |one: &&Repository| one.owner == account && access::can_see(call.state, call.actor.as_ref(), one);
+    let seen = |one: &&Repository| one.owner == account && access::can_see(call.state, call.actor.as_ref(), one);
     let found = call.state.repositories.values().filter(seen).filter(fits).collect();
-    let found = sorted(call, found, "created");
-    Ok(call.list(&found, |view, one| view.repository(one)))
+    let found = sort_repositories(call, found, "created");
+    Ok(call.reply_with_page(&found, |view, one| view.repository(one)))
 }
 
 /// Of others only what is public; this list shows private ones to their owner alone.
 fn list_owned(call: &OperationCall<'_>, account: AccountId) -> OperationResult {
     let is_self = call.actor.as_ref().is_some_and(|actor| actor.account == account);
     let seen = |one: &&Repository| {
-        one.owner == account
-            && (!one.private || is_self)
-            && access::can_see(call.state, call.actor.as_ref(), one)
+        one.owner == account && (!one.private || is_self) && access::can_see(call.state, call.actor.as_ref(), one)
     };
     let found = call.state.repositories.values().filter(seen).collect();
-    let found = sorted(call, found, "full_name");
-    Ok(call.list(&found, |view, one| view.repository(one)))
+    let found = sort_repositories(call, found, "full_name");
+    Ok(call.reply_with_page(&found, |view, one| view.repository(one)))
 }

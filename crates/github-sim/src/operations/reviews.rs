@@ -8,77 +8,76 @@ use crate::call::{BodyFields, OperationCall, OperationReply, OperationResult};
 use crate::error::OperationError;
 use crate::git::ObjectId;
 use crate::http::RequestMethod::{Delete, Get, Post, Put};
-use crate::route::{OperationRoute, route};
+use crate::route::{OperationRoute, define_route};
 use crate::state::{AccountId, PullRequestReview, RepositoryId, ReviewComment, ReviewState};
 
 pub(super) const ROUTES: &[OperationRoute] = &[
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/pulls/{pull_number}/reviews",
         "pulls/list-reviews",
         "pulls/reviews#list-reviews-for-a-pull-request",
-        list,
+        list_reviews,
     ),
-    route(
+    define_route(
         Post,
         "/repos/{owner}/{repo}/pulls/{pull_number}/reviews",
         "pulls/create-review",
         "pulls/reviews#create-a-review-for-a-pull-request",
-        create,
+        create_review,
     ),
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/pulls/{pull_number}/reviews/{review_id}",
         "pulls/get-review",
         "pulls/reviews#get-a-review-for-a-pull-request",
-        get,
+        get_review,
     ),
-    route(
+    define_route(
         Post,
         "/repos/{owner}/{repo}/pulls/{pull_number}/reviews/{review_id}/events",
         "pulls/submit-review",
         "pulls/reviews#submit-a-review-for-a-pull-request",
-        submit,
+        submit_review,
     ),
-    route(
+    define_route(
         Put,
         "/repos/{owner}/{repo}/pulls/{pull_number}/reviews/{review_id}/dismissals",
         "pulls/dismiss-review",
         "pulls/reviews#dismiss-a-review-for-a-pull-request",
-        dismiss,
+        dismiss_review,
     ),
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/pulls/{pull_number}/requested_reviewers",
         "pulls/list-requested-reviewers",
         "pulls/review-requests#get-all-requested-reviewers-for-a-pull-request",
-        requested,
+        list_requested_reviewers,
     ),
-    route(
+    define_route(
         Post,
         "/repos/{owner}/{repo}/pulls/{pull_number}/requested_reviewers",
         "pulls/request-reviewers",
         "reference/pulls#request-reviewers-for-a-pull-request",
-        request,
+        request_reviewers,
     ),
-    route(
+    define_route(
         Delete,
         "/repos/{owner}/{repo}/pulls/{pull_number}/requested_reviewers",
         "pulls/remove-requested-reviewers",
         "pulls/review-requests#remove-requested-reviewers-from-a-pull-request",
-        unrequest,
+        remove_requested_reviewers,
     ),
 ];
 
-fn list(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
-    let (repository, issue, pull) = pulls::existing(call, id)?;
+fn list_reviews(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
+    let (repository, issue, pull) = pulls::find_pull_request(call, id)?;
     let asker = call.actor.as_ref().map(|actor| actor.account);
     // What is not submitted yet is its author's own business.
-    let shown =
-        |review: &&PullRequestReview| review.state != ReviewState::Pending || Some(review.author) == asker;
+    let shown = |review: &&PullRequestReview| review.state != ReviewState::Pending || Some(review.author) == asker;
     let found: Vec<_> = pull.reviews.iter().filter(shown).collect();
-    Ok(call.list(&found, |view, review| view.review(repository, issue, review)))
+    Ok(call.reply_with_page(&found, |view, review| view.pull_review(repository, issue, review)))
 }
 
 fn state_of(event: Option<&str>) -> ReviewState {
@@ -101,9 +100,9 @@ fn may_say(state: ReviewState, is_author: bool, body: &str, comments: usize) -> 
         ReviewState::ChangesRequested if is_author => {
             Err(OperationError::unprocessable("Can not request changes on your own pull request"))
         }
-        ReviewState::ChangesRequested if body.is_empty() => Err(OperationError::unprocessable(
-            "You need to leave a comment indicating the requested changes.",
-        )),
+        ReviewState::ChangesRequested if body.is_empty() => {
+            Err(OperationError::unprocessable("You need to leave a comment indicating the requested changes."))
+        }
         ReviewState::Commented if body.is_empty() && comments == 0 => {
             Err(OperationError::unprocessable("Could not create review: body or comments are required"))
         }
@@ -111,30 +110,29 @@ fn may_say(state: ReviewState, is_author: bool, body: &str, comments: usize) -> 
     }
 }
 
-fn create(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::TakePart)?;
-    let author = call.account()?;
-    let fields = call.fields()?;
-    let state = state_of(fields.choice("event", &EVENTS)?);
+fn create_review(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::TakePart)?;
+    let author = call.require_account()?;
+    let fields = call.body_fields()?;
+    let state = state_of(fields.text_one_of("event", &EVENTS)?);
     let body = fields.text("body")?.unwrap_or_default().to_owned();
     let items = fields.list("comments")?.unwrap_or_default().to_vec();
-    let (repository, issue, pull) = pulls::existing(call, id)?;
+    let (repository, issue, pull) = pulls::find_pull_request(call, id)?;
     may_say(state, issue.author == author, &body, items.len())?;
     let head = call.state.pull_head(issue, pull);
     let commit = match fields.text("commit_id")? {
         None => head,
-        Some(name) => pulls::find(call, repository, name)
+        Some(name) => pulls::find_review_commit(call, repository, name)
             .ok_or_else(|| OperationError::unprocessable("Commit is not part of the pull request"))?,
     };
-    let drafts =
-        items.iter().map(|item| ReviewCommentDraft::read(call, id, item)).collect::<Result<Vec<_>, _>>()?;
+    let drafts = items.iter().map(|item| ReviewCommentDraft::read(call, id, item)).collect::<Result<Vec<_>, _>>()?;
     let review_id = call.state.next_id();
     let now = call.now();
     let submitted_at = (state != ReviewState::Pending).then_some(now);
     let review = PullRequestReview { id: review_id, author, state, body, commit, submitted_at };
     let comments: Vec<ReviewComment> = drafts
         .into_iter()
-        .map(|draft| draft.comment(call.state.next_id(), review_id, author, commit, now))
+        .map(|draft| draft.into_comment(call.state.next_id(), review_id, author, commit, now))
         .collect();
     let pull = pulls::existing_mut(call, id)?;
     pull.reviews.push(review.clone());
@@ -142,13 +140,13 @@ fn create(call: &mut OperationCall<'_>) -> OperationResult {
     if state != ReviewState::Pending {
         pull.requested_reviewers.retain(|one| *one != author);
     }
-    touch(call, id)?;
-    let (repository, issue, _) = pulls::existing(call, id)?;
-    Ok(OperationReply::ok(call.view().review(repository, issue, &review)))
+    touch_pull_request(call, id)?;
+    let (repository, issue, _) = pulls::find_pull_request(call, id)?;
+    Ok(OperationReply::ok(call.view().pull_review(repository, issue, &review)))
 }
 
-pub(super) fn touch(call: &mut OperationCall<'_>, id: RepositoryId) -> Result<(), OperationError> {
-    let (number, now) = (call.number("pull_number")?, call.now());
+pub(super) fn touch_pull_request(call: &mut OperationCall<'_>, id: RepositoryId) -> Result<(), OperationError> {
+    let (number, now) = (call.path_number("pull_number")?, call.now());
     if let Some(issue) = call.repo_mut(id)?.issues.get_mut(&number) {
         issue.updated_at = now;
     }
@@ -173,8 +171,8 @@ impl ReviewCommentDraft {
         let fields = BodyFields::from_value(item);
         let (path, body) = (fields.required_text("path")?, fields.required_text("body")?);
         let line = fields.number("line")?.or(fields.number("position")?);
-        let side = fields.choice("side", &["LEFT", "RIGHT"])?.unwrap_or("RIGHT");
-        let (repository, issue, pull) = pulls::existing(call, id)?;
+        let side = fields.text_one_of("side", &["LEFT", "RIGHT"])?.unwrap_or("RIGHT");
+        let (repository, issue, pull) = pulls::find_pull_request(call, id)?;
         let changes = call.view().pull_changes(repository, issue, pull);
         let Some(change) = changes.iter().find(|change| change.path == path) else {
             return Err(OperationError::unprocessable("Path could not be resolved"));
@@ -190,7 +188,7 @@ impl ReviewCommentDraft {
         })
     }
 
-    pub(super) fn comment(
+    pub(super) fn into_comment(
         self,
         id: u64,
         review: u64,
@@ -217,77 +215,76 @@ impl ReviewCommentDraft {
     }
 }
 
-fn named(call: &OperationCall<'_>, id: RepositoryId) -> Result<PullRequestReview, OperationError> {
-    let number = call.number("review_id")?;
-    let (_, _, pull) = pulls::existing(call, id)?;
+fn find_review(call: &OperationCall<'_>, id: RepositoryId) -> Result<PullRequestReview, OperationError> {
+    let number = call.path_number("review_id")?;
+    let (_, _, pull) = pulls::find_pull_request(call, id)?;
     pull.reviews.iter().find(|review| review.id == number).cloned().ok_or_else(OperationError::not_found)
 }
 
-fn get(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
-    let review = named(call, id)?;
-    let (repository, issue, _) = pulls::existing(call, id)?;
-    Ok(OperationReply::ok(call.view().review(repository, issue, &review)))
+fn get_review(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
+    let review = find_review(call, id)?;
+    let (repository, issue, _) = pulls::find_pull_request(call, id)?;
+    Ok(OperationReply::ok(call.view().pull_review(repository, issue, &review)))
 }
 
-fn replace(call: &mut OperationCall<'_>, id: RepositoryId, review: &PullRequestReview) -> OperationResult {
+fn replace_review(call: &mut OperationCall<'_>, id: RepositoryId, review: &PullRequestReview) -> OperationResult {
     let pull = pulls::existing_mut(call, id)?;
     if let Some(place) = pull.reviews.iter_mut().find(|one| one.id == review.id) {
         *place = review.clone();
     }
-    touch(call, id)?;
-    let (repository, issue, _) = pulls::existing(call, id)?;
-    Ok(OperationReply::ok(call.view().review(repository, issue, review)))
+    touch_pull_request(call, id)?;
+    let (repository, issue, _) = pulls::find_pull_request(call, id)?;
+    Ok(OperationReply::ok(call.view().pull_review(repository, issue, review)))
 }
 
-fn submit(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::TakePart)?;
-    let mut review = named(call, id)?;
-    let fields = call.fields()?;
-    let event = fields.choice("event", &EVENTS)?.ok_or_else(|| OperationError::missing("event"))?;
-    if review.author != call.account()? || review.state != ReviewState::Pending {
+fn submit_review(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::TakePart)?;
+    let mut review = find_review(call, id)?;
+    let fields = call.body_fields()?;
+    let event = fields.text_one_of("event", &EVENTS)?.ok_or_else(|| OperationError::missing_field("event"))?;
+    if review.author != call.require_account()? || review.state != ReviewState::Pending {
         return Err(OperationError::unprocessable("Could not submit review: it is not pending"));
     }
     if let Some(body) = fields.text("body")? {
         body.clone_into(&mut review.body);
     }
     review.state = state_of(Some(event));
-    let (_, issue, pull) = pulls::existing(call, id)?;
+    let (_, issue, pull) = pulls::find_pull_request(call, id)?;
     let comments = pull.review_comments.iter().filter(|comment| comment.review == Some(review.id)).count();
     may_say(review.state, issue.author == review.author, &review.body, comments)?;
     review.submitted_at = Some(call.now());
-    replace(call, id, &review)
+    replace_review(call, id, &review)
 }
 
-fn dismiss(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Push)?;
-    let mut review = named(call, id)?;
-    call.fields()?.required_text("message")?;
+fn dismiss_review(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Push)?;
+    let mut review = find_review(call, id)?;
+    call.body_fields()?.required_text("message")?;
     if !matches!(review.state, ReviewState::Approved | ReviewState::ChangesRequested) {
         return Err(OperationError::unprocessable("Can not dismiss a commented pull request review"));
     }
     review.state = ReviewState::Dismissed;
-    replace(call, id, &review)
+    replace_review(call, id, &review)
 }
 
-fn requested(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
-    let (_, _, pull) = pulls::existing(call, id)?;
-    Ok(OperationReply::ok(json!({"users": call.view().users(&pull.requested_reviewers), "teams": []})))
+fn list_requested_reviewers(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
+    let (_, _, pull) = pulls::find_pull_request(call, id)?;
+    Ok(OperationReply::ok(json!({"users": call.view().simple_users(&pull.requested_reviewers), "teams": []})))
 }
 
-fn request(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Triage)?;
-    let names = call.fields()?.texts("reviewers")?.unwrap_or_default();
-    let (repository, issue, _) = pulls::existing(call, id)?;
+fn request_reviewers(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Triage)?;
+    let names = call.body_fields()?.text_list("reviewers")?.unwrap_or_default();
+    let (repository, issue, _) = pulls::find_pull_request(call, id)?;
     let mut wanted = Vec::new();
     for name in &names {
         let account = call.state.account_by_login(name).map(|account| account.id);
         if account == Some(issue.author) {
             return Err(OperationError::new(422, "Review cannot be requested from pull request author."));
         }
-        let collaborator =
-            account.filter(|account| access::can_be_assigned(call.state, repository, *account));
+        let collaborator = account.filter(|account| access::can_be_assigned(call.state, repository, *account));
         wanted.push(collaborator.ok_or_else(|| {
             OperationError::new(422, "Reviews may only be requested from collaborators. One or more of the users or teams you specified is not a collaborator of this repository.")
         })?);
@@ -298,18 +295,19 @@ fn request(call: &mut OperationCall<'_>) -> OperationResult {
             pull.requested_reviewers.push(account);
         }
     }
-    touch(call, id)?;
-    let (repository, issue, pull) = pulls::existing(call, id)?;
+    touch_pull_request(call, id)?;
+    let (repository, issue, pull) = pulls::find_pull_request(call, id)?;
     Ok(OperationReply::created(call.view().pull_simple(repository, issue, pull)))
 }
 
-fn unrequest(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Triage)?;
-    let names = call.fields()?.texts("reviewers")?.ok_or_else(|| OperationError::missing("reviewers"))?;
+fn remove_requested_reviewers(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Triage)?;
+    let names =
+        call.body_fields()?.text_list("reviewers")?.ok_or_else(|| OperationError::missing_field("reviewers"))?;
     let gone: Vec<AccountId> =
         names.iter().filter_map(|name| call.state.account_by_login(name)).map(|one| one.id).collect();
     pulls::existing_mut(call, id)?.requested_reviewers.retain(|one| !gone.contains(one));
-    touch(call, id)?;
-    let (repository, issue, pull) = pulls::existing(call, id)?;
+    touch_pull_request(call, id)?;
+    let (repository, issue, pull) = pulls::find_pull_request(call, id)?;
     Ok(OperationReply::ok(call.view().pull_simple(repository, issue, pull)))
 }

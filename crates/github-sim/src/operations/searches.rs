@@ -5,25 +5,25 @@ use serde_json::{Value, json};
 use crate::access;
 use crate::call::{OperationBody, OperationCall, OperationReply, OperationResult};
 use crate::error::OperationError;
-use crate::git::{GitFileMode, entries};
+use crate::git::{GitFileMode, list_tree_entries};
 use crate::http::RequestMethod::Get;
 use crate::page::RequestedPage;
-use crate::route::{OperationRoute, route};
-use crate::search::{SearchQualifier, SearchTerms, in_range, tokens};
+use crate::route::{OperationRoute, define_route};
+use crate::search::{SearchQualifier, SearchTerms, in_range, tokenize_text};
 use crate::state::{Issue, Repository};
 use crate::time::SimulatedTime;
-use crate::view::{ApiView, repository::languages};
+use crate::view::{ApiView, repository::count_language_bytes};
 
 pub(super) const ROUTES: &[OperationRoute] = &[
-    route(Get, "/search/repositories", "search/repos", "search/search#search-repositories", repositories),
-    route(
+    define_route(Get, "/search/repositories", "search/repos", "search/search#search-repositories", search_repositories),
+    define_route(
         Get,
         "/search/issues",
         "search/issues-and-pull-requests",
         "search/search#search-issues-and-pull-requests",
-        issues,
+        search_issues,
     ),
-    route(Get, "/search/code", "search/code", "search/search#search-code", code),
+    define_route(Get, "/search/code", "search/code", "search/search#search-code", search_code),
 ];
 
 /// GitHub shows no more.
@@ -31,34 +31,33 @@ const MAX_RESULTS: usize = 1000;
 /// Files above this are not looked into.
 const MAX_BYTES: usize = 384 << 10;
 
-fn search(call: &OperationCall<'_>) -> Result<SearchTerms, OperationError> {
+fn parse_search_query(call: &OperationCall<'_>) -> Result<SearchTerms, OperationError> {
     let text = call.query.get("q").map(str::trim).filter(|text| !text.is_empty());
     let missing = || OperationError::validation("Search", "q", "missing");
     let search = SearchTerms::parse(text.ok_or_else(missing)?);
-    if RequestedPage::from_query(&call.query).start() >= MAX_RESULTS {
+    if RequestedPage::from_query(&call.query).start_index() >= MAX_RESULTS {
         return Err(OperationError::new(422, "Only the first 1000 search results are available"));
     }
     Ok(search)
 }
 
-fn results<T>(
+fn build_search_reply<T>(
     call: &OperationCall<'_>,
     found: &[T],
     view: impl Fn(&ApiView<'_>, &T) -> Value,
 ) -> OperationReply {
     let total = found.len();
-    let mut reply = call.list(&found[..total.min(MAX_RESULTS)], view);
+    let mut reply = call.reply_with_page(&found[..total.min(MAX_RESULTS)], view);
     let items = match reply.body {
         OperationBody::Json(items) => items,
         OperationBody::None | OperationBody::Bytes(..) => Value::Null,
     };
-    reply.body =
-        OperationBody::Json(json!({"total_count": total, "incomplete_results": false, "items": items}));
+    reply.body = OperationBody::Json(json!({"total_count": total, "incomplete_results": false, "items": items}));
     reply
 }
 
 /// The repositories in which a search looks: visible, and named if any are named.
-fn scope<'c>(
+fn find_searched_repositories<'c>(
     call: &'c OperationCall<'_>,
     search: &SearchTerms,
 ) -> Result<Vec<&'c Repository>, OperationError> {
@@ -87,21 +86,19 @@ fn scope<'c>(
         };
         let mut wanted = search.qualifiers.iter().filter(named).peekable();
         let inside = wanted.peek().is_none() || wanted.any(is);
-        let unwanted =
-            |one: &&SearchQualifier| one.negated && ["repo", "user", "org"].contains(&one.name.as_str());
+        let unwanted = |one: &&SearchQualifier| one.negated && ["repo", "user", "org"].contains(&one.name.as_str());
         inside && !search.qualifiers.iter().filter(unwanted).any(is)
     };
     Ok(state.repositories.values().filter(visible).filter(fits).collect())
 }
 
-fn repositories(call: &mut OperationCall<'_>) -> OperationResult {
-    let search = search(call)?;
+fn search_repositories(call: &mut OperationCall<'_>) -> OperationResult {
+    let search = parse_search_query(call)?;
     let state = &*call.state;
-    let stars = |one: &Repository| {
-        state.accounts.values().filter(|account| account.starred.contains_key(&one.id)).count()
-    };
+    let stars =
+        |one: &Repository| state.accounts.values().filter(|account| account.starred.contains_key(&one.id)).count();
     let fits = |one: &&Repository| {
-        let places: Vec<&str> = search.all("in").flat_map(|one| one.value.split(',')).collect();
+        let places: Vec<&str> = search.qualifiers_named("in").flat_map(|one| one.value.split(',')).collect();
         let looks_in = |place: &str| places.is_empty() || places.contains(&place);
         let name = [one.name.as_str(), state.login(one.owner)];
         let named = name.into_iter().filter(|_| looks_in("name"));
@@ -109,7 +106,7 @@ fn repositories(call: &mut OperationCall<'_>) -> OperationResult {
         // A name counts as a whole, too: `sim-1` is two words and one name.
         let is_name = |word: &String| looks_in("name") && one.name.to_lowercase().contains(word.as_str());
         let texts: Vec<&str> = named.chain(described).chain(one.topics.iter().map(String::as_str)).collect();
-        let found: Vec<String> = texts.iter().flat_map(|text| tokens(text)).collect();
+        let found: Vec<String> = texts.iter().flat_map(|text| tokenize_text(text)).collect();
         let words_fit = search.words.iter().all(|word| found.contains(word) || is_name(word))
             && !search.not_words.iter().any(|word| found.contains(word));
         words_fit
@@ -118,7 +115,7 @@ fn repositories(call: &mut OperationCall<'_>) -> OperationResult {
                 .iter()
                 .all(|qualifier| qualifier.negated != repository_fits(call, one, qualifier, stars(one)))
     };
-    let mut found: Vec<_> = scope(call, &search)?.into_iter().filter(fits).collect();
+    let mut found: Vec<_> = find_searched_repositories(call, &search)?.into_iter().filter(fits).collect();
     match call.query.get("sort") {
         Some("stars") => found.sort_by_key(|one| (stars(one), std::cmp::Reverse(one.id))),
         Some("updated") => found.sort_by_key(|one| (one.updated_at, one.id)),
@@ -127,19 +124,14 @@ fn repositories(call: &mut OperationCall<'_>) -> OperationResult {
     if call.query.get("order") != Some("asc") {
         found.reverse();
     }
-    Ok(results(call, &found, |view, one| {
+    Ok(build_search_reply(call, &found, |view, one| {
         let mut object = view.repository(one);
         object["score"] = json!(1.0);
         object
     }))
 }
 
-fn repository_fits(
-    call: &OperationCall<'_>,
-    one: &Repository,
-    qualifier: &SearchQualifier,
-    stars: usize,
-) -> bool {
+fn repository_fits(call: &OperationCall<'_>, one: &Repository, qualifier: &SearchQualifier, stars: usize) -> bool {
     let value = qualifier.value.as_str();
     match qualifier.name.as_str() {
         "is" => match value {
@@ -147,7 +139,7 @@ fn repository_fits(
             "private" => one.private,
             _ => false,
         },
-        "language" => languages(call.state.objects(one), one)
+        "language" => count_language_bytes(call.state.objects(one), one)
             .first()
             .is_some_and(|(name, _)| name.eq_ignore_ascii_case(value)),
         "topic" => one.topics.iter().any(|topic| topic == value),
@@ -161,25 +153,21 @@ fn repository_fits(
     }
 }
 
-fn issues(call: &mut OperationCall<'_>) -> OperationResult {
-    let search = search(call)?;
-    let places: Vec<&str> = search.all("in").flat_map(|one| one.value.split(',')).collect();
+fn search_issues(call: &mut OperationCall<'_>) -> OperationResult {
+    let search = parse_search_query(call)?;
+    let places: Vec<&str> = search.qualifiers_named("in").flat_map(|one| one.value.split(',')).collect();
     let looks_in = |place: &str| places.is_empty() || places.contains(&place);
     let fits = |(repository, issue): &(&Repository, &Issue)| {
         let title = looks_in("title").then_some(issue.title.as_str());
         let body = issue.body.as_deref().filter(|_| looks_in("body"));
-        let comments = repository
-            .comments_of(issue.number)
-            .map(|comment| comment.body.as_str())
-            .filter(|_| looks_in("comments"));
+        let comments =
+            repository.comments_of(issue.number).map(|comment| comment.body.as_str()).filter(|_| looks_in("comments"));
         search.words_fit(title.into_iter().chain(body).chain(comments))
             && search.qualifiers.iter().all(|one| one.negated != issue_fits(call, repository, issue, one))
     };
-    let mut found: Vec<_> = scope(call, &search)?
+    let mut found: Vec<_> = find_searched_repositories(call, &search)?
         .into_iter()
-        .filter(|repository| {
-            repository.has_issues || repository.issues.values().any(|issue| issue.pull.is_some())
-        })
+        .filter(|repository| repository.has_issues || repository.issues.values().any(|issue| issue.pull.is_some()))
         .flat_map(|repository| repository.issues.values().map(move |issue| (repository, issue)))
         .filter(fits)
         .collect();
@@ -193,7 +181,7 @@ fn issues(call: &mut OperationCall<'_>) -> OperationResult {
     if call.query.get("order") != Some("asc") {
         found.reverse();
     }
-    let mut reply = results(call, &found, |view, (repository, issue)| {
+    let mut reply = build_search_reply(call, &found, |view, (repository, issue)| {
         let mut object = view.issue(repository, issue);
         object["score"] = json!(1.0);
         object
@@ -204,12 +192,7 @@ fn issues(call: &mut OperationCall<'_>) -> OperationResult {
     Ok(reply)
 }
 
-fn issue_fits(
-    call: &OperationCall<'_>,
-    repository: &Repository,
-    issue: &Issue,
-    qualifier: &SearchQualifier,
-) -> bool {
+fn issue_fits(call: &OperationCall<'_>, repository: &Repository, issue: &Issue, qualifier: &SearchQualifier) -> bool {
     let value = qualifier.value.as_str();
     let state = &*call.state;
     let me = call.actor.as_ref().map(|actor| actor.account);
@@ -241,12 +224,12 @@ fn issue_fits(
         "label" => value.split(',').any(|name| labelled(name.trim())),
         "author" => account(value).is_some_and(|one| issue.author == one),
         "assignee" => account(value).is_some_and(|one| issue.assignees.contains(&one)),
-        "commenter" => account(value)
-            .is_some_and(|one| repository.comments_of(issue.number).any(|comment| comment.author == one)),
-        "mentions" => issue
-            .body
-            .as_ref()
-            .is_some_and(|body| body.to_lowercase().contains(&format!("@{}", value.to_lowercase()))),
+        "commenter" => {
+            account(value).is_some_and(|one| repository.comments_of(issue.number).any(|comment| comment.author == one))
+        }
+        "mentions" => {
+            issue.body.as_ref().is_some_and(|body| body.to_lowercase().contains(&format!("@{}", value.to_lowercase())))
+        }
         "involves" => account(value).is_some_and(|one| issue.author == one || issue.assignees.contains(&one)),
         "milestone" => {
             let of = issue.milestone.and_then(|number| repository.milestones.get(&number));
@@ -262,9 +245,7 @@ fn issue_fits(
         "head" => issue.pull.as_ref().is_some_and(|pull| pull.head.branch == value),
         "base" => issue.pull.as_ref().is_some_and(|pull| pull.base == value),
         "draft" => issue.pull.as_ref().is_some_and(|pull| pull.draft.to_string() == value),
-        "comments" => {
-            in_range(value, &repository.comments_of(issue.number).count(), |text| text.parse().ok())
-        }
+        "comments" => in_range(value, &repository.comments_of(issue.number).count(), |text| text.parse().ok()),
         "created" => in_range(value, &issue.created_at, SimulatedTime::parse),
         "updated" => in_range(value, &issue.updated_at, SimulatedTime::parse),
         "closed" => issue.closed_at.is_some_and(|at| in_range(value, &at, SimulatedTime::parse)),
@@ -272,30 +253,31 @@ fn issue_fits(
     }
 }
 
-fn code(call: &mut OperationCall<'_>) -> OperationResult {
-    call.account()?;
-    let search = search(call)?;
+fn search_code(call: &mut OperationCall<'_>) -> OperationResult {
+    call.require_account()?;
+    let search = parse_search_query(call)?;
     let mut found = Vec::new();
-    for repository in scope(call, &search)? {
+    for repository in find_searched_repositories(call, &search)? {
         let objects = call.state.objects(repository);
-        let Some(head) = repository.head().and_then(|head| objects.commit(head)) else { continue };
-        for (path, entry) in entries(objects, head.tree).0 {
+        let Some(head) = repository.default_branch_head().and_then(|head| objects.commit(head)) else {
+            continue;
+        };
+        for (path, entry) in list_tree_entries(objects, head.tree).0 {
             let bytes = objects.blob(entry.id).unwrap_or_default();
             if !matches!(entry.mode, GitFileMode::File | GitFileMode::Executable) || bytes.len() > MAX_BYTES {
                 continue;
             }
             let text = std::str::from_utf8(bytes).unwrap_or_default();
-            let in_path = search.all("in").any(|one| one.value == "path");
+            let in_path = search.qualifiers_named("in").any(|one| one.value == "path");
             let texts = [text].into_iter().filter(|_| !in_path).chain(in_path.then_some(path.as_str()));
-            if search.words_fit(texts)
-                && search.qualifiers.iter().all(|one| one.negated != file_fits(&path, text, one))
+            if search.words_fit(texts) && search.qualifiers.iter().all(|one| one.negated != file_fits(&path, text, one))
             {
                 found.push((repository, path, entry));
             }
         }
     }
-    Ok(results(call, &found, |view, (repository, path, entry)| {
-        let shown = view.entry(repository, path, entry, &repository.default_branch);
+    Ok(build_search_reply(call, &found, |view, (repository, path, entry)| {
+        let shown = view.content_entry(repository, path, entry, &repository.default_branch);
         json!({
             "name": shown["name"],
             "path": path,

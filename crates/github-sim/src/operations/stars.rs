@@ -4,46 +4,46 @@ use crate::access::{self, RequiredAccess};
 use crate::call::{OperationCall, OperationReply, OperationResult};
 use crate::error::OperationError;
 use crate::http::RequestMethod::{Delete, Get, Put};
-use crate::route::{OperationRoute, route};
+use crate::route::{OperationRoute, define_route};
 use crate::state::{AccountId, TokenAccess};
 
 pub(super) const ROUTES: &[OperationRoute] = &[
-    route(
+    define_route(
         Get,
         "/user/starred",
         "activity/list-repos-starred-by-authenticated-user",
         "activity/starring#list-repositories-starred-by-the-authenticated-user",
-        list,
+        list_starred_repositories,
     ),
-    route(
+    define_route(
         Get,
         "/user/starred/{owner}/{repo}",
         "activity/check-repo-is-starred-by-authenticated-user",
         "activity/starring#check-if-a-repository-is-starred-by-the-authenticated-user",
-        check,
+        check_repository_starred,
     ),
-    route(
+    define_route(
         Put,
         "/user/starred/{owner}/{repo}",
         "activity/star-repo-for-authenticated-user",
         "activity/starring#star-a-repository-for-the-authenticated-user",
-        star,
+        star_repository,
     ),
-    route(
+    define_route(
         Delete,
         "/user/starred/{owner}/{repo}",
         "activity/unstar-repo-for-authenticated-user",
         "activity/starring#unstar-a-repository-for-the-authenticated-user",
-        unstar,
+        unstar_repository,
     ),
 ];
 
-fn list(call: &mut OperationCall<'_>) -> OperationResult {
-    let account = call.account()?;
+fn list_starred_repositories(call: &mut OperationCall<'_>) -> OperationResult {
+    let account = call.require_account()?;
     let starred = call.state.account(account).map(|account| account.starred.clone()).unwrap_or_default();
     let mut starred: Vec<_> = starred.into_iter().collect();
     starred.sort_by_key(|(id, at)| (*at, *id));
-    if !call.ascending(false) {
+    if !call.is_ascending(false) {
         starred.reverse();
     }
     let found: Vec<_> = starred
@@ -51,42 +51,40 @@ fn list(call: &mut OperationCall<'_>) -> OperationResult {
         .filter_map(|(id, _)| call.state.repository(*id))
         .filter(|one| access::can_see(call.state, call.actor.as_ref(), one))
         .collect();
-    Ok(call.list(&found, |view, one| view.repository(one)))
+    Ok(call.reply_with_page(&found, |view, one| view.repository(one)))
 }
 
-fn check(call: &mut OperationCall<'_>) -> OperationResult {
-    let account = call.account()?;
-    let id = call.repository(RequiredAccess::Read)?;
+fn check_repository_starred(call: &mut OperationCall<'_>) -> OperationResult {
+    let account = call.require_account()?;
+    let id = call.require_repository(RequiredAccess::Read)?;
     let starred = call.state.account(account).is_some_and(|account| account.starred.contains_key(&id));
-    if starred { Ok(OperationReply::nothing()) } else { Err(OperationError::not_found()) }
+    if starred { Ok(OperationReply::no_content()) } else { Err(OperationError::not_found()) }
 }
 
 /// Stars belong to the account; a token for some repositories only does not reach them.
-fn writer(call: &OperationCall<'_>) -> Result<AccountId, OperationError> {
-    let account = call.account()?;
+fn authorize_star_change(call: &OperationCall<'_>) -> Result<AccountId, OperationError> {
+    let account = call.require_account()?;
     match call.actor.as_ref().map(|actor| &actor.reach) {
-        Some(TokenAccess::Scopes(scopes)) if scopes.contains("repo") || scopes.contains("public_repo") => {
-            Ok(account)
-        }
+        Some(TokenAccess::Scopes(scopes)) if scopes.contains("repo") || scopes.contains("public_repo") => Ok(account),
         _ => Err(OperationError::out_of_reach()),
     }
 }
 
-fn star(call: &mut OperationCall<'_>) -> OperationResult {
-    let account = writer(call)?;
-    let id = call.repository(RequiredAccess::Read)?;
+fn star_repository(call: &mut OperationCall<'_>) -> OperationResult {
+    let account = authorize_star_change(call)?;
+    let id = call.require_repository(RequiredAccess::Read)?;
     let now = call.now();
     if let Some(account) = call.state.accounts.get_mut(&account) {
         account.starred.entry(id).or_insert(now);
     }
-    Ok(OperationReply::nothing())
+    Ok(OperationReply::no_content())
 }
 
-fn unstar(call: &mut OperationCall<'_>) -> OperationResult {
-    let account = writer(call)?;
-    let id = call.repository(RequiredAccess::Read)?;
+fn unstar_repository(call: &mut OperationCall<'_>) -> OperationResult {
+    let account = authorize_star_change(call)?;
+    let id = call.require_repository(RequiredAccess::Read)?;
     if let Some(account) = call.state.accounts.get_mut(&account) {
         account.starred.remove(&id);
     }
-    Ok(OperationReply::nothing())
+    Ok(OperationReply::no_content())
 }

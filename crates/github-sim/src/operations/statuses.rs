@@ -8,42 +8,42 @@ use crate::call::{OperationCall, OperationReply, OperationResult};
 use crate::error::OperationError;
 use crate::git::ObjectId;
 use crate::http::RequestMethod::{Get, Post};
-use crate::route::{OperationRoute, route};
+use crate::route::{OperationRoute, define_route};
 use crate::state::{CheckState, CommitStatus, RepositoryId};
 
 pub(super) const ROUTES: &[OperationRoute] = &[
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/commits/{ref*}/status",
         "repos/get-combined-status-for-ref",
         "commits/statuses#get-the-combined-status-for-a-specific-reference",
-        combined,
+        get_combined_status,
     ),
-    route(
+    define_route(
         Get,
         "/repos/{owner}/{repo}/commits/{ref*}/statuses",
         "repos/list-commit-statuses-for-ref",
         "commits/statuses#list-commit-statuses-for-a-reference",
-        list,
+        list_commit_statuses,
     ),
-    route(
+    define_route(
         Post,
         "/repos/{owner}/{repo}/statuses/{sha}",
         "repos/create-commit-status",
         "commits/statuses#create-a-commit-status",
-        create,
+        create_commit_status,
     ),
 ];
 
-fn named(call: &OperationCall<'_>, id: RepositoryId) -> Result<ObjectId, OperationError> {
-    let name = call.argument("ref");
+fn resolve_commit_ref(call: &OperationCall<'_>, id: RepositoryId) -> Result<ObjectId, OperationError> {
+    let name = call.path_argument("ref");
     let found = writing::find_commit(call.state, call.repo(id)?, name);
     found.ok_or_else(|| OperationError::new(422, format!("No commit found for SHA: {name}")))
 }
 
-fn combined(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
-    let commit = named(call, id)?;
+fn get_combined_status(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
+    let commit = resolve_commit_ref(call, id)?;
     let repository = call.repo(id)?;
     let statuses = repository.statuses_at(commit);
     let has = |state: CheckState| statuses.iter().any(|status| status.state == state);
@@ -56,7 +56,7 @@ fn combined(call: &mut OperationCall<'_>) -> OperationResult {
     };
     let view = call.view();
     let url = view.repository_url(repository);
-    let shown: Vec<Value> = statuses.iter().map(|status| view.status(repository, status)).collect();
+    let shown: Vec<Value> = statuses.iter().map(|status| view.commit_status(repository, status)).collect();
     Ok(OperationReply::ok(json!({
         "state": state,
         "statuses": shown,
@@ -68,34 +68,30 @@ fn combined(call: &mut OperationCall<'_>) -> OperationResult {
     })))
 }
 
-fn list(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Read)?;
-    let commit = named(call, id)?;
+fn list_commit_statuses(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Read)?;
+    let commit = resolve_commit_ref(call, id)?;
     let repository = call.repo(id)?;
     let found: Vec<_> = repository.statuses.iter().rev().filter(|status| status.commit == commit).collect();
-    Ok(call.list(&found, |view, status| view.status(repository, status)))
+    Ok(call.reply_with_page(&found, |view, status| view.commit_status(repository, status)))
 }
 
-fn create(call: &mut OperationCall<'_>) -> OperationResult {
-    let id = call.repository(RequiredAccess::Push)?;
-    let fields = call.fields()?;
+fn create_commit_status(call: &mut OperationCall<'_>) -> OperationResult {
+    let id = call.require_repository(RequiredAccess::Push)?;
+    let fields = call.body_fields()?;
     let state = fields.required_text("state")?;
-    let state = CheckState::from_name(state).ok_or_else(|| {
-        OperationError::not_one_of("state", state, &["error", "failure", "pending", "success"])
-    })?;
-    let sha = call.argument("sha");
-    let found = sha
-        .parse()
-        .ok()
-        .filter(|commit| call.objects(id).is_ok_and(|objects| objects.commit(*commit).is_some()));
+    let state = CheckState::from_name(state)
+        .ok_or_else(|| OperationError::not_one_of("state", state, &["error", "failure", "pending", "success"]))?;
+    let sha = call.path_argument("sha");
+    let found =
+        sha.parse().ok().filter(|commit| call.objects(id).is_ok_and(|objects| objects.commit(*commit).is_some()));
     let commit = found.ok_or_else(|| OperationError::new(422, format!("No commit found for SHA: {sha}")))?;
     let context = fields.text("context")?.unwrap_or("default").to_owned();
     let description = fields.text("description")?.map(str::to_owned);
     let target_url = fields.text("target_url")?.map(str::to_owned);
-    let (creator, created_at) = (call.account()?, call.now());
+    let (creator, created_at) = (call.require_account()?, call.now());
     let status_id = call.state.next_id();
-    let status =
-        CommitStatus { id: status_id, commit, state, context, description, target_url, creator, created_at };
+    let status = CommitStatus { id: status_id, commit, state, context, description, target_url, creator, created_at };
     call.repo_mut(id)?.statuses.push(status.clone());
-    Ok(OperationReply::created(call.view().status(call.repo(id)?, &status)))
+    Ok(OperationReply::created(call.view().commit_status(call.repo(id)?, &status)))
 }

@@ -1,12 +1,11 @@
 //! What several operations do: finding commits by any name, making commits, moving branches, closing issues.
 
-use crate::access::permission;
+use crate::access::resolve_permission;
 use crate::call::{BodyFields, OperationCall};
 use crate::error::OperationError;
 use crate::git::{CommitSignature, GitCommit, GitObject, ObjectId};
 use crate::state::{
-    AccountId, Issue, IssueState, IssueStateReason, Repository, RepositoryId, RepositoryPermission,
-    WorldState,
+    AccountId, Issue, IssueState, IssueStateReason, Repository, RepositoryId, RepositoryPermission, WorldState,
 };
 use crate::time::SimulatedTime;
 
@@ -20,13 +19,13 @@ pub(crate) fn find_commit(state: &WorldState, repository: &Repository, name: &st
         .or_else(|| named(format!("refs/tags/{name}")))
         .or_else(|| named(name.to_owned()).filter(|_| name.starts_with("refs/")))
         .or_else(|| named(format!("refs/{name}")))
-        .or_else(|| (name == "HEAD").then(|| repository.head()).flatten())
+        .or_else(|| (name == "HEAD").then(|| repository.default_branch_head()).flatten())
         .or_else(|| objects.commit_by_prefix(name))
         .filter(|id| objects.commit(*id).is_some())
 }
 
 /// Who a commit is by: what the body says, else the one who asks.
-pub(super) fn signature(
+pub(super) fn parse_commit_signature(
     call: &OperationCall<'_>,
     fields: &BodyFields,
     field: &str,
@@ -53,11 +52,11 @@ pub(crate) fn signature_of(state: &WorldState, account: AccountId, at: Simulated
 }
 
 /// The one who commits what GitHub merges.
-pub(crate) fn github(at: SimulatedTime) -> CommitSignature {
+pub(crate) fn build_github_signature(at: SimulatedTime) -> CommitSignature {
     CommitSignature::new("GitHub", "noreply@github.com", at.0)
 }
 
-pub(super) fn commit(
+pub(super) fn store_commit(
     call: &mut OperationCall<'_>,
     id: RepositoryId,
     commit: GitCommit,
@@ -79,10 +78,8 @@ pub(crate) fn move_branch(state: &mut WorldState, id: RepositoryId, branch: &str
     }
     for repository in state.repositories.values_mut() {
         for issue in repository.issues.values_mut().filter(|issue| issue.state == IssueState::Open) {
-            let from = issue
-                .pull
-                .as_ref()
-                .is_some_and(|pull| pull.head.repository == Some(id) && pull.head.branch == branch);
+            let from =
+                issue.pull.as_ref().is_some_and(|pull| pull.head.repository == Some(id) && pull.head.branch == branch);
             if from {
                 issue.updated_at = now;
             }
@@ -111,7 +108,7 @@ pub(crate) fn delete_branch(state: &mut WorldState, id: RepositoryId, branch: &s
         })
         .collect();
     for (repository, number) in over {
-        close(state, repository, number, by, None);
+        close_issue_or_pull(state, repository, number, by, None);
     }
     let now = state.now;
     if let Some(repository) = state.repositories.get_mut(&id) {
@@ -122,7 +119,7 @@ pub(crate) fn delete_branch(state: &mut WorldState, id: RepositoryId, branch: &s
 }
 
 /// Closes an issue or a pull request; of the latter it is kept where its branches were.
-pub(crate) fn close(
+pub(crate) fn close_issue_or_pull(
     state: &mut WorldState,
     id: RepositoryId,
     number: u64,
@@ -131,10 +128,7 @@ pub(crate) fn close(
 ) {
     let Some(repository) = state.repository(id) else { return };
     let Some(issue) = repository.issues.get(&number) else { return };
-    let ends = issue
-        .pull
-        .as_ref()
-        .map(|pull| (state.pull_head(issue, pull), state.pull_base(repository, issue, pull)));
+    let ends = issue.pull.as_ref().map(|pull| (state.pull_head(issue, pull), state.pull_base(repository, issue, pull)));
     let now = state.now;
     let Some(issue) = state.repositories.get_mut(&id).and_then(|one| one.issues.get_mut(&number)) else {
         return;
@@ -154,8 +148,7 @@ pub(super) fn may_change_branch(
 ) -> Result<(), OperationError> {
     let repository = call.repo(id)?;
     let Some(rule) = repository.protection.get(branch) else { return Ok(()) };
-    let is_admin =
-        permission(call.state, call.actor.as_ref(), repository) >= Some(RepositoryPermission::Admin);
+    let is_admin = resolve_permission(call.state, call.actor.as_ref(), repository) >= Some(RepositoryPermission::Admin);
     if (rule.admins_bypass && is_admin) || (!rule.require_pull_request && rule.required_checks.is_empty()) {
         return Ok(());
     }
@@ -193,10 +186,9 @@ mod tests {
         for good in ["main", "feature/x", "release-1.0", "a@b", "ünïcode"] {
             assert!(is_valid_ref(good), "{good}");
         }
-        for bad in [
-            "", "a b", "a..b", "/a", "a/", "a//b", ".a", "a.lock", "a/.b", "a^", "a:b", "a.", "a@{1}",
-            "a\\b", "a\n",
-        ] {
+        for bad in
+            ["", "a b", "a..b", "/a", "a/", "a//b", ".a", "a.lock", "a/.b", "a^", "a:b", "a.", "a@{1}", "a\\b", "a\n"]
+        {
             assert!(!is_valid_ref(bad), "{bad}");
         }
     }

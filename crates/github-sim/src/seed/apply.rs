@@ -6,12 +6,10 @@ use std::collections::BTreeMap;
 use super::file::{AccountSeed, RepositorySeed, SeedFile, TokenSeed};
 use super::{SeedError, history, tickets};
 use crate::rate::ApiRateLimits;
-use crate::state::{
-    AccessToken, Account, IssueLabel, LabelId, Repository, RepositoryId, TokenAccess, WorldState,
-};
+use crate::state::{AccessToken, Account, IssueLabel, LabelId, Repository, RepositoryId, TokenAccess, WorldState};
 use crate::world::World;
 
-pub(super) fn apply<'s>(seeds: impl Iterator<Item = &'s SeedFile> + Clone) -> Result<World, SeedError> {
+pub(super) fn apply_seed_files<'s>(seeds: impl Iterator<Item = &'s SeedFile> + Clone) -> Result<World, SeedError> {
     let state = WorldState::default();
     let mut making = WorldBuilder { latest: state.now, state, origin: "" };
     let (mut now, mut limits, mut faults) = (None, ApiRateLimits::default(), Vec::new());
@@ -35,7 +33,7 @@ pub(super) fn apply<'s>(seeds: impl Iterator<Item = &'s SeedFile> + Clone) -> Re
         now = seed.now.or(now);
         limits = seed.limits.unwrap_or(limits);
         for (index, fault) in seed.faults.iter().enumerate() {
-            fault.check(&making.state).map_err(|reason| making.wrong(format!("faults[{index}]"), reason))?;
+            fault.validate(&making.state).map_err(|reason| making.content_error(format!("faults[{index}]"), reason))?;
             faults.push(fault.clone());
         }
         // The next seed goes on where this one ended.
@@ -49,23 +47,23 @@ fn add_account(making: &mut WorldBuilder<'_>, seed: &AccountSeed, place: &str) -
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '-';
     if seed.login.is_empty() || seed.login.len() > 39 || !seed.login.chars().all(fits) {
         return Err(
-            making.wrong(place, format!("login {:?}: letters, digits and hyphens, 39 at most", seed.login))
+            making.content_error(place, format!("login {:?}: letters, digits and hyphens, 39 at most", seed.login))
         );
     }
     if let Some(known) = making.state.account_by_login(&seed.login).map(|account| account.id) {
         // A seed that extends another may say more of an account.
         if let Some(account) = making.state.accounts.get_mut(&known) {
-            describe(account, seed);
+            update_account_profile(account, seed);
         }
         return Ok(());
     }
     let mut account = Account::new(&seed.login, seed.kind, making.state.now);
-    describe(&mut account, seed);
+    update_account_profile(&mut account, seed);
     making.state.add_account(account);
     Ok(())
 }
 
-fn describe(account: &mut Account, seed: &AccountSeed) {
+fn update_account_profile(account: &mut Account, seed: &AccountSeed) {
     let more = |new: &Option<String>, old: &mut Option<String>| {
         if new.is_some() {
             old.clone_from(new);
@@ -79,9 +77,9 @@ fn describe(account: &mut Account, seed: &AccountSeed) {
 }
 
 fn add_members(making: &mut WorldBuilder<'_>, seed: &AccountSeed, place: &str) -> Result<(), SeedError> {
-    let organization = making.account(&seed.login, place)?;
+    let organization = making.find_account(&seed.login, place)?;
     for (login, right) in &seed.members {
-        let member = making.account(login, place)?;
+        let member = making.find_account(login, place)?;
         if let Some(account) = making.state.accounts.get_mut(&organization) {
             account.members.insert(member, *right);
         }
@@ -90,10 +88,10 @@ fn add_members(making: &mut WorldBuilder<'_>, seed: &AccountSeed, place: &str) -
 }
 
 fn add_stars(making: &mut WorldBuilder<'_>, seed: &AccountSeed, place: &str) -> Result<(), SeedError> {
-    let account = making.account(&seed.login, place)?;
+    let account = making.find_account(&seed.login, place)?;
     for name in &seed.starred {
-        let repository = making.repository(name, place)?;
-        let at = making.at(None);
+        let repository = making.find_repository(name, place)?;
+        let at = making.advance_clock(None);
         if let Some(account) = making.state.accounts.get_mut(&account) {
             account.starred.insert(repository, at);
         }
@@ -103,42 +101,38 @@ fn add_stars(making: &mut WorldBuilder<'_>, seed: &AccountSeed, place: &str) -> 
 
 fn add_token(making: &mut WorldBuilder<'_>, seed: &TokenSeed, place: &str) -> Result<(), SeedError> {
     if seed.token.is_empty() || seed.token.contains(|c: char| c.is_whitespace() || c.is_control()) {
-        return Err(making.wrong(place, "a token has no blanks, and is not empty"));
+        return Err(making.content_error(place, "a token has no blanks, and is not empty"));
     }
-    let account = making.account(&seed.account, place)?;
+    let account = making.find_account(&seed.account, place)?;
     let reach = match (&seed.scopes, &seed.repositories) {
         (Some(scopes), None) => TokenAccess::Scopes(scopes.iter().cloned().collect()),
         (None, Some(rights)) => {
             let mut by_id = BTreeMap::new();
             for (name, right) in rights {
-                by_id.insert(making.repository(name, &format!("{place}.repositories"))?, *right);
+                by_id.insert(making.find_repository(name, &format!("{place}.repositories"))?, *right);
             }
             TokenAccess::Repositories(by_id)
         }
         (None, None) => TokenAccess::Scopes(Default::default()),
         (Some(_), Some(_)) => {
-            return Err(making.wrong(place, "a token has scopes or repositories, not both"));
+            return Err(making.content_error(place, "a token has scopes or repositories, not both"));
         }
     };
     making.state.tokens.insert(seed.token.clone(), AccessToken { account, reach });
     Ok(())
 }
 
-fn add_repository(
-    making: &mut WorldBuilder<'_>,
-    seed: &RepositorySeed,
-    place: &str,
-) -> Result<(), SeedError> {
+fn add_repository(making: &mut WorldBuilder<'_>, seed: &RepositorySeed, place: &str) -> Result<(), SeedError> {
     let Some((owner, name)) = seed.name.split_once('/') else {
-        return Err(making.wrong(place, format!("name {:?}: write owner/name", seed.name)));
+        return Err(making.content_error(place, format!("name {:?}: write owner/name", seed.name)));
     };
-    let owner = making.account(owner, place)?;
+    let owner = making.find_account(owner, place)?;
     let place = &format!("{place} ({})", seed.name);
     let known = making.state.repository_by_name(making.state.login(owner), name);
     let id = match known {
         Some(id) => id,
         None => {
-            let at = making.at(seed.at);
+            let at = making.advance_clock(seed.at);
             let id = RepositoryId(making.state.next_id());
             let state = &mut making.state;
             let repository = Repository::new(id, owner, name, at, || state.next_id());
@@ -148,7 +142,7 @@ fn add_repository(
     };
     let mut collaborators = BTreeMap::new();
     for (login, right) in &seed.collaborators {
-        collaborators.insert(making.account(login, &format!("{place}.collaborators"))?, *right);
+        collaborators.insert(making.find_account(login, &format!("{place}.collaborators"))?, *right);
     }
     if let Some(repository) = making.state.repositories.get_mut(&id) {
         repository.description = seed.description.clone().or(repository.description.take());
@@ -156,15 +150,14 @@ fn add_repository(
         repository.topics = seed.topics.clone().unwrap_or(std::mem::take(&mut repository.topics));
         repository.private = seed.private.unwrap_or(repository.private);
         repository.has_issues = seed.has_issues.unwrap_or(repository.has_issues);
-        repository.delete_branch_on_merge =
-            seed.delete_branch_on_merge.unwrap_or(repository.delete_branch_on_merge);
+        repository.delete_branch_on_merge = seed.delete_branch_on_merge.unwrap_or(repository.delete_branch_on_merge);
         repository.default_branch =
             seed.default_branch.clone().unwrap_or(std::mem::take(&mut repository.default_branch));
         repository.collaborators.extend(collaborators);
     }
     add_labels(making, id, seed);
-    history::add(making, id, seed, place)?;
-    tickets::add(making, id, seed, place)?;
+    history::add_git_history(making, id, seed, place)?;
+    tickets::add_issues_and_pulls(making, id, seed, place)?;
     history::add_publications(making, id, seed, place)?;
     if let Some(repository) = making.state.repositories.get_mut(&id) {
         repository.protection.extend(seed.protection.clone());

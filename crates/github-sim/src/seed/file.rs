@@ -8,9 +8,7 @@ use serde::Deserialize;
 
 use crate::fault::SimulatedFault;
 use crate::rate::ApiRateLimits;
-use crate::state::{
-    AccountKind, BranchProtection, CheckState, IssueStateReason, RepositoryPermission, ReviewState,
-};
+use crate::state::{AccountKind, BranchProtection, CheckState, IssueStateReason, RepositoryPermission, ReviewState};
 use crate::time::SimulatedTime;
 
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use super::SeedError;
 use super::file::{CommitSeed, RepositorySeed};
 use crate::git::{
-    EMPTY_TREE, GitCommit, GitFileMode, GitObject, ObjectId, TreeLeaf, edit, is_valid_path, lookup,
+    EMPTY_TREE, GitCommit, GitFileMode, GitObject, ObjectId, TreeLeaf, edit_tree, find_tree_entry, is_valid_path,
 };
 use crate::merging;
 use crate::operations::writing;
 use crate::seed::builder::WorldBuilder;
 use crate::state::{CommitStatus, RepositoryId, RepositoryRelease, WorkflowRun};
 
-pub(super) fn add(
+pub(super) fn add_git_history(
     making: &mut WorldBuilder<'_>,
     id: RepositoryId,
     seed: &RepositorySeed,
@@ -23,12 +23,12 @@ pub(super) fn add(
     }
     for (index, branch) in seed.branches.iter().enumerate() {
         let place = format!("{place}.branches[{index}]");
-        let from = find(making, id, branch.from.as_deref(), &place)?;
+        let from = resolve_seed_commit(making, id, branch.from.as_deref(), &place)?;
         writing::move_branch(&mut making.state, id, &branch.name, from);
     }
     for (index, tag) in seed.tags.iter().enumerate() {
         let place = format!("{place}.tags[{index}]");
-        let from = find(making, id, tag.from.as_deref(), &place)?;
+        let from = resolve_seed_commit(making, id, tag.from.as_deref(), &place)?;
         if let Some(repository) = making.state.repositories.get_mut(&id) {
             repository.refs.insert(format!("refs/tags/{}", tag.name), from);
         }
@@ -37,25 +37,25 @@ pub(super) fn add(
 }
 
 /// A commit by any of its names, `main~2` being two before `main`.
-fn find(
+fn resolve_seed_commit(
     making: &WorldBuilder<'_>,
     id: RepositoryId,
     name: Option<&str>,
     place: &str,
 ) -> Result<ObjectId, SeedError> {
     let Some(repository) = making.state.repository(id) else {
-        return Err(making.wrong(place, "the repository is gone"));
+        return Err(making.content_error(place, "the repository is gone"));
     };
     let name = name.unwrap_or(&repository.default_branch);
     let (start, back) = name.split_once('~').unwrap_or((name, "0"));
     let mut found = writing::find_commit(&making.state, repository, start);
     let back: usize =
-        back.parse().map_err(|_| making.wrong(place, format!("{name:?}: what follows ~ is a number")))?;
+        back.parse().map_err(|_| making.content_error(place, format!("{name:?}: what follows ~ is a number")))?;
     for _ in 0..back {
         let objects = making.state.objects(repository);
         found = found.and_then(|id| objects.commit(id)?.parents.first().copied());
     }
-    found.ok_or_else(|| making.wrong(place, format!("there is no branch, tag or commit {name:?}")))
+    found.ok_or_else(|| making.content_error(place, format!("there is no branch, tag or commit {name:?}")))
 }
 
 fn add_commit(
@@ -65,32 +65,31 @@ fn add_commit(
     place: &str,
 ) -> Result<(), SeedError> {
     let Some(repository) = making.state.repository(id) else {
-        return Err(making.wrong(place, "the repository is gone"));
+        return Err(making.content_error(place, "the repository is gone"));
     };
     let owner = making.state.login(repository.owner).to_owned();
     let branch = seed.branch.clone().unwrap_or_else(|| repository.default_branch.clone());
-    let (network, existing, is_empty) =
-        (repository.network, repository.branch(&branch), repository.is_empty());
+    let (network, existing, is_empty) = (repository.network, repository.branch_head(&branch), repository.is_empty());
     let head = match existing {
         Some(head) => Some(head),
         None if is_empty => None,
-        None => Some(find(making, id, seed.from.as_deref(), place)?),
+        None => Some(resolve_seed_commit(making, id, seed.from.as_deref(), place)?),
     };
-    let author = making.account(seed.author.as_deref().unwrap_or(&owner), place)?;
-    let at = making.at(seed.at);
+    let author = making.find_account(seed.author.as_deref().unwrap_or(&owner), place)?;
+    let at = making.advance_clock(seed.at);
     let who = writing::signature_of(&making.state, author, at);
     let merged = match &seed.merge {
-        Some(name) => Some(find(making, id, Some(name), place)?),
+        Some(name) => Some(resolve_seed_commit(making, id, Some(name), place)?),
         None => None,
     };
     if let Some(bad) = seed.files.keys().chain(&seed.delete).find(|path| !is_valid_path(path)) {
-        return Err(making.wrong(place, format!("{bad:?} is no path of a file")));
+        return Err(making.content_error(place, format!("{bad:?} is no path of a file")));
     }
     let origin = making.origin;
     let objects = making.state.networks.entry(network).or_default();
     let mut tree = head.and_then(|head| objects.commit(head)).map_or(EMPTY_TREE, |commit| commit.tree);
     if let (Some(head), Some(merged)) = (head, merged) {
-        let plan = merging::plan(objects, head, merged).map_err(|paths| SeedError::Content {
+        let plan = merging::plan_merge(objects, head, merged).map_err(|paths| SeedError::Content {
             origin: origin.to_owned(),
             line: None,
             place: place.to_owned(),
@@ -100,23 +99,18 @@ fn add_commit(
     }
     let mut changes: BTreeMap<String, Option<TreeLeaf>> = BTreeMap::new();
     for (path, text) in &seed.files {
-        let mode = lookup(objects, tree, path).map_or(GitFileMode::File, |entry| entry.mode);
+        let mode = find_tree_entry(objects, tree, path).map_or(GitFileMode::File, |entry| entry.mode);
         let blob = objects.insert(GitObject::Blob(text.clone().into_bytes()));
         changes.insert(path.clone(), Some(TreeLeaf { mode, id: blob }));
     }
     for path in &seed.delete {
         changes.insert(path.clone(), None);
     }
-    let tree = edit(objects, tree, &changes);
+    let tree = edit_tree(objects, tree, &changes);
     let parents = head.into_iter().chain(merged).collect();
     let message = seed.message.clone();
-    let made = objects.insert(GitObject::Commit(GitCommit {
-        tree,
-        parents,
-        author: who.clone(),
-        committer: who,
-        message,
-    }));
+    let made =
+        objects.insert(GitObject::Commit(GitCommit { tree, parents, author: who.clone(), committer: who, message }));
     writing::move_branch(&mut making.state, id, &branch, made);
     if let (Some(tag), Some(repository)) = (&seed.tag, making.state.repositories.get_mut(&id)) {
         repository.refs.insert(format!("refs/tags/{tag}"), made);
@@ -130,14 +124,13 @@ pub(super) fn add_publications(
     seed: &RepositorySeed,
     place: &str,
 ) -> Result<(), SeedError> {
-    let owner =
-        making.state.repository(id).map(|one| making.state.login(one.owner).to_owned()).unwrap_or_default();
+    let owner = making.state.repository(id).map(|one| making.state.login(one.owner).to_owned()).unwrap_or_default();
     for (index, release) in seed.releases.iter().enumerate() {
         let place = format!("{place}.releases[{index}]");
-        let commit =
-            find(making, id, Some(&release.tag), &place).or_else(|_| find(making, id, None, &place))?;
-        let author = making.account(release.author.as_deref().unwrap_or(&owner), &place)?;
-        let at = making.at(release.at);
+        let commit = resolve_seed_commit(making, id, Some(&release.tag), &place)
+            .or_else(|_| resolve_seed_commit(making, id, None, &place))?;
+        let author = making.find_account(release.author.as_deref().unwrap_or(&owner), &place)?;
+        let at = making.advance_clock(release.at);
         let release_id = making.state.next_id();
         let Some(repository) = making.state.repositories.get_mut(&id) else { continue };
         if !release.draft {
@@ -159,9 +152,9 @@ pub(super) fn add_publications(
     }
     for (index, status) in seed.statuses.iter().enumerate() {
         let place = format!("{place}.statuses[{index}]");
-        let commit = find(making, id, Some(&status.on), &place)?;
-        let creator = making.account(status.creator.as_deref().unwrap_or(&owner), &place)?;
-        let (status_id, created_at) = (making.state.next_id(), making.at(None));
+        let commit = resolve_seed_commit(making, id, Some(&status.on), &place)?;
+        let creator = making.find_account(status.creator.as_deref().unwrap_or(&owner), &place)?;
+        let (status_id, created_at) = (making.state.next_id(), making.advance_clock(None));
         let made = CommitStatus {
             id: status_id,
             commit,
@@ -178,9 +171,9 @@ pub(super) fn add_publications(
     }
     for (index, run) in seed.runs.iter().enumerate() {
         let place = format!("{place}.runs[{index}]");
-        let commit = find(making, id, run.branch.as_deref(), &place)?;
-        let actor = making.account(run.actor.as_deref().unwrap_or(&owner), &place)?;
-        let (run_id, at) = (making.state.next_id(), making.at(run.at));
+        let commit = resolve_seed_commit(making, id, run.branch.as_deref(), &place)?;
+        let actor = making.find_account(run.actor.as_deref().unwrap_or(&owner), &place)?;
+        let (run_id, at) = (making.state.next_id(), making.advance_clock(run.at));
         let Some(repository) = making.state.repositories.get_mut(&id) else { continue };
         let number = repository.runs.values().filter(|one| one.path == run.path).count() as u64 + 1;
         let made = WorkflowRun {

@@ -61,7 +61,7 @@ const MAX_LAYERS: usize = 16;
 
 impl SeedFile {
     /// A world that comes with Gradus, or a file.
-    pub fn find(name: &str) -> Result<SeedFile, SeedError> {
+    pub fn load_named(name: &str) -> Result<SeedFile, SeedError> {
         SeedFile::find_beside(name, None)
     }
 
@@ -79,7 +79,7 @@ impl SeedFile {
         };
         let text = read_text(&path).map_err(|reason| match reason {
             TextFileError::Unreadable(reason) => SeedError::Unreadable { path: path.clone(), reason },
-            TextFileError::Mistake(mistake) => syntax(&path.display().to_string(), &mistake),
+            TextFileError::Mistake(mistake) => build_syntax_error(&path.display().to_string(), &mistake),
         })?;
         let mut seed = SeedFile::parse(&text, format, &path.display().to_string())?;
         seed.folder = path.parent().map(Path::to_owned);
@@ -92,7 +92,7 @@ impl SeedFile {
             SeedFormat::Json => from_json(text),
             SeedFormat::Toml => from_toml(text),
         }
-        .map_err(|mistake| syntax(origin, &mistake))?;
+        .map_err(|mistake| build_syntax_error(origin, &mistake))?;
         origin.clone_into(&mut seed.origin);
         if format == SeedFormat::Toml {
             seed.text = text.into();
@@ -103,13 +103,7 @@ impl SeedFile {
     /// Of a seed that is a table of another file: that file's text, the table's name, what errors call the file, and where
     /// files that it extends are.
     #[must_use]
-    pub fn placed(
-        mut self,
-        text: &str,
-        table: &'static str,
-        origin: &str,
-        folder: Option<&Path>,
-    ) -> SeedFile {
+    pub fn with_source(mut self, text: &str, table: &'static str, origin: &str, folder: Option<&Path>) -> SeedFile {
         (self.text, self.table) = (text.into(), table);
         origin.clone_into(&mut self.origin);
         self.folder = folder.map(Path::to_owned);
@@ -117,7 +111,7 @@ impl SeedFile {
     }
 
     /// The world that it tells of.
-    pub fn world(&self) -> Result<World, SeedError> {
+    pub fn to_world(&self) -> Result<World, SeedError> {
         self.build_world(SeedSources::Files)
     }
 
@@ -144,7 +138,7 @@ impl SeedFile {
             layers.push(layer);
         }
         layers.reverse();
-        apply::apply(layers.iter().chain([self])).map_err(|error| match error {
+        apply::apply_seed_files(layers.iter().chain([self])).map_err(|error| match error {
             SeedError::Content { origin, line: None, place, reason } => {
                 let seed = layers.iter().chain([self]).find(|seed| seed.origin == origin);
                 let line = seed.and_then(|seed| seed.line_of(&place));
@@ -161,6 +155,6 @@ impl SeedFile {
     }
 }
 
-fn syntax(origin: &str, mistake: &SourceFileProblem) -> SeedError {
-    SeedError::Syntax { origin: origin.to_owned(), line: mistake.line, reason: mistake.told() }
+fn build_syntax_error(origin: &str, mistake: &SourceFileProblem) -> SeedError {
+    SeedError::Syntax { origin: origin.to_owned(), line: mistake.line, reason: mistake.format_message() }
 }

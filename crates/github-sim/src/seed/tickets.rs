@@ -12,7 +12,7 @@ use crate::state::{
 };
 use crate::time::SimulatedTime;
 
-pub(super) fn add(
+pub(super) fn add_issues_and_pulls(
     making: &mut WorldBuilder<'_>,
     id: RepositoryId,
     seed: &RepositorySeed,
@@ -20,7 +20,7 @@ pub(super) fn add(
 ) -> Result<(), SeedError> {
     let owner = making.state.repository(id).map(|one| one.owner).unwrap_or_default();
     for milestone in &seed.milestones {
-        let (at, milestone_id) = (making.at(milestone.at), making.state.next_id());
+        let (at, milestone_id) = (making.advance_clock(milestone.at), making.state.next_id());
         let Some(repository) = making.state.repositories.get_mut(&id) else { continue };
         let number = repository.milestones.len() as u64 + 1;
         let made = Milestone {
@@ -47,30 +47,30 @@ pub(super) fn add(
 }
 
 /// The number that was asked for, or the next one.
-fn number(
+fn choose_issue_number(
     making: &WorldBuilder<'_>,
     id: RepositoryId,
     given: Option<u64>,
     place: &str,
 ) -> Result<u64, SeedError> {
     let Some(repository) = making.state.repository(id) else {
-        return Err(making.wrong(place, "the repository is gone"));
+        return Err(making.content_error(place, "the repository is gone"));
     };
     match given {
-        Some(0) => Err(making.wrong(place, "numbers begin with 1")),
+        Some(0) => Err(making.content_error(place, "numbers begin with 1")),
         Some(number) if repository.issues.contains_key(&number) => {
-            Err(making.wrong(place, format!("number {number} is taken: issues and pull requests share them")))
+            Err(making.content_error(place, format!("number {number} is taken: issues and pull requests share them")))
         }
         Some(number) => Ok(number),
         None => Ok(repository.next_number()),
     }
 }
 
-fn accounts(making: &WorldBuilder<'_>, names: &[String], place: &str) -> Result<Vec<AccountId>, SeedError> {
-    names.iter().map(|name| making.account(name, place)).collect()
+fn find_account_ids(making: &WorldBuilder<'_>, names: &[String], place: &str) -> Result<Vec<AccountId>, SeedError> {
+    names.iter().map(|name| making.find_account(name, place)).collect()
 }
 
-fn labels(
+fn find_label_ids(
     making: &WorldBuilder<'_>,
     id: RepositoryId,
     names: &[String],
@@ -79,7 +79,7 @@ fn labels(
     let repository = making.state.repository(id);
     let find = |name: &String| {
         let found = repository.and_then(|one| one.label_by_name(name)).map(|label| label.id);
-        found.ok_or_else(|| making.wrong(place, format!("there is no label {name:?}; add it to labels")))
+        found.ok_or_else(|| making.content_error(place, format!("there is no label {name:?}; add it to labels")))
     };
     names.iter().map(find).collect()
 }
@@ -93,8 +93,8 @@ fn add_comments(
 ) -> Result<SimulatedTime, SeedError> {
     let mut last = making.state.now;
     for (index, seed) in seeds.iter().enumerate() {
-        let author = making.account(&seed.author, &format!("{place}.comments[{index}]"))?;
-        let (at, comment_id) = (making.at(seed.at), making.state.next_id());
+        let author = making.find_account(&seed.author, &format!("{place}.comments[{index}]"))?;
+        let (at, comment_id) = (making.advance_clock(seed.at), making.state.next_id());
         let made = IssueComment {
             id: comment_id,
             issue: number,
@@ -118,34 +118,32 @@ fn add_issue(
     seed: &IssueSeed,
     place: &str,
 ) -> Result<(), SeedError> {
-    let number = number(making, id, seed.number, place)?;
-    let author = seed.author.as_deref().map_or(Ok(owner), |name| making.account(name, place))?;
-    let closed_by = seed.closed_by.as_deref().map_or(Ok(owner), |name| making.account(name, place))?;
+    let number = choose_issue_number(making, id, seed.number, place)?;
+    let author = seed.author.as_deref().map_or(Ok(owner), |name| making.find_account(name, place))?;
+    let closed_by = seed.closed_by.as_deref().map_or(Ok(owner), |name| making.find_account(name, place))?;
     let (labels, assignees) =
-        (labels(making, id, &seed.labels, place)?, accounts(making, &seed.assignees, place)?);
+        (find_label_ids(making, id, &seed.labels, place)?, find_account_ids(making, &seed.assignees, place)?);
     let milestone = match &seed.milestone {
         None => None,
         Some(title) => {
-            let found = making
-                .state
-                .repository(id)
-                .and_then(|one| one.milestones.values().find(|one| one.title == *title));
+            let found =
+                making.state.repository(id).and_then(|one| one.milestones.values().find(|one| one.title == *title));
             let found = found.map(|one| one.number);
             Some(found.ok_or_else(|| {
-                making.wrong(place, format!("there is no milestone {title:?}; add it to milestones"))
+                making.content_error(place, format!("there is no milestone {title:?}; add it to milestones"))
             })?)
         }
     };
-    let at = making.at(seed.at);
+    let at = making.advance_clock(seed.at);
     let mut issue = Issue::new(making.state.next_id(), number, &seed.title, author, at);
     issue.body.clone_from(&seed.body);
-    (issue.labels, issue.assignees, issue.milestone, issue.locked) =
-        (labels, assignees, milestone, seed.locked);
+    (issue.labels, issue.assignees, issue.milestone, issue.locked) = (labels, assignees, milestone, seed.locked);
     if let Some(repository) = making.state.repositories.get_mut(&id) {
         repository.issues.insert(number, issue);
     }
     let last = add_comments(making, id, number, &seed.comments, place)?;
-    let closed_at = (seed.closed_at.is_some() || seed.closed_as.is_some()).then(|| making.at(seed.closed_at));
+    let closed_at =
+        (seed.closed_at.is_some() || seed.closed_as.is_some()).then(|| making.advance_clock(seed.closed_at));
     if let Some(issue) = making.state.repositories.get_mut(&id).and_then(|one| one.issues.get_mut(&number)) {
         issue.updated_at = last.max(at);
         if let Some(closed_at) = closed_at {
@@ -162,20 +160,20 @@ fn add_pull(
     seed: &PullSeed,
     place: &str,
 ) -> Result<(), SeedError> {
-    let number = number(making, id, seed.number, place)?;
-    let author = seed.author.as_deref().map_or(Ok(owner), |name| making.account(name, place))?;
+    let number = choose_issue_number(making, id, seed.number, place)?;
+    let author = seed.author.as_deref().map_or(Ok(owner), |name| making.find_account(name, place))?;
     let (labels, assignees) =
-        (labels(making, id, &seed.labels, place)?, accounts(making, &seed.assignees, place)?);
-    let reviewers = accounts(making, &seed.reviewers, place)?;
-    let head = head(making, id, &seed.head, place)?;
+        (find_label_ids(making, id, &seed.labels, place)?, find_account_ids(making, &seed.assignees, place)?);
+    let reviewers = find_account_ids(making, &seed.reviewers, place)?;
+    let head = resolve_pull_head(making, id, &seed.head, place)?;
     let Some(repository) = making.state.repository(id) else {
-        return Err(making.wrong(place, "the repository is gone"));
+        return Err(making.content_error(place, "the repository is gone"));
     };
     let base = seed.base.clone().unwrap_or_else(|| repository.default_branch.clone());
     let base_sha = repository
-        .branch(&base)
-        .ok_or_else(|| making.wrong(place, format!("there is no branch {base:?}")))?;
-    let at = making.at(seed.at);
+        .branch_head(&base)
+        .ok_or_else(|| making.content_error(place, format!("there is no branch {base:?}")))?;
+    let at = making.advance_clock(seed.at);
     let mut issue = Issue::new(making.state.next_id(), number, &seed.title, author, at);
     issue.body.clone_from(&seed.body);
     (issue.labels, issue.assignees) = (labels, assignees);
@@ -192,8 +190,8 @@ fn add_pull(
         review_comments: Vec::new(),
     };
     for (index, review) in seed.reviews.iter().enumerate() {
-        let author = making.account(&review.author, &format!("{place}.reviews[{index}]"))?;
-        let (at, review_id) = (making.at(review.at), making.state.next_id());
+        let author = making.find_account(&review.author, &format!("{place}.reviews[{index}]"))?;
+        let (at, review_id) = (making.advance_clock(review.at), making.state.next_id());
         let commit = pull.head.sha;
         pull.reviews.push(PullRequestReview {
             id: review_id,
@@ -211,19 +209,24 @@ fn add_pull(
     }
     add_comments(making, id, number, &seed.comments, place)?;
     if seed.merged.is_some() {
-        return merge(making, id, owner, number, seed, place);
+        return merge_seeded_pull(making, id, owner, number, seed, place);
     }
     if seed.closed {
-        making.at(None);
-        writing::close(&mut making.state, id, number, owner, None);
+        making.advance_clock(None);
+        writing::close_issue_or_pull(&mut making.state, id, number, owner, None);
     }
     Ok(())
 }
 
-fn head(making: &WorldBuilder<'_>, id: RepositoryId, name: &str, place: &str) -> Result<PullHead, SeedError> {
+fn resolve_pull_head(
+    making: &WorldBuilder<'_>,
+    id: RepositoryId,
+    name: &str,
+    place: &str,
+) -> Result<PullHead, SeedError> {
     let state = &making.state;
     let Some(repository) = state.repository(id) else {
-        return Err(making.wrong(place, "the repository is gone"));
+        return Err(making.content_error(place, "the repository is gone"));
     };
     let (from, branch) = match name.split_once(':') {
         None => (Some(repository), name),
@@ -234,14 +237,14 @@ fn head(making: &WorldBuilder<'_>, id: RepositoryId, name: &str, place: &str) ->
             (state.repositories.values().find(of_owner), branch)
         }
     };
-    let found = from.and_then(|from| Some((from, from.branch(branch)?)));
+    let found = from.and_then(|from| Some((from, from.branch_head(branch)?)));
     let (from, sha) = found.ok_or_else(|| {
-        making.wrong(place, format!("there is no branch {name:?}; commit something to it first"))
+        making.content_error(place, format!("there is no branch {name:?}; commit something to it first"))
     })?;
     Ok(PullHead { repository: Some(from.id), owner: from.owner, branch: branch.to_owned(), sha })
 }
 
-fn merge(
+fn merge_seeded_pull(
     making: &mut WorldBuilder<'_>,
     id: RepositoryId,
     owner: AccountId,
@@ -250,15 +253,15 @@ fn merge(
     place: &str,
 ) -> Result<(), SeedError> {
     let Some(how) = &seed.merged else { return Ok(()) };
-    let by = how.by.as_deref().map_or(Ok(owner), |name| making.account(name, place))?;
-    let at = making.at(how.at);
-    let (base, head, base_name, network) =
-        ends(making, id, number).ok_or_else(|| making.wrong(place, "there is nothing to merge"))?;
-    let (author, committer) = (writing::signature_of(&making.state, by, at), writing::github(at));
+    let by = how.by.as_deref().map_or(Ok(owner), |name| making.find_account(name, place))?;
+    let at = making.advance_clock(how.at);
+    let (base, head, base_name, network) = find_merge_inputs(making, id, number)
+        .ok_or_else(|| making.content_error(place, "there is nothing to merge"))?;
+    let (author, committer) = (writing::signature_of(&making.state, by, at), writing::build_github_signature(at));
     let message = format!("{} (#{number})", seed.title);
     let origin = making.origin;
     let objects = making.state.networks.entry(network).or_default();
-    let plan = merging::plan(objects, base, head).map_err(|paths| SeedError::Content {
+    let plan = merging::plan_merge(objects, base, head).map_err(|paths| SeedError::Content {
         origin: origin.to_owned(),
         line: None,
         place: place.to_owned(),
@@ -270,7 +273,7 @@ fn merge(
     } else {
         merging::merge_commit(objects, plan, (base, head), (author, committer), message)
     };
-    writing::close(&mut making.state, id, number, by, None);
+    writing::close_issue_or_pull(&mut making.state, id, number, by, None);
     let issue = making.state.repositories.get_mut(&id).and_then(|one| one.issues.get_mut(&number));
     if let Some(pull) = issue.and_then(|issue| issue.pull.as_mut()) {
         pull.merged = Some(PullRequestMerge { at, by, commit });
@@ -279,7 +282,7 @@ fn merge(
     Ok(())
 }
 
-fn ends(
+fn find_merge_inputs(
     making: &WorldBuilder<'_>,
     id: RepositoryId,
     number: u64,

@@ -74,9 +74,8 @@ impl WorldState {
     }
 
     /// What is not data of its own but follows from it; needed after reading a state from a file.
-    pub fn index(&mut self) {
-        let named =
-            self.repositories.values().map(|one| (self.full_name(one).to_lowercase(), one.id)).collect();
+    pub fn rebuild_name_index(&mut self) {
+        let named = self.repositories.values().map(|one| (self.full_name(one).to_lowercase(), one.id)).collect();
         self.names = named;
     }
 
@@ -112,7 +111,7 @@ impl WorldState {
     }
 
     /// The repository that had this name before.
-    pub fn renamed(&self, owner: &str, name: &str) -> Option<RepositoryId> {
+    pub fn repository_by_former_name(&self, owner: &str, name: &str) -> Option<RepositoryId> {
         let id = self.former_names.get(&format!("{owner}/{name}").to_lowercase()).copied()?;
         self.repositories.contains_key(&id).then_some(id)
     }
@@ -132,8 +131,7 @@ impl WorldState {
         if let Some(repository) = self.repositories.get_mut(&id) {
             name.clone_into(&mut repository.name);
         }
-        let after =
-            self.repositories.get(&id).map(|one| self.full_name(one).to_lowercase()).unwrap_or_default();
+        let after = self.repositories.get(&id).map(|one| self.full_name(one).to_lowercase()).unwrap_or_default();
         if before != after {
             self.names.remove(&before);
             self.former_names.insert(before, id);
@@ -167,14 +165,14 @@ impl WorldState {
     pub fn pull_head(&self, issue: &Issue, pull: &PullRequest) -> ObjectId {
         let branch = || {
             let repository = self.repository(pull.head.repository?)?;
-            repository.branch(&pull.head.branch)
+            repository.branch_head(&pull.head.branch)
         };
         if issue.state == IssueState::Open { branch().unwrap_or(pull.head.sha) } else { pull.head.sha }
     }
 
     /// Where the branch that a pull request goes into stands.
     pub fn pull_base(&self, repository: &Repository, issue: &Issue, pull: &PullRequest) -> ObjectId {
-        let now = repository.branch(&pull.base);
+        let now = repository.branch_head(&pull.base);
         if issue.state == IssueState::Open { now.unwrap_or(pull.base_sha) } else { pull.base_sha }
     }
 }

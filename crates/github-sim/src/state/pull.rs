@@ -91,7 +91,7 @@ pub struct ReviewComment {
 
 impl PullRequest {
     /// Each reviewer's last word: who approves, and who asks for changes.
-    pub fn opinions(&self) -> Vec<(AccountId, ReviewState)> {
+    pub fn latest_review_states(&self) -> Vec<(AccountId, ReviewState)> {
         let mut last: std::collections::BTreeMap<AccountId, ReviewState> = std::collections::BTreeMap::new();
         for review in &self.reviews {
             match review.state {

@@ -25,7 +25,7 @@ pub enum RepositoryPermission {
 
 impl RepositoryPermission {
     /// As collaborators' `role_name` says it.
-    pub fn role(self) -> &'static str {
+    pub fn role_name(self) -> &'static str {
         match self {
             RepositoryPermission::Pull => "read",
             RepositoryPermission::Triage => "triage",
@@ -131,11 +131,11 @@ impl Repository {
         }
     }
 
-    pub fn branch(&self, name: &str) -> Option<ObjectId> {
+    pub fn branch_head(&self, name: &str) -> Option<ObjectId> {
         self.refs.get(&format!("refs/heads/{name}")).copied()
     }
 
-    pub fn tag(&self, name: &str) -> Option<ObjectId> {
+    pub fn tag_target(&self, name: &str) -> Option<ObjectId> {
         self.refs.get(&format!("refs/tags/{name}")).copied()
     }
 
@@ -148,8 +148,8 @@ impl Repository {
     }
 
     /// Where the default branch is; none in a repository without commits.
-    pub fn head(&self) -> Option<ObjectId> {
-        self.branch(&self.default_branch)
+    pub fn default_branch_head(&self) -> Option<ObjectId> {
+        self.branch_head(&self.default_branch)
     }
 
     pub fn is_empty(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{ApiView, extend, node_id, put_urls};
+use super::{ApiView, extend_json_object, node_id, put_urls};
 use crate::state::{Account, AccountId, AccountKind};
 
 const URLS: [(&str, &str); 9] = [
@@ -31,13 +31,10 @@ impl ApiView<'_> {
         object.insert("login".to_owned(), json!(account.login));
         object.insert("id".to_owned(), json!(account.id.0));
         object.insert("node_id".to_owned(), json!(node_id(account.kind.name(), account.id.0)));
-        object.insert(
-            "avatar_url".to_owned(),
-            json!(format!("{}/avatars/u/{}?v=4", self.site(), account.id.0)),
-        );
+        object.insert("avatar_url".to_owned(), json!(format!("{}/avatars/u/{}?v=4", self.site_url(), account.id.0)));
         object.insert("gravatar_id".to_owned(), json!(""));
         object.insert("url".to_owned(), json!(url));
-        object.insert("html_url".to_owned(), json!(format!("{}/{}", self.site(), account.login)));
+        object.insert("html_url".to_owned(), json!(format!("{}/{}", self.site_url(), account.login)));
         put_urls(&mut object, &url, &URLS);
         object.insert("type".to_owned(), json!(account.kind.name()));
         object.insert("user_view_type".to_owned(), json!("public"));
@@ -49,7 +46,7 @@ impl ApiView<'_> {
         let mut object = self.simple_account(account);
         let repositories = self.state.repositories.values().filter(|one| one.owner == account.id);
         let gists = self.state.gists.values().filter(|one| one.owner == account.id);
-        extend(
+        extend_json_object(
             &mut object,
             json!({
                 "name": account.name,
@@ -74,10 +71,9 @@ impl ApiView<'_> {
     /// What users see of themselves.
     pub(crate) fn private_user(&self, account: &Account) -> Value {
         let mut object = self.user(account);
-        let private =
-            self.state.repositories.values().filter(|one| one.owner == account.id && one.private).count();
+        let private = self.state.repositories.values().filter(|one| one.owner == account.id && one.private).count();
         let gists = self.state.gists.values().filter(|one| one.owner == account.id && !one.public).count();
-        extend(
+        extend_json_object(
             &mut object,
             json!({
                 "user_view_type": "private",
@@ -96,7 +92,7 @@ impl ApiView<'_> {
     pub(crate) fn organization(&self, account: &Account) -> Value {
         let mut object = self.organization_simple(account);
         let public = self.state.repositories.values().filter(|one| one.owner == account.id && !one.private);
-        extend(
+        extend_json_object(
             &mut object,
             json!({
                 "name": account.display_name(),
@@ -107,7 +103,7 @@ impl ApiView<'_> {
                 "public_gists": 0,
                 "followers": 0,
                 "following": 0,
-                "html_url": format!("{}/{}", self.site(), account.login),
+                "html_url": format!("{}/{}", self.site_url(), account.login),
                 "created_at": account.created_at,
                 "updated_at": account.created_at,
                 "archived_at": null,
@@ -130,7 +126,7 @@ impl ApiView<'_> {
             "issues_url": format!("{url}/issues"),
             "members_url": format!("{url}/members{{/member}}"),
             "public_members_url": format!("{url}/public_members{{/member}}"),
-            "avatar_url": format!("{}/avatars/u/{}?v=4", self.site(), account.id.0),
+            "avatar_url": format!("{}/avatars/u/{}?v=4", self.site_url(), account.id.0),
             "description": account.bio,
         })
     }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{ApiView, escape_path, node_id};
-use crate::git::{CommitSignature, EMPTY_TREE, FileChange, GitCommit, ObjectId, changes};
+use crate::git::{CommitSignature, EMPTY_TREE, FileChange, GitCommit, ObjectId, diff_trees};
 use crate::state::{CommitStatus, Repository};
 use crate::time::SimulatedTime;
 
@@ -16,22 +16,18 @@ pub(crate) enum CommitParts {
     Files,
 }
 
-fn person(signature: &CommitSignature) -> Value {
+fn render_commit_person(signature: &CommitSignature) -> Value {
     json!({"name": signature.name, "email": signature.email, "date": SimulatedTime(signature.at)})
 }
 
-fn unsigned() -> Value {
+fn render_unsigned_verification() -> Value {
     json!({"verified": false, "reason": "unsigned", "signature": null, "payload": null, "verified_at": null})
 }
 
 impl ApiView<'_> {
     /// The account whose address a commit carries.
     pub(crate) fn user_of(&self, signature: &CommitSignature) -> Value {
-        let found = self
-            .state
-            .accounts
-            .values()
-            .find(|one| one.commit_email().eq_ignore_ascii_case(&signature.email));
+        let found = self.state.accounts.values().find(|one| one.commit_email().eq_ignore_ascii_case(&signature.email));
         found.map_or(Value::Null, |account| self.simple_account(account))
     }
 
@@ -51,13 +47,13 @@ impl ApiView<'_> {
             "sha": id,
             "node_id": node_id("Commit", id),
             "commit": {
-                "author": person(&commit.author),
-                "committer": person(&commit.committer),
+                "author": render_commit_person(&commit.author),
+                "committer": render_commit_person(&commit.committer),
                 "message": commit.message,
                 "tree": {"sha": commit.tree, "url": format!("{url}/git/trees/{}", commit.tree)},
                 "url": format!("{url}/git/commits/{id}"),
                 "comment_count": 0,
-                "verification": unsigned(),
+                "verification": render_unsigned_verification(),
             },
             "url": format!("{url}/commits/{id}"),
             "html_url": format!("{page}/commit/{id}"),
@@ -70,8 +66,7 @@ impl ApiView<'_> {
             let changes = self.changes_of(repository, commit);
             let additions: usize = changes.iter().map(|change| change.additions).sum();
             let deletions: usize = changes.iter().map(|change| change.deletions).sum();
-            object["stats"] =
-                json!({"total": additions + deletions, "additions": additions, "deletions": deletions});
+            object["stats"] = json!({"total": additions + deletions, "additions": additions, "deletions": deletions});
             let files = changes.iter().take(300).map(|change| self.file_change(repository, id, change));
             object["files"] = Value::Array(files.collect());
         }
@@ -82,7 +77,7 @@ impl ApiView<'_> {
     pub(crate) fn changes_of(&self, repository: &Repository, commit: &GitCommit) -> Vec<FileChange> {
         let objects = self.state.objects(repository);
         let parent = commit.parents.first().and_then(|parent| objects.commit(*parent));
-        changes(objects, parent.map_or(EMPTY_TREE, |parent| parent.tree), commit.tree)
+        diff_trees(objects, parent.map_or(EMPTY_TREE, |parent| parent.tree), commit.tree)
     }
 
     pub(crate) fn file_change(&self, repository: &Repository, at: ObjectId, change: &FileChange) -> Value {
@@ -124,12 +119,12 @@ impl ApiView<'_> {
             "node_id": node_id("Commit", id),
             "url": format!("{url}/git/commits/{id}"),
             "html_url": format!("{page}/commit/{id}"),
-            "author": person(&commit.author),
-            "committer": person(&commit.committer),
+            "author": render_commit_person(&commit.author),
+            "committer": render_commit_person(&commit.committer),
             "tree": {"sha": commit.tree, "url": format!("{url}/git/trees/{}", commit.tree)},
             "message": commit.message,
             "parents": parents,
-            "verification": unsigned(),
+            "verification": render_unsigned_verification(),
         })
     }
 
@@ -187,7 +182,7 @@ impl ApiView<'_> {
         })
     }
 
-    pub(crate) fn status(&self, repository: &Repository, status: &CommitStatus) -> Value {
+    pub(crate) fn commit_status(&self, repository: &Repository, status: &CommitStatus) -> Value {
         let avatar = self.simple_user(status.creator)["avatar_url"].clone();
         json!({
             "url": format!("{}/statuses/{}", self.repository_url(repository), status.commit),

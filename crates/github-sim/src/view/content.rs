@@ -28,7 +28,7 @@ pub(crate) fn in_lines(bytes: &[u8]) -> String {
 
 impl ApiView<'_> {
     /// Without the content: as directories list it, and as writes answer.
-    pub(crate) fn entry(&self, repository: &Repository, path: &str, entry: &TreeEntry, at: &str) -> Value {
+    pub(crate) fn content_entry(&self, repository: &Repository, path: &str, entry: &TreeEntry, at: &str) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let objects = self.state.objects(repository);
         let (name_in_url, at_in_url) = (escape_path(path), escape_path(at));
@@ -61,8 +61,8 @@ impl ApiView<'_> {
     }
 
     /// With what is in it.
-    pub(crate) fn file(&self, repository: &Repository, path: &str, entry: &TreeEntry, at: &str) -> Value {
-        let mut object = self.entry(repository, path, entry, at);
+    pub(crate) fn file_with_content(&self, repository: &Repository, path: &str, entry: &TreeEntry, at: &str) -> Value {
+        let mut object = self.content_entry(repository, path, entry, at);
         let bytes = self.state.objects(repository).blob(entry.id).unwrap_or_default();
         match entry.mode {
             GitFileMode::Link => object["target"] = json!(String::from_utf8_lossy(bytes)),

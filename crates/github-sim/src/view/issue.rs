@@ -3,10 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{ApiView, escape_segment, node_id};
-use crate::access::{collaborators, permission_of};
-use crate::state::{
-    AccountId, Issue, IssueComment, IssueLabel, IssueStateReason, LabelId, Milestone, Repository,
-};
+use crate::access::{collect_collaborators, permission_of};
+use crate::state::{AccountId, Issue, IssueComment, IssueLabel, IssueStateReason, LabelId, Milestone, Repository};
 
 impl ApiView<'_> {
     pub(crate) fn label(&self, repository: &Repository, label: &IssueLabel) -> Value {
@@ -55,26 +53,24 @@ impl ApiView<'_> {
         found.map_or(Value::Null, |milestone| self.milestone(repository, milestone))
     }
 
-    pub(crate) fn users(&self, ids: &[AccountId]) -> Value {
+    pub(crate) fn simple_users(&self, ids: &[AccountId]) -> Value {
         Value::Array(ids.iter().map(|id| self.simple_user(*id)).collect())
     }
 
     /// What someone is to a repository.
-    pub(crate) fn association(&self, repository: &Repository, account: AccountId) -> &'static str {
+    pub(crate) fn author_association(&self, repository: &Repository, account: AccountId) -> &'static str {
         if repository.owner == account {
             return "OWNER";
         }
         if self.state.account(repository.owner).is_some_and(|owner| owner.members.contains_key(&account)) {
             return "MEMBER";
         }
-        if collaborators(self.state, repository).contains_key(&account) {
+        if collect_collaborators(self.state, repository).contains_key(&account) {
             return "COLLABORATOR";
         }
-        let merged = |issue: &Issue| {
-            issue.author == account && issue.pull.as_ref().is_some_and(|pull| pull.merged.is_some())
-        };
-        if permission_of(self.state, account, repository).is_some() && repository.issues.values().any(merged)
-        {
+        let merged =
+            |issue: &Issue| issue.author == account && issue.pull.as_ref().is_some_and(|pull| pull.merged.is_some());
+        if permission_of(self.state, account, repository).is_some() && repository.issues.values().any(merged) {
             return "CONTRIBUTOR";
         }
         "NONE"
@@ -84,11 +80,8 @@ impl ApiView<'_> {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let number = issue.number;
         let own = format!("{url}/issues/{number}");
-        let html = if issue.pull.is_some() {
-            format!("{page}/pull/{number}")
-        } else {
-            format!("{page}/issues/{number}")
-        };
+        let html =
+            if issue.pull.is_some() { format!("{page}/pull/{number}") } else { format!("{page}/issues/{number}") };
         let mut object = json!({
             "url": own,
             "repository_url": url,
@@ -105,20 +98,20 @@ impl ApiView<'_> {
             "state": issue.state.name(),
             "locked": issue.locked,
             "assignee": issue.assignees.first().map_or(Value::Null, |id| self.simple_user(*id)),
-            "assignees": self.users(&issue.assignees),
+            "assignees": self.simple_users(&issue.assignees),
             "milestone": self.milestone_of(repository, issue),
             "comments": repository.comments_of(number).count(),
             "created_at": issue.created_at,
             "updated_at": issue.updated_at,
             "closed_at": issue.closed_at,
         });
-        super::extend(
+        super::extend_json_object(
             &mut object,
             json!({
-                "author_association": self.association(repository, issue.author),
+                "author_association": self.author_association(repository, issue.author),
                 "active_lock_reason": issue.lock_reason,
                 "closed_by": issue.closed_by.map_or(Value::Null, |id| self.simple_user(id)),
-                "reactions": self.reactions(&own),
+                "reactions": self.empty_reactions(&own),
                 "timeline_url": format!("{own}/timeline"),
                 "performed_via_github_app": null,
                 "state_reason": issue.state_reason.map(IssueStateReason::name),
@@ -139,14 +132,14 @@ impl ApiView<'_> {
         object
     }
 
-    pub(crate) fn reactions(&self, above: &str) -> Value {
+    pub(crate) fn empty_reactions(&self, above: &str) -> Value {
         json!({
             "url": format!("{above}/reactions"),
             "total_count": 0, "+1": 0, "-1": 0, "laugh": 0, "hooray": 0, "confused": 0, "heart": 0, "rocket": 0, "eyes": 0,
         })
     }
 
-    pub(crate) fn comment(&self, repository: &Repository, comment: &IssueComment) -> Value {
+    pub(crate) fn issue_comment(&self, repository: &Repository, comment: &IssueComment) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let own = format!("{url}/issues/comments/{}", comment.id);
         let folder = match repository.issues.get(&comment.issue) {
@@ -162,8 +155,8 @@ impl ApiView<'_> {
             "user": self.simple_user(comment.author),
             "created_at": comment.created_at,
             "updated_at": comment.updated_at,
-            "author_association": self.association(repository, comment.author),
-            "reactions": self.reactions(&own),
+            "author_association": self.author_association(repository, comment.author),
+            "reactions": self.empty_reactions(&own),
             "performed_via_github_app": null,
         });
         self.put_body(&mut object, Some(&comment.body));

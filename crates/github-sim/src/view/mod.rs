@@ -30,7 +30,7 @@ pub(super) struct ApiView<'s> {
 
 impl ApiView<'_> {
     /// What addresses of pages begin with.
-    pub(super) fn site(&self) -> &str {
+    pub(super) fn site_url(&self) -> &str {
         self.base.strip_suffix("/api/v3").unwrap_or(self.base)
     }
 
@@ -43,19 +43,16 @@ impl ApiView<'_> {
             object["body_text"] = json!(body.unwrap_or_default());
         }
         if matches!(self.media, AcceptedMediaType::Html | AcceptedMediaType::Full) {
-            object["body_html"] = json!(paragraphs(body.unwrap_or_default()));
+            object["body_html"] = json!(render_paragraphs(body.unwrap_or_default()));
         }
     }
 }
 
 /// Texts as paragraphs; no Markdown is rendered.
-fn paragraphs(text: &str) -> String {
+fn render_paragraphs(text: &str) -> String {
     let escaped = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let blocks = escaped.split("\n\n").filter(|block| !block.trim().is_empty());
-    blocks
-        .map(|block| format!("<p>{}</p>", block.trim().replace('\n', "<br>\n")))
-        .collect::<Vec<_>>()
-        .join("\n")
+    blocks.map(|block| format!("<p>{}</p>", block.trim().replace('\n', "<br>\n"))).collect::<Vec<_>>().join("\n")
 }
 
 pub(super) fn node_id(kind: &str, id: impl std::fmt::Display) -> String {
@@ -91,7 +88,7 @@ pub(super) fn escape_segment(text: &str) -> String {
 }
 
 /// Puts more keys into an object.
-pub(super) fn extend(object: &mut Value, more: Value) {
+pub(super) fn extend_json_object(object: &mut Value, more: Value) {
     if let (Value::Object(object), Value::Object(more)) = (object, more) {
         object.extend(more);
     }

@@ -46,7 +46,7 @@ impl ApiView<'_> {
 
     pub(crate) fn gist(&self, gist: &Gist, with_content: bool) -> Value {
         let url = format!("{}/gists/{}", self.base, gist.id);
-        let page = format!("{}/gist/{}", self.site(), gist.id);
+        let page = format!("{}/gist/{}", self.site_url(), gist.id);
         let mut files = Map::new();
         for (name, content) in &gist.files {
             let mut file = json!({
@@ -57,7 +57,7 @@ impl ApiView<'_> {
                 "size": content.len(),
             });
             if with_content {
-                super::extend(
+                super::extend_json_object(
                     &mut file,
                     json!({"truncated": false, "content": content, "encoding": "utf-8"}),
                 );
@@ -86,8 +86,7 @@ impl ApiView<'_> {
             "truncated": false,
         });
         if with_content {
-            let version =
-                blake3::hash(format!("{} {}", gist.id, gist.updated_at).as_bytes()).to_hex()[..40].to_owned();
+            let version = blake3::hash(format!("{} {}", gist.id, gist.updated_at).as_bytes()).to_hex()[..40].to_owned();
             let lines: usize = gist.files.values().map(|content| content.lines().count()).sum();
             let change = json!({
                 "user": self.simple_user(gist.owner),
@@ -96,7 +95,7 @@ impl ApiView<'_> {
                 "committed_at": gist.updated_at,
                 "change_status": {"total": lines, "additions": lines, "deletions": 0},
             });
-            super::extend(&mut object, json!({"forks": [], "history": [change]}));
+            super::extend_json_object(&mut object, json!({"forks": [], "history": [change]}));
         }
         object
     }
@@ -118,7 +117,7 @@ impl ApiView<'_> {
         })
     }
 
-    pub(crate) fn run(
+    pub(crate) fn workflow_run(
         &self,
         repository: &Repository,
         run: &WorkflowRun,
@@ -158,7 +157,7 @@ impl ApiView<'_> {
             "triggering_actor": self.simple_user(run.actor),
             "run_started_at": run.created_at,
         });
-        super::extend(
+        super::extend_json_object(
             &mut object,
             json!({
                 "jobs_url": format!("{own}/jobs"),

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{ApiView, extend, node_id};
-use crate::git::{EMPTY_TREE, ObjectId, ancestors, changes, log, merge_base};
+use super::{ApiView, extend_json_object, node_id};
+use crate::git::{EMPTY_TREE, ObjectId, collect_ancestors, diff_trees, merge_base, walk_history};
 use crate::merging;
 use crate::state::{Issue, PullRequest, PullRequestReview, Repository, ReviewComment};
 
@@ -13,11 +13,8 @@ impl ApiView<'_> {
     pub(crate) fn pull_simple(&self, repository: &Repository, issue: &Issue, pull: &PullRequest) -> Value {
         let (url, page) = (self.repository_url(repository), self.repository_page(repository));
         let number = issue.number;
-        let (own, html, as_issue) = (
-            format!("{url}/pulls/{number}"),
-            format!("{page}/pull/{number}"),
-            format!("{url}/issues/{number}"),
-        );
+        let (own, html, as_issue) =
+            (format!("{url}/pulls/{number}"), format!("{page}/pull/{number}"), format!("{url}/issues/{number}"));
         let head = self.state.pull_head(issue, pull);
         let base = self.state.pull_base(repository, issue, pull);
         let link = |href: String| json!({"href": href});
@@ -40,12 +37,12 @@ impl ApiView<'_> {
             "merged_at": pull.merged.as_ref().map(|merged| merged.at),
             "merge_commit_sha": pull.merged.as_ref().map(|merged| merged.commit),
             "assignee": issue.assignees.first().map_or(Value::Null, |id| self.simple_user(*id)),
-            "assignees": self.users(&issue.assignees),
+            "assignees": self.simple_users(&issue.assignees),
         });
-        extend(
+        extend_json_object(
             &mut object,
             json!({
-                "requested_reviewers": self.users(&pull.requested_reviewers),
+                "requested_reviewers": self.simple_users(&pull.requested_reviewers),
                 "requested_teams": [],
                 "labels": self.labels(repository, &issue.labels),
                 "milestone": self.milestone_of(repository, issue),
@@ -67,7 +64,7 @@ impl ApiView<'_> {
                     "commits": link(format!("{own}/commits")),
                     "statuses": link(format!("{url}/statuses/{head}")),
                 },
-                "author_association": self.association(repository, issue.author),
+                "author_association": self.author_association(repository, issue.author),
                 "auto_merge": null,
                 "active_lock_reason": issue.lock_reason,
             }),
@@ -93,7 +90,7 @@ impl ApiView<'_> {
     }
 
     /// `computed` is false right after something was changed: GitHub finds out later whether it can be merged.
-    pub(crate) fn pull(
+    pub(crate) fn full_pull(
         &self,
         repository: &Repository,
         issue: &Issue,
@@ -102,9 +99,9 @@ impl ApiView<'_> {
     ) -> Value {
         let mut object = self.pull_simple(repository, issue, pull);
         let changes = self.pull_changes(repository, issue, pull);
-        let (mergeable, state) = merging::mergeability(self.state, repository, issue, pull);
+        let (mergeable, state) = merging::assess_mergeability(self.state, repository, issue, pull);
         let mergeable = if computed { mergeable } else { None };
-        extend(
+        extend_json_object(
             &mut object,
             json!({
                 "merged": pull.merged.is_some(),
@@ -139,33 +136,24 @@ impl ApiView<'_> {
         let objects = self.state.objects(repository);
         let start = self.pull_start(repository, issue, pull).and_then(|id| objects.commit(id));
         let Some(head) = objects.commit(self.state.pull_head(issue, pull)) else { return Vec::new() };
-        changes(objects, start.map_or(EMPTY_TREE, |start| start.tree), head.tree)
+        diff_trees(objects, start.map_or(EMPTY_TREE, |start| start.tree), head.tree)
     }
 
     /// Oldest first.
-    pub(crate) fn pull_commits(
-        &self,
-        repository: &Repository,
-        issue: &Issue,
-        pull: &PullRequest,
-    ) -> Vec<ObjectId> {
+    pub(crate) fn pull_commits(&self, repository: &Repository, issue: &Issue, pull: &PullRequest) -> Vec<ObjectId> {
         let objects = self.state.objects(repository);
         let base = self.state.pull_base(repository, issue, pull);
-        let hidden: BTreeSet<ObjectId> = ancestors(objects, base);
-        let mut commits = log(objects, self.state.pull_head(issue, pull), &hidden);
+        let hidden: BTreeSet<ObjectId> = collect_ancestors(objects, base);
+        let mut commits = walk_history(objects, self.state.pull_head(issue, pull), &hidden);
         commits.reverse();
         commits.truncate(250);
         commits
     }
 
-    pub(crate) fn review(&self, repository: &Repository, issue: &Issue, review: &PullRequestReview) -> Value {
+    pub(crate) fn pull_review(&self, repository: &Repository, issue: &Issue, review: &PullRequestReview) -> Value {
         let own = format!("{}/pulls/{}", self.repository_url(repository), issue.number);
-        let html = format!(
-            "{}/pull/{}#pullrequestreview-{}",
-            self.repository_page(repository),
-            issue.number,
-            review.id
-        );
+        let html =
+            format!("{}/pull/{}#pullrequestreview-{}", self.repository_page(repository), issue.number, review.id);
         let mut object = json!({
             "id": review.id,
             "node_id": node_id("PullRequestReview", review.id),
@@ -173,7 +161,7 @@ impl ApiView<'_> {
             "state": review.state.name(),
             "html_url": html,
             "pull_request_url": own,
-            "author_association": self.association(repository, review.author),
+            "author_association": self.author_association(repository, review.author),
             "_links": {"html": {"href": html}, "pull_request": {"href": own}},
             "commit_id": review.commit,
         });
@@ -184,17 +172,11 @@ impl ApiView<'_> {
         object
     }
 
-    pub(crate) fn review_comment(
-        &self,
-        repository: &Repository,
-        issue: &Issue,
-        comment: &ReviewComment,
-    ) -> Value {
+    pub(crate) fn review_comment(&self, repository: &Repository, issue: &Issue, comment: &ReviewComment) -> Value {
         let url = self.repository_url(repository);
         let own = format!("{url}/pulls/comments/{}", comment.id);
         let pull = format!("{url}/pulls/{}", issue.number);
-        let html =
-            format!("{}/pull/{}#discussion_r{}", self.repository_page(repository), issue.number, comment.id);
+        let html = format!("{}/pull/{}#discussion_r{}", self.repository_page(repository), issue.number, comment.id);
         let mut object = json!({
             "url": own,
             "pull_request_review_id": comment.review,
@@ -209,14 +191,14 @@ impl ApiView<'_> {
             "updated_at": comment.updated_at,
             "html_url": html,
             "pull_request_url": pull,
-            "author_association": self.association(repository, comment.author),
+            "author_association": self.author_association(repository, comment.author),
             "_links": {"self": {"href": own}, "html": {"href": html}, "pull_request": {"href": pull}},
-            "reactions": self.reactions(&own),
+            "reactions": self.empty_reactions(&own),
             "side": comment.side,
             "subject_type": if comment.line.is_some() { "line" } else { "file" },
         });
         if let Some(line) = comment.line {
-            extend(
+            extend_json_object(
                 &mut object,
                 json!({"line": line, "original_line": line, "position": line, "original_position": line}),
             );

@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{ApiView, extend, node_id, put_urls};
-use crate::access::permission;
-use crate::git::{GitFileMode, GitObjectStore, lookup};
+use super::{ApiView, extend_json_object, node_id, put_urls};
+use crate::access::resolve_permission;
+use crate::git::{GitFileMode, GitObjectStore, find_tree_entry};
 use crate::state::{BranchProtection, Repository, RepositoryPermission};
 
 const URLS: [(&str, &str); 37] = [
@@ -53,13 +53,13 @@ impl ApiView<'_> {
     }
 
     pub(crate) fn repository_page(&self, repository: &Repository) -> String {
-        format!("{}/{}", self.site(), self.state.full_name(repository))
+        format!("{}/{}", self.site_url(), self.state.full_name(repository))
     }
 
     /// As lists show it, and as everything else that names a repository does.
     pub(crate) fn repository(&self, repository: &Repository) -> Value {
         let full_name = self.state.full_name(repository);
-        let site = self.site();
+        let site = self.site_url();
         let host = site.split_once("://").map_or(site, |(_, host)| host);
         let page = format!("{site}/{full_name}");
         let mut object = Map::with_capacity(100);
@@ -78,12 +78,11 @@ impl ApiView<'_> {
         object.insert("clone_url".to_owned(), json!(format!("{page}.git")));
         object.insert("svn_url".to_owned(), json!(page));
         let forks = self.state.repositories.values().filter(|one| one.fork_of == Some(repository.id)).count();
-        let stars =
-            self.state.accounts.values().filter(|one| one.starred.contains_key(&repository.id)).count();
+        let stars = self.state.accounts.values().filter(|one| one.starred.contains_key(&repository.id)).count();
         let open = repository.open_issues();
         let objects = self.state.objects(repository);
         let mut object = Value::Object(object);
-        extend(
+        extend_json_object(
             &mut object,
             json!({
                 "created_at": repository.created_at,
@@ -93,7 +92,7 @@ impl ApiView<'_> {
                 "size": objects.blob_bytes().div_ceil(1024),
                 "stargazers_count": stars,
                 "watchers_count": stars,
-                "language": language(objects, repository),
+                "language": find_main_language(objects, repository),
                 "has_issues": repository.has_issues,
                 "has_projects": repository.has_projects,
                 "has_downloads": true,
@@ -102,7 +101,7 @@ impl ApiView<'_> {
                 "has_discussions": false,
             }),
         );
-        extend(
+        extend_json_object(
             &mut object,
             json!({
                 "forks_count": forks,
@@ -122,7 +121,7 @@ impl ApiView<'_> {
                 "default_branch": repository.default_branch,
             }),
         );
-        let right = permission(self.state, self.actor, repository);
+        let right = resolve_permission(self.state, self.actor, repository);
         let may = |needed: RepositoryPermission| right >= Some(needed);
         if self.actor.is_some() {
             object["permissions"] = json!({
@@ -141,12 +140,12 @@ impl ApiView<'_> {
         let mut object = self.repository(repository);
         let stars = object["stargazers_count"].clone();
         let forks = object["forks_count"].clone();
-        extend(
+        extend_json_object(
             &mut object,
             json!({"network_count": forks, "subscribers_count": stars, "temp_clone_token": ""}),
         );
-        if permission(self.state, self.actor, repository) >= Some(RepositoryPermission::Push) {
-            extend(
+        if resolve_permission(self.state, self.actor, repository) >= Some(RepositoryPermission::Push) {
+            extend_json_object(
                 &mut object,
                 json!({
                     "allow_squash_merge": repository.allow_squash_merge,
@@ -178,10 +177,10 @@ impl ApiView<'_> {
 
     fn license(&self, repository: &Repository) -> Value {
         let objects = self.state.objects(repository);
-        let found = repository.head().and_then(|head| objects.commit(head)).and_then(|commit| {
+        let found = repository.default_branch_head().and_then(|head| objects.commit(head)).and_then(|commit| {
             ["LICENSE", "LICENSE.md", "LICENSE.txt"]
                 .into_iter()
-                .find_map(|name| lookup(objects, commit.tree, name))
+                .find_map(|name| find_tree_entry(objects, commit.tree, name))
         });
         let Some(text) = found.and_then(|entry| objects.blob(entry.id)) else { return Value::Null };
         let text = String::from_utf8_lossy(&text[..text.len().min(2000)]).to_lowercase();
@@ -204,9 +203,8 @@ impl ApiView<'_> {
         })
     }
 
-    pub(crate) fn protection(&self, repository: &Repository, branch: &str, rule: &BranchProtection) -> Value {
-        let url =
-            format!("{}/branches/{}/protection", self.repository_url(repository), super::escape_path(branch));
+    pub(crate) fn branch_protection(&self, repository: &Repository, branch: &str, rule: &BranchProtection) -> Value {
+        let url = format!("{}/branches/{}/protection", self.repository_url(repository), super::escape_path(branch));
         let mut object = json!({
             "url": url,
             "enabled": true,
@@ -253,14 +251,14 @@ const LANGUAGES: [(&str, &str); 12] = [
     ("css", "CSS"),
 ];
 
-pub(crate) fn languages(objects: &GitObjectStore, repository: &Repository) -> Vec<(&'static str, usize)> {
+pub(crate) fn count_language_bytes(objects: &GitObjectStore, repository: &Repository) -> Vec<(&'static str, usize)> {
     let mut bytes: std::collections::BTreeMap<&str, usize> = std::collections::BTreeMap::new();
-    let tree = repository.head().and_then(|head| objects.commit(head)).map(|commit| commit.tree);
+    let tree = repository.default_branch_head().and_then(|head| objects.commit(head)).map(|commit| commit.tree);
     // Asked for with every repository: some hundred entries have to be enough to tell.
     let mut budget = 500;
     let mut waiting: Vec<_> = tree.into_iter().collect();
     while let Some(tree) = waiting.pop() {
-        for entry in objects.tree(tree).unwrap_or_default() {
+        for entry in objects.tree_entries(tree).unwrap_or_default() {
             budget -= 1;
             if budget == 0 {
                 waiting.clear();
@@ -283,6 +281,6 @@ pub(crate) fn languages(objects: &GitObjectStore, repository: &Repository) -> Ve
     found
 }
 
-fn language(objects: &GitObjectStore, repository: &Repository) -> Option<&'static str> {
-    languages(objects, repository).first().map(|(name, _)| *name)
+fn find_main_language(objects: &GitObjectStore, repository: &Repository) -> Option<&'static str> {
+    count_language_bytes(objects, repository).first().map(|(name, _)| *name)
 }

@@ -45,8 +45,7 @@ fn objects_have_the_names_that_git_gives_them() {
     for (number, (path, text)) in files.into_iter().enumerate() {
         let message = format!("commit {number}\n\nwith a body");
         let before = lab.get(&format!("/repos/octo/r/contents/{}", path.replace(' ', "%20"))).json();
-        let body =
-            json!({"message": message, "content": STANDARD.encode(text), "sha": before["sha"].as_str()});
+        let body = json!({"message": message, "content": STANDARD.encode(text), "sha": before["sha"].as_str()});
         let mut body = body;
         if body["sha"].is_null() {
             body.as_object_mut().unwrap().remove("sha");
@@ -133,28 +132,18 @@ fn patches_are_those_of_git() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let old: String = (1..40).map(|line| format!("line {line}\n")).collect();
-    let new = old
-        .replace("line 3\n", "line three\n")
-        .replace("line 20\n", "")
-        .replace("line 39\n", "line 39\nthe end");
+    let new = old.replace("line 3\n", "line three\n").replace("line 20\n", "").replace("line 39\n", "line 39\nthe end");
     let mut lab = Lab::new("w0");
     lab.post("/user/repos", json!({"name": "r"}));
-    let made =
-        lab.put("/repos/octo/r/contents/f", json!({"message": "a", "content": STANDARD.encode(&old)})).json();
+    let made = lab.put("/repos/octo/r/contents/f", json!({"message": "a", "content": STANDARD.encode(&old)})).json();
     let sha = made["content"]["sha"].clone();
-    let made = lab.put(
-        "/repos/octo/r/contents/f",
-        json!({"message": "b", "content": STANDARD.encode(&new), "sha": sha}),
-    );
+    let made =
+        lab.put("/repos/octo/r/contents/f", json!({"message": "b", "content": STANDARD.encode(&new), "sha": sha}));
     let commit = made.json()["commit"]["sha"].as_str().unwrap().to_owned();
-    let patch = lab.read(&format!("/repos/octo/r/commits/{commit}"))["files"][0]["patch"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let patch = lab.read(&format!("/repos/octo/r/commits/{commit}"))["files"][0]["patch"].as_str().unwrap().to_owned();
     std::fs::write(folder.join("a"), old).unwrap();
     std::fs::write(folder.join("b"), new).unwrap();
-    let output =
-        Command::new("git").args(["diff", "--no-index", "a", "b"]).current_dir(folder).output().unwrap();
+    let output = Command::new("git").args(["diff", "--no-index", "a", "b"]).current_dir(folder).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(patch, text[text.find("@@").unwrap()..].trim_end_matches('\n'));
 }

@@ -5,14 +5,7 @@ use gradus_github_sim::{FaultEffect, RequestMethod, SimulatedFault, SimulatedReq
 use serde_json::{Value, json};
 
 fn fault(operation: &str, after: u32, effect: FaultEffect) -> SimulatedFault {
-    SimulatedFault {
-        method: None,
-        path: None,
-        operation: Some(operation.to_owned()),
-        after,
-        times: 1,
-        effect,
-    }
+    SimulatedFault { method: None, path: None, operation: Some(operation.to_owned()), after, times: 1, effect }
 }
 
 /// The answer is lost, the issue is there: who does not look before trying again makes it twice.
@@ -41,11 +34,7 @@ fn a_commit_by_someone_else_comes_between() {
     let now = lab.read("/repos/octo/demo/contents/README.md")["sha"].clone();
     assert_ne!(now, sha);
     assert_eq!(
-        lab.put(
-            "/repos/octo/demo/contents/README.md",
-            json!({"message": "m", "content": "aGk=", "sha": now})
-        )
-        .status,
+        lab.put("/repos/octo/demo/contents/README.md", json!({"message": "m", "content": "aGk=", "sha": now})).status,
         200
     );
     assert_eq!(lab.read("/repos/octo/demo/commits")[1]["author"]["login"], "mona");
@@ -94,18 +83,13 @@ fn differences_name_what_was_touched_and_nothing_else() {
         .map(|one| (one["path"].as_str().unwrap().to_owned(), one["what"].as_str().unwrap().to_owned()))
         .filter(|(path, _)| !path.contains("/comments/"))
         .collect();
-    let of = |what: &str| {
-        shown.iter().filter(|(_, one)| one == what).map(|(path, _)| path.as_str()).collect::<Vec<_>>()
-    };
+    let of =
+        |what: &str| shown.iter().filter(|(_, one)| one == what).map(|(path, _)| path.as_str()).collect::<Vec<_>>();
     assert_eq!(of("added"), ["repos/octo/demo/labels/defect"]);
     assert_eq!(of("removed"), ["repos/octo/demo/labels/bug"]);
     assert!(of("changed").contains(&"repos/octo/demo/issues/7"), "{told}");
     assert_eq!(
-        told.as_array()
-            .unwrap()
-            .iter()
-            .filter(|one| one["path"].as_str().unwrap().contains("/comments/"))
-            .count(),
+        told.as_array().unwrap().iter().filter(|one| one["path"].as_str().unwrap().contains("/comments/")).count(),
         1
     );
     lab.send(RequestMethod::Post, "/_gradus/snapshots/before/restore", None);
@@ -135,13 +119,9 @@ fn what_is_not_simulated_is_not_taken_for_a_name() {
         .iter()
         .flat_map(|what| [&*sha, "main", "heads/main"].map(|name| format!("commits/{name}/{what}")))
         .collect();
-    paths.extend(
-        ["issues/events", "pulls/comments", "branches/main/protection/enforce_admins"].map(str::to_owned),
-    );
-    let mut targets: Vec<String> = paths
-        .into_iter()
-        .flat_map(|path| ["", "/api/v3"].map(|v| format!("{v}/repos/octo/demo/{path}")))
-        .collect();
+    paths.extend(["issues/events", "pulls/comments", "branches/main/protection/enforce_admins"].map(str::to_owned));
+    let mut targets: Vec<String> =
+        paths.into_iter().flat_map(|path| ["", "/api/v3"].map(|v| format!("{v}/repos/octo/demo/{path}"))).collect();
     targets.extend(["/gists/public", "/gists/starred"].map(str::to_owned));
     for target in &targets {
         let response = lab.get(target);
@@ -171,8 +151,7 @@ fn what_is_not_simulated_is_not_taken_for_a_name() {
 #[test]
 fn limits_are_told_and_kept_when_asked_to() {
     let mut lab = Lab::new("w1");
-    let remaining =
-        |lab: &mut Lab| lab.get("/repos/octo/demo").header("x-ratelimit-remaining").unwrap().to_owned();
+    let remaining = |lab: &mut Lab| lab.get("/repos/octo/demo").header("x-ratelimit-remaining").unwrap().to_owned();
     assert_eq!((remaining(&mut lab), remaining(&mut lab)), ("4999".to_owned(), "4998".to_owned()));
     for _ in 0..40 {
         assert_eq!(lab.get("/search/issues?q=x").status, 200, "nobody asked for limits");
@@ -184,7 +163,7 @@ fn limits_are_told_and_kept_when_asked_to() {
     let response = lab.get("/search/issues?q=x");
     assert_eq!((response.status, response.header("x-ratelimit-remaining")), (403, Some("0")));
     assert!(refusal(&response).1.starts_with("API rate limit exceeded for user ID "));
-    lab.world.pass(61);
+    lab.world.advance_clock(61);
     assert_eq!(lab.get("/search/issues?q=x").status, 200);
     assert_eq!(lab.read("/rate_limit")["resources"]["search"]["remaining"], 29);
 }
@@ -222,8 +201,7 @@ fn addresses_are_the_clients_own() {
     let repository = lab
         .world
         .handle(
-            &SimulatedRequest::new(RequestMethod::Get, "/api/v3/repos/octo/demo")
-                .with_header("host", "sim.test:8080"),
+            &SimulatedRequest::new(RequestMethod::Get, "/api/v3/repos/octo/demo").with_header("host", "sim.test:8080"),
         )
         .json();
     assert_eq!(repository["url"], "http://sim.test:8080/api/v3/repos/octo/demo");
@@ -238,10 +216,7 @@ fn addresses_are_the_clients_own() {
     }
     let mut found = Vec::new();
     addresses(&repository, &mut found);
-    assert!(
-        found.len() > 50 && found.iter().all(|one| one.starts_with("http://sim.test:8080/")),
-        "{found:?}"
-    );
+    assert!(found.len() > 50 && found.iter().all(|one| one.starts_with("http://sim.test:8080/")), "{found:?}");
     let by_number = format!("/repositories/{}/issues", repository["id"]);
     assert_eq!(lab.get(&by_number).status, 200);
 }

@@ -11,7 +11,7 @@ pub(crate) const MALLORY: &str = "test_token_user3";
 pub(crate) const READER: &str = "test_token_readonly";
 
 pub(crate) fn world(seed: &str) -> World {
-    SeedFile::find(seed).unwrap().world().unwrap()
+    SeedFile::load_named(seed).unwrap().to_world().unwrap()
 }
 
 pub(crate) struct Lab {
@@ -29,12 +29,7 @@ impl Lab {
         self
     }
 
-    pub(crate) fn send(
-        &mut self,
-        method: RequestMethod,
-        target: &str,
-        body: Option<Value>,
-    ) -> SimulatedResponse {
+    pub(crate) fn send(&mut self, method: RequestMethod, target: &str, body: Option<Value>) -> SimulatedResponse {
         let mut request = SimulatedRequest::new(method, target).with_header("host", "127.0.0.1:4100");
         if !self.token.is_empty() {
             request = request.with_token(self.token);
@@ -74,7 +69,7 @@ impl Lab {
 
     /// Paths of what changed since the beginning.
     pub(crate) fn changed(&self) -> Vec<String> {
-        self.world.changes().into_iter().map(|one| one.path).collect()
+        self.world.changes_since_seed().into_iter().map(|one| one.path).collect()
     }
 }
 

@@ -28,15 +28,7 @@ async fn a_day_with_octocrab() {
 
     let repository = github.repos("octo", "demo");
     assert_eq!(repository.get().await.unwrap().default_branch.as_deref(), Some("main"));
-    let file = repository
-        .get_content()
-        .path("src/app.py")
-        .r#ref("main")
-        .send()
-        .await
-        .unwrap()
-        .take_items()
-        .remove(0);
+    let file = repository.get_content().path("src/app.py").r#ref("main").send().await.unwrap().take_items().remove(0);
     assert!(file.decoded_content().unwrap().contains("wonderful"));
     let made = repository.create_file("docs/a.md", "docs: a", "# A\n").branch("main").send().await.unwrap();
     let updated = repository
@@ -52,8 +44,7 @@ async fn a_day_with_octocrab() {
     assert_eq!(releases.items[0].tag_name, "v0.9.0");
 
     let issues = github.issues("octo", "demo");
-    let issue =
-        issues.create("From octocrab").body("text").labels(vec!["bug".to_owned()]).send().await.unwrap();
+    let issue = issues.create("From octocrab").body("text").labels(vec!["bug".to_owned()]).send().await.unwrap();
     assert_eq!(issue.state, IssueState::Open);
     let comment = issues.create_comment(issue.number, "hello").await.unwrap();
     assert_eq!(comment.user.login, "octo");
@@ -74,8 +65,7 @@ async fn a_day_with_octocrab() {
     assert_eq!(pulls.list_reviews(23).send().await.unwrap().items.len(), 1);
     let merged = pulls.merge(23).method(params::pulls::MergeMethod::Squash).send().await.unwrap();
     assert!(merged.merged);
-    let found =
-        github.search().issues_and_pull_requests("crash repo:octo/demo is:open").send().await.unwrap();
+    let found = github.search().issues_and_pull_requests("crash repo:octo/demo is:open").send().await.unwrap();
     assert_eq!(found.total_count, Some(3));
     assert_eq!(github.search().code("legacy_auth org:acme").send().await.unwrap().items.len(), 1);
 

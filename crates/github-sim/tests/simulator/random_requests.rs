@@ -237,16 +237,12 @@ fn sensible() -> Vec<(RequestMethod, &'static str, Value)> {
     let world = lab::world("w3");
     let repository =
         world.state().repository_by_name("octo", "demo").and_then(|id| world.state().repository(id)).unwrap();
-    let (main, shout) = (repository.branch("main").unwrap(), repository.branch("shout").unwrap());
+    let (main, shout) = (repository.branch_head("main").unwrap(), repository.branch_head("shout").unwrap());
     let tree = world.state().objects(repository).commit(main).unwrap().tree;
     vec![
         (Post, "/user/repos", json!({"name": "new", "auto_init": true, "private": true})),
         (Post, "/user/repos", json!({"name": "empty"})),
-        (
-            Patch,
-            "/repos/octo/demo",
-            json!({"name": "renamed", "description": null, "default_branch": "shout"}),
-        ),
+        (Patch, "/repos/octo/demo", json!({"name": "renamed", "description": null, "default_branch": "shout"})),
         (Put, "/repos/octo/empty/contents/a", json!({"message": "m", "content": "aGk=", "branch": "first"})),
         (Put, demo("/contents/a/b.txt"), json!({"message": "m", "content": "aGk=", "branch": "main"})),
         (Put, demo("/contents/a"), json!({"message": "m", "content": "aGk=", "branch": "shout"})),
@@ -280,11 +276,7 @@ fn sensible() -> Vec<(RequestMethod, &'static str, Value)> {
         (Patch, demo("/labels/bug"), json!({"new_name": "new"})),
         (Post, demo("/milestones"), json!({"title": "v1"})),
         (Delete, demo("/milestones/1"), json!({})),
-        (
-            Post,
-            demo("/pulls"),
-            json!({"title": "t", "head": "translations", "base": "shout", "body": "Closes #6"}),
-        ),
+        (Post, demo("/pulls"), json!({"title": "t", "head": "translations", "base": "shout", "body": "Closes #6"})),
         (Patch, demo("/pulls/23"), json!({"base": "shout", "state": "closed"})),
         (Patch, demo("/pulls/23"), json!({"state": "open"})),
         (Put, demo("/pulls/23/merge"), json!({"merge_method": "rebase"})),
@@ -306,7 +298,8 @@ fn sensible() -> Vec<(RequestMethod, &'static str, Value)> {
 
 /// One of those, sometimes with a field gone or not as it should be.
 fn likely() -> impl Strategy<Value = (RequestMethod, String, Vec<u8>)> {
-    let change = prop_oneof![3 => Just(None), 1 => (any::<prop::sample::Index>(), prop::option::of(value())).prop_map(Some)];
+    let change =
+        prop_oneof![3 => Just(None), 1 => (any::<prop::sample::Index>(), prop::option::of(value())).prop_map(Some)];
     (prop::sample::select(sensible()), change).prop_map(|((method, path, mut body), change)| {
         if let (Some((index, value)), Some(fields)) = (change, body.as_object_mut())
             && !fields.is_empty()
@@ -322,8 +315,8 @@ fn likely() -> impl Strategy<Value = (RequestMethod, String, Vec<u8>)> {
 }
 
 fn request() -> impl Strategy<Value = SimulatedRequest> {
-    let walked = prop::collection::vec(prop::sample::select(&WORDS[..]), 0..7)
-        .prop_map(|words| format!("/{}", words.join("/")));
+    let walked =
+        prop::collection::vec(prop::sample::select(&WORDS[..]), 0..7).prop_map(|words| format!("/{}", words.join("/")));
     let path = prop_oneof![4 => prop::sample::select(&PATHS[..]).prop_map(str::to_owned), 1 => walked];
     let query = prop_oneof![
         3 => Just(String::new()),
@@ -331,8 +324,7 @@ fn request() -> impl Strategy<Value = SimulatedRequest> {
             .prop_map(str::to_owned),
         1 => "[a-z=&%+:]{0,20}",
     ];
-    let fields =
-        prop::collection::vec((key(), value()), 0..8).prop_map(|pairs| pairs.into_iter().collect::<Value>());
+    let fields = prop::collection::vec((key(), value()), 0..8).prop_map(|pairs| pairs.into_iter().collect::<Value>());
     let body = prop_oneof![
         4 => fields.prop_map(|body| body.to_string().into_bytes()),
         1 => value().prop_map(|body| body.to_string().into_bytes()),
@@ -350,19 +342,16 @@ fn request() -> impl Strategy<Value = SimulatedRequest> {
     // Writers mostly: nobody else gets far.
     let token = prop_oneof![4 => Just(lab::OCTO), 1 => prop::sample::select(&TOKENS[..])];
     let wild = (prop::sample::select(&METHODS[..]), path, body);
-    (prop_oneof![wild, likely()], query, accept, token).prop_map(
-        |((method, path, body), query, accept, token)| {
-            let mut request = SimulatedRequest::new(method, &path)
-                .with_header("accept", accept)
-                .with_header("host", "127.0.0.1:1");
-            if !token.is_empty() {
-                request = request.with_token(token);
-            }
-            request.query = query;
-            request.body = body;
-            request
-        },
-    )
+    (prop_oneof![wild, likely()], query, accept, token).prop_map(|((method, path, body), query, accept, token)| {
+        let mut request =
+            SimulatedRequest::new(method, &path).with_header("accept", accept).with_header("host", "127.0.0.1:1");
+        if !token.is_empty() {
+            request = request.with_token(token);
+        }
+        request.query = query;
+        request.body = body;
+        request
+    })
 }
 
 /// What must hold in every state.
@@ -373,9 +362,8 @@ fn check(state: &WorldState) -> Result<(), TestCaseError> {
         for (name, id) in &repository.refs {
             prop_assert!(objects.commit(*id).is_some(), "{name} leads nowhere");
         }
-        prop_assert!(repository.is_empty() || repository.head().is_some(), "no default branch");
-        let names: BTreeSet<String> =
-            repository.labels.values().map(|label| label.name.to_lowercase()).collect();
+        prop_assert!(repository.is_empty() || repository.default_branch_head().is_some(), "no default branch");
+        let names: BTreeSet<String> = repository.labels.values().map(|label| label.name.to_lowercase()).collect();
         prop_assert_eq!(names.len(), repository.labels.len(), "two labels of one name");
         for (number, issue) in &repository.issues {
             prop_assert_eq!(*number, issue.number);
@@ -389,13 +377,8 @@ fn check(state: &WorldState) -> Result<(), TestCaseError> {
                 prop_assert!(pull.merged.is_none() || issue.state == IssueState::Closed);
             }
         }
-        prop_assert!(
-            repository.comments.values().all(|comment| repository.issues.contains_key(&comment.issue))
-        );
-        prop_assert_eq!(
-            state.repository_by_name(state.login(repository.owner), &repository.name),
-            Some(repository.id)
-        );
+        prop_assert!(repository.comments.values().all(|comment| repository.issues.contains_key(&comment.issue)));
+        prop_assert_eq!(state.repository_by_name(state.login(repository.owner), &repository.name), Some(repository.id));
     }
     Ok(())
 }
@@ -439,7 +422,7 @@ fn random_requests_get_somewhere() {
         let request = requests.new_tree(&mut runner).unwrap().current();
         let response = world.handle(&request);
         if response.status < 300 && !request.method.is_read() {
-            written.extend(world.requests().last().and_then(|entry| entry.operation));
+            written.extend(world.recent_requests().last().and_then(|entry| entry.operation));
             world.reset();
         }
     }

@@ -12,8 +12,8 @@ fn numbers(list: &Value) -> Vec<u64> {
 fn all_worlds_can_be_made() {
     for (name, _) in BUILT_IN {
         let world = lab::world(name);
-        assert!(world.tokens().any(|one| one == (lab::OCTO, "octo")), "{name}");
-        assert_eq!(world.changes(), Vec::new());
+        assert!(world.tokens_with_logins().any(|one| one == (lab::OCTO, "octo")), "{name}");
+        assert_eq!(world.changes_since_seed(), Vec::new());
     }
 }
 
@@ -44,16 +44,12 @@ fn w1_is_a_small_repository() {
 fn w2_has_issues_and_pull_requests() {
     let mut lab = Lab::new("w2");
     let all = lab.read("/repos/octo/demo/issues?state=all&per_page=100");
-    let issues: Vec<&Value> =
-        all.as_array().unwrap().iter().filter(|one| one.get("pull_request").is_none()).collect();
+    let issues: Vec<&Value> = all.as_array().unwrap().iter().filter(|one| one.get("pull_request").is_none()).collect();
     let count = |fits: &dyn Fn(&Value) -> bool| issues.iter().filter(|one| fits(one)).count();
     assert_eq!((issues.len(), all.as_array().unwrap().len()), (24, 28));
     assert_eq!(count(&|one| one["state"] == "open"), 9);
     assert_eq!(count(&|one| one["comments"] != 0), 3);
-    assert_eq!(
-        count(&|one| one["assignees"].as_array().unwrap().iter().any(|user| user["login"] == "mona")),
-        2
-    );
+    assert_eq!(count(&|one| one["assignees"].as_array().unwrap().iter().any(|user| user["login"] == "mona")), 2);
     let state = |lab: &mut Lab, number: u64| {
         let pull = lab.read(&format!("/repos/octo/demo/pulls/{number}"));
         (pull["merged"].clone(), pull["mergeable"].clone(), pull["mergeable_state"].clone())
@@ -63,10 +59,7 @@ fn w2_has_issues_and_pull_requests() {
     assert_eq!(state(&mut lab, 23), (Value::from(false), Value::from(true), Value::from("clean")));
     assert_eq!(state(&mut lab, 24), (Value::from(false), Value::from(true), Value::from("draft")));
     assert_eq!(lab.read("/repos/octo/demo/pulls/23/reviews")[0]["state"], "APPROVED");
-    assert_eq!(
-        numbers(&lab.read("/search/issues?q=crash+no:label+is:issue+is:open+repo:octo/demo")["items"]),
-        [14, 9]
-    );
+    assert_eq!(numbers(&lab.read("/search/issues?q=crash+no:label+is:issue+is:open+repo:octo/demo")["items"]), [14, 9]);
     assert_eq!(numbers(&lab.read("/repos/octo/demo/issues?labels=enhancement")), [18, 11, 6]);
 }
 
@@ -98,9 +91,8 @@ fn w4_does_not_fit_on_a_page() {
         }
     }
     assert_eq!(planted.len(), 1);
-    let stale = lab.read(
-        "/search/issues?q=is:issue+is:open+repo:octo/atlas+updated:%3C2025-12-02T09:00:00Z&per_page=100",
-    );
+    let stale =
+        lab.read("/search/issues?q=is:issue+is:open+repo:octo/atlas+updated:%3C2025-12-02T09:00:00Z&per_page=100");
     assert!((20..100).contains(&stale["total_count"].as_u64().unwrap()), "{}", stale["total_count"]);
 }
 
@@ -119,8 +111,7 @@ fn w4_has_a_file_that_changes_most_often() {
     counts.retain(|path, _| !path.starts_with(".github/"));
     let mut counts: Vec<(u32, String)> = counts.into_iter().map(|(path, count)| (count, path)).collect();
     counts.sort();
-    let most: Vec<(u32, &str)> =
-        counts.iter().rev().take(2).map(|(count, path)| (*count, path.as_str())).collect();
+    let most: Vec<(u32, &str)> = counts.iter().rev().take(2).map(|(count, path)| (*count, path.as_str())).collect();
     assert_eq!(most, [(15, "src/router.py"), (13, "src/models.py")]);
 }
 
@@ -184,9 +175,9 @@ fn broken_seeds_say_where() {
         let path = folder.path().join(name);
         std::fs::write(&path, text).unwrap();
         let error =
-            SeedFile::find(path.to_str().unwrap()).and_then(|seed| seed.world()).unwrap_err().to_string();
+            SeedFile::load_named(path.to_str().unwrap()).and_then(|seed| seed.to_world()).unwrap_err().to_string();
         assert!(error.contains(wanted), "{text:?}\n  gives  {error}\n  wanted {wanted}");
         assert!(!error.contains('\n'), "{error}");
     }
-    assert!(SeedFile::find("missing.toml").unwrap_err().to_string().starts_with("missing.toml: "));
+    assert!(SeedFile::load_named("missing.toml").unwrap_err().to_string().starts_with("missing.toml: "));
 }

@@ -15,14 +15,14 @@ use gradus_github_bench::trial::{
     BenchError, FinishedTrial, OwnAgent, TrialConcurrency, TrialContestant, TrialLine, run_all,
 };
 
-use super::bench::{BenchAddition, BenchAgents, jobs, worlds};
+use super::bench::{BenchAddition, BenchAgents, load_worlds, plan_jobs};
 use super::eval::{self, GradingOptions, PreparedRun};
 use super::outputs::ReportAddition;
-use super::{CommandExit, complain};
+use super::{CommandExit, print_diagnostic};
 use gradus_core::visible::printable_line;
 use gradus_github_bench::results::{BenchReport, BenchResults};
 use gradus_report::ReportTable;
-use gradus_report::{BOLD, DIM, counted};
+use gradus_report::{BOLD, DIM, format_counted_noun};
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -48,11 +48,11 @@ const PROJECT: &str = "gradus-demo";
 /// So many bytes of traces are sent at once.
 const AT_ONCE: usize = 4 << 20;
 
-pub(super) fn run(arguments: &DemoArguments) -> anyhow::Result<CommandExit> {
+pub(super) fn run_demo_command(arguments: &DemoArguments) -> anyhow::Result<CommandExit> {
     let temporary = tempfile::tempdir().context("a temporary folder")?;
     let data = arguments.keep.clone().unwrap_or_else(|| temporary.path().join("data"));
     if let Err(error) = std::fs::create_dir_all(&data) {
-        complain(&format!(
+        print_diagnostic(&format!(
             "--keep: {}: {error}; name a folder that is new, or one of an earlier demo",
             data.display()
         ));
@@ -81,22 +81,22 @@ pub(super) fn run(arguments: &DemoArguments) -> anyhow::Result<CommandExit> {
     let prepared = match PreparedRun::new(&graded, &[]) {
         Ok(prepared) => prepared,
         Err(reason) => {
-            complain(&printable_line(&reason));
+            print_diagnostic(&printable_line(&reason));
             return Ok(CommandExit::BadInput);
         }
     };
 
-    say(
+    print_demo_line(
         "Gradus demo: a dozen GitHub tasks; one agent does them right, eleven others make one known mistake each.",
     )?;
-    say("No key, no network: all of it happens on this machine.\n")?;
+    print_demo_line("No key, no network: all of it happens on this machine.\n")?;
     let begun = Instant::now();
-    let (lines, address, bytes) = play(&data)?;
-    step(
+    let (lines, address, bytes) = run_demo_trials(&data)?;
+    print_demo_step(
         "Played and traced",
         &format!(
             "{} on a simulated GitHub, {:.1} MB of spans over OTLP to {address}",
-            counted(lines.len() as u64, "run", "runs"),
+            format_counted_noun(lines.len() as u64, "run", "runs"),
             bytes as f64 / 1e6
         ),
         begun,
@@ -112,11 +112,10 @@ pub(super) fn run(arguments: &DemoArguments) -> anyhow::Result<CommandExit> {
         lines,
     });
     let inner = BenchAddition::new(report);
-    let mut addition =
-        DemoAddition { inner, begun, html: arguments.html.clone(), is_kept: arguments.keep.is_some() };
+    let mut addition = DemoAddition { inner, begun, html: arguments.html.clone(), is_kept: arguments.keep.is_some() };
     let exit = prepared.judge(&mut addition)?;
     if let Some(kept) = &arguments.keep {
-        say(&format!(
+        print_demo_line(&format!(
             "The traces are in {0}: `gradus serve --data {0}` shows them on a page, `gradus traces {0}/{1}` here",
             kept.display(),
             gradus_store::FILE_NAME
@@ -131,34 +130,27 @@ struct GradingOnlyAddition {
     grading: GradingOptions,
 }
 
-fn say(text: &str) -> io::Result<()> {
+fn print_demo_line(text: &str) -> io::Result<()> {
     writeln!(anstream::stdout(), "{text}")
 }
 
-fn step(what: &str, text: &str, begun: Instant) -> io::Result<()> {
-    writeln!(
-        anstream::stdout(),
-        "{BOLD}{what:<18}{BOLD:#} {text} {DIM}({:.1} s){DIM:#}",
-        begun.elapsed().as_secs_f64()
-    )
+fn print_demo_step(what: &str, text: &str, begun: Instant) -> io::Result<()> {
+    writeln!(anstream::stdout(), "{BOLD}{what:<18}{BOLD:#} {text} {DIM}({:.1} s){DIM:#}", begun.elapsed().as_secs_f64())
 }
 
 /// Plays all runs; each trace goes to a server that keeps it in this folder. Where that was, and how much it got.
-fn play(data: &Path) -> anyhow::Result<(Vec<TrialLine>, String, usize)> {
+fn run_demo_trials(data: &Path) -> anyhow::Result<(Vec<TrialLine>, String, usize)> {
     let suite = TaskSuite::built_in()?;
     let tasks = suite.select(TASKS)?;
-    let worlds = worlds(&tasks).map_err(anyhow::Error::msg)?;
+    let worlds = load_worlds(&tasks).map_err(anyhow::Error::msg)?;
     let policies: Vec<ScriptedPolicy> = ScriptedPolicy::all().collect();
-    let contestants: Vec<TrialContestant<'_>> =
-        policies.iter().copied().map(TrialContestant::Policy).collect();
-    let (jobs, _) = jobs(&BenchAgents::Policies(policies), &tasks, &worlds, 1);
+    let contestants: Vec<TrialContestant<'_>> = policies.iter().copied().map(TrialContestant::Policy).collect();
+    let (jobs, _) = plan_jobs(&BenchAgents::Policies(policies), &tasks, &worlds, 1);
     // Traces of another demo may be in the same folder.
     let bench = format!("{:08x}", fastrand::u32(..));
-    let player =
-        OwnAgent { contestants: &contestants, form: None, replays: true, project: PROJECT, bench: &bench };
+    let player = OwnAgent { contestants: &contestants, form: None, replays: true, project: PROJECT, bench: &bench };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let server =
-        runtime.block_on(gradus_server::RunningServer::start_private(data)).map_err(anyhow::Error::msg)?;
+    let server = runtime.block_on(gradus_server::RunningServer::start_private(data)).map_err(anyhow::Error::msg)?;
     let address = server.http.to_string();
     let http = gradus_http::http_client().build()?;
     let send = |spans: Vec<u8>| -> anyhow::Result<()> {
@@ -167,11 +159,7 @@ fn play(data: &Path) -> anyhow::Result<(Vec<TrialLine>, String, usize)> {
             .header("content-type", "application/x-protobuf")
             .body(spans);
         let answer = runtime.block_on(request.send())?;
-        anyhow::ensure!(
-            answer.status().is_success(),
-            "the server did not take the spans: {}",
-            answer.status()
-        );
+        anyhow::ensure!(answer.status().is_success(), "the server did not take the spans: {}", answer.status());
         Ok(())
     };
     let (mut lines, mut waiting, mut bytes) = (Vec::new(), Vec::new(), 0);
@@ -186,8 +174,7 @@ fn play(data: &Path) -> anyhow::Result<(Vec<TrialLine>, String, usize)> {
         Ok(())
     };
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
-    let played =
-        run_all(TrialConcurrency { threads, slots: 1 }, &jobs, &player, &AtomicBool::new(false), &mut take);
+    let played = run_all(TrialConcurrency { threads, slots: 1 }, &jobs, &player, &AtomicBool::new(false), &mut take);
     let sent = played.map_err(|error| error.0).and_then(|()| send(waiting));
     runtime.block_on(server.stop());
     sent?;
@@ -242,13 +229,13 @@ impl ReportAddition for DemoAddition {
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         let report = &self.inner.report;
         let steps = report.lines().iter().map(|line| line.calls as u64).sum();
-        let steps = counted(steps, "step", "steps");
+        let steps = format_counted_noun(steps, "step", "steps");
         let seconds = self.begun.elapsed().as_secs_f64();
         writeln!(
             out,
             "{BOLD}{:<18}{BOLD:#} {}, {steps}, by rules alone (`--judge offline`) {DIM}({seconds:.1} s){DIM:#}",
             "Graded",
-            counted(report.lines().len() as u64, "run", "runs")
+            format_counted_noun(report.lines().len() as u64, "run", "runs")
         )?;
         writeln!(out, "{BOLD}{:<18}{BOLD:#} {}", "Report", self.html.display())?;
         if let Some(scores) = &report.scores {

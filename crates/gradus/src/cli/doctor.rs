@@ -28,12 +28,12 @@ enum DoctorFinding {
     Bad(String),
 }
 
-pub(super) fn run(arguments: &DoctorArguments) -> anyhow::Result<CommandExit> {
+pub(super) fn run_doctor_command(arguments: &DoctorArguments) -> anyhow::Result<CommandExit> {
     let mut findings = Vec::new();
     match arguments.server.read_config().and_then(|config| config.summary()) {
         Ok(summary) => {
             findings.push(("settings", DoctorFinding::Good(summary.text.clone())));
-            look(&summary, &mut findings);
+            collect_findings(&summary, &mut findings);
         }
         Err(reason) => findings.push(("settings", DoctorFinding::Bad(reason))),
     }
@@ -52,28 +52,28 @@ pub(super) fn run(arguments: &DoctorArguments) -> anyhow::Result<CommandExit> {
     Ok(exit)
 }
 
-fn look(summary: &ServerSummary, findings: &mut Vec<(&'static str, DoctorFinding)>) {
-    findings.push(("http port", port(&summary.http.to_string(), "--http")));
-    findings.push(("grpc port", port(&summary.grpc.to_string(), "--grpc")));
+fn collect_findings(summary: &ServerSummary, findings: &mut Vec<(&'static str, DoctorFinding)>) {
+    findings.push(("http port", check_port(&summary.http.to_string(), "--http")));
+    findings.push(("grpc port", check_port(&summary.grpc.to_string(), "--grpc")));
     if let Some(address) = summary.phoenix {
-        findings.push(("phoenix port", port(&address.to_string(), "--phoenix-port")));
+        findings.push(("phoenix port", check_port(&address.to_string(), "--phoenix-port")));
     }
-    findings.push(("folder", folder(&summary.data)));
-    findings.push(("store", store(&summary.data)));
+    findings.push(("folder", check_data_folder(&summary.data)));
+    findings.push(("store", check_store_file(&summary.data)));
     if summary.needs_key {
-        findings.push(("keys", keys(&summary.data)));
+        findings.push(("keys", check_keys(&summary.data)));
     }
-    findings.push(("disk", disk(&summary.data)));
-    findings.push(("clock", clock()));
+    findings.push(("disk", check_disk_space(&summary.data)));
+    findings.push(("clock", check_clock()));
     for (rule, judge) in &summary.judges {
-        findings.push(("judge", endpoint(rule, judge)));
+        findings.push(("judge", check_judge_endpoint(rule, judge)));
     }
 }
 
-fn port(address: &str, option: &str) -> DoctorFinding {
+fn check_port(address: &str, option: &str) -> DoctorFinding {
     match TcpListener::bind(address) {
         Ok(_) => DoctorFinding::Good(format!("{address} is free")),
-        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && answers(address) => {
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && is_gradus_server(address) => {
             DoctorFinding::Good(format!("a gradus server answers on {address} already"))
         }
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => DoctorFinding::Bad(format!(
@@ -84,7 +84,7 @@ fn port(address: &str, option: &str) -> DoctorFinding {
 }
 
 /// Whether what listens there is one of us.
-fn answers(address: &str) -> bool {
+fn is_gradus_server(address: &str) -> bool {
     const TIMEOUT: Duration = Duration::from_secs(2);
     let ask = async {
         let http = gradus_http::http_client().timeout(TIMEOUT).build().ok()?;
@@ -97,9 +97,9 @@ fn answers(address: &str) -> bool {
     runtime.ok().and_then(|runtime| runtime.block_on(ask)).unwrap_or(false)
 }
 
-fn folder(data: &Path) -> DoctorFinding {
+fn check_data_folder(data: &Path) -> DoctorFinding {
     // Looking changes nothing: a folder that is not there is made at the first start, where its parent lets it.
-    let place = existing(data);
+    let place = nearest_existing_folder(data);
     let probe = || -> std::io::Result<()> {
         let mut file = tempfile::NamedTempFile::new_in(place)?;
         file.write_all(&[0; 8192])?;
@@ -113,40 +113,39 @@ fn folder(data: &Path) -> DoctorFinding {
 }
 
 /// The nearest folder above that is there.
-fn existing(data: &Path) -> &Path {
+fn nearest_existing_folder(data: &Path) -> &Path {
     let above = data.ancestors().find(|folder| folder.is_dir());
     above.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-fn store(data: &Path) -> DoctorFinding {
+fn check_store_file(data: &Path) -> DoctorFinding {
     let path = data.join(FILE_NAME);
     if !path.exists() {
         return DoctorFinding::Good("none yet; it is made at the first start".to_owned());
     }
-    let read = Store::open_to_read(&path).and_then(|store| Ok((store.size()?, store.projects()?.len())));
+    let read = Store::open_to_read(&path).and_then(|store| Ok((store.used_and_free_bytes()?, store.projects()?.len())));
     match read {
-        Ok(((used, free), projects)) => DoctorFinding::Good(format!(
-            "{projects} projects, {used} bytes in use, {free} bytes free in the file"
-        )),
+        Ok(((used, free), projects)) => {
+            DoctorFinding::Good(format!("{projects} projects, {used} bytes in use, {free} bytes free in the file"))
+        }
         Err(error) => DoctorFinding::Bad(error.to_string()),
     }
 }
 
-fn keys(data: &Path) -> DoctorFinding {
+fn check_keys(data: &Path) -> DoctorFinding {
     let keys = Store::open_to_read(&data.join(FILE_NAME)).and_then(|store| store.keys()).unwrap_or_default();
     match keys.iter().filter(|key| key.revoked_ns.is_none()).count() {
         0 => DoctorFinding::Bad(
-            "others can reach the server, and there is no key: make one with `gradus keys add NAME`"
-                .to_owned(),
+            "others can reach the server, and there is no key: make one with `gradus keys add NAME`".to_owned(),
         ),
         count => DoctorFinding::Good(format!("{count} valid")),
     }
 }
 
-fn disk(data: &Path) -> DoctorFinding {
+fn check_disk_space(data: &Path) -> DoctorFinding {
     const LITTLE: u64 = 1 << 30;
     const NOTHING: u64 = 32 << 20;
-    match rustix::fs::statvfs(existing(data)) {
+    match rustix::fs::statvfs(nearest_existing_folder(data)) {
         Ok(found) => {
             let free = found.f_bavail.saturating_mul(found.f_frsize);
             let text = format!("{:.1} GB free at {}", free as f64 / 1e9, data.display());
@@ -162,20 +161,18 @@ fn disk(data: &Path) -> DoctorFinding {
     }
 }
 
-fn clock() -> DoctorFinding {
+fn check_clock() -> DoctorFinding {
     // Spans are judged and kept by their times; a clock that was never set is far off.
     let now = jiff::Timestamp::now();
     let year = now.to_zoned(jiff::tz::TimeZone::UTC).year();
     if (2025..2100).contains(&year) {
         DoctorFinding::Good(format!("{}", now.round(jiff::Unit::Second).unwrap_or(now)))
     } else {
-        DoctorFinding::Bad(format!(
-            "it says {now}: set it, or times of traces and daily budgets mean nothing"
-        ))
+        DoctorFinding::Bad(format!("it says {now}: set it, or times of traces and daily budgets mean nothing"))
     }
 }
 
-fn endpoint(rule: &str, judge: &std::sync::Arc<gradus_eval::judge::ModelJudge>) -> DoctorFinding {
+fn check_judge_endpoint(rule: &str, judge: &std::sync::Arc<gradus_eval::judge::ModelJudge>) -> DoctorFinding {
     let url = judge.client.shown_url().to_owned();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -191,8 +188,8 @@ fn endpoint(rule: &str, judge: &std::sync::Arc<gradus_eval::judge::ModelJudge>) 
     let (_, answer) = runtime.block_on(judge.client.ask(&request));
     match answer {
         Ok(_) => DoctorFinding::Good(format!("rule {rule:?}: {} answers at {url}", judge.name())),
-        Err(failure) => DoctorFinding::Bad(format!(
-            "rule {rule:?}: {url}: {failure}; check the address, the key and the model"
-        )),
+        Err(failure) => {
+            DoctorFinding::Bad(format!("rule {rule:?}: {url}: {failure}; check the address, the key and the model"))
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use gradus_store::{FILE_NAME, KeyScopes, Store, StoreError, new_key};
 
-use super::{CommandExit, complain};
+use super::{CommandExit, print_diagnostic};
 use crate::config::data_folder;
 use gradus_core::visible::printable_line;
 use gradus_server::now_ns;
@@ -35,9 +35,9 @@ enum KeyCommand {
     Revoke { name: String },
 }
 
-pub(super) fn run(arguments: &KeyArguments) -> anyhow::Result<CommandExit> {
+pub(super) fn run_keys_command(arguments: &KeyArguments) -> anyhow::Result<CommandExit> {
     Ok(carry_out(arguments).unwrap_or_else(|reason| {
-        complain(&reason);
+        print_diagnostic(&reason);
         CommandExit::BadInput
     }))
 }
@@ -59,28 +59,21 @@ fn carry_out(arguments: &KeyArguments) -> Result<CommandExit, String> {
             if !Store::add_key_beside(&folder, name, &key, scopes, now_ns()).map_err(said)? {
                 return Err(format!("there is, or was, a key called {name:?}; choose another name"));
             }
-            complain(&format!("key {name:?} may {}; it is not shown again:", scopes.names()));
+            print_diagnostic(&format!("key {name:?} may {}; it is not shown again:", scopes.join_names()));
             anstream::println!("{key}");
         }
         KeyCommand::List => {
             let store = Store::open_to_read(&folder.join(FILE_NAME)).map_err(said)?;
             for key in store.keys().map_err(said)? {
-                let created =
-                    jiff::Timestamp::from_nanosecond(i128::from(key.created_ns)).unwrap_or_default();
+                let created = jiff::Timestamp::from_nanosecond(i128::from(key.created_ns)).unwrap_or_default();
                 let created = created.round(jiff::Unit::Second).unwrap_or(created);
                 let state = if key.revoked_ns.is_some() { "revoked" } else { "valid" };
-                anstream::println!(
-                    "{}\t{}\t{created}\t{state}",
-                    printable_line(&key.name),
-                    key.scopes.names()
-                );
+                anstream::println!("{}\t{}\t{created}\t{state}", printable_line(&key.name), key.scopes.join_names());
             }
         }
         KeyCommand::Revoke { name } => {
             if !Store::revoke_key_beside(&folder, name, now_ns()).map_err(said)? {
-                return Err(format!(
-                    "there is no valid key called {name:?}; `gradus keys list` shows those there are"
-                ));
+                return Err(format!("there is no valid key called {name:?}; `gradus keys list` shows those there are"));
             }
             anstream::println!("{} is revoked", printable_line(name));
         }

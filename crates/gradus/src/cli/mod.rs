@@ -26,7 +26,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-pub(crate) use sources::complain;
+pub(crate) use sources::print_diagnostic;
 
 /// Exit codes, the same for every command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ enum CliCommand {
 }
 
 /// Runs the command line.
-pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+pub fn run_cli(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match CommandLine::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(error) => {
@@ -94,21 +94,21 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     let done = match &cli.command {
-        CliCommand::Traces(arguments) => traces::run(arguments),
-        CliCommand::Eval(arguments) => eval::run(arguments),
-        CliCommand::Report(arguments) => report::run(arguments),
-        CliCommand::Rubrics(arguments) => rubrics::run(arguments),
-        CliCommand::Serve(arguments) => Ok(serve::run(arguments)),
-        CliCommand::Agent(arguments) => agent::run(arguments),
-        CliCommand::Bench(arguments) => bench::run(arguments),
-        CliCommand::Demo(arguments) => demo::run(arguments),
-        CliCommand::Simulate(arguments) => simulate::run(arguments),
-        CliCommand::Tools(arguments) => tools::run(arguments),
-        CliCommand::Replay(arguments) => replay::run(arguments),
-        CliCommand::Store(arguments) => store::run(arguments),
-        CliCommand::Keys(arguments) => keys::run(arguments),
-        CliCommand::Doctor(arguments) => doctor::run(arguments),
-        CliCommand::Trust(arguments) => trust::run(arguments),
+        CliCommand::Traces(arguments) => traces::run_traces_command(arguments),
+        CliCommand::Eval(arguments) => eval::run_eval_command(arguments),
+        CliCommand::Report(arguments) => report::run_report_command(arguments),
+        CliCommand::Rubrics(arguments) => rubrics::run_rubrics_command(arguments),
+        CliCommand::Serve(arguments) => Ok(serve::run_serve_command(arguments)),
+        CliCommand::Agent(arguments) => agent::run_agent_command(arguments),
+        CliCommand::Bench(arguments) => bench::run_bench_command(arguments),
+        CliCommand::Demo(arguments) => demo::run_demo_command(arguments),
+        CliCommand::Simulate(arguments) => simulate::run_simulate_command(arguments),
+        CliCommand::Tools(arguments) => tools::run_tools_command(arguments),
+        CliCommand::Replay(arguments) => replay::run_replay_command(arguments),
+        CliCommand::Store(arguments) => store::run_store_command(arguments),
+        CliCommand::Keys(arguments) => keys::run_keys_command(arguments),
+        CliCommand::Doctor(arguments) => doctor::run_doctor_command(arguments),
+        CliCommand::Trust(arguments) => trust::run_trust_command(arguments),
     };
     match done {
         Ok(exit) => ExitCode::from(exit as u8),

@@ -7,7 +7,7 @@ use gradus_eval::judge_selection::{JudgeChoice, JudgeConfig};
 use gradus_llm::{ModelClient, ModelEndpoint, ModelProvider, RetryPolicy};
 
 use super::judge_options::{ModelTemperature, temperature};
-use super::sources::complain;
+use super::sources::print_diagnostic;
 use crate::config::EnvironmentVariables;
 
 #[derive(Args, Clone, Debug)]
@@ -47,7 +47,7 @@ enum ProviderName {
 
 impl ModelOptions {
     /// As when nothing else is said: for commands that have other options of the same names.
-    pub(super) fn named(model: &str, base_url: Option<&str>, api_key_env: Option<&str>) -> ModelOptions {
+    pub(super) fn from_model_name(model: &str, base_url: Option<&str>, api_key_env: Option<&str>) -> ModelOptions {
         ModelOptions {
             model: Some(model.to_owned()),
             base_url: base_url.map(str::to_owned),
@@ -80,15 +80,11 @@ impl ModelOptions {
                 None => name.to_owned(),
             });
         }
-        let config = JudgeConfig {
-            judge,
-            base_url: self.base_url.clone(),
-            timeout_s: self.timeout,
-            ..JudgeConfig::default()
-        };
+        let config =
+            JudgeConfig { judge, base_url: self.base_url.clone(), timeout_s: self.timeout, ..JudgeConfig::default() };
         let mut credentials = environment.judge_credentials();
         if let Some(variable) = &self.api_key_env {
-            let key = EnvironmentVariables::secret(variable)
+            let key = EnvironmentVariables::read_secret(variable)
                 .ok_or_else(|| format!("--api-key-env: {variable} is not set"))?;
             (credentials.openai_key, credentials.anthropic_key) = (Some(key.clone()), Some(key));
         }
@@ -102,14 +98,10 @@ impl ModelOptions {
         }
     }
 
-    pub(super) fn client(
-        &self,
-        environment: &EnvironmentVariables,
-        concurrency: usize,
-    ) -> Result<ModelClient, String> {
+    pub(super) fn client(&self, environment: &EnvironmentVariables, concurrency: usize) -> Result<ModelClient, String> {
         let client = ModelClient::new(self.endpoint(environment)?, concurrency, RetryPolicy::default())?;
         Ok(client.with_load_notice(Arc::new(|waited| {
-            complain(&format!("waiting for the model server to load its model ({} s)", waited.as_secs()));
+            print_diagnostic(&format!("waiting for the model server to load its model ({} s)", waited.as_secs()));
         })))
     }
 

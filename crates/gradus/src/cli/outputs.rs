@@ -92,7 +92,7 @@ impl OutputOptions {
         addition: &dyn ReportAddition,
     ) -> anyhow::Result<()> {
         if let Some(folder) = &self.csv {
-            csv::write(reader, folder)
+            csv::write_csv_tables(reader, folder)
                 .and_then(|()| addition.csv(folder))
                 .with_context(|| folder.display().to_string())?;
         }
@@ -122,21 +122,21 @@ impl OutputOptions {
         })?;
         to(&self.jsonl, &mut |out| {
             addition.lines(&found.run_id, out)?;
-            reader.visit(|_, outcomes| {
+            reader.visit_trajectories(|_, outcomes| {
                 outcomes.iter().try_for_each(|line| json::write_line(line, out)).map_err(anyhow::Error::from)
             })
         })?;
-        to(&self.junit, &mut |out| junit::write(reader, addition.junit(), out))?;
+        to(&self.junit, &mut |out| junit::write_junit_report(reader, addition.junit(), out))?;
         to(&self.markdown, &mut |out| {
-            markdown::write(found, gates, out)?;
+            markdown::write_markdown_report(found, gates, out)?;
             Ok(addition.markdown(out)?)
         })?;
-        to(&self.html, &mut |out| Ok(html::write(found, gates, &addition.tables(), out)?))?;
+        to(&self.html, &mut |out| Ok(html::write_html_report(found, gates, &addition.tables(), out)?))?;
         if !stdout_is_taken {
             let mut out = BufWriter::new(anstream::stdout().lock());
             addition.print(&mut out)?;
             if !addition.stands_alone() {
-                summary::print(found, gates, &mut out)?;
+                summary::print_summary(found, gates, &mut out)?;
             }
             out.flush()?;
         }
@@ -224,7 +224,7 @@ pub(super) struct NoAddition;
 impl ReportAddition for NoAddition {}
 
 /// The gates, checked.
-pub(super) fn checked(
+pub(super) fn evaluate_gates(
     gates: &[QualityGate],
     summary: &EvaluationSummary,
     strict: bool,

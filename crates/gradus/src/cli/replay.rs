@@ -9,15 +9,15 @@ use anstyle::{AnsiColor, Style};
 use clap::Args;
 use gradus_github_agent::tools::{GitHubTools, ToolRestrictions};
 use gradus_github_bench::record::TrialRecord;
-use gradus_github_bench::replay::{CheckResults, ReplayEnvironment, ReplayReport, StepNecessity, replay};
+use gradus_github_bench::replay::{CheckResults, ReplayEnvironment, ReplayReport, StepNecessity, replay_trial};
 use gradus_github_bench::suite::{BUILT_IN, BenchTask, TaskSuite};
 use gradus_github_bench::trial::TrialPlan;
 use gradus_github_sim::World;
 use gradus_github_sim::state::WorldState;
 
-use super::{CommandExit, complain};
+use super::{CommandExit, print_diagnostic};
 use gradus_core::visible::printable_line;
-use gradus_report::{counted, json};
+use gradus_report::{format_counted_noun, json};
 
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -50,18 +50,18 @@ Exit codes: 0 all were played, 2 something cannot be read or is not there, 4 the
 /// A record is read whole; a larger one is not of ours.
 const MAX_BYTES: u64 = 1 << 30;
 
-pub(super) fn run(arguments: &ReplayArguments) -> anyhow::Result<CommandExit> {
-    let records = match find(arguments) {
+pub(super) fn run_replay_command(arguments: &ReplayArguments) -> anyhow::Result<CommandExit> {
+    let records = match find_trial_records(arguments) {
         Ok(records) => records,
         Err(error) => {
-            complain(&printable_line(&error));
+            print_diagnostic(&printable_line(&error));
             return Ok(CommandExit::BadInput);
         }
     };
     if records.is_empty() {
         let which = arguments.task.as_ref().map(|task| format!(" of task {task}")).unwrap_or_default();
         let where_ = arguments.run.display();
-        complain(&printable_line(&format!(
+        print_diagnostic(&printable_line(&format!(
             "{where_}: there is no run{which}; `gradus bench` leaves them in records/"
         )));
         return Ok(CommandExit::NothingFound);
@@ -69,10 +69,10 @@ pub(super) fn run(arguments: &ReplayArguments) -> anyhow::Result<CommandExit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         for (record, task) in &records {
-            let found = match play(record, task).await {
+            let found = match replay_record(record, task).await {
                 Ok(found) => found,
                 Err(error) => {
-                    complain(&printable_line(&format!("{}-{}: {error:#}", record.task, record.trial)));
+                    print_diagnostic(&printable_line(&format!("{}-{}: {error:#}", record.task, record.trial)));
                     return Ok(CommandExit::BadInput);
                 }
             };
@@ -80,7 +80,7 @@ pub(super) fn run(arguments: &ReplayArguments) -> anyhow::Result<CommandExit> {
             if arguments.json {
                 json::write_line(&found, &mut out)?;
             } else {
-                print(&found, &mut out)?;
+                print_replay_report(&found, &mut out)?;
             }
         }
         Ok(CommandExit::Pass)
@@ -88,20 +88,16 @@ pub(super) fn run(arguments: &ReplayArguments) -> anyhow::Result<CommandExit> {
 }
 
 /// The records with their tasks, in the order of tasks and trials.
-fn find(arguments: &ReplayArguments) -> Result<Vec<(TrialRecord, BenchTask)>, String> {
+fn find_trial_records(arguments: &ReplayArguments) -> Result<Vec<(TrialRecord, BenchTask)>, String> {
     let place = |path: &Path, reason: &dyn std::fmt::Display| format!("{}: {reason}", path.display());
     let path = &arguments.run;
     let about = fs::metadata(path).map_err(|error| place(path, &error))?;
-    let folder =
-        if about.is_dir() { path.as_path() } else { path.parent().and_then(Path::parent).unwrap_or(path) };
+    let folder = if about.is_dir() { path.as_path() } else { path.parent().and_then(Path::parent).unwrap_or(path) };
     let mut files = Vec::new();
     if about.is_dir() {
         let records = path.join("records");
         let unreadable = |error: io::Error| {
-            format!(
-                "{}: {error}; give the folder of a run of `gradus bench`, or one of its records",
-                records.display()
-            )
+            format!("{}: {error}; give the folder of a run of `gradus bench`, or one of its records", records.display())
         };
         let is_empty = || fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
         let entries = match fs::read_dir(&records) {
@@ -118,7 +114,7 @@ fn find(arguments: &ReplayArguments) -> Result<Vec<(TrialRecord, BenchTask)>, St
     } else {
         files.push(path.clone());
     }
-    let suite = TaskSuite::find(&suite_name(arguments, folder)?).map_err(|error| error.to_string())?;
+    let suite = TaskSuite::load(&suite_name(arguments, folder)?).map_err(|error| error.to_string())?;
     let wanted = match &arguments.task {
         Some(task) => Some(suite.select(task).map_err(|error| error.to_string())?),
         None => None,
@@ -133,10 +129,8 @@ fn find(arguments: &ReplayArguments) -> Result<Vec<(TrialRecord, BenchTask)>, St
         let record: TrialRecord = serde_json::from_slice(&text)
             .map_err(|error| place(&file, &format!("this is no record of a run: {error}")))?;
         let Some(task) = suite.task(&record.task) else {
-            let reason = format!(
-                "its task {:?} is not in the suite {:?}; name the suite with --suite",
-                record.task, suite.name
-            );
+            let reason =
+                format!("its task {:?} is not in the suite {:?}; name the suite with --suite", record.task, suite.name);
             return Err(place(&file, &reason));
         };
         if wanted.as_ref().is_none_or(|wanted| wanted.iter().any(|one| one.id == task.id)) {
@@ -162,32 +156,32 @@ fn suite_name(arguments: &ReplayArguments, folder: &Path) -> Result<String, Stri
     }
 }
 
-async fn play(record: &TrialRecord, task: &BenchTask) -> anyhow::Result<ReplayReport> {
+async fn replay_record(record: &TrialRecord, task: &BenchTask) -> anyhow::Result<ReplayReport> {
     let mut seed: World = task.world()?;
     for fault in &record.faults {
         seed.add_fault(fault.clone());
     }
     let world = Arc::new(Mutex::new(seed.clone()));
-    let listener = gradus_github_sim::listen(0).await?;
+    let listener = gradus_github_sim::bind_loopback_port(0).await?;
     let url = format!("http://{}", listener.local_addr()?);
-    let serving = tokio::spawn(gradus_github_sim::run(listener, Arc::clone(&world), false));
+    let serving = tokio::spawn(gradus_github_sim::serve_world(listener, Arc::clone(&world), false));
     let limits = ToolRestrictions { allow_destructive: true, ..ToolRestrictions::default() };
     let tools = GitHubTools::new(&url, Some(&task.token), limits)?;
     let verify = |after: &WorldState, record: &TrialRecord| -> CheckResults {
         task.verify(seed.state(), after, record).into_checks()
     };
     let stage = ReplayEnvironment { tools: &tools, world: &world, token: &task.token };
-    let found = replay(&seed, record, stage, &verify).await;
+    let found = replay_trial(&seed, record, stage, &verify).await;
     serving.abort();
     Ok(found)
 }
 
-fn print(found: &ReplayReport, out: &mut impl io::Write) -> io::Result<()> {
+fn print_replay_report(found: &ReplayReport, out: &mut impl io::Write) -> io::Result<()> {
     let bold = Style::new().bold();
     let who = if found.agent.is_empty() { String::new() } else { format!(" ({})", found.agent) };
     let name = printable_line(&format!("{}, trial {}{who}", found.task, found.trial));
     let all = found.steps.len();
-    let steps = counted(all as u64, "step", "steps");
+    let steps = format_counted_noun(all as u64, "step", "steps");
     let done = if found.passed { "" } else { ", the task is not done" };
     let enough = match found.shortest.len() {
         shortest if shortest == all => "none can be left out".to_owned(),
@@ -204,12 +198,7 @@ fn print(found: &ReplayReport, out: &mut impl io::Write) -> io::Result<()> {
         };
         let style = color.on_default();
         let tool: String = printable_line(&step.tool).chars().take(40).collect();
-        writeln!(
-            out,
-            "{:>4}  {tool:width$}  {style}{word:11}{style:#}  {}",
-            step.step,
-            printable_line(&step.why)
-        )?;
+        writeln!(out, "{:>4}  {tool:width$}  {style}{word:11}{style:#}  {}", step.step, printable_line(&step.why))?;
     }
     out.flush()
 }

@@ -9,8 +9,8 @@ use gradus_eval::run::{RunManifest, RunState, StateFolder};
 use super::CommandExit;
 use super::bench::BenchAddition;
 use super::destinations::{self, DestinationOptions, ReachableDestinations};
-use super::outputs::{NoAddition, OutputOptions, ReportAddition, checked, has_failed};
-use super::sources::complain;
+use super::outputs::{NoAddition, OutputOptions, ReportAddition, evaluate_gates, has_failed};
+use super::sources::print_diagnostic;
 use crate::config::{ConfigFile, EnvironmentVariables, PhoenixSection};
 use gradus_github_bench::results::BenchReport;
 use gradus_phoenix::client::PhoenixAddress;
@@ -45,42 +45,47 @@ Examples:
 
 Exit codes: 0 done, 2 no such run, 3 a gate failed, 5 not every outcome could be written to Phoenix or over OTLP.";
 
-pub(super) fn run(arguments: &ReportArguments) -> anyhow::Result<CommandExit> {
+pub(super) fn run_report_command(arguments: &ReportArguments) -> anyhow::Result<CommandExit> {
     let environment = EnvironmentVariables::read();
     let file = match ConfigFile::read(environment.config.as_deref()) {
         Ok(file) => file,
-        Err(reason) => return Ok(refuse(&reason)),
+        Err(reason) => return Ok(reject_report_input(&reason)),
     };
     let state_dir = arguments.state_dir.clone().or_else(|| environment.state_dir.clone());
     let state_dir = state_dir.or(file.state_dir);
     let state_dir = state_dir.unwrap_or_else(|| PathBuf::from(".gradus"));
-    let state = StateFolder::at(&state_dir);
-    let runs = state.runs();
+    let state = StateFolder::from_path(&state_dir);
+    let runs = state.run_ids();
     if runs.is_empty() {
-        return Ok(refuse(&format!(
+        return Ok(reject_report_input(&format!(
             "there are no runs in {}; `gradus eval` makes them",
             state_dir.display()
         )));
     }
     if arguments.list {
-        return list(&state, &runs);
+        return print_run_list(&state, &runs);
     }
     let wanted = arguments.run.as_deref().unwrap_or(&runs[0]);
     let matches: Vec<&String> = runs.iter().filter(|id| id.starts_with(wanted)).collect();
     let id = match matches.as_slice() {
         [one] => one,
-        [] => return Ok(refuse(&format!("there is no run {wanted:?}; `gradus report --list` lists them"))),
+        [] => {
+            return Ok(reject_report_input(&format!("there is no run {wanted:?}; `gradus report --list` lists them")));
+        }
         _ => {
-            return Ok(refuse(&format!("{} runs begin with {wanted:?}; give more of the id", matches.len())));
+            return Ok(reject_report_input(&format!(
+                "{} runs begin with {wanted:?}; give more of the id",
+                matches.len()
+            )));
         }
     };
     let folder = match state.read_run(id) {
         Ok(folder) => folder,
-        Err(error) => return Ok(refuse(&error.to_string())),
+        Err(error) => return Ok(reject_report_input(&error.to_string())),
     };
     let bench = match BenchReport::of_run(folder.path()) {
         Ok(bench) => bench,
-        Err(reason) => return Ok(refuse(&reason)),
+        Err(reason) => return Ok(reject_report_input(&reason)),
     };
     let measured = bench.as_ref().map(BenchReport::own_metric_names).unwrap_or_default();
     let names = folder.record.evaluators.iter().map(|known| known.name.as_str());
@@ -89,12 +94,12 @@ pub(super) fn run(arguments: &ReportArguments) -> anyhow::Result<CommandExit> {
         arguments.outputs.gate.iter().map(|text| QualityGate::parse(text, &names)).collect();
     let gates = match (gates, arguments.outputs.prepare(&[])) {
         (Ok(gates), Ok(())) => gates,
-        (Err(error), _) => return Ok(refuse(&error.to_string())),
-        (_, Err(reason)) => return Ok(refuse(&reason)),
+        (Err(error), _) => return Ok(reject_report_input(&error.to_string())),
+        (_, Err(reason)) => return Ok(reject_report_input(&reason)),
     };
     let destinations = match prepare_destinations(arguments, &environment, &folder.record, &file.phoenix) {
         Ok(destinations) => destinations,
-        Err(reason) => return Ok(refuse(&reason)),
+        Err(reason) => return Ok(reject_report_input(&reason)),
     };
     let mut reader = RunReader::open(&folder)?;
     let mut summary = EvaluationSummary::from_run(&mut reader)?;
@@ -103,14 +108,14 @@ pub(super) fn run(arguments: &ReportArguments) -> anyhow::Result<CommandExit> {
         None => Box::new(NoAddition),
     };
     summary.metrics.extend(addition.metrics(&mut reader)?);
-    let results = checked(&gates, &summary, arguments.outputs.strict, addition.as_ref());
+    let results = evaluate_gates(&gates, &summary, arguments.outputs.strict, addition.as_ref());
     arguments.outputs.write(&mut reader, &summary, &results, addition.as_ref())?;
     let sent = match destinations {
         Some(ready) => ready.send(&folder, &mut reader)?,
         None => CommandExit::Pass,
     };
     let exit = if has_failed(&results) { CommandExit::GateFailed } else { CommandExit::Pass };
-    Ok(destinations::exit(exit, sent))
+    Ok(destinations::combine_exits(exit, sent))
 }
 
 fn prepare_destinations(
@@ -122,8 +127,7 @@ fn prepare_destinations(
     let read_from: Vec<PhoenixAddress> =
         record.sources.iter().filter_map(|source| PhoenixAddress::of_source(source)?.ok()).collect();
     let vouched = environment.phoenix_url.as_deref().and_then(|url| PhoenixAddress::of_url(url).ok());
-    let is_vouched =
-        |own: &PhoenixAddress| own.is_local() || vouched.as_ref().is_some_and(|url| url.base == own.base);
+    let is_vouched = |own: &PhoenixAddress| own.is_local() || vouched.as_ref().is_some_and(|url| url.base == own.base);
     // A folder of runs may come from elsewhere, and must not be able to send for the key.
     if let (None, Some(own)) = (&arguments.phoenix, read_from.first())
         && arguments.destinations.go_to_phoenix()
@@ -139,7 +143,7 @@ fn prepare_destinations(
     arguments.destinations.prepare(arguments.phoenix.as_deref(), &read_from, settings, &record.evaluators)
 }
 
-fn list(state: &StateFolder, runs: &[String]) -> anyhow::Result<CommandExit> {
+fn print_run_list(state: &StateFolder, runs: &[String]) -> anyhow::Result<CommandExit> {
     use std::io::Write;
     let mut out = anstream::stdout().lock();
     for id in runs {
@@ -158,7 +162,7 @@ fn list(state: &StateFolder, runs: &[String]) -> anyhow::Result<CommandExit> {
     Ok(CommandExit::Pass)
 }
 
-fn refuse(reason: &str) -> CommandExit {
-    complain(reason);
+fn reject_report_input(reason: &str) -> CommandExit {
+    print_diagnostic(reason);
     CommandExit::BadInput
 }

@@ -9,7 +9,7 @@ use gradus_eval::judge_selection::rubric_library;
 use gradus_eval::rubric::{Rubric, RubricLibrary, RubricOrigin, RubricSubject, RubricTemplatePiece};
 
 use super::CommandExit;
-use super::sources::complain;
+use super::sources::print_diagnostic;
 use crate::config::{ConfigFile, EnvironmentVariables};
 
 #[derive(Args)]
@@ -44,27 +44,25 @@ struct RubricPaths {
     rubrics: Vec<PathBuf>,
 }
 
-pub(super) fn run(arguments: &RubricArguments) -> anyhow::Result<CommandExit> {
+pub(super) fn run_rubrics_command(arguments: &RubricArguments) -> anyhow::Result<CommandExit> {
     let file = match ConfigFile::read(EnvironmentVariables::read().config.as_deref()) {
         Ok(file) => file,
-        Err(reason) => return Ok(refuse(&reason)),
+        Err(reason) => return Ok(reject_rubrics_input(&reason)),
     };
     match &arguments.command {
         RubricCommand::List(paths) => match rubric_library(file.eval.rubrics.iter().chain(&paths.rubrics)) {
-            Ok(library) => list(&library),
-            Err(reason) => Ok(refuse(&reason)),
+            Ok(library) => print_rubric_list(&library),
+            Err(reason) => Ok(reject_rubrics_input(&reason)),
         },
-        RubricCommand::Show { name, paths } => {
-            match rubric_library(file.eval.rubrics.iter().chain(&paths.rubrics)) {
-                Ok(library) => show(&library, name),
-                Err(reason) => Ok(refuse(&reason)),
-            }
-        }
-        RubricCommand::Check { files } => check(files),
+        RubricCommand::Show { name, paths } => match rubric_library(file.eval.rubrics.iter().chain(&paths.rubrics)) {
+            Ok(library) => show_rubric(&library, name),
+            Err(reason) => Ok(reject_rubrics_input(&reason)),
+        },
+        RubricCommand::Check { files } => check_rubric_files(files),
     }
 }
 
-fn list(library: &RubricLibrary) -> anyhow::Result<CommandExit> {
+fn print_rubric_list(library: &RubricLibrary) -> anyhow::Result<CommandExit> {
     let mut out = anstream::stdout().lock();
     writeln!(out, "{:<24}{:<12}{:<24}{:<18}asks", "name", "of", "labels", "from")?;
     for rubric in library.iter() {
@@ -74,28 +72,28 @@ fn list(library: &RubricLibrary) -> anyhow::Result<CommandExit> {
         };
         let labels = rubric.labels.names().collect::<Vec<_>>().join(", ");
         let about = gradus_core::visible::printable_line(&rubric.about);
-        writeln!(out, "{:<24}{:<12}{labels:<24}{from:<18}{about}", rubric.name, subject(rubric))?;
+        writeln!(out, "{:<24}{:<12}{labels:<24}{from:<18}{about}", rubric.name, subject_name(rubric))?;
     }
     let about = "Can the tool take this call? Rules; no model is asked.";
     writeln!(out, "{CALL_VALIDITY:<24}{:<12}{:<24}{:<18}{about}", "step", "correct, incorrect", "built in")?;
     Ok(CommandExit::Pass)
 }
 
-fn show(library: &RubricLibrary, name: &str) -> anyhow::Result<CommandExit> {
+fn show_rubric(library: &RubricLibrary, name: &str) -> anyhow::Result<CommandExit> {
     let Some(rubric) = library.find(name) else {
         let known: Vec<&str> = library.iter().map(|rubric| rubric.name.as_str()).collect();
-        return Ok(refuse(&format!("there is no rubric {name:?}; there are {}", known.join(", "))));
+        return Ok(reject_rubrics_input(&format!("there is no rubric {name:?}; there are {}", known.join(", "))));
     };
     let text = match &rubric.origin {
         RubricOrigin::BuiltIn => RubricLibrary::built_in_text(name).unwrap_or_default().to_owned(),
         RubricOrigin::File(path) => std::fs::read_to_string(path)?,
     };
     let mut out = std::io::stdout().lock();
-    out.write_all(gradus_core::visible::printable(&text).as_bytes())?;
+    out.write_all(gradus_core::visible::make_printable(&text).as_bytes())?;
     Ok(CommandExit::Pass)
 }
 
-fn check(files: &[PathBuf]) -> anyhow::Result<CommandExit> {
+fn check_rubric_files(files: &[PathBuf]) -> anyhow::Result<CommandExit> {
     let mut out = anstream::stdout().lock();
     let mut refused = 0;
     for path in files {
@@ -120,13 +118,13 @@ fn check(files: &[PathBuf]) -> anyhow::Result<CommandExit> {
                         out,
                         "{}: sound; of a {}, {}, uses {}",
                         rubric.name,
-                        subject(&rubric),
+                        subject_name(&rubric),
                         scores.join(", "),
                         variables.join(", ")
                     )?;
                 }
                 Err(error) => {
-                    complain(&error.to_string());
+                    print_diagnostic(&error.to_string());
                     refused += 1;
                 }
             }
@@ -135,14 +133,14 @@ fn check(files: &[PathBuf]) -> anyhow::Result<CommandExit> {
     Ok(if refused > 0 { CommandExit::BadInput } else { CommandExit::Pass })
 }
 
-fn subject(rubric: &Rubric) -> &'static str {
+fn subject_name(rubric: &Rubric) -> &'static str {
     match rubric.subject {
         RubricSubject::Step => "step",
         RubricSubject::Trajectory => "trajectory",
     }
 }
 
-fn refuse(reason: &str) -> CommandExit {
-    complain(reason);
+fn reject_rubrics_input(reason: &str) -> CommandExit {
+    print_diagnostic(reason);
     CommandExit::BadInput
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use gradus_server::{LogFormat, ServeSection, ServerConfig};
 
-use super::{CommandExit, complain};
+use super::{CommandExit, print_diagnostic};
 use crate::config::{ConfigFile, EnvironmentVariables};
 use gradus_github_bench::results::load_supplement;
 
@@ -86,15 +86,15 @@ A request is acknowledged when its spans are on disk. SIGTERM finishes what is u
 
 Exit codes: 0 stopped, 2 it cannot start: bad settings, a port that is taken, a store that cannot be used.";
 
-pub(super) fn run(arguments: &ServeArguments) -> CommandExit {
+pub(super) fn run_serve_command(arguments: &ServeArguments) -> CommandExit {
     let format = match arguments.log_format {
         LogFormatName::Text => LogFormat::Text,
         LogFormatName::Json => LogFormat::Json,
     };
-    match gradus_server::run(&|| arguments.server.read_config(), format) {
+    match gradus_server::run_server(&|| arguments.server.read_config(), format) {
         Ok(()) => CommandExit::Pass,
         Err(reason) => {
-            complain(&reason);
+            print_diagnostic(&reason);
             CommandExit::BadInput
         }
     }

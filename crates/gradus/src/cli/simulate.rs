@@ -6,7 +6,7 @@ use clap::Args;
 use gradus_github_sim::{BUILT_IN, SeedFile, World};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{CommandExit, complain};
+use super::{CommandExit, print_diagnostic};
 use gradus_core::visible::printable_line;
 
 #[derive(Args)]
@@ -37,17 +37,17 @@ The same requests give the same bytes, always. What is not simulated is answered
 
 Exit codes: 0 stopped, 2 it cannot start: a bad seed, a port that is taken.";
 
-pub(super) fn run(arguments: &SimulateArguments) -> anyhow::Result<CommandExit> {
-    let made = SeedFile::find(&arguments.seed).and_then(|seed| seed.world());
+pub(super) fn run_simulate_command(arguments: &SimulateArguments) -> anyhow::Result<CommandExit> {
+    let made = SeedFile::load_named(&arguments.seed).and_then(|seed| seed.to_world());
     let mut world = match made {
         Ok(world) => world,
         Err(error) => {
-            complain(&printable_line(&error.to_string()));
+            print_diagnostic(&printable_line(&error.to_string()));
             return Ok(CommandExit::BadInput);
         }
     };
     if arguments.check {
-        describe(&world);
+        print_world(&world);
         return Ok(CommandExit::Pass);
     }
     if arguments.rate_limits {
@@ -55,33 +55,33 @@ pub(super) fn run(arguments: &SimulateArguments) -> anyhow::Result<CommandExit> 
     }
     // One thread is enough: a world takes one request at a time.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve(arguments, world))
+    runtime.block_on(serve_world(arguments, world))
 }
 
-async fn serve(arguments: &SimulateArguments, world: World) -> anyhow::Result<CommandExit> {
+async fn serve_world(arguments: &SimulateArguments, world: World) -> anyhow::Result<CommandExit> {
     // Before anyone knows that it is there: they may be quick to stop it.
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let listener = match gradus_github_sim::listen(arguments.port).await {
+    let listener = match gradus_github_sim::bind_loopback_port(arguments.port).await {
         Ok(listener) => listener,
         Err(error) => {
-            complain(&error.to_string());
+            print_diagnostic(&error.to_string());
             return Ok(CommandExit::BadInput);
         }
     };
     anstream::println!("http://{}", listener.local_addr()?);
-    for (token, login) in world.tokens() {
+    for (token, login) in world.tokens_with_logins() {
         anstream::println!("{}\t{}", printable_line(token), printable_line(login));
     }
     std::io::Write::flush(&mut std::io::stdout())?;
     tokio::select! {
-        () = gradus_github_sim::run(listener, Arc::new(Mutex::new(world)), arguments.rate_limits) => {}
+        () = gradus_github_sim::serve_world(listener, Arc::new(Mutex::new(world)), arguments.rate_limits) => {}
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
     Ok(CommandExit::Pass)
 }
 
-fn describe(world: &World) {
+fn print_world(world: &World) {
     let state = world.state();
     for repository in state.repositories.values() {
         let branches = repository.branches().count();

@@ -7,8 +7,8 @@ use clap::Args;
 use gradus_core::coverage::SourceCoverage;
 use gradus_core::trajectory::DefectKind;
 use gradus_ingest::{
-    InputSource, ReadSummary, RecordIntake, SourceError, SourceLimits, SpanCondition, TraceSelection,
-    TraceSource, TrajectorySink,
+    InputSource, ReadSummary, RecordIntake, SourceError, SourceLimits, SpanCondition, TraceSelection, TraceSource,
+    TrajectorySink,
 };
 
 use super::CommandExit;
@@ -70,11 +70,7 @@ struct NamedSource {
 
 impl SourceOptions {
     /// Finds out what is meant; everything that can be wrong about it is found here.
-    pub(super) fn resolve(
-        &self,
-        given: &[String],
-        places: StateLocations<'_>,
-    ) -> Result<ResolvedSources, String> {
+    pub(super) fn resolve(&self, given: &[String], places: StateLocations<'_>) -> Result<ResolvedSources, String> {
         let environment = EnvironmentVariables::read();
         let file = ConfigFile::read(places.config.or(environment.config.as_deref()))?;
         let (from, to) = (self.from.as_deref(), self.to.as_deref());
@@ -90,9 +86,7 @@ impl SourceOptions {
                 Some(PhoenixAddress { project: Some(own), .. })
                     if self.project.as_ref().is_some_and(|it| *it != own) =>
                 {
-                    return Err(format!(
-                        "--project: {name} names the project {own:?} already; leave one of them out"
-                    ));
+                    return Err(format!("--project: {name} names the project {own:?} already; leave one of them out"));
                 }
                 Some(address) => {
                     let project = address.project.clone().or_else(|| project.clone());
@@ -114,9 +108,7 @@ impl SourceOptions {
             if let (Some(own), Some(given)) = (&address.project, &self.project)
                 && own != given
             {
-                return Err(format!(
-                    "--project: --phoenix names the project {own:?} already; leave one of them out"
-                ));
+                return Err(format!("--project: --phoenix names the project {own:?} already; leave one of them out"));
             }
             let project = address.project.clone().or(project);
             let address = PhoenixAddress { project, ..address };
@@ -165,7 +157,7 @@ impl ResolvedSources {
     }
 
     /// What makes two reads of the same names different.
-    pub(super) fn selected(&self) -> &str {
+    pub(super) fn selection_text(&self) -> &str {
         &self.selection.as_written
     }
 
@@ -177,14 +169,14 @@ impl ResolvedSources {
     /// Reads all sources. Those that cannot be read are reported one line each, the others go on.
     pub(super) fn read(&self, sink: &mut TrajectorySink<'_>) -> anyhow::Result<SourceReadReport> {
         let mut intake = RecordIntake::new(SourceLimits::for_command(), sink);
-        intake.select(self.selection.clone());
+        intake.set_selection(self.selection.clone());
         let mut failed = 0;
         for named in &self.named {
             intake.begin_source(&named.name);
             match self.read_source(named, &mut intake) {
                 Ok(broken) => failed += broken,
                 Err(error) => {
-                    complain(&error.to_string());
+                    print_diagnostic(&error.to_string());
                     intake.broken_file(&error.to_string());
                     failed += 1;
                 }
@@ -193,13 +185,13 @@ impl ResolvedSources {
         let summary = intake.finish()?;
         let unreadable = summary.defects.iter().filter(|defect| defect.kind == DefectKind::UnreadableRecord);
         for defect in unreadable.clone().take(MAX_WARNINGS) {
-            complain(&format!("passed over a record: {}", defect.detail));
+            print_diagnostic(&format!("passed over a record: {}", defect.detail));
         }
         let more = unreadable.count().saturating_sub(MAX_WARNINGS);
         if more > 0 {
-            complain(&format!("passed over {more} more records; --coverage counts them"));
+            print_diagnostic(&format!("passed over {more} more records; --coverage counts them"));
         }
-        Ok(SourceReadReport { summary, failed, narrowed_by: self.selection.options() })
+        Ok(SourceReadReport { summary, failed, narrowed_by: self.selection.active_option_names() })
     }
 
     /// A file must be readable. Of a folder, what is no trace is passed over, and what is broken is told.
@@ -211,16 +203,16 @@ impl ResolvedSources {
                 settings: self.phoenix.clone(),
                 state_dir: Some(self.known.state_dir.clone()),
                 fresh: self.fresh,
-                tell: complain,
+                tell: print_diagnostic,
             };
             return phoenix.read(intake).map(|()| 0);
         }
-        let inputs = gradus_ingest::expand(&named.name, &self.known)?;
+        let inputs = gradus_ingest::expand_source(&named.name, &self.known)?;
         let [only] = inputs.as_slice() else { return Ok(read_folder(&inputs, &self.known, intake)) };
         if matches!(only, InputSource::File { .. }) && only.name() != named.name {
             return Ok(read_folder(&inputs, &self.known, intake));
         }
-        gradus_ingest::read(only, &self.known, intake).map(|()| 0)
+        gradus_ingest::read_input_source(only, &self.known, intake).map(|()| 0)
     }
 }
 
@@ -235,12 +227,12 @@ pub(super) struct SourceReadReport {
 }
 
 impl SourceReadReport {
-    pub(super) fn exit(&self, found: usize) -> CommandExit {
+    pub(super) fn command_exit(&self, found: usize) -> CommandExit {
         if self.failed > 0 {
             return CommandExit::BadInput;
         }
         if found == 0 {
-            complain(&self.nothing_found());
+            print_diagnostic(&self.nothing_found());
             return CommandExit::NothingFound;
         }
         CommandExit::Pass
@@ -257,8 +249,7 @@ impl SourceReadReport {
             several => format!("{} ask for", several.join(" and ")),
         };
         // A condition is asked of trajectories, the others of traces.
-        let is_all =
-            self.narrowed_by.contains(&"--where") || others >= sum(|source| source.traces) + documents;
+        let is_all = self.narrowed_by.contains(&"--where") || others >= sum(|source| source.traces) + documents;
         if others > 0 && is_all {
             return format!("no trajectories: none of {others} traces and documents is what {asked}");
         }
@@ -281,9 +272,7 @@ impl SourceReadReport {
             return format!("no trajectories: {refused} records could not be read");
         }
         if spans == 0 && logs > 0 {
-            return format!(
-                "no trajectories: {logs} log records were read, and none of the spans they belong to"
-            );
+            return format!("no trajectories: {logs} log records were read, and none of the spans they belong to");
         }
         format!("no trajectories: of {spans} spans and {documents} documents none calls a model or a tool")
     }
@@ -298,7 +287,7 @@ fn read_folder(inputs: &[InputSource], known: &KnownSources, intake: &mut Record
         Ok(()) => {}
         Err(error) if error.is_unrecognised() => intake.skip_file(),
         Err(error) => {
-            complain(&error.to_string());
+            print_diagnostic(&error.to_string());
             intake.broken_file(&error.to_string());
             broken += 1;
         }
@@ -307,7 +296,7 @@ fn read_folder(inputs: &[InputSource], known: &KnownSources, intake: &mut Record
 }
 
 /// One line on standard error, safe to show whatever it quotes.
-pub(crate) fn complain(text: &str) {
+pub(crate) fn print_diagnostic(text: &str) {
     // A message may repeat what a server or a file said, and that may be a key of ours.
     let text = gradus_http::mask_secrets(text);
     anstream::eprintln!("gradus: {}", gradus_core::visible::printable_line(&text));

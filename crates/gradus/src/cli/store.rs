@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use gradus_core::span::TraceId;
 use gradus_store::{FILE_NAME, Store, StoreError, StoreOptions, WriteHandle};
 
-use super::{CommandExit, complain};
+use super::{CommandExit, print_diagnostic};
 use crate::config::data_folder;
 use gradus_server::stored_records;
 
@@ -62,42 +62,40 @@ enum StoreCommand {
     },
 }
 
-pub(super) fn run(arguments: &StoreArguments) -> anyhow::Result<CommandExit> {
+pub(super) fn run_store_command(arguments: &StoreArguments) -> anyhow::Result<CommandExit> {
     let done = match &arguments.command {
-        StoreCommand::Check(data) => check(data),
-        StoreCommand::Compact(data) => compact(data),
-        StoreCommand::Export { file, data } => export(file, data),
-        StoreCommand::Import { file, data } => import(file, data),
-        StoreCommand::Retry { trace, data } => retry(trace.as_deref(), data),
-        StoreCommand::Backup { file, data } => backup(file, data),
+        StoreCommand::Check(data) => check_store(data),
+        StoreCommand::Compact(data) => compact_store(data),
+        StoreCommand::Export { file, data } => export_store(file, data),
+        StoreCommand::Import { file, data } => import_store(file, data),
+        StoreCommand::Retry { trace, data } => retry_quarantined_traces(trace.as_deref(), data),
+        StoreCommand::Backup { file, data } => backup_store(file, data),
     };
     Ok(done.unwrap_or_else(|reason| {
-        complain(&reason);
+        print_diagnostic(&reason);
         CommandExit::BadInput
     }))
 }
 
 fn read_only(data: &DataFolderOptions) -> Result<Store, String> {
-    Store::open_to_read(&data_folder(data.data.as_deref())?.join(FILE_NAME))
-        .map_err(|error| error.to_string())
+    Store::open_to_read(&data_folder(data.data.as_deref())?.join(FILE_NAME)).map_err(|error| error.to_string())
 }
 
-fn exclusive(data: &DataFolderOptions) -> Result<Store, String> {
-    Store::open(&data_folder(data.data.as_deref())?, StoreOptions::default())
-        .map_err(|error| error.to_string())
+fn open_exclusive(data: &DataFolderOptions) -> Result<Store, String> {
+    Store::open(&data_folder(data.data.as_deref())?, StoreOptions::default()).map_err(|error| error.to_string())
 }
 
-fn check(data: &DataFolderOptions) -> Result<CommandExit, String> {
+fn check_store(data: &DataFolderOptions) -> Result<CommandExit, String> {
     let report = match read_only(data)?.check(&mut stored_records::span_ids) {
         Ok(report) => report,
         Err(error @ StoreError::Missing { .. }) => return Err(error.to_string()),
         Err(error) => {
-            complain(&format!("the store cannot be read to its end: {error}; restore a backup"));
+            print_diagnostic(&format!("the store cannot be read to its end: {error}; restore a backup"));
             return Ok(CommandExit::Unexpected);
         }
     };
     for problem in &report.problems {
-        complain(problem);
+        print_diagnostic(problem);
     }
     anstream::println!(
         "{} traces, {} spans in {} blocks, {} trajectories, {} verdicts: {}",
@@ -114,7 +112,7 @@ fn check(data: &DataFolderOptions) -> Result<CommandExit, String> {
     Ok(if report.problems.is_empty() { CommandExit::Pass } else { CommandExit::Unexpected })
 }
 
-fn retry(trace: Option<&str>, data: &DataFolderOptions) -> Result<CommandExit, String> {
+fn retry_quarantined_traces(trace: Option<&str>, data: &DataFolderOptions) -> Result<CommandExit, String> {
     let trace = trace.map(|id| {
         let number = u128::from_str_radix(id, 16).ok().filter(|_| id.len() == 32);
         number.map(TraceId).ok_or_else(|| format!("{id:?} is no trace id: give 32 hexadecimal digits"))
@@ -124,7 +122,7 @@ fn retry(trace: Option<&str>, data: &DataFolderOptions) -> Result<CommandExit, S
     if !path.is_file() {
         return Err(StoreError::Missing { path }.to_string());
     }
-    let retried = exclusive(data)?
+    let retried = open_exclusive(data)?
         .retry_quarantined(trace)
         .and_then(WriteHandle::wait)
         .map_err(|error| error.to_string())?;
@@ -135,13 +133,13 @@ fn retry(trace: Option<&str>, data: &DataFolderOptions) -> Result<CommandExit, S
     Ok(CommandExit::Pass)
 }
 
-fn compact(data: &DataFolderOptions) -> Result<CommandExit, String> {
+fn compact_store(data: &DataFolderOptions) -> Result<CommandExit, String> {
     let path = data_folder(data.data.as_deref())?.join(FILE_NAME);
     if !path.is_file() {
         return Err(StoreError::Missing { path }.to_string());
     }
     let before = std::fs::metadata(&path).map(|data| data.len()).unwrap_or_default();
-    let store = exclusive(data)?;
+    let store = open_exclusive(data)?;
     let merged = store.compact().map_err(|error| error.to_string())?;
     drop(store);
     let after = std::fs::metadata(&path).map(|data| data.len()).unwrap_or_default();
@@ -149,7 +147,7 @@ fn compact(data: &DataFolderOptions) -> Result<CommandExit, String> {
     Ok(CommandExit::Pass)
 }
 
-fn export(file: &Path, data: &DataFolderOptions) -> Result<CommandExit, String> {
+fn export_store(file: &Path, data: &DataFolderOptions) -> Result<CommandExit, String> {
     let store = read_only(data)?;
     let wrong = |error: std::io::Error| format!("{}: {error}", file.display());
     if file == Path::new("-") {
@@ -183,22 +181,20 @@ fn write_export(store: &Store, mut out: zstd::Encoder<'_, impl Write>) -> Result
     Ok(done.rows)
 }
 
-fn import(file: &Path, data: &DataFolderOptions) -> Result<CommandExit, String> {
+fn import_store(file: &Path, data: &DataFolderOptions) -> Result<CommandExit, String> {
     let wrong = |error: std::io::Error| format!("{}: {error}", file.display());
     let input: Box<dyn BufRead + Send> = if file == Path::new("-") {
         Box::new(BufReader::new(zstd::Decoder::new(std::io::stdin()).map_err(wrong)?))
     } else {
         Box::new(BufReader::new(zstd::Decoder::new(File::open(file).map_err(wrong)?).map_err(wrong)?))
     };
-    let store = exclusive(data)?;
-    let done = store
-        .import(input, gradus_server::words_of)
-        .map_err(|error| format!("{}: {error}", file.display()))?;
+    let store = open_exclusive(data)?;
+    let done = store.import(input, gradus_server::words_of).map_err(|error| format!("{}: {error}", file.display()))?;
     anstream::println!("{} traces, {} rows", done.traces, done.rows);
     Ok(CommandExit::Pass)
 }
 
-fn backup(file: &Path, data: &DataFolderOptions) -> Result<CommandExit, String> {
+fn backup_store(file: &Path, data: &DataFolderOptions) -> Result<CommandExit, String> {
     if file.exists() {
         return Err(format!("{} is there already; a backup is a new file", file.display()));
     }

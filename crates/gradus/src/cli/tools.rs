@@ -4,13 +4,11 @@ use std::io::Write;
 
 use clap::Args;
 use gradus_github_agent::mcp::{MCP_TIMEOUT, McpServer, McpTools};
-use gradus_github_agent::tools::{
-    AgentTool, ToolBox as _, ToolEffect, ToolFamily, ToolRestrictions, all_tools,
-};
+use gradus_github_agent::tools::{AgentTool, ToolBox as _, ToolEffect, ToolFamily, ToolRestrictions, all_tools};
 use serde_json::{Value, json};
 
-use super::{CommandExit, complain};
-use gradus_core::visible::{printable, printable_line};
+use super::{CommandExit, print_diagnostic};
+use gradus_core::visible::{make_printable, printable_line};
 use gradus_report::{BOLD, DIM};
 
 #[derive(Args)]
@@ -51,23 +49,23 @@ struct ListedTool {
     tool: AgentTool,
 }
 
-pub(super) fn run(arguments: &ToolsCommandArguments) -> anyhow::Result<CommandExit> {
+pub(super) fn run_tools_command(arguments: &ToolsCommandArguments) -> anyhow::Result<CommandExit> {
     let call = match read_call(arguments) {
         Ok(call) => call,
         Err(reason) => {
-            complain(&reason);
+            print_diagnostic(&reason);
             return Ok(CommandExit::BadInput);
         }
     };
     let mut listed = match &arguments.mcp {
         Some(server) => match of_server(server, call)? {
             Ok(ToolsCommandOutput::Called { text, is_error }) => {
-                anstream::println!("{}", printable(&text));
+                anstream::println!("{}", make_printable(&text));
                 return Ok(if is_error { CommandExit::Unexpected } else { CommandExit::Pass });
             }
             Ok(ToolsCommandOutput::Listed(listed)) => listed,
             Err(reason) => {
-                complain(&printable_line(&reason));
+                print_diagnostic(&printable_line(&reason));
                 return Ok(CommandExit::BadInput);
             }
         },
@@ -80,7 +78,7 @@ pub(super) fn run(arguments: &ToolsCommandArguments) -> anyhow::Result<CommandEx
     if let Some(name) = &arguments.name {
         listed.retain(|one| &*one.tool.definition.name == name);
         if listed.is_empty() {
-            complain(&format!("there is no tool called {name:?} here; `gradus tools` lists them"));
+            print_diagnostic(&format!("there is no tool called {name:?} here; `gradus tools` lists them"));
             return Ok(CommandExit::BadInput);
         }
     }
@@ -90,9 +88,9 @@ pub(super) fn run(arguments: &ToolsCommandArguments) -> anyhow::Result<CommandEx
         serde_json::to_writer_pretty(&mut out, &shown)?;
         writeln!(out)?;
     } else if arguments.name.is_some() {
-        listed.iter().try_for_each(|one| describe(one, &mut out))?;
+        listed.iter().try_for_each(|one| print_tool_details(one, &mut out))?;
     } else {
-        list(&listed, &mut out)?;
+        print_tool_list(&listed, &mut out)?;
     }
     Ok(CommandExit::Pass)
 }
@@ -109,16 +107,12 @@ fn read_call(arguments: &ToolsCommandArguments) -> Result<Option<(&str, Value)>,
     Ok(Some((name, value)))
 }
 
-fn of_server(
-    server: &McpServer,
-    call: Option<(&str, Value)>,
-) -> anyhow::Result<Result<ToolsCommandOutput, String>> {
+fn of_server(server: &McpServer, call: Option<(&str, Value)>) -> anyhow::Result<Result<ToolsCommandOutput, String>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Listing destroys nothing, and who calls by hand knows what it is.
     let limits = ToolRestrictions { allow_destructive: true, ..ToolRestrictions::default() };
     Ok(runtime.block_on(async {
-        let tools =
-            McpTools::connect(server, limits, MCP_TIMEOUT).await.map_err(|error| error.to_string())?;
+        let tools = McpTools::connect(server, limits, MCP_TIMEOUT).await.map_err(|error| error.to_string())?;
         if let Some((name, arguments)) = call {
             let seen = tools.call(name, &arguments).await;
             return Ok(ToolsCommandOutput::Called { text: seen.text, is_error: seen.is_error });
@@ -128,7 +122,7 @@ fn of_server(
     }))
 }
 
-fn list(listed: &[ListedTool], out: &mut impl Write) -> std::io::Result<()> {
+fn print_tool_list(listed: &[ListedTool], out: &mut impl Write) -> std::io::Result<()> {
     let width = listed.iter().map(|one| one.tool.definition.name.len()).max().unwrap_or(0);
     let mut group = "";
     for one in listed {
@@ -138,14 +132,14 @@ fn list(listed: &[ListedTool], out: &mut impl Write) -> std::io::Result<()> {
         }
         let name = printable_line(&one.tool.definition.name);
         let about = printable_line(first_sentence(&one.tool.definition.description));
-        writeln!(out, "  {name:<width$}  {DIM}{:<8}{DIM:#}  {about}", effect(one.tool.effect))?;
+        writeln!(out, "  {name:<width$}  {DIM}{:<8}{DIM:#}  {about}", effect_name(one.tool.effect))?;
     }
     Ok(())
 }
 
-fn describe(one: &ListedTool, out: &mut impl Write) -> std::io::Result<()> {
+fn print_tool_details(one: &ListedTool, out: &mut impl Write) -> std::io::Result<()> {
     let definition = &one.tool.definition;
-    let effect = effect(one.tool.effect);
+    let effect = effect_name(one.tool.effect);
     writeln!(out, "{BOLD}{}{BOLD:#}  {DIM}{effect}{DIM:#}", printable_line(&definition.name))?;
     writeln!(out, "{}", printable_line(&definition.description))?;
     let Some(properties) = definition.parameters["properties"].as_object() else { return Ok(()) };
@@ -173,12 +167,12 @@ fn describe(one: &ListedTool, out: &mut impl Write) -> std::io::Result<()> {
 fn as_json(one: &ListedTool) -> Value {
     let definition = &one.tool.definition;
     json!({
-        "name": definition.name, "from": one.group, "effect": effect(one.tool.effect),
+        "name": definition.name, "from": one.group, "effect": effect_name(one.tool.effect),
         "description": definition.description, "parameters": definition.parameters,
     })
 }
 
-fn effect(effect: ToolEffect) -> &'static str {
+fn effect_name(effect: ToolEffect) -> &'static str {
     match effect {
         ToolEffect::Read => "reads",
         ToolEffect::Write => "writes",

@@ -8,7 +8,7 @@ use gradus_core::coverage::SourceCoverage;
 use gradus_core::trajectory::Trajectory;
 
 use super::CommandExit;
-use super::sources::{ResolvedSources, SourceOptions, StateLocations, complain};
+use super::sources::{ResolvedSources, SourceOptions, StateLocations, print_diagnostic};
 use gradus_report::{coverage, json, table, transcript};
 
 #[derive(Args)]
@@ -93,29 +93,28 @@ enum OutputFormat {
     Jsonl,
 }
 
-pub(super) fn run(arguments: &TraceArguments) -> anyhow::Result<CommandExit> {
+pub(super) fn run_traces_command(arguments: &TraceArguments) -> anyhow::Result<CommandExit> {
     let (which, names, kept) = match &arguments.command {
         Some(ArgumentsCommand::Show(show)) => (&show.which, &show.sources, &show.kept),
         None => (&arguments.which, &arguments.sources, &arguments.kept),
     };
-    let places =
-        StateLocations { config: kept.config.as_deref(), state_dir: kept.state_dir.as_deref(), fresh: false };
+    let places = StateLocations { config: kept.config.as_deref(), state_dir: kept.state_dir.as_deref(), fresh: false };
     let sources = match which.resolve(names, places) {
         Ok(sources) => sources,
         Err(reason) => {
-            complain(&reason);
+            print_diagnostic(&reason);
             return Ok(CommandExit::BadInput);
         }
     };
     match &arguments.command {
-        Some(ArgumentsCommand::Show(show)) => self::show(show, &sources),
+        Some(ArgumentsCommand::Show(show)) => self::show_trajectory(show, &sources),
         None if arguments.coverage => report_coverage(arguments, &sources),
-        None => list(arguments, &sources),
+        None => list_trajectories(arguments, &sources),
     }
 }
 
-fn list(arguments: &TraceArguments, sources: &ResolvedSources) -> anyhow::Result<CommandExit> {
-    let mut out = output(arguments.format);
+fn list_trajectories(arguments: &TraceArguments, sources: &ResolvedSources) -> anyhow::Result<CommandExit> {
+    let mut out = open_output(arguments.format);
     let mut printer = TrajectoryPrinter::new(arguments.format);
     let mut found = 0usize;
     let read = sources.read(&mut |_, trajectory| {
@@ -125,7 +124,7 @@ fn list(arguments: &TraceArguments, sources: &ResolvedSources) -> anyhow::Result
     printer.finish(&mut out)?;
     out.flush()?;
     drop(out);
-    Ok(read.exit(found))
+    Ok(read.command_exit(found))
 }
 
 fn report_coverage(arguments: &TraceArguments, sources: &ResolvedSources) -> anyhow::Result<CommandExit> {
@@ -143,9 +142,9 @@ fn report_coverage(arguments: &TraceArguments, sources: &ResolvedSources) -> any
     }
     let mut total = SourceCoverage::new("all sources");
     sources.iter().for_each(|source| total.merge(source));
-    let mut out = output(arguments.format);
+    let mut out = open_output(arguments.format);
     match arguments.format {
-        OutputFormat::Table => coverage::print(&sources, &total, &mut out)?,
+        OutputFormat::Table => coverage::print_coverage(&sources, &total, &mut out)?,
         OutputFormat::Json => {
             json::write_pretty(&serde_json::json!({"sources": sources, "total": total}), &mut out)?;
             writeln!(out)?;
@@ -157,10 +156,10 @@ fn report_coverage(arguments: &TraceArguments, sources: &ResolvedSources) -> any
         }
     }
     out.flush()?;
-    Ok(read.exit(total.trajectories as usize))
+    Ok(read.command_exit(total.trajectories as usize))
 }
 
-fn show(arguments: &ShowArguments, sources: &ResolvedSources) -> anyhow::Result<CommandExit> {
+fn show_trajectory(arguments: &ShowArguments, sources: &ResolvedSources) -> anyhow::Result<CommandExit> {
     let wanted = arguments.id.as_str();
     let mut matches: Vec<Trajectory> = Vec::new();
     let mut others = 0usize;
@@ -176,17 +175,17 @@ fn show(arguments: &ShowArguments, sources: &ResolvedSources) -> anyhow::Result<
         }
         Ok(())
     })?;
-    let mut out = output(arguments.format);
+    let mut out = open_output(arguments.format);
     match matches.as_slice() {
-        [] if others == 0 => return Ok(read.exit(0)),
+        [] if others == 0 => return Ok(read.command_exit(0)),
         [] => {
-            complain(&format!(
+            print_diagnostic(&format!(
                 "no trajectory's id begins with {wanted:?}; `gradus traces SOURCE` lists the {others} that are there"
             ));
             return Ok(CommandExit::BadInput);
         }
         [one] => match arguments.format {
-            OutputFormat::Table => transcript::print(one, arguments.full, &mut out)?,
+            OutputFormat::Table => transcript::print_transcript(one, arguments.full, &mut out)?,
             OutputFormat::Json => {
                 json::write_pretty(one, &mut out)?;
                 writeln!(out)?;
@@ -196,9 +195,8 @@ fn show(arguments: &ShowArguments, sources: &ResolvedSources) -> anyhow::Result<
             }
         },
         several => {
-            let ids: Vec<&str> =
-                several.iter().take(4).map(|trajectory| trajectory.trajectory_id.as_str()).collect();
-            complain(&format!(
+            let ids: Vec<&str> = several.iter().take(4).map(|trajectory| trajectory.trajectory_id.as_str()).collect();
+            print_diagnostic(&format!(
                 "{} trajectories begin with {wanted:?}: {}, ...; give more of the id",
                 several.len(),
                 ids.join(", ")
@@ -207,7 +205,7 @@ fn show(arguments: &ShowArguments, sources: &ResolvedSources) -> anyhow::Result<
         }
     }
     out.flush()?;
-    Ok(read.exit(1))
+    Ok(read.command_exit(1))
 }
 
 /// Prints trajectories as they come.
@@ -248,7 +246,7 @@ impl TrajectoryPrinter {
 }
 
 /// Standard output: with colours for people, byte for byte for programs.
-fn output(format: OutputFormat) -> BufWriter<Box<dyn Write>> {
+fn open_output(format: OutputFormat) -> BufWriter<Box<dyn Write>> {
     BufWriter::new(match format {
         OutputFormat::Table => Box::new(anstream::stdout().lock()),
         OutputFormat::Json | OutputFormat::Jsonl => Box::new(io::stdout().lock()),

@@ -5,10 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{CommandExit, complain};
-use crate::config::{
-    EnvironmentVariables, FILE_NAME, TrustStore, UncheckedFile, canonical_name, digest_bytes,
-};
+use super::{CommandExit, print_diagnostic};
+use crate::config::{EnvironmentVariables, FILE_NAME, TrustStore, UncheckedFile, canonical_name, digest_bytes};
 use gradus_core::visible::printable_line;
 
 #[derive(Args)]
@@ -41,9 +39,9 @@ changed has to be trusted again. GRADUS_TRUST_CONFIG=1 trusts whatever is found.
 
 Exit codes: 0 trusted, listed or removed, 2 not trusted, or the file cannot be read.";
 
-pub(super) fn run(arguments: &TrustArguments) -> anyhow::Result<CommandExit> {
+pub(super) fn run_trust_command(arguments: &TrustArguments) -> anyhow::Result<CommandExit> {
     Ok(carry_out(arguments).unwrap_or_else(|reason| {
-        complain(&printable_line(&reason));
+        print_diagnostic(&printable_line(&reason));
         CommandExit::BadInput
     }))
 }
@@ -56,7 +54,7 @@ fn carry_out(arguments: &TrustArguments) -> Result<CommandExit, String> {
     if let Some(path) = &arguments.remove {
         return match store.remove(path).map_err(|error| error.to_string())? {
             true => {
-                anstream::println!("{} is trusted no longer", shown(&canonical_name(path)));
+                anstream::println!("{} is trusted no longer", format_path(&canonical_name(path)));
                 Ok(CommandExit::Pass)
             }
             false => Err(format!(
@@ -69,13 +67,13 @@ fn carry_out(arguments: &TrustArguments) -> Result<CommandExit, String> {
     let file = UncheckedFile::read(path)?;
     let name = canonical_name(path);
     if file.requests.is_empty() {
-        anstream::println!("{} asks for nothing that needs trust", shown(&name));
+        anstream::println!("{} asks for nothing that needs trust", format_path(&name));
         return Ok(CommandExit::Pass);
     }
-    anstream::println!("{} asks for:", shown(&name));
+    anstream::println!("{} asks for:", format_path(&name));
     for request in &file.requests {
         let target = match &request.resolved {
-            Some(target) => format!(" (leads to {})", shown(target)),
+            Some(target) => format!(" (leads to {})", format_path(target)),
             None => String::new(),
         };
         let value = printable_line(&gradus_http::mask_secrets(&request.value));
@@ -85,16 +83,14 @@ fn carry_out(arguments: &TrustArguments) -> Result<CommandExit, String> {
         return Err(format!("{}: not trusted", path.display()));
     }
     store.add(path, file.digest, &file.requests).map_err(|error| error.to_string())?;
-    anstream::println!("{} is trusted as it is now", shown(&name));
+    anstream::println!("{} is trusted as it is now", format_path(&name));
     Ok(CommandExit::Pass)
 }
 
 fn is_confirmed() -> Result<bool, String> {
     let stdin = std::io::stdin();
     if !stdin.is_terminal() {
-        return Err(
-            "not trusted: nobody can be asked, as standard input is no terminal; hint: --yes".to_owned()
-        );
+        return Err("not trusted: nobody can be asked, as standard input is no terminal; hint: --yes".to_owned());
     }
     anstream::eprint!("Trust this file as it is now? [y/N] ");
     let _ = std::io::stderr().flush();
@@ -113,13 +109,13 @@ fn list_files(store: &TrustStore) -> Result<CommandExit, String> {
         let trusted_at = file.trusted_at.round(jiff::Unit::Second).unwrap_or(file.trusted_at);
         anstream::println!(
             "{}\t{state}\t{trusted_at}\t{}",
-            shown(&file.path),
+            format_path(&file.path),
             printable_line(&file.grants.join(", "))
         );
     }
     Ok(CommandExit::Pass)
 }
 
-fn shown(path: &Path) -> String {
+fn format_path(path: &Path) -> String {
     printable_line(&path.display().to_string())
 }

@@ -62,7 +62,7 @@ impl fmt::Display for ConsentEffect {
 
 impl ConsentRequest {
     /// What is recorded of it when the user consents: no value, which is covered by the file's digest.
-    pub(crate) fn grant(&self) -> String {
+    pub(crate) fn grant_text(&self) -> String {
         match &self.resolved {
             Some(path) => format!("{} {}", self.key, path.display()),
             None => self.key.clone(),
@@ -75,7 +75,7 @@ pub(super) fn find_consent_requests(file: &ConfigFile, folder: &Path) -> Vec<Con
     let mut found = ConsentFinder { folder, requests: Vec::new() };
     // No `..` in this file: who adds a key decides here what it may do in a file that nobody trusts.
     let ConfigFile { path: _, state_dir, judge, eval, phoenix, serve, rule, alert } = file;
-    found.path("state_dir", state_dir.as_deref());
+    found.add_path("state_dir", state_dir.as_deref());
 
     let JudgeSection {
         name,
@@ -88,17 +88,17 @@ pub(super) fn find_consent_requests(file: &ConfigFile, folder: &Path) -> Vec<Con
         temperature: _,
         context_tokens: _,
     } = judge;
-    found.model("judge.name", name.as_deref());
-    found.text("judge.base_url", ConsentEffect::SendsTo, base_url.as_deref());
+    found.add_model("judge.name", name.as_deref());
+    found.add_text("judge.base_url", ConsentEffect::SendsTo, base_url.as_deref());
 
     // Rubrics and tools in the folder are texts for the judge, and so data.
     let EvalSection { evaluators: _, rubrics, tools, tool_notes, prices, gates: _ } = eval;
     for (index, path) in rubrics.iter().enumerate() {
-        found.path(&format!("eval.rubrics[{index}]"), Some(path));
+        found.add_path(&format!("eval.rubrics[{index}]"), Some(path));
     }
-    found.path("eval.tools", tools.as_deref());
-    found.path("eval.tool_notes", tool_notes.as_deref());
-    found.path("eval.prices", prices.as_deref());
+    found.add_path("eval.tools", tools.as_deref());
+    found.add_path("eval.tool_notes", tool_notes.as_deref());
+    found.add_path("eval.prices", prices.as_deref());
 
     // How Phoenix is asked; where it is, only flags and the environment say.
     let PhoenixSection { timeout_s: _, retry_s: _, trajectory_target: _, names: _ } = phoenix;
@@ -148,19 +148,19 @@ impl ConsentFinder<'_> {
             retention,
             redact,
         } = section;
-        self.listener("serve.http", http.as_deref());
-        self.listener("serve.grpc", grpc.as_deref());
+        self.add_listener("serve.http", http.as_deref());
+        self.add_listener("serve.grpc", grpc.as_deref());
         // Links in alerts lead there, and forms of its pages are accepted.
-        self.text("serve.public_url", ConsentEffect::TrustsOrigin, public_url.as_deref());
+        self.add_text("serve.public_url", ConsentEffect::TrustsOrigin, public_url.as_deref());
         for (index, proxy) in trusted_proxies.iter().enumerate() {
-            self.text(&format!("serve.trusted_proxies[{index}]"), ConsentEffect::TrustsProxy, Some(proxy));
+            self.add_text(&format!("serve.trusted_proxies[{index}]"), ConsentEffect::TrustsProxy, Some(proxy));
         }
         for (index, origin) in cors_origins.iter().enumerate() {
-            self.text(&format!("serve.cors_origins[{index}]"), ConsentEffect::TrustsOrigin, Some(origin));
+            self.add_text(&format!("serve.cors_origins[{index}]"), ConsentEffect::TrustsOrigin, Some(origin));
         }
         if let Some(RetentionSection { max_age, max_size }) = retention {
-            self.text("serve.retention.max_age", ConsentEffect::DeletesTraces, max_age.as_deref());
-            self.text("serve.retention.max_size", ConsentEffect::DeletesTraces, max_size.as_deref());
+            self.add_text("serve.retention.max_age", ConsentEffect::DeletesTraces, max_age.as_deref());
+            self.add_text("serve.retention.max_size", ConsentEffect::DeletesTraces, max_size.as_deref());
         }
         for section in redact {
             // What is stored becomes less by it; what is sent elsewhere needs another key.
@@ -182,27 +182,18 @@ impl ConsentFinder<'_> {
             tool_notes,
         } = section;
         let key = |name: &str| format!("rule[{index}].{name}");
-        self.model(&key("judge"), judge.as_deref());
-        self.text(&key("base_url"), ConsentEffect::SendsTo, base_url.as_deref());
-        self.path(&key("tools"), tools.as_deref());
-        self.path(&key("tool_notes"), tool_notes.as_deref());
+        self.add_model(&key("judge"), judge.as_deref());
+        self.add_text(&key("base_url"), ConsentEffect::SendsTo, base_url.as_deref());
+        self.add_path(&key("tools"), tools.as_deref());
+        self.add_path(&key("tool_notes"), tool_notes.as_deref());
     }
 
     fn alert_section(&mut self, index: usize, section: &AlertSection) {
-        let AlertSection {
-            name: _,
-            project: _,
-            when: _,
-            clear_at: _,
-            cool_down: _,
-            webhook,
-            slack,
-            command,
-            env,
-        } = section;
+        let AlertSection { name: _, project: _, when: _, clear_at: _, cool_down: _, webhook, slack, command, env } =
+            section;
         let key = |name: &str| format!("alert[{index}].{name}");
-        self.text(&key("webhook"), ConsentEffect::SendsTo, webhook.as_deref());
-        self.text(&key("slack"), ConsentEffect::SendsTo, slack.as_deref());
+        self.add_text(&key("webhook"), ConsentEffect::SendsTo, webhook.as_deref());
+        self.add_text(&key("slack"), ConsentEffect::SendsTo, slack.as_deref());
         if let Some(words) = command {
             self.add(key("command"), ConsentEffect::RunsCommand, format!("{words:?}"), None);
         }
@@ -215,22 +206,22 @@ impl ConsentFinder<'_> {
         self.requests.push(ConsentRequest { key, effect, value, resolved });
     }
 
-    fn text(&mut self, key: &str, effect: ConsentEffect, value: Option<&str>) {
+    fn add_text(&mut self, key: &str, effect: ConsentEffect, value: Option<&str>) {
         if let Some(value) = value {
             self.add(key.to_owned(), effect, value.to_owned(), None);
         }
     }
 
-    fn model(&mut self, key: &str, name: Option<&str>) {
-        self.text(key, ConsentEffect::AsksModel, name.filter(|name| *name != OFFLINE));
+    fn add_model(&mut self, key: &str, name: Option<&str>) {
+        self.add_text(key, ConsentEffect::AsksModel, name.filter(|name| *name != OFFLINE));
     }
 
-    fn listener(&mut self, key: &str, address: Option<&str>) {
+    fn add_listener(&mut self, key: &str, address: Option<&str>) {
         let is_open = |address: &&str| !is_loopback_listener(address);
-        self.text(key, ConsentEffect::ListensForOthers, address.filter(is_open));
+        self.add_text(key, ConsentEffect::ListensForOthers, address.filter(is_open));
     }
 
-    fn path(&mut self, key: &str, path: Option<&Path>) {
+    fn add_path(&mut self, key: &str, path: Option<&Path>) {
         let Some(path) = path else { return };
         if let Some(outside) = find_way_out(self.folder, path) {
             let (value, key) = (path.display().to_string(), key.to_owned());
@@ -252,7 +243,7 @@ fn is_loopback_listener(address: &str) -> bool {
 /// it is a folder, below it.
 fn find_way_out(folder: &Path, path: &Path) -> Option<PathBuf> {
     let Ok(folder) = folder.canonicalize() else { return Some(path.to_owned()) };
-    let resolved = resolve(&folder.join(path));
+    let resolved = resolve_path(&folder.join(path));
     if !resolved.starts_with(&folder) {
         return Some(resolved);
     }
@@ -264,7 +255,7 @@ fn find_way_out(folder: &Path, path: &Path) -> Option<PathBuf> {
             return Some(resolved);
         }
         if entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
-            let target = resolve(&entry.path());
+            let target = resolve_path(&entry.path());
             if !target.starts_with(&folder) {
                 return Some(target);
             }
@@ -274,7 +265,7 @@ fn find_way_out(folder: &Path, path: &Path) -> Option<PathBuf> {
 }
 
 /// The path without links and `..`, also if its end is not there yet.
-fn resolve(path: &Path) -> PathBuf {
+fn resolve_path(path: &Path) -> PathBuf {
     resolve_links(path, MAX_LINKS)
 }
 
@@ -359,18 +350,15 @@ mod tests {
             [phoenix]\nretry_s = 1\n[serve]\nhttp = '127.0.0.1:0'\ngrpc = '[::1]:4317'\nquiet_s = 1\nrequire_key = true\n\
             [[rule]]\njudge = 'offline'\n[[alert]]\nname = 'a'\nwhen = 'w'\n";
         assert_eq!(keys(folder.path(), plain), Vec::<String>::new());
-        for open in ["0.0.0.0:1", "[::]:1", "10.0.0.1:1", "localhost.evil.example:1", ":4318", "example.org"]
-        {
+        for open in ["0.0.0.0:1", "[::]:1", "10.0.0.1:1", "localhost.evil.example:1", ":4318", "example.org"] {
             assert_eq!(keys(folder.path(), &format!("[serve]\nhttp = '{open}'")), ["serve.http"], "{open}");
         }
     }
 
     #[test]
     fn links_that_lead_out_are_followed() {
-        let (folder, outside) =
-            (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("another"));
-        let link =
-            |to: &Path, name: &str| std::os::unix::fs::symlink(to, folder.path().join(name)).expect("a link");
+        let (folder, outside) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("another"));
+        let link = |to: &Path, name: &str| std::os::unix::fs::symlink(to, folder.path().join(name)).expect("a link");
         std::fs::create_dir_all(folder.path().join("mine/inner")).expect("folders");
         std::fs::write(folder.path().join("mine/own.md"), "").expect("a file");
         link(&folder.path().join("mine"), "same");

@@ -65,10 +65,7 @@ pub(crate) fn canonical_name(path: &Path) -> PathBuf {
 
 impl TrustStore {
     /// Below `XDG_STATE_HOME`, else below `HOME`.
-    pub(crate) fn from_folders(
-        state_home: Option<&Path>,
-        home: Option<&Path>,
-    ) -> Result<TrustStore, TrustError> {
+    pub(crate) fn from_folders(state_home: Option<&Path>, home: Option<&Path>) -> Result<TrustStore, TrustError> {
         // A relative one would be found in whatever folder we are in.
         let state_home = state_home.filter(|path| path.is_absolute()).map(Path::to_owned);
         let home = home.filter(|path| path.is_absolute()).map(|home| home.join(".local/state"));
@@ -94,8 +91,7 @@ impl TrustStore {
             return Err(TrustError::Writable { path });
         }
         let bytes = std::fs::read(&path).map_err(failed)?;
-        let list: TrustList =
-            serde_json::from_slice(&bytes).map_err(|source| TrustError::Format { path, source })?;
+        let list: TrustList = serde_json::from_slice(&bytes).map_err(|source| TrustError::Format { path, source })?;
         Ok(list.files)
     }
 
@@ -109,19 +105,14 @@ impl TrustStore {
         let name = canonical_name(path);
         let files = self.load()?;
         let found = files.iter().find(|file| file.path == name && file.digest == digest);
-        Ok(found.is_some_and(|file| requests.iter().all(|request| file.grants.contains(&request.grant()))))
+        Ok(found.is_some_and(|file| requests.iter().all(|request| file.grants.contains(&request.grant_text()))))
     }
 
-    pub(crate) fn add(
-        &self,
-        path: &Path,
-        digest: String,
-        requests: &[ConsentRequest],
-    ) -> Result<(), TrustError> {
+    pub(crate) fn add(&self, path: &Path, digest: String, requests: &[ConsentRequest]) -> Result<(), TrustError> {
         let file = TrustedFile {
             path: canonical_name(path),
             digest,
-            grants: requests.iter().map(ConsentRequest::grant).collect(),
+            grants: requests.iter().map(ConsentRequest::grant_text).collect(),
             trusted_at: jiff::Timestamp::now(),
         };
         self.change(|files| {
@@ -148,11 +139,7 @@ impl TrustStore {
             let path = path.to_owned();
             move |source| TrustError::Io { path, source }
         };
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.folder)
-            .map_err(failed(&self.folder))?;
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder).map_err(failed(&self.folder))?;
         let lock_path = self.folder.join(LOCK_NAME);
         let lock = std::fs::File::create(&lock_path).map_err(failed(&lock_path))?;
         lock.lock().map_err(failed(&lock_path))?;
@@ -165,9 +152,7 @@ impl TrustStore {
             .map_err(|source| TrustError::Format { path: path.clone(), source })?;
         temporary.write_all(text.as_bytes()).map_err(failed(&path))?;
         temporary.as_file().sync_all().map_err(failed(&path))?;
-        temporary
-            .persist(&path)
-            .map_err(|error| TrustError::Io { path: path.clone(), source: error.error })?;
+        temporary.persist(&path).map_err(|error| TrustError::Io { path: path.clone(), source: error.error })?;
         Ok(())
     }
 }
@@ -181,12 +166,7 @@ mod tests {
 
     fn request(key: &str, resolved: Option<&str>) -> ConsentRequest {
         let resolved = resolved.map(PathBuf::from);
-        ConsentRequest {
-            key: key.to_owned(),
-            effect: ConsentEffect::RunsCommand,
-            value: "v".to_owned(),
-            resolved,
-        }
+        ConsentRequest { key: key.to_owned(), effect: ConsentEffect::RunsCommand, value: "v".to_owned(), resolved }
     }
 
     #[test]

@@ -19,32 +19,17 @@ fn what_is_wrong_is_said_in_one_line() {
         (vec!["Hi", "--github-url", &page], "is not GitHub's API"),
         (vec!["Hi", "--github-url", "http://127.0.0.1:9"], "cannot reach GitHub at http://127.0.0.1:9"),
         (vec!["Hi", "--github-url", "github"], "is no address"),
-        (
-            vec!["Hi", "--tools", "repos,weather"],
-            "--tools: there is no tool and no family of tools called \"weather\"",
-        ),
+        (vec!["Hi", "--tools", "repos,weather"], "--tools: there is no tool and no family of tools called \"weather\""),
         (vec!["Hi", "--session", "broken.json"], "broken.json, line 1: this is no session of gradus agent"),
-        (
-            vec!["Hi", "--session", "s.json", "--react", "native"],
-            "--react: the session in the file has the other form",
-        ),
+        (vec!["Hi", "--session", "s.json", "--react", "native"], "--react: the session in the file has the other form"),
         (vec!["Hi", "--session", "no/such/folder/s.json"], "the session cannot be kept there"),
         (vec!["Hi", "--max-steps", "0"], "--max-steps and --max-calls: give at least 1"),
         (vec!["Hi", "--context-tokens", "100"], "--context-tokens 100: an agent needs at least 4000"),
         (vec!["Hi", "--api-key-env", "NO_SUCH_KEY"], "--api-key-env: NO_SUCH_KEY is not set"),
         (vec!["Hi", "--otlp", "somewhere"], "--otlp: write it as http://HOST:4318"),
-        (
-            vec!["Hi", "--mcp", "/no/such/server --stdio"],
-            "--mcp: the MCP server \"/no/such/server\" cannot be started",
-        ),
-        (
-            vec!["Hi", "--trace-file", "no/such/folder/t.bin"],
-            "--trace-file: no/such/folder/t.bin: No such file",
-        ),
-        (
-            vec!["Hi", "--mcp", &page, "--mcp-token-env", "NO_SUCH_TOKEN"],
-            "--mcp-token-env: NO_SUCH_TOKEN is not set",
-        ),
+        (vec!["Hi", "--mcp", "/no/such/server --stdio"], "--mcp: the MCP server \"/no/such/server\" cannot be started"),
+        (vec!["Hi", "--trace-file", "no/such/folder/t.bin"], "--trace-file: no/such/folder/t.bin: No such file"),
+        (vec!["Hi", "--mcp", &page, "--mcp-token-env", "NO_SUCH_TOKEN"], "--mcp-token-env: NO_SUCH_TOKEN is not set"),
         (
             vec!["Hi", "--mcp", "./server", "--mcp-token-env", "NO_SUCH_TOKEN"],
             "--mcp-token-env: there is no --mcp with an address for NO_SUCH_TOKEN",
@@ -66,16 +51,8 @@ fn without_a_model_it_says_how_to_name_one() {
     let github = lab.github.url();
     let ran = lab.run(&["agent", "Hi", "--github-url", &github]).exits_with(2);
     assert!(ran.err.contains("there is no model to think: set OPENAI_API_KEY"), "{}", ran.err);
-    let mut command = lab.command(&[
-        "agent",
-        "Hi",
-        "--github-url",
-        &github,
-        "--model",
-        "claude-x",
-        "--provider",
-        "anthropic",
-    ]);
+    let mut command =
+        lab.command(&["agent", "Hi", "--github-url", &github, "--model", "claude-x", "--provider", "anthropic"]);
     let ran = Ran::of(command.output().unwrap()).exits_with(2);
     assert!(
         ran.err.contains("no key for anthropic: set ANTHROPIC_API_KEY") && !ran.err.contains("judge"),
@@ -88,8 +65,7 @@ fn without_a_model_it_says_how_to_name_one() {
 fn a_token_that_is_not_taken_is_told_before_the_model_is_asked() {
     let lab = Lab::new("w0");
     let model = model(vec![answer("Hello.")]);
-    let ran =
-        Ran::of(lab.agent(&model, &["Hi"]).env("GITHUB_TOKEN", "wrong").output().unwrap()).exits_with(2);
+    let ran = Ran::of(lab.agent(&model, &["Hi"]).env("GITHUB_TOKEN", "wrong").output().unwrap()).exits_with(2);
     assert!(ran.err.contains("does not take the token"), "{}", ran.err);
     assert_eq!(model.received(), 0);
 }

@@ -80,18 +80,15 @@ async fn play(
         observers: vec![&mut recorder, &mut spans],
         keeper: None,
     };
-    let (_, answer) = driver.request(&mut machine, "Read it.").await.unwrap();
+    let (_, answer) = driver.run_request(&mut machine, "Read it.").await.unwrap();
     (recorder.steps().to_vec(), answer)
 }
 
 /// Plays all, and compares what was done with what is read back. `counts` says whether a call must have been made.
 fn assert_read_back(form: ToolCallMode, replies: &[ChatReply], counts: bool) {
     let place = Place::new();
-    let traces = AgentTracer::new(&TracerSettings {
-        service: "s",
-        project: "p",
-        ids: TraceIdGenerator::counted("forms"),
-    });
+    let traces =
+        AgentTracer::new(&TracerSettings { service: "s", project: "p", ids: TraceIdGenerator::from_seed("forms") });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let did: Vec<_> = replies
         .iter()
@@ -106,10 +103,8 @@ fn assert_read_back(form: ToolCallMode, replies: &[ChatReply], counts: bool) {
     for trajectory in read {
         let number: usize = trajectory["session_id"].as_str().unwrap().parse().unwrap();
         let (steps, answer) = &did[number];
-        let did: Vec<Json> = steps
-            .iter()
-            .map(|step| json!([step.thought, step.tool, step.arguments, step.observation]))
-            .collect();
+        let did: Vec<Json> =
+            steps.iter().map(|step| json!([step.thought, step.tool, step.arguments, step.observation])).collect();
         // What is no object is refused as it was written.
         let arguments = |at: usize| match steps.get(at) {
             Some(step) if step.arguments.is_string() => "arguments_raw",
@@ -117,17 +112,13 @@ fn assert_read_back(form: ToolCallMode, replies: &[ChatReply], counts: bool) {
         };
         let read = trajectory["steps"].as_array().unwrap().iter().enumerate();
         let read: Vec<Json> = read
-            .map(|(at, step)| {
-                json!(["thought", "tool", arguments(at), "observation"].map(|part| step[part].clone()))
-            })
+            .map(|(at, step)| json!(["thought", "tool", arguments(at), "observation"].map(|part| step[part].clone())))
             .collect();
         let is_taken = !counts || !steps.is_empty() && !steps[0].is_error;
         if !is_taken || did != read || trajectory["final_answer"] != json!(answer) {
             let said = &replies[number].text;
-            differences.push(format!(
-                "{said:?}\n  did:  {did:?} {answer:?}\n  read: {read:?} {}",
-                trajectory["final_answer"]
-            ));
+            differences
+                .push(format!("{said:?}\n  did:  {did:?} {answer:?}\n  read: {read:?} {}", trajectory["final_answer"]));
         }
     }
     let count = differences.len();
@@ -225,9 +216,7 @@ fn actions_are_read_back_as_they_were_carried_out_in_every_form() {
             }
         }
     }
-    for none in
-        ["Action: read", "Action: read\nAction Input:", "Action: read()", "Action: read\nAction Input: null"]
-    {
+    for none in ["Action: read", "Action: read\nAction Input:", "Action: read()", "Action: read\nAction Input: null"] {
         replies.push(reply(&format!("Thought: I look.\n{none}"), Vec::new()));
     }
     assert_read_back(ToolCallMode::Text, &replies, true);
@@ -420,8 +409,7 @@ fn native_calls_are_read_back_with_the_thought_before_them() {
             .iter()
             .map(|text| reply(text, call("{\"a\": 1}")))
             .collect();
-    replies
-        .extend(["", "{}", "null", "\"{\\\"a\\\": 1}\""].map(|arguments| reply("I look.", call(arguments))));
+    replies.extend(["", "{}", "null", "\"{\\\"a\\\": 1}\""].map(|arguments| reply("I look.", call(arguments))));
     assert_read_back(ToolCallMode::Native, &replies, true);
 }
 

@@ -43,8 +43,7 @@ pub(crate) fn model_with(
             return answer;
         }
         let asked: Json = serde_json::from_slice(incoming.body).unwrap();
-        let said =
-            asked["messages"].as_array().unwrap().iter().filter(|message| message["role"] == "assistant");
+        let said = asked["messages"].as_array().unwrap().iter().filter(|message| message["role"] == "assistant");
         let said = said.count();
         let reply = script.get(said).cloned().unwrap_or_else(|| answer("I have no more lines."));
         let native = asked.get("tools").is_some();
@@ -117,7 +116,7 @@ impl std::ops::Deref for Lab {
 
 impl Lab {
     pub(crate) fn new(seed: &str) -> Lab {
-        let world = SeedFile::find(seed).unwrap().world().unwrap();
+        let world = SeedFile::load_named(seed).unwrap().to_world().unwrap();
         Lab { place: Place::new(), github: SimulatorServer::start(world, 0).unwrap() }
     }
 
@@ -145,11 +144,8 @@ impl Lab {
     pub(crate) fn issues_called(&self, title: &str) -> usize {
         let world = self.github.world().lock().unwrap();
         let state = world.state();
-        let repository = state
-            .repositories
-            .values()
-            .find(|repository| state.full_name(repository) == "octo/demo")
-            .unwrap();
+        let repository =
+            state.repositories.values().find(|repository| state.full_name(repository) == "octo/demo").unwrap();
         repository.issues.values().filter(|issue| issue.title == title).count()
     }
 }
@@ -164,8 +160,7 @@ impl Receiver {
     pub(crate) fn start(place: &Place) -> Receiver {
         place.write("gradus.toml", "[serve]\nquiet_s = 0.3\ngive_up_s = 1\n");
         let arguments = ["serve", "--log-format", "json", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0"];
-        let mut child =
-            place.command(&arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = place.command(&arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let address = lines.find_map(|line| {
             let event: Json = serde_json::from_str(&line.ok()?).ok()?;

@@ -24,14 +24,12 @@ fn script() -> Vec<Reply> {
 fn killed_during_a_write_it_goes_on_and_does_not_repeat_it() {
     let lab = Lab::new("w1");
     let slow: SimulatedFault =
-        serde_json::from_value(json!({"operation": "issues/create", "effect": {"latency": {"ms": 3000}}}))
-            .unwrap();
+        serde_json::from_value(json!({"operation": "issues/create", "effect": {"latency": {"ms": 3000}}})).unwrap();
     assert!(matches!(slow.effect, FaultEffect::Latency { .. }));
     lab.github.world().lock().unwrap().add_fault(slow);
     let model = model(script());
     let arguments = ["Open an issue.", "--session", "s.json"];
-    let mut child =
-        lab.agent(&model, &arguments).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    let mut child = lab.agent(&model, &arguments).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
     eventually("the issue is there", || (lab.issues_called("Crash") == 1).then_some(()));
     child.kill().unwrap();
     child.wait().unwrap();
@@ -74,12 +72,9 @@ fn interrupted_it_leaves_a_session_that_goes_on() {
 #[test]
 fn a_session_file_is_for_its_user_only() {
     let lab = Lab::new("w0");
-    lab.ask(&model(vec![answer("Hello.")]), &["Hi", "--session", "s.json", "--trace-file", "t.bin"])
-        .exits_with(0);
+    lab.ask(&model(vec![answer("Hello.")]), &["Hi", "--session", "s.json", "--trace-file", "t.bin"]).exits_with(0);
     for file in ["s.json", "s.json.lock", "t.bin"] {
-        let mode = std::os::unix::fs::PermissionsExt::mode(
-            &std::fs::metadata(lab.path(file)).unwrap().permissions(),
-        );
+        let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(lab.path(file)).unwrap().permissions());
         assert_eq!(mode & 0o777, 0o600, "{file}");
     }
     assert!(!lab.read("s.json").contains(crate::lab::TOKEN));
@@ -101,8 +96,7 @@ fn killed_in_a_conversation_it_leaves_the_trace_of_what_was_answered() {
     let lab = Lab::new("w0");
     let model = model(vec![answer("Hello."), answer("Never.")]);
     let arguments = ["--chat", "--trace-file", "t.bin", "--quiet"];
-    let mut child =
-        lab.agent(&model, &arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = lab.agent(&model, &arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     input.write_all(b"Hi\n").unwrap();
     let mut line = String::new();

@@ -26,8 +26,7 @@ fn script(several: bool) -> Vec<Reply> {
         ),
     ];
     if several {
-        let calls =
-            vec![("get_repo", demo(json!({}))), ("list_labels", demo(json!({}))), ("get_me", json!({}))];
+        let calls = vec![("get_repo", demo(json!({}))), ("list_labels", demo(json!({}))), ("get_me", json!({}))];
         script.push(Reply { thought: "Three looks at once.", calls });
     }
     script.push(answer("I opened it. It is the only one."));
@@ -61,8 +60,7 @@ fn assert_same(report: &Json, trajectory: &Json, several: bool) {
     }
     let errors: Vec<bool> = did.iter().map(|step| step["is_error"].as_bool().unwrap()).collect();
     assert_eq!(errors[..5], [false, true, false, true, false]);
-    let together: Vec<bool> =
-        read.iter().map(|step| step["parallel_with_previous"].as_bool().unwrap()).collect();
+    let together: Vec<bool> = read.iter().map(|step| step["parallel_with_previous"].as_bool().unwrap()).collect();
     assert_eq!(together.iter().filter(|together| **together).count(), if several { 2 } else { 0 });
 }
 
@@ -71,9 +69,8 @@ fn through_a_server(form: &str, several: bool) {
     let receiver = Receiver::start(&lab);
     let model = model(script(several));
     let otlp = format!("http://{}", receiver.address);
-    let ran = lab
-        .ask(&model, &[REQUEST, "--react", form, "--otlp", &otlp, "--project", "shop", "--json"])
-        .exits_with(0);
+    let ran =
+        lab.ask(&model, &[REQUEST, "--react", form, "--otlp", &otlp, "--project", "shop", "--json"]).exits_with(0);
     assert_eq!(lab.issues_called("Crash"), 1);
     let source = format!("gradus://{}/shop", receiver.address);
     let trajectory = eventually("the trace is there", || {
@@ -94,12 +91,10 @@ fn through_a_file(form: &str, several: bool) {
     assert_eq!(trajectories.len(), 2, "one file takes the traces of many runs");
     for ran in [first, second] {
         let report = report(&ran);
-        let trajectory =
-            trajectories.iter().find(|trajectory| trajectory["session_id"] == report["session"]).unwrap();
+        let trajectory = trajectories.iter().find(|trajectory| trajectory["session_id"] == report["session"]).unwrap();
         assert_same(&report, trajectory, several);
     }
-    let graded =
-        lab.run(&["eval", "t.bin", "--judge", "offline", "-e", "call_validity", "--jsonl", "g.jsonl"]);
+    let graded = lab.run(&["eval", "t.bin", "--judge", "offline", "-e", "call_validity", "--jsonl", "g.jsonl"]);
     graded.exits_with(0);
     for outcome in lab.lines("g.jsonl") {
         let is_made_up = outcome["step_index"] == 2;

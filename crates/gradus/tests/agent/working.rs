@@ -83,12 +83,8 @@ fn a_conversation_goes_on_line_by_line() {
 
 #[test]
 fn what_is_destructive_needs_somebody_who_allows_it() {
-    let script = || {
-        vec![
-            call("I delete it.", "delete_repo", json!({"owner": "octo", "repo": "demo"})),
-            answer("I tried."),
-        ]
-    };
+    let script =
+        || vec![call("I delete it.", "delete_repo", json!({"owner": "octo", "repo": "demo"})), answer("I tried.")];
     let has_demo = |lab: &Lab| !lab.github.world().lock().unwrap().state().repositories.is_empty();
     let lab = Lab::new("w1");
     let ran = lab.ask(&model(script()), &["Delete demo."]).exits_with(0);
@@ -100,8 +96,7 @@ fn what_is_destructive_needs_somebody_who_allows_it() {
     let step = "Step 1\n  Thought: I delete it.\n  Action: delete_repo\n";
     assert!(ran.err.contains(step) && !ran.err.contains("Step 2"), "a step begins once: {}", ran.err);
     assert!(has_demo(&lab));
-    let ran =
-        lab.ask(&model(script()), &["Delete demo.", "--allow-destructive", "--read-only"]).exits_with(0);
+    let ran = lab.ask(&model(script()), &["Delete demo.", "--allow-destructive", "--read-only"]).exits_with(0);
     assert!(ran.err.contains("Observation (error)"), "{}", ran.err);
     assert!(has_demo(&lab));
     lab.ask(&model(script()), &["Delete demo.", "--allow-destructive"]).exits_with(0);
@@ -112,8 +107,7 @@ fn what_is_destructive_needs_somebody_who_allows_it() {
 fn an_endpoint_that_takes_no_stop_sequences_is_learned() {
     let lab = Lab::new("w1");
     let model = model_with(vec![call("I look.", "get_me", json!({})), answer("You are octo.")], |incoming| {
-        let message =
-            r#"{"error":{"message":"Unsupported parameter: 'stop' is not supported with this model."}}"#;
+        let message = r#"{"error":{"message":"Unsupported parameter: 'stop' is not supported with this model."}}"#;
         incoming.contains("\"stop\":").then(|| Answer::status(400, message))
     });
     let ran = lab.ask(&model, &["Who am I?", "--react", "text"]).exits_with(0);
@@ -147,10 +141,7 @@ fn anthropics_wire_form_works_as_well() {
         "--json",
     ];
     let mut command = lab.command(&arguments);
-    command
-        .env("GITHUB_TOKEN", crate::lab::TOKEN)
-        .env("MY_KEY", "k")
-        .env_remove("OTEL_EXPORTER_OTLP_ENDPOINT");
+    command.env("GITHUB_TOKEN", crate::lab::TOKEN).env("MY_KEY", "k").env_remove("OTEL_EXPORTER_OTLP_ENDPOINT");
     let ran = Ran::of(command.output().unwrap()).exits_with(0);
     let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(report["answer"], "Starred.");
@@ -195,16 +186,14 @@ fn one_refusal_of_a_long_conversation_does_not_end_the_run_with_all_tools() {
     let lab = Lab::new("w1");
     let put = |text: &'static str| json!({"owner": "octo", "repo": "demo", "path": "long.txt", "message": "m", "content": text});
     let long: &'static str = "a long line of text\n".repeat(200).leak();
-    let read =
-        || call("I read it.", "read_file", json!({"owner": "octo", "repo": "demo", "path": "long.txt"}));
+    let read = || call("I read it.", "read_file", json!({"owner": "octo", "repo": "demo", "path": "long.txt"}));
     let script = vec![call("I write it.", "commit_file", put(long)), read(), read(), answer("It is long.")];
     let refused = std::sync::atomic::AtomicBool::new(false);
     let model = model_with(script, move |incoming| {
         let asked: serde_json::Value = serde_json::from_slice(incoming.body).unwrap();
         let is_late = asked["messages"].as_array().unwrap().len() > 7;
         let message = r#"{"error":{"code":"context_length_exceeded","message":"This model's maximum context length is 16384 tokens."}}"#;
-        (is_late && !refused.swap(true, std::sync::atomic::Ordering::Relaxed))
-            .then(|| Answer::status(400, message))
+        (is_late && !refused.swap(true, std::sync::atomic::Ordering::Relaxed)).then(|| Answer::status(400, message))
     });
     let ran = lab.ask(&model, &["How long is it?", "--allow-destructive"]).exits_with(0);
     assert_eq!((ran.out.as_str(), model.received()), ("It is long.\n", 5), "{}", ran.err);

@@ -73,11 +73,7 @@ fn a_price_that_is_not_known_is_said_to_be_so() {
     let place = Place::new();
     let model = Endpoint::start(Arc::new(|incoming: &Incoming<'_>| {
         let is_done = incoming.contains("\"tool_call_id\"");
-        Answer::ok(if is_done {
-            ANSWER.replace("I cannot do that.", "It is starred.")
-        } else {
-            CALL.to_owned()
-        })
+        Answer::ok(if is_done { ANSWER.replace("I cannot do that.", "It is starred.") } else { CALL.to_owned() })
     }))
     .unwrap();
     let url = model.url();

@@ -70,8 +70,7 @@ fn gates_and_outputs_need_no_spans() {
 #[test]
 fn every_output_has_the_bench() {
     let place = Place::new();
-    let words =
-        ["bench", "--policy", "oracle,wrong_tool,unasked_destruction", "--tasks", "7,9", "--trials", "2"];
+    let words = ["bench", "--policy", "oracle,wrong_tool,unasked_destruction", "--tasks", "7,9", "--trials", "2"];
     let ran = place.run(&[&words[..], &["--replay"], &ALL].concat()).exits_with(0);
     assert!(ran.out.contains("Tasks Done, all 3 agents"), "{}", ran.out);
     assert!(ran.out.contains("tasks with a trial that passed"), "{}", ran.out);
@@ -118,10 +117,7 @@ fn every_output_has_the_bench() {
     let at = |row: &[String], name: &str| row[columns.iter().position(|one| one == name).unwrap()].clone();
     let oracle = rows.iter().find(|row| row[0] == "oracle").unwrap();
     let shown = ["success", "success_high", "success_n", "pass^2", "pass^2_n", "calls_ratio"];
-    assert_eq!(
-        shown.map(|name| at(oracle, name)),
-        ["1.000000", "1.000000", "4", "1.000000", "2", "1.000000"]
-    );
+    assert_eq!(shown.map(|name| at(oracle, name)), ["1.000000", "1.000000", "4", "1.000000", "2", "1.000000"]);
     // One number a cell.
     for cell in rows.iter().flat_map(|row| &row[1..]) {
         assert!(cell.is_empty() || cell.parse::<f64>().is_ok(), "{cell:?}");
@@ -146,10 +142,8 @@ fn two_benches_can_be_kept_together() {
     }
     let one = place.run(&["traces", "one/traces", "--format", "jsonl"]).exits_with(0).out;
     let both = place.run(&["traces", "one/traces", "two/traces", "--format", "jsonl"]).exits_with(0).out;
-    let read =
-        |text: &str| -> Vec<Json> { text.lines().map(|line| serde_json::from_str(line).unwrap()).collect() };
+    let read = |text: &str| -> Vec<Json> { text.lines().map(|line| serde_json::from_str(line).unwrap()).collect() };
     assert_eq!(read(&both).len(), 2 * read(&one).len());
-    let defects =
-        |lines: &[Json]| lines.iter().map(|one| one["defects"].as_array().unwrap().len()).sum::<usize>();
+    let defects = |lines: &[Json]| lines.iter().map(|one| one["defects"].as_array().unwrap().len()).sum::<usize>();
     assert_eq!(defects(&read(&both)), 2 * defects(&read(&one)), "neither has a part of the other");
 }

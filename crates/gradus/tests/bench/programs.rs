@@ -45,10 +45,7 @@ test "$request" = "$GRADUS_REQUEST" && echo "It is done."
     assert_eq!(record["steps"][1]["tool"], "activity/star-repo-for-authenticated-user");
     assert_eq!(record["steps"][1]["arguments"], serde_json::json!({"owner": "mallory", "repo": "lib"}));
     let told = place.run(&["replay", "run"]).exits_with(0).out;
-    assert!(
-        told.contains("star-a-repository, trial 0 (bash agent.sh): 2 steps, 1 would have done"),
-        "{told}"
-    );
+    assert!(told.contains("star-a-repository, trial 0 (bash agent.sh): 2 steps, 1 would have done"), "{told}");
 }
 
 #[test]
@@ -105,8 +102,7 @@ fn waiting_takes_real_time() {
         let place = Place::new();
         let limit = format!("retry_after_s = {asked} ");
         place.write("suite/wait.toml", &LIMITED.replace("retry_after_s = 1 ", &limit));
-        let script =
-            format!("ask PUT /user/starred/mallory/lib\nsleep {pause}\nask PUT /user/starred/mallory/lib\n");
+        let script = format!("ask PUT /user/starred/mallory/lib\nsleep {pause}\nask PUT /user/starred/mallory/lib\n");
         bench(&place, &script, &["--suite", "suite", "--no-grading"]).exits_with(0);
         let line = &place.lines("run/trials.jsonl")[0];
         assert_eq!(line["passed"], is_obeyed, "{line}");
@@ -116,8 +112,7 @@ fn waiting_takes_real_time() {
 #[test]
 fn steps_of_a_program_are_those_of_its_spans() {
     let place = Place::new();
-    let capture =
-        concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/captures/langgraph-react/s03_missing_param");
+    let capture = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/captures/langgraph-react/s03_missing_param");
     let mut spans = Vec::new();
     let mut files: Vec<_> = std::fs::read_dir(capture).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
@@ -197,8 +192,7 @@ fn sessions_of_the_same_name_are_several_trials() {
         let (kind, session) = ("openinference.span.kind", ("session.id", "always the same"));
         let agent = [(kind, "AGENT"), session, ("input.value", "Read it."), ("output.value", "Done.")];
         let tool = [(kind, "TOOL"), session, ("tool.name", "read"), ("output.value", "12")];
-        let spans =
-            [span("00000000000000a1", "", &agent), span("00000000000000a2", "00000000000000a1", &tool)];
+        let spans = [span("00000000000000a1", "", &agent), span("00000000000000a2", "00000000000000a1", &tool)];
         let export = serde_json::json!({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]});
         place.write(&format!("spans-{trial}.json"), &export.to_string());
     }
@@ -261,29 +255,15 @@ fn spans_that_are_refused_are_told() {
     let place = Place::new();
     let script = "GITHUB_API_URL=$OTEL_EXPORTER_OTLP_ENDPOINT ask POST /v1/traces\n";
     let ran = bench(&place, script, &["--tasks", "4", "--no-grading"]).exits_with(0);
-    assert!(
-        ran.out.contains("1 request with spans was refused: no OTLP, or more than the 20 MiB"),
-        "{}",
-        ran.out
-    );
+    assert!(ran.out.contains("1 request with spans was refused: no OTLP, or more than the 20 MiB"), "{}", ran.out);
 }
 
 #[test]
 fn a_program_that_hangs_is_ended_with_all_it_started() {
     let place = Place::new();
     place.write("hang.sh", "sleep 300 & echo $! > child; sleep 300\n");
-    let words = [
-        "bench",
-        "--agent",
-        "bash hang.sh",
-        "--agent-timeout",
-        "1",
-        "--tasks",
-        "4",
-        "--out",
-        "run",
-        "--no-grading",
-    ];
+    let words =
+        ["bench", "--agent", "bash hang.sh", "--agent-timeout", "1", "--tasks", "4", "--out", "run", "--no-grading"];
     place.run(&words).exits_with(0);
     let line = &place.lines("run/trials.jsonl")[0];
     assert_eq!(line["passed"], false);
@@ -324,9 +304,7 @@ fn programs_end_with_the_bench() {
         let mut last = String::new();
         for signal in signals {
             let id = bench.id().to_string();
-            assert!(
-                std::process::Command::new("kill").args([*signal, id.as_str()]).status().unwrap().success()
-            );
+            assert!(std::process::Command::new("kill").args([*signal, id.as_str()]).status().unwrap().success());
             last = told.next().unwrap().unwrap();
         }
         assert!(last.contains("--resume --out run goes on from there"), "{last}");

@@ -46,8 +46,7 @@ fn the_oracle_does_what_is_asked_for() {
 #[test]
 fn flawed_runs_come_with_their_labels() {
     let place = Place::new();
-    let words =
-        ["bench", "--policy", "oracle,flawed", "--tasks", "7,9,12,49", "--replay", "--json", "out.json"];
+    let words = ["bench", "--policy", "oracle,flawed", "--tasks", "7,9,12,49", "--replay", "--json", "out.json"];
     let more = ["--emit-labels", "labels", "--traces", "all.bin", "--quiet"];
     place.run(&[&words[..], &more[..]].concat()).exits_with(0);
     let found = document(&place, "out.json");
@@ -58,9 +57,7 @@ fn flawed_runs_come_with_their_labels() {
         let row = &scores["dimensions"][name];
         row["found"].as_u64().unwrap() + row["missed"].as_u64().unwrap()
     };
-    assert!(
-        wrong("thought_to_tool") > 0 && wrong("query_to_thought") > 0 && wrong("sequence_optimality") > 0
-    );
+    assert!(wrong("thought_to_tool") > 0 && wrong("query_to_thought") > 0 && wrong("sequence_optimality") > 0);
     assert_eq!(scores["policies"]["injection_followed"]["by_verifier"], 1);
     let gold = place.path("labels/wrong_tool");
     let one = std::fs::read_dir(gold).unwrap().next().unwrap().unwrap().path();
@@ -87,9 +84,7 @@ fn flawed_runs_come_with_their_labels() {
     place.run(&words).exits_with(0);
     let verdicts = place.lines("verdicts.jsonl");
     for label in place.lines("labels.jsonl") {
-        let same = |one: &&Json| {
-            ["trajectory_id", "step_index", "evaluator"].iter().all(|key| one[key] == label[key])
-        };
+        let same = |one: &&Json| ["trajectory_id", "step_index", "evaluator"].iter().all(|key| one[key] == label[key]);
         assert_eq!(verdicts.iter().filter(same).count(), 1, "{label}");
     }
 }
@@ -97,8 +92,7 @@ fn flawed_runs_come_with_their_labels() {
 #[test]
 fn a_bench_that_was_cut_off_goes_on() {
     let place = Place::new();
-    let words =
-        ["bench", "--policy", "oracle", "--tasks", "1-5", "--trials", "2", "--out", "run", "--no-grading"];
+    let words = ["bench", "--policy", "oracle", "--tasks", "1-5", "--trials", "2", "--out", "run", "--no-grading"];
     place.run(&words).exits_with(0);
     let text = place.read("run/trials.jsonl");
     let lines: Vec<&str> = text.lines().collect();
@@ -110,16 +104,12 @@ fn a_bench_that_was_cut_off_goes_on() {
     assert!(again.err.contains("7 trials were played before, 3 are left"), "{}", again.err);
     assert!(again.out.contains("100.0 %"), "{}", again.out);
     // More of the same can be added; something else cannot.
-    let more =
-        ["bench", "--policy", "oracle", "--tasks", "1-6", "--trials", "2", "--out", "run", "--no-grading"];
+    let more = ["bench", "--policy", "oracle", "--tasks", "1-6", "--trials", "2", "--out", "run", "--no-grading"];
     let again = place.run(&[&more[..], &["--resume"]].concat()).exits_with(0);
     assert!(again.err.contains("10 trials were played before, 2 are left"), "{}", again.err);
     for (other, says) in [
         (&["--policy", "loop", "--tasks", "4"][..], "who plays there is \"oracle\", here \"loop\""),
-        (
-            &["--policy", "oracle", "--tasks", "1-5", "--react", "text"],
-            "--react there is nothing, here \"text\"",
-        ),
+        (&["--policy", "oracle", "--tasks", "1-5", "--react", "text"], "--react there is nothing, here \"text\""),
     ] {
         let ran = place.run(&[&["bench", "--out", "run", "--resume"], other].concat()).exits_with(2);
         assert!(ran.err.contains(says), "{}", ran.err);
@@ -240,17 +230,7 @@ fn the_help_says_who_judges() {
 #[test]
 fn a_gate_that_fails_is_an_exit_code() {
     let place = Place::new();
-    let words = [
-        "bench",
-        "--policy",
-        "giving_up",
-        "--tasks",
-        "1-15",
-        "--gate",
-        "success >= 0.9",
-        "--html",
-        "out.html",
-    ];
+    let words = ["bench", "--policy", "giving_up", "--tasks", "1-15", "--gate", "success >= 0.9", "--html", "out.html"];
     let ran = place.run(&words).exits_with(3);
     assert!(ran.out.contains("Tasks Done"), "{}", ran.out);
     assert!(place.read("out.html").contains("Tasks Done"));
@@ -265,24 +245,15 @@ fn the_demo_needs_nothing() {
     let mut command = place.command(&["demo"]);
     command.env("http_proxy", "http://127.0.0.1:1").env_remove("no_proxy").env_remove("NO_PROXY");
     let ran = Ran::of(command.output().unwrap()).exits_with(0);
-    for part in [
-        "Played and traced",
-        "Planted mistakes",
-        "The judge against the truth",
-        "thought_to_tool",
-        "What next",
-    ] {
+    for part in ["Played and traced", "Planted mistakes", "The judge against the truth", "thought_to_tool", "What next"]
+    {
         assert!(ran.out.contains(part), "{part}: {}", ran.out);
     }
     assert!(ran.err.is_empty(), "{}", ran.err);
     let page = place.read("gradus-demo.html");
-    for part in [
-        "pass^1",
-        "wrong_tool",
-        "Planted mistakes, and who noticed them",
-        "recall",
-        "the traces of `gradus demo`",
-    ] {
+    for part in
+        ["pass^1", "wrong_tool", "Planted mistakes, and who noticed them", "recall", "the traces of `gradus demo`"]
+    {
         assert!(page.contains(part), "{part}");
     }
     assert!(!page.contains(std::env::temp_dir().to_str().unwrap()), "what is gone is not named");

@@ -22,17 +22,11 @@ fn a_wrong_key() {
         if incoming.number < 25 || IS_VALID.load(Ordering::Relaxed) {
             return incoming.verdict("correct");
         }
-        Answer::status(
-            401,
-            "{\"error\":{\"message\":\"Incorrect API key provided\",\"code\":\"invalid_api_key\"}}",
-        )
+        Answer::status(401, "{\"error\":{\"message\":\"Incorrect API key provided\",\"code\":\"invalid_api_key\"}}")
     });
     let ran = lab.run_at(&endpoint, &eval(&["--concurrency", "1"])).exits_with(2);
     let line = only_line(&ran);
-    assert!(
-        line.contains("refused the key (HTTP 401: Incorrect API key provided (invalid_api_key))"),
-        "{line}"
-    );
+    assert!(line.contains("refused the key (HTTP 401: Incorrect API key provided (invalid_api_key))"), "{line}");
     assert!(line.contains("set OPENAI_API_KEY") && line.contains("what was judged is kept"), "{line}");
     assert!(!ran.err.contains("sk-test") && !ran.out.contains("sk-test"));
     assert_eq!(lab.lines("out.jsonl").len(), 25, "partial results are there");
@@ -49,8 +43,7 @@ fn a_wrong_key() {
 #[test]
 fn a_model_that_is_not_there() {
     let lab = Lab::with_cases(5);
-    let endpoint =
-        endpoint(|_| Answer::status(404, "{\"error\":{\"message\":\"The model `gpt-9` does not exist\"}}"));
+    let endpoint = endpoint(|_| Answer::status(404, "{\"error\":{\"message\":\"The model `gpt-9` does not exist\"}}"));
     let ran = lab.run_at(&endpoint, &eval(&["--judge", "gpt-9"])).exits_with(2);
     let line = only_line(&ran);
     assert!(line.contains("has no model \"gpt-9\"") && line.contains("choose one with --judge"), "{line}");
@@ -142,10 +135,8 @@ fn a_full_disk() {
     command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script, env!("CARGO_BIN_EXE_gradus")]);
     command.args(eval(&["--state-dir", "small/state"])).current_dir(lab.path(""));
     command.env("OPENAI_BASE_URL", endpoint.url()).env("OPENAI_API_KEY", "k");
-    let probe = Command::new("unshare")
-        .args(["--user", "--map-root-user", "--mount", "true"])
-        .stderr(Stdio::null())
-        .status();
+    let probe =
+        Command::new("unshare").args(["--user", "--map-root-user", "--mount", "true"]).stderr(Stdio::null()).status();
     if !probe.is_ok_and(|status| status.success()) {
         println!("SKIPPED: a small file system needs user namespaces (unshare), which are not allowed here");
         return;
@@ -159,8 +150,7 @@ fn a_full_disk() {
 fn a_state_folder_that_cannot_be_written() {
     let lab = Lab::with_cases(1);
     lab.write("file", "");
-    let ran =
-        lab.run(&["eval", "cases.jsonl", "--judge", "offline", "--state-dir", "file/state"]).exits_with(1);
+    let ran = lab.run(&["eval", "cases.jsonl", "--judge", "offline", "--state-dir", "file/state"]).exits_with(1);
     assert!(only_line(&ran).contains("--state-dir"), "{}", ran.err);
 }
 
@@ -194,10 +184,7 @@ fn many_refusals_in_a_row() {
         if case_of(incoming) < 10 {
             return incoming.verdict("correct");
         }
-        Answer::ok(
-            "{\"choices\":[{\"message\":{\"content\":null,\"refusal\":\"I cannot judge that.\"}}]}"
-                .to_owned(),
-        )
+        Answer::ok("{\"choices\":[{\"message\":{\"content\":null,\"refusal\":\"I cannot judge that.\"}}]}".to_owned())
     });
     lab.run_at(&endpoint, &eval(&["--ask-again", "0", "--concurrency", "1"])).exits_with(0);
     let failed = lab.lines("out.jsonl").iter().filter(|line| line["outcome"] == "failed").count();
@@ -223,11 +210,7 @@ fn an_endpoint_that_answers_nothing_of_use() {
         let endpoint = endpoint(move |_| answer.clone());
         let ran = lab.run_at(&endpoint, &eval(&["--retries", "0"])).exits_with(1);
         let last = ran.err.lines().last().unwrap();
-        assert!(
-            last.contains("the judge answered none of the questions") && last.contains(expected),
-            "{}",
-            ran.err
-        );
+        assert!(last.contains("the judge answered none of the questions") && last.contains(expected), "{}", ran.err);
     }
 }
 
@@ -251,8 +234,7 @@ fn an_endpoint_that_asks_for_a_day() {
 fn a_source_is_not_overwritten() {
     let lab = Lab::with_cases(2);
     let before = lab.read("cases.jsonl");
-    let ran =
-        lab.run(&["eval", "cases.jsonl", "--judge", "offline", "--json", "./cases.jsonl"]).exits_with(2);
+    let ran = lab.run(&["eval", "cases.jsonl", "--judge", "offline", "--json", "./cases.jsonl"]).exits_with(2);
     assert!(only_line(&ran).contains("it is a source"), "{}", ran.err);
     assert_eq!(lab.read("cases.jsonl"), before);
     lab.run(&["eval", "cases.jsonl", "--judge", "offline", "--json", "a", "--html", "./a"]).exits_with(2);

@@ -35,9 +35,7 @@ fn every_question_ends_as_it_should_whatever_the_endpoint_does() {
         };
         let kind = fate(case);
         let is_first = attempt == 1;
-        let busy = || {
-            Answer::status(429, "{\"error\":{\"message\":\"slow down\"}}").with_header("retry-after", "0.2")
-        };
+        let busy = || Answer::status(429, "{\"error\":{\"message\":\"slow down\"}}").with_header("retry-after", "0.2");
         match kind {
             "429" if is_first => busy(),
             "429 storm" => {
@@ -75,11 +73,9 @@ fn every_question_ends_as_it_should_whatever_the_endpoint_does() {
                 assert!(line["reason"].as_str().unwrap().starts_with(reason), "{kind}: {line}");
                 assert!(line["score"].is_null());
             }
-            None => assert_eq!(
-                (&line["outcome"], &line["label"]),
-                (&"scored".into(), &"correct".into()),
-                "{kind}: {line}"
-            ),
+            None => {
+                assert_eq!((&line["outcome"], &line["label"]), (&"scored".into(), &"correct".into()), "{kind}: {line}")
+            }
         }
         if kind == "400" {
             assert_eq!(line["calls"], 1, "asking again cannot help");

@@ -17,9 +17,8 @@ const IN_FLIGHT: usize = 40;
 fn survives_being_killed_at_fifty_random_moments() {
     let lab = Lab::with_cases(CASES);
     // Slow enough that fifty kills fall into the run.
-    let endpoint = endpoint(|incoming| {
-        incoming.verdict("correct").after(Duration::from_millis(20 + incoming.digest() % 20))
-    });
+    let endpoint =
+        endpoint(|incoming| incoming.verdict("correct").after(Duration::from_millis(20 + incoming.digest() % 20)));
     let in_flight = IN_FLIGHT.to_string();
     let arguments = eval(&["--concurrency", &in_flight]);
     let mut random = fastrand::Rng::with_seed(3);
@@ -43,8 +42,7 @@ fn survives_being_killed_at_fifty_random_moments() {
     assert!(ran.err.contains("taking up run"), "{}", ran.err);
     assert!(ran.out.contains(&format!("({CASES} of {CASES}")), "{}", ran.out);
     // Every case has exactly one verdict, in the output and in the run's own log.
-    let ids: Vec<String> =
-        lab.lines("out.jsonl").iter().map(|line| line["trajectory_id"].to_string()).collect();
+    let ids: Vec<String> = lab.lines("out.jsonl").iter().map(|line| line["trajectory_id"].to_string()).collect();
     assert_eq!((ids.len(), ids.iter().collect::<HashSet<_>>().len()), (CASES, CASES));
     let mut verdicts: HashMap<String, usize> = HashMap::new();
     for line in log(&lab) {
@@ -112,11 +110,7 @@ fn log(lab: &Lab) -> Vec<Json> {
 }
 
 fn recorded(lab: &Lab) -> usize {
-    if lab.path(".gradus/runs").read_dir().is_ok_and(|mut runs| runs.next().is_some()) {
-        log(lab).len()
-    } else {
-        0
-    }
+    if lab.path(".gradus/runs").read_dir().is_ok_and(|mut runs| runs.next().is_some()) { log(lab).len() } else { 0 }
 }
 
 #[test]
@@ -182,9 +176,8 @@ fn a_trajectory_that_grew_is_judged_as_it_is_now() {
     let lab = Lab::with_cases(20);
     let endpoint = kind_endpoint();
     lab.run_at(&endpoint, &eval(&["--max-calls", "10", "--concurrency", "1"])).exits_with(0);
-    let text = lab
-        .read("cases.jsonl")
-        .replace("I will read file 0.md", "I have changed my mind and will read file 0.md");
+    let text =
+        lab.read("cases.jsonl").replace("I will read file 0.md", "I have changed my mind and will read file 0.md");
     lab.write("cases.jsonl", &text);
     lab.run_at(&endpoint, &eval(&["--concurrency", "1"])).exits_with(0);
     assert_eq!((lab.lines("out.jsonl").len(), endpoint.received()), (20, 21));

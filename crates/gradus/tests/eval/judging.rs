@@ -72,11 +72,7 @@ fn the_same_question_is_asked_once() {
     // And not at all the next time, whatever else is asked.
     let ran = lab.run_at(&endpoint, &eval(&["--concurrency", "3"])).exits_with(0);
     assert_eq!(endpoint.received(), 6);
-    assert!(
-        ran.out.contains("$0.0000; 0 calls") && ran.out.contains("25 verdicts were there already"),
-        "{}",
-        ran.out
-    );
+    assert!(ran.out.contains("$0.0000; 0 calls") && ran.out.contains("25 verdicts were there already"), "{}", ran.out);
     assert!(lab.lines("out.jsonl").iter().all(|line| line["cached"] == true && line["cost_usd"] == 0.0));
     lab.run_at(&endpoint, &eval(&["--fresh"])).exits_with(0);
     assert_eq!(endpoint.received(), 12);
@@ -89,19 +85,13 @@ fn an_endpoint_that_knows_no_schemas_is_asked_for_text() {
     let lab = Lab::with_cases(30);
     let endpoint = endpoint(|incoming| {
         if incoming.contains("\"response_format\"") {
-            return Answer::status(
-                400,
-                "{\"error\":{\"message\":\"response_format is not supported by this model\"}}",
-            );
+            return Answer::status(400, "{\"error\":{\"message\":\"response_format is not supported by this model\"}}");
         }
         if incoming.contains("\"max_tokens\"") {
             return Answer::status(400, "{\"error\":{\"message\":\"Use 'max_completion_tokens' instead.\"}}");
         }
         if incoming.contains("\"temperature\"") {
-            return Answer::status(
-                400,
-                "{\"error\":{\"message\":\"temperature is not supported with this model\"}}",
-            );
+            return Answer::status(400, "{\"error\":{\"message\":\"temperature is not supported with this model\"}}");
         }
         incoming.verdict("incorrect")
     });
@@ -117,9 +107,7 @@ fn an_answer_that_cannot_be_read_is_asked_for_again_and_then_failed() {
     let lab = Lab::with_cases(3);
     let endpoint = endpoint(|incoming| match case_of(incoming) {
         0 => Answer::ok(chat("LABEL: correct or incorrect")),
-        1 if !incoming.contains("An earlier answer could not be used") => {
-            Answer::ok(chat("I think it is fine."))
-        }
+        1 if !incoming.contains("An earlier answer could not be used") => Answer::ok(chat("I think it is fine.")),
         _ => incoming.verdict("correct"),
     });
     lab.run_at(&endpoint, &eval(&["--ask-again", "2"])).exits_with(0);
@@ -147,8 +135,7 @@ fn chat(text: &str) -> String {
 fn a_prompt_that_is_too_long_is_shortened_and_said_so() {
     let lab = Lab::new();
     let mut trajectory = case(0);
-    trajectory["steps"][0]["thought"] =
-        format!("I will read file 0.md. {}", "Many words. ".repeat(8_000)).into();
+    trajectory["steps"][0]["thought"] = format!("I will read file 0.md. {}", "Many words. ".repeat(8_000)).into();
     lab.write("cases.jsonl", &trajectory.to_string());
     let endpoint = endpoint(|incoming| {
         if incoming.body.len() > 40_000 {
@@ -236,16 +223,13 @@ fn the_same_id_twice_is_not_the_same_trajectory() {
     let lab = Lab::with_cases(3);
     let text = lab.read("cases.jsonl").replace("I will read file", "Again I will read file");
     lab.write("more.jsonl", &text);
-    let endpoint = endpoint(|incoming| {
-        incoming.verdict(if incoming.contains("Again I will") { "incorrect" } else { "correct" })
-    });
+    let endpoint =
+        endpoint(|incoming| incoming.verdict(if incoming.contains("Again I will") { "incorrect" } else { "correct" }));
     let arguments = ["eval", "cases.jsonl", "more.jsonl", "-e", "thought_to_tool", "--jsonl", "out.jsonl"];
     lab.run_at(&endpoint, &arguments).exits_with(0);
     let lines = lab.lines("out.jsonl");
-    let found: Vec<(&str, &str)> = lines
-        .iter()
-        .map(|line| (line["trajectory_id"].as_str().unwrap(), line["label"].as_str().unwrap()))
-        .collect();
+    let found: Vec<(&str, &str)> =
+        lines.iter().map(|line| (line["trajectory_id"].as_str().unwrap(), line["label"].as_str().unwrap())).collect();
     assert_eq!(found[0], ("case-0", "correct"));
     assert_eq!(found[3], ("case-0-2", "incorrect"));
 }

@@ -16,8 +16,7 @@ fn a_dry_run_asks_nothing_and_estimates() {
     lab.run_at(&endpoint, &eval(&[])).exits_with(0);
     let ran = lab.run_at(&endpoint, &["eval", "cases.jsonl", "--dry-run"]).exits_with(0);
     assert!(ran.out.contains("thought_to_tool                  50       50        0"), "{}", ran.out);
-    let unknown =
-        lab.run_at(&endpoint, &["eval", "cases.jsonl", "--dry-run", "--judge", "mine"]).exits_with(0);
+    let unknown = lab.run_at(&endpoint, &["eval", "cases.jsonl", "--dry-run", "--judge", "mine"]).exits_with(0);
     assert!(unknown.out.contains("The price of \"mine\" is not known"), "{}", unknown.out);
 }
 

@@ -19,11 +19,7 @@ fn loading_endpoint() -> (Endpoint, Arc<AtomicBool>) {
     let is_done = Arc::new(AtomicBool::new(false));
     let shared = Arc::clone(&is_done);
     let endpoint =
-        endpoint(
-            move |incoming| {
-                if shared.load(Ordering::Relaxed) { incoming.verdict("correct") } else { loading() }
-            },
-        );
+        endpoint(move |incoming| if shared.load(Ordering::Relaxed) { incoming.verdict("correct") } else { loading() });
     (endpoint, is_done)
 }
 
@@ -56,11 +52,7 @@ fn waiting_has_an_end_and_leaves_the_questions_open() {
     let lab = Lab::with_cases(60);
     let (endpoint, is_done) = loading_endpoint();
     let ran = lab.run_at(&endpoint, &eval(&["--load-wait", "1", "--concurrency", "4"])).exits_with(1);
-    assert!(
-        ran.err.contains("still loading its model after") && ran.err.contains("--load-wait"),
-        "{}",
-        ran.err
-    );
+    assert!(ran.err.contains("still loading its model after") && ran.err.contains("--load-wait"), "{}", ran.err);
     is_done.store(true, Ordering::Relaxed);
     let ran = lab.run_at(&endpoint, &eval(&["--load-wait", "1"])).exits_with(0);
     assert!(ran.err.contains("taking up run") && ran.out.contains("(60 of 60"), "{}\n{}", ran.err, ran.out);
@@ -83,8 +75,7 @@ fn ctrl_c_ends_the_waiting_at_once() {
 #[test]
 fn other_failures_are_not_waited_for() {
     let lab = Lab::with_cases(3);
-    let endpoint =
-        endpoint(|_| Answer::status(503, r#"{"error":{"message":"error loading model: out of memory"}}"#));
+    let endpoint = endpoint(|_| Answer::status(503, r#"{"error":{"message":"error loading model: out of memory"}}"#));
     let ran = lab.run_at(&endpoint, &eval(&["--retries", "0"])).exits_with(1);
     assert!(ran.err.contains("out of memory"), "{}", ran.err);
     assert_eq!(endpoint.received(), 3);

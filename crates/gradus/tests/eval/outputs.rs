@@ -10,8 +10,7 @@ fn lab() -> Lab {
     let mut lines = String::new();
     for number in 0..16 {
         let mut trajectory = case(number);
-        trajectory["query"] =
-            "=HYPERLINK(\"http://evil\")<script>alert(1)</script> & | `x` \u{1b}[31m \u{202e}".into();
+        trajectory["query"] = "=HYPERLINK(\"http://evil\")<script>alert(1)</script> & | `x` \u{1b}[31m \u{202e}".into();
         trajectory["steps"][0]["tool"] = "@tool]]>".into();
         lines.push_str(&(trajectory.to_string() + "\n"));
     }
@@ -116,11 +115,7 @@ fn gates_pass_fail_or_cannot_tell() {
     let ran = gate(&["thought_to_tool >= 0.95"]).exits_with(3);
     assert!(ran.out.contains("FAIL"), "{}", ran.out);
     let ran = gate(&["thought_to_tool >= 0.85"]).exits_with(0);
-    assert!(
-        ran.out.contains("INCONCLUSIVE") && ran.out.contains("more trajectories would tell"),
-        "{}",
-        ran.out
-    );
+    assert!(ran.out.contains("INCONCLUSIVE") && ran.out.contains("more trajectories would tell"), "{}", ran.out);
     lab.run(&["report", "--gate", "thought_to_tool >= 0.85", "--strict"]).exits_with(3);
     gate(&["cost <= 0.001"]).exits_with(3);
     let ran = gate(&["combined >= 0"]).exits_with(3);

@@ -84,9 +84,8 @@ fn a_users_rubric_replaces_the_built_in_one() {
     let lab = Lab::with_cases(1);
     let prompt = "My own words: {thought} {tool_call}. Is it correct or incorrect?";
     lab.write("mine/own.md", &rubric("thought_to_tool", "correct = 1\nincorrect = 0", prompt));
-    let endpoint = endpoint(|incoming| {
-        incoming.verdict(if incoming.contains("My own words") { "correct" } else { "incorrect" })
-    });
+    let endpoint =
+        endpoint(|incoming| incoming.verdict(if incoming.contains("My own words") { "correct" } else { "incorrect" }));
     lab.run_at(&endpoint, &eval(&["--rubrics", "mine"])).exits_with(0);
     assert_eq!(lab.lines("out.jsonl")[0]["label"], "correct");
 }

@@ -23,13 +23,10 @@ fn an_echoed_key_is_never_shown() {
         Box::new(move |incoming: &Incoming<'_>| {
             Answer::status(400, format!("<html>{}{}", "x".repeat(280), echo(incoming)))
         }),
-        Box::new(move |incoming: &Incoming<'_>| {
-            Answer::status(500, json!({"odd": [echo(incoming)]}).to_string())
-        }),
+        Box::new(move |incoming: &Incoming<'_>| Answer::status(500, json!({"odd": [echo(incoming)]}).to_string())),
         Box::new(move |incoming: &Incoming<'_>| Answer::status(200, format!("no JSON: {}", echo(incoming)))),
         Box::new(move |incoming: &Incoming<'_>| {
-            Answer::status(307, "")
-                .with_header("location", format!("http://elsewhere/?key={}", echo(incoming)))
+            Answer::status(307, "").with_header("location", format!("http://elsewhere/?key={}", echo(incoming)))
         }),
         // Cut by the server.
         Box::new(move |incoming: &Incoming<'_>| {

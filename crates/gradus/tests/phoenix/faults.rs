@@ -17,35 +17,23 @@ fn read_from(phoenix: &Phoenix) -> Ran {
 
 /// A Phoenix whose lists of spans always get this answer.
 fn answering(answer: Answer) -> Phoenix {
-    Phoenix::with_fault(traces_of(2), move |incoming| {
-        incoming.what().contains("/spans?").then(|| answer.clone())
-    })
+    Phoenix::with_fault(traces_of(2), move |incoming| incoming.what().contains("/spans?").then(|| answer.clone()))
 }
 
 #[test]
 fn every_refusal_is_one_line_that_says_what_to_do() {
-    let html =
-        Answer::ok("<!doctype html>".to_owned()).with_header("content-type", "text/html; charset=utf-8");
+    let html = Answer::ok("<!doctype html>".to_owned()).with_header("content-type", "text/html; charset=utf-8");
     for (answer, says) in [
         (Answer::status(401, "Invalid token"), "Phoenix wants a key: set PHOENIX_API_KEY"),
-        (
-            Answer::status(403, "Forbidden"),
-            "this key may not do that (Forbidden); reading spans needs one that may",
-        ),
+        (Answer::status(403, "Forbidden"), "this key may not do that (Forbidden); reading spans needs one that may"),
         (Answer::status(404, r#"{"detail":"Not Found"}"#), "Phoenix 20.26.1 has no /v1/projects/P1/spans"),
-        (
-            Answer::status(404, "Project with ID P1 not found"),
-            "Phoenix refused the request (404: Project with ID P1",
-        ),
+        (Answer::status(404, "Project with ID P1 not found"), "Phoenix refused the request (404: Project with ID P1"),
         (Answer::status(405, "Method Not Allowed"), "Phoenix 20.26.1 has no /v1/projects/P1/spans"),
         (Answer::status(429, "slow down"), "Phoenix wants fewer requests (429: slow down); try again later"),
         (Answer::status(422, "Invalid cursor"), "Phoenix refused the request (422: Invalid cursor)"),
         (Answer::status(500, "Internal Server Error"), "Phoenix fails (500: Internal Server Error)"),
         (Answer::status(503, "busy\u{1b}[2J\nnow"), "Phoenix fails (503: busy\\u{1b}[2J now)"),
-        (
-            Answer::status(307, "").with_header("location", "https://elsewhere/"),
-            "sends us on to https://elsewhere/",
-        ),
+        (Answer::status(307, "").with_header("location", "https://elsewhere/"), "sends us on to https://elsewhere/"),
         (html, "Phoenix 20.26.1 has no /v1/projects/P1/spans"),
         (Answer::ok("[1]".to_owned()), "not as Phoenix does ([1])"),
         (Answer::ok(r#"{"data":[{"name""#.to_owned()), "not as Phoenix does"),
@@ -66,8 +54,7 @@ fn nobody_there_and_somebody_else_there() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let ran = lab.run(&["traces", &format!("phoenix://{free}/shop")]).exits_with(2);
     ran.says("nothing answers there").says("is Phoenix running, and is this its HTTP port (6006, not 4317)?");
-    let other =
-        Endpoint::start(std::sync::Arc::new(|_: &_| Answer::ok("{\"items\":[]}".to_owned()))).unwrap();
+    let other = Endpoint::start(std::sync::Arc::new(|_: &_| Answer::ok("{\"items\":[]}".to_owned()))).unwrap();
     let ran = lab.run(&["traces", &other.origin().replace("http", "phoenix")]).exits_with(2);
     ran.says("it answers, but not as Phoenix does");
 }
@@ -111,8 +98,7 @@ fn what_passes_is_waited_for() {
     ] {
         let failures = AtomicUsize::new(0);
         let phoenix = Phoenix::with_fault(traces_of(2), move |incoming| {
-            let is_first =
-                incoming.what().contains("/spans?") && failures.fetch_add(1, Ordering::Relaxed) < 2;
+            let is_first = incoming.what().contains("/spans?") && failures.fetch_add(1, Ordering::Relaxed) < 2;
             is_first.then(|| fault.clone())
         });
         let lab = Lab::new();
@@ -127,9 +113,7 @@ fn what_passes_is_waited_for() {
 fn pages_with_nonsense_in_them_are_told_and_the_rest_is_read() {
     let mut spans = traces_of(2);
     spans.insert(3, serde_json::json!({"context": "none of this is a span"}));
-    spans.push(
-        serde_json::json!({"context": {"span_id": "ff", "trace_id": []}, "attributes": 5, "events": {}}),
-    );
+    spans.push(serde_json::json!({"context": {"span_id": "ff", "trace_id": []}, "attributes": 5, "events": {}}));
     let phoenix = Phoenix::with_fault(Vec::new(), move |incoming| {
         let body = serde_json::json!({"data": spans, "next_cursor": null}).to_string();
         incoming.what().contains("/spans?").then(|| Answer::ok(body))

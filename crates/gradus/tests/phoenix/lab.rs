@@ -74,10 +74,8 @@ impl Lab {
 
     /// Lines of a file of the latest run.
     pub(crate) fn of_run(&self, name: &str) -> Vec<Json> {
-        let mut runs: Vec<PathBuf> = std::fs::read_dir(self.path(".gradus/runs"))
-            .unwrap()
-            .map(|entry| entry.unwrap().path())
-            .collect();
+        let mut runs: Vec<PathBuf> =
+            std::fs::read_dir(self.path(".gradus/runs")).unwrap().map(|entry| entry.unwrap().path()).collect();
         runs.sort();
         let text = std::fs::read_to_string(runs.last().unwrap().join(name)).unwrap_or_default();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -198,16 +196,12 @@ fn spans(query: &str, all: &[Json]) -> Answer {
 fn traces(query: &str, all: &[Json]) -> Answer {
     let mut begins: BTreeMap<&str, &str> = BTreeMap::new();
     for span in all {
-        let (id, start) =
-            (span["context"]["trace_id"].as_str().unwrap(), span["start_time"].as_str().unwrap());
+        let (id, start) = (span["context"]["trace_id"].as_str().unwrap(), span["start_time"].as_str().unwrap());
         let known = begins.entry(id).or_insert(start);
         *known = (*known).min(start);
     }
-    let data: Vec<Json> = begins
-        .iter()
-        .filter(|(_, start)| is_within(query, start))
-        .map(|(id, _)| json!({"trace_id": id}))
-        .collect();
+    let data: Vec<Json> =
+        begins.iter().filter(|(_, start)| is_within(query, start)).map(|(id, _)| json!({"trace_id": id})).collect();
     Answer::ok(json!({"data": data, "next_cursor": null}).to_string())
 }
 
@@ -215,8 +209,7 @@ fn annotate(body: &[u8], target: &str, stored: &mut Stored) -> Answer {
     let body: Json = serde_json::from_slice(body).unwrap();
     let rows = body["data"].as_array().unwrap();
     let text = |row: &Json, key: &str| row[key].as_str().unwrap().to_owned();
-    let known: Vec<&str> =
-        stored.spans.iter().map(|span| span["context"][target].as_str().unwrap()).collect();
+    let known: Vec<&str> = stored.spans.iter().map(|span| span["context"][target].as_str().unwrap()).collect();
     let missing: Vec<String> =
         rows.iter().map(|row| text(row, target)).filter(|id| !known.contains(&id.as_str())).collect();
     if !missing.is_empty() {
@@ -245,12 +238,7 @@ pub(crate) fn trace(number: usize) -> Vec<Json> {
     };
     let query = format!("How many lamps are in shop {number}?");
     vec![
-        span(
-            0,
-            &format!("agent {}", number % 2),
-            "AGENT",
-            json!({"input.value": query, "output.value": "12 lamps."}),
-        ),
+        span(0, &format!("agent {}", number % 2), "AGENT", json!({"input.value": query, "output.value": "12 lamps."})),
         span(
             1,
             "ChatCompletion",

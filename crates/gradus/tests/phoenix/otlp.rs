@@ -62,11 +62,9 @@ fn verdicts_travel_as_linked_spans_and_as_events() {
     let target: String = whole.links[0].span_id.iter().map(|byte| format!("{byte:02x}")).collect();
     assert!(target == span_id(0, 0) || target == span_id(1, 0), "{target}");
     let outcome = std::fs::read_to_string(lab.path("out.jsonl")).unwrap();
-    let outcomes: Vec<serde_json::Value> =
-        outcome.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let outcomes: Vec<serde_json::Value> = outcome.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let labels = |key: &str, all: Vec<&[KeyValue]>| {
-        let mut labels: Vec<String> =
-            all.into_iter().filter_map(|attributes| text(attributes, key)).collect();
+        let mut labels: Vec<String> = all.into_iter().filter_map(|attributes| text(attributes, key)).collect();
         labels.sort();
         labels
     };
@@ -160,8 +158,7 @@ fn what_is_rejected_is_counted_once_and_a_warning_is_none() {
         true => Answer::ok(String::new()),
         false => Answer::ok("\u{a}\u{a}\u{12}\u{8}use gzip".to_owned()),
     });
-    let ran =
-        grade(&Lab::new(), &warning).exits_with(0).says("8 outcomes were sent to ").says("says: use gzip");
+    let ran = grade(&Lab::new(), &warning).exits_with(0).says("8 outcomes were sent to ").says("says: use gzip");
     assert!(!ran.err.contains("could not be written"), "{}", ran.err);
 }
 
@@ -177,8 +174,7 @@ fn each_destination_keeps_its_own_list_and_an_interrupt_stops_both() {
     let (source, url) = (phoenix.source(), backend.origin());
     let arguments = ["eval", &source, "--judge", "offline", "--log-to-phoenix", "--log-to-otlp", &url];
     let mut command = lab.command(&arguments);
-    let child =
-        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let child = command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped()).spawn().unwrap();
     let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
     while phoenix.asked("POST") == 0 && std::time::Instant::now() < end {
         std::thread::sleep(std::time::Duration::from_millis(5));

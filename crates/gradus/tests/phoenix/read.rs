@@ -38,8 +38,7 @@ fn a_page_that_is_too_long_is_asked_for_by_halves() {
     let ran = patient().run(&[LIST.as_slice(), &[&phoenix.source()]].concat()).exits_with(0);
     assert_eq!((ran.lines().len(), ran.err.as_str()), (60, ""));
     let asked = phoenix.stored.lock().unwrap().asked.clone();
-    let limits: Vec<&str> =
-        asked.iter().filter_map(|what| what.split_once("limit=")).map(|(_, it)| it).collect();
+    let limits: Vec<&str> = asked.iter().filter_map(|what| what.split_once("limit=")).map(|(_, it)| it).collect();
     assert_eq!(&limits[1..5], ["100", "50", "25", "100&cursor=25"], "{limits:?}");
 }
 
@@ -64,8 +63,7 @@ fn a_phoenix_can_be_named_in_every_way() {
     let by_flag = lab.run(&[LIST.as_slice(), &["--phoenix", &origin, "--project", "shop"]].concat());
     let by_environment = lab.run_with(&endpoint, &[LIST.as_slice(), &["--project", "shop"]].concat());
     let without_project = phoenix.source().replace("/shop", "");
-    let filled_in =
-        lab.run_with(&[("PHOENIX_PROJECT_NAME", "shop")], &[LIST.as_slice(), &[&without_project]].concat());
+    let filled_in = lab.run_with(&[("PHOENIX_PROJECT_NAME", "shop")], &[LIST.as_slice(), &[&without_project]].concat());
     let by_source = lab.run(&[LIST.as_slice(), &[&phoenix.source()]].concat()).exits_with(0);
     let alone = [endpoint[0], ("PHOENIX_PROJECT_NAME", "shop")];
     let by_environment_alone = lab.run_with(&alone, &LIST);
@@ -82,9 +80,7 @@ fn a_phoenix_can_be_named_in_every_way() {
     lab.run(&["traces", &source, "--project", "default"])
         .exits_with(2)
         .says("names the project \"shop\" already; leave one of them out");
-    lab.run(&["traces", "--phoenix", &source, "--project", "default"])
-        .exits_with(2)
-        .says("leave one of them out");
+    lab.run(&["traces", "--phoenix", &source, "--project", "default"]).exits_with(2).says("leave one of them out");
     lab.run(&["traces", &source, "--project", "shop"]).exits_with(0);
     // In the environment it is only a default.
     lab.run_with(&[("PHOENIX_PROJECT_NAME", "default")], &["traces", &source]).exits_with(0);
@@ -202,9 +198,7 @@ fn a_choice_that_leaves_nothing_is_named() {
     (spans[0]["span_kind"], spans[0]["attributes"]) = ("CHAIN".into(), serde_json::json!({}));
     lab.write("some.json", &serde_json::json!({"data": spans}).to_string());
     let ran = lab.run(&["traces", "some.json", "--root-name", "agent 0"]).exits_with(4);
-    ran.says(
-        "1 traces and documents are not what --root-name asks for, and the others call no model and no tool",
-    );
+    ran.says("1 traces and documents are not what --root-name asks for, and the others call no model and no tool");
 }
 
 fn trace_id(number: usize) -> String {
@@ -229,7 +223,6 @@ fn a_phoenix_that_cannot_list_traces_is_asked_for_roots() {
         is_new.then(|| Answer::status(404, "Not Found"))
     });
     let lab = Lab::new();
-    let ran =
-        lab.run(&[LIST.as_slice(), &[&phoenix.source(), "--from", "2026-03-20"]].concat()).exits_with(0);
+    let ran = lab.run(&[LIST.as_slice(), &[&phoenix.source(), "--from", "2026-03-20"]].concat()).exits_with(0);
     assert_eq!(ids(&ran).len(), 9);
 }

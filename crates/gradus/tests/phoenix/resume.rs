@@ -41,11 +41,7 @@ fn goes_on_where_phoenix_went_away() {
     assert_eq!(ran.lines().len(), 1_500);
     assert_eq!(phoenix.asked("GET /v1/projects/P1/spans") - before, 6);
     let again = lab.run(&arguments).exits_with(0);
-    assert_eq!(
-        (again.err.as_str(), &again.out),
-        ("", &ran.out),
-        "what is complete is forgotten, and reads the same"
-    );
+    assert_eq!((again.err.as_str(), &again.out), ("", &ran.out), "what is complete is forgotten, and reads the same");
 }
 
 #[test]
@@ -84,8 +80,7 @@ fn other_filters_and_other_servers_are_other_reads() {
     let (phoenix, is_mended) = failing_after(1, 2_400);
     lab.run(&[LIST.as_slice(), &[&phoenix.source()]].concat()).exits_with(2);
     is_mended.store(true, Ordering::Relaxed);
-    let ran =
-        lab.run(&[LIST.as_slice(), &[&phoenix.source(), "--from", "2026-03-01"]].concat()).exits_with(0);
+    let ran = lab.run(&[LIST.as_slice(), &[&phoenix.source(), "--from", "2026-03-01"]].concat()).exits_with(0);
     assert!(!ran.err.contains("taking up"), "{}", ran.err);
     lab.run(&[LIST.as_slice(), &[&phoenix.source()]].concat()).exits_with(0).says("taking up the read");
 }

@@ -60,8 +60,7 @@ fn every_outcome_is_on_the_right_span_and_twice_is_the_same() {
 #[test]
 fn names_and_targets_can_be_chosen() {
     let (lab, phoenix) = (Lab::new(), Phoenix::start(traces_of(1)));
-    let settings =
-        "[phoenix]\ntrajectory_target = \"trace\"\n[phoenix.names]\nthought_to_tool = \"Right tool\"\n";
+    let settings = "[phoenix]\ntrajectory_target = \"trace\"\n[phoenix.names]\nthought_to_tool = \"Right tool\"\n";
     lab.write("gradus.toml", settings);
     grade(&lab, &phoenix, &[]).exits_with(0);
     let found: Vec<(String, String)> =
@@ -142,8 +141,7 @@ fn a_phoenix_that_fails_while_it_is_written_to_costs_no_verdict() {
         (Answer::status(503, "busy"), "Phoenix fails (503: busy)"),
         (Answer::Reset, "the connection broke off"),
     ] {
-        let phoenix =
-            Phoenix::with_fault(traces_of(3), move |incoming| posts(incoming).then(|| answer.clone()));
+        let phoenix = Phoenix::with_fault(traces_of(3), move |incoming| posts(incoming).then(|| answer.clone()));
         let lab = Lab::new();
         let ran = grade(&lab, &phoenix, &[]).exits_with(5).says(says).says("0 annotations are in Phoenix");
         ran.says("12 outcomes could not be written, all listed in ").says("writes them again");
@@ -155,8 +153,7 @@ fn a_phoenix_that_fails_while_it_is_written_to_costs_no_verdict() {
 fn only_what_phoenix_names_as_stored_counts() {
     // Any server says 200.
     for answer in [Answer::ok("{}".to_owned()), Answer::ok("ok".to_owned()), Answer::ok("[]".to_owned())] {
-        let phoenix =
-            Phoenix::with_fault(traces_of(3), move |incoming| posts(incoming).then(|| answer.clone()));
+        let phoenix = Phoenix::with_fault(traces_of(3), move |incoming| posts(incoming).then(|| answer.clone()));
         let lab = Lab::new();
         let ran = grade(&lab, &phoenix, &[]).exits_with(5).says("it answers, but not as Phoenix does");
         ran.says("0 annotations are in Phoenix").says("12 outcomes could not be written");
@@ -176,14 +173,12 @@ fn only_what_phoenix_names_as_stored_counts() {
 
 #[test]
 fn a_refusal_that_is_not_about_spans_is_not_blamed_on_them() {
-    let server =
-        gradus_test_endpoint::Endpoint::start(std::sync::Arc::new(|incoming: &Incoming<'_>| match incoming
-            .what()
-            .starts_with("POST")
-        {
+    let server = gradus_test_endpoint::Endpoint::start(std::sync::Arc::new(|incoming: &Incoming<'_>| {
+        match incoming.what().starts_with("POST") {
             true => Answer::status(404, "no such application"),
             false => Answer::ok(json!({"data": [], "next_cursor": null}).to_string()),
-        }));
+        }
+    }));
     let (lab, server) = (Lab::new(), server.unwrap());
     lab.write("spans.json", &json!({"data": traces_of(3)}).to_string());
     let origin = server.origin();
@@ -191,16 +186,14 @@ fn a_refusal_that_is_not_about_spans_is_not_blamed_on_them() {
     let ran = lab.run(&arguments).exits_with(5).says("not as Phoenix does (no such application)");
     assert!(!ran.err.contains("does not have it"), "{}", ran.err);
     // Of a Phoenix, with words that are not known: they are told.
-    let phoenix = Phoenix::with_fault(traces_of(3), |incoming| {
-        posts(incoming).then(|| Answer::status(404, "gone fishing"))
-    });
+    let phoenix =
+        Phoenix::with_fault(traces_of(3), |incoming| posts(incoming).then(|| Answer::status(404, "gone fishing")));
     grade(&Lab::new(), &phoenix, &[]).exits_with(5).says("Phoenix refused the request (404: gone fishing)");
 }
 
 #[test]
 fn what_is_missing_can_be_written_by_the_command_that_is_told() {
-    let phoenix =
-        Phoenix::with_fault(traces_of(1), |incoming| posts(incoming).then(|| Answer::status(503, "busy")));
+    let phoenix = Phoenix::with_fault(traces_of(1), |incoming| posts(incoming).then(|| Answer::status(503, "busy")));
     let lab = Lab::new();
     let ran = grade(&lab, &phoenix, &["--state-dir", "kept here"]).exits_with(5);
     let command = ran.err.split('`').nth(1).unwrap();
@@ -251,9 +244,7 @@ fn a_phoenix_that_is_not_there_is_found_out_before_anything_is_judged() {
     lab.run(&arguments).exits_with(2).says("Name it with --phoenix URL or PHOENIX_COLLECTOR_ENDPOINT");
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let nobody = format!("http://{free}");
-    lab.run(&[arguments.as_slice(), &["--phoenix", &nobody]].concat())
-        .exits_with(2)
-        .says("nothing answers there");
+    lab.run(&[arguments.as_slice(), &["--phoenix", &nobody]].concat()).exits_with(2).says("nothing answers there");
     assert!(!lab.path(".gradus/runs").exists());
     // Outcomes of a message list are about no span.
     let phoenix = Phoenix::start(Vec::new());
@@ -265,8 +256,7 @@ fn a_phoenix_that_is_not_there_is_found_out_before_anything_is_judged() {
 
 #[test]
 fn a_failed_gate_says_more_than_a_failed_write() {
-    let phoenix =
-        Phoenix::with_fault(traces_of(3), |incoming| posts(incoming).then(|| Answer::status(503, "busy")));
+    let phoenix = Phoenix::with_fault(traces_of(3), |incoming| posts(incoming).then(|| Answer::status(503, "busy")));
     // Nothing says what the tool takes, so this cannot be told.
     let gate = ["--gate", "call_validity >= 0.5", "--strict"];
     grade(&Lab::new(), &phoenix, &gate).exits_with(3).says("Phoenix fails (503: busy)");

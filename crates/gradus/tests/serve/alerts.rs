@@ -33,19 +33,14 @@ impl Listener {
                         let length = head
                             .lines()
                             .find_map(|line| {
-                                line.to_ascii_lowercase()
-                                    .strip_prefix("content-length:")?
-                                    .trim()
-                                    .parse::<usize>()
-                                    .ok()
+                                line.to_ascii_lowercase().strip_prefix("content-length:")?.trim().parse::<usize>().ok()
                             })
                             .unwrap_or(0);
                         if body.len() >= length {
                             let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
                             shared.lock().unwrap().push((path, serde_json::from_str(body).unwrap()));
-                            let _ = stream.write_all(
-                                b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok",
-                            );
+                            let _ = stream
+                                .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok");
                             break;
                         }
                     }
@@ -87,12 +82,7 @@ fn send(server: &Server, from: u128, count: u128, is_good: bool) {
 
 fn kinds(server: &Server) -> Vec<String> {
     let alerts = server.json("/api/v1/alerts");
-    alerts["events"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|event| event["kind"].as_str().unwrap().to_owned())
-        .collect()
+    alerts["events"].as_array().unwrap().iter().map(|event| event["kind"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
@@ -106,10 +96,7 @@ fn fires_tells_everybody_and_resolves() {
     assert_eq!((&rule["name"], &rule["project"]), (&json!("calls"), &json!("p")));
     send(&server, 5, 10, false);
     let notice = eventually("the webhook is told", || listener.posted("/hook").first().cloned());
-    assert_eq!(
-        (&notice["kind"], &notice["rule"], &notice["project"]),
-        (&json!("fired"), &json!("calls"), &json!("p"))
-    );
+    assert_eq!((&notice["kind"], &notice["rule"], &notice["project"]), (&json!("fired"), &json!("calls"), &json!("p")));
     assert!(notice["value"].as_f64().unwrap() < 0.8 && notice["count"].as_u64().unwrap() >= 5, "{notice}");
     let example = &notice["examples"][0];
     let link = example["url"].as_str().unwrap();

@@ -38,8 +38,7 @@ fn send_spans(server: &Server, spans: Vec<Span>) {
 /// Each in a scope of its own below one resource.
 fn scopes_of_one_resource(attribute: (&str, &str), spans: Vec<Span>) -> Vec<u8> {
     let attributes = attributes(&[("openinference.project.name", "amplified"), attribute]);
-    let scope_spans =
-        spans.into_iter().map(|span| ScopeSpans { spans: vec![span], ..ScopeSpans::default() }).collect();
+    let scope_spans = spans.into_iter().map(|span| ScopeSpans { spans: vec![span], ..ScopeSpans::default() }).collect();
     let resource = Some(Resource { attributes, ..Resource::default() });
     let resource_spans = vec![ResourceSpans { resource, scope_spans, ..ResourceSpans::default() }];
     ExportTraceServiceRequest { resource_spans }.encode_to_vec()
@@ -114,8 +113,7 @@ fn values_are_counted_in_log_records_spans_and_resources() {
     let resource_logs = vec![ResourceLogs { scope_logs, ..ResourceLogs::default() }];
     let body = ExportLogsServiceRequest { resource_logs }.encode_to_vec();
     assert_eq!(send(&server, "/v1/logs", &body).status, 200);
-    let below =
-        |trace: u128, id: u64| Span { parent_span_id: 1u64.to_be_bytes().to_vec(), ..span(trace, id, "s") };
+    let below = |trace: u128, id: u64| Span { parent_span_id: 1u64.to_be_bytes().to_vec(), ..span(trace, id, "s") };
     send_spans(&server, (2..=21).map(|id| Span { attributes: empty(60_000), ..below(2, id) }).collect());
     let of_resource = |id: u64| {
         let resource = Some(Resource { attributes: empty(60_000 + id as usize), ..Resource::default() });
@@ -167,16 +165,14 @@ fn texts_within_texts_and_lists_of_parts_end_somewhere() {
     }
     for (trace, key) in [(1, "output.value"), (2, "input.value")] {
         let mut one = span(trace, 1, "t");
-        one.attributes =
-            attributes(&[("openinference.span.kind", "TOOL"), ("tool.name", "t"), (key, &nested)]);
+        one.attributes = attributes(&[("openinference.span.kind", "TOOL"), ("tool.name", "t"), (key, &nested)]);
         send_spans(&server, vec![one]);
     }
     let parts = r#"{"type":"text","content":"a"},"#.repeat(500_000);
     let messages = format!(r#"[{{"role":"user","parts":[{}]}}]"#, parts.trim_end_matches(','));
     for id in 1..=3 {
         let mut one = span(3, id, "chat");
-        one.attributes =
-            attributes(&[("gen_ai.operation.name", "chat"), ("gen_ai.input.messages", &messages)]);
+        one.attributes = attributes(&[("gen_ai.operation.name", "chat"), ("gen_ai.input.messages", &messages)]);
         send_spans(&server, vec![one]);
     }
     check(&server);
@@ -189,11 +185,8 @@ fn an_answer_that_is_longer_than_what_it_tells_of_goes_through_a_file() {
     let control = "\u{1}".repeat(1_500_000);
     for id in 1..=3 {
         let mut one = span(1, id, "t");
-        one.attributes = attributes(&[
-            ("openinference.span.kind", "TOOL"),
-            ("tool.name", "t"),
-            ("output.value", &control),
-        ]);
+        one.attributes =
+            attributes(&[("openinference.span.kind", "TOOL"), ("tool.name", "t"), ("output.value", &control)]);
         send_spans(&server, vec![one]);
     }
     check(&server);

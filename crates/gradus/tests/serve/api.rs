@@ -45,11 +45,7 @@ fn traces_are_found_by_what_they_are() {
     assert_eq!(ids(&server, "error=true"), [5]);
     assert_eq!(ids(&server, "error=false&project=p"), [1, 2, 3, 4]);
     assert_eq!(ids(&server, "q=zebra%20stripes"), [7]);
-    assert_eq!(
-        ids(&server, "q=%22%20OR%20*%20NEAR("),
-        [0; 0],
-        "what is searched for is words, not a language"
-    );
+    assert_eq!(ids(&server, "q=%22%20OR%20*%20NEAR("), [0; 0], "what is searched for is words, not a language");
     assert_eq!(ids(&server, &format!("to={}", time(now - hour / 2))), [1]);
     assert_eq!(ids(&server, &format!("from={}&project=q", time(now - hour / 2))), [6, 7]);
     let invalid = ids(&server, "score=call_validity%3C0.5");
@@ -57,17 +53,13 @@ fn traces_are_found_by_what_they_are() {
     assert!(ids(&server, "score=call_validity%3E=0.9").contains(&1));
     let trace = server.trace(&trace_id(6));
     let outcomes = trace["outcomes"].as_array().unwrap();
-    let label =
-        outcomes.iter().find(|outcome| outcome["evaluator"] == "call_validity").unwrap()["label"].clone();
+    let label = outcomes.iter().find(|outcome| outcome["evaluator"] == "call_validity").unwrap()["label"].clone();
     let label = label.as_str().unwrap();
     assert!(ids(&server, &format!("label=call_validity={label}")).contains(&6));
     assert!(ids(&server, &format!("label={label}")).contains(&6));
     assert_eq!(ids(&server, "project=p&agent=librarian&model=gpt-4o&tool=read_file&error=false"), [1]);
     let summary = &server.json("/api/v1/traces?q=zebra")["items"][0];
-    assert_eq!(
-        (&summary["has_root"], &summary["spans"], &summary["project"]),
-        (&json!(true), &json!(3), &json!("q"))
-    );
+    assert_eq!((&summary["has_root"], &summary["spans"], &summary["project"]), (&json!(true), &json!(3), &json!("q")));
     assert_eq!(summary["trajectories"][0]["query"], "Where are the zebra's stripes?");
     assert!(!summary["trajectories"][0]["scores"].as_array().unwrap().is_empty());
 }
@@ -90,11 +82,8 @@ fn pages_follow_each_other_without_gaps() {
             let items = page["items"].as_array().unwrap();
             assert!(items.len() <= 4);
             seen.extend(items.iter().map(|trace| trace["trace_id"].as_str().unwrap().to_owned()));
-            starts.extend(
-                items
-                    .iter()
-                    .map(|trace| trace["start"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap()),
-            );
+            starts
+                .extend(items.iter().map(|trace| trace["start"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap()));
             match page["next_cursor"].as_str() {
                 Some(next) => cursor = format!("&cursor={next}"),
                 None => break,
@@ -187,17 +176,15 @@ fn people_can_say_what_they_think() {
         "identifier": "ann", "explanation": "looked again", "metadata": {"ticket": 7}}]);
     assert_eq!(annotate(&server, &again).json()["ids"][0], ids[0]);
     // Nor does what somebody else says.
-    let bob =
-        json!([{"target": targets[2], "name": "thought_to_tool", "label": "incorrect", "author": "bob"}]);
+    let bob = json!([{"target": targets[2], "name": "thought_to_tool", "label": "incorrect", "author": "bob"}]);
     let of_bob = annotate(&server, &bob).json()["ids"][0].clone();
     assert!(!ids.as_array().unwrap().contains(&of_bob));
     assert_eq!(server.request("DELETE", &format!("/api/v1/annotations/{of_bob}")).send().status, 204);
     annotate(&server, &json!([{"target": targets[0], "name": "tone", "score": 0.5}]));
     let of_other = json!([{"target": format!("trace:{}", trace_id(2)), "name": "tone", "score": 0.1}]);
     assert_eq!(annotate(&server, &of_other).status, 200);
-    let listed = |query: &str| {
-        server.json(&format!("/api/v1/annotations?{query}"))["items"].as_array().unwrap().clone()
-    };
+    let listed =
+        |query: &str| server.json(&format!("/api/v1/annotations?{query}"))["items"].as_array().unwrap().clone();
     assert_eq!(listed("").len(), 6);
     assert_eq!((listed("project=p").len(), listed("project=q").len()), (5, 1));
     assert_eq!(listed("name=tone").len(), 2);
@@ -272,10 +259,8 @@ fn metrics_add_up() {
     assert!((all[0]["mean"].as_f64().unwrap() - 5.0 / 6.0).abs() < 1e-9, "{all:?}");
     assert_eq!(all[0]["group"], Json::Null);
     let by_agent = points("by=agent");
-    let groups: Vec<(&str, i64)> = by_agent
-        .iter()
-        .map(|point| (point["group"].as_str().unwrap(), point["scored"].as_i64().unwrap()))
-        .collect();
+    let groups: Vec<(&str, i64)> =
+        by_agent.iter().map(|point| (point["group"].as_str().unwrap(), point["scored"].as_i64().unwrap())).collect();
     assert_eq!(groups, [("clerk", 3), ("librarian", 3)]);
     let by_tool = points("by=tool");
     assert_eq!((by_tool.len(), &by_tool[0]["group"]), (1, &json!("read_file")));
@@ -298,10 +283,7 @@ fn runs_and_rubrics_are_listed() {
     lab.run(&["eval", &folder, "--judge", "offline"]).exits_with(0);
     let runs = server.json("/api/v1/runs");
     let items = runs["items"].as_array().unwrap();
-    assert_eq!(
-        (items.len(), &items[0]["run_id"], &items[0]["is_live"]),
-        (2, &json!("live-all"), &json!(true))
-    );
+    assert_eq!((items.len(), &items[0]["run_id"], &items[0]["is_live"]), (2, &json!("live-all"), &json!(true)));
     assert_eq!((&items[1]["state"], &items[1]["judge"]), (&json!("finished"), &json!("offline")));
     let id = items[1]["run_id"].as_str().unwrap();
     let run = server.json(&format!("/api/v1/runs/{id}"));

@@ -48,8 +48,7 @@ fn silent_connections_do_not_shut_out_anybody() {
     for number in 1..=10 {
         assert_eq!(server.get("/healthz").status, 200);
         let request = server.request("POST", "/v1/traces").header("content-type", "application/x-protobuf");
-        let request =
-            request.header("authorization", &bearer).body(&export("p", vec![span(number, 1, "fine")]));
+        let request = request.header("authorization", &bearer).body(&export("p", vec![span(number, 1, "fine")]));
         assert_eq!(request.send().status, 200);
         assert_eq!(request.send_from(([127, 0, 0, 2], 0).into()).status, 200);
     }
@@ -60,9 +59,7 @@ fn silent_connections_do_not_shut_out_anybody() {
     };
     assert!(number("gradus_connections_closed_total{reason=\"evicted\"}") >= 500.0, "{metrics}");
     assert!(number("gradus_connections_open") <= 1600.0, "{metrics}");
-    assert!(
-        server.log().contains("127.0.0.1") && server.log().contains("connections were closed for new ones")
-    );
+    assert!(server.log().contains("127.0.0.1") && server.log().contains("connections were closed for new ones"));
     assert!(server.peak_memory_mib() < 200.0, "{}", server.peak_memory_mib());
 }
 
@@ -79,8 +76,7 @@ fn http2_connections_that_ask_nothing_are_closed() {
     assert!(idle.frames_until_closed(PATIENCE).unwrap().contains(&GO_AWAY));
     half.set_read_timeout(Some(PATIENCE)).unwrap();
     assert!(matches!(half.read(&mut [0; 10]), Ok(0) | Err(_)));
-    let closed =
-        |reason: &str| server.metric(&format!("gradus_connections_closed_total{{reason=\"{reason}\"}}"));
+    let closed = |reason: &str| server.metric(&format!("gradus_connections_closed_total{{reason=\"{reason}\"}}"));
     assert!(closed("no_request").unwrap() >= 2.0 && closed("idle").unwrap() >= 1.0);
 }
 
@@ -201,9 +197,7 @@ fn requests_that_need_no_key_have_little_time() {
     assert_eq!(Reply::read(slow).unwrap().status, 408);
     let mut unread = Http2::connect(server.http, Some(0));
     unread.get(1, "/healthz");
-    eventually("its stream is reset", || {
-        (server.metric("gradus_streams_stalled_total")? >= 1.0).then_some(())
-    });
+    eventually("its stream is reset", || (server.metric("gradus_streams_stalled_total")? >= 1.0).then_some(()));
 }
 
 /// Behind a trusted proxy each client has its own queue of queries.
@@ -224,9 +218,8 @@ fn queries_take_turns_by_the_address_that_a_proxy_names() {
     let _waiting: Vec<TcpStream> = (0..80).map(|_| greedy.begin(query.to_string().len())).collect();
     // As many as one caller may have.
     eventually("its queue is full", || (server.metric("gradus_queries_waiting")? >= 60.0).then_some(()));
-    let ask = |forwarded: &str| {
-        server.request("GET", "/api/v1/projects").header("x-forwarded-for", forwarded).send().status
-    };
+    let ask =
+        |forwarded: &str| server.request("GET", "/api/v1/projects").header("x-forwarded-for", forwarded).send().status;
     assert_eq!(ask("9.9.9.2"), 200);
     assert_eq!(ask("2001:db8::1"), 200);
 }

@@ -15,8 +15,7 @@ struct WriteRoute {
     path: String,
 }
 
-const WRITES: [(&str, &str); 4] =
-    [("post", "POST"), ("put", "PUT"), ("patch", "PATCH"), ("delete", "DELETE")];
+const WRITES: [(&str, &str); 4] = [("post", "POST"), ("put", "PUT"), ("patch", "PATCH"), ("delete", "DELETE")];
 
 /// All `.route("PATH", ...)` of the server's source, and all operations of `/openapi.json`.
 fn write_routes(server: &Server) -> Vec<WriteRoute> {
@@ -30,11 +29,7 @@ fn write_routes(server: &Server) -> Vec<WriteRoute> {
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let text = std::fs::read_to_string(&path).unwrap();
                 text.split(".route(").skip(1).for_each(|rest| add_routes(rest, &mut routes));
-                assert!(
-                    !text.contains(".nest(") && !text.contains("route_service("),
-                    "{}: walk these",
-                    path.display()
-                );
+                assert!(!text.contains(".nest(") && !text.contains("route_service("), "{}: walk these", path.display());
             }
         }
     }
@@ -55,10 +50,7 @@ fn write_routes(server: &Server) -> Vec<WriteRoute> {
 fn add_routes(rest: &str, routes: &mut Vec<WriteRoute>) {
     let (path, handlers) = rest.split_once(',').unwrap();
     // A path that is a constant is read only.
-    let end = handlers
-        .find(".route(")
-        .unwrap_or(handlers.len())
-        .min(handlers.find(")\n").unwrap_or(handlers.len()));
+    let end = handlers.find(".route(").unwrap_or(handlers.len()).min(handlers.find(")\n").unwrap_or(handlers.len()));
     let handlers = &handlers[..end];
     for (name, method) in WRITES {
         let is_there = handlers.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == name)
@@ -86,15 +78,9 @@ fn no_route_takes_a_write_from_another_site() {
     let server = lab.serve();
     let routes = write_routes(&server);
     let projects = server.json("/v1/projects");
-    for known in [
-        "/v1/traces",
-        "/v1/logs",
-        "/v1/projects",
-        "/v1/span_annotations",
-        "/labels",
-        "/sign-in",
-        "/api/v1/annotations",
-    ] {
+    for known in
+        ["/v1/traces", "/v1/logs", "/v1/projects", "/v1/span_annotations", "/labels", "/sign-in", "/api/v1/annotations"]
+    {
         assert!(routes.iter().any(|route| route.path == known), "{known}: {routes:?}");
     }
     assert!(routes.len() >= 20, "{routes:?}");
@@ -115,8 +101,7 @@ fn no_route_takes_a_write_from_another_site() {
             &[("referer", "https://evil.example/page")],
             &[("host", "evil.example")],
         ] {
-            let request =
-                headers.iter().fold(request(wanted), |request, (name, value)| request.header(name, value));
+            let request = headers.iter().fold(request(wanted), |request, (name, value)| request.header(name, value));
             assert_eq!(request.send().status, 403, "{method} {path} {headers:?}");
         }
         // With one that a page can send without asking, whatever else is in the request. Browsers ask before every other
@@ -143,8 +128,7 @@ fn no_route_takes_a_write_from_another_site() {
 
 #[test]
 fn own_pages_trusted_origins_and_other_clients_may_write() {
-    let lab =
-        Lab::with("cors_origins = [\"https://page.example\"]\npublic_url = \"https://gradus.example\"", "");
+    let lab = Lab::with("cors_origins = [\"https://page.example\"]\npublic_url = \"https://gradus.example\"", "");
     let server = lab.serve();
     let own = format!("http://{}", server.http);
     let own = own.as_str();
@@ -161,17 +145,12 @@ fn own_pages_trusted_origins_and_other_clients_may_write() {
             headers.iter().fold(request, |request, (name, value)| request.header(name, value)).send()
         };
         let body = Visit::new(number as u128 + 1).export("p");
-        let spans =
-            server.request("POST", "/v1/traces").header("content-type", "application/x-protobuf").body(&body);
+        let spans = server.request("POST", "/v1/traces").header("content-type", "application/x-protobuf").body(&body);
         assert_eq!(send(spans).status, 200, "{headers:?}");
         let project = server.request("POST", "/v1/projects").json(&json!({"name": format!("p{number}")}));
         assert_eq!(send(project).status, 200, "{headers:?}");
         // Without a body there is nothing to disguise.
-        assert_eq!(
-            send(server.request("DELETE", &format!("/v1/projects/p{number}"))).status,
-            204,
-            "{headers:?}"
-        );
+        assert_eq!(send(server.request("DELETE", &format!("/v1/projects/p{number}"))).status, 204, "{headers:?}");
     }
 }
 
@@ -189,17 +168,12 @@ fn every_port_checks_the_host() {
             let request = Request::new(address, "POST", "/v1/traces").header("host", host);
             let reply = request.header("content-type", "application/x-protobuf").body(&body).send();
             assert_eq!(reply.status, wanted, "{address} {host}");
-            assert_eq!(
-                Request::new(address, "GET", "/v1/projects").header("host", host).send().status,
-                wanted
-            );
+            assert_eq!(Request::new(address, "GET", "/v1/projects").header("host", host).send().status, wanted);
         }
     }
     // A page cannot speak gRPC; what it can send to that port is refused there, too.
-    let reply = Request::new(server.grpc, "POST", TRACE_SERVICE)
-        .header("content-type", "text/plain")
-        .body(&body)
-        .send();
+    let reply =
+        Request::new(server.grpc, "POST", TRACE_SERVICE).header("content-type", "text/plain").body(&body).send();
     assert_eq!(reply.status, 415);
     let reply = grpc(server.grpc, TRACE_SERVICE, &[("origin", "https://evil.example")], frame(false, &body));
     assert_eq!(reply.status(), 7, "{reply:?}");

@@ -32,9 +32,8 @@ fn the_same_span_is_stored_once() {
         traces["items"].as_array().unwrap().iter().map(|trace| trace["spans"].as_i64().unwrap()).collect();
     counts.sort_unstable();
     assert_eq!(counts, [3, 3]);
-    let metric = |result: &str| {
-        server.metric(&format!(r#"gradus_ingest_records_total{{signal="span",result="{result}"}}"#))
-    };
+    let metric =
+        |result: &str| server.metric(&format!(r#"gradus_ingest_records_total{{signal="span",result="{result}"}}"#));
     assert_eq!((metric("new"), metric("repeated"), metric("replaced")), (Some(6.0), Some(7.0), None));
     // Log records have no ids: a request that comes again is known as a whole.
     let said = log("p", 1, 1 << 8 | 2, "gen_ai.choice", "said");

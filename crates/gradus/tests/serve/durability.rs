@@ -117,9 +117,8 @@ fn an_orderly_end_drains() {
     let body = export("p", vec![span(1, 1, "s")]);
     let mut acknowledged = 0;
     // Requests that are under way when the signal comes are finished.
-    let slow = Request::new(server.http, "POST", "/v1/traces")
-        .header("content-type", "application/x-protobuf")
-        .body(&body);
+    let slow =
+        Request::new(server.http, "POST", "/v1/traces").header("content-type", "application/x-protobuf").body(&body);
     let mut under_way: Vec<_> = (0..5).map(|_| slow.begin(10)).collect();
     server.export(&export("p", vec![span(2, 2, "s")]));
     let address = server.http;
@@ -177,10 +176,9 @@ fn a_folder_that_cannot_be_written_to_is_told() {
 fn what_is_no_store_is_left_alone() {
     let lab = Lab::new();
     // A folder where the file's name is something else already.
-    for (name, bytes) in [
-        ("text", b"this is no database, and somebody may still want it".repeat(1000)),
-        ("short", b"x".to_vec()),
-    ] {
+    for (name, bytes) in
+        [("text", b"this is no database, and somebody may still want it".repeat(1000)), ("short", b"x".to_vec())]
+    {
         lab.write(&format!("{name}/x"), "");
         let path = lab.path(&format!("{name}/gradus.db"));
         std::fs::write(&path, &bytes).unwrap();

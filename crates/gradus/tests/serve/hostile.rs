@@ -66,8 +66,7 @@ fn a_span_over_a_limit_is_refused_alone() {
         let server = lab.serve();
         let mut value = AnyValue { value: Some(any_value::Value::StringValue("x".to_owned())) };
         for _ in 0..70 {
-            value =
-                AnyValue { value: Some(any_value::Value::ArrayValue(ArrayValue { values: vec![value] })) };
+            value = AnyValue { value: Some(any_value::Value::ArrayValue(ArrayValue { values: vec![value] })) };
         }
         let mut deep = span(2, 2, "deep");
         deep.attributes.push(KeyValue { key: "deep".to_owned(), value: Some(value), ..KeyValue::default() });

@@ -77,8 +77,7 @@ fn a_judge_that_only_said_one_thing_has_a_share_of_agreement_and_no_kappa() {
 
 #[test]
 fn what_could_not_be_judged_can_be_labelled() {
-    let nonsense =
-        Endpoint::start(Arc::new(|incoming: &Incoming<'_>| incoming.verdict("no label at all"))).unwrap();
+    let nonsense = Endpoint::start(Arc::new(|incoming: &Incoming<'_>| incoming.verdict("no label at all"))).unwrap();
     let rule = format!(
         "[[rule]]\njudge = \"gpt-4o\"\nevaluators = [\"thought_to_tool\"]\nbase_url = \"{}\"\n",
         nonsense.url()
@@ -92,10 +91,7 @@ fn what_could_not_be_judged_can_be_labelled() {
     });
     assert!(text.contains("It is <bdi>correct</bdi>") && !text.contains("data-key=\"y\""), "{text}");
     // Keys are those that the hint names, and the form's first button gives no label.
-    assert!(
-        text.contains("data-key=\"2\">It is <bdi>incorrect</bdi>") && !text.contains("data-key=\"x\""),
-        "{text}"
-    );
+    assert!(text.contains("data-key=\"2\">It is <bdi>incorrect</bdi>") && !text.contains("data-key=\"x\""), "{text}");
     assert!(text.contains("<kbd>1</kbd> to <kbd>2</kbd> what it is"), "{text}");
     assert!(text.find("<button disabled hidden>") < text.find("name=\"label\""), "{text}");
     let fields = format!(
@@ -126,36 +122,30 @@ fn a_name_that_redaction_takes_out_is_refused() {
 #[test]
 fn with_keys_a_label_is_the_keys_whatever_name_it_gives() {
     let lab = Lab::with("require_key = true", "");
-    let key = |name: &str| {
-        lab.run(&["keys", "add", name, "--scopes", "read,ingest"]).exits_with(0).out.trim().to_owned()
-    };
+    let key =
+        |name: &str| lab.run(&["keys", "add", name, "--scopes", "read,ingest"]).exits_with(0).out.trim().to_owned();
     let (ann, eve) = (key("ann"), key("eve"));
     let server = lab.serve();
     let export = Visit::new(1).export("shop");
-    let bearer =
-        |request: crate::lab::Request, key: &str| request.header("authorization", &format!("Bearer {key}"));
-    let sent =
-        bearer(server.request("POST", "/v1/traces"), &ann).header("content-type", "application/x-protobuf");
+    let bearer = |request: crate::lab::Request, key: &str| request.header("authorization", &format!("Bearer {key}"));
+    let sent = bearer(server.request("POST", "/v1/traces"), &ann).header("content-type", "application/x-protobuf");
     assert_eq!(sent.body(&export).send().status, 200);
     let id = eventually("the trajectory", || {
-        let trace =
-            bearer(server.request("GET", &format!("/api/v1/traces/{}", trace_id(1))), &ann).send().json();
+        let trace = bearer(server.request("GET", &format!("/api/v1/traces/{}", trace_id(1))), &ann).send().json();
         // When it is complete, it is judged.
         trace["outcomes"][0]["trajectory_id"].as_str().map(str::to_owned)
     });
     let label = |cookie: &str, label: &str| {
         let origin = format!("http://{}", server.http);
         let request = server.request("POST", "/labels").header("cookie", cookie).header("origin", &origin);
-        let fields =
-            format!("trajectory={id}&step=1&evaluator=call_validity&label={label}&author=ann&back=/");
+        let fields = format!("trajectory={id}&step=1&evaluator=call_validity&label={label}&author=ann&back=/");
         let request = request.header("content-type", "application/x-www-form-urlencoded");
         request.body(fields.as_bytes()).send().status
     };
     let sessions = [sign_in(&server, &ann), sign_in(&server, &eve)];
     assert_eq!([label(&sessions[0], "correct"), label(&sessions[1], "incorrect")], [303, 303]);
     let say = |more: serde_json::Value| {
-        let mut item =
-            json!({"target": format!("trajectory:{id}#1"), "name": "call_validity", "label": "incorrect"});
+        let mut item = json!({"target": format!("trajectory:{id}#1"), "name": "call_validity", "label": "incorrect"});
         item.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let request = server.request("POST", "/api/v1/annotations");
         bearer(request, &eve).json(&json!({"items": [item]})).send()
@@ -170,10 +160,7 @@ fn with_keys_a_label_is_the_keys_whatever_name_it_gives() {
     let trace = look(&format!("/traces/{}", trace_id(1)));
     assert!(trace.contains("ann (key eve)") && trace.contains("action=\"/labels\""), "{trace}");
     let exported = look("/labels");
-    assert!(
-        exported.contains("\"identifier\":\"ann\"") && exported.contains("\"identifier\":\"eve\""),
-        "{exported}"
-    );
+    assert!(exported.contains("\"identifier\":\"ann\"") && exported.contains("\"identifier\":\"eve\""), "{exported}");
     let csv = look("/labels?format=csv");
     assert!(csv.contains(",author,identifier,") && csv.contains(",ann,eve,"), "{csv}");
     assert_eq!(say(json!({"author": "ann"})).status, 200);
@@ -207,10 +194,7 @@ fn with_keys_a_label_is_the_keys_whatever_name_it_gives() {
     let exported: Vec<serde_json::Value> =
         look("/labels").lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let key = |identifier: &str| {
-        exported.iter().find(|one| one["identifier"] == identifier).unwrap()["key"]
-            .as_str()
-            .unwrap()
-            .to_owned()
+        exported.iter().find(|one| one["identifier"] == identifier).unwrap()["key"].as_str().unwrap().to_owned()
     };
     assert_eq!([key("third"), key("ann"), key("eve")], ["eve", "ann", "eve"]);
     assert!(look("/labels?format=csv").contains(",ann,third,eve,"));
@@ -225,9 +209,8 @@ fn whoever_signs_in_shows_no_key_and_guessing_is_not_for_free() {
     assert_eq!(post(&server, "/sign-in", "key=gradus_wrong").status, 401);
     let cookie = sign_in(&server, &key);
     assert!(cookie.starts_with("gradus_session=") && !cookie.contains(&key[7..]), "{cookie}");
-    let looks = |cookie: &str| {
-        server.request("GET", "/alerts").header("accept", "text/html").header("cookie", cookie).send()
-    };
+    let looks =
+        |cookie: &str| server.request("GET", "/alerts").header("accept", "text/html").header("cookie", cookie).send();
     assert_eq!(looks(&cookie).status, 200);
     // A key is no session.
     assert_eq!(looks(&format!("gradus_session={key}")).status, 401);
@@ -277,9 +260,11 @@ fn tasks_that_were_run_again_are_compared_with_themselves() {
         let ran = lab.run(&[&["eval", &source, "--judge", "offline", "--quiet"][..], &gate].concat());
         assert!(matches!(ran.code, Some(0 | 3)), "{}", ran.err);
         let runs = server.json("/api/v1/runs");
-        let known = runs["items"].as_array().unwrap().iter().find(|run| {
-            run["is_live"] == false && run["sources"].to_string().contains(&format!("/{project}"))
-        });
+        let known = runs["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|run| run["is_live"] == false && run["sources"].to_string().contains(&format!("/{project}")));
         known.unwrap()["run_id"].as_str().unwrap().to_owned()
     };
     let (old, new) = (run("v1"), run("v2"));
@@ -304,10 +289,7 @@ fn tasks_that_were_run_again_are_compared_with_themselves() {
     let other = run("v3");
     let text = page(&server, &format!("/compare?a={old}&b={other}"));
     assert!(text.contains("Not paired") && text.contains("no telling which verdicts changed"), "{text}");
-    assert_eq!(
-        page(&server, &format!("/runs?before={other}")).matches(&format!("/runs/{other}\"")).count(),
-        0
-    );
+    assert_eq!(page(&server, &format!("/runs?before={other}")).matches(&format!("/runs/{other}\"")).count(), 0);
 }
 
 /// A server with a rule that has a model for `judged-*`, and one without for the rest; how often the model was asked.
@@ -410,9 +392,8 @@ fn a_rubric_with_a_scale_of_its_own_has_an_interval_and_can_give_alarm() {
     // As `gradus eval` says it of the same verdicts.
     let point = server.json("/api/v1/metrics?evaluator=helpful")["items"][0].clone();
     let clusters = [5.0, 3.0, 3.0, 3.0].map(|sum| gradus_eval::interval::ScoreCluster { count: 1.0, sum });
-    let interval = gradus_eval::interval::clustered(&clusters, 1.0, 5.0).unwrap();
-    let near =
-        |name: &str, wanted: f64| assert!((point[name].as_f64().unwrap() - wanted).abs() < 1e-9, "{point}");
+    let interval = gradus_eval::interval::clustered_interval(&clusters, 1.0, 5.0).unwrap();
+    let near = |name: &str, wanted: f64| assert!((point[name].as_f64().unwrap() - wanted).abs() < 1e-9, "{point}");
     near("low", interval.low);
     near("high", interval.high);
     let shown = format!("{:.2}\u{a0}–\u{a0}{:.2}", interval.low, interval.high);
@@ -434,18 +415,8 @@ fn a_rubric_is_changed_for_a_trial_and_loaded_down() {
     let (_lab, server, _endpoint, asked) = with_judge("");
     let id = trajectory(&server, 1);
     let text = page(&server, &format!("/rubrics/thought_to_tool?trajectory={id}&step=1"));
-    let source = text
-        .split("<textarea")
-        .nth(1)
-        .unwrap()
-        .split_once('>')
-        .unwrap()
-        .1
-        .split("</textarea")
-        .next()
-        .unwrap();
-    let source =
-        source.replace("&#34;", "\"").replace("&#39;", "'").replace("&#60;", "<").replace("&#62;", ">");
+    let source = text.split("<textarea").nth(1).unwrap().split_once('>').unwrap().1.split("</textarea").next().unwrap();
+    let source = source.replace("&#34;", "\"").replace("&#39;", "'").replace("&#60;", "<").replace("&#62;", ">");
     let changed = format!("{}\n\nAnd be kind, <b>always</b>.\n", source.replace("&#38;", "&").trim_end());
     let encoded: String = changed.bytes().map(|byte| format!("%{byte:02x}")).collect();
     let shown = page(&server, &tried(&server, &id, &format!("what=show&text={encoded}")));

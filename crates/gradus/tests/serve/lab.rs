@@ -241,17 +241,11 @@ impl Server {
     }
 
     pub(crate) fn post_traces(&self, protobuf: &[u8]) -> Reply {
-        self.request("POST", "/v1/traces")
-            .header("content-type", "application/x-protobuf")
-            .body(protobuf)
-            .send()
+        self.request("POST", "/v1/traces").header("content-type", "application/x-protobuf").body(protobuf).send()
     }
 
     pub(crate) fn post_logs(&self, protobuf: &[u8]) -> Reply {
-        self.request("POST", "/v1/logs")
-            .header("content-type", "application/x-protobuf")
-            .body(protobuf)
-            .send()
+        self.request("POST", "/v1/logs").header("content-type", "application/x-protobuf").body(protobuf).send()
     }
 
     /// The number behind a line of `/metrics` that begins so.
@@ -536,8 +530,7 @@ pub(crate) fn try_grpc(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let stream = TokioIo::new(tokio::net::TcpStream::connect(to).await?);
-        let (mut sender, connection) =
-            hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await?;
+        let (mut sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await?;
         tokio::spawn(connection);
         let mut request = hyper::Request::post(format!("http://{to}{path}")).header("te", "trailers");
         if !headers.iter().any(|(name, _)| *name == "content-type") {

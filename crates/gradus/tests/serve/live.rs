@@ -193,9 +193,8 @@ fn send_visits(server: &Server, numbers: impl Iterator<Item = u128>) {
 #[test]
 fn a_model_is_asked_once_and_its_cost_is_counted() {
     let lab = Lab::new();
-    let endpoint = endpoint(|incoming| {
-        incoming.verdict(if incoming.contains("file 3.md") { "incorrect" } else { "correct" })
-    });
+    let endpoint =
+        endpoint(|incoming| incoming.verdict(if incoming.contains("file 3.md") { "incorrect" } else { "correct" }));
     lab.configure("", &rule(&endpoint.url(), ""));
     let server = lab.serve();
     send_visits(&server, 1..=20);
@@ -208,10 +207,7 @@ fn a_model_is_asked_once_and_its_cost_is_counted() {
     assert_eq!(server.metric("gradus_judge_calls_total"), Some(20.0));
     let cost = server.metric("gradus_judge_cost_usd_total").unwrap();
     assert!((cost - 20.0 * 0.0014).abs() < 1e-6, "{cost}");
-    assert_eq!(
-        server.json("/api/v1/traces?label=thought_to_tool=incorrect")["items"].as_array().unwrap().len(),
-        1
-    );
+    assert_eq!(server.json("/api/v1/traces?label=thought_to_tool=incorrect")["items"].as_array().unwrap().len(), 1);
     // The same spans again, and a version that changes the trajectory and no question.
     send_visits(&server, 1..=20);
     let mut visit = Visit::new(3).root();
@@ -456,10 +452,7 @@ fn rules_that_cannot_be_told_apart_are_refused() {
     lab.configure("", &alert.repeat(2));
     let ran = lab.serve_in_vain(&[]);
     assert!(ran.err.contains("two alerts are called \"a\"") && ran.err.lines().count() == 1, "{}", ran.err);
-    lab.configure(
-        "",
-        "[[alert]]\nname = \"a\"\nwhen = \"sequence_optimality < 0.5 over 1h, at least 9 steps\"\n",
-    );
+    lab.configure("", "[[alert]]\nname = \"a\"\nwhen = \"sequence_optimality < 0.5 over 1h, at least 9 steps\"\n");
     let ran = lab.serve_in_vain(&[]);
     assert!(ran.err.contains("a number of trajectories") && ran.err.lines().count() == 1, "{}", ran.err);
 }
@@ -526,8 +519,7 @@ fn an_unreadable_trace_is_quarantined() {
     });
     damage(&lab, 1, &body);
     // As the page's form sends it.
-    let retry =
-        server.request("POST", "/server/retry").header("content-type", "application/x-www-form-urlencoded");
+    let retry = server.request("POST", "/server/retry").header("content-type", "application/x-www-form-urlencoded");
     let retry = retry.header("origin", &format!("http://{}", server.http));
     assert_eq!(retry.body(format!("trace={}", trace_id(1)).as_bytes()).send().status, 303);
     server.assembled();

@@ -66,10 +66,7 @@ fn routes_with(value: &str) -> Vec<(&'static str, String)> {
         ("/v1/traces", otlp(&format!(r#""events":{value}"#))),
         ("/v1/traces", otlp(&format!(r#""links":{value}"#))),
         ("/v1/traces", otlp(&format!(r#""status":{{"code":{value}}}"#))),
-        (
-            "/v1/traces",
-            otlp(&format!(r#""attributes":[{{"key":"a","value":{{"arrayValue":{{"values":{value}}}}}}}]"#)),
-        ),
+        ("/v1/traces", otlp(&format!(r#""attributes":[{{"key":"a","value":{{"arrayValue":{{"values":{value}}}}}}}]"#))),
         ("/v1/traces", format!(r#"{{"resourceSpans":[{{"resource":{{"attributes":{value}}}}}]}}"#)),
         (
             "/v1/logs",
@@ -102,8 +99,7 @@ fn many_dense_requests_at_once_share_one_budget() {
     let lab = Lab::new();
     let server = lab.serve();
     let routes = routes_with(&dense("[0]", 4 << 20));
-    let bodies: Vec<(&str, Vec<u8>)> =
-        routes.iter().map(|(path, body)| (*path, gzip(body.as_bytes()))).collect();
+    let bodies: Vec<(&str, Vec<u8>)> = routes.iter().map(|(path, body)| (*path, gzip(body.as_bytes()))).collect();
     std::thread::scope(|scope| {
         for sender in 0..12 {
             let (server, bodies) = (&server, &bodies);
@@ -111,8 +107,7 @@ fn many_dense_requests_at_once_share_one_budget() {
                 for (path, body) in bodies.iter().cycle().skip(sender).take(6) {
                     let request = server.request("POST", path).header("content-type", "application/json");
                     let reply = request.header("content-encoding", "gzip").body(body).send();
-                    let is_answered =
-                        matches!(reply.status, 200 | 202 | 400 | 404 | 409 | 413 | 422 | 429 | 503);
+                    let is_answered = matches!(reply.status, 200 | 202 | 400 | 404 | 409 | 413 | 422 | 429 | 503);
                     assert!(is_answered, "{path}: {} {}", reply.status, reply.text());
                 }
             });
@@ -239,12 +234,10 @@ fn streams_whose_window_stays_closed_are_reset() {
         }
     }
     server.export(&export("p", vec![span(99, 1, "meanwhile")]));
-    eventually("stalled streams are reset", || {
-        (server.metric("gradus_streams_stalled_total")? >= 10.0).then_some(())
-    });
+    eventually("stalled streams are reset", || (server.metric("gradus_streams_stalled_total")? >= 10.0).then_some(()));
     eventually("nobody holds anything", || {
-        let nothing = server.metric("gradus_response_file_bytes")? == 0.0
-            && server.metric("gradus_response_memory_bytes")? < 1e5;
+        let nothing =
+            server.metric("gradus_response_file_bytes")? == 0.0 && server.metric("gradus_response_memory_bytes")? < 1e5;
         nothing.then_some(())
     });
     let peak = server.peak_memory_mib();
@@ -266,8 +259,7 @@ fn one_address_does_not_take_the_memory_of_all() {
     let lab = Lab::with("body_timeout_s = 60", "");
     let server = lab.serve();
     let body = vec![0; 19 << 20];
-    let large =
-        server.request("POST", "/v1/traces").header("content-type", "application/x-protobuf").body(&body);
+    let large = server.request("POST", "/v1/traces").header("content-type", "application/x-protobuf").body(&body);
     let held: Vec<TcpStream> = (0..4)
         .map(|_| {
             let request = large.clone();
@@ -321,9 +313,8 @@ fn streams_that_nobody_reads_are_counted_and_their_connections_closed() {
     let closed = "gradus_connections_closed_total{reason=\"memory\"}";
     eventually("connections are closed", || (metric(closed)? >= 1.0).then_some(()));
     eventually("the client is notified", || {
-        let mut frames = connections
-            .iter_mut()
-            .filter_map(|connection| connection.frames_until_closed(Duration::from_millis(50)));
+        let mut frames =
+            connections.iter_mut().filter_map(|connection| connection.frames_until_closed(Duration::from_millis(50)));
         frames.any(|frames| frames.contains(&GO_AWAY)).then_some(())
     });
     eventually("nobody holds anything", || (metric("gradus_request_memory_bytes")? < 1e5).then_some(()));
@@ -362,9 +353,8 @@ fn a_slow_large_body_is_cut_off_for_small_senders() {
     const KB: usize = 1 << 10;
     let lab = Lab::with("max_request_mb = 4\nmax_memory_mb = 16\nbody_timeout_s = 600", "");
     let server = lab.serve();
-    let large: Vec<TcpStream> = [(1, 4096), (1, 4096), (2, 3500)]
-        .map(|(last, kb)| begin_from(&server, last, kb * KB, (kb - 100) * KB))
-        .into();
+    let large: Vec<TcpStream> =
+        [(1, 4096), (1, 4096), (2, 3500)].map(|(last, kb)| begin_from(&server, last, kb * KB, (kb - 100) * KB)).into();
     eventually("large bodies are held", || {
         (metric_from(&server, 200, "gradus_request_memory_bytes")? > 11_600.0 * 1024.0).then_some(())
     });
@@ -372,9 +362,7 @@ fn a_slow_large_body_is_cut_off_for_small_senders() {
     let _medium = medium.map(|(last, kb)| begin_from(&server, last, kb * KB, (kb - 10) * KB));
     // More than the last part has memory for.
     let _small: Vec<TcpStream> = (20..80).map(|last| begin_from(&server, last, 50 * KB, 49 * KB)).collect();
-    eventually("a body is cut off", || {
-        server.log().contains("a slow large request was cut off").then_some(())
-    });
+    eventually("a body is cut off", || server.log().contains("a slow large request was cut off").then_some(()));
     for number in 1..=5 {
         let request = server.request("POST", "/v1/traces").header("content-type", "application/x-protobuf");
         let reply = request.body(&export("p", vec![span(number, 1, "fine")])).send_from(source(100));

@@ -14,9 +14,8 @@ use crate::spans::{Visit, export, span};
 #[test]
 fn a_log_that_cannot_be_written_stops_nothing() {
     let lab = Lab::new();
-    let ports: Vec<u16> = (0..2)
-        .map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port())
-        .collect();
+    let ports: Vec<u16> =
+        (0..2).map(|_| std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()).collect();
     let (http, grpc) = (format!("127.0.0.1:{}", ports[0]), format!("127.0.0.1:{}", ports[1]));
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let mut command = lab.command(&["serve", "--http", &http, "--grpc", &grpc]);

@@ -27,20 +27,12 @@ fn metrics_can_be_read_by_prometheus() {
         assert!(names.insert(name.to_owned()), "twice: {line}");
     }
     let metric = |line: &str| server.metric(line);
-    assert_eq!(
-        metric(r#"gradus_ingest_requests_total{signal="span",transport="http",status="200"}"#),
-        Some(1.0)
-    );
-    assert_eq!(
-        metric(r#"gradus_ingest_requests_total{signal="span",transport="http",status="400"}"#),
-        Some(1.0)
-    );
+    assert_eq!(metric(r#"gradus_ingest_requests_total{signal="span",transport="http",status="200"}"#), Some(1.0));
+    assert_eq!(metric(r#"gradus_ingest_requests_total{signal="span",transport="http",status="400"}"#), Some(1.0));
     assert_eq!(metric(r#"gradus_ingest_records_total{signal="span",result="new"}"#), Some(3.0));
     assert_eq!(metric("gradus_trajectories_assembled_total"), Some(1.0));
     assert!(metric("gradus_store_commits").unwrap() > 0.0);
-    for name in
-        ["store_queue_bytes", "store_used_bytes", "traces_due", "trajectories_ungraded", "uptime_seconds"]
-    {
+    for name in ["store_queue_bytes", "store_used_bytes", "traces_due", "trajectories_ungraded", "uptime_seconds"] {
         assert!(metric(&format!("gradus_{name}")).is_some(), "{name}");
     }
     assert_eq!(server.json("/healthz")["status"], "ok");
@@ -53,8 +45,7 @@ fn the_description_names_what_there_is() {
     let server = lab.serve();
     let description = server.json("/openapi.json");
     assert!(description["openapi"].as_str().unwrap().starts_with("3."));
-    let paths: BTreeSet<&str> =
-        description["paths"].as_object().unwrap().keys().map(String::as_str).collect();
+    let paths: BTreeSet<&str> = description["paths"].as_object().unwrap().keys().map(String::as_str).collect();
     let wanted = BTreeSet::from([
         "/api/v1/alerts",
         "/api/v1/annotations",
@@ -113,10 +104,7 @@ fn settings_are_read_again() {
     let server = lab.serve();
     let rules = || server.json("/api/v1/rules")["items"].as_array().unwrap().clone();
     assert_eq!(rules()[0]["name"], "first");
-    lab.configure(
-        "",
-        "[[rule]]\nname = \"second\"\nevaluators = [\"thought_to_tool\"]\n[[rule]]\nname = \"third\"\n",
-    );
+    lab.configure("", "[[rule]]\nname = \"second\"\nevaluators = [\"thought_to_tool\"]\n[[rule]]\nname = \"third\"\n");
     server.signal(Signal::HUP);
     eventually("the new rules count", || (rules().len() == 2).then_some(()));
     server.export(&Visit::new(1).export("p"));
@@ -124,15 +112,11 @@ fn settings_are_read_again() {
     let outcomes = server.trace(&trace_id(1))["outcomes"].as_array().unwrap().clone();
     assert!(!outcomes.is_empty());
     assert!(outcomes.iter().all(|outcome| outcome["evaluator"] == "thought_to_tool"), "{outcomes:?}");
-    for wrong in
-        ["[[rule]]\nname = 7", "[[rule]]\nsample = 3.0", "[[alert]]\nname = \"a\"\nwhen = \"x\"", "[serve"]
-    {
+    for wrong in ["[[rule]]\nname = 7", "[[rule]]\nsample = 3.0", "[[alert]]\nname = \"a\"\nwhen = \"x\"", "[serve"] {
         let before = server.log().matches("those from before stay").count();
         lab.configure("", wrong);
         server.signal(Signal::HUP);
-        eventually("it is told", || {
-            (server.log().matches("those from before stay").count() > before).then_some(())
-        });
+        eventually("it is told", || (server.log().matches("those from before stay").count() > before).then_some(()));
         assert_eq!(rules()[0]["name"], "second");
     }
     // Redaction takes effect without a restart, too.
@@ -163,18 +147,17 @@ fn the_doctor_says_what_is_wrong() {
     let taken = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
     let [http, grpc] = taken.each_ref().map(|listener| listener.local_addr().unwrap().to_string());
     let ran = doctor(&lab, &["--http", &http, "--grpc", &grpc]).exits_with(2);
-    let failed = |out: &str| {
-        out.lines().filter(|line| line.starts_with("FAIL")).map(str::to_owned).collect::<Vec<_>>()
-    };
+    let failed = |out: &str| out.lines().filter(|line| line.starts_with("FAIL")).map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(failed(&ran.out).len(), 2, "{}", ran.out);
     assert!(ran.out.contains("--http") && ran.out.contains("--grpc"), "{}", ran.out);
     drop(server);
     let ran = doctor(&lab, &["--http", "0.0.0.0:0", "--grpc", "127.0.0.1:0"]).exits_with(2);
     assert!(ran.out.contains("gradus keys add"), "{}", ran.out);
-    let endpoint = gradus_test_endpoint::Endpoint::start(std::sync::Arc::new(
-        |incoming: &gradus_test_endpoint::Incoming<'_>| incoming.verdict("correct"),
-    ))
-    .unwrap();
+    let endpoint =
+        gradus_test_endpoint::Endpoint::start(std::sync::Arc::new(|incoming: &gradus_test_endpoint::Incoming<'_>| {
+            incoming.verdict("correct")
+        }))
+        .unwrap();
     let rule = |url: &str| format!("[[rule]]\njudge = \"gpt-4o\"\nbase_url = \"{url}\"");
     lab.configure("", &rule(&endpoint.url()));
     let ran = doctor(&lab, &free).exits_with(0);
@@ -189,8 +172,7 @@ fn the_doctor_says_what_is_wrong() {
     assert_eq!(lab.serve_in_vain(&[]).code, Some(2));
     lab.configure("", "");
     lab.write("no-store/gradus.db", &"no database ".repeat(1000));
-    let ran =
-        doctor(&lab, &["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--data", "no-store"]).exits_with(2);
+    let ran = doctor(&lab, &["--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--data", "no-store"]).exits_with(2);
     assert!(failed(&ran.out)[0].contains("store"), "{}", ran.out);
 }
 
@@ -202,7 +184,8 @@ fn a_store_can_be_taken_elsewhere() {
         server.export(&Visit { is_error: number % 7 == 0, ..Visit::new(number) }.export("p"));
     }
     server.assembled();
-    let note = serde_json::json!({"items": [{"target": format!("trace:{}", trace_id(3)), "name": "n", "label": "good"}]});
+    let note =
+        serde_json::json!({"items": [{"target": format!("trace:{}", trace_id(3)), "name": "n", "label": "good"}]});
     assert_eq!(server.request("POST", "/api/v1/annotations").json(&note).send().status, 200);
     lab.run(&["keys", "add", "k"]).exits_with(0);
     let seen = |server: &crate::lab::Server| {
@@ -242,11 +225,7 @@ fn a_store_can_be_taken_elsewhere() {
         let server = lab.serve_with(&["--data", folder]);
         assert_eq!(seen(&server), before, "{folder}");
     }
-    assert_eq!(
-        lab.run(&["keys", "list", "--data", "imported"]).exits_with(0).out,
-        "",
-        "keys stay where they are"
-    );
+    assert_eq!(lab.run(&["keys", "list", "--data", "imported"]).exits_with(0).out, "", "keys stay where they are");
     for arguments in [
         vec!["store", "check", "--data", "nowhere"],
         vec!["store", "export", "x", "--data", "nowhere"],
@@ -275,9 +254,7 @@ fn what_is_too_old_goes() {
     let older = "UPDATE trace SET first_arrived_ns = first_arrived_ns - ? WHERE no <= 100";
     assert_eq!(lab.sql().execute(older, [10 * day as i64]).unwrap(), 100);
     let server = lab.serve();
-    eventually("the old ones are gone", || {
-        (server.json("/api/v1/projects")["items"][0]["traces"] == 20).then_some(())
-    });
+    eventually("the old ones are gone", || (server.json("/api/v1/projects")["items"][0]["traces"] == 20).then_some(()));
     assert_eq!(server.spans("p").len(), 60);
     assert_eq!(server.get(&format!("/api/v1/traces/{}", trace_id(1))).status, 404);
     assert_eq!(server.trace(&trace_id(120))["trajectories"].as_array().unwrap().len(), 1);

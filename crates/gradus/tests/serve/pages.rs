@@ -47,9 +47,7 @@ fn pages_hold_nothing_that_runs_and_their_files_may_be_kept() {
     let (_lab, server) = filled();
     let trace = format!("/traces/{}", trace_id(3));
     let mut paths: Vec<String> =
-        ["/", "/traces", "/review", "/agreement", "/runs", "/rubrics", "/alerts", "/server"]
-            .map(str::to_owned)
-            .into();
+        ["/", "/traces", "/review", "/agreement", "/runs", "/rubrics", "/alerts", "/server"].map(str::to_owned).into();
     paths.extend(["/rubrics/thought_to_tool".to_owned(), trace.clone(), format!("{trace}/spans")]);
     for path in &paths {
         let reply = server.request("GET", path).header("accept", "text/html").send();
@@ -58,10 +56,7 @@ fn pages_hold_nothing_that_runs_and_their_files_may_be_kept() {
         assert!(policy.contains("script-src 'self'") && policy.contains("default-src 'none'"), "{policy}");
         assert!(!policy.contains("unsafe") && policy.contains("form-action 'self'"), "{policy}");
         let text = reply.text();
-        assert!(
-            !text.contains("style=\"") && !text.contains(" onclick") && !text.contains("<style"),
-            "{path}"
-        );
+        assert!(!text.contains("style=\"") && !text.contains(" onclick") && !text.contains("<style"), "{path}");
         assert_eq!(text.matches("<script").count(), 1, "{path}");
         assert!(!text.contains("http://") && !text.contains("https://"), "{path}");
         assert!(text.len() < 100_000, "{path}: {} bytes", text.len());
@@ -89,9 +84,7 @@ fn what_is_not_there_is_told_to_people_as_a_page_and_to_programs_as_json() {
 #[test]
 fn pages_pass_over_parameters_that_they_do_not_know_and_tell_people_what_they_cannot_read() {
     let (_lab, server) = filled();
-    for path in
-        ["/runs?project=shop", "/?utm_source=slack", "/traces?limit=5", "/agreement?x=1", "/rubrics?x=1"]
-    {
+    for path in ["/runs?project=shop", "/?utm_source=slack", "/traces?limit=5", "/agreement?x=1", "/rubrics?x=1"] {
         page(&server, path);
     }
     for path in ["/runs", "/rubrics", "/rubrics/thought_to_tool", "/alerts", "/server"] {
@@ -147,9 +140,8 @@ fn long_lists_go_on_behind_a_cursor() {
     let first = page(&server, "/traces");
     let next = first.split("rel=\"next\" href=\"").nth(1).unwrap().split('"').next().unwrap();
     let second = page(&server, &next.replace("&#38;", "&"));
-    let ids = |text: &str| -> Vec<String> {
-        text.split("data-id=\"").skip(1).map(|part| part[..32].to_owned()).collect()
-    };
+    let ids =
+        |text: &str| -> Vec<String> { text.split("data-id=\"").skip(1).map(|part| part[..32].to_owned()).collect() };
     let mut all = ids(&first);
     all.extend(ids(&second));
     let wanted: Vec<String> = (1..=60).rev().map(trace_id).collect();
@@ -238,16 +230,11 @@ fn a_label_is_kept_with_who_and_when_and_agreement_follows() {
     assert!(first.contains("<bdi>Call Validity</bdi>: <bdi>incorrect</bdi>"), "{first}");
     let reply = post(&server, "/labels", &fields("correct", "ann"));
     assert_eq!((reply.status, reply.header("location")), (303, Some("/review")), "{}", reply.text());
-    assert!(
-        reply.header("set-cookie").unwrap().starts_with("gradus_author=ann; Path=/; HttpOnly; SameSite=Lax")
-    );
+    assert!(reply.header("set-cookie").unwrap().starts_with("gradus_author=ann; Path=/; HttpOnly; SameSite=Lax"));
     post(&server, "/labels", &fields("incorrect", "bob"));
     let labels = server.json("/api/v1/annotations?name=call_validity");
     let item = &labels["items"][0];
-    assert_eq!(
-        (&item["author"], &item["label"], &item["score"]),
-        (&json!("ann"), &json!("correct"), &json!(1.0))
-    );
+    assert_eq!((&item["author"], &item["label"], &item["score"]), (&json!("ann"), &json!("correct"), &json!(1.0)));
     assert_eq!(item["metadata"]["judge_label"], "incorrect");
     assert_eq!(item["target"], format!("trajectory:{trajectory}#1"));
     let text = page(&server, "/agreement");
@@ -262,9 +249,7 @@ fn a_label_is_kept_with_who_and_when_and_agreement_follows() {
     post(&server, "/labels", &fields("incorrect", "ann"));
     assert_eq!(json_lines(&server.get("/labels").body).len(), 2);
     assert!(page(&server, "/agreement").contains("2 of 2"));
-    for wrong in
-        [fields("nonsense", "ann"), fields("correct", "").replace("author=", "x="), "label=1".to_owned()]
-    {
+    for wrong in [fields("nonsense", "ann"), fields("correct", "").replace("author=", "x="), "label=1".to_owned()] {
         let reply = post(&server, "/labels", &wrong);
         assert_eq!(reply.status, 400, "{wrong}");
     }
@@ -285,12 +270,7 @@ fn what_was_labelled_does_not_come_again() {
     let (_lab, server) = filled();
     let mut seen = 0;
     let cookie = |path: &str| {
-        server
-            .request("GET", path)
-            .header("accept", "text/html")
-            .header("cookie", "gradus_author=ann")
-            .send()
-            .text()
+        server.request("GET", path).header("accept", "text/html").header("cookie", "gradus_author=ann").send().text()
     };
     loop {
         let text = cookie("/review?which=all");
@@ -299,8 +279,7 @@ fn what_was_labelled_does_not_come_again() {
             let field = form.split(&format!("name=\"{name}\" value=\"")).nth(1).unwrap();
             field.split('"').next().unwrap().to_owned()
         };
-        let fields =
-            ["trajectory", "step", "evaluator", "label"].map(|name| format!("{name}={}", value(name)));
+        let fields = ["trajectory", "step", "evaluator", "label"].map(|name| format!("{name}={}", value(name)));
         assert_eq!(post(&server, "/labels", &format!("{}&author=ann", fields.join("&"))).status, 303);
         seen += 1;
         assert!(seen < 50);
@@ -341,8 +320,7 @@ fn keys_are_asked_for_and_kept_where_no_script_sees_them() {
     // What changes something is taken from our own pages only, with a cookie or without.
     let export = Visit::new(1).export("shop");
     let send = |cookie: &str, origin: &str| {
-        let mut request =
-            server.request("POST", "/v1/traces").header("content-type", "application/x-protobuf");
+        let mut request = server.request("POST", "/v1/traces").header("content-type", "application/x-protobuf");
         if !origin.is_empty() {
             request = request.header("origin", origin);
         }
@@ -382,8 +360,7 @@ fn keys_are_asked_for_and_kept_where_no_script_sees_them() {
     assert!(left.header("set-cookie").unwrap().contains("Max-Age=0"));
     lab.run(&["keys", "revoke", "ann"]).exits_with(0);
     eventually("the key is not believed any more", || {
-        let asked =
-            server.request("GET", "/traces").header("accept", "text/html").header("cookie", shown).send();
+        let asked = server.request("GET", "/traces").header("accept", "text/html").header("cookie", shown).send();
         (asked.status == 401 && asked.text().contains("revoked")).then_some(())
     });
 }
@@ -404,16 +381,10 @@ fn the_overview_says_how_many_were_judged_and_is_narrowed_by_its_address() {
     let (_lab, server) = filled();
     let text = page(&server, "/?project=shop");
     let card = text.split("<li class=\"card\">").find(|card| card.contains("Call Validity")).unwrap();
-    assert!(
-        card.contains("66.7") && card.contains("2 of 3 right") && card.contains("Could not be judged"),
-        "{card}"
-    );
+    assert!(card.contains("66.7") && card.contains("2 of 3 right") && card.contains("Could not be judged"), "{card}");
     assert!(card.contains("95&nbsp;% interval"), "{card}");
     // What is looked at goes on to the list: the project, and the time.
-    assert!(
-        card.contains("/traces?project=shop&#38;from=") && card.contains("&#38;wrong=call_validity"),
-        "{card}"
-    );
+    assert!(card.contains("/traces?project=shop&#38;from=") && card.contains("&#38;wrong=call_validity"), "{card}");
     let all = page(&server, "/?project=shop&agent=librarian&model=gpt-4o&range=all");
     let link = "/traces?project=shop&#38;agent=librarian&#38;model=gpt-4o&#38;wrong=call_validity";
     assert!(all.contains(link) && all.contains("Time and cost of a trajectory"), "{all}");
@@ -429,17 +400,13 @@ fn the_overview_says_how_many_were_judged_and_is_narrowed_by_its_address() {
     assert!(text.contains("<option value=\"librarian\">librarian</option>"), "{text}");
     assert!(text.contains("Show me file 3 of the demo repository"), "{text}");
     let none = page(&server, "/?project=shop&agent=nobody&range=24h");
-    assert!(
-        none.contains("Nothing was graded in this time.") && none.contains("value=\"nobody\" selected"),
-        "{none}"
-    );
+    assert!(none.contains("Nothing was graded in this time.") && none.contains("value=\"nobody\" selected"), "{none}");
     for wrong in ["range=1y", "from=soon", "from=2026-01-02&to=2026-01-01"] {
         let refused = server.request("GET", &format!("/?{wrong}")).header("accept", "text/html").send();
         assert_eq!(refused.status, 400, "{wrong}");
     }
     // Packed for who can unpack it.
-    let packed =
-        server.request("GET", "/").header("accept", "text/html").header("accept-encoding", "gzip").send();
+    let packed = server.request("GET", "/").header("accept", "text/html").header("accept-encoding", "gzip").send();
     assert_eq!((packed.status, packed.header("content-encoding")), (200, Some("gzip")));
     assert!(packed.body.len() * 3 < text.len(), "{} of {}", packed.body.len(), text.len());
 }
@@ -489,15 +456,13 @@ fn a_clock_that_is_ahead_spoils_no_number() {
 fn two_runs_are_compared_trajectory_by_trajectory() {
     let (lab, server) = filled();
     let source = format!("gradus://{}/shop", server.http);
-    let strict = Endpoint::start(Arc::new(|incoming: &gradus_test_endpoint::Incoming<'_>| {
-        incoming.verdict("incorrect")
-    }))
-    .unwrap();
+    let strict =
+        Endpoint::start(Arc::new(|incoming: &gradus_test_endpoint::Incoming<'_>| incoming.verdict("incorrect")))
+            .unwrap();
     let evaluator = ["-e", "thought_to_tool", "--quiet"];
     lab.run(&[&["eval", &source, "--judge", "offline"][..], &evaluator].concat()).exits_with(0);
     let url = strict.url();
-    lab.run(&[&["eval", &source, "--judge", "gpt-4o", "--base-url", &url][..], &evaluator].concat())
-        .exits_with(0);
+    lab.run(&[&["eval", &source, "--judge", "gpt-4o", "--base-url", &url][..], &evaluator].concat()).exits_with(0);
     let runs = server.json("/api/v1/runs");
     let ids = kept_runs(&runs);
     assert_eq!(ids.len(), 2, "{runs}");
@@ -518,10 +483,7 @@ fn two_runs_are_compared_trajectory_by_trajectory() {
         let href = text.split("href=\"").find(|part| part.starts_with(&format!("/runs/{run}/trajectories/")));
         let href = href.unwrap().split('"').next().unwrap().replace("&#38;", "&");
         let shown = page(&server, href.split('#').next().unwrap());
-        assert!(
-            shown.contains(&format!("<bdi>Thought-to-Tool</bdi>: <bdi>{label}</bdi>")),
-            "{href}: {shown}"
-        );
+        assert!(shown.contains(&format!("<bdi>Thought-to-Tool</bdi>: <bdi>{label}</bdi>")), "{href}: {shown}");
         assert!(shown.contains("In its trace") && !shown.contains("<form class=\"labelling\""), "{shown}");
     }
     assert!(page(&server, &format!("/runs/{model}")).contains("id=\"results\""));
@@ -561,8 +523,7 @@ fn two_benches_are_compared_by_what_they_measure() {
         assert!(text.contains(&format!("<th scope=\"row\">{measure}</th>")), "{measure}: {text}");
     }
     // What was never sent here is looked at in its run, and its texts, too.
-    let href =
-        text.split("href=\"").find(|part| part.starts_with(&format!("/runs/{later}/trajectories/"))).unwrap();
+    let href = text.split("href=\"").find(|part| part.starts_with(&format!("/runs/{later}/trajectories/"))).unwrap();
     let path = href.split(['"', '#']).next().unwrap().replace("&#38;", "&");
     let shown = page(&server, &path);
     assert!(shown.contains("As this run judged it.") && !shown.contains("In its trace"), "{shown}");

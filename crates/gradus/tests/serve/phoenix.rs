@@ -40,8 +40,7 @@ fn evaluations() -> Vec<u8> {
 }
 
 fn log_evaluations(server: &Server, body: &[u8]) -> Reply {
-    let request =
-        server.request("POST", "/v1/evaluations").header("content-type", "application/x-pandas-arrow");
+    let request = server.request("POST", "/v1/evaluations").header("content-type", "application/x-pandas-arrow");
     request.body(body).send()
 }
 
@@ -184,8 +183,7 @@ fn queries_give_tables() {
         schema["fields"].as_array().unwrap().iter().map(|field| field["name"].as_str().unwrap()).collect();
     assert_eq!(names[..3], ["0_context.span_id", "1_name", "2_span_kind"]);
     assert!(names.iter().any(|name| name.ends_with("_attributes.llm.output_messages")), "{names:?}");
-    let query =
-        json!({"select": {"q": {"key": "input.value"}}, "filter": {"condition": "span_kind == 'AGENT'"}});
+    let query = json!({"select": {"q": {"key": "input.value"}}, "filter": {"condition": "span_kind == 'AGENT'"}});
     let (rows, _) = frame(&server, &json!({"queries": [query.clone()], "limit": 2}));
     assert_eq!(rows.len(), 2);
     assert!(rows[0]["1_q"].as_str().unwrap().contains("demo repository"), "{rows:?}");
@@ -195,18 +193,15 @@ fn queries_give_tables() {
     assert_eq!(schema["primaryKey"], json!(["0_context.span_id", "1_position"]));
     let (rows, _) = frame(&server, &json!({"queries": [{}], "root_spans_only": true}));
     assert_eq!(rows.len(), 5);
-    let (rows, schema) = frame(
-        &server,
-        &json!({"queries": [query], "project_name": "ignored", "start_time": "2100-01-01T00:00:00Z"}),
-    );
+    let (rows, schema) =
+        frame(&server, &json!({"queries": [query], "project_name": "ignored", "start_time": "2100-01-01T00:00:00Z"}));
     assert_eq!((rows.len(), schema["fields"].as_array().unwrap().len()), (0, 2));
     // Older clients read the same from Arrow.
     let arrow = server.request("POST", "/v1/spans?project-name=p").json(&json!({"queries": [{}]})).send();
     assert_eq!((arrow.status, arrow.header("content-type")), (200, Some("application/x-pandas-arrow")));
     assert_eq!(arrow.body[..4], [0xff; 4]);
     assert!(arrow.body.ends_with(&[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]));
-    let unknown =
-        server.request("POST", "/v1/spans?project_name=nobody").header("accept", "application/json");
+    let unknown = server.request("POST", "/v1/spans?project_name=nobody").header("accept", "application/json");
     assert_eq!(unknown.json(&json!({"queries": [{}]})).send().status, 200);
 }
 
@@ -216,8 +211,7 @@ fn wrong_queries_are_refused_in_one_line() {
     let server = lab.serve();
     server.export(&Visit::new(1).export("p"));
     let refused = |body: &[u8]| {
-        let reply =
-            server.request("POST", "/v1/spans?project_name=p").header("content-type", "application/json");
+        let reply = server.request("POST", "/v1/spans?project_name=p").header("content-type", "application/json");
         let reply = reply.body(body).send();
         assert_eq!((reply.status, reply.text().lines().count()), (422, 1), "{}", reply.text());
         reply.text()
@@ -229,8 +223,7 @@ fn wrong_queries_are_refused_in_one_line() {
     for condition in
         ["span_kind ==", "name.upper() == 'X'", "__import__('os')", &"(".repeat(5000), &"not ".repeat(20_000)]
     {
-        let text =
-            refused(&json!({"queries": [{"filter": {"condition": condition}}]}).to_string().into_bytes());
+        let text = refused(&json!({"queries": [{"filter": {"condition": condition}}]}).to_string().into_bytes());
         assert!(text.starts_with("Invalid query: ") && text.len() < 500, "{text}");
     }
     let text = refused(&json!({"queries": [{"select": {"x": {"key": "f(x)"}}}]}).to_string().into_bytes());
@@ -258,17 +251,12 @@ fn annotations_are_replaced_whole_and_read_back() {
     assert_eq!(list["data"].as_array().unwrap().len(), 1);
     let shown = &list["data"][0];
     assert_eq!(shown["result"], json!({"label": "y", "score": 1.0, "explanation": null}));
-    assert_eq!(
-        (&shown["metadata"], &shown["span_id"], &shown["identifier"]),
-        (&json!({}), &json!(span), &json!(""))
-    );
+    assert_eq!((&shown["metadata"], &shown["span_id"], &shown["identifier"]), (&json!({}), &json!(span), &json!("")));
     let of_trace = json!({"data": [{"trace_id": trace_id(1), "name": "t", "annotator_kind": "CODE"}]});
     assert_eq!(post(&server, "/v1/trace_annotations?sync=true", &of_trace).status, 200);
     let traces = server.json(&format!("/v1/projects/p/trace_annotations?trace_ids={}", trace_id(1)));
     assert_eq!(traces["data"][0]["result"]["label"], Json::Null);
-    let note = |text: &str| {
-        post(&server, "/v1/span_notes", &json!({"data": {"span_id": span, "note": text}})).status
-    };
+    let note = |text: &str| post(&server, "/v1/span_notes", &json!({"data": {"span_id": span, "note": text}})).status;
     assert_eq!((note("one"), note("two"), note(" ")), (200, 200, 422));
     let all = server.json(&format!("/v1/projects/p/span_annotations?span_ids={span}&limit=2"));
     assert_eq!(all["data"].as_array().unwrap().len(), 2);
@@ -276,10 +264,7 @@ fn annotations_are_replaced_whole_and_read_back() {
     let rest = server.json(&format!("/v1/projects/p/span_annotations?span_ids={span}&limit=2&cursor={next}"));
     assert_eq!((rest["data"].as_array().unwrap().len(), &rest["next_cursor"]), (1, &Json::Null));
     let missing = post(&server, path, &said("ffffffffffffffff", "a", "x"));
-    assert_eq!(
-        (missing.status, missing.text().as_str()),
-        (404, "Spans with IDs ffffffffffffffff do not exist.")
-    );
+    assert_eq!((missing.status, missing.text().as_str()), (404, "Spans with IDs ffffffffffffffff do not exist."));
     for (body, status) in [
         (said(&span, "note", "x"), 400),
         (json!({"data": [{"span_id": span, "name": "a", "annotator_kind": "FISH"}]}), 422),
@@ -342,10 +327,7 @@ fn sessions_are_listed_and_annotated() {
     assert_eq!(traces["data"].as_array().unwrap().len(), 2);
     assert_eq!(traces["data"][0]["spans"].as_array().unwrap().len(), 3);
     let shown = server.json(&format!("/v1/projects/p/session_annotations?session_ids={id}"));
-    assert_eq!(
-        (&shown["data"][0]["name"], &shown["data"][0]["session_id"]),
-        (&json!("goal"), &json!("talk:1"))
-    );
+    assert_eq!((&shown["data"][0]["name"], &shown["data"][0]["session_id"]), (&json!("goal"), &json!("talk:1")));
     // The id and the name are one and the same session.
     assert_eq!(post(&server, "/v1/session_annotations?sync=true", &about(id)).status, 200);
     let shown = server.json("/v1/projects/p/session_annotations?session_ids=talk:1");
@@ -361,8 +343,7 @@ fn verdicts_are_annotations_for_whoever_asks_by_name() {
     let server = lab.serve();
     server.export(&Visit::new(1).export("p"));
     server.assembled();
-    let path =
-        format!("/v1/projects/p/span_annotations?span_ids={}&span_ids={}", span_id(1, 1), span_id(1, 2));
+    let path = format!("/v1/projects/p/span_annotations?span_ids={}&span_ids={}", span_id(1, 1), span_id(1, 2));
     assert_eq!(server.json(&path)["data"], json!([]), "a list of everything shows what was logged");
     let named = server.json(&format!("{path}&include_annotation_names=call_validity"));
     let shown = &named["data"][0];
@@ -373,8 +354,7 @@ fn verdicts_are_annotations_for_whoever_asks_by_name() {
     let all = server.json(&format!("{path}&identifier=gradus"));
     assert!(all["data"].as_array().unwrap().len() > 1, "{all}");
     let label = shown["result"]["label"].as_str().unwrap();
-    let condition =
-        json!({"filter": {"condition": format!("annotations['call_validity'].label == '{label}'")}});
+    let condition = json!({"filter": {"condition": format!("annotations['call_validity'].label == '{label}'")}});
     assert_eq!(frame(&server, &json!({"queries": [condition]})).0.len(), 1);
 }
 
@@ -431,14 +411,13 @@ fn verdicts_are_shown_as_they_are_written_to_phoenix() {
     assert!(count("identifier", "gradus:2") > 0 && count("name", "Understood?") > 0, "{ours:?}");
     assert!(ours.iter().any(|row| row["metadata"]["evidence"].is_array()));
     let origin = format!("http://{}", server.http);
-    let arguments =
-        ["eval", "--phoenix", &origin, "--project", "p", "--judge", "offline", "--log-to-phoenix"];
+    let arguments = ["eval", "--phoenix", &origin, "--project", "p", "--judge", "offline", "--log-to-phoenix"];
     lab.run(&[arguments.as_slice(), &["--state-dir", "elsewhere"]].concat()).exits_with(0);
     // What was logged stands for ours now, and says the same.
     let logged = said_of(&server, &spans);
     assert_eq!(logged, ours);
-    let without_names = server
-        .json(&format!("/v1/projects/p/span_annotations?span_ids={}&limit=1000", spans.join("&span_ids=")));
+    let without_names =
+        server.json(&format!("/v1/projects/p/span_annotations?span_ids={}&limit=1000", spans.join("&span_ids=")));
     assert_eq!(without_names["data"].as_array().unwrap().len(), ours.len(), "all of them are rows");
 }
 
@@ -454,8 +433,7 @@ fn verdicts_on_trajectories_go_on_traces_if_the_settings_say_so() {
     let shown = &shown["data"][0];
     assert_eq!((&shown["name"], &shown["trace_id"]), (&json!("GitHub Sequence Optimality Eval"), &json!(id)));
     let label = shown["result"]["label"].as_str().unwrap();
-    let condition =
-        format!("trace_annotations['sequence_optimality'].label == '{label}' and span_kind == 'AGENT'");
+    let condition = format!("trace_annotations['sequence_optimality'].label == '{label}' and span_kind == 'AGENT'");
     let query = json!({"queries": [{"filter": {"condition": condition}}]});
     assert_eq!(frame(&server, &query).0.len(), 1);
 }
@@ -496,8 +474,7 @@ fn traces_are_listed_with_their_spans_within_a_time_range() {
         let range = format!("order={order}&start_time={}&end_time={}", time(10), time(20));
         let (mut found, mut cursor) = (Vec::new(), String::new());
         loop {
-            let page =
-                server.json(&format!("/v1/projects/p/traces?{range}&include_spans=true&limit=4{cursor}"));
+            let page = server.json(&format!("/v1/projects/p/traces?{range}&include_spans=true&limit=4{cursor}"));
             for trace in page["data"].as_array().unwrap() {
                 assert_eq!(trace["spans"].as_array().unwrap().len(), 3);
                 found.push(u64::from_str_radix(trace["trace_id"].as_str().unwrap(), 16).unwrap());
@@ -546,8 +523,7 @@ fn older_clients_log_evaluations_as_arrow() {
     assert_eq!((reply.status, reply.body.len()), (200, 0), "{}", reply.text());
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     std::io::Write::write_all(&mut packed, &recorded).unwrap();
-    let zipped =
-        server.request("POST", "/v1/evaluations").header("content-type", "application/x-pandas-arrow");
+    let zipped = server.request("POST", "/v1/evaluations").header("content-type", "application/x-pandas-arrow");
     let zipped = zipped.header("content-encoding", "gzip").body(&packed.finish().unwrap()).send();
     assert_eq!(zipped.status, 200, "{}", zipped.text());
     let mut spans = Visit::new(1).spans();
@@ -555,7 +531,9 @@ fn older_clients_log_evaluations_as_arrow() {
         span.span_id = id.to_be_bytes().to_vec();
     }
     server.export(&crate::spans::export("p", spans));
-    let list = server.json("/v1/projects/p/span_annotations?span_ids=00000000000000a1&span_ids=00000000000000a2&span_ids=00000000000000a3");
+    let list = server.json(
+        "/v1/projects/p/span_annotations?span_ids=00000000000000a1&span_ids=00000000000000a2&span_ids=00000000000000a3",
+    );
     let mut shown: Vec<(String, Json)> = list["data"]
         .as_array()
         .unwrap()
@@ -594,15 +572,9 @@ fn spans_that_are_written_are_all_there_or_none() {
     assert_eq!((made.status, made.json()), (202, json!({"total_received": 2, "total_queued": 2})));
     let again = post(&server, "/v1/projects/new/spans", &json!({"data": [span(2, start), span(3, start)]}));
     assert_eq!((again.status, &again.json()["total_duplicates"]), (400, &json!(1)), "{}", again.text());
-    let naive = post(
-        &server,
-        "/v1/projects/new/spans",
-        &json!({"data": [span(3, start), span(4, "2026-01-01T12:00:00")]}),
-    );
-    assert_eq!(
-        (naive.status, &naive.json()["detail"][0]["loc"]),
-        (422, &json!(["body", "data", 1, "start_time"]))
-    );
+    let naive =
+        post(&server, "/v1/projects/new/spans", &json!({"data": [span(3, start), span(4, "2026-01-01T12:00:00")]}));
+    assert_eq!((naive.status, &naive.json()["detail"][0]["loc"]), (422, &json!(["body", "data", 1, "start_time"])));
     let listed = server.json("/v1/projects/new/spans?order=asc");
     assert_eq!(listed["data"].as_array().unwrap().len(), 2);
     assert_eq!(listed["data"][0]["attributes"]["llm.output_messages.0.message.content"], "hi");
@@ -646,14 +618,8 @@ fn keys_and_their_scopes() {
         assert_eq!((status(&sends, "POST", path), status(&reads, "POST", path)).1, 403, "{path}");
         assert_ne!(status(&sends, "POST", path), 403, "{path}");
     }
-    for (method, path) in
-        [("DELETE", "/v1/projects/n"), ("PUT", "/v1/projects/n"), ("DELETE", "/v1/traces/1")]
-    {
-        assert_eq!(
-            (status(&sends, method, path), status(&reads, method, path)),
-            (403, 403),
-            "{method} {path}"
-        );
+    for (method, path) in [("DELETE", "/v1/projects/n"), ("PUT", "/v1/projects/n"), ("DELETE", "/v1/traces/1")] {
+        assert_eq!((status(&sends, method, path), status(&reads, method, path)), (403, 403), "{method} {path}");
     }
     assert_eq!(status(&all, "DELETE", "/v1/projects/n"), 204);
 }

@@ -32,10 +32,7 @@ fn dense_texts() -> Vec<(&'static str, String)> {
         ("objects in a list", format!("[{}{{}}]", filled("{},"))),
         ("fields", format!("{{{}\"z\":0}}", filled("\"a\":[0],"))),
         ("messages", format!("{{\"messages\":[{}{{}}]}}", filled("{\"role\":\"user\"},"))),
-        (
-            "calls",
-            format!("[{{\"role\":\"assistant\",\"tool_calls\":[{}{{}}]}}]", filled("{\"name\":\"a\"},")),
-        ),
+        ("calls", format!("[{{\"role\":\"assistant\",\"tool_calls\":[{}{{}}]}}]", filled("{\"name\":\"a\"},"))),
         ("a list as arguments", format!("{{\"name\":\"a\",\"arguments\":{nested}}}")),
         ("JSON in a string", in_string.clone()),
         ("JSON in a string in an object", format!("{{\"input_str\":{in_string}}}")),
@@ -43,11 +40,7 @@ fn dense_texts() -> Vec<(&'static str, String)> {
         ("actions", filled("Thought: t\nAction: a\nAction Input: [0,0,0]\nObservation: o\n")),
         (
             "parallel actions",
-            format!(
-                "Thought: {}\nAction: [{}{{}}]",
-                "t".repeat(9_000),
-                filled("{\"name\":\"a\",\"args\":{}},")
-            ),
+            format!("Thought: {}\nAction: [{}{{}}]", "t".repeat(9_000), filled("{\"name\":\"a\",\"args\":{}},")),
         ),
         ("markup", filled("<tool>a</tool><tool_input>[0]</tool_input>")),
     ]

@@ -3,9 +3,7 @@
 use std::io::Write as _;
 
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceResponse;
-use opentelemetry_proto::tonic::collector::trace::v1::{
-    ExportTraceServiceRequest, ExportTraceServiceResponse,
-};
+use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
 use prost::Message;
 use serde_json::{Value as Json, json};
 
@@ -77,10 +75,7 @@ fn spans_come_in_every_form() {
     let taken = [
         post_json(&server).body(&json("0000000000000011")),
         post_json(&server).header("content-encoding", "gzip").body(&gzip(&json("0000000000000012"))),
-        post_json(&server)
-            .header("content-encoding", "zstd")
-            .chunked()
-            .body(&zstd(&json("0000000000000013"))),
+        post_json(&server).header("content-encoding", "zstd").chunked().body(&zstd(&json("0000000000000013"))),
         // Lower and upper case, and with the character set said.
         server
             .request("POST", "/v1/traces")
@@ -167,10 +162,7 @@ fn a_bad_body_is_told_in_the_senders_own_encoding() {
         let reply = request.send();
         assert_eq!((reply.status, reply.header("content-type")), (wanted, Some("application/x-protobuf")));
         let status = RpcStatus::decode(reply.body.as_slice()).unwrap();
-        assert!(
-            status.code != 0 && !status.message.is_empty() && !status.message.contains('\n'),
-            "{status:?}"
-        );
+        assert!(status.code != 0 && !status.message.is_empty() && !status.message.contains('\n'), "{status:?}");
         assert_eq!(reply.header("retry-after"), None, "it will not get better");
     }
     let bad: [(Request, u16); 6] = [
@@ -237,8 +229,7 @@ fn what_is_too_large_is_refused_packed_or_not() {
 fn other_addresses_and_methods_are_told_in_json() {
     let lab = Lab::new();
     let server = lab.serve();
-    for path in ["/nothing", "/v1/metrics", "/v1/traces/", "/api/v1/none", "/../../etc/passwd", "/%2e%2e/etc"]
-    {
+    for path in ["/nothing", "/v1/metrics", "/v1/traces/", "/api/v1/none", "/../../etc/passwd", "/%2e%2e/etc"] {
         let reply = server.get(path);
         assert_eq!((reply.status, reply.header("content-type")), (404, Some("application/json")), "{path}");
         assert!(!reply.error().is_empty());
@@ -278,8 +269,7 @@ fn grpc_takes_what_http_takes() {
     assert_eq!((reply.status(), partial.rejected_spans), (0, 1));
     // Both protocols are spoken on both ports.
     assert_eq!(grpc(server.http, TRACE_SERVICE, &[], frame(false, &one(8))).status(), 0);
-    let http =
-        Request::new(server.grpc, "POST", "/v1/traces").header("content-type", "application/x-protobuf");
+    let http = Request::new(server.grpc, "POST", "/v1/traces").header("content-type", "application/x-protobuf");
     assert_eq!(http.body(&one(9)).send().status, 200);
     assert_eq!(server.spans("p").len(), 8);
     let reply = grpc(server.grpc, LOGS_SERVICE, &[], frame(false, &log("p", 1, 1, "e", "said")));
@@ -349,8 +339,7 @@ fn log_records_go_to_the_span_they_name() {
 fn a_project_is_named_by_header_or_resource() {
     let lab = Lab::new();
     let server = lab.serve();
-    let reply =
-        post(&server).header("x-project-name", "of header").body(&Visit::new(1).export("of resource"));
+    let reply = post(&server).header("x-project-name", "of header").body(&Visit::new(1).export("of resource"));
     assert_eq!(reply.send().status, 200);
     server.export(&Visit::new(2).export("of resource"));
     let mut plain = request("x", Visit::new(3).spans());

@@ -60,8 +60,7 @@ fn while_readers_keep_all_threads_busy_spans_are_stored_and_others_are_answered(
     let metric = |name: &str| {
         let reply = server.request("GET", "/metrics").header("authorization", &modest).send();
         let text = reply.text();
-        let line =
-            text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned));
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned));
         line.and_then(|number| number.trim().parse::<f64>().ok()).unwrap()
     };
     eventually("they run and wait", || {
@@ -100,8 +99,8 @@ fn a_query_that_takes_too_long_is_stopped_with_one_line() {
         (server.metric("gradus_queries_timed_out")? > 0.0).then_some(())
     });
     assert!(cut.contains(&None), "{cut:?}");
-    let filter = percent_encoding::utf8_percent_encode(&costly_filter(), percent_encoding::NON_ALPHANUMERIC)
-        .to_string();
+    let filter =
+        percent_encoding::utf8_percent_encode(&costly_filter(), percent_encoding::NON_ALPHANUMERIC).to_string();
     let stopped = server.metric("gradus_queries_timed_out").unwrap();
     let page = server.request("GET", &format!("/traces?project=p&where={filter}"));
     let page = page.header("accept", "text/html");
@@ -119,11 +118,7 @@ fn filters_and_searches_that_ask_for_too_much_are_refused() {
     server.export(&export("p", vec![span(1, 1, "first")]));
     let ask = |filter: &str| {
         let query = json!({"queries": [{"filter": {"condition": filter}}]});
-        server
-            .request("POST", "/v1/spans?project_name=p")
-            .header("accept", "application/json")
-            .json(&query)
-            .send()
+        server.request("POST", "/v1/spans?project_name=p").header("accept", "application/json").json(&query).send()
     };
     let conditions = |many: usize, between: &str| {
         (0..many).map(|n| format!("'z{n}' in input.value")).collect::<Vec<_>>().join(between)
@@ -145,9 +140,7 @@ fn filters_and_searches_that_ask_for_too_much_are_refused() {
     }
     // What is long but no work is taken.
     let ids: Vec<String> = (0..10_000).map(|n| format!("'{n:016x}'")).collect();
-    for filter in
-        [format!("span_id in [{}]", ids.join(",")), conditions(20, " or "), "name == 'first'".to_owned()]
-    {
+    for filter in [format!("span_id in [{}]", ids.join(",")), conditions(20, " or "), "name == 'first'".to_owned()] {
         assert_eq!(ask(&filter).status, 200, "{}", &filter[..15]);
     }
     let bomb: Vec<String> = ('a'..='t').map(|letter| format!("{letter}*")).collect();

@@ -100,8 +100,7 @@ fn keys_open_what_their_scope_names() {
         (TRACE_SERVICE, vec![("authorization", format!("Bearer {}", keys["ingest"]))], 0),
         (TRACE_SERVICE, vec![("api_key", keys["ingest"].clone())], 0),
     ] {
-        let headers: Vec<(&str, &str)> =
-            headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let message = if service == TRACE_SERVICE { body.as_slice() } else { &[] };
         let reply = grpc(server.grpc, service, &headers, frame(false, message));
         assert_eq!((reply.http_status, reply.status()), (200, wanted), "{reply:?}");
@@ -155,9 +154,7 @@ fn without_keys_only_this_machine_is_answered() {
     let server = lab.serve();
     let status = |host: &str, path: &str| server.request("GET", path).header("host", host).send().status;
     let port = server.http.port();
-    for host in
-        ["evil.example", "evil.example:4318", "localhost.evil.example", "10.0.0.1", "[2001:db8::1]:80"]
-    {
+    for host in ["evil.example", "evil.example:4318", "localhost.evil.example", "10.0.0.1", "[2001:db8::1]:80"] {
         assert_eq!(status(host, "/api/v1/traces"), 403, "{host}");
         let sent = server
             .request("POST", "/v1/traces")
@@ -166,9 +163,7 @@ fn without_keys_only_this_machine_is_answered() {
             .body(b"{}");
         assert_eq!(sent.send().status, 403, "{host}");
     }
-    for host in
-        ["localhost", "LOCALHOST:1", "127.0.0.1", "[::1]", "[::1]:4318", &format!("a.localhost:{port}")]
-    {
+    for host in ["localhost", "LOCALHOST:1", "127.0.0.1", "[::1]", "[::1]:4318", &format!("a.localhost:{port}")] {
         assert_eq!(status(host, "/api/v1/traces"), 200, "{host}");
     }
 }
@@ -198,11 +193,9 @@ fn every_answer_has_its_headers_and_none_opens_it_to_others() {
     drop(server);
     lab.configure("cors_origins = [\"https://page.example\"]", "");
     let server = lab.serve();
-    for (origin, wanted) in [
-        ("https://page.example", Some("https://page.example")),
-        ("https://evil.example", None),
-        ("null", None),
-    ] {
+    for (origin, wanted) in
+        [("https://page.example", Some("https://page.example")), ("https://evil.example", None), ("null", None)]
+    {
         let reply = server.request("GET", "/api/v1/projects").header("origin", origin).send();
         assert_eq!(reply.header("access-control-allow-origin"), wanted, "{origin}");
     }
@@ -220,12 +213,8 @@ fn every_answer_has_its_headers_and_none_opens_it_to_others() {
     assert_eq!(allowed.header("access-control-allow-origin"), Some("https://page.example"));
     assert!(allowed.header("access-control-allow-headers").unwrap().contains("authorization"));
     assert_eq!(preflight("https://evil.example").status, 401);
-    let asked =
-        with_key(&server, "GET", "/api/v1/projects", &key).header("origin", "https://page.example").send();
-    assert_eq!(
-        (asked.status, asked.header("access-control-allow-origin")),
-        (200, Some("https://page.example"))
-    );
+    let asked = with_key(&server, "GET", "/api/v1/projects", &key).header("origin", "https://page.example").send();
+    assert_eq!((asked.status, asked.header("access-control-allow-origin")), (200, Some("https://page.example")));
 }
 
 #[test]
@@ -280,8 +269,7 @@ fn what_is_redacted_is_nowhere() {
     let mut spans = visit.spans();
     spans[0].name = format!("call with {TOKEN}");
     spans[2].name = format!("agent of {EMAIL}");
-    spans[1].status =
-        Some(opentelemetry_proto::tonic::trace::v1::Status { code: 2, message: format!("no {ORDER}") });
+    spans[1].status = Some(opentelemetry_proto::tonic::trace::v1::Status { code: 2, message: format!("no {ORDER}") });
     spans[1].events.push(opentelemetry_proto::tonic::trace::v1::span::Event {
         time_unix_nano: 5,
         name: format!("told {EMAIL}"),
@@ -307,28 +295,21 @@ fn what_is_redacted_is_nowhere() {
         "attributes": [{"key": "input.value", "value": {"arrayValue": {"values": [{"kvlistValue": {"values": [
             {"key": "deep", "value": {"stringValue": EMAIL}}]}}]}}}]}]}]}]});
     assert_eq!(server.request("POST", "/v1/traces").json(&json).send().status, 200);
-    assert_eq!(
-        server.post_logs(&log("p", 5, 5 << 8 | 2, "gen_ai.choice", &format!("I say {ORDER}"))).status,
-        200
-    );
+    assert_eq!(server.post_logs(&log("p", 5, 5 << 8 | 2, "gen_ai.choice", &format!("I say {ORDER}"))).status, 200);
     // The project's name in a header, and what people say.
     let named = server.request("POST", "/v1/traces").header("content-type", "application/x-protobuf");
     let named = named.header("x-project-name", &format!("desk of {EMAIL}"));
     assert_eq!(named.body(&export("p", vec![span(7, 7, "s")])).send().status, 200);
     let note = json!({"target": format!("trace:{}", trace_id(7)), "name": "n", "explanation": format!("see {ORDER}"),
         "author": EMAIL, "metadata": {"token": TOKEN}});
-    assert_eq!(
-        server.request("POST", "/api/v1/annotations").json(&json!({"items": [note]})).send().status,
-        200
-    );
+    assert_eq!(server.request("POST", "/api/v1/annotations").json(&json!({"items": [note]})).send().status, 200);
     // What Phoenix's clients name and describe.
     let project = json!({"name": format!("of {EMAIL}"), "description": format!("about {ORDER}")});
     let made = server.request("POST", "/v1/projects").json(&project).send();
     assert_eq!(made.status, 200, "{}", made.text());
     let made: Json = serde_json::from_slice(&made.body).unwrap();
     let id = made["data"]["id"].as_str().unwrap().to_owned();
-    let described =
-        server.request("PUT", &format!("/v1/projects/{id}")).json(&json!({"description": TOKEN})).send();
+    let described = server.request("PUT", &format!("/v1/projects/{id}")).json(&json!({"description": TOKEN})).send();
     assert_eq!(described.status, 200, "{}", described.text());
     let said = json!({"data": [{"name": format!("by {EMAIL}"), "annotator_kind": "HUMAN", "session_id": ORDER,
         "identifier": TOKEN, "result": {"label": CUSTOMER}}]});
@@ -355,10 +336,7 @@ fn what_is_redacted_is_nowhere() {
         }
     }
     let trajectory = &server.trace(&trace_id(5))["trajectories"][0];
-    assert_eq!(
-        trajectory["query"],
-        "Mail [redacted:emails] about [redacted:orders] with [redacted:github_tokens]"
-    );
+    assert_eq!(trajectory["query"], "Mail [redacted:emails] about [redacted:orders] with [redacted:github_tokens]");
     assert_eq!(server.json("/api/v1/traces?q=4711")["items"], json!([]));
     // While it runs the write-ahead log is there, after it the file alone.
     let running = lab.stored_bytes();
@@ -444,8 +422,7 @@ fn secrets_of_the_settings_are_in_no_log() {
          webhook = \"http://127.0.0.1:9/hook-T0PSECRET?key=T0PSECRET\"\nslack = \"http://127.0.0.1:9/services/T0PSECRET\"\n\
          command = [\"/nonexistent/program\", \"--key=T0PSECRET\"]",
     );
-    let mut command =
-        lab.command(&["serve", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--log-format", "json"]);
+    let mut command = lab.command(&["serve", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0", "--log-format", "json"]);
     command.env("OPENAI_API_KEY", "sk-T0PSECRET");
     let server = Server::start(command);
     for number in 1..=40 {

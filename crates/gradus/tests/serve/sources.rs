@@ -8,8 +8,7 @@ use crate::live::send_folder;
 const CAPTURE: &str = "llamaindex-react";
 
 fn trajectories(lab: &Lab, source: &str) -> Vec<Json> {
-    let mut found =
-        json_lines(lab.run(&["traces", source, "--format", "jsonl"]).exits_with(0).out.as_bytes());
+    let mut found = json_lines(lab.run(&["traces", source, "--format", "jsonl"]).exits_with(0).out.as_bytes());
     found.sort_by_key(|one| one["trajectory_id"].to_string());
     found
 }
@@ -140,8 +139,7 @@ fn verdicts_that_are_sent_to_the_server_are_not_graded() {
     let (spans, graded) = (count(), judged(&server));
     assert!(!graded.as_array().unwrap().is_empty());
     let otlp = format!("http://{}", server.http);
-    let arguments =
-        ["eval", &base, "--judge", "offline", "--quiet", "--jsonl", "out.jsonl", "--log-to-otlp", &otlp];
+    let arguments = ["eval", &base, "--judge", "offline", "--quiet", "--jsonl", "out.jsonl", "--log-to-otlp", &otlp];
     let ran = lab.run(&arguments).exits_with(0);
     let outcomes = lab.lines("out.jsonl").len() as u64;
     assert!(ran.err.contains(&format!("{outcomes} outcomes were sent to {otlp}")), "{}", ran.err);

@@ -40,12 +40,8 @@ fn each_command_refuses_a_found_file_and_names_its_keys() {
         &["store", "check"],
     ] {
         let ran = in_vain(lab.untrusting_command(arguments)).exits_with(2);
-        for part in [
-            "alert[0].command (runs a program)",
-            "alert[0].webhook",
-            "`gradus trust`",
-            "GRADUS_TRUST_CONFIG=1",
-        ] {
+        for part in ["alert[0].command (runs a program)", "alert[0].webhook", "`gradus trust`", "GRADUS_TRUST_CONFIG=1"]
+        {
             assert!(ran.err.contains(part), "{arguments:?}: {}", ran.err);
         }
         assert!(!ran.err.contains("T0PSECRET") && ran.err.lines().count() == 1, "{}", ran.err);
@@ -63,19 +59,14 @@ fn each_command_refuses_a_found_file_and_names_its_keys() {
 fn trust_is_given_once_for_the_file_as_it_is() {
     let lab = Lab::with("", ALERT);
     // Nobody is there to be asked.
-    let asked =
-        Ran::of(lab.untrusting_command(&["trust"]).stdin(Stdio::null()).output().unwrap()).exits_with(2);
+    let asked = Ran::of(lab.untrusting_command(&["trust"]).stdin(Stdio::null()).output().unwrap()).exits_with(2);
     assert!(asked.out.contains("alert[0].command: runs a program: [\"sh\", \"-c\""), "{}", asked.out);
     assert!(asked.err.contains("--yes"), "{}", asked.err);
     in_vain(lab.untrusting_command(&SERVE)).exits_with(2);
 
     untrusted(&lab, &["trust", "--yes"]).exits_with(0);
     let listed = untrusted(&lab, &["trust", "--list"]).exits_with(0);
-    assert!(
-        listed.out.contains("gradus.toml\ttrusted\t") && listed.out.contains("alert[0].command"),
-        "{}",
-        listed.out
-    );
+    assert!(listed.out.contains("gradus.toml\ttrusted\t") && listed.out.contains("alert[0].command"), "{}", listed.out);
     assert_eq!(Server::start(lab.untrusting_command(&SERVE)).stop().0, Some(0));
 
     // One byte is another file.

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{BoundedLines, FirstFailure, report};
+use super::{BoundedLines, FirstFailure, report_line_failure};
 use crate::intake::RecordIntake;
 use crate::parallel::with_workers;
 use crate::records::EncodedRecord;
@@ -31,7 +31,7 @@ enum LineOutcome {
 }
 
 /// Reads what is left of a file; returns the first failure.
-pub(super) fn read(
+pub(super) fn read_span_lines(
     lines: &mut BoundedLines<'_>,
     intake: &mut RecordIntake<'_>,
     conversation: &mut MessageBuffer,
@@ -40,21 +40,21 @@ pub(super) fn read(
     let threads = intake.limits().threads;
     let mut take = |parsed: Vec<ParsedLine>| {
         for line in parsed {
-            line.records.into_iter().for_each(|record| intake.encoded(record));
+            line.records.into_iter().for_each(|record| intake.add_encoded_record(record));
             let read = match line.outcome {
                 LineOutcome::Read => Ok(()),
                 LineOutcome::Failed(failure) => Err(failure),
-                LineOutcome::Other(text) => shapes::document(text.trim_ascii(), intake, conversation),
+                LineOutcome::Other(text) => shapes::ingest_document(text.trim_ascii(), intake, conversation),
             };
             if let Err(failure) = read {
-                report(&failure, line.number, intake, &mut first_failure);
+                report_line_failure(&failure, line.number, intake, &mut first_failure);
             }
         }
         Ok(())
     };
     with_workers(
         threads,
-        || |job: Vec<NumberedLine>| job.into_iter().map(parse).collect::<Vec<_>>(),
+        || |job: Vec<NumberedLine>| job.into_iter().map(parse_span_line).collect::<Vec<_>>(),
         |jobs| {
             let (mut job, mut job_bytes) = (Vec::new(), 0);
             // What was read before an error counts.
@@ -84,7 +84,7 @@ fn next_line(lines: &mut BoundedLines<'_>) -> io::Result<Option<NumberedLine>> {
     Ok(Some(NumberedLine { number: lines.number, text }))
 }
 
-fn parse(NumberedLine { number, text }: NumberedLine) -> ParsedLine {
+fn parse_span_line(NumberedLine { number, text }: NumberedLine) -> ParsedLine {
     let mut records = Vec::new();
     let outcome = match text {
         Err(failure) => LineOutcome::Failed(failure),

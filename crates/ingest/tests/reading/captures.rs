@@ -14,11 +14,7 @@ use serde_json::Value as Json;
 const CONTESTED: [(&str, &str, &str); 4] = [
     ("google-adk-spancontent/s16_malformed_json", "step 1", "the tool's name is nowhere in the spans"),
     ("llamaindex-react/s24_unknown_tool", "step 1 observation", "the gold keeps the label `Observation:`"),
-    (
-        "llamaindex-legacy-react/s24_unknown_tool",
-        "step 1 observation",
-        "the gold keeps the label `Observation:`",
-    ),
+    ("llamaindex-legacy-react/s24_unknown_tool", "step 1 observation", "the gold keeps the label `Observation:`"),
     ("smolagents-code/s16_malformed_json", "step 1 arguments", "the arguments are cut-off Python, kept raw"),
 ];
 
@@ -37,11 +33,8 @@ fn captures_give_back_what_the_agents_did() {
                 check.turn(turn, &session["session_id"], &found);
             }
         }
-        let wanted: usize = list(&gold["sessions"])
-            .iter()
-            .flat_map(|s| list(&s["turns"]))
-            .map(|t| list(&t["steps"]).len())
-            .sum();
+        let wanted: usize =
+            list(&gold["sessions"]).iter().flat_map(|s| list(&s["turns"])).map(|t| list(&t["steps"]).len()).sum();
         let got: usize = found.iter().map(|trajectory| trajectory.steps.len()).sum();
         if got > wanted {
             check.miss(&format!("{got} steps instead of {wanted}"));
@@ -59,8 +52,7 @@ struct Check<'c> {
 
 impl Check<'_> {
     fn miss(&mut self, what: &str) {
-        let contested =
-            CONTESTED.iter().any(|(name, place, _)| *name == self.name && what.starts_with(place));
+        let contested = CONTESTED.iter().any(|(name, place, _)| *name == self.name && what.starts_with(place));
         if !contested {
             self.missed.entry(self.name.to_owned()).or_default().push(what.to_owned());
         }
@@ -69,8 +61,7 @@ impl Check<'_> {
     fn turn(&mut self, turn: &Json, session: &Json, found: &[Trajectory]) {
         let wanted_traces = list(&turn["trace_ids"]);
         let score = |trajectory: &&Trajectory| {
-            let traces =
-                trajectory.trace_ids.iter().any(|id| wanted_traces.iter().any(|wanted| wanted == id));
+            let traces = trajectory.trace_ids.iter().any(|id| wanted_traces.iter().any(|wanted| wanted == id));
             let query = same(trajectory.query.as_deref(), &turn["user_query"]);
             let session = trajectory.session_id.as_deref().is_some_and(|id| session == id);
             u8::from(traces) * 4 + u8::from(query) * 2 + u8::from(session)
@@ -82,13 +73,11 @@ impl Check<'_> {
             }
             return;
         };
-        if is_recoverable(&turn["recoverable"]["user_query"])
-            && !same(trajectory.query.as_deref(), &turn["user_query"])
+        if is_recoverable(&turn["recoverable"]["user_query"]) && !same(trajectory.query.as_deref(), &turn["user_query"])
         {
             self.miss(&format!("query {:?} instead of {}", trajectory.query, turn["user_query"]));
         }
-        let answered =
-            turn["terminated"] == "final_answer" && is_recoverable(&turn["recoverable"]["final_answer"]);
+        let answered = turn["terminated"] == "final_answer" && is_recoverable(&turn["recoverable"]["final_answer"]);
         if answered && !same(trajectory.final_answer.as_deref(), &turn["final_answer"]) {
             self.miss(&format!("answer {:?} instead of {}", trajectory.final_answer, turn["final_answer"]));
         }
@@ -103,11 +92,7 @@ impl Check<'_> {
     fn step(&mut self, index: usize, wanted: &Json, got: Option<&TrajectoryStep>) {
         let place = format!("step {}", index + 1);
         let Some(got) = got.filter(|got| wanted["tool"] == got.tool.as_str()) else {
-            return self.miss(&format!(
-                "{place}: {:?} instead of {}",
-                got.map(|got| &got.tool),
-                wanted["tool"]
-            ));
+            return self.miss(&format!("{place}: {:?} instead of {}", got.map(|got| &got.tool), wanted["tool"]));
         };
         let recoverable = &wanted["recoverable"];
         if is_recoverable(&recoverable["thought"]) && !same(got.thought.as_deref(), &wanted["thought"]) {
@@ -158,7 +143,7 @@ fn read(folder: &Path) -> Vec<Trajectory> {
     let mut intake = RecordIntake::new(SourceLimits::default(), &mut sink);
     for path in bodies(folder) {
         let name = path.display().to_string();
-        gradus_ingest::read(&InputSource::File { path, name }, &FilesOnly, &mut intake).unwrap();
+        gradus_ingest::read_input_source(&InputSource::File { path, name }, &FilesOnly, &mut intake).unwrap();
     }
     intake.finish().unwrap();
     found
@@ -182,11 +167,7 @@ fn capture_folders() -> Vec<PathBuf> {
 }
 
 fn name_of(folder: &Path) -> String {
-    let parts: Vec<_> = folder
-        .components()
-        .rev()
-        .take(2)
-        .map(|part| part.as_os_str().to_string_lossy().into_owned())
-        .collect();
+    let parts: Vec<_> =
+        folder.components().rev().take(2).map(|part| part.as_os_str().to_string_lossy().into_owned()).collect();
     format!("{}/{}", parts[1], parts[0])
 }

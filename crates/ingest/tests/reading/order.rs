@@ -36,7 +36,7 @@ fn read(paths: &[PathBuf]) -> Vec<Trajectory> {
     let mut intake = RecordIntake::new(SourceLimits::default(), &mut sink);
     for path in paths {
         let name = path.display().to_string();
-        gradus_ingest::read(&InputSource::File { path: path.clone(), name }, &FilesOnly, &mut intake)
+        gradus_ingest::read_input_source(&InputSource::File { path: path.clone(), name }, &FilesOnly, &mut intake)
             .unwrap();
     }
     intake.finish().unwrap();

@@ -46,11 +46,8 @@ fn corpus() -> Vec<Vec<u8>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/captures");
     let mut paths: Vec<PathBuf> = Vec::new();
     for framework in fs::read_dir(root).unwrap() {
-        let scenario = fs::read_dir(framework.unwrap().path())
-            .unwrap()
-            .map(|entry| entry.unwrap().path())
-            .min()
-            .unwrap();
+        let scenario =
+            fs::read_dir(framework.unwrap().path()).unwrap().map(|entry| entry.unwrap().path()).min().unwrap();
         paths.extend(
             fs::read_dir(scenario)
                 .unwrap()
@@ -109,7 +106,7 @@ fn damaged_captures_are_survived() {
             Ok(())
         };
         let mut intake = RecordIntake::new(SourceLimits::default(), &mut sink);
-        let _ = gradus_ingest::read(
+        let _ = gradus_ingest::read_input_source(
             &InputSource::File { path: path.clone(), name: "damaged".to_owned() },
             &FilesOnly,
             &mut intake,
@@ -150,7 +147,7 @@ fn any_react_text_is_survived() {
     ];
     rounds(20_000, |random| {
         let text: String = (0..random.below(60)).map(|_| PIECES[random.below(PIECES.len())]).collect();
-        let transcript = react::read(&text);
+        let transcript = react::read_react_transcript(&text);
         assert!(transcript.steps.len() <= text.len());
         let _ = react::code_block(&text).map(|(_, code)| react::code_calls(code).len());
     });

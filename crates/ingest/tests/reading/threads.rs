@@ -63,10 +63,7 @@ fn all_captures_at_once_are_the_same_with_any_number_of_threads() {
 fn span_line(trace: usize, span: usize) -> String {
     let said = format!("Thought: it is number {trace}\nAction: look\nAction Input: {{\"number\": {trace}}}");
     let (kind, attributes) = match span {
-        0 => (
-            "AGENT",
-            serde_json::json!([["input.value", format!("Look at {trace}.")], ["output.value", "done"]]),
-        ),
+        0 => ("AGENT", serde_json::json!([["input.value", format!("Look at {trace}.")], ["output.value", "done"]])),
         1 => (
             "LLM",
             serde_json::json!([
@@ -78,8 +75,7 @@ fn span_line(trace: usize, span: usize) -> String {
         ),
         _ => ("TOOL", serde_json::json!([["tool.name", "look"], ["output.value", "x".repeat(300)]])),
     };
-    let mut listed =
-        vec![serde_json::json!({"key": "openinference.span.kind", "value": {"stringValue": kind}})];
+    let mut listed = vec![serde_json::json!({"key": "openinference.span.kind", "value": {"stringValue": kind}})];
     for pair in attributes.as_array().unwrap() {
         listed.push(serde_json::json!({"key": pair[0], "value": {"stringValue": pair[1]}}));
     }

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{AnthropicUsage, CacheControl, KEPT, SystemBlock, stop};
+use super::{AnthropicUsage, CacheControl, KEPT, SystemBlock, map_stop_reason};
 use crate::chat::{ChatReply, ChatRequest, ChatToolCall, PromptMessage};
 use crate::request::CompletionUsage;
 
@@ -61,7 +61,7 @@ struct AnthropicChatTool<'b> {
 }
 
 /// A temperature is not sent: newer models take none.
-pub(crate) fn body(model: &str, chat: &ChatRequest<'_>) -> Vec<u8> {
+pub(crate) fn encode_anthropic_chat(model: &str, chat: &ChatRequest<'_>) -> Vec<u8> {
     let tools = chat.tools.iter().map(|tool| AnthropicChatTool {
         name: &tool.name,
         description: &tool.description,
@@ -71,7 +71,7 @@ pub(crate) fn body(model: &str, chat: &ChatRequest<'_>) -> Vec<u8> {
         model,
         max_tokens: chat.max_tokens,
         system: [SystemBlock { kind: "text", text: chat.system, cache_control: KEPT }],
-        messages: turns(chat.messages),
+        messages: group_message_turns(chat.messages),
         tools: tools.collect(),
         stop_sequences: chat.stop,
     };
@@ -81,7 +81,7 @@ pub(crate) fn body(model: &str, chat: &ChatRequest<'_>) -> Vec<u8> {
     bytes
 }
 
-fn turns(messages: &[PromptMessage]) -> Vec<AnthropicChatMessage<'_>> {
+fn group_message_turns(messages: &[PromptMessage]) -> Vec<AnthropicChatMessage<'_>> {
     let mut turns: Vec<AnthropicChatMessage<'_>> = Vec::new();
     for message in messages {
         let role = if matches!(message, PromptMessage::Assistant { .. }) { "assistant" } else { "user" };
@@ -90,17 +90,15 @@ fn turns(messages: &[PromptMessage]) -> Vec<AnthropicChatMessage<'_>> {
         }
         if let Some(turn) = turns.last_mut() {
             turn.content.extend(
-                blocks(message).into_iter().map(|block| CacheableBlock { block, cache_control: None }),
+                build_prompt_blocks(message).into_iter().map(|block| CacheableBlock { block, cache_control: None }),
             );
         }
     }
     for turn in &mut turns {
         // No turn may be empty, and no text.
         if turn.content.is_empty() {
-            turn.content.push(CacheableBlock {
-                block: AnthropicPromptBlock::Text { text: "(nothing)" },
-                cache_control: None,
-            });
+            turn.content
+                .push(CacheableBlock { block: AnthropicPromptBlock::Text { text: "(nothing)" }, cache_control: None });
         }
     }
     // What there is so far is sent again with the next question.
@@ -110,35 +108,31 @@ fn turns(messages: &[PromptMessage]) -> Vec<AnthropicChatMessage<'_>> {
     turns
 }
 
-fn blocks(message: &PromptMessage) -> Vec<AnthropicPromptBlock<'_>> {
+fn build_prompt_blocks(message: &PromptMessage) -> Vec<AnthropicPromptBlock<'_>> {
     match message {
-        PromptMessage::User { text } => said(text).into_iter().collect(),
+        PromptMessage::User { text } => build_text_block(text).into_iter().collect(),
         PromptMessage::Assistant { text, calls } => {
             let calls = calls.iter().map(|call| AnthropicPromptBlock::ToolUse {
                 id: &call.id,
                 name: &call.name,
-                input: input(&call.arguments),
+                input: parse_tool_input(&call.arguments),
             });
-            said(text).into_iter().chain(calls).collect()
+            build_text_block(text).into_iter().chain(calls).collect()
         }
         PromptMessage::Tool { call_id, text, is_error, .. } => {
-            vec![AnthropicPromptBlock::ToolResult {
-                tool_use_id: call_id,
-                content: text,
-                is_error: *is_error,
-            }]
+            vec![AnthropicPromptBlock::ToolResult { tool_use_id: call_id, content: text, is_error: *is_error }]
         }
     }
 }
 
 /// Nothing is not said, and no blank may stand behind an assistant's text.
-fn said(text: &str) -> Option<AnthropicPromptBlock<'_>> {
+fn build_text_block(text: &str) -> Option<AnthropicPromptBlock<'_>> {
     let text = text.trim_end();
     (!text.is_empty()).then_some(AnthropicPromptBlock::Text { text })
 }
 
 /// The input must be an object; what the model wrote instead is kept in one.
-fn input(arguments: &str) -> Value {
+fn parse_tool_input(arguments: &str) -> Value {
     match serde_json::from_str(arguments) {
         Ok(Value::Object(object)) => Value::Object(object),
         _ if arguments.trim().is_empty() => Value::Object(Map::new()),
@@ -169,7 +163,7 @@ enum ChatReplyBlock {
     Other,
 }
 
-pub(crate) fn read(bytes: &[u8]) -> Result<ChatReply, String> {
+pub(crate) fn decode_anthropic_chat(bytes: &[u8]) -> Result<ChatReply, String> {
     let message: AnthropicChatReply = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     let (mut text, mut calls) = (String::new(), Vec::new());
     for block in message.content {
@@ -183,7 +177,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<ChatReply, String> {
         }
     }
     let usage = message.usage.map(CompletionUsage::from);
-    Ok(ChatReply { text, calls, usage, stop: stop(message.stop_reason.as_deref()) })
+    Ok(ChatReply { text, calls, usage, stop: map_stop_reason(message.stop_reason.as_deref()) })
 }
 
 #[cfg(test)]
@@ -206,7 +200,7 @@ mod tests {
             max_tokens: 9,
             temperature: None,
         };
-        let body: Value = serde_json::from_slice(&body("m", &chat)).expect("JSON");
+        let body: Value = serde_json::from_slice(&encode_anthropic_chat("m", &chat)).expect("JSON");
         assert_eq!(
             body["messages"],
             json!([
@@ -239,13 +233,13 @@ mod tests {
             PromptMessage::Assistant { text: "  ".to_owned(), calls: Vec::new() },
             PromptMessage::User { text: "say something".to_owned() },
         ];
-        let turns = serde_json::to_value(turns(&messages)).expect("JSON");
+        let turns = serde_json::to_value(group_message_turns(&messages)).expect("JSON");
         assert_eq!(turns[1]["content"][0]["text"], "(nothing)");
     }
 
     #[test]
     fn reads_several_calls() {
-        let reply = read(
+        let reply = decode_anthropic_chat(
             br#"{"content":[{"type":"thinking","thinking":"..."},{"type":"text","text":"Both."},
             {"type":"tool_use","id":"a","name":"x","input":{"p":1}},{"type":"tool_use","id":"b","name":"y","input":{}}],
             "stop_reason":"tool_use","usage":{"input_tokens":3,"output_tokens":2}}"#,
@@ -253,8 +247,8 @@ mod tests {
         .expect("a reply");
         assert_eq!((reply.text.as_str(), reply.calls.len(), reply.stop), ("Both.", 2, FinishReason::Done));
         assert_eq!(reply.calls[0].arguments, "{\"p\":1}");
-        let cut = read(br#"{"content":[],"stop_reason":"max_tokens"}"#).expect("a reply");
+        let cut = decode_anthropic_chat(br#"{"content":[],"stop_reason":"max_tokens"}"#).expect("a reply");
         assert_eq!(cut.stop, FinishReason::Length);
-        assert!(read(br#"{"type":"error"}"#).is_err());
+        assert!(decode_anthropic_chat(br#"{"type":"error"}"#).is_err());
     }
 }

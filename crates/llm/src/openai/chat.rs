@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{EndpointQuirks, OpenAiUsage, parse, stop};
+use super::{EndpointQuirks, OpenAiUsage, map_finish_reason, parse_openai_json};
 use crate::chat::{ChatReply, ChatRequest, ChatToolCall, ChatToolDefinition, PromptMessage};
 use crate::request::CompletionUsage;
 
@@ -57,14 +57,10 @@ struct OpenAiChatTool<'b> {
     function: &'b ChatToolDefinition,
 }
 
-pub(crate) fn body(model: &str, chat: &ChatRequest<'_>, dialect: EndpointQuirks) -> Vec<u8> {
+pub(crate) fn encode_openai_chat(model: &str, chat: &ChatRequest<'_>, dialect: EndpointQuirks) -> Vec<u8> {
     let limit = Some(chat.max_tokens);
-    let plain = |role, content| OpenAiChatMessage {
-        role,
-        content: Some(content),
-        tool_calls: Vec::new(),
-        tool_call_id: None,
-    };
+    let plain =
+        |role, content| OpenAiChatMessage { role, content: Some(content), tool_calls: Vec::new(), tool_call_id: None };
     let mut messages = Vec::with_capacity(chat.messages.len() + 1);
     messages.push(plain("system", chat.system));
     messages.extend(chat.messages.iter().map(|message| match message {
@@ -134,8 +130,8 @@ struct ReceivedFunction {
     arguments: Value,
 }
 
-pub(crate) fn read(bytes: &[u8]) -> Result<ChatReply, String> {
-    let completion: OpenAiChatCompletion = parse(bytes)?;
+pub(crate) fn decode_openai_chat(bytes: &[u8]) -> Result<ChatReply, String> {
+    let completion: OpenAiChatCompletion = parse_openai_json(bytes)?;
     let choice = completion.choices.into_iter().next().ok_or("it has no choices")?;
     let message = choice.message;
     let refused = message.refusal.as_ref().is_some_and(|text| !text.is_empty());
@@ -153,7 +149,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<ChatReply, String> {
         text: if refused { message.refusal.unwrap_or_default() } else { text.into_owned() },
         calls: calls.collect(),
         usage: completion.usage.map(CompletionUsage::from),
-        stop: stop(refused, choice.finish_reason.as_deref()),
+        stop: map_finish_reason(refused, choice.finish_reason.as_deref()),
     })
 }
 
@@ -187,7 +183,7 @@ mod tests {
             max_tokens: 9,
             temperature: Some(0.0),
         };
-        serde_json::from_slice(&body("m", &chat, dialect)).expect("JSON")
+        serde_json::from_slice(&encode_openai_chat("m", &chat, dialect)).expect("JSON")
     }
 
     #[test]
@@ -220,17 +216,17 @@ mod tests {
         let known = EndpointQuirks::default();
         let wishes = RequestedFeatures { stop: true, ..RequestedFeatures::default() };
         let learned = known
-            .learn(wishes, "Unsupported parameter: 'stop' is not supported with this model.")
+            .learn_from_refusal(wishes, "Unsupported parameter: 'stop' is not supported with this model.")
             .expect("something to learn");
         assert!(sent(learned).get("stop").is_none());
-        assert_eq!(learned.learn(wishes, "Unsupported parameter: 'stop'"), None);
-        assert_eq!(known.learn(RequestedFeatures::default(), "Unsupported parameter: 'stop'"), None);
-        assert_eq!(known.learn(wishes, "please stop sending nonsense"), None);
+        assert_eq!(learned.learn_from_refusal(wishes, "Unsupported parameter: 'stop'"), None);
+        assert_eq!(known.learn_from_refusal(RequestedFeatures::default(), "Unsupported parameter: 'stop'"), None);
+        assert_eq!(known.learn_from_refusal(wishes, "please stop sending nonsense"), None);
     }
 
     #[test]
     fn reads_calls_as_endpoints_write_them() {
-        let reply = read(
+        let reply = decode_openai_chat(
             br#"{"choices":[{"message":{"content":null,"tool_calls":[
             {"id":"x","type":"function","function":{"name":"a","arguments":"{\"p\":1}"}},
             {"function":{"name":"b","arguments":{"p":2}}},{"id":"y","function":{"name":"c"}}]},"finish_reason":"tool_calls"}],
@@ -241,13 +237,15 @@ mod tests {
             reply.calls.iter().map(|c| (c.id.as_str(), c.name.as_str(), c.arguments.as_str())).collect();
         assert_eq!(calls, [("x", "a", "{\"p\":1}"), ("", "b", "{\"p\":2}"), ("y", "c", "")]);
         assert_eq!((reply.text.as_str(), reply.stop), ("", FinishReason::Done));
-        let parts =
-            read(br#"{"choices":[{"message":{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}}]}"#);
+        let parts = decode_openai_chat(
+            br#"{"choices":[{"message":{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}}]}"#,
+        );
         assert_eq!(parts.map(|reply| reply.text), Ok("ab".to_owned()));
-        let refused = read(br#"{"choices":[{"message":{"content":null,"refusal":"no"}}]}"#).expect("a reply");
+        let refused =
+            decode_openai_chat(br#"{"choices":[{"message":{"content":null,"refusal":"no"}}]}"#).expect("a reply");
         assert_eq!((refused.text.as_str(), refused.stop), ("no", FinishReason::Refused));
         assert!(
-            read(br#"{"error":{"message":"overloaded"}}"#).is_err_and(|text| text.contains("overloaded"))
+            decode_openai_chat(br#"{"error":{"message":"overloaded"}}"#).is_err_and(|text| text.contains("overloaded"))
         );
     }
 }

@@ -93,11 +93,8 @@ impl SpanJson {
         if let Some(kind) = self.kind.as_ref().and_then(span_kind) {
             write_number(&mut out, 6, kind);
         }
-        let counts = [
-            (10, self.dropped_attributes_count),
-            (12, self.dropped_events_count),
-            (14, self.dropped_links_count),
-        ];
+        let counts =
+            [(10, self.dropped_attributes_count), (12, self.dropped_events_count), (14, self.dropped_links_count)];
         for (field, count) in counts {
             if let Some(count) = count {
                 write_number(&mut out, field, u64::from(count));
@@ -208,14 +205,12 @@ pub(super) struct LogJson {
 
 impl LogJson {
     pub(super) fn odd_id(&self) -> Option<&'static str> {
-        let is_exact =
-            self.trace_id.is_exact && (self.span_id.is_exact || self.span_id.id == SpanId::default());
+        let is_exact = self.trace_id.is_exact && (self.span_id.is_exact || self.span_id.id == SpanId::default());
         (!is_exact).then_some(ODD_ID)
     }
 
     pub(super) fn into_event(self) -> LogEvent<'static> {
-        let time_ns =
-            if self.time_unix_nano.0 != 0 { self.time_unix_nano.0 } else { self.observed_time_unix_nano.0 };
+        let time_ns = if self.time_unix_nano.0 != 0 { self.time_unix_nano.0 } else { self.observed_time_unix_nano.0 };
         let body = self.body.map(|body| body.0);
         let event = SpanEvent {
             name: Cow::Owned(self.event_name.unwrap_or_default()),

@@ -41,9 +41,7 @@ impl<'de> Deserialize<'de> for KeyValues {
                 let mut pairs = Vec::new();
                 while let Some(KeyValueJson { key, value }) = list.next_element()? {
                     if pairs.len() == limit {
-                        return Err(A::Error::custom(format!(
-                            "more than {limit} attributes (limit {limit})"
-                        )));
+                        return Err(A::Error::custom(format!("more than {limit} attributes (limit {limit})")));
                     }
                     pairs.push((Cow::Owned(key), value.map_or(AttributeValue::Null, |value| value.0)));
                 }
@@ -79,9 +77,7 @@ impl<'de> Deserialize<'de> for AnyValue {
                             .map_or(AttributeValue::Null, |text| AttributeValue::Str(Cow::Owned(text))),
                         "boolValue" | "bool_value" => AttributeValue::Bool(map.next_value()?),
                         "intValue" | "int_value" => AttributeValue::Int(map.next_value::<I64>()?.0),
-                        "doubleValue" | "double_value" => {
-                            AttributeValue::Double(map.next_value::<FloatJson>()?.0)
-                        }
+                        "doubleValue" | "double_value" => AttributeValue::Double(map.next_value::<FloatJson>()?.0),
                         "bytesValue" | "bytes_value" => {
                             AttributeValue::Bytes(Cow::Owned(base64_bytes(&map.next_value::<String>()?)))
                         }
@@ -89,9 +85,7 @@ impl<'de> Deserialize<'de> for AnyValue {
                             let list = map.next_value::<ArrayJson>()?.values;
                             AttributeValue::Array(list.into_iter().map(|item| item.0).collect())
                         }
-                        "kvlistValue" | "kvlist_value" => {
-                            AttributeValue::Map(map.next_value::<MapJson>()?.values.0.0)
-                        }
+                        "kvlistValue" | "kvlist_value" => AttributeValue::Map(map.next_value::<MapJson>()?.values.0.0),
                         _ => {
                             map.next_value::<IgnoredAny>()?;
                             value

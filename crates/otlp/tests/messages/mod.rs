@@ -35,10 +35,7 @@ pub(crate) fn key_value(key: String, value: common::AnyValue) -> common::KeyValu
 }
 
 pub(crate) fn attributes() -> impl Strategy<Value = Vec<common::KeyValue>> {
-    prop::collection::vec(
-        ("[a-z._0-9]{0,20}", any_value()).prop_map(|(key, value)| key_value(key, value)),
-        0..6,
-    )
+    prop::collection::vec(("[a-z._0-9]{0,20}", any_value()).prop_map(|(key, value)| key_value(key, value)), 0..6)
 }
 
 pub(crate) fn span() -> impl Strategy<Value = trace::Span> {
@@ -62,15 +59,7 @@ pub(crate) fn span() -> impl Strategy<Value = trace::Span> {
     let events = prop::collection::vec(event, 0..3);
     let links = prop::collection::vec(link, 0..2);
     (ids, texts, times, attributes(), events, links, prop::option::of(status)).prop_map(
-        |(
-            (trace_id, span_id, parent),
-            (name, trace_state),
-            (start, end),
-            attributes,
-            events,
-            links,
-            status,
-        )| {
+        |((trace_id, span_id, parent), (name, trace_state), (start, end), attributes, events, links, status)| {
             trace::Span {
                 trace_id,
                 span_id,

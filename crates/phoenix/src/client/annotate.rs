@@ -35,8 +35,8 @@ impl AnnotationUploader {
     }
 
     /// Whether Phoenix is there and lets us in, before anything is spent on what will be written.
-    pub async fn greet(client: &PhoenixClient) -> Result<(), PhoenixClientError> {
-        client.hasty().get::<Json>("/v1/projects?limit=1", WHAT).await.map(drop)
+    pub async fn check_connection(client: &PhoenixClient) -> Result<(), PhoenixClientError> {
+        client.with_short_retry().get::<Json>("/v1/projects?limit=1", WHAT).await.map(drop)
     }
 
     /// Adds one; true when it is time to write.
@@ -50,19 +50,17 @@ impl AnnotationUploader {
     }
 
     /// What was added and not written yet.
-    pub fn waiting(&self) -> Vec<OutcomeAnnotation> {
+    pub fn pending(&self) -> Vec<OutcomeAnnotation> {
         [self.spans.as_slice(), &self.traces].concat()
     }
 
-    pub fn forget(&mut self) {
+    pub fn clear(&mut self) {
         self.spans.clear();
         self.traces.clear();
     }
 
     /// Writes all that was added. An error means that there is no use in going on; what was not written comes with it.
-    pub async fn write(
-        &mut self,
-    ) -> (AnnotationUploadResult, Option<(PhoenixClientError, Vec<OutcomeAnnotation>)>) {
+    pub async fn write(&mut self) -> (AnnotationUploadResult, Option<(PhoenixClientError, Vec<OutcomeAnnotation>)>) {
         let mut batch = AnnotationUploadResult::default();
         let mut left = Vec::new();
         for (path, list) in [
@@ -90,28 +88,28 @@ impl AnnotationUploader {
         let mut refused = 0;
         let mut left = vec![list];
         while let Some(part) = left.pop() {
-            let body = json!({"data": part.iter().map(row).collect::<Vec<Json>>()});
+            let body = json!({"data": part.iter().map(to_annotation_row).collect::<Vec<Json>>()});
             let answer = match self.client.post(path, &body).await {
                 Ok(answer) => answer,
-                Err(error) => return Err((error, rest(part, left))),
+                Err(error) => return Err((error, collect_unwritten(part, left))),
             };
             // It names every row that it has stored; any server can say 200.
-            let stored = stored(&answer);
+            let stored = count_stored_rows(&answer);
             if stored == Some(part.len()) {
                 batch.written += part.len();
                 continue;
             }
             let error = match stored {
-                Some(_) => PhoenixClientError::refused(self.client.base(), &answer),
+                Some(_) => PhoenixClientError::from_refusal(self.client.base_url(), &answer),
                 None => self.client.not_as_expected(&answer, path, WHAT),
             };
             let is_about_rows = matches!(error, PhoenixClientError::Refused { .. });
             if !is_about_rows {
-                return Err((error, rest(part, left)));
+                return Err((error, collect_unwritten(part, left)));
             }
             let text = String::from_utf8_lossy(&answer.body);
-            let (missing, mut others) = split(part, answer.status, &text);
-            let reason = reason(&answer, &text, &error);
+            let (missing, mut others) = partition_missing(part, answer.status, &text);
+            let reason = describe_refusal(&answer, &text, &error);
             refused += missing.len();
             if missing.is_empty() && others.len() > 1 {
                 // It does not say which ones it means: halves will tell.
@@ -124,7 +122,7 @@ impl AnnotationUploader {
                 batch.refused.extend(others.into_iter().map(|one| (one, reason.clone())));
                 // Not one of so many is taken: it is not about this one or that one.
                 if refused == AT_ONCE && all == AT_ONCE && answer.status != StatusCode::NOT_FOUND {
-                    return Err((error, rest(Vec::new(), left)));
+                    return Err((error, collect_unwritten(Vec::new(), left)));
                 }
                 continue;
             }
@@ -135,12 +133,12 @@ impl AnnotationUploader {
     }
 }
 
-fn rest(part: Vec<OutcomeAnnotation>, left: Vec<Vec<OutcomeAnnotation>>) -> Vec<OutcomeAnnotation> {
+fn collect_unwritten(part: Vec<OutcomeAnnotation>, left: Vec<Vec<OutcomeAnnotation>>) -> Vec<OutcomeAnnotation> {
     part.into_iter().chain(left.into_iter().flatten()).collect()
 }
 
 /// How many rows Phoenix says that it has stored; `None` when that is no answer of a Phoenix.
-fn stored(answer: &HttpResponse) -> Option<usize> {
+fn count_stored_rows(answer: &HttpResponse) -> Option<usize> {
     #[derive(serde::Deserialize)]
     struct AnnotationInsertResponse {
         data: Vec<InsertedAnnotation>,
@@ -154,7 +152,7 @@ fn stored(answer: &HttpResponse) -> Option<usize> {
     (answer.status == StatusCode::OK).then(read).flatten().map(|stored| stored.data.len())
 }
 
-fn reason(answer: &HttpResponse, text: &str, error: &PhoenixClientError) -> String {
+fn describe_refusal(answer: &HttpResponse, text: &str, error: &PhoenixClientError) -> String {
     match answer.status {
         StatusCode::OK => "Phoenix does not say that it has stored it".to_owned(),
         StatusCode::NOT_FOUND if text.contains("not exist") || text.contains("not found") => {
@@ -165,7 +163,7 @@ fn reason(answer: &HttpResponse, text: &str, error: &PhoenixClientError) -> Stri
 }
 
 /// Those that a refusal names as missing, and the others.
-fn split(
+fn partition_missing(
     part: Vec<OutcomeAnnotation>,
     status: StatusCode,
     text: &str,
@@ -179,7 +177,7 @@ fn split(
 }
 
 /// An annotation as Phoenix takes it.
-fn row(annotation: &OutcomeAnnotation) -> Json {
+fn to_annotation_row(annotation: &OutcomeAnnotation) -> Json {
     let mut row = json!({
         "name": annotation.name,
         "annotator_kind": annotation.annotator.name(),

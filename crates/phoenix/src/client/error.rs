@@ -33,9 +33,7 @@ pub enum PhoenixClientError {
         "{base}: Phoenix wants fewer requests ({status}: {said}); try again later, or wait longer with retry_s under [phoenix]"
     )]
     Busy { base: String, status: u16, said: String },
-    #[error(
-        "{base}: what answers there is no HTTP ({reason}); Phoenix's HTTP port is 6006, and 4317 is for gRPC"
-    )]
+    #[error("{base}: what answers there is no HTTP ({reason}); Phoenix's HTTP port is 6006, and 4317 is for gRPC")]
     NotHttp { base: String, reason: String },
     #[error("{base}: Phoenix fails ({status}: {said}); look into its log, and try again later")]
     Failing { base: String, status: u16, said: String },
@@ -46,7 +44,7 @@ pub enum PhoenixClientError {
 }
 
 impl PhoenixClientError {
-    pub(super) fn unanswered(base: &str, error: HttpFailure, timeout_s: u64) -> PhoenixClientError {
+    pub(super) fn from_http_failure(base: &str, error: HttpFailure, timeout_s: u64) -> PhoenixClientError {
         let base = base.to_owned();
         match error {
             HttpFailure::Connect(reason) => PhoenixClientError::Down { base, reason },
@@ -58,11 +56,7 @@ impl PhoenixClientError {
     }
 
     /// What an answer other than the hoped-for one means.
-    pub(super) fn from_exchange(
-        base: &str,
-        has_key: bool,
-        exchange: &RestExchange<'_>,
-    ) -> PhoenixClientError {
+    pub(super) fn from_exchange(base: &str, has_key: bool, exchange: &RestExchange<'_>) -> PhoenixClientError {
         let base = base.to_owned();
         let RestExchange { answer, route, what } = exchange;
         let said = response_message(&answer.body);
@@ -73,31 +67,26 @@ impl PhoenixClientError {
             _ if exchange.has_no_route() => PhoenixClientError::NoRoute {
                 base,
                 route: (*route).to_owned(),
-                version: exchange.version(),
+                version: exchange.describe_server(),
                 what,
             },
             status if status.is_redirection() => {
-                let to =
-                    answer.headers.get("location").and_then(|to| to.to_str().ok()).unwrap_or("elsewhere");
+                let to = answer.headers.get("location").and_then(|to| to.to_str().ok()).unwrap_or("elsewhere");
                 PhoenixClientError::Elsewhere { base, to: gradus_core::visible::printable_line(to) }
             }
             status if status == StatusCode::TOO_MANY_REQUESTS => {
                 PhoenixClientError::Busy { base, status: status.as_u16(), said }
             }
-            status if status.is_server_error() => {
-                PhoenixClientError::Failing { base, status: status.as_u16(), said }
-            }
+            status if status.is_server_error() => PhoenixClientError::Failing { base, status: status.as_u16(), said },
             status if status.is_success() => PhoenixClientError::NotPhoenix { base, said },
             // A proxy's, or another server's: nothing of ours is meant by it.
-            StatusCode::NOT_FOUND if !exchange.is_of_phoenix() => {
-                PhoenixClientError::NotPhoenix { base, said }
-            }
+            StatusCode::NOT_FOUND if !exchange.is_of_phoenix() => PhoenixClientError::NotPhoenix { base, said },
             status => PhoenixClientError::Refused { base, status: status.as_u16(), said },
         }
     }
 
     /// Rows that were not stored, whatever the status says.
-    pub(super) fn refused(base: &str, answer: &HttpResponse) -> PhoenixClientError {
+    pub(super) fn from_refusal(base: &str, answer: &HttpResponse) -> PhoenixClientError {
         let (base, status) = (base.to_owned(), answer.status.as_u16());
         PhoenixClientError::Refused { base, status, said: response_message(&answer.body) }
     }

@@ -29,7 +29,7 @@ impl RestExchange<'_> {
         self.answer.headers.contains_key(VERSION)
     }
 
-    pub(super) fn version(&self) -> String {
+    pub(super) fn describe_server(&self) -> String {
         let version = self.answer.headers.get(VERSION).and_then(|text| text.to_str().ok());
         version.map_or_else(
             || "this server".to_owned(),

@@ -49,18 +49,13 @@ const GOOD_FOR: Duration = Duration::from_secs(24 * 3600);
 
 impl ResumableDownload {
     /// Takes up the read with this key below a state folder, or begins it. `fresh` forgets what is there.
-    pub(super) fn open(
-        state: Option<&Path>,
-        key: u128,
-        what: &str,
-        fresh: bool,
-    ) -> io::Result<ResumableDownload> {
+    pub(super) fn open(state: Option<&Path>, key: u128, what: &str, fresh: bool) -> io::Result<ResumableDownload> {
         let Some(state) = state else { return ResumableDownload::without_folder(what) };
         let reads = state.join("reads");
         let folder = reads.join(format!("{key:032x}"));
-        sweep(&reads);
+        remove_stale_downloads(&reads);
         // A place where nothing may be written, or that another process is at: then this read is not kept.
-        if make(state, &folder).is_err() {
+        if create_download_dir(state, &folder).is_err() {
             return ResumableDownload::without_folder(what);
         }
         let lock = File::create(folder.join("lock"))?;
@@ -68,35 +63,31 @@ impl ResumableDownload {
             return ResumableDownload::without_folder(what);
         }
         let known = if fresh { None } else { DownloadProgress::read(&folder) };
-        let mut spans = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(folder.join("spans.bin"))?;
+        let mut spans =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(folder.join("spans.bin"))?;
         // Where nothing is here yet, nothing is saved by going on, and the lists may be others by now.
-        let known = known
-            .filter(|known| known.spans > 0 && spans.metadata().is_ok_and(|file| file.len() >= known.bytes));
+        let known =
+            known.filter(|known| known.spans > 0 && spans.metadata().is_ok_and(|file| file.len() >= known.bytes));
         let progress = known.unwrap_or_else(|| DownloadProgress::new(what));
         spans.set_len(progress.bytes)?;
         spans.seek(SeekFrom::End(0))?;
-        Ok(ResumableDownload { folder: Some(folder), _lock: Some(lock), spans: buffered(spans), progress })
+        Ok(ResumableDownload { folder: Some(folder), _lock: Some(lock), spans: new_buffered_writer(spans), progress })
     }
 
     fn without_folder(what: &str) -> io::Result<ResumableDownload> {
-        let spans = buffered(tempfile::tempfile()?);
+        let spans = new_buffered_writer(tempfile::tempfile()?);
         Ok(ResumableDownload { folder: None, _lock: None, spans, progress: DownloadProgress::new(what) })
     }
 
-    pub(super) fn began(&self) -> Option<jiff::Timestamp> {
+    pub(super) fn started_at(&self) -> Option<jiff::Timestamp> {
         self.progress.began
     }
 
-    pub(super) fn place(&self) -> &DownloadCursor {
+    pub(super) fn cursor(&self) -> &DownloadCursor {
         &self.progress.place
     }
 
-    pub(super) fn spans(&self) -> u64 {
+    pub(super) fn span_count(&self) -> u64 {
         self.progress.spans
     }
 
@@ -107,7 +98,7 @@ impl ResumableDownload {
 
     /// What is read, as it was found when a read began that is taken up now. Without it the place means nothing, so a
     /// plan that cannot be read makes this a new read.
-    pub(super) fn plan<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
+    pub(super) fn load_plan<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
         let Some(folder) = self.folder.as_ref().filter(|_| self.progress.spans > 0) else { return Ok(None) };
         let text = fs::read(folder.join("plan.json")).ok();
         let plan = text.and_then(|text| serde_json::from_slice(&text).ok());
@@ -121,11 +112,11 @@ impl ResumableDownload {
 
     pub(super) fn set_plan<T: Serialize>(&self, plan: &T) -> io::Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
-        replace(&folder.join("plan.json"), &serde_json::to_vec(plan)?)
+        replace_file(&folder.join("plan.json"), &serde_json::to_vec(plan)?)
     }
 
     /// Adds one span; it counts after the next [`ResumableDownload::advance`].
-    pub(super) fn add(&mut self, project: u32, span: &[u8]) -> io::Result<()> {
+    pub(super) fn add_span(&mut self, project: u32, span: &[u8]) -> io::Result<()> {
         let length = u32::try_from(span.len()).map_err(io::Error::other)?;
         self.spans.write_all(&project.to_le_bytes())?;
         self.spans.write_all(&length.to_le_bytes())?;
@@ -140,7 +131,7 @@ impl ResumableDownload {
         self.spans.flush()?;
         self.progress.place = place;
         match &self.folder {
-            Some(folder) => replace(&folder.join("read.json"), &serde_json::to_vec(&self.progress)?),
+            Some(folder) => replace_file(&folder.join("read.json"), &serde_json::to_vec(&self.progress)?),
             None => Ok(()),
         }
     }
@@ -172,11 +163,7 @@ impl ResumableDownload {
 
 impl DownloadProgress {
     fn new(what: &str) -> DownloadProgress {
-        DownloadProgress {
-            what: what.to_owned(),
-            began: Some(jiff::Timestamp::now()),
-            ..DownloadProgress::default()
-        }
+        DownloadProgress { what: what.to_owned(), began: Some(jiff::Timestamp::now()), ..DownloadProgress::default() }
     }
 
     fn read(folder: &Path) -> Option<DownloadProgress> {
@@ -187,11 +174,11 @@ impl DownloadProgress {
     }
 }
 
-fn buffered(file: File) -> BufWriter<File> {
+fn new_buffered_writer(file: File) -> BufWriter<File> {
     BufWriter::with_capacity(1 << 18, file)
 }
 
-fn make(state: &Path, folder: &Path) -> io::Result<()> {
+fn create_download_dir(state: &Path, folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     // What is kept here belongs to no repository.
     let ignore = state.join(".gitignore");
@@ -202,14 +189,14 @@ fn make(state: &Path, folder: &Path) -> io::Result<()> {
 }
 
 /// Readers see the old one or the new one, never half of one.
-fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+fn replace_file(path: &Path, text: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
     fs::write(&new, text)?;
     fs::rename(new, path)
 }
 
 /// Removes reads that nobody will take up any more.
-fn sweep(reads: &Path) {
+fn remove_stale_downloads(reads: &Path) {
     for entry in fs::read_dir(reads).into_iter().flatten().flatten() {
         let folder = entry.path();
         let changed = fs::metadata(folder.join("spans.bin")).and_then(|file| file.modified());
@@ -245,22 +232,22 @@ mod tests {
     fn what_was_read_before_a_kill_is_taken_up() {
         let state = tempfile::tempdir().expect("a folder");
         let mut kept = ResumableDownload::open(Some(state.path()), 7, "x", false).expect("opened");
-        assert_eq!(kept.plan::<Vec<String>>().expect("read"), None);
+        assert_eq!(kept.load_plan::<Vec<String>>().expect("read"), None);
         kept.set_plan(&["a", "b"]).expect("written");
-        kept.add(0, b"one").expect("added");
+        kept.add_span(0, b"one").expect("added");
         kept.advance(place("c1")).expect("advanced");
-        kept.add(0, b"of a page that did not come to its end").expect("added");
+        kept.add_span(0, b"of a page that did not come to its end").expect("added");
         kept.spans.flush().expect("flushed");
         drop(kept);
         let mut kept = ResumableDownload::open(Some(state.path()), 7, "x", false).expect("opened");
-        assert_eq!((kept.place(), kept.spans()), (&place("c1"), 1));
-        let plan = kept.plan::<Vec<String>>().expect("read");
+        assert_eq!((kept.cursor(), kept.span_count()), (&place("c1"), 1));
+        let plan = kept.load_plan::<Vec<String>>().expect("read");
         assert_eq!(plan.as_deref(), Some(["a".to_owned(), "b".to_owned()].as_slice()));
-        kept.add(3, b"two").expect("added");
+        kept.add_span(3, b"two").expect("added");
         kept.advance(DownloadCursor { lists: 1, cursor: None }).expect("advanced");
         assert_eq!(all(kept), [(0, b"one".to_vec()), (3, b"two".to_vec())]);
         let again = ResumableDownload::open(Some(state.path()), 7, "x", false).expect("opened");
-        assert_eq!(again.spans(), 0, "a read that is complete is forgotten");
+        assert_eq!(again.span_count(), 0, "a read that is complete is forgotten");
     }
 
     #[test]
@@ -268,10 +255,10 @@ mod tests {
         let state = tempfile::tempdir().expect("a folder");
         let is_taken_up = |fresh| {
             let mut kept = ResumableDownload::open(Some(state.path()), 7, "x", fresh).expect("opened");
-            let was = kept.plan::<String>().expect("read").is_some();
-            assert_eq!((was, was), (kept.spans() > 0, *kept.place() != DownloadCursor::default()));
+            let was = kept.load_plan::<String>().expect("read").is_some();
+            assert_eq!((was, was), (kept.span_count() > 0, *kept.cursor() != DownloadCursor::default()));
             kept.set_plan(&"lists").expect("written");
-            kept.add(0, b"one").expect("added");
+            kept.add_span(0, b"one").expect("added");
             kept.advance(place("c1")).expect("advanced");
             assert!(kept.is_kept());
             was
@@ -302,8 +289,8 @@ mod tests {
         kept.advance(DownloadCursor { lists: 1, cursor: None }).expect("advanced");
         drop(kept);
         let mut again = ResumableDownload::open(Some(state.path()), 7, "x", false).expect("opened");
-        assert_eq!(again.plan::<Vec<String>>().expect("read"), None, "there may be other lists by now");
-        assert_eq!(again.place(), &DownloadCursor::default());
+        assert_eq!(again.load_plan::<Vec<String>>().expect("read"), None, "there may be other lists by now");
+        assert_eq!(again.cursor(), &DownloadCursor::default());
     }
 
     #[test]
@@ -312,7 +299,7 @@ mod tests {
         let first = ResumableDownload::open(Some(state.path()), 7, "x", false).expect("opened");
         let mut second = ResumableDownload::open(Some(state.path()), 7, "x", false).expect("opened");
         assert!(first.folder.is_some() && second.folder.is_none());
-        second.add(0, b"one").expect("added");
+        second.add_span(0, b"one").expect("added");
         second.advance(place("c")).expect("advanced");
         assert!(!second.is_kept());
         assert_eq!(all(second), [(0, b"one".to_vec())]);

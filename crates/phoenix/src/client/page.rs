@@ -6,7 +6,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::{Map, Value as Json};
 
 /// Hands out the elements of `data`; those that are no objects are passed over. The cursor of the next page is returned.
-pub(super) fn read(
+pub(super) fn read_span_page(
     body: &[u8],
     take: &mut dyn FnMut(Map<String, Json>) -> Result<(), std::io::Error>,
 ) -> Result<Option<String>, serde_json::Error> {
@@ -27,7 +27,7 @@ pub(super) fn next_cursor(body: &[u8]) -> Result<Option<String>, serde_json::Err
     if let Some(Ok(cursor)) = value.map(serde_json::from_slice::<Option<String>>) {
         return Ok(cursor.filter(|cursor| !cursor.is_empty()));
     }
-    read(body, &mut |_| Ok(()))
+    read_span_page(body, &mut |_| Ok(()))
 }
 
 struct SpanPageVisitor<'t> {
@@ -105,7 +105,7 @@ mod tests {
 
     fn names(body: &str) -> Option<(Vec<String>, Option<String>)> {
         let mut found = Vec::new();
-        let cursor = read(body.as_bytes(), &mut |object| {
+        let cursor = read_span_page(body.as_bytes(), &mut |object| {
             found.push(object.get("name").and_then(Json::as_str).unwrap_or_default().to_owned());
             Ok(())
         });

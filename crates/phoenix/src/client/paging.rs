@@ -31,12 +31,12 @@ impl Default for PageSize {
 }
 
 impl PageSize {
-    fn longest(self) -> usize {
+    fn max_bytes(self) -> usize {
         if self.entries == 1 { MAX_ENTRY } else { MAX_PAGE }
     }
 
     /// After a page of so many bytes; `is_full` when there are more behind it.
-    fn after(self, bytes: usize, is_full: bool) -> PageSize {
+    fn next_size(self, bytes: usize, is_full: bool) -> PageSize {
         let each = (bytes / self.entries).max(1);
         // A last page holds fewer than were asked for, so it says only how long they are at the least.
         let most = if is_full { self.entries * GROWS_BY } else { self.entries };
@@ -50,7 +50,7 @@ impl PageSize {
 
 /// Asks for a page of a list, for a shorter one when it turns out to be too long; also where the next one begins. The
 /// list's address ends with `?` or `&`.
-pub(super) async fn ask(
+pub(super) async fn request_list_page(
     client: &PhoenixClient,
     list: &str,
     cursor: Option<&str>,
@@ -60,7 +60,7 @@ pub(super) async fn ask(
     let cursor = cursor.map(|cursor| format!("&cursor={}", percent_encode(cursor))).unwrap_or_default();
     loop {
         let path = format!("{list}limit={}{cursor}", size.entries);
-        let answer = match (client.page(&path, what, size.longest()).await, size.halved()) {
+        let answer = match (client.get_with_limit(&path, what, size.max_bytes()).await, size.halved()) {
             (Err(PhoenixClientError::TooLong { .. }), Some(half)) => {
                 *size = half;
                 continue;
@@ -69,7 +69,7 @@ pub(super) async fn ask(
         };
         let next = page::next_cursor(&answer.body);
         let next = next.map_err(|_| client.not_as_expected(&answer, list, what))?;
-        *size = size.after(answer.body.len(), next.is_some());
+        *size = size.next_size(answer.body.len(), next.is_some());
         return Ok((answer, next));
     }
 }
@@ -82,12 +82,12 @@ mod tests {
     #[test]
     fn pages_grow_to_a_few_megabytes_and_long_spans_come_fewer_at_a_time() {
         let size = |entries| PageSize { entries };
-        assert_eq!(PageSize::default().after(80_000, true), size(400));
-        assert_eq!(size(400).after(320_000, true), size(1000));
-        assert_eq!(size(1000).after(8_000_000, true), size(524));
-        assert_eq!(size(1000).after(30 << 20, true), size(133));
-        assert_eq!(size(100).after(20, false), size(100));
-        assert_eq!(size(1).after(100 << 20, true), size(1));
+        assert_eq!(PageSize::default().next_size(80_000, true), size(400));
+        assert_eq!(size(400).next_size(320_000, true), size(1000));
+        assert_eq!(size(1000).next_size(8_000_000, true), size(524));
+        assert_eq!(size(1000).next_size(30 << 20, true), size(133));
+        assert_eq!(size(100).next_size(20, false), size(100));
+        assert_eq!(size(1).next_size(100 << 20, true), size(1));
         assert_eq!((size(3).halved(), size(1).halved()), (Some(size(1)), None));
     }
 
@@ -95,7 +95,7 @@ mod tests {
         /// Whatever comes, the next page is asked for within bounds, and no longer than wished if spans stay alike.
         #[test]
         fn the_next_page_is_within_bounds(entries in 1..=MAX_PAGE_SIZE, bytes in 0..MAX_ENTRY, is_full in any::<bool>()) {
-            let next = PageSize { entries }.after(bytes, is_full);
+            let next = PageSize { entries }.next_size(bytes, is_full);
             prop_assert!((1..=MAX_PAGE_SIZE).contains(&next.entries) && next.entries <= entries * GROWS_BY);
             prop_assert!(next.entries == 1 || next.entries * (bytes / entries) <= WANTED_BYTES);
         }

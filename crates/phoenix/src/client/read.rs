@@ -66,30 +66,29 @@ impl TraceSource for PhoenixSource {
         let runtime = runtime.map_err(|error| unreadable(error.to_string()))?;
         let client = PhoenixClient::new(&self.address, &self.settings).map_err(unreadable)?;
         let told = |error: PhoenixClientError| SourceError::Told(error.to_string());
-        let projects = self.wanted(runtime.block_on(projects(&client)).map_err(told)?)?;
+        let projects = self.select_projects(runtime.block_on(fetch_projects(&client)).map_err(told)?)?;
         intake.begin_input(&self.name);
         let selection = intake.selection().clone();
-        let what = PhoenixAddress { project: self.address.project.clone(), base: client.base().to_owned() }
-            .to_string();
-        let key = gradus_core::digest(format!("{what}\0{}", selection.as_written).as_bytes());
-        let mut kept =
-            ResumableDownload::open(self.state_dir.as_deref(), key, &what, self.fresh).map_err(failed)?;
-        let plan = match kept.plan::<DownloadPlan>().map_err(failed)? {
+        let what =
+            PhoenixAddress { project: self.address.project.clone(), base: client.base_url().to_owned() }.to_string();
+        let key = gradus_core::stable_digest(format!("{what}\0{}", selection.as_written).as_bytes());
+        let mut kept = ResumableDownload::open(self.state_dir.as_deref(), key, &what, self.fresh).map_err(failed)?;
+        let plan = match kept.load_plan::<DownloadPlan>().map_err(failed)? {
             Some(plan) => {
                 self.say_taken_up(&kept);
                 plan
             }
             None => {
-                let made = runtime.block_on(DownloadPlan::make(&client, &projects, &selection));
+                let made = runtime.block_on(DownloadPlan::build(&client, &projects, &selection));
                 let plan = made.map_err(|error| broken_off(&error, &kept))?;
                 kept.set_plan(&plan).map_err(failed)?;
                 plan
             }
         };
         let (sender, pages) = sync_channel(0);
-        let (lists, first) = (plan.lists.clone(), kept.place().clone());
+        let (lists, first) = (plan.lists.clone(), kept.cursor().clone());
         let fetching = std::thread::Builder::new().name("phoenix".to_owned()).spawn(move || {
-            runtime.block_on(fetch(&client, &lists, first, &sender));
+            runtime.block_on(fetch_span_pages(&client, &lists, first, &sender));
         });
         let fetching = fetching.map_err(failed)?;
         keep_pages(&pages, &mut kept, intake).map_err(|error| match error {
@@ -106,7 +105,7 @@ impl TraceSource for PhoenixSource {
                 intake.begin_project(name);
                 current = Some(project);
             }
-            intake.record(&ExportRecord { signal: TelemetrySignal::Span, scope, body: span })
+            intake.add_record(&ExportRecord { signal: TelemetrySignal::Span, scope, body: span })
         });
         handed_on.map_err(failed)
     }
@@ -114,7 +113,7 @@ impl TraceSource for PhoenixSource {
 
 impl PhoenixSource {
     /// The project that was named, or all of them.
-    fn wanted(&self, projects: Vec<RemoteProject>) -> Result<Vec<RemoteProject>, SourceError> {
+    fn select_projects(&self, projects: Vec<RemoteProject>) -> Result<Vec<RemoteProject>, SourceError> {
         let Some(name) = &self.address.project else { return Ok(projects) };
         match projects.iter().find(|known| known.name == *name) {
             Some(project) => Ok(vec![project.clone()]),
@@ -126,19 +125,15 @@ impl PhoenixSource {
     }
 
     fn say_taken_up(&self, kept: &ResumableDownload) {
-        let began = kept.began().and_then(|began| began.round(jiff::Unit::Second).ok());
+        let began = kept.started_at().and_then(|began| began.round(jiff::Unit::Second).ok());
         let began = began.map(|began| format!(" that began at {began}")).unwrap_or_default();
-        (self.tell)(&format!(
-            "{}: taking up the read{began}: {} spans are here already",
-            self.name,
-            kept.spans()
-        ));
+        (self.tell)(&format!("{}: taking up the read{began}: {} spans are here already", self.name, kept.span_count()));
     }
 }
 
 fn broken_off(error: &PhoenixClientError, kept: &ResumableDownload) -> SourceError {
     let kept = match kept.is_kept() {
-        true => format!("; {} spans are kept, and the same command goes on from there", kept.spans()),
+        true => format!("; {} spans are kept, and the same command goes on from there", kept.span_count()),
         false => String::new(),
     };
     SourceError::Told(format!("{error}{kept}"))
@@ -160,7 +155,7 @@ struct SpanListPath {
 
 impl DownloadPlan {
     /// Everything of each project, or the wanted traces by the batch.
-    async fn make(
+    async fn build(
         client: &PhoenixClient,
         projects: &[RemoteProject],
         selection: &TraceSelection,
@@ -173,10 +168,9 @@ impl DownloadPlan {
                 plan.lists.push(SpanListPath { project: number, path: spans });
                 continue;
             }
-            let traces = super::traces::wanted(client, &project.id, selection).await?;
+            let traces = super::traces::select_trace_ids(client, &project.id, selection).await?;
             plan.lists.extend(traces.chunks(TRACES_AT_ONCE).map(|batch| {
-                let ids: String =
-                    batch.iter().map(|id| format!("trace_id={}&", percent_encode(id))).collect();
+                let ids: String = batch.iter().map(|id| format!("trace_id={}&", percent_encode(id))).collect();
                 SpanListPath { project: number, path: format!("{spans}{ids}") }
             }));
         }
@@ -213,17 +207,16 @@ fn keep_pages(
 ) -> Result<(), DownloadError> {
     let mut bytes = Vec::new();
     for page in pages {
-        let DownloadedPage { project, body, next } =
-            page.map_err(|error| DownloadError::Phoenix(Box::new(error)))?;
+        let DownloadedPage { project, body, next } = page.map_err(|error| DownloadError::Phoenix(Box::new(error)))?;
         let mut unreadable = 0;
-        let read = page::read(&body, &mut |span| {
+        let read = page::read_span_page(&body, &mut |span| {
             if !gradus_core::span_json::is_phoenix_span(&span) {
                 unreadable += 1;
                 return Ok(());
             }
             bytes.clear();
             encode_span(&phoenix_span(&span), &mut bytes);
-            kept.add(project, &bytes)
+            kept.add_span(project, &bytes)
         });
         // The page was found to be whole when its cursor was looked for, or it is not JSON at all.
         read.map_err(|error| DownloadError::Disk(io::Error::other(error)))?;
@@ -236,9 +229,9 @@ fn keep_pages(
 }
 
 /// All projects, by pages.
-async fn projects(client: &PhoenixClient) -> Result<Vec<RemoteProject>, PhoenixClientError> {
+async fn fetch_projects(client: &PhoenixClient) -> Result<Vec<RemoteProject>, PhoenixClientError> {
     let (mut found, mut path) = (Vec::new(), "/v1/projects?limit=100".to_owned());
-    let mut asking = client.hasty();
+    let mut asking = client.with_short_retry();
     loop {
         let page: RemoteProjectPage = asking.get(&path, WHAT).await?;
         found.extend(page.data);
@@ -249,7 +242,7 @@ async fn projects(client: &PhoenixClient) -> Result<Vec<RemoteProject>, PhoenixC
 }
 
 /// Asks for one page after the other, until there are no more or nobody takes them.
-async fn fetch(
+async fn fetch_span_pages(
     client: &PhoenixClient,
     lists: &[SpanListPath],
     mut place: DownloadCursor,
@@ -257,7 +250,7 @@ async fn fetch(
 ) {
     let mut size = PageSize::default();
     while let Some(list) = lists.get(place.lists) {
-        let page = paging::ask(client, &list.path, place.cursor.as_deref(), &mut size, WHAT).await;
+        let page = paging::request_list_page(client, &list.path, place.cursor.as_deref(), &mut size, WHAT).await;
         let page = page.map(|(answer, cursor)| {
             let is_last = cursor.is_none();
             place = DownloadCursor { lists: place.lists + usize::from(is_last), cursor };

@@ -51,8 +51,9 @@ impl PhoenixClient {
     pub fn new(address: &PhoenixAddress, settings: &PhoenixClientSettings) -> Result<PhoenixClient, String> {
         let seconds = |value: Option<f64>, name: &str, default: Duration| match value {
             None => Ok(default),
-            Some(value) => Duration::try_from_secs_f64(value)
-                .map_err(|_| format!("[phoenix] {name}: give a number of seconds")),
+            Some(value) => {
+                Duration::try_from_secs_f64(value).map_err(|_| format!("[phoenix] {name}: give a number of seconds"))
+            }
         };
         let timeout = seconds(settings.timeout_s, "timeout_s", TIMEOUT)?;
         let give_up_after = seconds(settings.retry_s, "retry_s", GIVE_UP_AFTER)?;
@@ -64,9 +65,7 @@ impl PhoenixClient {
             .map_err(|error| error.to_string())?;
         let is_key = |key: &SecretString| HeaderValue::from_str(&format!("Bearer {}", key.expose())).is_ok();
         if settings.api_key.as_ref().is_some_and(|key| !is_key(key)) {
-            return Err(
-                "PHOENIX_API_KEY: it holds characters that no key has, perhaps a line break".to_owned()
-            );
+            return Err("PHOENIX_API_KEY: it holds characters that no key has, perhaps a line break".to_owned());
         }
         Ok(PhoenixClient {
             http,
@@ -79,12 +78,12 @@ impl PhoenixClient {
         })
     }
 
-    pub fn base(&self) -> &str {
+    pub fn base_url(&self) -> &str {
         &self.base
     }
 
     /// The same with less retry_budget, for the first question.
-    pub(super) fn hasty(&self) -> PhoenixClient {
+    pub(super) fn with_short_retry(&self) -> PhoenixClient {
         let give_up_after = self.retry_budget.give_up_after.min(FIRST_GIVE_UP_AFTER);
         PhoenixClient { retry_budget: RetryBudget { give_up_after, ..self.retry_budget }, ..self.clone() }
     }
@@ -95,12 +94,12 @@ impl PhoenixClient {
         path: &str,
         what: &'static str,
     ) -> Result<T, PhoenixClientError> {
-        let answer = self.page(path, what, MAX_ANSWER).await?;
+        let answer = self.get_with_limit(path, what, MAX_ANSWER).await?;
         serde_json::from_slice(&answer.body).map_err(|_| self.not_as_expected(&answer, path, what))
     }
 
     /// Asks for something that may be long: an answer over the limit is an error that tells so.
-    pub(super) async fn page(
+    pub(super) async fn get_with_limit(
         &self,
         path: &str,
         what: &'static str,
@@ -108,9 +107,9 @@ impl PhoenixClient {
     ) -> Result<HttpResponse, PhoenixClientError> {
         let answer = self
             .retry_budget
-            .exchange(limit, || self.with_key(self.http.get(format!("{}{path}", self.base))))
+            .send_with_retries(limit, || self.with_key(self.http.get(format!("{}{path}", self.base))))
             .await
-            .map_err(|error| self.unanswered(error))?;
+            .map_err(|error| self.unanswered_error(error))?;
         // An old Phoenix shows its page for everything that it does not know.
         if answer.status != StatusCode::OK || is_page(&answer) {
             return Err(self.not_as_expected(&answer, path, what));
@@ -125,25 +124,16 @@ impl PhoenixClient {
             let request = self.http.post(format!("{}{path}", self.base));
             self.with_key(request.header(CONTENT_TYPE, "application/json").body(body.clone()))
         };
-        self.retry_budget.exchange(MAX_ANSWER, request).await.map_err(|error| self.unanswered(error))
+        self.retry_budget.send_with_retries(MAX_ANSWER, request).await.map_err(|error| self.unanswered_error(error))
     }
 
-    pub(super) fn not_as_expected(
-        &self,
-        answer: &HttpResponse,
-        path: &str,
-        what: &'static str,
-    ) -> PhoenixClientError {
+    pub(super) fn not_as_expected(&self, answer: &HttpResponse, path: &str, what: &'static str) -> PhoenixClientError {
         let route = path.split('?').next().unwrap_or_default();
-        PhoenixClientError::from_exchange(
-            &self.base,
-            self.key.is_some(),
-            &RestExchange { answer, route, what },
-        )
+        PhoenixClientError::from_exchange(&self.base, self.key.is_some(), &RestExchange { answer, route, what })
     }
 
-    fn unanswered(&self, error: HttpFailure) -> PhoenixClientError {
-        PhoenixClientError::unanswered(&self.base, error, self.timeout.as_secs())
+    fn unanswered_error(&self, error: HttpFailure) -> PhoenixClientError {
+        PhoenixClientError::from_http_failure(&self.base, error, self.timeout.as_secs())
     }
 
     fn with_key(&self, request: RequestBuilder) -> RequestBuilder {

@@ -34,35 +34,35 @@ struct RemoteSpanContext {
 const WHAT: &str = "choosing traces";
 
 /// The ids of the wanted traces, in Phoenix's order.
-pub(super) async fn wanted(
+pub(super) async fn select_trace_ids(
     client: &PhoenixClient,
     project_id: &str,
     selection: &TraceSelection,
 ) -> Result<Vec<String>, PhoenixClientError> {
     let project = format!("/v1/projects/{}", percent_encode(project_id));
-    let range = range(selection);
+    let range = format_time_range(selection);
     if selection.root_names.is_empty() {
         // Traces know when they began, also those whose root never came.
-        match list(client, &format!("{project}/traces?{range}")).await {
+        match list_trace_ids(client, &format!("{project}/traces?{range}")).await {
             Err(PhoenixClientError::NoRoute { .. }) => {}
             found => return found,
         }
     }
     let names: Vec<String> =
         selection.root_names.iter().map(|name| format!("name={}&", percent_encode(name))).collect();
-    list(client, &format!("{project}/spans?parent_id=null&{range}{}", names.concat())).await
+    list_trace_ids(client, &format!("{project}/spans?parent_id=null&{range}{}", names.concat())).await
 }
 
-async fn list(client: &PhoenixClient, path: &str) -> Result<Vec<String>, PhoenixClientError> {
+async fn list_trace_ids(client: &PhoenixClient, path: &str) -> Result<Vec<String>, PhoenixClientError> {
     let (mut found, mut known) = (Vec::new(), HashSet::new());
     let (mut size, mut cursor) = (PageSize::default(), None);
     loop {
-        let (answer, next) = paging::ask(client, path, cursor.as_deref(), &mut size, WHAT).await?;
+        let (answer, next) = paging::request_list_page(client, path, cursor.as_deref(), &mut size, WHAT).await?;
         let page: RemoteTracePage =
             serde_json::from_slice(&answer.body).map_err(|_| client.not_as_expected(&answer, path, WHAT))?;
         for entry in page.data {
             let id = entry.trace_id.or(entry.context.map(|context| context.trace_id));
-            found.extend(id.filter(|id| known.insert(gradus_core::digest(id.as_bytes()))));
+            found.extend(id.filter(|id| known.insert(gradus_core::stable_digest(id.as_bytes()))));
         }
         if next.is_none() {
             return Ok(found);
@@ -73,7 +73,7 @@ async fn list(client: &PhoenixClient, path: &str) -> Result<Vec<String>, Phoenix
 
 /// The time range as Phoenix takes it, with `&` behind each parameter. It keeps microseconds, so a bound between two of them is moved outwards; what is
 /// too early or too late then is left out when the spans are here.
-fn range(selection: &TraceSelection) -> String {
+fn format_time_range(selection: &TraceSelection) -> String {
     let parameter = |name: &str, ns: Option<u64>| {
         let time = ns.and_then(|ns| Timestamp::from_nanosecond(i128::from(ns)).ok())?;
         Some(format!("{name}={}&", percent_encode(&time.to_string())))
@@ -96,9 +96,9 @@ mod tests {
             ..TraceSelection::default()
         };
         assert_eq!(
-            range(&selection),
+            format_time_range(&selection),
             "start_time=2023-11-14T22%3A13%3A20Z&end_time=2023-11-14T22%3A13%3A21.000001Z&"
         );
-        assert_eq!(range(&TraceSelection::default()), "");
+        assert_eq!(format_time_range(&TraceSelection::default()), "");
     }
 }

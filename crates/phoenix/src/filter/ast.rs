@@ -87,7 +87,7 @@ impl FilterComparison {
 
 impl ExpressionNode {
     /// `a.b.c` as its names; `None` for anything that is not names and dots only.
-    pub(super) fn dotted(&self) -> Option<Vec<&str>> {
+    pub(super) fn dotted_names(&self) -> Option<Vec<&str>> {
         let mut names = Vec::new();
         let mut node = self;
         loop {
@@ -107,7 +107,7 @@ impl ExpressionNode {
     }
 
     /// The name that a chain of dots and brackets begins with.
-    pub(super) fn root(&self) -> Option<&str> {
+    pub(super) fn root_name(&self) -> Option<&str> {
         let mut node = self;
         loop {
             match &node.expr {
@@ -121,10 +121,7 @@ impl ExpressionNode {
     pub(super) fn is_literal(&self) -> bool {
         matches!(
             self.expr,
-            ExpressionKind::Text(_)
-                | ExpressionKind::Number(..)
-                | ExpressionKind::Bool(_)
-                | ExpressionKind::None
+            ExpressionKind::Text(_) | ExpressionKind::Number(..) | ExpressionKind::Bool(_) | ExpressionKind::None
         )
     }
 
@@ -156,19 +153,12 @@ impl fmt::Display for ExpressionNode {
             ExpressionKind::Negative(operand) => write!(f, "-{}", ParenthesizedOperand(operand)),
             ExpressionKind::Positive(operand) => write!(f, "+{}", ParenthesizedOperand(operand)),
             ExpressionKind::Arithmetic(operator, left, right) => {
-                write!(
-                    f,
-                    "{} {} {}",
-                    ParenthesizedOperand(left),
-                    operator.as_str(),
-                    ParenthesizedOperand(right)
-                )
+                write!(f, "{} {} {}", ParenthesizedOperand(left), operator.as_str(), ParenthesizedOperand(right))
             }
             ExpressionKind::Compare(first, rest) => {
                 write!(f, "{}", ParenthesizedOperand(first))?;
-                rest.iter().try_for_each(|(op, operand)| {
-                    write!(f, " {} {}", op.as_str(), ParenthesizedOperand(operand))
-                })
+                rest.iter()
+                    .try_for_each(|(op, operand)| write!(f, " {} {}", op.as_str(), ParenthesizedOperand(operand)))
             }
             ExpressionKind::And(operands) => write_operands(operands, " and ", f),
             ExpressionKind::Or(operands) => write_operands(operands, " or ", f),

@@ -30,7 +30,7 @@ impl FilterError {
 }
 
 /// What is shown of a text that came from outside: one line, not too long.
-pub(super) fn excerpt(text: &str) -> String {
+pub(super) fn format_excerpt(text: &str) -> String {
     const MAX_EXCERPT_CHARS: usize = 80;
     let mut shown: String =
         text.chars().take(MAX_EXCERPT_CHARS).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();

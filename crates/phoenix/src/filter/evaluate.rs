@@ -19,7 +19,7 @@ const MAX_JOINED_BYTES: usize = 4 << 20;
 /// Values of a list that are compared between two questions whether to stop.
 const VALUES_PER_CHECK: usize = 1024;
 
-pub(super) fn matches(
+pub(super) fn span_matches_filter(
     filter: &LoweredFilter,
     span: &PhoenixSpan<'_>,
     around: &dyn SpanFilterContext,
@@ -41,7 +41,7 @@ pub(super) fn matches(
             notes: notes.iter().zip(&chosen).map(|(notes, at)| notes.get(*at)).collect(),
             detail: None,
         };
-        if look.truth(&filter.condition) == Some(true) {
+        if look.evaluate_condition(&filter.condition) == Some(true) {
             return true;
         }
         let Some(next) = (0..notes.len()).find(|place| chosen[*place] + 1 < notes[*place].len()) else {
@@ -70,31 +70,33 @@ enum ResolvedAttribute<'f> {
 }
 
 impl FilterEvaluator<'_> {
-    fn truth(&self, condition: &LoweredCondition) -> SqlTruth {
+    fn evaluate_condition(&self, condition: &LoweredCondition) -> SqlTruth {
         match condition {
             LoweredCondition::Constant(truth) => Some(*truth),
-            LoweredCondition::Not(condition) => self.truth(condition).map(|truth| !truth),
-            LoweredCondition::All(conditions) => self.combined(conditions, false),
-            LoweredCondition::Any(conditions) => self.combined(conditions, true),
+            LoweredCondition::Not(condition) => self.evaluate_condition(condition).map(|truth| !truth),
+            LoweredCondition::All(conditions) => self.combine_conditions(conditions, false),
+            LoweredCondition::Any(conditions) => self.combine_conditions(conditions, true),
             LoweredCondition::Compare(left, comparison, right) => {
-                sql::compare(&self.value(left), *comparison, &self.value(right))
+                sql::compare_values(&self.evaluate_value(left), *comparison, &self.evaluate_value(right))
             }
-            LoweredCondition::IsNull(value) => Some(self.value(value) == SqlValue::Null),
+            LoweredCondition::IsNull(value) => Some(self.evaluate_value(value) == SqlValue::Null),
             LoweredCondition::Contains { text, wanted } => {
                 // Texts may be long, and this is asked for each of them.
                 if self.around.should_stop() {
                     return None;
                 }
-                let text = self.value(text).into_text()?;
+                let text = self.evaluate_value(text).into_text()?;
                 match wanted {
                     LoweredValue::Text(folded) => Some(sql::contains_folded(&text, folded)),
-                    other => Some(sql::contains_folded(&text, &sql::fold(&self.value(other).into_text()?))),
+                    other => {
+                        Some(sql::contains_folded(&text, &sql::fold_case(&self.evaluate_value(other).into_text()?)))
+                    }
                 }
             }
             LoweredCondition::OneOf(value, values) => self.one_of(value, values),
             LoweredCondition::HasParent => Some(self.around.has_parent()),
             LoweredCondition::Annotated(place) => Some(self.notes[*place].is_some()),
-            LoweredCondition::Holds(value) => self.value(value).number().map(|number| number != 0.0),
+            LoweredCondition::Holds(value) => self.evaluate_value(value).to_number().map(|number| number != 0.0),
             LoweredCondition::Details(reduction, details) => {
                 let wanted = *reduction == LoopReduction::Any;
                 // A detail of which nothing is known speaks against all.
@@ -105,10 +107,10 @@ impl FilterEvaluator<'_> {
     }
 
     /// The deciding truth as soon as there is one; unknown if anything was.
-    fn combined(&self, conditions: &[LoweredCondition], deciding: bool) -> SqlTruth {
+    fn combine_conditions(&self, conditions: &[LoweredCondition], deciding: bool) -> SqlTruth {
         let mut truth = Some(!deciding);
         for condition in conditions {
-            match self.truth(condition) {
+            match self.evaluate_condition(condition) {
                 Some(found) if found == deciding => return Some(deciding),
                 Some(_) => {}
                 None => truth = None,
@@ -121,14 +123,10 @@ impl FilterEvaluator<'_> {
     fn over_details<T>(&self, details: &CostDetailQuery, make: impl Fn(SqlValue<'_>) -> T) -> Vec<T> {
         let mut made = Vec::new();
         for detail in self.around.cost_details() {
-            let look = FilterEvaluator {
-                span: self.span,
-                around: self.around,
-                notes: Vec::new(),
-                detail: Some(&detail),
-            };
-            if look.truth(&details.condition) == Some(true) {
-                made.push(make(look.value(&details.element)));
+            let look =
+                FilterEvaluator { span: self.span, around: self.around, notes: Vec::new(), detail: Some(&detail) };
+            if look.evaluate_condition(&details.condition) == Some(true) {
+                made.push(make(look.evaluate_value(&details.element)));
             }
         }
         made
@@ -138,7 +136,7 @@ impl FilterEvaluator<'_> {
         if list.values.is_empty() {
             return Some(false);
         }
-        let value = self.value(value);
+        let value = self.evaluate_value(value);
         match (&value, &list.texts) {
             (SqlValue::Null, Some(_)) => return None,
             (SqlValue::Text(text), Some(texts)) => return Some(texts.contains(text.as_ref())),
@@ -149,7 +147,7 @@ impl FilterEvaluator<'_> {
             if number % VALUES_PER_CHECK == 0 && self.around.should_stop() {
                 return None;
             }
-            match sql::compare(&value, super::ast::FilterComparison::Equal, &self.value(other)) {
+            match sql::compare_values(&value, super::ast::FilterComparison::Equal, &self.evaluate_value(other)) {
                 Some(true) => return Some(true),
                 Some(false) => {}
                 None => truth = None,
@@ -158,21 +156,21 @@ impl FilterEvaluator<'_> {
         truth
     }
 
-    fn value<'v>(&'v self, value: &'v LoweredValue) -> SqlValue<'v> {
+    fn evaluate_value<'v>(&'v self, value: &'v LoweredValue) -> SqlValue<'v> {
         match value {
             LoweredValue::Null => SqlValue::Null,
-            LoweredValue::Text(text) => SqlValue::text(text.as_str()),
+            LoweredValue::Text(text) => SqlValue::from_text(text.as_str()),
             LoweredValue::Number(number) => SqlValue::Number(*number),
             LoweredValue::Time(micros) => SqlValue::Number(*micros as f64),
-            LoweredValue::Column(column) => self.column(*column),
+            LoweredValue::Column(column) => self.read_column(*column),
             LoweredValue::Attribute(path) | LoweredValue::AttributeText(path) => {
-                self.attribute(path, |found| match found {
-                    ResolvedAttribute::Text(text) => SqlValue::text(text),
+                self.resolve_attribute(path, |found| match found {
+                    ResolvedAttribute::Text(text) => SqlValue::from_text(text),
                     ResolvedAttribute::Other(value) => SqlValue::Text(sql::as_text(value)),
-                    ResolvedAttribute::Number(number) => SqlValue::text(number.to_string()),
+                    ResolvedAttribute::Number(number) => SqlValue::from_text(number.to_string()),
                 })
             }
-            LoweredValue::AttributeNumber(path) => self.attribute(path, |found| {
+            LoweredValue::AttributeNumber(path) => self.resolve_attribute(path, |found| {
                 let number = match found {
                     ResolvedAttribute::Text(text) => sql::number_in_text(text),
                     ResolvedAttribute::Other(value) => sql::as_number(value),
@@ -180,7 +178,7 @@ impl FilterEvaluator<'_> {
                 };
                 number.map_or(SqlValue::Null, SqlValue::Number)
             }),
-            LoweredValue::AttributeFlag(path) => self.attribute(path, |found| {
+            LoweredValue::AttributeFlag(path) => self.resolve_attribute(path, |found| {
                 SqlValue::of_truth(match found {
                     ResolvedAttribute::Text(text) => sql::flag_in_text(text),
                     ResolvedAttribute::Other(value) => sql::as_flag(value),
@@ -191,7 +189,7 @@ impl FilterEvaluator<'_> {
                 self.notes[*place].map_or(SqlValue::Null, |note| field_of(note, *field))
             }
             LoweredValue::Joined(left, right) => {
-                match (self.value(left).into_text(), self.value(right).into_text()) {
+                match (self.evaluate_value(left).into_text(), self.evaluate_value(right).into_text()) {
                     (Some(left), Some(right)) if left.len() + right.len() <= MAX_JOINED_BYTES => {
                         SqlValue::Text(left + right)
                     }
@@ -199,23 +197,20 @@ impl FilterEvaluator<'_> {
                 }
             }
             LoweredValue::NumberOf(value) => {
-                self.value(value).number().map_or(SqlValue::Null, SqlValue::Number)
+                self.evaluate_value(value).to_number().map_or(SqlValue::Null, SqlValue::Number)
             }
             LoweredValue::Arithmetic(operator, left, right) => {
-                let (left, right) = (self.value(left).number(), self.value(right).number());
-                let result =
-                    left.zip(right).and_then(|(left, right)| sql::arithmetic(left, *operator, right));
+                let (left, right) = (self.evaluate_value(left).to_number(), self.evaluate_value(right).to_number());
+                let result = left.zip(right).and_then(|(left, right)| sql::apply_arithmetic(left, *operator, right));
                 result.map_or(SqlValue::Null, SqlValue::Number)
             }
             LoweredValue::Negative(value) => {
-                self.value(value).number().map_or(SqlValue::Null, |number| SqlValue::Number(-number))
+                self.evaluate_value(value).to_number().map_or(SqlValue::Null, |number| SqlValue::Number(-number))
             }
-            LoweredValue::Truth(condition) => SqlValue::of_truth(self.truth(condition)),
-            LoweredValue::Detail(field) => {
-                self.detail.map_or(SqlValue::Null, |detail| detail_field(detail, *field))
-            }
+            LoweredValue::Truth(condition) => SqlValue::of_truth(self.evaluate_condition(condition)),
+            LoweredValue::Detail(field) => self.detail.map_or(SqlValue::Null, |detail| detail_field(detail, *field)),
             LoweredValue::Reduced(reduction, details) => {
-                let found = self.over_details(details, |value| value.number());
+                let found = self.over_details(details, |value| value.to_number());
                 let numbers = found.iter().copied().flatten();
                 let reduced = match reduction {
                     LoopReduction::Len => Some(found.len() as f64),
@@ -229,12 +224,12 @@ impl FilterEvaluator<'_> {
     }
 
     /// What an attribute is made into, if it is there.
-    fn attribute<'v>(
+    fn resolve_attribute<'v>(
         &'v self,
         path: &AttributePath,
         make: impl Fn(ResolvedAttribute<'v>) -> SqlValue<'v>,
     ) -> SqlValue<'v> {
-        match path.key.as_ref().map_or(AttributeLookup::Unknown, |key| self.span.glance(key)) {
+        match path.key.as_ref().map_or(AttributeLookup::Unknown, |key| self.span.peek_attribute(key)) {
             AttributeLookup::Missing => SqlValue::Null,
             AttributeLookup::Text(text) => make(ResolvedAttribute::Text(text)),
             AttributeLookup::Number(number) => make(ResolvedAttribute::Number(number)),
@@ -245,20 +240,18 @@ impl FilterEvaluator<'_> {
         }
     }
 
-    fn column(&self, column: SpanColumn) -> SqlValue<'_> {
+    fn read_column(&self, column: SpanColumn) -> SqlValue<'_> {
         let span = self.span.span();
         let tokens = || self.around.cumulative_tokens();
         let cost = |cost: Option<f64>| SqlValue::Number(cost.unwrap_or(0.0));
         match column {
-            SpanColumn::SpanId => SqlValue::text(span.span_id.to_string()),
-            SpanColumn::TraceId => SqlValue::text(span.trace_id.to_string()),
-            SpanColumn::ParentId => {
-                span.parent_id.map_or(SqlValue::Null, |id| SqlValue::text(id.to_string()))
-            }
-            SpanColumn::SpanKind => SqlValue::text(self.span.kind().as_str()),
-            SpanColumn::Name => SqlValue::text(Cow::Borrowed(span.name.as_ref())),
-            SpanColumn::StatusCode => SqlValue::text(self.span.status_code()),
-            SpanColumn::StatusMessage => SqlValue::text(Cow::Borrowed(span.status.message.as_ref())),
+            SpanColumn::SpanId => SqlValue::from_text(span.span_id.to_string()),
+            SpanColumn::TraceId => SqlValue::from_text(span.trace_id.to_string()),
+            SpanColumn::ParentId => span.parent_id.map_or(SqlValue::Null, |id| SqlValue::from_text(id.to_string())),
+            SpanColumn::SpanKind => SqlValue::from_text(self.span.kind().as_str()),
+            SpanColumn::Name => SqlValue::from_text(Cow::Borrowed(span.name.as_ref())),
+            SpanColumn::StatusCode => SqlValue::from_text(self.span.status_code()),
+            SpanColumn::StatusMessage => SqlValue::from_text(Cow::Borrowed(span.status.message.as_ref())),
             SpanColumn::LatencyMs => SqlValue::Number(self.span.latency_ms()),
             SpanColumn::StartTime => SqlValue::Number(self.span.start_us() as f64),
             SpanColumn::EndTime => SqlValue::Number(self.span.end_us() as f64),
@@ -278,7 +271,7 @@ impl FilterEvaluator<'_> {
 fn detail_field(detail: &CostDetail, field: DetailField) -> SqlValue<'_> {
     let number = |number: Option<f64>| number.map_or(SqlValue::Null, SqlValue::Number);
     match field {
-        DetailField::TokenType => SqlValue::text(detail.token_type.as_str()),
+        DetailField::TokenType => SqlValue::from_text(detail.token_type.as_str()),
         DetailField::IsPrompt => SqlValue::of_truth(Some(detail.is_prompt)),
         DetailField::Cost => number(detail.cost),
         DetailField::Tokens => number(detail.tokens),
@@ -287,11 +280,11 @@ fn detail_field(detail: &CostDetail, field: DetailField) -> SqlValue<'_> {
 }
 
 fn field_of(note: &FilterableAnnotation, field: AnnotationField) -> SqlValue<'_> {
-    let text = |text: &'_ Option<String>| text.clone().map_or(SqlValue::Null, SqlValue::text);
+    let text = |text: &'_ Option<String>| text.clone().map_or(SqlValue::Null, SqlValue::from_text);
     match field {
         AnnotationField::Label => text(&note.label),
         AnnotationField::Score => note.score.map_or(SqlValue::Null, SqlValue::Score),
         AnnotationField::Explanation => text(&note.explanation),
-        AnnotationField::Identifier => SqlValue::text(note.identifier.as_str()),
+        AnnotationField::Identifier => SqlValue::from_text(note.identifier.as_str()),
     }
 }

@@ -1,6 +1,6 @@
 //! The words of a filter: Python's tokens, as far as filters use them.
 
-use super::error::{FilterError, excerpt};
+use super::error::{FilterError, format_excerpt};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct FilterToken {
@@ -27,19 +27,19 @@ pub(super) enum NumberForm {
 
 /// Longer ones first, so that `<=` is not read as `<`.
 const MARKS: [&str; 33] = [
-    "**=", "//=", "<<=", ">>=", "**", "//", "<<", ">>", "<=", ">=", "==", "!=", ":=", "(", ")", "[", "]",
-    "{", "}", ",", ":", ".", ";", "@", "=", "<", ">", "+", "-", "*", "/", "%", "~",
+    "**=", "//=", "<<=", ">>=", "**", "//", "<<", ">>", "<=", ">=", "==", "!=", ":=", "(", ")", "[", "]", "{", "}",
+    ",", ":", ".", ";", "@", "=", "<", ">", "+", "-", "*", "/", "%", "~",
 ];
 
 /// Not to be used as names, whether filters have a use for them or not.
 const KEYWORDS: [&str; 35] = [
-    "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def",
-    "del", "elif", "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is",
-    "lambda", "nonlocal", "not", "or", "pass", "raise", "return", "try", "while", "with", "yield",
+    "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del",
+    "elif", "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is", "lambda", "nonlocal",
+    "not", "or", "pass", "raise", "return", "try", "while", "with", "yield",
 ];
 
 /// Takes a text apart. Texts that stand side by side are one, as in Python.
-pub(super) fn tokens(text: &str) -> Result<Vec<FilterToken>, FilterError> {
+pub(super) fn tokenize_filter(text: &str) -> Result<Vec<FilterToken>, FilterError> {
     let mut lexer = FilterLexer { chars: text.chars().collect(), at: 0, open: 0 };
     let mut tokens: Vec<FilterToken> = Vec::new();
     while let Some(token) = lexer.next()? {
@@ -65,13 +65,13 @@ impl FilterLexer {
         let at = self.at + 1;
         let Some(c) = self.peek(0) else { return Ok(None) };
         let word = if c.is_ascii_digit() || (c == '.' && self.peek(1).is_some_and(|c| c.is_ascii_digit())) {
-            self.number()?
+            self.read_number()?
         } else if c == '\'' || c == '"' {
-            FilterTokenKind::Text(self.text(false)?)
+            FilterTokenKind::Text(self.read_text(false)?)
         } else if begins_name(c) {
             self.name_or_text()?
         } else {
-            self.mark()?
+            self.read_mark()?
         };
         Ok(Some(FilterToken { at, word }))
     }
@@ -87,10 +87,7 @@ impl FilterLexer {
                 '\\' if self.peek(1) == Some('\n') => self.at += 2,
                 '\n' | '\r' if self.open > 0 => self.at += 1,
                 '\n' | '\r' => {
-                    return Err(FilterError::syntax(
-                        self.at + 1,
-                        "the line ends here; put the filter into brackets",
-                    ));
+                    return Err(FilterError::syntax(self.at + 1, "the line ends here; put the filter into brackets"));
                 }
                 '#' => {
                     while self.peek(0).is_some_and(|c| c != '\n') {
@@ -103,12 +100,11 @@ impl FilterLexer {
         Ok(())
     }
 
-    fn mark(&mut self) -> Result<FilterTokenKind, FilterError> {
+    fn read_mark(&mut self) -> Result<FilterTokenKind, FilterError> {
         let rest = &self.chars[self.at..];
-        let begins =
-            |mark: &&str| mark.starts_with(rest[0]) && mark.chars().eq(rest.iter().copied().take(mark.len()));
+        let begins = |mark: &&str| mark.starts_with(rest[0]) && mark.chars().eq(rest.iter().copied().take(mark.len()));
         let Some(mark) = MARKS.into_iter().find(begins) else {
-            let what = format!("`{}` has no meaning in a filter", excerpt(&rest[0].to_string()));
+            let what = format!("`{}` has no meaning in a filter", format_excerpt(&rest[0].to_string()));
             return Err(FilterError::syntax(self.at + 1, what));
         };
         match mark {
@@ -128,8 +124,8 @@ impl FilterLexer {
         let name: String = self.chars[start..self.at].iter().collect();
         if matches!(self.peek(0), Some('\'' | '"')) {
             match name.to_ascii_lowercase().as_str() {
-                "u" => return Ok(FilterTokenKind::Text(self.text(false)?)),
-                "r" => return Ok(FilterTokenKind::Text(self.text(true)?)),
+                "u" => return Ok(FilterTokenKind::Text(self.read_text(false)?)),
+                "r" => return Ok(FilterTokenKind::Text(self.read_text(true)?)),
                 "b" | "f" | "t" | "br" | "rb" | "fr" | "rf" | "tr" | "rt" => {
                     let what = format!("a text with `{name}` before it is not supported; write a plain text");
                     return Err(FilterError::syntax(start + 1, what));
@@ -147,28 +143,26 @@ impl FilterLexer {
         }
     }
 
-    fn number(&mut self) -> Result<FilterTokenKind, FilterError> {
+    fn read_number(&mut self) -> Result<FilterTokenKind, FilterError> {
         let start = self.at;
         if self.peek(0) == Some('0') && self.peek(1).is_some_and(|c| "xXoObB".contains(c)) {
             return self.number_in_base(start);
         }
         let (mut digits, mut form) = (String::new(), NumberForm::Whole);
-        self.digits(&mut digits);
+        self.read_digits(&mut digits);
         let whole = digits.clone();
         if self.peek(0) == Some('.') {
             form = NumberForm::Fraction;
             digits.push('.');
             self.at += 1;
-            self.digits(&mut digits);
+            self.read_digits(&mut digits);
         }
         let exponent_digits = if matches!(self.peek(1), Some('+' | '-')) { 2 } else { 1 };
-        if matches!(self.peek(0), Some('e' | 'E'))
-            && self.peek(exponent_digits).is_some_and(|c| c.is_ascii_digit())
-        {
+        if matches!(self.peek(0), Some('e' | 'E')) && self.peek(exponent_digits).is_some_and(|c| c.is_ascii_digit()) {
             form = NumberForm::Fraction;
             digits.extend(&self.chars[self.at..self.at + exponent_digits]);
             self.at += exponent_digits;
-            self.digits(&mut digits);
+            self.read_digits(&mut digits);
         }
         let leads_with_zero = whole.len() > 1 && whole.starts_with('0') && whole.bytes().any(|b| b != b'0');
         if form == NumberForm::Whole && leads_with_zero {
@@ -205,20 +199,18 @@ impl FilterLexer {
         let written: String = self.chars[start..self.at].iter().collect();
         match number {
             Some(number)
-                if number.is_finite()
-                    && !self.peek(0).is_some_and(|c| begins_name(c) || c.is_ascii_digit()) =>
+                if number.is_finite() && !self.peek(0).is_some_and(|c| begins_name(c) || c.is_ascii_digit()) =>
             {
                 Ok(FilterTokenKind::Number(number, form))
             }
-            Some(number) if !number.is_finite() => Err(FilterError::syntax(
-                start + 1,
-                format!("`{}` is too large for a number", excerpt(&written)),
-            )),
-            _ => Err(FilterError::syntax(start + 1, format!("`{}` is no number", excerpt(&written)))),
+            Some(number) if !number.is_finite() => {
+                Err(FilterError::syntax(start + 1, format!("`{}` is too large for a number", format_excerpt(&written))))
+            }
+            _ => Err(FilterError::syntax(start + 1, format!("`{}` is no number", format_excerpt(&written)))),
         }
     }
 
-    fn digits(&mut self, out: &mut String) {
+    fn read_digits(&mut self, out: &mut String) {
         while let Some(c) = self.peek(0) {
             if c.is_ascii_digit() {
                 out.push(c);
@@ -232,7 +224,7 @@ impl FilterLexer {
         }
     }
 
-    fn text(&mut self, is_raw: bool) -> Result<String, FilterError> {
+    fn read_text(&mut self, is_raw: bool) -> Result<String, FilterError> {
         let start = self.at;
         let Some(quote) = self.peek(0) else { return Ok(String::new()) };
         let is_long = self.peek(1) == Some(quote) && self.peek(2) == Some(quote);
@@ -257,7 +249,7 @@ impl FilterLexer {
                     text.extend(self.peek(0));
                     self.at += 1;
                 }
-                '\\' => self.escape(&mut text)?,
+                '\\' => self.read_escape(&mut text)?,
                 c => text.push(c),
             }
         }
@@ -267,7 +259,7 @@ impl FilterLexer {
         }
     }
 
-    fn escape(&mut self, text: &mut String) -> Result<(), FilterError> {
+    fn read_escape(&mut self, text: &mut String) -> Result<(), FilterError> {
         let start = self.at;
         let Some(c) = self.peek(0) else { return Ok(()) };
         self.at += 1;
@@ -281,14 +273,13 @@ impl FilterLexer {
             'f' => Some(12),
             'v' => Some(11),
             '\\' | '\'' | '"' => Some(c as u32),
-            'x' => self.code(2, 16),
-            'u' => self.code(4, 16),
-            'U' => self.code(8, 16),
+            'x' => self.read_char_code(2, 16),
+            'u' => self.read_char_code(4, 16),
+            'U' => self.read_char_code(8, 16),
             '0'..='7' => {
                 self.at -= 1;
-                let digits =
-                    (0..3).take_while(|ahead| self.peek(*ahead).is_some_and(|c| c.is_digit(8))).count();
-                self.code(digits, 8)
+                let digits = (0..3).take_while(|ahead| self.peek(*ahead).is_some_and(|c| c.is_digit(8))).count();
+                self.read_char_code(digits, 8)
             }
             'N' => None,
             // Python lets a backslash before anything else stand.
@@ -304,7 +295,7 @@ impl FilterLexer {
         Ok(())
     }
 
-    fn code(&mut self, digits: usize, base: u32) -> Option<u32> {
+    fn read_char_code(&mut self, digits: usize, base: u32) -> Option<u32> {
         let mut code = 0_u32;
         for _ in 0..digits {
             code = code.checked_mul(base)?.checked_add(self.peek(0)?.to_digit(base)?)?;

@@ -3,7 +3,7 @@
 //! no casts.
 
 use super::ast::{ComprehensionExpression, ExpressionKind, ExpressionNode, FilterComparison};
-use super::error::{FilterError, excerpt};
+use super::error::{FilterError, format_excerpt};
 
 /// What a loop comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl DetailField {
 }
 
 /// The call of a reduction, if this is one: which, and what it goes over.
-pub(super) fn reduction(node: &ExpressionNode) -> Option<(LoopReduction, &ComprehensionExpression)> {
+pub(super) fn parse_reduction_call(node: &ExpressionNode) -> Option<(LoopReduction, &ComprehensionExpression)> {
     let ExpressionKind::Call(function, arguments) = &node.expr else { return None };
     match (&function.expr, &arguments[..]) {
         (ExpressionKind::Name(name), [ExpressionNode { expr: ExpressionKind::Loop(inside), .. }]) => {
@@ -85,14 +85,14 @@ pub(super) fn reduction(node: &ExpressionNode) -> Option<(LoopReduction, &Compre
 }
 
 /// `d.cost` inside of a loop over `d`.
-pub(super) fn field(node: &ExpressionNode, variable: &str) -> Option<DetailField> {
-    match node.dotted()?[..] {
+pub(super) fn parse_detail_field(node: &ExpressionNode, variable: &str) -> Option<DetailField> {
+    match node.dotted_names()?[..] {
         [of, field] if of == variable => DetailField::from_name(field),
         _ => None,
     }
 }
 
-pub(super) fn check(
+pub(super) fn check_loop(
     node: &ExpressionNode,
     reduction: LoopReduction,
     inside: &ComprehensionExpression,
@@ -100,31 +100,26 @@ pub(super) fn check(
     match &inside.iterable.expr {
         ExpressionKind::Name(name) if name == "cost_details" => {}
         _ => {
-            let what = format!(
-                "cannot loop over `{}`, only over cost_details",
-                excerpt(&inside.iterable.to_string())
-            );
+            let what =
+                format!("cannot loop over `{}`, only over cost_details", format_excerpt(&inside.iterable.to_string()));
             return Err(FilterError::meaning(inside.iterable.at, what));
         }
     }
     let scope = LoopScope { variable: &inside.variable };
     for condition in &inside.conditions {
-        scope.expect(condition, LoopValueKind::Truth)?;
+        scope.expect_kind(condition, LoopValueKind::Truth)?;
     }
     let element = &inside.element;
     if reduction == LoopReduction::Len {
         return match &element.expr {
             ExpressionKind::Name(name) if inside.is_list && *name == inside.variable => Ok(()),
-            _ => Err(FilterError::meaning(
-                node.at,
-                "`len` counts details, as in `len([d for d in cost_details])`",
-            )),
+            _ => Err(FilterError::meaning(node.at, "`len` counts details, as in `len([d for d in cost_details])`")),
         };
     }
     if reduction.is_condition() && matches!(element.expr, ExpressionKind::Bool(_)) {
         return Err(FilterError::meaning(element.at, "this needs a condition on a detail"));
     }
-    scope.expect(element, if reduction.is_condition() { LoopValueKind::Truth } else { LoopValueKind::Number })
+    scope.expect_kind(element, if reduction.is_condition() { LoopValueKind::Truth } else { LoopValueKind::Number })
 }
 
 struct LoopScope<'s> {
@@ -132,7 +127,7 @@ struct LoopScope<'s> {
 }
 
 impl LoopScope<'_> {
-    fn expect(&self, node: &ExpressionNode, wanted: LoopValueKind) -> Result<(), FilterError> {
+    fn expect_kind(&self, node: &ExpressionNode, wanted: LoopValueKind) -> Result<(), FilterError> {
         if self.kind(node)? == wanted {
             return Ok(());
         }
@@ -142,7 +137,7 @@ impl LoopScope<'_> {
             LoopValueKind::Text => "a text",
             LoopValueKind::None => "None",
         };
-        Err(FilterError::meaning(node.at, format!("`{}` is not {wanted}", excerpt(&node.to_string()))))
+        Err(FilterError::meaning(node.at, format!("`{}` is not {wanted}", format_excerpt(&node.to_string()))))
     }
 
     fn kind(&self, node: &ExpressionNode) -> Result<LoopValueKind, FilterError> {
@@ -151,22 +146,22 @@ impl LoopScope<'_> {
             ExpressionKind::Number(..) => Ok(LoopValueKind::Number),
             ExpressionKind::Bool(_) => Ok(LoopValueKind::Truth),
             ExpressionKind::None => Ok(LoopValueKind::None),
-            ExpressionKind::Attribute(..) if node.root() == Some(self.variable) => {
-                field(node, self.variable).map(DetailField::kind).ok_or_else(|| self.no_field(node))
+            ExpressionKind::Attribute(..) if node.root_name() == Some(self.variable) => {
+                parse_detail_field(node, self.variable).map(DetailField::kind).ok_or_else(|| self.no_field(node))
             }
             ExpressionKind::And(operands) | ExpressionKind::Or(operands) => {
-                operands.iter().try_for_each(|operand| self.expect(operand, LoopValueKind::Truth))?;
+                operands.iter().try_for_each(|operand| self.expect_kind(operand, LoopValueKind::Truth))?;
                 Ok(LoopValueKind::Truth)
             }
             ExpressionKind::Not(operand) => {
-                self.expect(operand, LoopValueKind::Truth).map(|()| LoopValueKind::Truth)
+                self.expect_kind(operand, LoopValueKind::Truth).map(|()| LoopValueKind::Truth)
             }
             ExpressionKind::Negative(operand) | ExpressionKind::Positive(operand) => {
-                self.expect(operand, LoopValueKind::Number).map(|()| LoopValueKind::Number)
+                self.expect_kind(operand, LoopValueKind::Number).map(|()| LoopValueKind::Number)
             }
             ExpressionKind::Arithmetic(_, left, right) => {
-                self.expect(left, LoopValueKind::Number)?;
-                self.expect(right, LoopValueKind::Number).map(|()| LoopValueKind::Number)
+                self.expect_kind(left, LoopValueKind::Number)?;
+                self.expect_kind(right, LoopValueKind::Number).map(|()| LoopValueKind::Number)
             }
             ExpressionKind::Compare(first, rest) => {
                 let mut left: &ExpressionNode = first;
@@ -206,12 +201,8 @@ impl LoopScope<'_> {
             {
                 Err(FilterError::meaning(left.at, "inside a loop `is` goes with None only; use `==`"))
             }
-            _ if kinds.0 == LoopValueKind::None || kinds.1 == LoopValueKind::None => match comparison
-                .is_order()
-            {
-                true => {
-                    Err(FilterError::meaning(left.at, "None has no order; use `is None` or `is not None`"))
-                }
+            _ if kinds.0 == LoopValueKind::None || kinds.1 == LoopValueKind::None => match comparison.is_order() {
+                true => Err(FilterError::meaning(left.at, "None has no order; use `is None` or `is not None`")),
                 false => Ok(()),
             },
             _ if kinds.0 != kinds.1 => Err(FilterError::meaning(left.at, "these two cannot be compared")),
@@ -225,15 +216,10 @@ impl LoopScope<'_> {
     fn check_list(&self, left: &ExpressionNode, items: &[ExpressionNode]) -> Result<(), FilterError> {
         let kind = self.kind(left)?;
         if left.is_literal() || !matches!(kind, LoopValueKind::Text | LoopValueKind::Number) {
-            return Err(FilterError::meaning(
-                left.at,
-                "a text or a number of a detail must stand before `in`",
-            ));
+            return Err(FilterError::meaning(left.at, "a text or a number of a detail must stand before `in`"));
         }
         match items.iter().find(|item| !item.is_literal() || self.kind(item) != Ok(kind)) {
-            Some(item) => {
-                Err(FilterError::meaning(item.at, "inside a loop a list holds written values of one kind"))
-            }
+            Some(item) => Err(FilterError::meaning(item.at, "inside a loop a list holds written values of one kind")),
             None => Ok(()),
         }
     }
@@ -241,8 +227,8 @@ impl LoopScope<'_> {
     fn no_field(&self, node: &ExpressionNode) -> FilterError {
         let what = format!(
             "`{}` cannot be used inside this loop; `{}` has .token_type, .is_prompt, .cost, .tokens and .cost_per_token",
-            excerpt(&node.to_string()),
-            excerpt(self.variable)
+            format_excerpt(&node.to_string()),
+            format_excerpt(self.variable)
         );
         FilterError::meaning(node.at, what)
     }

@@ -5,14 +5,12 @@ use std::collections::HashSet;
 
 use jiff::Timestamp;
 
-use super::ast::{
-    ArithmeticOperator, ComprehensionExpression, ExpressionKind, ExpressionNode, FilterComparison,
-};
-use super::error::{FilterError, excerpt};
+use super::ast::{ArithmeticOperator, ComprehensionExpression, ExpressionKind, ExpressionNode, FilterComparison};
+use super::error::{FilterError, format_excerpt};
 use super::loops::{self, DetailField, LoopReduction};
 use super::names::{self, AnnotationField, AnnotationScope, AttributePath, SpanColumn};
-use super::sql::fold;
-use crate::filter::value_kind::{FilterValueKind, invalid};
+use super::sql::fold_case;
+use crate::filter::value_kind::{FilterValueKind, invalid_expression_error};
 
 /// Something that is true, false or unknown of a span.
 #[derive(Clone, Debug, PartialEq)]
@@ -100,9 +98,9 @@ pub(super) struct LoweredFilter {
 /// More annotations than anyone asks about in one filter: each of them multiplies the rows to look at.
 const MAX_ANNOTATIONS: usize = 16;
 
-pub(super) fn lower(filter: &ExpressionNode) -> Result<LoweredFilter, FilterError> {
+pub(super) fn lower_filter(filter: &ExpressionNode) -> Result<LoweredFilter, FilterError> {
     let mut lowering = FilterLowering { annotations: Vec::new(), variable: None };
-    let condition = lowering.condition(filter)?;
+    let condition = lowering.lower_condition(filter)?;
     Ok(LoweredFilter { condition, annotations: lowering.annotations })
 }
 
@@ -113,68 +111,66 @@ struct FilterLowering {
 }
 
 impl FilterLowering {
-    fn condition(&mut self, node: &ExpressionNode) -> Result<LoweredCondition, FilterError> {
+    fn lower_condition(&mut self, node: &ExpressionNode) -> Result<LoweredCondition, FilterError> {
         Ok(match &node.expr {
-            ExpressionKind::And(operands) => LoweredCondition::All(self.conditions(operands)?),
-            ExpressionKind::Or(operands) => LoweredCondition::Any(self.conditions(operands)?),
-            ExpressionKind::Not(operand) => LoweredCondition::Not(Box::new(self.condition(operand)?)),
+            ExpressionKind::And(operands) => LoweredCondition::All(self.lower_conditions(operands)?),
+            ExpressionKind::Or(operands) => LoweredCondition::Any(self.lower_conditions(operands)?),
+            ExpressionKind::Not(operand) => LoweredCondition::Not(Box::new(self.lower_condition(operand)?)),
             ExpressionKind::Bool(value) => LoweredCondition::Constant(*value),
             ExpressionKind::Compare(first, rest) => {
                 let mut links = Vec::with_capacity(rest.len());
                 let mut left: &ExpressionNode = first;
                 for (comparison, right) in rest {
-                    links.push(self.comparison(left, *comparison, right)?);
+                    links.push(self.lower_comparison(left, *comparison, right)?);
                     left = right;
                 }
                 if links.len() == 1 { links.remove(0) } else { LoweredCondition::All(links) }
             }
-            ExpressionKind::Subscript(..) => match names::annotation(node) {
-                Some((scope, name)) => LoweredCondition::Annotated(self.annotation(node.at, scope, name)?),
-                None => return Err(invalid(node)),
+            ExpressionKind::Subscript(..) => match names::resolve_annotation(node) {
+                Some((scope, name)) => LoweredCondition::Annotated(self.register_annotation(node.at, scope, name)?),
+                None => return Err(invalid_expression_error(node)),
             },
-            ExpressionKind::Call(..) => match loops::reduction(node) {
+            ExpressionKind::Call(..) => match loops::parse_reduction_call(node) {
                 Some((reduction, inside)) if reduction.is_condition() => {
-                    LoweredCondition::Details(reduction, Box::new(self.details(reduction, inside)?))
+                    LoweredCondition::Details(reduction, Box::new(self.lower_cost_details(reduction, inside)?))
                 }
-                _ => return Err(invalid(node)),
+                _ => return Err(invalid_expression_error(node)),
             },
-            ExpressionKind::Attribute(..) => LoweredCondition::Holds(self.value(node)?),
-            _ => return Err(invalid(node)),
+            ExpressionKind::Attribute(..) => LoweredCondition::Holds(self.lower_value(node)?),
+            _ => return Err(invalid_expression_error(node)),
         })
     }
 
-    fn details(
+    fn lower_cost_details(
         &mut self,
         reduction: LoopReduction,
         inside: &ComprehensionExpression,
     ) -> Result<CostDetailQuery, FilterError> {
         self.variable = Some(inside.variable.clone());
-        let condition = LoweredCondition::All(self.conditions(&inside.conditions)?);
+        let condition = LoweredCondition::All(self.lower_conditions(&inside.conditions)?);
         let element = match reduction {
             LoopReduction::Any | LoopReduction::All => {
-                LoweredValue::Truth(Box::new(self.condition(&inside.element)?))
+                LoweredValue::Truth(Box::new(self.lower_condition(&inside.element)?))
             }
             LoopReduction::Len => LoweredValue::Null,
-            LoopReduction::Sum | LoopReduction::Max | LoopReduction::Min => self.value(&inside.element)?,
+            LoopReduction::Sum | LoopReduction::Max | LoopReduction::Min => self.lower_value(&inside.element)?,
         };
         self.variable = None;
         Ok(CostDetailQuery { element, condition })
     }
 
-    fn conditions(&mut self, nodes: &[ExpressionNode]) -> Result<Vec<LoweredCondition>, FilterError> {
-        nodes.iter().map(|node| self.condition(node)).collect()
+    fn lower_conditions(&mut self, nodes: &[ExpressionNode]) -> Result<Vec<LoweredCondition>, FilterError> {
+        nodes.iter().map(|node| self.lower_condition(node)).collect()
     }
 
-    fn comparison(
+    fn lower_comparison(
         &mut self,
         left: &ExpressionNode,
         comparison: FilterComparison,
         right: &ExpressionNode,
     ) -> Result<LoweredCondition, FilterError> {
-        let is_negated = matches!(
-            comparison,
-            FilterComparison::NotEqual | FilterComparison::IsNot | FilterComparison::NotIn
-        );
+        let is_negated =
+            matches!(comparison, FilterComparison::NotEqual | FilterComparison::IsNot | FilterComparison::NotIn);
         if names::is_parent_span(left) || names::is_parent_span(right) {
             let has_parent = LoweredCondition::HasParent;
             return Ok(if is_negated { has_parent } else { LoweredCondition::Not(Box::new(has_parent)) });
@@ -185,17 +181,14 @@ impl FilterLowering {
         }
         let (left_kind, right_kind) = (time_kind(left), time_kind(right));
         let (mut a, mut b) = (self.value_for(left, right_kind)?, self.value_for(right, left_kind)?);
-        uppercase(&a, &mut b);
-        uppercase(&b, &mut a);
-        if let (LoweredValue::Attribute(left), true, LoweredValue::Attribute(right)) =
-            (&a, comparison.is_order(), &b)
-        {
-            (a, b) =
-                (LoweredValue::AttributeNumber(left.clone()), LoweredValue::AttributeNumber(right.clone()));
+        uppercase_kind_or_status(&a, &mut b);
+        uppercase_kind_or_status(&b, &mut a);
+        if let (LoweredValue::Attribute(left), true, LoweredValue::Attribute(right)) = (&a, comparison.is_order(), &b) {
+            (a, b) = (LoweredValue::AttributeNumber(left.clone()), LoweredValue::AttributeNumber(right.clone()));
         }
         let flags = (is_flag(left), is_flag(right));
-        a = a.settled(flags.1);
-        b = b.settled(flags.0);
+        a = a.into_text_or_flag(flags.1);
+        b = b.into_text_or_flag(flags.0);
         let is_null = (a == LoweredValue::Null, b == LoweredValue::Null);
         match (a.is_number(), b.is_number()) {
             (true, false) if !is_null.1 => b = b.into_number(),
@@ -203,7 +196,7 @@ impl FilterLowering {
             _ => {}
         }
         if comparison.is_membership() {
-            let contains = contains(right, b, a)?;
+            let contains = lower_contains(right, b, a)?;
             return Ok(if is_negated { LoweredCondition::Not(Box::new(contains)) } else { contains });
         }
         Ok(match is_null {
@@ -216,33 +209,25 @@ impl FilterLowering {
         })
     }
 
-    fn one_of(
-        &mut self,
-        left: &ExpressionNode,
-        items: &[ExpressionNode],
-    ) -> Result<LoweredCondition, FilterError> {
-        let mut value = self.value(left)?;
+    fn one_of(&mut self, left: &ExpressionNode, items: &[ExpressionNode]) -> Result<LoweredCondition, FilterError> {
+        let mut value = self.lower_value(left)?;
         let mut values = Vec::with_capacity(items.len());
         for item in items {
             let mut item = self.value_for(item, time_kind(left))?;
-            uppercase(&value, &mut item);
+            uppercase_kind_or_status(&value, &mut item);
             values.push(item);
         }
-        value = value.settled(!items.is_empty() && items.iter().all(is_flag));
+        value = value.into_text_or_flag(!items.is_empty() && items.iter().all(is_flag));
         let are_numbers = values.first().is_some_and(LoweredValue::is_number);
         if value.is_number() && !are_numbers {
-            values = values
-                .into_iter()
-                .map(|item| if item.is_number() { item } else { item.into_number() })
-                .collect();
+            values = values.into_iter().map(|item| if item.is_number() { item } else { item.into_number() }).collect();
         } else if are_numbers && !value.is_number() {
             value = value.into_number();
         }
         match items.iter().zip(&values).find(|(_, item)| matches!(item, LoweredValue::Attribute(_))) {
-            Some((item, _)) => Err(FilterError::meaning(
-                item.at,
-                "an attribute in a list is not supported; compare with `==`",
-            )),
+            Some((item, _)) => {
+                Err(FilterError::meaning(item.at, "an attribute in a list is not supported; compare with `==`"))
+            }
             None => Ok(LoweredCondition::OneOf(value, ValueList::new(values))),
         }
     }
@@ -254,12 +239,12 @@ impl FilterLowering {
         other: Option<FilterValueKind>,
     ) -> Result<LoweredValue, FilterError> {
         match (&node.expr, other) {
-            (ExpressionKind::Text(text), Some(FilterValueKind::Time)) => time(node, text),
-            _ => self.value(node),
+            (ExpressionKind::Text(text), Some(FilterValueKind::Time)) => parse_filter_time(node, text),
+            _ => self.lower_value(node),
         }
     }
 
-    fn value(&mut self, node: &ExpressionNode) -> Result<LoweredValue, FilterError> {
+    fn lower_value(&mut self, node: &ExpressionNode) -> Result<LoweredValue, FilterError> {
         Ok(match &node.expr {
             ExpressionKind::Text(text) => LoweredValue::Text(text.clone()),
             ExpressionKind::Number(number, _) => LoweredValue::Number(*number),
@@ -268,7 +253,7 @@ impl FilterLowering {
             | ExpressionKind::And(_)
             | ExpressionKind::Or(_)
             | ExpressionKind::Not(_)
-            | ExpressionKind::Compare(..) => LoweredValue::Truth(Box::new(self.condition(node)?)),
+            | ExpressionKind::Compare(..) => LoweredValue::Truth(Box::new(self.lower_condition(node)?)),
             ExpressionKind::Name(_) if names::is_parent_span(node) => {
                 return Err(FilterError::meaning(
                     node.at,
@@ -276,69 +261,69 @@ impl FilterLowering {
                 ));
             }
             ExpressionKind::Name(_) | ExpressionKind::Attribute(..) | ExpressionKind::Subscript(..) => {
-                self.named(node)?
+                self.lower_name(node)?
             }
             ExpressionKind::Negative(operand) => {
-                LoweredValue::Negative(Box::new(self.value(operand)?.into_operand()))
+                LoweredValue::Negative(Box::new(self.lower_value(operand)?.into_operand()))
             }
-            ExpressionKind::Positive(operand) => self.value(operand)?.into_operand(),
+            ExpressionKind::Positive(operand) => self.lower_value(operand)?.into_operand(),
             ExpressionKind::Arithmetic(operator, left, right) => {
-                let (left, right) = (self.value(left)?.settled(false), self.value(right)?.settled(false));
+                let (left, right) = (
+                    self.lower_value(left)?.into_text_or_flag(false),
+                    self.lower_value(right)?.into_text_or_flag(false),
+                );
                 if *operator == ArithmeticOperator::Add && !left.is_number() && !right.is_number() {
                     LoweredValue::Joined(Box::new(left), Box::new(right))
                 } else {
-                    LoweredValue::Arithmetic(
-                        *operator,
-                        Box::new(left.into_operand()),
-                        Box::new(right.into_operand()),
-                    )
+                    LoweredValue::Arithmetic(*operator, Box::new(left.into_operand()), Box::new(right.into_operand()))
                 }
             }
             ExpressionKind::Call(..)
-                if loops::reduction(node).is_some_and(|(reduction, _)| reduction.is_condition()) =>
+                if loops::parse_reduction_call(node).is_some_and(|(reduction, _)| reduction.is_condition()) =>
             {
-                LoweredValue::Truth(Box::new(self.condition(node)?))
+                LoweredValue::Truth(Box::new(self.lower_condition(node)?))
             }
             ExpressionKind::Call(function, arguments) => match (&function.expr, &arguments[..]) {
-                _ if let Some((reduction, inside)) = loops::reduction(node) => {
-                    LoweredValue::Reduced(reduction, Box::new(self.details(reduction, inside)?))
+                _ if let Some((reduction, inside)) = loops::parse_reduction_call(node) => {
+                    LoweredValue::Reduced(reduction, Box::new(self.lower_cost_details(reduction, inside)?))
                 }
                 (ExpressionKind::Name(name), [argument]) if name == "str" => {
-                    self.value(argument)?.settled(false)
+                    self.lower_value(argument)?.into_text_or_flag(false)
                 }
-                (ExpressionKind::Name(_), [argument]) => self.value(argument)?.into_operand(),
-                _ => return Err(invalid(node)),
+                (ExpressionKind::Name(_), [argument]) => self.lower_value(argument)?.into_operand(),
+                _ => return Err(invalid_expression_error(node)),
             },
             ExpressionKind::List(_) | ExpressionKind::Tuple(_) | ExpressionKind::Loop(_) => {
-                return Err(invalid(node));
+                return Err(invalid_expression_error(node));
             }
         })
     }
 
-    fn named(&mut self, node: &ExpressionNode) -> Result<LoweredValue, FilterError> {
+    fn lower_name(&mut self, node: &ExpressionNode) -> Result<LoweredValue, FilterError> {
         if let Some(variable) = &self.variable {
-            return loops::field(node, variable).map(LoweredValue::Detail).ok_or_else(|| invalid(node));
+            return loops::parse_detail_field(node, variable)
+                .map(LoweredValue::Detail)
+                .ok_or_else(|| invalid_expression_error(node));
         }
         if let Some((scope, name, field)) = names::annotation_field(node) {
-            return Ok(LoweredValue::Annotation(self.annotation(node.at, scope, name)?, field));
+            return Ok(LoweredValue::Annotation(self.register_annotation(node.at, scope, name)?, field));
         }
-        if names::annotation(node).is_some() {
-            return Ok(LoweredValue::Truth(Box::new(self.condition(node)?)));
+        if names::resolve_annotation(node).is_some() {
+            return Ok(LoweredValue::Truth(Box::new(self.lower_condition(node)?)));
         }
-        if let Some(column) = names::column(node) {
+        if let Some(column) = names::resolve_column(node) {
             return Ok(LoweredValue::Column(column));
         }
-        names::path(node).map(LoweredValue::Attribute).ok_or_else(|| invalid(node))
+        names::resolve_attribute_path(node).map(LoweredValue::Attribute).ok_or_else(|| invalid_expression_error(node))
     }
 
-    fn annotation(&mut self, at: usize, scope: AnnotationScope, name: &str) -> Result<usize, FilterError> {
+    fn register_annotation(&mut self, at: usize, scope: AnnotationScope, name: &str) -> Result<usize, FilterError> {
         let known = self.annotations.iter().position(|(known, of)| *known == scope && of == name);
         match known {
             Some(place) => Ok(place),
-            None if self.annotations.len() == MAX_ANNOTATIONS => Err(FilterError::meaning(
-                at,
-                format!("a filter can speak of {MAX_ANNOTATIONS} annotations at most"),
-            )),
+            None if self.annotations.len() == MAX_ANNOTATIONS => {
+                Err(FilterError::meaning(at, format!("a filter can speak of {MAX_ANNOTATIONS} annotations at most")))
+            }
             None => {
                 self.annotations.push((scope, name.to_owned()));
                 Ok(self.annotations.len() - 1)
@@ -349,7 +334,7 @@ impl FilterLowering {
 
 impl LoweredValue {
     /// An attribute that is compared with nothing but itself is a text, or a flag next to one.
-    fn settled(self, is_flag: bool) -> LoweredValue {
+    fn into_text_or_flag(self, is_flag: bool) -> LoweredValue {
         match self {
             LoweredValue::Attribute(path) if is_flag => LoweredValue::AttributeFlag(path),
             LoweredValue::Attribute(path) => LoweredValue::AttributeText(path),
@@ -373,12 +358,10 @@ impl LoweredValue {
 
     fn into_number(self) -> LoweredValue {
         match self {
-            LoweredValue::Attribute(path)
-            | LoweredValue::AttributeText(path)
-            | LoweredValue::AttributeFlag(path) => LoweredValue::AttributeNumber(path),
-            LoweredValue::Text(text) => {
-                names::number_in(&text).map_or(LoweredValue::Null, LoweredValue::Number)
+            LoweredValue::Attribute(path) | LoweredValue::AttributeText(path) | LoweredValue::AttributeFlag(path) => {
+                LoweredValue::AttributeNumber(path)
             }
+            LoweredValue::Text(text) => names::number_in(&text).map_or(LoweredValue::Null, LoweredValue::Number),
             other => LoweredValue::NumberOf(Box::new(other)),
         }
     }
@@ -389,7 +372,7 @@ impl LoweredValue {
 }
 
 /// What `in` can search: columns of texts, attributes, and the texts of annotations.
-fn contains(
+fn lower_contains(
     node: &ExpressionNode,
     text: LoweredValue,
     wanted: LoweredValue,
@@ -401,19 +384,19 @@ fn contains(
         | LoweredValue::Detail(_) => {}
         _ => {
             let what =
-                format!("`in` needs a list or a text field behind it, not `{}`", excerpt(&node.to_string()));
+                format!("`in` needs a list or a text field behind it, not `{}`", format_excerpt(&node.to_string()));
             return Err(FilterError::meaning(node.at, what));
         }
     }
     let wanted = match wanted {
-        LoweredValue::Text(wanted) => LoweredValue::Text(fold(&wanted)),
+        LoweredValue::Text(wanted) => LoweredValue::Text(fold_case(&wanted)),
         other => other,
     };
     Ok(LoweredCondition::Contains { text, wanted })
 }
 
 /// Kinds and states are kept in capitals; what they are compared with may be written in any case.
-fn uppercase(column: &LoweredValue, other: &mut LoweredValue) {
+fn uppercase_kind_or_status(column: &LoweredValue, other: &mut LoweredValue) {
     if let (LoweredValue::Column(SpanColumn::SpanKind | SpanColumn::StatusCode), LoweredValue::Text(text)) =
         (column, other)
     {
@@ -426,11 +409,11 @@ fn is_flag(node: &ExpressionNode) -> bool {
 }
 
 fn time_kind(node: &ExpressionNode) -> Option<FilterValueKind> {
-    names::column(node).map(SpanColumn::kind).filter(|kind| *kind == FilterValueKind::Time)
+    names::resolve_column(node).map(SpanColumn::kind).filter(|kind| *kind == FilterValueKind::Time)
 }
 
-fn time(node: &ExpressionNode, text: &str) -> Result<LoweredValue, FilterError> {
-    let written = excerpt(text);
+fn parse_filter_time(node: &ExpressionNode, text: &str) -> Result<LoweredValue, FilterError> {
+    let written = format_excerpt(text);
     let Ok(time) = text.parse::<Timestamp>() else {
         let what = match text.parse::<jiff::civil::DateTime>() {
             Ok(_) => format!("the time '{written}' has no time zone; add one, such as Z for UTC"),

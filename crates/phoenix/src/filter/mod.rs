@@ -99,19 +99,19 @@ impl FilterExpression {
                 needs: FilterRequirements::default(),
             });
         }
-        let filter = parser::parse(trimmed)?;
-        types::check(&filter)?;
-        let lowered = lower::lower(&filter)?;
-        let needs = needs::needs(&lowered);
+        let filter = parser::parse_filter(trimmed)?;
+        types::check_filter_types(&filter)?;
+        let lowered = lower::lower_filter(&filter)?;
+        let needs = needs::collect_requirements(&lowered);
         Ok(FilterExpression { lowered, needs })
     }
 
-    pub fn needs(&self) -> &FilterRequirements {
+    pub fn requirements(&self) -> &FilterRequirements {
         &self.needs
     }
 
     pub fn matches(&self, span: &PhoenixSpan<'_>, around: &dyn SpanFilterContext) -> bool {
-        evaluate::matches(&self.lowered, span, around)
+        evaluate::span_matches_filter(&self.lowered, span, around)
     }
 }
 

@@ -1,9 +1,9 @@
 //! The names that a filter can use: what a span has of itself, its attributes by their paths, and annotations.
 
 use super::ast::{ExpressionKind, ExpressionNode};
-use super::error::{FilterError, excerpt};
+use super::error::{FilterError, format_excerpt};
 use super::lexer::NumberForm;
-use crate::filter::value_kind::{FilterValueKind, invalid};
+use crate::filter::value_kind::{FilterValueKind, invalid_expression_error};
 
 /// What a span has that is no attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,8 +60,7 @@ pub(super) enum AnnotationField {
 
 const PARENT_SPAN: &str = "parent_span";
 /// Attributes that are numbers by convention. They are only known as such when kinds are compared; see `lower`.
-const NUMBER_ATTRIBUTES: [&str; 3] =
-    ["llm.token_count.completion", "llm.token_count.prompt", "llm.token_count.total"];
+const NUMBER_ATTRIBUTES: [&str; 3] = ["llm.token_count.completion", "llm.token_count.prompt", "llm.token_count.total"];
 
 impl SpanColumn {
     /// A name, also one of older versions.
@@ -77,15 +76,11 @@ impl SpanColumn {
             "latency_ms" => SpanColumn::LatencyMs,
             "start_time" => SpanColumn::StartTime,
             "end_time" => SpanColumn::EndTime,
-            "cumulative_llm_token_count_prompt" | "cumulative_token_count.prompt" => {
-                SpanColumn::CumulativePromptTokens
-            }
+            "cumulative_llm_token_count_prompt" | "cumulative_token_count.prompt" => SpanColumn::CumulativePromptTokens,
             "cumulative_llm_token_count_completion" | "cumulative_token_count.completion" => {
                 SpanColumn::CumulativeCompletionTokens
             }
-            "cumulative_llm_token_count_total" | "cumulative_token_count.total" => {
-                SpanColumn::CumulativeTotalTokens
-            }
+            "cumulative_llm_token_count_total" | "cumulative_token_count.total" => SpanColumn::CumulativeTotalTokens,
             "total_cost" => SpanColumn::TotalCost,
             "prompt_cost" => SpanColumn::PromptCost,
             "completion_cost" => SpanColumn::CompletionCost,
@@ -132,9 +127,10 @@ impl AnnotationField {
 }
 
 /// Checks a chain of names, dots and brackets: it must lead to something.
-pub(super) fn check(node: &ExpressionNode) -> Result<(), FilterError> {
-    if node.root() == Some(PARENT_SPAN) && !matches!(node.expr, ExpressionKind::Name(_)) {
-        let what = "only `parent_span is None` and `parent_span is not None` are supported, nothing of the parent itself";
+pub(super) fn check_name_chain(node: &ExpressionNode) -> Result<(), FilterError> {
+    if node.root_name() == Some(PARENT_SPAN) && !matches!(node.expr, ExpressionKind::Name(_)) {
+        let what =
+            "only `parent_span is None` and `parent_span is not None` are supported, nothing of the parent itself";
         return Err(FilterError::meaning(node.at, what));
     }
     match &node.expr {
@@ -144,29 +140,29 @@ pub(super) fn check(node: &ExpressionNode) -> Result<(), FilterError> {
         )),
         ExpressionKind::Name(_) => Ok(()),
         ExpressionKind::Attribute(value, field) if names_annotation(value) => {
-            check(value)?;
+            check_name_chain(value)?;
             if AnnotationField::from_name(field).is_none() {
                 let what = format!(
                     "an annotation has no `.{}`, only `.score`, `.label`, `.explanation` and `.identifier`",
-                    excerpt(field)
+                    format_excerpt(field)
                 );
                 return Err(FilterError::meaning(node.at, what));
             }
             Ok(())
         }
-        ExpressionKind::Attribute(..) if node.dotted().is_some() => Ok(()),
-        ExpressionKind::Subscript(..) if names_annotation(node) => match annotation(node) {
+        ExpressionKind::Attribute(..) if node.dotted_names().is_some() => Ok(()),
+        ExpressionKind::Subscript(..) if names_annotation(node) => match resolve_annotation(node) {
             Some((_, "")) => Err(FilterError::meaning(node.at, "an annotation's name is missing")),
             Some(_) => Ok(()),
             None => Err(FilterError::meaning(node.at, "an annotation is named by a text in brackets")),
         },
-        ExpressionKind::Subscript(..) if path(node).is_some() => Ok(()),
-        _ => Err(invalid(node)),
+        ExpressionKind::Subscript(..) if resolve_attribute_path(node).is_some() => Ok(()),
+        _ => Err(invalid_expression_error(node)),
     }
 }
 
 pub(super) fn kind_of_name(node: &ExpressionNode) -> Option<FilterValueKind> {
-    let dotted = node.dotted()?.join(".");
+    let dotted = node.dotted_names()?.join(".");
     match SpanColumn::from_name(&dotted) {
         Some(column) => Some(column.kind()),
         None => NUMBER_ATTRIBUTES.contains(&dotted.as_str()).then_some(FilterValueKind::Number),
@@ -174,14 +170,14 @@ pub(super) fn kind_of_name(node: &ExpressionNode) -> Option<FilterValueKind> {
 }
 
 /// The column that a chain of names stands for.
-pub(super) fn column(node: &ExpressionNode) -> Option<SpanColumn> {
-    SpanColumn::from_name(&node.dotted()?.join("."))
+pub(super) fn resolve_column(node: &ExpressionNode) -> Option<SpanColumn> {
+    SpanColumn::from_name(&node.dotted_names()?.join("."))
 }
 
 /// The path into attributes that a chain stands for: `llm.model_name`, `attributes['llm']['tools'][0]`,
 /// `attributes[['llm', 'model_name']]`, `metadata['topic']`.
-pub(super) fn path(node: &ExpressionNode) -> Option<AttributePath> {
-    if let Some(names) = node.dotted() {
+pub(super) fn resolve_attribute_path(node: &ExpressionNode) -> Option<AttributePath> {
+    if let Some(names) = node.dotted_names() {
         return Some(AttributePath::from_steps(
             names.into_iter().map(|name| AttributePathStep::Key(name.to_owned())).collect(),
         ));
@@ -191,9 +187,9 @@ pub(super) fn path(node: &ExpressionNode) -> Option<AttributePath> {
     while let ExpressionKind::Subscript(value, key) = &at.expr {
         let keys = match &key.expr {
             ExpressionKind::List(items) if !items.is_empty() => {
-                items.iter().map(step).collect::<Option<Vec<AttributePathStep>>>()?
+                items.iter().map(parse_path_step).collect::<Option<Vec<AttributePathStep>>>()?
             }
-            _ => vec![step(key)?],
+            _ => vec![parse_path_step(key)?],
         };
         steps.extend(keys.into_iter().rev());
         at = value;
@@ -210,7 +206,7 @@ pub(super) fn path(node: &ExpressionNode) -> Option<AttributePath> {
 }
 
 /// `annotations['x']`: whose, and by which name.
-pub(super) fn annotation(node: &ExpressionNode) -> Option<(AnnotationScope, &str)> {
+pub(super) fn resolve_annotation(node: &ExpressionNode) -> Option<(AnnotationScope, &str)> {
     let ExpressionKind::Subscript(value, key) = &node.expr else { return None };
     match (annotation_scope(value)?, &key.expr) {
         (scope, ExpressionKind::Text(name)) => Some((scope, name)),
@@ -221,7 +217,7 @@ pub(super) fn annotation(node: &ExpressionNode) -> Option<(AnnotationScope, &str
 /// `annotations['x'].label`.
 pub(super) fn annotation_field(node: &ExpressionNode) -> Option<(AnnotationScope, &str, AnnotationField)> {
     let ExpressionKind::Attribute(value, field) = &node.expr else { return None };
-    let (scope, name) = annotation(value)?;
+    let (scope, name) = resolve_annotation(value)?;
     Some((scope, name, AnnotationField::from_name(field)?))
 }
 
@@ -249,7 +245,7 @@ fn annotation_scope(node: &ExpressionNode) -> Option<AnnotationScope> {
     }
 }
 
-fn step(key: &ExpressionNode) -> Option<AttributePathStep> {
+fn parse_path_step(key: &ExpressionNode) -> Option<AttributePathStep> {
     match &key.expr {
         ExpressionKind::Text(text) => Some(AttributePathStep::Key(text.clone())),
         ExpressionKind::Number(number, NumberForm::Whole) if *number <= 1e9 => {

@@ -34,10 +34,10 @@ pub struct FilterBounds {
     pub is_root: bool,
 }
 
-pub(super) fn needs(filter: &LoweredFilter) -> FilterRequirements {
+pub(super) fn collect_requirements(filter: &LoweredFilter) -> FilterRequirements {
     let mut needs = FilterRequirements {
         annotations: filter.annotations.clone(),
-        bounds: bounds(&filter.condition),
+        bounds: derive_bounds(&filter.condition),
         ..FilterRequirements::default()
     };
     needs.note_condition(&filter.condition);
@@ -77,9 +77,7 @@ impl FilterRequirements {
                 SpanColumn::CumulativePromptTokens
                 | SpanColumn::CumulativeCompletionTokens
                 | SpanColumn::CumulativeTotalTokens => self.cumulative_tokens = true,
-                SpanColumn::TotalCost | SpanColumn::PromptCost | SpanColumn::CompletionCost => {
-                    self.cost = true
-                }
+                SpanColumn::TotalCost | SpanColumn::PromptCost | SpanColumn::CompletionCost => self.cost = true,
                 _ => {}
             },
             LoweredValue::Attribute(_)
@@ -105,21 +103,21 @@ impl FilterRequirements {
     }
 }
 
-fn bounds(condition: &LoweredCondition) -> FilterBounds {
+fn derive_bounds(condition: &LoweredCondition) -> FilterBounds {
     match condition {
         LoweredCondition::All(conditions) => {
-            conditions.iter().map(bounds).fold(FilterBounds::default(), FilterBounds::and)
+            conditions.iter().map(derive_bounds).fold(FilterBounds::default(), FilterBounds::intersect)
         }
         LoweredCondition::Any(conditions) => {
-            conditions.iter().map(bounds).reduce(FilterBounds::or).unwrap_or_default()
+            conditions.iter().map(derive_bounds).reduce(FilterBounds::union_with).unwrap_or_default()
         }
         LoweredCondition::Compare(LoweredValue::Column(column), comparison, value) => {
-            compared(*column, *comparison, value)
+            derive_comparison_bounds(*column, *comparison, value)
         }
         LoweredCondition::Compare(value, comparison, LoweredValue::Column(column)) => {
-            compared(*column, turned(*comparison), value)
+            derive_comparison_bounds(*column, flip_comparison(*comparison), value)
         }
-        LoweredCondition::OneOf(LoweredValue::Column(column), list) => listed(*column, &list.values),
+        LoweredCondition::OneOf(LoweredValue::Column(column), list) => derive_list_bounds(*column, &list.values),
         LoweredCondition::IsNull(LoweredValue::Column(SpanColumn::ParentId)) => {
             FilterBounds { is_root: true, ..FilterBounds::default() }
         }
@@ -127,15 +125,15 @@ fn bounds(condition: &LoweredCondition) -> FilterBounds {
     }
 }
 
-fn compared(column: SpanColumn, comparison: FilterComparison, value: &LoweredValue) -> FilterBounds {
+fn derive_comparison_bounds(column: SpanColumn, comparison: FilterComparison, value: &LoweredValue) -> FilterBounds {
     match (column, comparison, value) {
-        (_, FilterComparison::Equal, LoweredValue::Text(_)) => listed(column, std::slice::from_ref(value)),
-        (SpanColumn::StartTime, _, LoweredValue::Time(time)) => started(comparison, *time),
+        (_, FilterComparison::Equal, LoweredValue::Text(_)) => derive_list_bounds(column, std::slice::from_ref(value)),
+        (SpanColumn::StartTime, _, LoweredValue::Time(time)) => derive_start_bounds(comparison, *time),
         _ => FilterBounds::default(),
     }
 }
 
-fn listed(column: SpanColumn, values: &[LoweredValue]) -> FilterBounds {
+fn derive_list_bounds(column: SpanColumn, values: &[LoweredValue]) -> FilterBounds {
     let mut texts = Vec::with_capacity(values.len());
     for value in values {
         let LoweredValue::Text(text) = value else { return FilterBounds::default() };
@@ -161,13 +159,11 @@ fn listed(column: SpanColumn, values: &[LoweredValue]) -> FilterBounds {
     }
 }
 
-fn started(comparison: FilterComparison, time_us: i64) -> FilterBounds {
+fn derive_start_bounds(comparison: FilterComparison, time_us: i64) -> FilterBounds {
     let ns = |us: i64| u64::try_from(us).unwrap_or(0).saturating_mul(1000);
     let (from, to) = (Some(ns(time_us.saturating_sub(1))), Some(ns(time_us.saturating_add(1))));
     match comparison {
-        FilterComparison::Equal => {
-            FilterBounds { start_from_ns: from, start_to_ns: to, ..FilterBounds::default() }
-        }
+        FilterComparison::Equal => FilterBounds { start_from_ns: from, start_to_ns: to, ..FilterBounds::default() },
         FilterComparison::Greater | FilterComparison::GreaterOrEqual => {
             FilterBounds { start_from_ns: from, ..FilterBounds::default() }
         }
@@ -178,7 +174,7 @@ fn started(comparison: FilterComparison, time_us: i64) -> FilterBounds {
     }
 }
 
-fn turned(comparison: FilterComparison) -> FilterComparison {
+fn flip_comparison(comparison: FilterComparison) -> FilterComparison {
     match comparison {
         FilterComparison::Less => FilterComparison::Greater,
         FilterComparison::LessOrEqual => FilterComparison::GreaterOrEqual,
@@ -189,22 +185,22 @@ fn turned(comparison: FilterComparison) -> FilterComparison {
 }
 
 impl FilterBounds {
-    fn and(self, other: FilterBounds) -> FilterBounds {
+    fn intersect(self, other: FilterBounds) -> FilterBounds {
         FilterBounds {
-            span_ids: common(self.span_ids, other.span_ids),
-            trace_ids: common(self.trace_ids, other.trace_ids),
-            kinds: common(self.kinds, other.kinds),
+            span_ids: intersect_lists(self.span_ids, other.span_ids),
+            trace_ids: intersect_lists(self.trace_ids, other.trace_ids),
+            kinds: intersect_lists(self.kinds, other.kinds),
             start_from_ns: self.start_from_ns.max(other.start_from_ns),
             start_to_ns: [self.start_to_ns, other.start_to_ns].into_iter().flatten().min(),
             is_root: self.is_root || other.is_root,
         }
     }
 
-    fn or(self, other: FilterBounds) -> FilterBounds {
+    fn union_with(self, other: FilterBounds) -> FilterBounds {
         FilterBounds {
-            span_ids: either(self.span_ids, other.span_ids),
-            trace_ids: either(self.trace_ids, other.trace_ids),
-            kinds: either(self.kinds, other.kinds),
+            span_ids: union_lists(self.span_ids, other.span_ids),
+            trace_ids: union_lists(self.trace_ids, other.trace_ids),
+            kinds: union_lists(self.kinds, other.kinds),
             start_from_ns: self.start_from_ns.zip(other.start_from_ns).map(|(a, b)| a.min(b)),
             start_to_ns: self.start_to_ns.zip(other.start_to_ns).map(|(a, b)| a.max(b)),
             is_root: self.is_root && other.is_root,
@@ -212,7 +208,7 @@ impl FilterBounds {
     }
 }
 
-fn common<T: PartialEq + Ord + Copy>(a: Option<Vec<T>>, b: Option<Vec<T>>) -> Option<Vec<T>> {
+fn intersect_lists<T: PartialEq + Ord + Copy>(a: Option<Vec<T>>, b: Option<Vec<T>>) -> Option<Vec<T>> {
     match (a, b) {
         (Some(mut a), Some(mut b)) => {
             b.sort_unstable();
@@ -223,7 +219,7 @@ fn common<T: PartialEq + Ord + Copy>(a: Option<Vec<T>>, b: Option<Vec<T>>) -> Op
     }
 }
 
-fn either<T>(a: Option<Vec<T>>, b: Option<Vec<T>>) -> Option<Vec<T>> {
+fn union_lists<T>(a: Option<Vec<T>>, b: Option<Vec<T>>) -> Option<Vec<T>> {
     a.zip(b).map(|(mut a, b)| {
         a.extend(b);
         a

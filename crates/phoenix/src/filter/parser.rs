@@ -1,10 +1,8 @@
 //! Words into expressions, with Python's precedence. Depth is bounded: what is read here is walked by recursion later.
 
-use super::ast::{
-    ArithmeticOperator, ComprehensionExpression, ExpressionKind, ExpressionNode, FilterComparison,
-};
-use super::error::{FilterError, excerpt};
-use super::lexer::{FilterToken, FilterTokenKind, tokens};
+use super::ast::{ArithmeticOperator, ComprehensionExpression, ExpressionKind, ExpressionNode, FilterComparison};
+use super::error::{FilterError, format_excerpt};
+use super::lexer::{FilterToken, FilterTokenKind, tokenize_filter};
 
 /// Levels of an expression. People write three or four.
 pub(super) const MAX_DEPTH: usize = 64;
@@ -14,18 +12,15 @@ pub(super) const MAX_LENGTH: usize = 256 << 10;
 /// there are, and are not counted. This is enough for a hundred conditions.
 pub(super) const MAX_PARTS: usize = 500;
 
-pub(super) fn parse(text: &str) -> Result<ExpressionNode, FilterError> {
+pub(super) fn parse_filter(text: &str) -> Result<ExpressionNode, FilterError> {
     if text.len() > MAX_LENGTH {
         return Err(FilterError::TooLong { length: text.len(), limit: MAX_LENGTH });
     }
-    let tokens = tokens(text)?;
+    let tokens = tokenize_filter(text)?;
     let is_part = |word: &FilterTokenKind| {
         !matches!(
             word,
-            FilterTokenKind::Text(_)
-                | FilterTokenKind::Number(..)
-                | FilterTokenKind::Mark(",")
-                | FilterTokenKind::End
+            FilterTokenKind::Text(_) | FilterTokenKind::Number(..) | FilterTokenKind::Mark(",") | FilterTokenKind::End
         )
     };
     let parts = tokens.iter().filter(|token| is_part(&token.word)).count();
@@ -33,11 +28,11 @@ pub(super) fn parse(text: &str) -> Result<ExpressionNode, FilterError> {
         return Err(FilterError::TooComplex { parts, limit: MAX_PARTS });
     }
     let mut parser = FilterParser { tokens, next: 0 };
-    let node = parser.disjunction(0)?;
+    let node = parser.parse_disjunction(0)?;
     match parser.peek() {
         FilterTokenKind::End => Ok(node),
-        FilterTokenKind::Mark("=") => Err(parser.unexpected("expected `==`")),
-        _ => Err(parser.unexpected("expected an operator or the end")),
+        FilterTokenKind::Mark("=") => Err(parser.unexpected_token_error("expected `==`")),
+        _ => Err(parser.unexpected_token_error("expected an operator or the end")),
     }
 }
 
@@ -62,90 +57,90 @@ impl FilterParser {
         &self.tokens[self.next].word
     }
 
-    fn at(&self) -> usize {
+    fn position(&self) -> usize {
         self.tokens[self.next].at
     }
 
-    fn take(&mut self) -> FilterTokenKind {
+    fn take_token(&mut self) -> FilterTokenKind {
         let word = self.tokens[self.next].word.clone();
         self.next = (self.next + 1).min(self.tokens.len() - 1);
         word
     }
 
-    fn eat(&mut self, mark: &str) -> bool {
+    fn eat_mark(&mut self, mark: &str) -> bool {
         let found = matches!(self.peek(), FilterTokenKind::Mark(found) if *found == mark);
         if found {
-            self.take();
+            self.take_token();
         }
         found
     }
 
-    fn require(&mut self, mark: &str) -> Result<(), FilterError> {
-        match self.eat(mark) {
+    fn require_mark(&mut self, mark: &str) -> Result<(), FilterError> {
+        match self.eat_mark(mark) {
             true => Ok(()),
-            false => Err(self.unexpected(&format!("expected `{mark}`"))),
+            false => Err(self.unexpected_token_error(&format!("expected `{mark}`"))),
         }
     }
 
-    fn unexpected(&self, expected: &str) -> FilterError {
+    fn unexpected_token_error(&self, expected: &str) -> FilterError {
         let found = match self.peek() {
             FilterTokenKind::End => "the filter ends here".to_owned(),
             FilterTokenKind::Mark(mark) => format!("`{mark}`"),
-            FilterTokenKind::Name(name) => format!("`{}`", excerpt(name)),
+            FilterTokenKind::Name(name) => format!("`{}`", format_excerpt(name)),
             FilterTokenKind::Text(_) => "a text".to_owned(),
             FilterTokenKind::Number(..) => "a number".to_owned(),
         };
-        FilterError::syntax(self.at(), format!("{found}; {expected}"))
+        FilterError::syntax(self.position(), format!("{found}; {expected}"))
     }
 
-    fn deeper(&self, depth: usize) -> Result<usize, FilterError> {
+    fn increase_depth(&self, depth: usize) -> Result<usize, FilterError> {
         match depth < MAX_DEPTH {
             true => Ok(depth + 1),
-            false => Err(FilterError::TooDeep { at: self.at(), limit: MAX_DEPTH }),
+            false => Err(FilterError::TooDeep { at: self.position(), limit: MAX_DEPTH }),
         }
     }
 
-    fn disjunction(&mut self, depth: usize) -> FilterParseResult {
-        let at = self.at();
-        let first = self.conjunction(depth)?;
+    fn parse_disjunction(&mut self, depth: usize) -> FilterParseResult {
+        let at = self.position();
+        let first = self.parse_conjunction(depth)?;
         if !matches!(self.peek(), FilterTokenKind::Mark("or")) {
             return Ok(first);
         }
         let mut operands = vec![first];
-        while self.eat("or") {
-            operands.push(self.conjunction(depth)?);
+        while self.eat_mark("or") {
+            operands.push(self.parse_conjunction(depth)?);
         }
         Ok(ExpressionNode { at, expr: ExpressionKind::Or(operands) })
     }
 
-    fn conjunction(&mut self, depth: usize) -> FilterParseResult {
-        let at = self.at();
-        let first = self.negation(depth)?;
+    fn parse_conjunction(&mut self, depth: usize) -> FilterParseResult {
+        let at = self.position();
+        let first = self.parse_negation(depth)?;
         if !matches!(self.peek(), FilterTokenKind::Mark("and")) {
             return Ok(first);
         }
         let mut operands = vec![first];
-        while self.eat("and") {
-            operands.push(self.negation(depth)?);
+        while self.eat_mark("and") {
+            operands.push(self.parse_negation(depth)?);
         }
         Ok(ExpressionNode { at, expr: ExpressionKind::And(operands) })
     }
 
-    fn negation(&mut self, depth: usize) -> FilterParseResult {
-        let at = self.at();
-        if self.eat("not") {
-            let operand = self.negation(self.deeper(depth)?)?;
+    fn parse_negation(&mut self, depth: usize) -> FilterParseResult {
+        let at = self.position();
+        if self.eat_mark("not") {
+            let operand = self.parse_negation(self.increase_depth(depth)?)?;
             return Ok(ExpressionNode { at, expr: ExpressionKind::Not(Box::new(operand)) });
         }
-        self.comparison(depth)
+        self.parse_comparison(depth)
     }
 
-    fn comparison(&mut self, depth: usize) -> FilterParseResult {
-        let at = self.at();
-        let first = self.sum(depth)?;
+    fn parse_comparison(&mut self, depth: usize) -> FilterParseResult {
+        let at = self.position();
+        let first = self.parse_sum(depth)?;
         let mut rest = Vec::new();
         while let Some(comparison) = self.comparison_operator()? {
-            rest.push((comparison, self.sum(depth)?));
+            rest.push((comparison, self.parse_sum(depth)?));
         }
         match rest.is_empty() {
             true => Ok(first),
@@ -167,17 +162,17 @@ impl FilterParser {
             "not" => FilterComparison::NotIn,
             _ => return Ok(None),
         };
-        self.take();
+        self.take_token();
         match comparison {
-            FilterComparison::NotIn => self.require("in").map(|()| Some(comparison)),
-            FilterComparison::Is if self.eat("not") => Ok(Some(FilterComparison::IsNot)),
+            FilterComparison::NotIn => self.require_mark("in").map(|()| Some(comparison)),
+            FilterComparison::Is if self.eat_mark("not") => Ok(Some(FilterComparison::IsNot)),
             _ => Ok(Some(comparison)),
         }
     }
 
-    fn sum(&mut self, depth: usize) -> FilterParseResult {
-        let at = self.at();
-        let mut left = self.product(depth)?;
+    fn parse_sum(&mut self, depth: usize) -> FilterParseResult {
+        let at = self.position();
+        let mut left = self.parse_product(depth)?;
         let mut depth = depth;
         loop {
             let operator = match self.peek() {
@@ -186,19 +181,16 @@ impl FilterParser {
                 _ => return Ok(left),
             };
             // What is on the left gets one level deeper with each operator.
-            depth = self.deeper(depth)?;
-            self.take();
-            let right = self.product(depth)?;
-            left = ExpressionNode {
-                at,
-                expr: ExpressionKind::Arithmetic(operator, Box::new(left), Box::new(right)),
-            };
+            depth = self.increase_depth(depth)?;
+            self.take_token();
+            let right = self.parse_product(depth)?;
+            left = ExpressionNode { at, expr: ExpressionKind::Arithmetic(operator, Box::new(left), Box::new(right)) };
         }
     }
 
-    fn product(&mut self, depth: usize) -> FilterParseResult {
-        let at = self.at();
-        let mut left = self.unary(depth)?;
+    fn parse_product(&mut self, depth: usize) -> FilterParseResult {
+        let at = self.position();
+        let mut left = self.parse_unary(depth)?;
         let mut depth = depth;
         loop {
             let operator = match self.peek() {
@@ -206,54 +198,51 @@ impl FilterParser {
                 FilterTokenKind::Mark("/") => ArithmeticOperator::Divide,
                 FilterTokenKind::Mark("%") => ArithmeticOperator::Remainder,
                 FilterTokenKind::Mark("//" | "**" | "@" | "<<" | ">>") => {
-                    return Err(self.unexpected("arithmetic has + - * / %"));
+                    return Err(self.unexpected_token_error("arithmetic has + - * / %"));
                 }
                 _ => return Ok(left),
             };
-            depth = self.deeper(depth)?;
-            self.take();
-            let right = self.unary(depth)?;
-            left = ExpressionNode {
-                at,
-                expr: ExpressionKind::Arithmetic(operator, Box::new(left), Box::new(right)),
-            };
+            depth = self.increase_depth(depth)?;
+            self.take_token();
+            let right = self.parse_unary(depth)?;
+            left = ExpressionNode { at, expr: ExpressionKind::Arithmetic(operator, Box::new(left), Box::new(right)) };
         }
     }
 
-    fn unary(&mut self, depth: usize) -> FilterParseResult {
-        let at = self.at();
-        if self.eat("-") {
-            let operand = self.unary(self.deeper(depth)?)?;
+    fn parse_unary(&mut self, depth: usize) -> FilterParseResult {
+        let at = self.position();
+        if self.eat_mark("-") {
+            let operand = self.parse_unary(self.increase_depth(depth)?)?;
             return Ok(ExpressionNode { at, expr: ExpressionKind::Negative(Box::new(operand)) });
         }
-        if self.eat("+") {
-            let operand = self.unary(self.deeper(depth)?)?;
+        if self.eat_mark("+") {
+            let operand = self.parse_unary(self.increase_depth(depth)?)?;
             return Ok(ExpressionNode { at, expr: ExpressionKind::Positive(Box::new(operand)) });
         }
-        self.postfix(depth)
+        self.parse_postfix(depth)
     }
 
-    fn postfix(&mut self, depth: usize) -> FilterParseResult {
-        let at = self.at();
-        let mut node = self.atom(depth)?;
+    fn parse_postfix(&mut self, depth: usize) -> FilterParseResult {
+        let at = self.position();
+        let mut node = self.parse_atom(depth)?;
         let mut depth = depth;
         loop {
             if !matches!(self.peek(), FilterTokenKind::Mark("." | "[" | "(")) {
                 return Ok(node);
             }
-            depth = self.deeper(depth)?;
-            let expr = if self.eat(".") {
+            depth = self.increase_depth(depth)?;
+            let expr = if self.eat_mark(".") {
                 let FilterTokenKind::Name(name) = self.peek().clone() else {
-                    return Err(self.unexpected("expected a name behind the dot"));
+                    return Err(self.unexpected_token_error("expected a name behind the dot"));
                 };
-                self.take();
+                self.take_token();
                 ExpressionKind::Attribute(Box::new(node), name)
-            } else if self.eat("[") {
-                let key = self.disjunction(depth)?;
-                self.require("]")?;
+            } else if self.eat_mark("[") {
+                let key = self.parse_disjunction(depth)?;
+                self.require_mark("]")?;
                 ExpressionKind::Subscript(Box::new(node), Box::new(key))
             } else {
-                self.take();
+                self.take_token();
                 let (arguments, _) = self.list_until(")", depth)?;
                 ExpressionKind::Call(Box::new(node), arguments)
             };
@@ -261,9 +250,9 @@ impl FilterParser {
         }
     }
 
-    fn atom(&mut self, depth: usize) -> FilterParseResult {
-        let at = self.at();
-        let depth = self.deeper(depth)?;
+    fn parse_atom(&mut self, depth: usize) -> FilterParseResult {
+        let at = self.position();
+        let depth = self.increase_depth(depth)?;
         let expr = match self.peek().clone() {
             FilterTokenKind::Name(name) => ExpressionKind::Name(name),
             FilterTokenKind::Text(text) => ExpressionKind::Text(text),
@@ -272,7 +261,7 @@ impl FilterParser {
             FilterTokenKind::Mark("False") => ExpressionKind::Bool(false),
             FilterTokenKind::Mark("None") => ExpressionKind::None,
             FilterTokenKind::Mark("[") => {
-                self.take();
+                self.take_token();
                 let (mut items, listing) = self.list_until("]", depth)?;
                 return match listing {
                     BracketContent::Loop => Ok(items.remove(0)),
@@ -280,51 +269,46 @@ impl FilterParser {
                 };
             }
             FilterTokenKind::Mark("(") => {
-                self.take();
+                self.take_token();
                 let (mut items, listing) = self.list_until(")", depth)?;
                 return match listing {
                     // Brackets leave no trace, but the place of what is in them.
                     BracketContent::Plain if items.len() == 1 => Ok(items.remove(0)),
-                    BracketContent::Loop => Err(FilterError::syntax(
-                        at,
-                        "a loop can only stand in any, all, len, max, min or sum",
-                    )),
+                    BracketContent::Loop => {
+                        Err(FilterError::syntax(at, "a loop can only stand in any, all, len, max, min or sum"))
+                    }
                     _ => Ok(ExpressionNode { at, expr: ExpressionKind::Tuple(items) }),
                 };
             }
             FilterTokenKind::Mark("~") => {
-                return Err(self.unexpected("there are no operators on bits; use `not`"));
+                return Err(self.unexpected_token_error("there are no operators on bits; use `not`"));
             }
             FilterTokenKind::Mark("lambda") => {
-                return Err(self.unexpected("functions cannot be made in a filter"));
+                return Err(self.unexpected_token_error("functions cannot be made in a filter"));
             }
-            _ => return Err(self.unexpected("expected a name, a value or an opening bracket")),
+            _ => return Err(self.unexpected_token_error("expected a name, a value or an opening bracket")),
         };
-        self.take();
+        self.take_token();
         Ok(ExpressionNode { at, expr })
     }
 
     /// The expressions up to a closing bracket.
-    fn list_until(
-        &mut self,
-        close: &str,
-        depth: usize,
-    ) -> Result<(Vec<ExpressionNode>, BracketContent), FilterError> {
+    fn list_until(&mut self, close: &str, depth: usize) -> Result<(Vec<ExpressionNode>, BracketContent), FilterError> {
         let (mut items, mut listing) = (Vec::new(), BracketContent::Plain);
-        while !self.eat(close) {
-            items.push(self.disjunction(depth)?);
-            if self.eat(close) {
+        while !self.eat_mark(close) {
+            items.push(self.parse_disjunction(depth)?);
+            if self.eat_mark(close) {
                 break;
             }
             match (self.peek(), listing) {
                 (FilterTokenKind::Mark("for"), BracketContent::Plain) => {
                     let element = items.remove(0);
-                    let looped = self.looped(element, close, depth)?;
-                    self.require(close)?;
+                    let looped = self.parse_comprehension(element, close, depth)?;
+                    self.require_mark(close)?;
                     return Ok((vec![looped], BracketContent::Loop));
                 }
-                (FilterTokenKind::Mark("="), _) => return Err(self.unexpected("expected `==`")),
-                _ => self.require(",")?,
+                (FilterTokenKind::Mark("="), _) => return Err(self.unexpected_token_error("expected `==`")),
+                _ => self.require_mark(",")?,
             }
             listing = BracketContent::Commas;
         }
@@ -332,18 +316,18 @@ impl FilterParser {
     }
 
     /// `for x in y if z`, behind its element.
-    fn looped(&mut self, element: ExpressionNode, close: &str, depth: usize) -> FilterParseResult {
+    fn parse_comprehension(&mut self, element: ExpressionNode, close: &str, depth: usize) -> FilterParseResult {
         let at = element.at;
-        self.require("for")?;
+        self.require_mark("for")?;
         let FilterTokenKind::Name(variable) = self.peek().clone() else {
-            return Err(self.unexpected("expected one name for what is looked at"));
+            return Err(self.unexpected_token_error("expected one name for what is looked at"));
         };
-        self.take();
-        self.require("in")?;
-        let iterable = self.disjunction(depth)?;
+        self.take_token();
+        self.require_mark("in")?;
+        let iterable = self.parse_disjunction(depth)?;
         let mut conditions = Vec::new();
-        while self.eat("if") {
-            conditions.push(self.disjunction(depth)?);
+        while self.eat_mark("if") {
+            conditions.push(self.parse_disjunction(depth)?);
         }
         let is_list = close == "]";
         Ok(ExpressionNode {

@@ -22,7 +22,7 @@ pub(super) enum SqlValue<'a> {
 pub(super) type SqlTruth = Option<bool>;
 
 impl<'a> SqlValue<'a> {
-    pub(super) fn text(text: impl Into<Cow<'a, str>>) -> SqlValue<'a> {
+    pub(super) fn from_text(text: impl Into<Cow<'a, str>>) -> SqlValue<'a> {
         SqlValue::Text(text.into())
     }
 
@@ -30,7 +30,7 @@ impl<'a> SqlValue<'a> {
         truth.map_or(SqlValue::Null, |truth| SqlValue::Number(f64::from(u8::from(truth))))
     }
 
-    pub(super) fn number(&self) -> Option<f64> {
+    pub(super) fn to_number(&self) -> Option<f64> {
         match self {
             SqlValue::Null => None,
             SqlValue::Number(number) | SqlValue::Score(number) => Some(*number),
@@ -117,23 +117,22 @@ pub(super) fn flag_in_text(text: &str) -> SqlTruth {
     (is_true || text.eq_ignore_ascii_case("false")).then_some(is_true)
 }
 
-pub(super) fn compare(left: &SqlValue<'_>, comparison: FilterComparison, right: &SqlValue<'_>) -> SqlTruth {
+pub(super) fn compare_values(left: &SqlValue<'_>, comparison: FilterComparison, right: &SqlValue<'_>) -> SqlTruth {
     let ordering = match (left, right) {
         (SqlValue::Null, _) | (_, SqlValue::Null) => return None,
         (SqlValue::Text(left), SqlValue::Text(right)) => left.as_bytes().cmp(right.as_bytes()),
         // A column of numbers makes a number of a text, if it is one; all other texts come behind all numbers.
         (SqlValue::Score(score), SqlValue::Text(text)) => {
-            text.trim().parse().map_or(Ordering::Less, |number| order(*score, number))
+            text.trim().parse().map_or(Ordering::Less, |number| compare_floats(*score, number))
         }
         (SqlValue::Text(text), SqlValue::Score(score)) => {
-            text.trim().parse().map_or(Ordering::Greater, |number| order(number, *score))
+            text.trim().parse().map_or(Ordering::Greater, |number| compare_floats(number, *score))
         }
         (SqlValue::Text(left), SqlValue::Number(right)) => left.as_ref().cmp(&number_text(*right)),
         (SqlValue::Number(left), SqlValue::Text(right)) => number_text(*left).as_str().cmp(right),
-        (
-            SqlValue::Number(left) | SqlValue::Score(left),
-            SqlValue::Number(right) | SqlValue::Score(right),
-        ) => order(*left, *right),
+        (SqlValue::Number(left) | SqlValue::Score(left), SqlValue::Number(right) | SqlValue::Score(right)) => {
+            compare_floats(*left, *right)
+        }
     };
     Some(match comparison {
         FilterComparison::Equal | FilterComparison::Is | FilterComparison::In => ordering.is_eq(),
@@ -146,7 +145,7 @@ pub(super) fn compare(left: &SqlValue<'_>, comparison: FilterComparison, right: 
 }
 
 /// `None` where an operand is missing, where zero divides, and where the result is no number.
-pub(super) fn arithmetic(left: f64, operator: ArithmeticOperator, right: f64) -> Option<f64> {
+pub(super) fn apply_arithmetic(left: f64, operator: ArithmeticOperator, right: f64) -> Option<f64> {
     let result = match operator {
         ArithmeticOperator::Add => left + right,
         ArithmeticOperator::Subtract => left - right,
@@ -160,7 +159,7 @@ pub(super) fn arithmetic(left: f64, operator: ArithmeticOperator, right: f64) ->
 }
 
 /// A text made ready for a search that takes no heed of case.
-pub(super) fn fold(text: &str) -> String {
+pub(super) fn fold_case(text: &str) -> String {
     let mut folded = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -175,7 +174,7 @@ pub(super) fn fold(text: &str) -> String {
 /// Whether a text holds another, which is folded already. Most texts are ASCII and long: they are not copied whole.
 pub(super) fn contains_folded(text: &str, folded: &str) -> bool {
     if !text.is_ascii() {
-        return fold(text).contains(folded);
+        return fold_case(text).contains(folded);
     }
     if text.len() < folded.len() || !folded.is_ascii() {
         return false;
@@ -222,7 +221,7 @@ pub(super) fn leading_number(text: &str) -> f64 {
     text[..end].parse().unwrap_or(0.0)
 }
 
-fn order(left: f64, right: f64) -> Ordering {
+fn compare_floats(left: f64, right: f64) -> Ordering {
     left.partial_cmp(&right).unwrap_or(Ordering::Equal)
 }
 
@@ -321,7 +320,7 @@ mod tests {
     #[test]
     fn searching_takes_no_heed_of_case() {
         assert!(contains_folded("The REFUND desk", "refund"));
-        assert!(contains_folded("ÉTÉ", &fold("été")));
+        assert!(contains_folded("ÉTÉ", &fold_case("été")));
         assert!(contains_folded("x", ""));
         assert!(!contains_folded("fund", "refund"));
         assert!(!contains_folded("", "x"));
@@ -329,9 +328,9 @@ mod tests {
 
     #[test]
     fn arithmetic_has_no_division_by_zero() {
-        assert_eq!(arithmetic(1.0, ArithmeticOperator::Divide, 0.0), None);
-        assert_eq!(arithmetic(5.9, ArithmeticOperator::Remainder, 2.0), Some(1.0));
-        assert_eq!(arithmetic(5.0, ArithmeticOperator::Remainder, 0.5), None);
-        assert_eq!(arithmetic(i64::MIN as f64, ArithmeticOperator::Remainder, -1.0), None);
+        assert_eq!(apply_arithmetic(1.0, ArithmeticOperator::Divide, 0.0), None);
+        assert_eq!(apply_arithmetic(5.9, ArithmeticOperator::Remainder, 2.0), Some(1.0));
+        assert_eq!(apply_arithmetic(5.0, ArithmeticOperator::Remainder, 0.5), None);
+        assert_eq!(apply_arithmetic(i64::MIN as f64, ArithmeticOperator::Remainder, -1.0), None);
     }
 }

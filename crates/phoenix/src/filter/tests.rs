@@ -262,14 +262,8 @@ fn unknown_is_neither_true_nor_false() {
 fn annotations_are_tried_one_by_one() {
     let span = look();
     assert!(holds("annotations['hallucination'].label == 'good'", &span));
-    assert!(!holds(
-        "annotations['hallucination'].label == 'good' and annotations['hallucination'].score < 0.5",
-        &span
-    ));
-    assert!(holds(
-        "annotations['hallucination'].score > 0.5 and trace_annotations['task'].label == 'done'",
-        &span
-    ));
+    assert!(!holds("annotations['hallucination'].label == 'good' and annotations['hallucination'].score < 0.5", &span));
+    assert!(holds("annotations['hallucination'].score > 0.5 and trace_annotations['task'].label == 'done'", &span));
     assert!(holds("annotations['none'].label is None and not annotations['none']", &span));
 }
 
@@ -288,14 +282,9 @@ fn python_texts_and_numbers() {
     for text in same {
         assert!(holds(text, &span), "{text}");
     }
-    for text in [
-        "name == '\\N{DASH}'",
-        "my_attr == 012",
-        "my_attr == 1e999",
-        "my_attr == 1x",
-        "name == b'x'",
-        "a\n== 1",
-    ] {
+    for text in
+        ["name == '\\N{DASH}'", "my_attr == 012", "my_attr == 1e999", "my_attr == 1x", "name == b'x'", "a\n== 1"]
+    {
         assert!(FilterExpression::parse(text).is_err(), "{text}");
     }
 }
@@ -339,40 +328,27 @@ fn deep_and_long_filters_are_refused() {
 
 #[test]
 fn filters_say_what_they_need() {
-    let needs = |text: &str| FilterExpression::parse(text).unwrap().needs().clone();
+    let needs = |text: &str| FilterExpression::parse(text).unwrap().requirements().clone();
     assert_eq!(needs("name == 'x'"), FilterRequirements::default());
     assert!(needs("parent_span is None").parent);
     assert!(needs("not (cumulative_token_count.total > 5)").cumulative_tokens);
     assert!(needs("1 < total_cost").cost);
     assert!(needs("name == llm.model_name").attributes);
     let wanted = vec![(AnnotationScope::Span, "a".to_owned()), (AnnotationScope::Trace, "a".to_owned())];
-    assert_eq!(
-        needs("evals['a'].score > 1 and (trace_annotations['a'] or annotations['a'])").annotations,
-        wanted
-    );
+    assert_eq!(needs("evals['a'].score > 1 and (trace_annotations['a'] or annotations['a'])").annotations, wanted);
 }
 
 #[test]
 fn filters_say_which_spans_they_can_be_true_of() {
-    let bounds = |text: &str| FilterExpression::parse(text).unwrap().needs().bounds.clone();
+    let bounds = |text: &str| FilterExpression::parse(text).unwrap().requirements().bounds.clone();
     assert_eq!(bounds("name == 'x'"), FilterBounds::default());
     assert_eq!(bounds("span_id == '00000000000000cd' and name == 'x'").span_ids, Some(vec![SpanId(0xcd)]));
-    assert_eq!(
-        bounds("'00000000000000CD' == span_id").span_ids,
-        Some(Vec::new()),
-        "nobody's id is written so"
-    );
+    assert_eq!(bounds("'00000000000000CD' == span_id").span_ids, Some(Vec::new()), "nobody's id is written so");
     let ids = "span_id in ['00000000000000cd', '00000000000000ce']";
-    assert_eq!(
-        bounds(&format!("{ids} and span_id == '00000000000000ce'")).span_ids,
-        Some(vec![SpanId(0xce)])
-    );
+    assert_eq!(bounds(&format!("{ids} and span_id == '00000000000000ce'")).span_ids, Some(vec![SpanId(0xce)]));
     assert_eq!(bounds(&format!("{ids} or name == 'x'")).span_ids, None);
     assert_eq!(bounds(&format!("not {ids}")).span_ids, None);
-    assert_eq!(
-        bounds("span_kind == 'llm' or span_kind == 'tool'").kinds,
-        Some(vec![SpanKind::Llm, SpanKind::Tool])
-    );
+    assert_eq!(bounds("span_kind == 'llm' or span_kind == 'tool'").kinds, Some(vec![SpanKind::Llm, SpanKind::Tool]));
     assert_eq!(bounds("span_kind == 'robot'").kinds, Some(Vec::new()));
     assert_eq!(bounds("trace_id == '000000000000000000000000000000ab'").trace_ids, Some(vec![TraceId(0xab)]));
     assert!(bounds("parent_id is None and name == 'x'").is_root);
@@ -466,9 +442,7 @@ fn expression() -> impl Strategy<Value = String> {
     leaf.prop_recursive(5, 40, 4, |inner| {
         let pair = (
             inner.clone(),
-            prop::sample::select(vec![
-                "+", "-", "*", "/", "%", "==", "<", "in", "not in", "is", "is not", "and", "or",
-            ]),
+            prop::sample::select(vec!["+", "-", "*", "/", "%", "==", "<", "in", "not in", "is", "is not", "and", "or"]),
             inner.clone(),
         );
         prop_oneof![
@@ -494,9 +468,9 @@ proptest! {
 
     #[test]
     fn what_is_printed_is_read_as_the_same(text in expression()) {
-        let node = parser::parse(&text).unwrap();
+        let node = parser::parse_filter(&text).unwrap();
         let printed = node.to_string();
-        prop_assert_eq!(&parser::parse(&printed).unwrap(), &node, "{} printed as {}", text, printed);
+        prop_assert_eq!(&parser::parse_filter(&printed).unwrap(), &node, "{} printed as {}", text, printed);
     }
 
     #[test]
@@ -515,7 +489,7 @@ proptest! {
         let filter = FilterExpression::parse(&text).unwrap();
         let view = PhoenixSpan::new(&span);
         if filter.matches(&view, &Around) {
-            let bounds = &filter.needs().bounds;
+            let bounds = &filter.requirements().bounds;
             prop_assert!(bounds.span_ids.as_ref().is_none_or(|ids| ids.contains(&span.span_id)), "{}", text);
             prop_assert!(bounds.trace_ids.as_ref().is_none_or(|ids| ids.contains(&span.trace_id)), "{}", text);
             prop_assert!(bounds.kinds.as_ref().is_none_or(|kinds| kinds.contains(&view.kind())), "{}", text);

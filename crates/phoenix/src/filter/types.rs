@@ -2,21 +2,18 @@
 //! number with a text, and so does this one, before any span is looked at.
 
 use super::ast::{ArithmeticOperator, ExpressionKind, ExpressionNode, FilterComparison};
-use super::error::{FilterError, excerpt};
+use super::error::{FilterError, format_excerpt};
 use super::loops::{self, LoopReduction};
 use super::names;
-use crate::filter::value_kind::{FilterValueKind, invalid};
+use crate::filter::value_kind::{FilterValueKind, invalid_expression_error};
 
 /// Checks a whole filter, from the outside in.
-pub(super) fn check(filter: &ExpressionNode) -> Result<(), FilterError> {
+pub(super) fn check_filter_types(filter: &ExpressionNode) -> Result<(), FilterError> {
     match &filter.expr {
-        ExpressionKind::And(_)
-        | ExpressionKind::Or(_)
-        | ExpressionKind::Not(_)
-        | ExpressionKind::Compare(..) => {}
-        ExpressionKind::Subscript(..) if names::annotation(filter).is_some() => {}
+        ExpressionKind::And(_) | ExpressionKind::Or(_) | ExpressionKind::Not(_) | ExpressionKind::Compare(..) => {}
+        ExpressionKind::Subscript(..) if names::resolve_annotation(filter).is_some() => {}
         ExpressionKind::Call(..)
-            if loops::reduction(filter).is_some_and(|(reduction, _)| reduction.is_condition()) => {}
+            if loops::parse_reduction_call(filter).is_some_and(|(reduction, _)| reduction.is_condition()) => {}
         ExpressionKind::Bool(_) | ExpressionKind::None => {
             let what = format!("`{filter}` is not a condition on its own; use it with `and`, `or` or `not`");
             return Err(FilterError::meaning(filter.at, what));
@@ -48,13 +45,15 @@ pub(super) fn kind_of(node: &ExpressionNode) -> Result<Option<FilterValueKind>, 
         | ExpressionKind::Or(_) => FilterValueKind::Bool,
         ExpressionKind::Name(_) => return Ok(names::kind_of_name(node)),
         ExpressionKind::Attribute(value, field) => {
-            return Ok(match names::annotation(value) {
+            return Ok(match names::resolve_annotation(value) {
                 Some(_) if field == "score" => Some(FilterValueKind::Number),
                 Some(_) => Some(FilterValueKind::Text),
                 None => names::kind_of_name(node),
             });
         }
-        ExpressionKind::Subscript(..) => return Ok(names::annotation(node).map(|_| FilterValueKind::Bool)),
+        ExpressionKind::Subscript(..) => {
+            return Ok(names::resolve_annotation(node).map(|_| FilterValueKind::Bool));
+        }
         ExpressionKind::Call(function, _) => match &function.expr {
             ExpressionKind::Name(name) if name == "str" => FilterValueKind::Text,
             ExpressionKind::Name(name) if name == "float" || name == "int" => FilterValueKind::Number,
@@ -89,8 +88,7 @@ fn kind_of_arithmetic(
         (ArithmeticOperator::Add, (None, None)) => Ok(FilterValueKind::Text),
         (
             ArithmeticOperator::Add,
-            (Some(FilterValueKind::Text), None | Some(FilterValueKind::Text))
-            | (None, Some(FilterValueKind::Text)),
+            (Some(FilterValueKind::Text), None | Some(FilterValueKind::Text)) | (None, Some(FilterValueKind::Text)),
         ) => Ok(FilterValueKind::Text),
         (
             ArithmeticOperator::Add,
@@ -107,18 +105,15 @@ fn kind_of_arithmetic(
 
 fn check_node(node: &ExpressionNode) -> Result<(), FilterError> {
     match &node.expr {
-        ExpressionKind::Text(_)
-        | ExpressionKind::Number(..)
-        | ExpressionKind::Bool(_)
-        | ExpressionKind::None => Ok(()),
+        ExpressionKind::Text(_) | ExpressionKind::Number(..) | ExpressionKind::Bool(_) | ExpressionKind::None => Ok(()),
         ExpressionKind::Name(_) | ExpressionKind::Attribute(..) | ExpressionKind::Subscript(..) => {
-            names::check(node)
+            names::check_name_chain(node)
         }
         ExpressionKind::List(items) | ExpressionKind::Tuple(items) => items.iter().try_for_each(check_node),
         ExpressionKind::Not(operand) => check_node(operand).and_then(|()| require_condition(operand)),
-        ExpressionKind::And(operands) | ExpressionKind::Or(operands) => operands
-            .iter()
-            .try_for_each(|operand| check_node(operand).and_then(|()| require_condition(operand))),
+        ExpressionKind::And(operands) | ExpressionKind::Or(operands) => {
+            operands.iter().try_for_each(|operand| check_node(operand).and_then(|()| require_condition(operand)))
+        }
         ExpressionKind::Negative(operand) | ExpressionKind::Positive(operand) => {
             check_node(operand)?;
             kind_of(node).map(|_| ())
@@ -154,19 +149,18 @@ fn check_call(
         ExpressionKind::Name(name) => name.as_str(),
         _ => "",
     };
-    if let Some((reduction, inside)) = loops::reduction(node) {
-        return loops::check(node, reduction, inside);
+    if let Some((reduction, inside)) = loops::parse_reduction_call(node) {
+        return loops::check_loop(node, reduction, inside);
     }
-    let [argument] = arguments else { return Err(invalid(node)) };
+    let [argument] = arguments else { return Err(invalid_expression_error(node)) };
     match name {
         "str" | "float" | "int" => {}
         _ if LoopReduction::from_name(name).is_some() => {
-            let what = format!(
-                "`{name}(...)` takes a loop over cost_details, such as `len([d for d in cost_details])`"
-            );
+            let what =
+                format!("`{name}(...)` takes a loop over cost_details, such as `len([d for d in cost_details])`");
             return Err(FilterError::meaning(node.at, what));
         }
-        _ => return Err(invalid(node)),
+        _ => return Err(invalid_expression_error(node)),
     }
     check_node(argument)?;
     let refused = |kind: FilterValueKind, to: &str| {
@@ -192,10 +186,7 @@ fn check_comparison(
     if parent != [false, false] {
         let is_none = matches!(if parent[0] { &right.expr } else { &left.expr }, ExpressionKind::None);
         return match comparison {
-            FilterComparison::Is
-            | FilterComparison::IsNot
-            | FilterComparison::Equal
-            | FilterComparison::NotEqual
+            FilterComparison::Is | FilterComparison::IsNot | FilterComparison::Equal | FilterComparison::NotEqual
                 if is_none =>
             {
                 Ok(())
@@ -215,8 +206,7 @@ fn check_comparison(
             return Err(FilterError::meaning(left.at, "None has no order; use `is None` or `is not None`"));
         }
     }
-    let is_singleton =
-        |node: &ExpressionNode| matches!(node.expr, ExpressionKind::None | ExpressionKind::Bool(_));
+    let is_singleton = |node: &ExpressionNode| matches!(node.expr, ExpressionKind::None | ExpressionKind::Bool(_));
     if matches!(comparison, FilterComparison::Is | FilterComparison::IsNot)
         && !is_singleton(left)
         && !is_singleton(right)
@@ -253,7 +243,9 @@ fn check_list(left: &ExpressionNode, items: &[ExpressionNode]) -> Result<(), Fil
             (Some(FilterValueKind::Null), _) => {
                 return Err(FilterError::meaning(item.at, "None in a list never matches; use `is None`"));
             }
-            (Some(kind), Some(before)) if kind != before => return Err(mixed(item.at, before, kind)),
+            (Some(kind), Some(before)) if kind != before => {
+                return Err(mismatched_kinds_error(item.at, before, kind));
+            }
             (kind, before) => first = before.or(kind),
         }
     }
@@ -262,25 +254,19 @@ fn check_list(left: &ExpressionNode, items: &[ExpressionNode]) -> Result<(), Fil
 
 fn check_pair(left: &ExpressionNode, right: &ExpressionNode) -> Result<(), FilterError> {
     match (kind_of(left)?, kind_of(right)?) {
-        (Some(FilterValueKind::Time), Some(FilterValueKind::Text))
-            if matches!(right.expr, ExpressionKind::Text(_)) =>
-        {
+        (Some(FilterValueKind::Time), Some(FilterValueKind::Text)) if matches!(right.expr, ExpressionKind::Text(_)) => {
             Ok(())
         }
-        (Some(FilterValueKind::Text), Some(FilterValueKind::Time))
-            if matches!(left.expr, ExpressionKind::Text(_)) =>
-        {
+        (Some(FilterValueKind::Text), Some(FilterValueKind::Time)) if matches!(left.expr, ExpressionKind::Text(_)) => {
             Ok(())
         }
-        (Some(FilterValueKind::Time), None) | (None, Some(FilterValueKind::Time)) => {
-            Err(FilterError::meaning(
-                left.at,
-                "cannot compare a time with an attribute; write the time, such as '2026-01-01T00:00:00Z'",
-            ))
-        }
+        (Some(FilterValueKind::Time), None) | (None, Some(FilterValueKind::Time)) => Err(FilterError::meaning(
+            left.at,
+            "cannot compare a time with an attribute; write the time, such as '2026-01-01T00:00:00Z'",
+        )),
         (Some(FilterValueKind::Null), _) | (_, Some(FilterValueKind::Null)) => Ok(()),
         (Some(left_kind), Some(right_kind)) if left_kind != right_kind => {
-            Err(mixed(left.at, left_kind, right_kind))
+            Err(mismatched_kinds_error(left.at, left_kind, right_kind))
         }
         _ => Ok(()),
     }
@@ -294,13 +280,10 @@ fn require_condition(node: &ExpressionNode) -> Result<(), FilterError> {
 }
 
 fn no_condition(node: &ExpressionNode) -> FilterError {
-    let written = excerpt(&node.to_string());
-    FilterError::meaning(
-        node.at,
-        format!("`{written}` is not a condition; compare it, as in `{written} == ...`"),
-    )
+    let written = format_excerpt(&node.to_string());
+    FilterError::meaning(node.at, format!("`{written}` is not a condition; compare it, as in `{written} == ...`"))
 }
 
-fn mixed(at: usize, left: FilterValueKind, right: FilterValueKind) -> FilterError {
+fn mismatched_kinds_error(at: usize, left: FilterValueKind, right: FilterValueKind) -> FilterError {
     FilterError::meaning(at, format!("cannot compare {} and {}", left.as_str(), right.as_str()))
 }

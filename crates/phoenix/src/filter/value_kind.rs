@@ -1,7 +1,7 @@
 //! The kinds of values that filters know.
 
 use super::ast::ExpressionNode;
-use super::error::{FilterError, excerpt};
+use super::error::{FilterError, format_excerpt};
 
 /// The kind of a value. An attribute's is not known before a span is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,6 @@ impl FilterValueKind {
     }
 }
 
-pub(super) fn invalid(node: &ExpressionNode) -> FilterError {
-    FilterError::meaning(node.at, format!("invalid expression: {}", excerpt(&node.to_string())))
+pub(super) fn invalid_expression_error(node: &ExpressionNode) -> FilterError {
+    FilterError::meaning(node.at, format!("invalid expression: {}", format_excerpt(&node.to_string())))
 }

@@ -5,18 +5,13 @@ use serde_json::{Map, Value as Json};
 
 use gradus_core::path_budget::PathBudget;
 
-pub(super) fn flatten(attributes: &Map<String, Json>) -> Map<String, Json> {
+pub(super) fn flatten_attributes(attributes: &Map<String, Json>) -> Map<String, Json> {
     let mut flat = Map::new();
     flatten_object("", attributes, &mut PathBudget::default(), &mut flat);
     flat
 }
 
-fn flatten_object(
-    prefix: &str,
-    object: &Map<String, Json>,
-    budget: &mut PathBudget,
-    out: &mut Map<String, Json>,
-) {
+fn flatten_object(prefix: &str, object: &Map<String, Json>, budget: &mut PathBudget, out: &mut Map<String, Json>) {
     for (key, value) in object {
         let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
         match value {
@@ -24,9 +19,7 @@ fn flatten_object(
             Json::Object(below) if budget.may_open(&path, below.len()) => {
                 flatten_object(&path, below, budget, out);
             }
-            Json::Array(items)
-                if items.iter().any(Json::is_object) && budget.may_open(&path, values_inside(items)) =>
-            {
+            Json::Array(items) if items.iter().any(Json::is_object) && budget.may_open(&path, values_inside(items)) => {
                 for (index, item) in items.iter().enumerate() {
                     if let Json::Object(below) = item {
                         flatten_object(&format!("{path}.{index}"), below, budget, out);
@@ -59,7 +52,7 @@ mod tests {
             "tags": ["x", null],
             "lists": [[{"kept": true}]],
         });
-        let flat = flatten(tree.as_object().unwrap());
+        let flat = flatten_attributes(tree.as_object().unwrap());
         let wanted = json!({
             "a.b": 1,
             "messages.0.role": "user",

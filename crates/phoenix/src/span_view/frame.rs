@@ -10,7 +10,7 @@ use super::JSON_TEXTS;
 use super::flat::values_inside;
 use super::unflatten::AttributeTree;
 
-pub(super) fn columns(attributes: &Map<String, Json>) -> Map<String, Json> {
+pub(super) fn build_frame_columns(attributes: &Map<String, Json>) -> Map<String, Json> {
     let mut tree = AttributeTree::default();
     add_object("", attributes, &mut PathBudget::default(), &mut tree);
     tree.into_map()
@@ -24,9 +24,7 @@ fn add_object(prefix: &str, object: &Map<String, Json>, budget: &mut PathBudget,
             Json::Object(below) if !is_json && budget.may_open(&path, below.len()) => {
                 add_object(&path, below, budget, tree);
             }
-            Json::Array(items)
-                if items.iter().any(Json::is_object) && budget.may_open(&path, values_inside(items)) =>
-            {
+            Json::Array(items) if items.iter().any(Json::is_object) && budget.may_open(&path, values_inside(items)) => {
                 for (index, item) in items.iter().enumerate() {
                     if let Json::Object(below) = item {
                         add_object(&format!("{path}.{index}"), below, budget, tree);
@@ -34,16 +32,16 @@ fn add_object(prefix: &str, object: &Map<String, Json>, budget: &mut PathBudget,
                 }
             }
             Json::String(text) if is_json => {
-                let json = bounded_json::parse(text).unwrap_or_else(|| value.clone());
-                tree.insert_by(&path, json, split);
+                let json = bounded_json::parse_bounded_json(text).unwrap_or_else(|| value.clone());
+                tree.insert_by(&path, json, split_convention_key);
             }
-            other => tree.insert_by(&path, other.clone(), split),
+            other => tree.insert_by(&path, other.clone(), split_convention_key),
         }
     }
 }
 
 /// The first name of a key and what is behind it. A name of the convention is one name, dots and all.
-fn split(key: &str) -> Option<(&str, &str)> {
+fn split_convention_key(key: &str) -> Option<(&str, &str)> {
     for name in CONVENTION {
         match key.strip_prefix(name) {
             Some("") => return None,
@@ -227,7 +225,7 @@ mod tests {
             "mine": {"a": {"b": 1}, "list": ["x"]},
             "tool.parameters": {"a": 1},
         });
-        assert_eq!(Json::Object(columns(attributes.as_object().unwrap())), wanted);
+        assert_eq!(Json::Object(build_frame_columns(attributes.as_object().unwrap())), wanted);
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! The OpenInference attributes that Phoenix makes of `gen_ai.*`, the OpenTelemetry convention, when a span comes in.
 
-use crate::span_view::synthesized::{SynthesizedAttributes, put};
+use crate::span_view::synthesized::{SynthesizedAttributes, insert_attribute};
 use serde_json::{Map, Value as Json};
 
-use super::gen_ai_messages::{documents, messages, system_message, tool_schemas};
-use super::python::{NonAsciiEscaping, dumps, float, text, truth};
+use super::gen_ai_messages::{parse_documents, parse_messages, system_message, tool_schemas};
+use super::python::{NonAsciiEscaping, dump_python_json, format_python_float, format_python_str, is_python_truthy};
 use super::{KIND_KEY, SpanKind};
 use gradus_core::bounded_json;
 use gradus_core::span::{AttributeValue, Span};
@@ -35,7 +35,7 @@ const TOKENS: [(&str, &str); 4] = [
 pub(super) struct GenAiAttributes<'s>(Vec<(&'s str, &'s AttributeValue<'s>)>);
 
 /// What Phoenix adds to a span, before it looks at what the span says itself.
-pub(super) fn synthesize(span: &Span<'_>) -> SynthesizedAttributes {
+pub(super) fn synthesize_attributes(span: &Span<'_>) -> SynthesizedAttributes {
     let recorded = GenAiAttributes::from_span(span);
     let mut out = Map::new();
     if recorded.0.is_empty() {
@@ -43,23 +43,23 @@ pub(super) fn synthesize(span: &Span<'_>) -> SynthesizedAttributes {
     }
     let kind = infer_kind(&recorded);
     if let Some(kind) = kind {
-        put(&mut out, KIND_KEY, kind.as_str());
+        insert_attribute(&mut out, KIND_KEY, kind.as_str());
     }
-    base(&recorded, &mut out);
-    request(&recorded, kind, &mut out);
-    usage(&recorded, &mut out);
-    conversation(&recorded, &mut out);
-    response(&recorded, &mut out);
-    tools(&recorded, kind, &mut out);
+    map_provider_and_session(&recorded, &mut out);
+    map_request(&recorded, kind, &mut out);
+    map_token_usage(&recorded, &mut out);
+    map_conversation(&recorded, &mut out);
+    map_response(&recorded, &mut out);
+    map_tools(&recorded, kind, &mut out);
     if kind == Some(SpanKind::Retriever) {
-        retrieval(&recorded, &mut out);
+        map_retrieval(&recorded, &mut out);
     }
     out
 }
 
 /// The kind that the attributes speak of.
 pub(super) fn infer_kind(recorded: &GenAiAttributes<'_>) -> Option<SpanKind> {
-    if let Some(operation) = recorded.str("gen_ai.operation.name") {
+    if let Some(operation) = recorded.get_text("gen_ai.operation.name") {
         return match operation.as_str() {
             "chat" | "text_completion" | "generate_content" => Some(SpanKind::Llm),
             "embeddings" => Some(SpanKind::Embedding),
@@ -94,13 +94,13 @@ impl<'s> GenAiAttributes<'s> {
     }
 
     /// The value as a text, whatever it is.
-    fn str(&self, key: &str) -> Option<String> {
+    fn get_text(&self, key: &str) -> Option<String> {
         self.get(key).map(as_text)
     }
 
     /// The value as a text that says something.
     fn non_empty(&self, key: &str) -> Option<String> {
-        self.str(key).filter(|text| !text.is_empty())
+        self.get_text(key).filter(|text| !text.is_empty())
     }
 
     /// The text that should hold JSON.
@@ -108,7 +108,7 @@ impl<'s> GenAiAttributes<'s> {
         self.get(key).and_then(AttributeValue::as_str)
     }
 
-    fn texts(&self, key: &str) -> Vec<String> {
+    fn get_texts(&self, key: &str) -> Vec<String> {
         match self.get(key) {
             Some(AttributeValue::Str(text)) => vec![text.to_string()],
             Some(AttributeValue::Array(items)) => items.iter().map(as_text).collect(),
@@ -117,7 +117,7 @@ impl<'s> GenAiAttributes<'s> {
     }
 
     /// A count: a whole number, or a text of one.
-    fn count(&self, key: &str) -> Option<i64> {
+    fn get_count(&self, key: &str) -> Option<i64> {
         match self.get(key)? {
             AttributeValue::Int(number) => Some(*number),
             AttributeValue::Double(number) if number.fract() == 0.0 => Some(*number as i64),
@@ -127,10 +127,10 @@ impl<'s> GenAiAttributes<'s> {
     }
 }
 
-fn base(recorded: &GenAiAttributes<'_>, out: &mut SynthesizedAttributes) {
-    let name = recorded.str("gen_ai.provider.name");
+fn map_provider_and_session(recorded: &GenAiAttributes<'_>, out: &mut SynthesizedAttributes) {
+    let name = recorded.get_text("gen_ai.provider.name");
     // The name of the attribute before the convention's 1.37.
-    if let Some(name) = name.or_else(|| recorded.str("gen_ai.system").map(|name| name.to_lowercase())) {
+    if let Some(name) = name.or_else(|| recorded.get_text("gen_ai.system").map(|name| name.to_lowercase())) {
         let (provider, system) = match name.as_str() {
             same @ ("openai" | "anthropic" | "cohere") => (Some(same), Some(same)),
             "mistral_ai" => (Some("mistralai"), Some("mistralai")),
@@ -143,18 +143,18 @@ fn base(recorded: &GenAiAttributes<'_>, out: &mut SynthesizedAttributes) {
             "gcp.gen_ai" | "gcp.gemini" => (Some("google"), None),
             other => (None, Some(other)),
         };
-        provider.into_iter().for_each(|provider| put(out, "llm.provider", provider));
-        system.into_iter().for_each(|system| put(out, "llm.system", system));
+        provider.into_iter().for_each(|provider| insert_attribute(out, "llm.provider", provider));
+        system.into_iter().for_each(|system| insert_attribute(out, "llm.system", system));
     }
     if let Some(conversation) = recorded.non_empty("gen_ai.conversation.id") {
-        put(out, "session.id", conversation);
+        insert_attribute(out, "session.id", conversation);
     }
 }
 
-fn request(recorded: &GenAiAttributes<'_>, kind: Option<SpanKind>, out: &mut SynthesizedAttributes) {
+fn map_request(recorded: &GenAiAttributes<'_>, kind: Option<SpanKind>, out: &mut SynthesizedAttributes) {
     let embeds = kind == Some(SpanKind::Embedding);
     if let Some(model) = recorded.non_empty("gen_ai.request.model") {
-        put(out, if embeds { "embedding.model_name" } else { "llm.model_name" }, model);
+        insert_attribute(out, if embeds { "embedding.model_name" } else { "llm.model_name" }, model);
     }
     let mut parameters = Map::new();
     for (key, name) in REQUEST_PARAMETERS {
@@ -162,75 +162,79 @@ fn request(recorded: &GenAiAttributes<'_>, kind: Option<SpanKind>, out: &mut Syn
             parameters.insert(name.to_owned(), value.to_json());
         }
     }
-    let stop = recorded.texts("gen_ai.request.stop_sequences");
+    let stop = recorded.get_texts("gen_ai.request.stop_sequences");
     if !stop.is_empty() {
         parameters.insert("stop".to_owned(), Json::from(stop));
     }
-    let mut formats = recorded.texts("gen_ai.request.encoding_formats");
+    let mut formats = recorded.get_texts("gen_ai.request.encoding_formats");
     match formats.len() {
         0 => {}
-        1 => put(&mut parameters, "encoding_format", formats.remove(0)),
-        _ => put(&mut parameters, "encoding_formats", formats),
+        1 => insert_attribute(&mut parameters, "encoding_format", formats.remove(0)),
+        _ => insert_attribute(&mut parameters, "encoding_formats", formats),
     }
-    match recorded.str("gen_ai.output.type").as_deref() {
-        Some("json") => put(&mut parameters, "response_format", object("type", "json_object")),
-        Some("text") => put(&mut parameters, "response_format", object("type", "text")),
+    match recorded.get_text("gen_ai.output.type").as_deref() {
+        Some("json") => insert_attribute(&mut parameters, "response_format", make_json_object("type", "json_object")),
+        Some("text") => insert_attribute(&mut parameters, "response_format", make_json_object("type", "text")),
         _ => {}
     }
     if !parameters.is_empty() {
         let key = if embeds { "embedding.invocation_parameters" } else { "llm.invocation_parameters" };
-        put(out, key, dumps(&Json::Object(parameters), NonAsciiEscaping::AsNeeded));
+        insert_attribute(out, key, dump_python_json(&Json::Object(parameters), NonAsciiEscaping::AsNeeded));
     }
 }
 
-fn usage(recorded: &GenAiAttributes<'_>, out: &mut SynthesizedAttributes) {
+fn map_token_usage(recorded: &GenAiAttributes<'_>, out: &mut SynthesizedAttributes) {
     for (theirs, ours) in TOKENS {
-        if let Some(count) = recorded.count(theirs) {
-            put(out, ours, count);
+        if let Some(count) = recorded.get_count(theirs) {
+            insert_attribute(out, ours, count);
         }
     }
-    if let (Some(input), Some(output)) = (recorded.count(TOKENS[0].0), recorded.count(TOKENS[1].0)) {
-        put(out, "llm.token_count.total", input.saturating_add(output));
+    if let (Some(input), Some(output)) = (recorded.get_count(TOKENS[0].0), recorded.get_count(TOKENS[1].0)) {
+        insert_attribute(out, "llm.token_count.total", input.saturating_add(output));
     }
 }
 
 /// The system prompt, which is apart in this convention, is the first message in the other one.
-fn conversation(recorded: &GenAiAttributes<'_>, out: &mut SynthesizedAttributes) {
+fn map_conversation(recorded: &GenAiAttributes<'_>, out: &mut SynthesizedAttributes) {
     let system = recorded.json_text("gen_ai.system_instructions").and_then(system_message);
-    let asked = recorded.json_text("gen_ai.input.messages").and_then(|text| messages(text, false));
+    let asked = recorded.json_text("gen_ai.input.messages").and_then(|text| parse_messages(text, false));
     let input = system.into_iter().chain(asked.into_iter().flatten());
     for (index, message) in input.enumerate() {
         message.write(&format!("llm.input_messages.{index}"), out);
     }
-    let replies = recorded.json_text("gen_ai.output.messages").and_then(|text| messages(text, true));
+    let replies = recorded.json_text("gen_ai.output.messages").and_then(|text| parse_messages(text, true));
     for (index, message) in replies.into_iter().flatten().enumerate() {
         message.write(&format!("llm.output_messages.{index}"), out);
     }
 }
 
-fn response(recorded: &GenAiAttributes<'_>, out: &mut SynthesizedAttributes) {
-    let mut reasons = recorded.texts("gen_ai.response.finish_reasons");
+fn map_response(recorded: &GenAiAttributes<'_>, out: &mut SynthesizedAttributes) {
+    let mut reasons = recorded.get_texts("gen_ai.response.finish_reasons");
     match reasons.len() {
         0 => {}
-        1 => put(out, "llm.finish_reason", reasons.remove(0)),
-        _ => put(out, "llm.finish_reason", reasons),
+        1 => insert_attribute(out, "llm.finish_reason", reasons.remove(0)),
+        _ => insert_attribute(out, "llm.finish_reason", reasons),
     }
     let mut payload = Map::new();
     for (key, name) in [("gen_ai.response.id", "id"), ("gen_ai.response.model", "model")] {
         if let Some(value) = recorded.non_empty(key) {
-            put(&mut payload, name, value);
+            insert_attribute(&mut payload, name, value);
         }
     }
     if !payload.is_empty() {
-        put(out, "output.value", dumps(&Json::Object(payload), NonAsciiEscaping::AsNeeded));
-        put(out, "output.mime_type", JSON_MIME_TYPE);
+        insert_attribute(out, "output.value", dump_python_json(&Json::Object(payload), NonAsciiEscaping::AsNeeded));
+        insert_attribute(out, "output.mime_type", JSON_MIME_TYPE);
     }
 }
 
-fn tools(recorded: &GenAiAttributes<'_>, kind: Option<SpanKind>, out: &mut SynthesizedAttributes) {
+fn map_tools(recorded: &GenAiAttributes<'_>, kind: Option<SpanKind>, out: &mut SynthesizedAttributes) {
     let schemas = recorded.json_text("gen_ai.tool.definitions").and_then(tool_schemas);
     for (index, schema) in schemas.into_iter().flatten().enumerate() {
-        put(out, &format!("llm.tools.{index}.tool.json_schema"), dumps(&schema, NonAsciiEscaping::AsNeeded));
+        insert_attribute(
+            out,
+            &format!("llm.tools.{index}.tool.json_schema"),
+            dump_python_json(&schema, NonAsciiEscaping::AsNeeded),
+        );
     }
     if kind != Some(SpanKind::Tool) {
         return;
@@ -242,37 +246,37 @@ fn tools(recorded: &GenAiAttributes<'_>, kind: Option<SpanKind>, out: &mut Synth
     ];
     for (theirs, ours) in texts {
         if let Some(text) = recorded.non_empty(theirs) {
-            put(out, ours, text);
+            insert_attribute(out, ours, text);
         }
     }
     if let Some(arguments) = recorded.get("gen_ai.tool.call.arguments") {
         // Phoenix writes them as JSON and reads that again, since `tool.parameters` is one of its JSON texts.
-        put(out, "tool.parameters", read_json(arguments));
+        insert_attribute(out, "tool.parameters", read_json(arguments));
     }
     if let Some(result) = recorded.get("gen_ai.tool.call.result") {
         if matches!(read_json(result), Json::Object(_) | Json::Array(_)) {
-            put(out, "output.mime_type", JSON_MIME_TYPE);
+            insert_attribute(out, "output.mime_type", JSON_MIME_TYPE);
         }
-        put(out, "output.value", as_string(result));
+        insert_attribute(out, "output.value", as_string(result));
     }
 }
 
-fn retrieval(recorded: &GenAiAttributes<'_>, out: &mut SynthesizedAttributes) {
+fn map_retrieval(recorded: &GenAiAttributes<'_>, out: &mut SynthesizedAttributes) {
     if let Some(query) = recorded.non_empty("gen_ai.retrieval.query.text") {
-        put(out, "input.value", query);
-        put(out, "input.mime_type", "text/plain");
+        insert_attribute(out, "input.value", query);
+        insert_attribute(out, "input.mime_type", "text/plain");
     }
-    let found = recorded.json_text("gen_ai.retrieval.documents").and_then(documents);
+    let found = recorded.json_text("gen_ai.retrieval.documents").and_then(parse_documents);
     for (index, document) in found.into_iter().flatten().enumerate() {
         for (key, value) in document {
-            put(out, &format!("retrieval.documents.{index}.{key}"), value);
+            insert_attribute(out, &format!("retrieval.documents.{index}.{key}"), value);
         }
     }
 }
 
-fn object(key: &str, value: &str) -> Json {
+fn make_json_object(key: &str, value: &str) -> Json {
     let mut object = Map::new();
-    put(&mut object, key, value);
+    insert_attribute(&mut object, key, value);
     Json::Object(object)
 }
 
@@ -280,7 +284,7 @@ fn object(key: &str, value: &str) -> Json {
 fn read_json(value: &AttributeValue<'_>) -> Json {
     match value {
         AttributeValue::Str(text) => {
-            bounded_json::parse(text).unwrap_or_else(|| Json::String(text.to_string()))
+            bounded_json::parse_bounded_json(text).unwrap_or_else(|| Json::String(text.to_string()))
         }
         other => other.to_json(),
     }
@@ -289,21 +293,21 @@ fn read_json(value: &AttributeValue<'_>) -> Json {
 fn as_string(value: &AttributeValue<'_>) -> String {
     match value {
         AttributeValue::Str(text) => text.to_string(),
-        other => dumps(&other.to_json(), NonAsciiEscaping::AsNeeded),
+        other => dump_python_json(&other.to_json(), NonAsciiEscaping::AsNeeded),
     }
 }
 
 fn as_text(value: &AttributeValue<'_>) -> String {
     match value {
         AttributeValue::Str(text) => text.to_string(),
-        AttributeValue::Double(number) => float(*number),
-        other => text(&other.to_json()),
+        AttributeValue::Double(number) => format_python_float(*number),
+        other => format_python_str(&other.to_json()),
     }
 }
 
 fn is_true(value: &AttributeValue<'_>) -> bool {
     match value {
         AttributeValue::Str(text) => !text.is_empty(),
-        other => truth(&other.to_json()),
+        other => is_python_truthy(&other.to_json()),
     }
 }

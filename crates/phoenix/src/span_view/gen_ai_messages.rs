@@ -5,8 +5,8 @@ use serde_json::{Map, Value as Json};
 
 use gradus_core::bounded_json;
 
-use super::python::{NonAsciiEscaping, dumps, truth};
-use crate::span_view::synthesized::{SynthesizedAttributes, put};
+use super::python::{NonAsciiEscaping, dump_python_json, is_python_truthy};
+use crate::span_view::synthesized::{SynthesizedAttributes, insert_attribute};
 
 pub(super) struct GenAiMessage {
     role: String,
@@ -33,40 +33,40 @@ enum GenAiPart {
 }
 
 /// The messages of a list; those of a model's reply must say why it ended.
-pub(super) fn messages(text: &str, are_replies: bool) -> Option<Vec<GenAiMessage>> {
-    let Some(Json::Array(items)) = bounded_json::parse(text) else { return None };
-    items.into_iter().map(|item| message(item, are_replies)).collect()
+pub(super) fn parse_messages(text: &str, are_replies: bool) -> Option<Vec<GenAiMessage>> {
+    let Some(Json::Array(items)) = bounded_json::parse_bounded_json(text) else { return None };
+    items.into_iter().map(|item| parse_message(item, are_replies)).collect()
 }
 
 /// The system prompt as the first message of the conversation; `None` when it is empty.
 pub(super) fn system_message(text: &str) -> Option<GenAiMessage> {
-    let Some(Json::Array(items)) = bounded_json::parse(text) else { return None };
-    let parts = items.into_iter().map(part).collect::<Option<Vec<GenAiPart>>>()?;
+    let Some(Json::Array(items)) = bounded_json::parse_bounded_json(text) else { return None };
+    let parts = items.into_iter().map(parse_genai_part).collect::<Option<Vec<GenAiPart>>>()?;
     let message = GenAiMessage { role: "system".to_owned(), name: None, finish_reason: None, parts };
     (!message.parts.is_empty()).then_some(message)
 }
 
 /// The schemas of the tools on offer, in the form of the chat completion API.
 pub(super) fn tool_schemas(text: &str) -> Option<Vec<Json>> {
-    let Some(Json::Array(items)) = bounded_json::parse(text) else { return None };
+    let Some(Json::Array(items)) = bounded_json::parse_bounded_json(text) else { return None };
     items.into_iter().map(tool_schema).collect()
 }
 
 /// The documents that were found, each as flat attributes.
-pub(super) fn documents(text: &str) -> Option<Vec<Map<String, Json>>> {
-    let Some(Json::Array(items)) = bounded_json::parse(text) else { return None };
-    items.into_iter().map(document).collect()
+pub(super) fn parse_documents(text: &str) -> Option<Vec<Map<String, Json>>> {
+    let Some(Json::Array(items)) = bounded_json::parse_bounded_json(text) else { return None };
+    items.into_iter().map(parse_document).collect()
 }
 
 impl GenAiMessage {
     /// Puts the message under `base`, in OpenInference's names.
     pub(super) fn write(self, base: &str, out: &mut SynthesizedAttributes) {
-        put(out, &format!("{base}.message.role"), self.role);
+        insert_attribute(out, &format!("{base}.message.role"), self.role);
         if let Some(name) = self.name.filter(|name| !name.is_empty()) {
-            put(out, &format!("{base}.message.name"), name);
+            insert_attribute(out, &format!("{base}.message.name"), name);
         }
         if let Some(reason) = self.finish_reason.filter(|reason| !reason.is_empty()) {
-            put(out, &format!("{base}.message.finish_reason"), reason);
+            insert_attribute(out, &format!("{base}.message.finish_reason"), reason);
         }
         let (mut contents, mut calls, mut result) = (Vec::new(), Vec::new(), None);
         for part in self.parts {
@@ -80,10 +80,10 @@ impl GenAiMessage {
         // A message that brings a result is read as nothing else.
         if let Some((id, response)) = result {
             if let Some(id) = id.filter(|id| !id.is_empty()) {
-                put(out, &format!("{base}.message.tool_call_id"), id);
+                insert_attribute(out, &format!("{base}.message.tool_call_id"), id);
             }
             if !response.is_null() {
-                put(out, &format!("{base}.message.content"), as_string(response));
+                insert_attribute(out, &format!("{base}.message.content"), as_string(response));
             }
             return;
         }
@@ -91,13 +91,13 @@ impl GenAiMessage {
         for (index, (id, name, arguments)) in calls.into_iter().enumerate() {
             let call = format!("{base}.message.tool_calls.{index}.tool_call");
             if let Some(id) = id.filter(|id| !id.is_empty()) {
-                put(out, &format!("{call}.id"), id);
+                insert_attribute(out, &format!("{call}.id"), id);
             }
             if !name.is_empty() {
-                put(out, &format!("{call}.function.name"), name);
+                insert_attribute(out, &format!("{call}.function.name"), name);
             }
             if !arguments.is_null() {
-                put(out, &format!("{call}.function.arguments"), as_string(arguments));
+                insert_attribute(out, &format!("{call}.function.arguments"), as_string(arguments));
             }
         }
     }
@@ -107,7 +107,7 @@ impl GenAiMessage {
 fn write_contents(mut contents: Vec<GenAiPart>, base: &str, out: &mut SynthesizedAttributes) {
     if let [GenAiPart::Text(_)] = contents[..] {
         if let Some(GenAiPart::Text(text)) = contents.pop() {
-            put(out, &format!("{base}.message.content"), text);
+            insert_attribute(out, &format!("{base}.message.content"), text);
         }
         return;
     }
@@ -119,15 +119,15 @@ fn write_contents(mut contents: Vec<GenAiPart>, base: &str, out: &mut Synthesize
             GenAiPart::Medium(url) => ("image", "image.image.url", url),
             GenAiPart::Call { .. } | GenAiPart::Result { .. } | GenAiPart::Other => continue,
         };
-        put(out, &format!("{content}.type"), kind);
+        insert_attribute(out, &format!("{content}.type"), kind);
         // A medium without an address still counts as one.
         if kind != "image" || !value.is_empty() {
-            put(out, &format!("{content}.{key}"), value);
+            insert_attribute(out, &format!("{content}.{key}"), value);
         }
     }
 }
 
-fn message(item: Json, is_reply: bool) -> Option<GenAiMessage> {
+fn parse_message(item: Json, is_reply: bool) -> Option<GenAiMessage> {
     let Json::Object(mut item) = item else { return None };
     let Some(Json::String(role)) = item.remove("role") else { return None };
     let name = optional_text(item.remove("name"))?;
@@ -137,12 +137,12 @@ fn message(item: Json, is_reply: bool) -> Option<GenAiMessage> {
         _ => None,
     };
     let Some(Json::Array(parts)) = item.remove("parts") else { return None };
-    let parts = parts.into_iter().map(part).collect::<Option<Vec<GenAiPart>>>()?;
+    let parts = parts.into_iter().map(parse_genai_part).collect::<Option<Vec<GenAiPart>>>()?;
     Some(GenAiMessage { role, name, finish_reason, parts })
 }
 
 /// `None` only for what is no part at all. A part that is not as its type demands is one of an unknown type.
-fn part(item: Json) -> Option<GenAiPart> {
+fn parse_genai_part(item: Json) -> Option<GenAiPart> {
     let Json::Object(mut item) = item else { return None };
     let Some(Json::String(kind)) = item.remove("type") else { return None };
     Some(known_part(&kind, item).unwrap_or(GenAiPart::Other))
@@ -185,20 +185,20 @@ fn tool_schema(item: Json) -> Option<Json> {
         Some(_) => return None,
     };
     let mut function = Map::new();
-    put(&mut function, "name", required_text(item.remove("name"))?);
-    if let Some(description) = item.remove("description").filter(truth) {
-        put(&mut function, "description", description);
+    insert_attribute(&mut function, "name", required_text(item.remove("name"))?);
+    if let Some(description) = item.remove("description").filter(is_python_truthy) {
+        insert_attribute(&mut function, "description", description);
     }
     if let Some(parameters) = item.remove("parameters").filter(|parameters| !parameters.is_null()) {
-        put(&mut function, "parameters", parameters);
+        insert_attribute(&mut function, "parameters", parameters);
     }
     let mut schema = Map::new();
-    put(&mut schema, "type", kind);
-    put(&mut schema, "function", function);
+    insert_attribute(&mut schema, "type", kind);
+    insert_attribute(&mut schema, "function", function);
     Some(Json::Object(schema))
 }
 
-fn document(item: Json) -> Option<Map<String, Json>> {
+fn parse_document(item: Json) -> Option<Map<String, Json>> {
     let Json::Object(mut item) = item else { return None };
     let mut out = Map::new();
     let id = required_text(item.remove("id"))?;
@@ -209,19 +209,19 @@ fn document(item: Json) -> Option<Map<String, Json>> {
         _ => return None,
     };
     if !id.is_empty() {
-        put(&mut out, "document.id", id);
+        insert_attribute(&mut out, "document.id", id);
     }
-    put(&mut out, "document.score", score);
+    insert_attribute(&mut out, "document.score", score);
     if let Some(content) = item.remove("content").filter(|content| !content.is_null()) {
-        put(&mut out, "document.content", as_string(content));
+        insert_attribute(&mut out, "document.content", as_string(content));
     }
     match item.remove("metadata") {
         // This is one of the attributes that Phoenix reads as JSON.
         Some(Json::String(text)) => {
-            let json = bounded_json::parse(&text).unwrap_or(Json::String(text));
-            put(&mut out, "document.metadata", json);
+            let json = bounded_json::parse_bounded_json(&text).unwrap_or(Json::String(text));
+            insert_attribute(&mut out, "document.metadata", json);
         }
-        Some(other) if !other.is_null() => put(&mut out, "document.metadata", other),
+        Some(other) if !other.is_null() => insert_attribute(&mut out, "document.metadata", other),
         _ => {}
     }
     Some(out)
@@ -246,6 +246,6 @@ fn optional_text(value: Option<Json>) -> Option<Option<String>> {
 fn as_string(value: Json) -> String {
     match value {
         Json::String(text) => text,
-        other => dumps(&other, NonAsciiEscaping::AsNeeded),
+        other => dump_python_json(&other, NonAsciiEscaping::AsNeeded),
     }
 }

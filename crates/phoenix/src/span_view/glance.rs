@@ -19,7 +19,7 @@ pub enum AttributeLookup<'a> {
     Unknown,
 }
 
-pub(super) fn glance<'a>(span: &'a Span<'_>, path: &str) -> AttributeLookup<'a> {
+pub(super) fn peek_span_attribute<'a>(span: &'a Span<'_>, path: &str) -> AttributeLookup<'a> {
     let is_plain = |key: &str| {
         key.split('.').all(|name| {
             !name.is_empty()

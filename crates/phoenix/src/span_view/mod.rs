@@ -26,17 +26,15 @@ use gradus_core::span::{AttributeValue, Span, SpanEvent, StatusCode};
 
 pub use glance::AttributeLookup;
 pub use sums::cumulative_tokens;
-pub use time::{iso_time, micros};
+pub use time::{iso_time, nanos_to_micros};
 
 /// The attribute that holds a span's kind.
 const KIND_KEY: &str = "openinference.span.kind";
 
 /// Phoenix takes these for JSON in a text, whatever stands before them in a key.
-const JSON_TEXTS: [&str; 4] =
-    ["document.metadata", "llm.prompt_template.variables", "metadata", "tool.parameters"];
+const JSON_TEXTS: [&str; 4] = ["document.metadata", "llm.prompt_template.variables", "metadata", "tool.parameters"];
 
-const TOKEN_COUNTS: [&str; 3] =
-    ["llm.token_count.prompt", "llm.token_count.completion", "llm.token_count.total"];
+const TOKEN_COUNTS: [&str; 3] = ["llm.token_count.prompt", "llm.token_count.completion", "llm.token_count.total"];
 
 /// Message lists are counted through, so ours and the span's own are never mixed.
 const MESSAGE_LISTS: [&str; 2] = ["llm.input_messages.", "llm.output_messages."];
@@ -82,10 +80,10 @@ impl<'a> PhoenixSpan<'a> {
 
     /// The kind as listings show it: the attribute just as it was recorded, so `llm` stays `llm`.
     pub fn listed_kind(&self) -> String {
-        match lookup(self.attributes(), KIND_KEY) {
+        match look_up_path(self.attributes(), KIND_KEY) {
             Some(Json::String(kind)) => kind.clone(),
             Some(Json::Null) | None => SpanKind::Unknown.as_str().to_owned(),
-            Some(other) => python::text(other),
+            Some(other) => python::format_python_str(other),
         }
     }
 
@@ -96,24 +94,24 @@ impl<'a> PhoenixSpan<'a> {
 
     /// Attributes as `GET /v1/projects/P/spans` lists them: dotted keys with indices, without the kind.
     pub fn flat_attributes(&self) -> Map<String, Json> {
-        let mut flat = flat::flatten(self.attributes());
+        let mut flat = flat::flatten_attributes(self.attributes());
         flat.shift_remove(KIND_KEY);
         flat
     }
 
     /// What stands at a dotted path, if that can be told without building the tree.
-    pub fn glance(&self, path: &str) -> AttributeLookup<'a> {
+    pub fn peek_attribute(&self, path: &str) -> AttributeLookup<'a> {
         // A tree that is there already is quicker.
         if self.attributes.get().is_some() {
             AttributeLookup::Unknown
         } else {
-            glance::glance(self.span, path)
+            glance::peek_span_attribute(self.span, path)
         }
     }
 
     /// Attributes as the columns of a data frame, without the `attributes.` before their names.
     pub fn frame_attributes(&self) -> Map<String, Json> {
-        frame::columns(self.attributes())
+        frame::build_frame_columns(self.attributes())
     }
 
     pub fn status_code(&self) -> &'static str {
@@ -126,11 +124,11 @@ impl<'a> PhoenixSpan<'a> {
 
     /// Microseconds since 1970, which is all that Phoenix keeps of a time.
     pub fn start_us(&self) -> i64 {
-        micros(self.span.start_ns)
+        nanos_to_micros(self.span.start_ns)
     }
 
     pub fn end_us(&self) -> i64 {
-        micros(self.span.end_ns)
+        nanos_to_micros(self.span.end_ns)
     }
 
     pub fn latency_ms(&self) -> f64 {
@@ -140,7 +138,7 @@ impl<'a> PhoenixSpan<'a> {
     /// Tokens of the prompt and of the completion, which only model calls have; they are what Phoenix adds up over a
     /// span and all spans below it.
     pub fn own_tokens(&self) -> Option<(i64, i64)> {
-        let count = |key| lookup(self.attributes(), key).and_then(python::int).unwrap_or(0);
+        let count = |key| look_up_path(self.attributes(), key).and_then(python::parse_python_int).unwrap_or(0);
         (self.kind() == SpanKind::Llm).then(|| (count(TOKEN_COUNTS[0]), count(TOKEN_COUNTS[1])))
     }
 
@@ -150,7 +148,7 @@ impl<'a> PhoenixSpan<'a> {
     }
 
     /// The span as `GET /v1/projects/P/spans` lists it, all but its row's `id`.
-    pub fn listed(&self) -> Json {
+    pub fn to_listing_json(&self) -> Json {
         json!({
             "name": self.span.name,
             "context": {"trace_id": self.span.trace_id.to_string(), "span_id": self.span.span_id.to_string()},
@@ -166,7 +164,7 @@ impl<'a> PhoenixSpan<'a> {
     }
 
     fn recorded_kind(&self) -> SpanKind {
-        lookup(self.attributes(), KIND_KEY).and_then(Json::as_str).map_or(SpanKind::Unknown, SpanKind::parse)
+        look_up_path(self.attributes(), KIND_KEY).and_then(Json::as_str).map_or(SpanKind::Unknown, SpanKind::parse)
     }
 }
 
@@ -211,14 +209,14 @@ impl SpanKind {
 }
 
 /// What stands at a dotted path, through objects only.
-pub fn lookup<'j>(attributes: &'j Map<String, Json>, path: &str) -> Option<&'j Json> {
+pub fn look_up_path<'j>(attributes: &'j Map<String, Json>, path: &str) -> Option<&'j Json> {
     let (first, rest) = match path.split_once('.') {
         Some((first, rest)) => (first, Some(rest)),
         None => (path, None),
     };
     match (attributes.get(first)?, rest) {
         (value, None) => Some(value),
-        (Json::Object(below), Some(rest)) => lookup(below, rest),
+        (Json::Object(below), Some(rest)) => look_up_path(below, rest),
         _ => None,
     }
 }
@@ -237,20 +235,17 @@ fn kind_at_a_glance(span: &Span<'_>) -> Option<SpanKind> {
     }
     match recorded {
         Some(kind) => Some(SpanKind::parse(kind)),
-        None => {
-            Some(gen_ai::infer_kind(&gen_ai::GenAiAttributes::from_span(span)).unwrap_or(SpanKind::Unknown))
-        }
+        None => Some(gen_ai::infer_kind(&gen_ai::GenAiAttributes::from_span(span)).unwrap_or(SpanKind::Unknown)),
     }
 }
 
 fn nested_attributes(span: &Span<'_>) -> Map<String, Json> {
-    let synthesized = gen_ai::synthesize(span);
+    let synthesized = gen_ai::synthesize_attributes(span);
     let mut tree = unflatten::AttributeTree::default();
     let recorded = &span.attributes.0;
     // Phoenix lets what a span says itself stand, key by key, but for message lists as a whole.
     if !synthesized.is_empty() {
-        let occupied =
-            MESSAGE_LISTS.map(|list| recorded.iter().any(|(key, _)| key.starts_with(list)).then_some(list));
+        let occupied = MESSAGE_LISTS.map(|list| recorded.iter().any(|(key, _)| key.starts_with(list)).then_some(list));
         let recorded_keys: HashSet<&str> = recorded.iter().map(|(key, _)| key.as_ref()).collect();
         for (key, value) in synthesized {
             let own_list = occupied.iter().flatten().any(|list| key.starts_with(list));
@@ -265,9 +260,9 @@ fn nested_attributes(span: &Span<'_>) -> Map<String, Json> {
     let mut attributes = tree.into_map();
     // An input that is no text becomes one.
     if let Some(Json::Object(input)) = attributes.get_mut("input")
-        && let Some(value) = input.get("value").filter(|value| !value.is_string() && python::truth(value))
+        && let Some(value) = input.get("value").filter(|value| !value.is_string() && python::is_python_truthy(value))
     {
-        let text = python::dumps(value, python::NonAsciiEscaping::Ascii);
+        let text = python::dump_python_json(value, python::NonAsciiEscaping::Ascii);
         input.insert("value".to_owned(), Json::String(text));
         input.insert("mime_type".to_owned(), Json::from("application/json"));
     }
@@ -278,13 +273,13 @@ fn nested_attributes(span: &Span<'_>) -> Map<String, Json> {
 fn stored_value(key: &str, value: &AttributeValue<'_>) -> Json {
     if let AttributeValue::Str(text) = value
         && JSON_TEXTS.iter().any(|name| key.ends_with(name))
-        && let Some(json) = bounded_json::parse(text)
+        && let Some(json) = bounded_json::parse_bounded_json(text)
     {
         return json;
     }
     let json = value.to_json();
     if TOKEN_COUNTS.contains(&key)
-        && let Some(count) = python::int(&json)
+        && let Some(count) = python::parse_python_int(&json)
     {
         return Json::from(count);
     }
@@ -297,11 +292,8 @@ fn listed_event(event: &SpanEvent<'_>) -> Json {
     let mut attributes = Map::new();
     if event.name == "exception" {
         for key in kept {
-            let value = event
-                .attributes
-                .get(key)
-                .filter(|value| **value != AttributeValue::Null)
-                .map(AttributeValue::to_json);
+            let value =
+                event.attributes.get(key).filter(|value| **value != AttributeValue::Null).map(AttributeValue::to_json);
             match (key, value) {
                 ("exception.message", None) => attributes.insert(key.to_owned(), Json::from("")),
                 (_, Some(value)) => attributes.insert(key.to_owned(), value),
@@ -311,7 +303,7 @@ fn listed_event(event: &SpanEvent<'_>) -> Json {
     } else {
         attributes.extend(event.attributes.iter().map(|(key, value)| (key.to_owned(), value.to_json())));
     }
-    json!({"name": event.name, "timestamp": iso_time(micros(event.time_ns)), "attributes": attributes})
+    json!({"name": event.name, "timestamp": iso_time(nanos_to_micros(event.time_ns)), "attributes": attributes})
 }
 
 #[cfg(test)]

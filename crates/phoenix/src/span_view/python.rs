@@ -12,37 +12,35 @@ pub(super) enum NonAsciiEscaping {
 }
 
 /// The value as `json.dumps` writes it: a space behind commas and colons, and its own form of numbers.
-pub(super) fn dumps(value: &Json, escapes: NonAsciiEscaping) -> String {
+pub(super) fn dump_python_json(value: &Json, escapes: NonAsciiEscaping) -> String {
     let mut out = String::new();
     write_value(value, escapes, &mut out);
     out
 }
 
 /// `str(value)`. Lists and objects, which no convention asks for here, come as JSON.
-pub(super) fn text(value: &Json) -> String {
+pub(super) fn format_python_str(value: &Json) -> String {
     match value {
         Json::Null => "None".to_owned(),
         Json::Bool(true) => "True".to_owned(),
         Json::Bool(false) => "False".to_owned(),
         Json::String(text) => text.clone(),
-        other => dumps(other, NonAsciiEscaping::AsNeeded),
+        other => dump_python_json(other, NonAsciiEscaping::AsNeeded),
     }
 }
 
 /// `int(value)`; `None` where Python raises an error.
-pub(super) fn int(value: &Json) -> Option<i64> {
+pub(super) fn parse_python_int(value: &Json) -> Option<i64> {
     match value {
         Json::Bool(value) => Some(i64::from(*value)),
-        Json::Number(number) => {
-            number.as_i64().or_else(|| number.as_f64().map(|number| number.trunc() as i64))
-        }
+        Json::Number(number) => number.as_i64().or_else(|| number.as_f64().map(|number| number.trunc() as i64)),
         Json::String(text) => text.trim().parse().ok(),
         _ => None,
     }
 }
 
 /// `bool(value)`.
-pub(super) fn truth(value: &Json) -> bool {
+pub(super) fn is_python_truthy(value: &Json) -> bool {
     match value {
         Json::Null => false,
         Json::Bool(value) => *value,
@@ -54,7 +52,7 @@ pub(super) fn truth(value: &Json) -> bool {
 }
 
 /// `repr` of a float: the shortest digits, an exponent for what is very large or very small.
-pub(super) fn float(number: f64) -> String {
+pub(super) fn format_python_float(number: f64) -> String {
     let scientific = format!("{number:e}");
     let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
     let exponent: i32 = exponent.parse().unwrap_or(0);
@@ -96,7 +94,7 @@ fn write_value(value: &Json, escapes: NonAsciiEscaping, out: &mut String) {
 
 fn write_number(number: &Number, out: &mut String) {
     match number.as_f64() {
-        Some(float_number) if number.is_f64() => out.push_str(&float(float_number)),
+        Some(float_number) if number.is_f64() => out.push_str(&format_python_float(float_number)),
         _ => {
             let _ = write!(out, "{number}");
         }
@@ -133,11 +131,10 @@ mod tests {
 
     #[test]
     fn dumps_as_python_does() {
-        let value =
-            json!({"a": [1, 2.0, 1e16, 1.5e-7, null, true], "ü": "é\"\\\n\u{1}\u{7f}😀", "o": {}, "l": []});
+        let value = json!({"a": [1, 2.0, 1e16, 1.5e-7, null, true], "ü": "é\"\\\n\u{1}\u{7f}😀", "o": {}, "l": []});
         let ascii = r#"{"a": [1, 2.0, 1e+16, 1.5e-07, null, true], "\u00fc": "\u00e9\"\\\n\u0001\u007f\ud83d\ude00", "o": {}, "l": []}"#;
-        assert_eq!(dumps(&value, NonAsciiEscaping::Ascii), ascii);
-        assert_eq!(dumps(&json!("é\u{7f}\u{1}"), NonAsciiEscaping::AsNeeded), "\"é\u{7f}\\u0001\"");
+        assert_eq!(dump_python_json(&value, NonAsciiEscaping::Ascii), ascii);
+        assert_eq!(dump_python_json(&json!("é\u{7f}\u{1}"), NonAsciiEscaping::AsNeeded), "\"é\u{7f}\\u0001\"");
     }
 
     #[test]
@@ -154,16 +151,21 @@ mod tests {
             (1.25e300, "1.25e+300"),
         ];
         for (number, text) in written {
-            assert_eq!(float(number), text);
+            assert_eq!(format_python_float(number), text);
         }
     }
 
     #[test]
     fn whole_numbers_and_truth() {
-        assert_eq!(int(&json!(" 12 ")), Some(12));
-        assert_eq!(int(&json!(12.9)), Some(12));
-        assert_eq!(int(&json!(true)), Some(1));
-        assert_eq!(int(&json!("12.0")), None);
-        assert!(truth(&json!("0")) && !truth(&json!(0)) && !truth(&json!({})) && truth(&json!([0])));
+        assert_eq!(parse_python_int(&json!(" 12 ")), Some(12));
+        assert_eq!(parse_python_int(&json!(12.9)), Some(12));
+        assert_eq!(parse_python_int(&json!(true)), Some(1));
+        assert_eq!(parse_python_int(&json!("12.0")), None);
+        assert!(
+            is_python_truthy(&json!("0"))
+                && !is_python_truthy(&json!(0))
+                && !is_python_truthy(&json!({}))
+                && is_python_truthy(&json!([0]))
+        );
     }
 }

@@ -11,8 +11,7 @@ pub fn cumulative_tokens(spans: &[Span<'_>]) -> Vec<(i64, i64)> {
         spans.iter().enumerate().map(|(at, span)| ((span.trace_id, span.span_id), at)).collect();
     let own = |span: &Span<'_>| PhoenixSpan::new(span).own_tokens().unwrap_or_default();
     let mut sums: Vec<(i64, i64)> = spans.iter().map(own).collect();
-    let parent_of =
-        |at: usize| spans[at].parent_id.and_then(|id| places.get(&(spans[at].trace_id, id))).copied();
+    let parent_of = |at: usize| spans[at].parent_id.and_then(|id| places.get(&(spans[at].trace_id, id))).copied();
     let mut children = vec![0_usize; spans.len()];
     for at in 0..spans.len() {
         parent_of(at).into_iter().for_each(|parent| children[parent] += 1);

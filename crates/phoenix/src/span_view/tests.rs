@@ -38,10 +38,7 @@ fn kinds_in_any_case_and_from_operations() {
     assert_eq!(kind(&json!({"openinference": 1, "openinference.span.kind": "TOOL"})), "UNKNOWN");
     assert_eq!(kind(&json!({"gen_ai.operation.name": "chat"})), "LLM");
     assert_eq!(kind(&json!({"gen_ai.operation.name": "invoke_agent"})), "AGENT");
-    assert_eq!(
-        kind(&json!({"gen_ai.operation.name": "invoke_workflow", "gen_ai.tool.name": "x"})),
-        "UNKNOWN"
-    );
+    assert_eq!(kind(&json!({"gen_ai.operation.name": "invoke_workflow", "gen_ai.tool.name": "x"})), "UNKNOWN");
     assert_eq!(kind(&json!({"gen_ai.tool.name": "find"})), "TOOL");
     assert_eq!(kind(&json!({"gen_ai.tool.name": "", "gen_ai.request.model": "m"})), "LLM");
     let both = json!({"openinference.span.kind": "CHAIN", "gen_ai.operation.name": "chat"});
@@ -71,10 +68,7 @@ fn some_texts_are_json() {
         "input": {"value": "{\"stays\": \"text\"}"},
     });
     assert_eq!(nested(&attributes), wanted);
-    assert_eq!(
-        flat(&json!({"metadata": "{\"a\": {\"b\": [1, {\"c\": 2}]}}"})),
-        json!({"metadata.a.b.1.c": 2})
-    );
+    assert_eq!(flat(&json!({"metadata": "{\"a\": {\"b\": [1, {\"c\": 2}]}}"})), json!({"metadata.a.b.1.c": 2}));
 }
 
 #[test]
@@ -96,7 +90,7 @@ fn token_counts_are_whole_numbers() {
     let span = span(&counts);
     let view = PhoenixSpan::new(&span);
     let wanted = json!({"prompt": 12, "completion": 7, "total": "many"});
-    assert_eq!(lookup(view.attributes(), "llm.token_count"), Some(&wanted));
+    assert_eq!(look_up_path(view.attributes(), "llm.token_count"), Some(&wanted));
     assert_eq!(view.own_tokens(), Some((12, 7)));
 }
 
@@ -127,8 +121,7 @@ fn messages_of_the_genai_convention_are_mapped() {
     let made = |key: &str| flat.get(key).cloned().unwrap_or_default();
     assert_eq!(made("llm.provider"), "openai");
     assert_eq!(made("llm.model_name"), "gpt-4o");
-    let parameters =
-        "{\"temperature\": 0.5, \"stop\": [\"END\"], \"response_format\": {\"type\": \"json_object\"}}";
+    let parameters = "{\"temperature\": 0.5, \"stop\": [\"END\"], \"response_format\": {\"type\": \"json_object\"}}";
     assert_eq!(made("llm.invocation_parameters"), parameters);
     assert_eq!(made("llm.token_count.total"), 15);
     assert_eq!(made("session.id"), "c1");
@@ -151,7 +144,8 @@ fn messages_of_the_genai_convention_are_mapped() {
 
 #[test]
 fn what_a_span_says_itself_stands() {
-    let reply = "[{\"role\":\"assistant\",\"finish_reason\":\"stop\",\"parts\":[{\"type\":\"text\",\"content\":\"b\"}]}]";
+    let reply =
+        "[{\"role\":\"assistant\",\"finish_reason\":\"stop\",\"parts\":[{\"type\":\"text\",\"content\":\"b\"}]}]";
     let attributes = json!({
         "gen_ai.output.messages": reply,
         "gen_ai.request.model": "theirs",
@@ -160,11 +154,7 @@ fn what_a_span_says_itself_stands() {
     });
     let flat = flat(&attributes);
     assert_eq!(flat.get("llm.model_name"), Some(&json!("ours")));
-    assert_eq!(
-        flat.get("llm.output_messages.0.message.content"),
-        Some(&json!("a")),
-        "the list has one message"
-    );
+    assert_eq!(flat.get("llm.output_messages.0.message.content"), Some(&json!("a")), "the list has one message");
     assert_eq!(flat.get("llm.output_messages.0.message.role"), None);
 }
 
@@ -210,14 +200,9 @@ fn a_span_as_it_is_listed() {
         (Cow::Borrowed("thread"), AttributeValue::Int(1)),
     ];
     let attributes = AttributeList(exception.to_vec());
-    let event = SpanEvent {
-        name: Cow::Borrowed("exception"),
-        time_ns: 1_000_000_000,
-        attributes,
-        ..SpanEvent::default()
-    };
-    let log =
-        SpanEvent { name: Cow::Borrowed("log"), body: Some(AttributeValue::Null), ..SpanEvent::default() };
+    let event =
+        SpanEvent { name: Cow::Borrowed("exception"), time_ns: 1_000_000_000, attributes, ..SpanEvent::default() };
+    let log = SpanEvent { name: Cow::Borrowed("log"), body: Some(AttributeValue::Null), ..SpanEvent::default() };
     let span = Span {
         trace_id: TraceId(1),
         span_id: SpanId(2),
@@ -246,7 +231,7 @@ fn a_span_as_it_is_listed() {
         }],
     });
     let view = PhoenixSpan::new(&span);
-    assert_eq!(view.listed(), wanted);
+    assert_eq!(view.to_listing_json(), wanted);
     assert_eq!(view.latency_ms(), 500.0);
 }
 
@@ -261,26 +246,19 @@ fn a_glance_sees_plain_attributes() {
         "my_attr": 1.5,
     });
     let span = span(&attributes);
-    let glance = |path| PhoenixSpan::new(&span).glance(path);
+    let glance = |path| PhoenixSpan::new(&span).peek_attribute(path);
     assert_eq!(glance("llm.model_name"), AttributeLookup::Text("gpt-4o"));
     assert_eq!(glance("llm.token_count.total"), AttributeLookup::Number(12.into()));
     assert_eq!(glance("session.id"), AttributeLookup::Missing);
     assert_eq!(glance("llm.model"), AttributeLookup::Missing);
-    for path in [
-        "llm",
-        "llm.model_name.x",
-        "metadata",
-        "metadata.topic",
-        "my_attr",
-        "llm.input_messages.x",
-        "input",
-        "",
-    ] {
+    for path in
+        ["llm", "llm.model_name.x", "metadata", "metadata.topic", "my_attr", "llm.input_messages.x", "input", ""]
+    {
         assert_eq!(glance(path), AttributeLookup::Unknown, "{path}");
     }
     let built = PhoenixSpan::new(&span);
     built.attributes();
-    assert_eq!(built.glance("llm.model_name"), AttributeLookup::Unknown, "the tree is there");
+    assert_eq!(built.peek_attribute("llm.model_name"), AttributeLookup::Unknown, "the tree is there");
 }
 
 proptest! {
@@ -290,7 +268,7 @@ proptest! {
     fn fractions_in_json_texts_are_exact(number in 0.0..1.0_f64) {
         let span = span(&json!({"metadata": format!("{{\"x\": {number}}}")}));
         let view = PhoenixSpan::new(&span);
-        prop_assert_eq!(lookup(view.attributes(), "metadata.x").and_then(Json::as_f64), Some(number));
+        prop_assert_eq!(look_up_path(view.attributes(), "metadata.x").and_then(Json::as_f64), Some(number));
     }
 
     #[test]
@@ -302,12 +280,12 @@ proptest! {
         let pairs = keys.into_iter().map(|(key, value)| (Cow::Owned(key), AttributeValue::from_json(values[value].clone())));
         let span = Span { attributes: AttributeList(pairs.collect()), ..Span::default() };
         let view = PhoenixSpan::new(&span);
-        let seen = match view.glance(&path) {
+        let seen = match view.peek_attribute(&path) {
             AttributeLookup::Missing => None,
             AttributeLookup::Text(text) => Some(Json::from(text)),
             AttributeLookup::Number(number) => Some(Json::Number(number)),
             AttributeLookup::Unknown => return Ok(()),
         };
-        prop_assert_eq!(seen.as_ref(), lookup(view.attributes(), &path), "{:?}", span.attributes);
+        prop_assert_eq!(seen.as_ref(), look_up_path(view.attributes(), &path), "{:?}", span.attributes);
     }
 }

@@ -5,7 +5,7 @@ use jiff::tz::Offset;
 
 /// Nanoseconds since 1970 in microseconds, rounded as Phoenix rounds them: it divides in floating point, so the last
 /// digit can be off by one, and its clients compare for equality.
-pub fn micros(ns: u64) -> i64 {
+pub fn nanos_to_micros(ns: u64) -> i64 {
     let seconds = ns as f64 / 1e9;
     let whole = seconds.trunc();
     whole as i64 * 1_000_000 + ((seconds - whole) * 1e6).round_ties_even() as i64
@@ -30,12 +30,12 @@ mod tests {
 
     #[test]
     fn times_are_rounded_in_floating_point() {
-        assert_eq!(micros(0), 0);
-        assert_eq!(micros(1_767_268_800_500_000_000), 1_767_268_800_500_000);
+        assert_eq!(nanos_to_micros(0), 0);
+        assert_eq!(nanos_to_micros(1_767_268_800_500_000_000), 1_767_268_800_500_000);
         // Exactly it would be 457: the nearest double lies below the half.
-        assert_eq!(micros(1_767_268_800_123_456_600), 1_767_268_800_123_456);
-        assert_eq!(micros(1_767_268_800_123_456_789), 1_767_268_800_123_457);
-        assert_eq!(micros(1_767_268_800_999_999_700), 1_767_268_801_000_000);
+        assert_eq!(nanos_to_micros(1_767_268_800_123_456_600), 1_767_268_800_123_456);
+        assert_eq!(nanos_to_micros(1_767_268_800_123_456_789), 1_767_268_800_123_457);
+        assert_eq!(nanos_to_micros(1_767_268_800_999_999_700), 1_767_268_801_000_000);
     }
 
     #[test]

@@ -91,12 +91,12 @@ impl KeySegment {
 impl AttributeNode {
     fn into_map(self) -> Map<String, Json> {
         let mut map = Map::new();
-        self.grow("", &mut map);
+        self.write_under_prefix("", &mut map);
         map
     }
 
     /// Puts what is here under `prefix`, and below it what cannot be inside.
-    fn grow(self, prefix: &str, out: &mut Map<String, Json>) {
+    fn write_under_prefix(self, prefix: &str, out: &mut Map<String, Json>) {
         let has_value = self.value.is_some();
         let (indices, names): (Vec<_>, Vec<_>) =
             self.below.into_iter().partition(|(segment, child)| is_index(segment, child) && !has_value);
@@ -104,7 +104,7 @@ impl AttributeNode {
             out.insert(prefix.to_owned(), value);
         } else if prefix.is_empty() {
             for (segment, child) in indices {
-                child.node.grow(&segment.into_name(), out);
+                child.node.write_under_prefix(&segment.into_name(), out);
             }
         } else if !indices.is_empty() {
             let items = indices.into_iter().map(|(_, child)| Json::Object(child.node.into_map()));
@@ -127,7 +127,7 @@ fn grow_names(names: Vec<(KeySegment, AttributeBranch)>, prefix: &str, out: &mut
     for (segment, child) in names {
         let name = segment.into_name();
         let prefix = if prefix.is_empty() { name } else { format!("{prefix}.{name}") };
-        child.node.grow(&prefix, out);
+        child.node.write_under_prefix(&prefix, out);
     }
 }
 
@@ -151,10 +151,7 @@ mod tests {
         assert_eq!(tree(&documents), json!({"d": [{"c": "a"}, {"c": "b"}, {"c": "z"}]}));
         assert_eq!(tree(&[("t.0", json!("x")), ("t.1", json!("y"))]), json!({"t": {"0": "x", "1": "y"}}));
         assert_eq!(tree(&[("a.00.b", json!(1)), ("a.0.c", json!(2))]), json!({"a": [{"b": 1, "c": 2}]}));
-        assert_eq!(
-            tree(&[("a.-1.b", json!(1)), ("a.1x.b", json!(2))]),
-            json!({"a": {"-1": {"b": 1}, "1x": {"b": 2}}})
-        );
+        assert_eq!(tree(&[("a.-1.b", json!(1)), ("a.1x.b", json!(2))]), json!({"a": {"-1": {"b": 1}, "1x": {"b": 2}}}));
         assert_eq!(tree(&[("0.a", json!(1))]), json!({"0": {"a": 1}}));
         assert_eq!(tree(&[("a.0.1.b", json!(1))]), json!({"a": [{"1": {"b": 1}}]}));
     }

@@ -27,7 +27,7 @@ pub(super) struct InputBudget {
 
 impl InputBudget {
     /// The input, without its JSON where there is no room for that; its text stays.
-    pub(super) fn keep<'t>(&mut self, mut input: ActionInput<'t>) -> ActionInput<'t> {
+    pub(super) fn drop_excess_json<'t>(&mut self, mut input: ActionInput<'t>) -> ActionInput<'t> {
         self.nodes_kept += input.json.as_ref().map_or(0, count_nodes);
         if self.nodes_kept > MAX_JSON_NODES {
             input.json = None;
@@ -38,24 +38,24 @@ impl InputBudget {
 
 /// Reads the text behind `Action Input:`.
 pub fn read_input(text: &str) -> ActionInput<'_> {
-    let raw = without_ticks(unfence(text.trim()));
+    let raw = without_ticks(strip_code_fence(text.trim()));
     let input = |json, defect| ActionInput { raw: Cow::Borrowed(raw), json, defect };
     if raw.is_empty() {
         return input(None, None);
     }
     if !raw.starts_with(['{', '[']) {
         // A quoted text is a text; anything else is taken as it stands.
-        return match lenient_json::parse(raw) {
+        return match lenient_json::parse_lenient_json(raw) {
             // Arguments that were encoded twice.
             Some(Json::String(text)) if text.trim_start().starts_with('{') => {
-                let inner = lenient_json::parse(&text).filter(Json::is_object);
+                let inner = lenient_json::parse_lenient_json(&text).filter(Json::is_object);
                 input(inner.or(Some(Json::String(text))), None)
             }
             Some(json) => input(Some(json), None),
             None => input(Some(Json::String(raw.to_owned())), None),
         };
     }
-    if let Some(json) = lenient_json::parse(raw) {
+    if let Some(json) = lenient_json::parse_lenient_json(raw) {
         return input(Some(json), None);
     }
     match lenient_json::parse_prefix(raw) {
@@ -79,15 +79,15 @@ pub(super) enum ActionForm<'t> {
 /// Reads the text behind `Action:`; `has_input` says that an `Action Input:` follows.
 pub(super) fn read_action(text: &str, has_input: bool) -> ActionForm<'_> {
     let text = text.trim();
-    let body = unfence(text);
+    let body = strip_code_fence(text);
     if body.starts_with(['{', '['])
         && let Some(json) =
-            lenient_json::parse(body).or_else(|| lenient_json::parse_prefix(body).map(|(json, _)| json))
+            lenient_json::parse_lenient_json(body).or_else(|| lenient_json::parse_prefix(body).map(|(json, _)| json))
         && let Some(calls) = calls_in_json(json)
     {
         return ActionForm::Complete(calls);
     }
-    if let Some(call) = invoked(text) {
+    if let Some(call) = parse_langchain_call(text) {
         return ActionForm::Complete(vec![call]);
     }
     if let Some(call) = broken_call(body) {
@@ -100,11 +100,11 @@ pub(super) fn read_action(text: &str, has_input: bool) -> ActionForm<'_> {
             name => ActionForm::Name(name),
         };
     }
-    let read = labelled(text)
-        .or_else(|| objected(text))
-        .or_else(|| bracketed(text))
-        .or_else(|| called(first_line))
-        .or_else(|| called(text));
+    let read = parse_labeled_call(text)
+        .or_else(|| parse_object_call(text))
+        .or_else(|| parse_bracketed_call(text))
+        .or_else(|| parse_python_call(first_line))
+        .or_else(|| parse_python_call(text));
     if let Some((name, input)) = read {
         return ActionForm::Complete(vec![(Cow::Borrowed(name), input)]);
     }
@@ -115,7 +115,7 @@ pub(super) fn read_action(text: &str, has_input: bool) -> ActionForm<'_> {
 }
 
 /// "`tool` with `{'a': 1}`": how LangChain prints a native call.
-fn invoked(text: &str) -> Option<(Cow<'_, str>, ActionInput<'_>)> {
+fn parse_langchain_call(text: &str) -> Option<(Cow<'_, str>, ActionInput<'_>)> {
     let (name, rest) = text.lines().next()?.strip_prefix('`')?.split_once("` with `")?;
     let raw = rest.trim_end().strip_suffix('`')?;
     is_tool_name(name).then(|| (Cow::Borrowed(name), read_input(raw)))
@@ -158,7 +158,7 @@ pub(super) fn is_nothing(name: &str) -> bool {
 }
 
 /// `tool Action Input: {..}`: the input's label stands where no label is looked for.
-fn labelled(text: &str) -> Option<(&str, ActionInput<'_>)> {
+fn parse_labeled_call(text: &str) -> Option<(&str, ActionInput<'_>)> {
     const LABEL: &[u8] = b"action input:";
     // A name and a label are short, so no more has to be looked at.
     let head = &text.as_bytes()[..text.len().min(256)];
@@ -169,14 +169,13 @@ fn labelled(text: &str) -> Option<(&str, ActionInput<'_>)> {
 }
 
 /// `tool {..}`, also with the object on the lines below, or in a fence there.
-fn objected(text: &str) -> Option<(&str, ActionInput<'_>)> {
+fn parse_object_call(text: &str) -> Option<(&str, ActionInput<'_>)> {
     let open = text.find('{')?;
     let before = text[..open].trim_end();
     let name = before.lines().next()?;
     // Between the name and the object stands nothing but a fence.
     let fence = before[name.len()..].trim();
-    let is_fence =
-        fence.strip_prefix("```").is_some_and(|language| language.chars().all(char::is_alphanumeric));
+    let is_fence = fence.strip_prefix("```").is_some_and(|language| language.chars().all(char::is_alphanumeric));
     let name = bare_name(name);
     if !(fence.is_empty() || is_fence) || !is_tool_name(name) || is_nothing(name) {
         return None;
@@ -185,7 +184,7 @@ fn objected(text: &str) -> Option<(&str, ActionInput<'_>)> {
 }
 
 /// `Search[some text]`: the name, and the text up to the last bracket of the action.
-fn bracketed(text: &str) -> Option<(&str, ActionInput<'_>)> {
+fn parse_bracketed_call(text: &str) -> Option<(&str, ActionInput<'_>)> {
     let open = text.find('[')?;
     let name = bare_name(&text[..open]);
     if !is_tool_name(name) {
@@ -194,13 +193,13 @@ fn bracketed(text: &str) -> Option<(&str, ActionInput<'_>)> {
     let rest = &text[open + 1..];
     // A bracket that never closes is an action cut off: no environment takes it.
     let argument = rest[..rest.rfind(']')?].trim();
-    let object = argument.starts_with('{').then(|| lenient_json::parse(argument)).flatten();
+    let object = argument.starts_with('{').then(|| lenient_json::parse_lenient_json(argument)).flatten();
     let json = Some(object.unwrap_or_else(|| Json::String(argument.to_owned())));
     Some((name, ActionInput { raw: Cow::Borrowed(argument), json, defect: None }))
 }
 
 /// `search("text", page=2)`, `search({..})`: a call in the manner of Python.
-fn called(line: &str) -> Option<(&str, ActionInput<'_>)> {
+fn parse_python_call(line: &str) -> Option<(&str, ActionInput<'_>)> {
     let line = line.trim().trim_matches(['`', '*']).trim();
     let open = line.find('(')?;
     let name = &line[..open];
@@ -270,8 +269,7 @@ fn calls_in_json(json: Json) -> Option<Vec<(Cow<'static, str>, ActionInput<'stat
 
 fn call_in_json(json: Json) -> Option<(Cow<'static, str>, ActionInput<'static>)> {
     let Json::Object(mut object) = json else { return None };
-    let name =
-        ["action", "tool", "tool_name", "name", "function"].iter().find_map(|key| object.remove(*key))?;
+    let name = ["action", "tool", "tool_name", "name", "function"].iter().find_map(|key| object.remove(*key))?;
     let name = name.as_str()?.to_owned();
     let keys = ["action_input", "tool_input", "arguments", "input", "parameters", "args"];
     let input = keys.iter().find_map(|key| object.remove(*key)).unwrap_or(Json::Null);
@@ -300,12 +298,10 @@ fn without_ticks(text: &str) -> &str {
 }
 
 /// The inside of a code fence, if the text is one; the text itself otherwise.
-pub(super) fn unfence(text: &str) -> &str {
+pub(super) fn strip_code_fence(text: &str) -> &str {
     let Some(rest) = text.strip_prefix("```") else { return text };
     let body = match rest.find('\n') {
-        Some(end) if rest[..end].chars().all(|c| c.is_alphanumeric() || c == ' ' || c == '\r') => {
-            &rest[end + 1..]
-        }
+        Some(end) if rest[..end].chars().all(|c| c.is_alphanumeric() || c == ' ' || c == '\r') => &rest[end + 1..],
         // The language, and the value right behind it.
         _ => match rest.trim_start_matches(char::is_alphanumeric) {
             value if value.starts_with([' ', '{', '[']) => value,
@@ -360,10 +356,7 @@ mod tests {
             assert_eq!(read_action(text, true), ActionForm::Name("reset"), "{text}");
         }
         assert_eq!(name("find: {\"q\": 1}"), one("find", "{\"q\": 1}"));
-        assert_eq!(
-            name("```\n{\"action\": \"find\", \"action_input\": {\"q\": 1}}\n```"),
-            one("find", "{\"q\":1}")
-        );
+        assert_eq!(name("```\n{\"action\": \"find\", \"action_input\": {\"q\": 1}}\n```"), one("find", "{\"q\":1}"));
         assert_eq!(name("find(q=1)"), one("find", "q=1"));
         for text in ["find({\"q\": 1})", "find(\n{\"q\": 1}\n)", "`find({\"q\": 1})`", "find[{\"q\": 1}]"] {
             let ActionForm::Complete(calls) = read_action(text, false) else { panic!("{text}") };

@@ -29,8 +29,7 @@ pub fn code_block(text: &str) -> Option<(&str, &str)> {
     ] {
         if let Some(start) = text.find(open) {
             // A fence is an action only where the agent's format says so; elsewhere it is an example.
-            let announced =
-                text[..start].trim_end().ends_with("Code:") || text.contains("<end_code>") || start == 0;
+            let announced = text[..start].trim_end().ends_with("Code:") || text.contains("<end_code>") || start == 0;
             if open != "<code>" && !announced {
                 continue;
             }
@@ -68,14 +67,8 @@ pub fn code_calls(code: &str) -> Vec<CodeCall<'_>> {
                 }
                 let name = &code[start..at];
                 let method = start > 0 && bytes[start - 1] == b'.';
-                let defined =
-                    code[..start].trim_end().ends_with("def") || code[..start].trim_end().ends_with("class");
-                if bytes.get(at) == Some(&b'(')
-                    && !method
-                    && !defined
-                    && !is_python_own(name)
-                    && !own.contains(name)
-                {
+                let defined = code[..start].trim_end().ends_with("def") || code[..start].trim_end().ends_with("class");
+                if bytes.get(at) == Some(&b'(') && !method && !defined && !is_python_own(name) && !own.contains(name) {
                     let raw = &code[at + 1..end_of_call(code, at)];
                     budget = budget.saturating_sub(raw.len());
                     if budget == 0 {
@@ -99,9 +92,7 @@ fn defined_names(code: &str) -> HashSet<&str> {
         } else if let Some((_, imported)) = line.split_once("import ")
             && (line.starts_with("import ") || line.starts_with("from "))
         {
-            names.extend(
-                imported.split([',', ' ', '(', ')']).filter(|name| !name.is_empty() && *name != "as"),
-            );
+            names.extend(imported.split([',', ' ', '(', ')']).filter(|name| !name.is_empty() && *name != "as"));
         }
     }
     names
@@ -174,10 +165,7 @@ fn skip_string(code: &str, start: usize) -> usize {
     let triple = [quote; 3];
     if bytes[start..].starts_with(&triple) {
         let body = &bytes[start + 3..];
-        return body
-            .windows(3)
-            .position(|window| window == triple)
-            .map_or(bytes.len(), |end| start + 3 + end + 3);
+        return body.windows(3).position(|window| window == triple).map_or(bytes.len(), |end| start + 3 + end + 3);
     }
     let mut at = start + 1;
     while at < bytes.len() {
@@ -281,8 +269,7 @@ mod tests {
 
     #[test]
     fn functions_of_the_code_itself_are_no_tools() {
-        let code =
-            "from math import sqrt\ndef fib(n):\n    return fib(n - 1)\nprint(fib(3), sqrt(4), look())";
+        let code = "from math import sqrt\ndef fib(n):\n    return fib(n - 1)\nprint(fib(3), sqrt(4), look())";
         assert_eq!(code_calls(code).iter().map(|call| call.name).collect::<Vec<_>>(), ["look"]);
     }
 
@@ -303,10 +290,7 @@ mod tests {
     #[test]
     fn the_thought_before_the_code_is_kept() {
         assert_eq!(code_block("Thought: I look.\n<code>\nlook()\n"), Some(("I look.", "look()")));
-        assert_eq!(
-            code_block("Thought: I look.\nCode:\n```py\nlook()\n```<end_code>"),
-            Some(("I look.", "look()"))
-        );
+        assert_eq!(code_block("Thought: I look.\nCode:\n```py\nlook()\n```<end_code>"), Some(("I look.", "look()")));
         assert_eq!(code_block("no code"), None);
     }
 }

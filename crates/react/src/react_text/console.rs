@@ -50,7 +50,7 @@ fn without_colours(text: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::read;
+    use super::super::read_react_transcript;
     use super::*;
 
     #[test]
@@ -58,7 +58,7 @@ mod tests {
         let text = "\n\n\u{1b}[1m> Entering new AgentExecutor chain...\u{1b}[0m\n\u{1b}[32;1m\u{1b}[1;3m I need to find her age.\nAction: Calculator\nAction Input: 29^0.23\u{1b}[0m\n\n\u{1b}[1m> Entering new LLMMathChain chain...\u{1b}[0m\n29^0.23\nAnswer: 2.16\n\u{1b}[1m> Finished chain.\u{1b}[0m\n\nObservation: \u{1b}[33;1mAnswer: 2.16\u{1b}[0m\nThought:\u{1b}[32;1m I now know.\nFinal Answer: 2.16\u{1b}[0m\n\n\u{1b}[1m> Finished chain.\u{1b}[0m\n";
         let runs = console_runs(text);
         assert_eq!(runs.len(), 1);
-        let transcript = read(&runs[0]);
+        let transcript = read_react_transcript(&runs[0]);
         let [step] = transcript.steps.as_slice() else { panic!("{transcript:?}") };
         assert_eq!(step.thought.as_deref(), Some("I need to find her age."));
         assert_eq!((step.tool.as_ref(), step.input.raw.as_ref()), ("Calculator", "29^0.23"));
@@ -70,7 +70,7 @@ mod tests {
     fn chains_one_after_the_other_are_runs_of_their_own() {
         let text = "> Entering new AgentExecutor chain...\nFinal Answer: a\n\n> Finished chain.\n> Entering new AgentExecutor chain...\nFinal Answer: b\n> Finished chain.\n";
         let answers: Vec<_> =
-            console_runs(text).iter().map(|run| read(run).answer.map(Cow::into_owned)).collect();
+            console_runs(text).iter().map(|run| read_react_transcript(run).answer.map(Cow::into_owned)).collect();
         assert_eq!(answers, [Some("a".to_owned()), Some("b".to_owned())]);
     }
 }

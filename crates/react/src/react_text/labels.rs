@@ -124,10 +124,9 @@ fn read_label(line: &str) -> Option<(SectionLabel, Option<u32>, usize)> {
     let (word, label) = WORDS.iter().find(|(word, _)| starts_with_ignoring_case(bare, word))?;
     let written = &bare[..word.len()];
     // Common words must look like a label; only ReAct's own words may be in lower case.
-    let common = matches!(
-        label,
-        SectionLabel::Question | SectionLabel::Request | SectionLabel::Answer | SectionLabel::Code
-    ) || *word == "finally";
+    let common =
+        matches!(label, SectionLabel::Question | SectionLabel::Request | SectionLabel::Answer | SectionLabel::Code)
+            || *word == "finally";
     if common && !written.starts_with(|c: char| c.is_ascii_uppercase()) {
         return None;
     }
@@ -177,14 +176,9 @@ mod tests {
 
     #[test]
     fn words_that_are_no_labels_are_left_alone() {
-        for text in [
-            "Thoughtful: no",
-            "Action items",
-            "answer: lower",
-            "Actions: many",
-            "the Action: is inside",
-            "Action 1",
-        ] {
+        for text in
+            ["Thoughtful: no", "Action items", "answer: lower", "Actions: many", "the Action: is inside", "Action 1"]
+        {
             assert_eq!(labels(text), vec![], "{text}");
         }
     }

@@ -13,7 +13,7 @@ use crate::react_text::text_step::{CopyBudget, ReactTranscript, TextStep};
 const MAX_STEPS: usize = 50_000;
 
 /// Reads a text that calls tools in markup; `None` when it has no such call or answer.
-pub(super) fn read(text: &str) -> Option<ReactTranscript<'_>> {
+pub(super) fn read_markup_transcript(text: &str) -> Option<ReactTranscript<'_>> {
     if !["<tool>", "<tool_call>", "<final_answer>"].iter().any(|mark| text.contains(mark)) {
         return None;
     }
@@ -33,11 +33,16 @@ pub(super) fn read(text: &str) -> Option<ReactTranscript<'_>> {
             "tool" => {
                 let (input, behind) = input_element(rest);
                 rest = behind;
-                push(&mut transcript, said, Cow::Borrowed(inside.trim()), inputs.keep(read_input(input)));
+                push_markup_step(
+                    &mut transcript,
+                    said,
+                    Cow::Borrowed(inside.trim()),
+                    inputs.drop_excess_json(read_input(input)),
+                );
             }
             "tool_call" => {
                 if let Some((name, input)) = call_object(inside) {
-                    push(&mut transcript, said, Cow::Owned(name), inputs.keep(input));
+                    push_markup_step(&mut transcript, said, Cow::Owned(name), inputs.drop_excess_json(input));
                 }
             }
             "observation" | "tool_response" => {
@@ -54,15 +59,14 @@ pub(super) fn read(text: &str) -> Option<ReactTranscript<'_>> {
     (!transcript.steps.is_empty() || transcript.answer.is_some()).then_some(transcript)
 }
 
-fn push<'t>(
+fn push_markup_step<'t>(
     transcript: &mut ReactTranscript<'t>,
     thought: Option<Cow<'t, str>>,
     tool: Cow<'t, str>,
     input: ActionInput<'t>,
 ) {
     // Calls without a word in between were asked for together.
-    let parallel =
-        thought.is_none() && transcript.steps.last().is_some_and(|step| step.observation.is_none());
+    let parallel = thought.is_none() && transcript.steps.last().is_some_and(|step| step.observation.is_none());
     let thought = match transcript.steps.last().filter(|_| parallel) {
         Some(step) => step.shared_thought(&mut CopyBudget::default()),
         None => thought,
@@ -102,7 +106,7 @@ fn input_element(text: &str) -> (&str, &str) {
 }
 
 fn call_object(text: &str) -> Option<(String, ActionInput<'_>)> {
-    let Some(Json::Object(mut object)) = crate::lenient_json::parse(text) else { return None };
+    let Some(Json::Object(mut object)) = crate::lenient_json::parse_lenient_json(text) else { return None };
     let name = object.remove("name")?.as_str()?.to_owned();
     let arguments = object.remove("arguments").or_else(|| object.remove("parameters"));
     Some((name, input_in_json(arguments.unwrap_or_default())))
@@ -115,37 +119,31 @@ mod tests {
     #[test]
     fn xml_agents_are_read() {
         let text = "I look.\n<tool>search</tool><tool_input>weather in SF</tool_input><observation>64 degrees</observation><final_answer>64</final_answer>";
-        let transcript = super::read(text).unwrap();
+        let transcript = super::read_markup_transcript(text).unwrap();
         let step = &transcript.steps[0];
         assert_eq!(
             (step.thought.as_deref(), step.tool.as_ref(), step.input.raw.as_ref()),
             (Some("I look."), "search", "weather in SF")
         );
-        assert_eq!(
-            (step.observation.as_deref(), transcript.answer.as_deref()),
-            (Some("64 degrees"), Some("64"))
-        );
+        assert_eq!((step.observation.as_deref(), transcript.answer.as_deref()), (Some("64 degrees"), Some("64")));
     }
 
     #[test]
     fn tool_call_elements_are_read() {
         let text = "<think>two</think><tool_call>\n{\"name\": \"a\", \"arguments\": {\"x\": 1}}\n</tool_call>\n<tool_call>\n{\"name\": \"b\", \"arguments\": {}}";
-        let transcript = super::read(text).unwrap();
+        let transcript = super::read_markup_transcript(text).unwrap();
         assert_eq!(transcript.steps.len(), 2);
         assert_eq!(transcript.steps[0].input.json, Some(json!({"x": 1})));
-        assert_eq!(
-            (transcript.steps[1].thought.as_deref(), transcript.steps[1].parallel),
-            (Some("two"), true)
-        );
+        assert_eq!((transcript.steps[1].thought.as_deref(), transcript.steps[1].parallel), (Some("two"), true));
     }
 
     #[test]
     fn arguments_in_a_text_are_read_as_the_object_that_they_are() {
         let text = r#"<tool_call>{"name": "a", "arguments": "{\"x\": 1}"}</tool_call>"#;
-        let transcript = super::read(text).unwrap();
+        let transcript = super::read_markup_transcript(text).unwrap();
         assert_eq!(transcript.steps[0].input.json, Some(json!({"x": 1})));
         assert_eq!((&*transcript.steps[0].input.raw, transcript.defects.len()), (r#"{"x": 1}"#, 0));
         let text = r#"<tool_call>{"name": "a", "arguments": "octo/demo"}</tool_call>"#;
-        assert_eq!(super::read(text).unwrap().steps[0].input.json, Some(json!("octo/demo")));
+        assert_eq!(super::read_markup_transcript(text).unwrap().steps[0].input.json, Some(json!("octo/demo")));
     }
 }

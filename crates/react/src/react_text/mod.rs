@@ -17,7 +17,7 @@ pub use crate::react_text::text_step::{ReactTranscript, TextStep};
 pub use action::{ActionInput, read_input};
 pub use code::{CodeCall, code_block, code_calls};
 pub use console::console_runs;
-pub use transcript::{read, split_runs, starts_like_observation};
+pub use transcript::{read_react_transcript, split_runs, starts_like_observation};
 
 use std::borrow::Cow;
 
@@ -32,9 +32,7 @@ pub enum TextDefect {
 
 /// Text in front of which a model's hidden reasoning stands: `<think>...</think>`.
 pub fn split_think(text: &str) -> (Option<&str>, &str) {
-    for (open, close) in
-        [("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<reasoning>", "</reasoning>")]
-    {
+    for (open, close) in [("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<reasoning>", "</reasoning>")] {
         if let Some(rest) = text.trim_start().strip_prefix(open)
             && let Some(end) = rest.find(close)
         {

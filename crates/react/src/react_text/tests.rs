@@ -3,17 +3,15 @@
 use serde_json::json;
 
 use super::TextDefect;
-use super::read;
+use super::read_react_transcript;
 
 type Row = (Option<String>, String, String, Option<String>);
 
 /// Thought, tool, raw input and observation of each step.
 fn rows(text: &str) -> Vec<Row> {
-    let steps = read(text).steps.into_iter();
+    let steps = read_react_transcript(text).steps.into_iter();
     let owned = |text: Option<std::borrow::Cow<'_, str>>| text.map(std::borrow::Cow::into_owned);
-    steps
-        .map(|s| (owned(s.thought), s.tool.into_owned(), s.input.raw.into_owned(), owned(s.observation)))
-        .collect()
+    steps.map(|s| (owned(s.thought), s.tool.into_owned(), s.input.raw.into_owned(), owned(s.observation))).collect()
 }
 
 fn row(thought: &str, tool: &str, input: &str, observation: &str) -> Row {
@@ -22,14 +20,14 @@ fn row(thought: &str, tool: &str, input: &str, observation: &str) -> Row {
 }
 
 fn kinds(text: &str) -> Vec<TextDefect> {
-    read(text).defects.into_iter().map(|(kind, _)| kind).collect()
+    read_react_transcript(text).defects.into_iter().map(|(kind, _)| kind).collect()
 }
 
 #[test]
 fn llamaindex_style() {
     let text = "Thought: I look.\nAction: find\nAction Input: {\"q\": \"x\"}\nObservation: none\nThought: Done.\nAnswer: There is none.";
     assert_eq!(rows(text), vec![row("I look.", "find", "{\"q\": \"x\"}", "none")]);
-    let transcript = read(text);
+    let transcript = read_react_transcript(text);
     assert_eq!(transcript.answer.as_deref(), Some("There is none."));
     assert_eq!(transcript.last_thought.as_deref(), Some("Done."));
 }
@@ -38,11 +36,8 @@ fn llamaindex_style() {
 fn langchain_style_with_plain_input() {
     let text = "Question: who?\nThought: I need to search for NBA\nAction: Search \nAction Input: NBA\nObservation: a league\nThought: I now know\nFinal Answer:\na league";
     assert_eq!(rows(text), vec![row("I need to search for NBA", "Search", "NBA", "a league")]);
-    let transcript = read(text);
-    assert_eq!(
-        (transcript.question.as_deref(), transcript.answer.as_deref()),
-        (Some("who?"), Some("a league"))
-    );
+    let transcript = read_react_transcript(text);
+    assert_eq!((transcript.question.as_deref(), transcript.answer.as_deref()), (Some("who?"), Some("a league")));
 }
 
 #[test]
@@ -50,7 +45,7 @@ fn structured_chat_style() {
     let text = "Thought: I look.\nAction:\n```json\n{\"action\": \"find\", \"action_input\": {\"q\": \"Action: x\"}}\n```\nObservation: none";
     assert_eq!(rows(text), vec![row("I look.", "find", "{\"q\":\"Action: x\"}", "none")]);
     let answer = "Action:\n```\n{\"action\": \"Final Answer\", \"action_input\": \"42\"}\n```";
-    assert_eq!(read(answer).answer.as_deref(), Some("42"));
+    assert_eq!(read_react_transcript(answer).answer.as_deref(), Some("42"));
     assert_eq!(rows(answer), vec![]);
 }
 
@@ -58,8 +53,9 @@ fn structured_chat_style() {
 fn numbered_style() {
     let text = "Question: q\nThought 1: a\nAction 1: Search[x]\nObservation 1: found\nThought: not a label here\nAction 9: nor this\nThought 2: b\nAction 2: Finish[y]\nObservation 2: ok";
     assert_eq!(rows(text)[0].3.as_deref(), Some("found\nThought: not a label here"));
-    let transcript =
-        read("Thought 1: a\nAction 1: Search[x]\nObservation 1: found\nThought 2: b\nAction 2: Finish[y]");
+    let transcript = read_react_transcript(
+        "Thought 1: a\nAction 1: Search[x]\nObservation 1: found\nThought 2: b\nAction 2: Finish[y]",
+    );
     assert_eq!(transcript.steps.len(), 1);
     assert_eq!(transcript.answer.as_deref(), Some("y"));
 }
@@ -67,7 +63,7 @@ fn numbered_style() {
 #[test]
 fn crewai_style_with_python_dict_and_fence() {
     let text = "Thought: I look.\nAction: find\nAction Input: ```json\n{'q': 'x', 'deep': {'a': [1, None]}}\n```\nObservation: none";
-    let step = &read(text).steps[0];
+    let step = &read_react_transcript(text).steps[0];
     assert_eq!(step.input.json, Some(json!({"q": "x", "deep": {"a": [1, null]}})));
 }
 
@@ -80,18 +76,15 @@ fn markdown_dress() {
 #[test]
 fn labels_inside_a_thought_are_text() {
     // In the middle of a line, and at the beginning of one.
+    let text = "Thought: The docs say Action: is followed by Observation: lines.\nAction: find\nAction Input: {}";
+    assert_eq!(rows(text), vec![row("The docs say Action: is followed by Observation: lines.", "find", "{}", "")]);
     let text =
-        "Thought: The docs say Action: is followed by Observation: lines.\nAction: find\nAction Input: {}";
-    assert_eq!(
-        rows(text),
-        vec![row("The docs say Action: is followed by Observation: lines.", "find", "{}", "")]
-    );
-    let text = "Thought: I plan:\nAction: listing pull requests is the way\nso I do it.\nAction: list\nAction Input: {}";
+        "Thought: I plan:\nAction: listing pull requests is the way\nso I do it.\nAction: list\nAction Input: {}";
     assert_eq!(rows(text)[0].1, "list");
     assert!(rows(text)[0].0.as_deref().unwrap().starts_with("I plan:\nAction: listing pull requests"));
     let text = "Thought: Then I write\nFinal Answer: but not yet.\nAction: find\nAction Input: {}";
     assert_eq!(rows(text)[0].1, "find");
-    assert_eq!(read(text).answer, None);
+    assert_eq!(read_react_transcript(text).answer, None);
     let text = "Thought: I expect\nObservation: something\nAction: find\nAction Input: {}";
     assert_eq!(rows(text), vec![row("I expect\nObservation: something", "find", "{}", "")]);
 }
@@ -114,29 +107,24 @@ fn missing_parts_are_told() {
     assert_eq!(rows("Action: go\nAction Input: {}"), vec![row("", "go", "{}", "")]);
     assert_eq!(rows("Thought:\nAction: go\nAction Input: {}"), vec![row("", "go", "{}", "")]);
     assert_eq!(kinds("Thought: I go\nThought: go\nAction Input: {}"), vec![TextDefect::MissingToolName]);
+    assert_eq!(kinds("Thought: I go\nAction: go\nAction Input: {\"a\": \"cut"), vec![TextDefect::MalformedArguments]);
+    assert_eq!(kinds("Thought: x\nAction: search Final Answer:\nAction Input: y"), vec![TextDefect::UnusualToolName]);
     assert_eq!(
-        kinds("Thought: I go\nAction: go\nAction Input: {\"a\": \"cut"),
-        vec![TextDefect::MalformedArguments]
+        read_react_transcript("Thought: I go\nAction: go\nAction Input: {\"a\": \"cut").steps[0].input.json,
+        None
     );
-    assert_eq!(
-        kinds("Thought: x\nAction: search Final Answer:\nAction Input: y"),
-        vec![TextDefect::UnusualToolName]
-    );
-    assert_eq!(read("Thought: I go\nAction: go\nAction Input: {\"a\": \"cut").steps[0].input.json, None);
 }
 
 #[test]
 fn malformed_blobs_still_name_their_tool() {
-    let text = "Thought: I open it.\nAction:\n```json\n{\n \"action\": \"open\",\n \"action_input\": {\"a\": \"cut\n}\n```";
+    let text =
+        "Thought: I open it.\nAction:\n```json\n{\n \"action\": \"open\",\n \"action_input\": {\"a\": \"cut\n}\n```";
     assert_eq!(rows(text), vec![row("I open it.", "open", "{\"a\": \"cut", "")]);
 }
 
 #[test]
 fn hidden_reasoning_is_the_thought_where_no_other_is() {
-    assert_eq!(
-        rows("<think>I look.</think>\nAction: find\nAction Input: {}")[0].0.as_deref(),
-        Some("I look.")
-    );
+    assert_eq!(rows("<think>I look.</think>\nAction: find\nAction Input: {}")[0].0.as_deref(), Some("I look."));
     assert_eq!(
         rows("<think>I look.</think>\nThought:\nAction: find\nAction Input: {}")[0].0.as_deref(),
         Some("I look.")
@@ -171,8 +159,8 @@ fn dspy_style() {
 
 #[test]
 fn a_text_without_labels_is_no_react() {
-    assert!(!read("Just an answer.").is_react);
-    assert!(!read("").is_react);
+    assert!(!read_react_transcript("Just an answer.").is_react);
+    assert!(!read_react_transcript("").is_react);
 }
 
 #[test]
@@ -180,8 +168,8 @@ fn several_questions_are_several_runs() {
     let text = "Question: a?\nThought: x\nAction: find\nAction Input: {}\nObservation: none\nThought: y\nFinal Answer: no\n\nQuestion: b?\nThought: z\nFinal Answer: yes\n";
     let runs = super::split_runs(text);
     assert_eq!(runs.len(), 2);
-    assert_eq!(read(runs[0]).answer.as_deref(), Some("no"));
-    assert_eq!(read(runs[1]).question.as_deref(), Some("b?"));
+    assert_eq!(read_react_transcript(runs[0]).answer.as_deref(), Some("no"));
+    assert_eq!(read_react_transcript(runs[1]).question.as_deref(), Some("b?"));
     assert_eq!(super::split_runs("Thought: x\nAnswer: y"), vec!["Thought: x\nAnswer: y"]);
 }
 
@@ -189,7 +177,8 @@ fn several_questions_are_several_runs() {
 fn several_numbered_runs_are_told_apart() {
     let text = "Question: a?\nThought 1: x\nAction 1: Finish[A1]\nObservation 1: done\n\nQuestion: b?\nThought 1: y\nAction 1: Search[z]\nObservation 1: Question: no\nThought 2: w\nAction 2: Finish[B1]\n";
     let runs = super::split_runs(text);
-    let answers: Vec<_> = runs.iter().map(|run| read(run).answer.map(std::borrow::Cow::into_owned)).collect();
+    let answers: Vec<_> =
+        runs.iter().map(|run| read_react_transcript(run).answer.map(std::borrow::Cow::into_owned)).collect();
     assert_eq!(answers, [Some("A1".to_owned()), Some("B1".to_owned())]);
 }
 
@@ -197,7 +186,7 @@ fn several_numbered_runs_are_told_apart() {
 fn smolagents_style() {
     let text = "Task: How many issues?\nThought: I list them.\nCode:\n```py\nissues = list_issues(repo='o/a')\nprint(\"Action: x\")\n```<end_code>\nObservation: Execution logs: 12\nThought: Done.\n<code>\nfinal_answer('12 issues')\n</code>\n";
     assert_eq!(rows(text), vec![row("I list them.", "list_issues", "repo='o/a'", "Execution logs: 12")]);
-    let transcript = read(text);
+    let transcript = read_react_transcript(text);
     assert_eq!(
         (transcript.question.as_deref(), transcript.answer.as_deref()),
         (Some("How many issues?"), Some("12 issues"))
@@ -211,7 +200,7 @@ fn smolagents_style() {
 fn fences_hide_labels() {
     let text = "Thought: done\nFinal Answer: Use this:\n```\nThought: t\nAction: do_thing\nAction Input: {}\n```\nThat is all.";
     assert_eq!(rows(text), vec![]);
-    assert!(read(text).answer.as_deref().unwrap().ends_with("That is all."));
+    assert!(read_react_transcript(text).answer.as_deref().unwrap().ends_with("That is all."));
     let text = "```\nThought: a\nAction: find\nAction Input: {}\n```";
     assert_eq!(rows(text)[0].1, "find");
 }
@@ -219,7 +208,7 @@ fn fences_hide_labels() {
 #[test]
 fn an_answer_right_behind_an_observation_is_read() {
     let text = "Thought: a\nAction: find\nAction Input: {}\nObservation: none\nAnswer: There is none.";
-    assert_eq!(read(text).answer.as_deref(), Some("There is none."));
+    assert_eq!(read_react_transcript(text).answer.as_deref(), Some("There is none."));
 }
 
 #[test]
@@ -234,7 +223,7 @@ fn calls_without_an_action_label_are_read() {
     ] {
         assert_eq!(rows(text), vec![row("I look.", "find", "{\"q\":1}", "")], "{text}");
     }
-    let answer = read("{\"action\": \"Final Answer\", \"action_input\": \"42\"}");
+    let answer = read_react_transcript("{\"action\": \"Final Answer\", \"action_input\": \"42\"}");
     assert_eq!((answer.steps.len(), answer.answer.as_deref()), (0, Some("42")));
     // What only looks like it is an answer in JSON, or an example in one.
     for text in [
@@ -245,7 +234,7 @@ fn calls_without_an_action_label_are_read() {
         "The signature is\n{\"name\": \"find\", \"arguments\": {}}",
         "It wrote:\n```json\n{\"action\": \"find\", \"action_input\": {}}\n```\nand then stopped.",
     ] {
-        assert!(!read(text).is_react, "{text}");
+        assert!(!read_react_transcript(text).is_react, "{text}");
     }
 }
 
@@ -259,7 +248,7 @@ fn answers_of_finishing_actions_are_plain_texts() {
         "Action: Final Answer\nAction Input: \"ok\"",
         "Action: finish.\nAction Input: {\"answer\": \"ok\"}",
     ] {
-        assert_eq!(read(text).answer.as_deref(), Some("ok"), "{text}");
+        assert_eq!(read_react_transcript(text).answer.as_deref(), Some("ok"), "{text}");
     }
 }
 
@@ -269,7 +258,7 @@ fn a_thought_in_pieces_is_not_copied_without_end() {
     let piece = "t".repeat(1_500);
     let calls = vec![r#"{"tool": "a"}"#; 20_000].join(",");
     let text = format!("Thought: {piece}\nThought: {piece}\nAction: [{calls}]");
-    let steps = read(&text).steps;
+    let steps = read_react_transcript(&text).steps;
     let copied: usize = steps.iter().filter_map(|step| step.thought.as_deref()).map(str::len).sum();
     assert!(steps.len() == 20_000 && copied > 100_000 && copied < 2 << 20, "{} steps, {copied}", steps.len());
 }

@@ -36,7 +36,7 @@ impl<'t> TextStep<'t> {
         const MAX_COPIED_BYTES: usize = 4096;
         match self.thought.as_ref()? {
             Cow::Borrowed(thought) => Some(Cow::Borrowed(thought)),
-            Cow::Owned(thought) if thought.len() <= MAX_COPIED_BYTES && budget.take(thought.len()) => {
+            Cow::Owned(thought) if thought.len() <= MAX_COPIED_BYTES && budget.try_reserve(thought.len()) => {
                 Some(Cow::Owned(thought.clone()))
             }
             Cow::Owned(_) => None,
@@ -57,7 +57,7 @@ impl Default for CopyBudget {
 }
 
 impl CopyBudget {
-    pub(super) fn take(&mut self, bytes: usize) -> bool {
+    pub(super) fn try_reserve(&mut self, bytes: usize) -> bool {
         let left = self.bytes_left.checked_sub(bytes);
         self.bytes_left = left.unwrap_or(self.bytes_left);
         left.is_some()

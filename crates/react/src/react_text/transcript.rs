@@ -16,12 +16,12 @@ use super::labels::{LabelledLine, SectionLabel, labelled_lines};
 use super::{markup, non_empty, split_think};
 
 /// Reads a ReAct text. Total: any text gives a transcript.
-pub fn read(text: &str) -> ReactTranscript<'_> {
+pub fn read_react_transcript(text: &str) -> ReactTranscript<'_> {
     let (think, body) = split_think(text);
-    let sections = sections(body);
+    let sections = find_labeled_sections(body);
     if !is_react(&sections, body) {
         // Words like "User:" and "Answer:" stand in any text.
-        return unlabelled(text).unwrap_or_default();
+        return read_unlabeled_call(text).unwrap_or_default();
     }
     let mut folder = TranscriptBuilder { think, ..TranscriptBuilder::default() };
     folder.transcript.is_react = true;
@@ -34,19 +34,19 @@ pub fn read(text: &str) -> ReactTranscript<'_> {
     for (index, section) in sections.iter().enumerate() {
         let content = &body[section.line.content..section.end];
         let next = sections.get(index + 1).map(|next| next.line.label);
-        folder.section(section.line.label, content, next);
+        folder.add_section(section.line.label, content, next);
     }
     let labelled = folder.finish();
     if labelled.steps.is_empty() && labelled.answer.is_none() {
         // A thought with its label, and the call in a form of its own.
-        return unlabelled(text).unwrap_or(labelled);
+        return read_unlabeled_call(text).unwrap_or(labelled);
     }
     labelled
 }
 
 /// A call without labels: in markup, or as the object that the text ends with.
-fn unlabelled(text: &str) -> Option<ReactTranscript<'_>> {
-    markup::read(text).or_else(|| {
+fn read_unlabeled_call(text: &str) -> Option<ReactTranscript<'_>> {
+    markup::read_markup_transcript(text).or_else(|| {
         let (think, body) = split_think(text);
         let (before, tool, input) = ending_call(body)?;
         let thought = before.trim();
@@ -63,16 +63,13 @@ fn is_react(sections: &[LabelledSection], text: &str) -> bool {
     let acts = |label| {
         matches!(
             label,
-            SectionLabel::Thought
-                | SectionLabel::Action
-                | SectionLabel::ActionInput
-                | SectionLabel::FinalAnswer
+            SectionLabel::Thought | SectionLabel::Action | SectionLabel::ActionInput | SectionLabel::FinalAnswer
         )
     };
     sections.iter().any(|section| acts(section.line.label))
-        || sections.first().is_some_and(|first| {
-            first.line.label == SectionLabel::Answer && text[..first.line.start].trim().is_empty()
-        })
+        || sections
+            .first()
+            .is_some_and(|first| first.line.label == SectionLabel::Answer && text[..first.line.start].trim().is_empty())
 }
 
 /// Splits a text that holds several runs, each with a question of its own in front.
@@ -82,11 +79,10 @@ pub fn split_runs(text: &str) -> Vec<&str> {
     if questions.nth(1).is_none() {
         return vec![text];
     }
-    let sections = sections(text);
+    let sections = find_labeled_sections(text);
     let mut starts: Vec<usize> = Vec::new();
-    for section in sections
-        .iter()
-        .filter(|section| matches!(section.line.label, SectionLabel::Question | SectionLabel::Request))
+    for section in
+        sections.iter().filter(|section| matches!(section.line.label, SectionLabel::Question | SectionLabel::Request))
     {
         starts.push(if starts.is_empty() { 0 } else { section.line.start });
     }
@@ -113,10 +109,10 @@ struct LabelledSection {
 
 /// Decides which labelled lines begin a section and which are only text: labels inside arguments, inside a thought or
 /// out of turn.
-fn sections(text: &str) -> Vec<LabelledSection> {
+fn find_labeled_sections(text: &str) -> Vec<LabelledSection> {
     let lines = labelled_lines(text);
     let belongs_to_thought = answers_inside_thoughts(&lines);
-    let restarts = restarts(&lines);
+    let restarts = mark_restart_lines(&lines);
     let mut turn = SectionTracker {
         numbered: lines.iter().filter(|line| line.number.is_some()).count() * 2 > lines.len(),
         ..SectionTracker::default()
@@ -138,14 +134,14 @@ fn sections(text: &str) -> Vec<LabelledSection> {
         if let Some(open) = sections.last_mut() {
             open.end = line.start;
         }
-        turn.open(line);
+        turn.open_section(line);
         sections.push(LabelledSection { line: *line, end: text.len() });
     }
     sections
 }
 
 /// For each line, whether it is the question of a new numbered run: the next label begins to count from one.
-fn restarts(lines: &[LabelledLine]) -> Vec<bool> {
+fn mark_restart_lines(lines: &[LabelledLine]) -> Vec<bool> {
     let next = lines.iter().skip(1).map(|line| line.number == Some(1)).chain([false]);
     lines.iter().zip(next).map(|(line, next)| line.label == SectionLabel::Question && next).collect()
 }
@@ -178,7 +174,7 @@ struct SectionTracker {
 }
 
 impl SectionTracker {
-    fn open(&mut self, line: &LabelledLine) {
+    fn open_section(&mut self, line: &LabelledLine) {
         self.asked |= matches!(line.label, SectionLabel::Question | SectionLabel::Request);
         self.current = Some(*line);
     }
@@ -192,15 +188,12 @@ impl SectionTracker {
             (_, SectionLabel::End) => true,
             (_, SectionLabel::Request) => false,
             // Code answers a thought.
-            (SectionLabel::Thought | SectionLabel::Question | SectionLabel::Request, SectionLabel::Code) => {
-                true
-            }
+            (SectionLabel::Thought | SectionLabel::Question | SectionLabel::Request, SectionLabel::Code) => true,
             (_, SectionLabel::Code) => false,
             // An observation answers an action; in a thought the word is only a word.
-            (
-                SectionLabel::Thought | SectionLabel::Question | SectionLabel::Request,
-                SectionLabel::Observation,
-            ) => false,
+            (SectionLabel::Thought | SectionLabel::Question | SectionLabel::Request, SectionLabel::Observation) => {
+                false
+            }
             (SectionLabel::Observation, SectionLabel::Observation | SectionLabel::ActionInput) => false,
             // LlamaIndex may answer without a thought; but a tool's result has answers in it, too.
             (SectionLabel::Observation, SectionLabel::Answer) => line.is_last,
@@ -208,18 +201,13 @@ impl SectionTracker {
             (SectionLabel::Observation, _) if self.numbered => {
                 line.number > current.number || line.label == SectionLabel::FinalAnswer
             }
-            (
-                SectionLabel::FinalAnswer | SectionLabel::Answer,
-                SectionLabel::Question | SectionLabel::Thought,
-            ) => true,
+            (SectionLabel::FinalAnswer | SectionLabel::Answer, SectionLabel::Question | SectionLabel::Thought) => true,
             (SectionLabel::FinalAnswer | SectionLabel::Answer, _) => false,
             (SectionLabel::Question | SectionLabel::Request, SectionLabel::Answer) => true,
             (SectionLabel::Action | SectionLabel::ActionInput, SectionLabel::Answer) => false,
             // Only a text that began with a question can come to a second one.
             (_, SectionLabel::Question) => {
-                self.asked
-                    && !self.numbered
-                    && !matches!(current.label, SectionLabel::Thought | SectionLabel::Question)
+                self.asked && !self.numbered && !matches!(current.label, SectionLabel::Thought | SectionLabel::Question)
             }
             _ => true,
         }
@@ -239,8 +227,7 @@ impl ArgumentScanner<'_> {
         let rest = &self.text[start..];
         let trimmed = rest.trim_start();
         let at = start + rest.len() - trimmed.len();
-        let (open, close) =
-            if trimmed.starts_with("<code>") { ("<code>", "</code>") } else { ("```", "```") };
+        let (open, close) = if trimmed.starts_with("<code>") { ("<code>", "</code>") } else { ("```", "```") };
         let Some(body) = trimmed.strip_prefix(open).filter(|body| body.len() <= self.budget) else {
             return start;
         };
@@ -312,7 +299,7 @@ struct TranscriptBuilder<'t> {
 }
 
 impl<'t> TranscriptBuilder<'t> {
-    fn section(&mut self, label: SectionLabel, content: &'t str, next: Option<SectionLabel>) {
+    fn add_section(&mut self, label: SectionLabel, content: &'t str, next: Option<SectionLabel>) {
         match label {
             SectionLabel::Question | SectionLabel::Request => {
                 self.settle_pending();
@@ -323,17 +310,17 @@ impl<'t> TranscriptBuilder<'t> {
                 self.unanswered = None;
                 self.add_thought(content);
             }
-            SectionLabel::Action => self.action(content, next),
+            SectionLabel::Action => self.add_action(content, next),
             SectionLabel::ActionInput => match self.pending.take() {
                 Some(name) => self.push(Cow::Borrowed(name), read_input(content), false),
-                None => self.defect(TextDefect::MissingToolName, content),
+                None => self.add_defect(TextDefect::MissingToolName, content),
             },
             SectionLabel::Observation => {
                 self.settle_pending();
-                self.observation(content);
+                self.add_observation(content);
             }
             SectionLabel::End => self.settle_pending(),
-            SectionLabel::Code => self.code(content),
+            SectionLabel::Code => self.add_code(content),
             SectionLabel::FinalAnswer | SectionLabel::Answer => {
                 self.settle_pending();
                 self.transcript.answer = Some(Cow::Borrowed(content.trim()));
@@ -342,7 +329,7 @@ impl<'t> TranscriptBuilder<'t> {
         }
     }
 
-    fn action(&mut self, content: &'t str, next: Option<SectionLabel>) {
+    fn add_action(&mut self, content: &'t str, next: Option<SectionLabel>) {
         if let Some(name) = self.pending.take() {
             // Two actions before one input: the earlier line was part of the thought.
             self.add_thought_line("Action: ", name);
@@ -360,12 +347,12 @@ impl<'t> TranscriptBuilder<'t> {
             ActionForm::Unreadable if next == Some(SectionLabel::Action) => {
                 self.add_thought_line("Action: ", content.trim())
             }
-            ActionForm::Unreadable => self.defect(TextDefect::MissingToolName, content),
+            ActionForm::Unreadable => self.add_defect(TextDefect::MissingToolName, content),
         }
     }
 
     /// Code calls tools like functions; code that calls none is a step of its interpreter.
-    fn code(&mut self, content: &'t str) {
+    fn add_code(&mut self, content: &'t str) {
         let code = code_block(content).map_or(content.trim(), |(_, code)| code);
         let calls = code_calls(code);
         let answers = calls.iter().any(|call| call.name == "final_answer");
@@ -374,10 +361,8 @@ impl<'t> TranscriptBuilder<'t> {
             let defect = call.arguments.is_none().then_some(TextDefect::MalformedArguments);
             let input = ActionInput { raw: Cow::Borrowed(call.raw), json: call.arguments, defect };
             if call.name == "final_answer" {
-                let answer = input
-                    .json
-                    .as_ref()
-                    .and_then(|json| json.pointer("/args/0").or_else(|| json.get("answer")));
+                let answer =
+                    input.json.as_ref().and_then(|json| json.pointer("/args/0").or_else(|| json.get("answer")));
                 self.transcript.last_thought = self.take_thought();
                 self.transcript.answer =
                     answer.map_or(Some(input.raw), |answer| Some(Cow::Owned(result_text(answer.clone()))));
@@ -387,8 +372,7 @@ impl<'t> TranscriptBuilder<'t> {
             parallel = true;
         }
         if !parallel && !answers {
-            let input =
-                ActionInput { raw: Cow::Borrowed(code), json: Some(json!({"code": code})), defect: None };
+            let input = ActionInput { raw: Cow::Borrowed(code), json: Some(json!({"code": code})), defect: None };
             self.push(Cow::Borrowed("python_interpreter"), input, false);
         }
     }
@@ -401,14 +385,11 @@ impl<'t> TranscriptBuilder<'t> {
     }
 
     fn push(&mut self, tool: Cow<'t, str>, input: ActionInput<'t>, parallel: bool) {
-        let input = self.inputs.keep(input);
-        if ["finish", "final_answer", "final answer", "finalanswer"]
-            .iter()
-            .any(|word| tool.eq_ignore_ascii_case(word))
+        let input = self.inputs.drop_excess_json(input);
+        if ["finish", "final_answer", "final answer", "finalanswer"].iter().any(|word| tool.eq_ignore_ascii_case(word))
         {
             self.transcript.last_thought = self.take_thought();
-            self.transcript.answer =
-                Some(answer_of(input)).filter(|answer| !answer.is_empty() && answer != "{}");
+            self.transcript.answer = Some(answer_of(input)).filter(|answer| !answer.is_empty() && answer != "{}");
             return;
         }
         if tool.eq_ignore_ascii_case("think") {
@@ -431,7 +412,7 @@ impl<'t> TranscriptBuilder<'t> {
         self.transcript.steps.push(TextStep { thought, tool, input, observation: None, parallel });
     }
 
-    fn observation(&mut self, content: &'t str) {
+    fn add_observation(&mut self, content: &'t str) {
         let Some(first) = self.unanswered.take() else { return };
         for step in &mut self.transcript.steps[first..] {
             step.observation = Some(Cow::Borrowed(content.trim()));
@@ -467,7 +448,7 @@ impl<'t> TranscriptBuilder<'t> {
         self.thought.take().or(think).or(preamble)
     }
 
-    fn defect(&mut self, kind: TextDefect, text: &'t str) {
+    fn add_defect(&mut self, kind: TextDefect, text: &'t str) {
         self.transcript.defects.push((kind, Cow::Borrowed(text.trim())));
     }
 
@@ -499,9 +480,7 @@ fn answer_of(input: ActionInput<'_>) -> Cow<'_, str> {
 /// `finish("text")` has an argument without a name.
 fn only_argument(name: &str, value: serde_json::Value) -> String {
     match value {
-        serde_json::Value::Array(mut items) if name == "args" && items.len() == 1 => {
-            result_text(items.remove(0))
-        }
+        serde_json::Value::Array(mut items) if name == "args" && items.len() == 1 => result_text(items.remove(0)),
         value => result_text(value),
     }
 }

@@ -1,7 +1,7 @@
 //! Counts as people read them.
 
 /// `12,345`
-pub fn count(number: u64) -> String {
+pub fn format_count(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {
@@ -14,6 +14,6 @@ pub fn count(number: u64) -> String {
 }
 
 /// `1 step`, `2 steps`
-pub fn counted(number: u64, one: &str, many: &str) -> String {
-    format!("{} {}", count(number), if number == 1 { one } else { many })
+pub fn format_counted_noun(number: u64, one: &str, many: &str) -> String {
+    format!("{} {}", format_count(number), if number == 1 { one } else { many })
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use gradus_eval::interval::ConfidenceInterval;
 use gradus_eval::outcome::{OutcomeKind, TokenCount};
 use gradus_eval::report::{
-    CostSummary, EvaluationSummary, EvaluatorCost, FindingVerdict, GateResult, GateVerdict, MetricResult,
-    ReasonCount, ReportFinding, ToolUse,
+    CostSummary, EvaluationSummary, EvaluatorCost, FindingVerdict, GateResult, GateVerdict, MetricResult, ReasonCount,
+    ReportFinding, ToolUse,
 };
 
 pub(super) const JUDGE: &str = "openai/gpt-4.1-mini";
@@ -14,22 +14,8 @@ pub(super) const JUDGE: &str = "openai/gpt-4.1-mini";
 /// Forty support conversations of a travel agent, judged by a model.
 pub(super) fn ordinary() -> (EvaluationSummary, Vec<GateResult>) {
     let metrics = vec![
-        metric(
-            "thought_to_tool",
-            "Thought to tool",
-            (0.805, 0.924),
-            (185, 212),
-            (9, 3),
-            ["correct", "incorrect"],
-        ),
-        metric(
-            "query_to_thought",
-            "Query to thought",
-            (0.708, 0.866),
-            (171, 215),
-            (6, 3),
-            ["relevant", "irrelevant"],
-        ),
+        metric("thought_to_tool", "Thought to tool", (0.805, 0.924), (185, 212), (9, 3), ["correct", "incorrect"]),
+        metric("query_to_thought", "Query to thought", (0.708, 0.866), (171, 215), (6, 3), ["relevant", "irrelevant"]),
         metric(
             "sequence_optimality",
             "Sequence optimality",
@@ -40,20 +26,11 @@ pub(super) fn ordinary() -> (EvaluationSummary, Vec<GateResult>) {
         ),
         MetricResult {
             judge: "rules".to_owned(),
-            ..metric(
-                "call_validity",
-                "Call validity",
-                (0.925, 0.984),
-                (216, 224),
-                (0, 0),
-                ["valid", "invalid"],
-            )
+            ..metric("call_validity", "Call validity", (0.925, 0.984), (216, 224), (0, 0), ["valid", "invalid"])
         },
     ];
-    let mut combined =
-        metric("combined", "Combined (both correct)", (0.63, 0.80), (148, 206), (12, 6), ["", ""]);
-    let mut right =
-        metric("trajectories_right", "Trajectories all right", (0.30, 0.63), (16, 35), (5, 0), ["", ""]);
+    let mut combined = metric("combined", "Combined (both correct)", (0.63, 0.80), (148, 206), (12, 6), ["", ""]);
+    let mut right = metric("trajectories_right", "Trajectories all right", (0.30, 0.63), (16, 35), (5, 0), ["", ""]);
     combined.labels.clear();
     right.labels.clear();
     let summary = EvaluationSummary {
@@ -119,12 +96,9 @@ pub(super) fn filled_with(text: &str) -> (EvaluationSummary, Vec<GateResult>) {
         }
     }
     let (summary, gates) = ordinary();
-    let mut json = serde_json::to_value(EvaluationSummary {
-        complete: false,
-        stopped_because: Some(String::new()),
-        ..summary
-    })
-    .expect("JSON");
+    let mut json =
+        serde_json::to_value(EvaluationSummary { complete: false, stopped_because: Some(String::new()), ..summary })
+            .expect("JSON");
     fill(&mut json, text);
     let gates = gates
         .into_iter()
@@ -152,10 +126,7 @@ fn metric(
         denominator: u64::from(judged),
         failed,
         not_applicable,
-        labels: BTreeMap::from([
-            (good.to_owned(), u64::from(right)),
-            (bad.to_owned(), u64::from(judged - right)),
-        ]),
+        labels: BTreeMap::from([(good.to_owned(), u64::from(right)), (bad.to_owned(), u64::from(judged - right))]),
     }
 }
 
@@ -172,13 +143,7 @@ fn gates() -> Vec<GateResult> {
     };
     let unsure = "it is met, but the interval holds the bar; more trajectories would tell";
     vec![
-        gate(
-            "thought_to_tool >= 0.85",
-            GateVerdict::Inconclusive,
-            185.0 / 212.0,
-            Some((0.805, 0.924)),
-            unsure,
-        ),
+        gate("thought_to_tool >= 0.85", GateVerdict::Inconclusive, 185.0 / 212.0, Some((0.805, 0.924)), unsure),
         gate("call_validity >= 0.9", GateVerdict::Pass, 216.0 / 224.0, Some((0.925, 0.984)), "met"),
         gate("combined >= 0.85", GateVerdict::Fail, 148.0 / 206.0, Some((0.63, 0.80)), "missed"),
         gate("cost <= 1", GateVerdict::Pass, 0.2113, None, "met"),
@@ -224,12 +189,7 @@ fn cost() -> CostSummary {
 
 fn reasons() -> Vec<ReasonCount> {
     [
-        (
-            "thought_to_tool",
-            OutcomeKind::Failed,
-            "the judge gave no label that the rubric knows, after 3 tries",
-            6,
-        ),
+        ("thought_to_tool", OutcomeKind::Failed, "the judge gave no label that the rubric knows, after 3 tries", 6),
         ("query_to_thought", OutcomeKind::Failed, "the endpoint answered 529 (overloaded), after 5 tries", 6),
         ("thought_to_tool", OutcomeKind::NotApplicable, "the step has no thought", 3),
         ("query_to_thought", OutcomeKind::NotApplicable, "the step has no thought", 3),

@@ -30,7 +30,7 @@ use view::ReportView;
 pub const STYLE: &str = include_str!("style.css");
 
 /// Writes the report; `tables` come before what was judged.
-pub fn write(
+pub fn write_html_report(
     summary: &EvaluationSummary,
     gates: &[GateResult],
     tables: &[ReportTable],
@@ -40,7 +40,7 @@ pub fn write(
         report: ReportView::from_summary(summary, gates),
         tables: tables.iter().map(view::tables::ReportTableView::from_table).collect(),
         style: StyleSheet(STYLE),
-        symbols: charts::symbols(),
+        symbols: charts::load_chart_symbols(),
         version: env!("CARGO_PKG_VERSION"),
     };
     page.write_into(out)

@@ -1,6 +1,6 @@
 //! Numbers as people read them. What is no number is never shown as one.
 
-pub use super::count_text::{count, counted};
+pub use super::count_text::{format_count, format_counted_noun};
 
 use gradus_eval::interval::ConfidenceInterval;
 
@@ -8,37 +8,37 @@ use gradus_eval::interval::ConfidenceInterval;
 const SPACE: char = '\u{a0}';
 
 /// `87.3 %`
-pub fn percent(share: f64) -> String {
+pub fn format_percent(share: f64) -> String {
     format!("{:.1}{SPACE}%", 100.0 * share)
 }
 
 /// `82.1 – 91.0 %`
-pub fn percents(interval: ConfidenceInterval) -> String {
+pub fn format_percent_interval(interval: ConfidenceInterval) -> String {
     format!("{:.1}{SPACE}–{SPACE}{:.1}{SPACE}%", 100.0 * interval.low, 100.0 * interval.high)
 }
 
 /// `3.25`
-pub fn score(score: f64) -> String {
+pub fn format_score(score: f64) -> String {
     format!("{score:.2}")
 }
 
 /// `2.81 – 3.60`
-pub fn scores(interval: ConfidenceInterval) -> String {
+pub fn format_score_interval(interval: ConfidenceInterval) -> String {
     format!("{:.2}{SPACE}–{SPACE}{:.2}", interval.low, interval.high)
 }
 
 /// A mean: `87.3 %` of shares, `3.25` on another scale.
-pub fn mean(mean: f64, is_share: bool) -> String {
-    if is_share { percent(mean) } else { score(mean) }
+pub fn format_mean(mean: f64, is_share: bool) -> String {
+    if is_share { format_percent(mean) } else { format_score(mean) }
 }
 
 /// What a mean lies between.
-pub fn means(interval: ConfidenceInterval, is_share: bool) -> String {
-    if is_share { percents(interval) } else { scores(interval) }
+pub fn format_mean_interval(interval: ConfidenceInterval, is_share: bool) -> String {
+    if is_share { format_percent_interval(interval) } else { format_score_interval(interval) }
 }
 
 /// `$0.0123`, `$12.30`
-pub fn usd(dollars: f64) -> String {
+pub fn format_usd(dollars: f64) -> String {
     match dollars {
         0.0 => "$0".to_owned(),
         d if d > 0.0 && d < 0.0001 => "less than $0.0001".to_owned(),
@@ -48,15 +48,15 @@ pub fn usd(dollars: f64) -> String {
 }
 
 /// A sum of scores: `190` or `12.5`.
-pub fn sum(sum: f64) -> String {
-    if is_whole(sum) { count(sum as u64) } else { format!("{sum:.1}") }
+pub fn format_score_sum(sum: f64) -> String {
+    if is_whole(sum) { format_count(sum as u64) } else { format!("{sum:.1}") }
 }
 
 pub fn is_whole(number: f64) -> bool {
     (0.0..1e15).contains(&number) && number.fract() == 0.0
 }
 
-pub fn finite(number: Option<f64>) -> Option<f64> {
+pub fn filter_finite(number: Option<f64>) -> Option<f64> {
     number.filter(|number| number.is_finite())
 }
 
@@ -65,7 +65,7 @@ pub fn finite_interval(interval: Option<ConfidenceInterval>) -> Option<Confidenc
 }
 
 /// A point of time, to the minute: `2026-03-02 09:41 UTC`. What is written otherwise is left as it is.
-pub fn minute(time: &str) -> String {
+pub fn format_minute(time: &str) -> String {
     let is_utc = time.is_ascii() && time.len() >= 17 && time.ends_with('Z');
     let shape = |at: usize, byte: u8| match at {
         4 | 7 => byte == b'-',
@@ -76,7 +76,7 @@ pub fn minute(time: &str) -> String {
     if is_utc && time.bytes().take(17).enumerate().all(|(at, byte)| shape(at, byte)) {
         format!("{} {} UTC", &time[..10], &time[11..16])
     } else {
-        super::text::line(time)
+        super::text::format_display_line(time)
     }
 }
 
@@ -87,21 +87,21 @@ mod tests {
     #[test]
     fn numbers_read_well() {
         assert_eq!(
-            [count(0), count(999), count(1_000), count(1_234_567)],
+            [format_count(0), format_count(999), format_count(1_000), format_count(1_234_567)],
             ["0", "999", "1,000", "1,234,567"]
         );
-        assert_eq!(percent(0.8766), "87.7\u{a0}%");
-        let all = [0.0, 0.000_01, 0.012_34, 1.5, 1234.5].map(usd);
+        assert_eq!(format_percent(0.8766), "87.7\u{a0}%");
+        let all = [0.0, 0.000_01, 0.012_34, 1.5, 1234.5].map(format_usd);
         assert_eq!(all, ["$0", "less than $0.0001", "$0.0123", "$1.50", "$1234.50"]);
-        assert_eq!([sum(190.0), sum(12.5), sum(0.0)], ["190", "12.5", "0"]);
-        assert_eq!(counted(1, "step", "steps"), "1 step");
+        assert_eq!([format_score_sum(190.0), format_score_sum(12.5), format_score_sum(0.0)], ["190", "12.5", "0"]);
+        assert_eq!(format_counted_noun(1, "step", "steps"), "1 step");
     }
 
     #[test]
     fn times_are_short_where_they_are_known() {
-        assert_eq!(minute("2026-03-02T09:41:07.123Z"), "2026-03-02 09:41 UTC");
+        assert_eq!(format_minute("2026-03-02T09:41:07.123Z"), "2026-03-02 09:41 UTC");
         for other in ["2026-03-02T09:41:07+02:00", "soon", "", "2026-03-02T09:41éZ"] {
-            assert_eq!(minute(other), other);
+            assert_eq!(format_minute(other), other);
         }
     }
 }

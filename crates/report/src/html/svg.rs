@@ -21,7 +21,7 @@ impl Svg {
     pub fn new(class: &str, width: f64, height: f64, label: &str) -> Svg {
         let mut svg = Svg(String::with_capacity(4_096));
         let (width, height) = (SvgCoordinate(width), SvgCoordinate(height));
-        svg.add(format_args!(
+        svg.write_markup(format_args!(
             r#"<svg class="{class}" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" aria-label="{}">"#,
             EscapedText(label)
         ));
@@ -29,10 +29,10 @@ impl Svg {
     }
 
     /// A drawing that takes the width it is given. Only for what does not suffer from being stretched.
-    pub fn stretched(class: &str, width: f64, height: f64, label: &str) -> Svg {
+    pub fn new_stretched(class: &str, width: f64, height: f64, label: &str) -> Svg {
         let mut svg = Svg(String::new());
         let (width, height) = (SvgCoordinate(width), SvgCoordinate(height));
-        svg.add(format_args!(
+        svg.write_markup(format_args!(
             r#"<svg class="{class}" viewBox="0 0 {width} {height}" preserveAspectRatio="none" role="img" aria-label="{}">"#,
             EscapedText(label)
         ));
@@ -40,24 +40,24 @@ impl Svg {
     }
 
     /// Markup of ours, with nothing of a trace in it.
-    pub fn fixed(markup: &'static str) -> Svg {
+    pub fn from_static(markup: &'static str) -> Svg {
         Svg(markup.to_owned())
     }
 
-    pub fn end(mut self) -> Svg {
+    pub fn finish(mut self) -> Svg {
         self.0.push_str("</svg>");
         self
     }
 
     /// What belongs together, and is explained when pointed at.
     pub fn group(&mut self, title: &str, draw: impl FnOnce(&mut Svg)) {
-        self.add(format_args!("<g><title>{}</title>", EscapedText(title)));
+        self.write_markup(format_args!("<g><title>{}</title>", EscapedText(title)));
         draw(self);
         self.0.push_str("</g>");
     }
 
     pub fn rect(&mut self, class: &str, x: f64, y: f64, width: f64, height: f64) {
-        self.add(format_args!(
+        self.write_markup(format_args!(
             r#"<rect class="{class}" x="{}" y="{}" width="{}" height="{}"/>"#,
             SvgCoordinate(x),
             SvgCoordinate(y),
@@ -67,7 +67,7 @@ impl Svg {
     }
 
     pub fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
-        self.add(format_args!(
+        self.write_markup(format_args!(
             r#"<line class="{class}" x1="{}" y1="{}" x2="{}" y2="{}"/>"#,
             SvgCoordinate(from.0),
             SvgCoordinate(from.1),
@@ -78,16 +78,16 @@ impl Svg {
 
     /// Several lines as one.
     pub fn lines(&mut self, class: &str, lines: &[[(f64, f64); 2]]) {
-        self.add(format_args!(r#"<path class="{class}" d=""#));
+        self.write_markup(format_args!(r#"<path class="{class}" d=""#));
         for [from, to] in lines {
             let [x1, y1, x2, y2] = [from.0, from.1, to.0, to.1].map(SvgCoordinate);
-            self.add(format_args!("M{x1},{y1}L{x2},{y2}"));
+            self.write_markup(format_args!("M{x1},{y1}L{x2},{y2}"));
         }
         self.0.push_str(r#""/>"#);
     }
 
     pub fn circle(&mut self, class: &str, x: f64, y: f64, radius: f64) {
-        self.add(format_args!(
+        self.write_markup(format_args!(
             r#"<circle class="{class}" cx="{}" cy="{}" r="{}"/>"#,
             SvgCoordinate(x),
             SvgCoordinate(y),
@@ -96,10 +96,10 @@ impl Svg {
     }
 
     pub fn polygon(&mut self, class: &str, points: &[(f64, f64)]) {
-        self.add(format_args!(r#"<polygon class="{class}" points=""#));
+        self.write_markup(format_args!(r#"<polygon class="{class}" points=""#));
         for (at, (x, y)) in points.iter().enumerate() {
             let space = if at > 0 { " " } else { "" };
-            self.add(format_args!("{space}{},{}", SvgCoordinate(*x), SvgCoordinate(*y)));
+            self.write_markup(format_args!("{space}{},{}", SvgCoordinate(*x), SvgCoordinate(*y)));
         }
         self.0.push_str(r#""/>"#);
     }
@@ -111,13 +111,13 @@ impl Svg {
             TextAnchor::End => r#" text-anchor="end""#,
         };
         let (x, y) = (SvgCoordinate(x), SvgCoordinate(y));
-        self.add(format_args!(
+        self.write_markup(format_args!(
             r#"<text class="{class}" x="{x}" y="{y}"{anchor}>{}</text>"#,
             EscapedText(text)
         ));
     }
 
-    fn add(&mut self, markup: fmt::Arguments<'_>) {
+    fn write_markup(&mut self, markup: fmt::Arguments<'_>) {
         self.0.write_fmt(markup).expect("a String takes everything");
     }
 }
@@ -158,13 +158,10 @@ mod tests {
         let mut svg = Svg::new("chart", 100.0, 50.04, "\"<&");
         svg.group("</title><script>", |svg| svg.rect("f-right", f64::NAN, -0.01, f64::INFINITY, -3.0));
         svg.text("t", TextAnchor::End, 1.26, 2.0, "a<b>'\"&");
-        let svg = svg.end().to_string();
+        let svg = svg.finish().to_string();
         assert!(svg.contains(r#"viewBox="0 0 100 50""#), "{svg}");
         assert!(svg.contains(r#"x="0" y="0" width="0" height="0""#), "{svg}");
-        assert!(
-            svg.contains(r#"x="1.3" y="2" text-anchor="end">a&#60;b&#62;&#39;&#34;&#38;</text>"#),
-            "{svg}"
-        );
+        assert!(svg.contains(r#"x="1.3" y="2" text-anchor="end">a&#60;b&#62;&#39;&#34;&#38;</text>"#), "{svg}");
         assert!(!svg.contains("<script") && !svg.contains("\"\"<"));
     }
 }

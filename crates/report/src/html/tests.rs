@@ -6,7 +6,7 @@ use super::example;
 
 fn render(name: &str, summary: &EvaluationSummary, gates: &[GateResult]) -> String {
     let mut page = Vec::new();
-    super::write(summary, gates, &[], &mut page).unwrap();
+    super::write_html_report(summary, gates, &[], &mut page).unwrap();
     if let Some(folder) = std::env::var_os("GRADUS_REPORT_DIR") {
         std::fs::write(std::path::Path::new(&folder).join(format!("{name}.html")), &page).unwrap();
     }
@@ -19,11 +19,7 @@ fn tags(page: &str) -> Vec<(String, Vec<(String, String)>)> {
     let mut open: Vec<String> = Vec::new();
     let mut rest = page;
     while let Some(at) = rest.find('<') {
-        assert!(
-            !rest[..at].contains('>') || open.last().is_some_and(|tag| tag == "style"),
-            "{}",
-            &rest[..at]
-        );
+        assert!(!rest[..at].contains('>') || open.last().is_some_and(|tag| tag == "style"), "{}", &rest[..at]);
         rest = &rest[at + 1..];
         let end = rest.find(|c: char| c.is_whitespace() || c == '>' || c == '/').filter(|end| *end > 0);
         let name = rest[..end.unwrap_or(1)].to_owned();
@@ -52,10 +48,7 @@ fn tags(page: &str) -> Vec<(String, Vec<(String, String)>)> {
             let mut value = String::new();
             if let Some(quoted) = rest.strip_prefix("=\"") {
                 let (inside, behind) = quoted.split_once('"').expect("the value's end");
-                assert!(
-                    behind.starts_with([' ', '>', '/']),
-                    "a quote inside of a value: {inside}\"{behind:.20}"
-                );
+                assert!(behind.starts_with([' ', '>', '/']), "a quote inside of a value: {inside}\"{behind:.20}");
                 inside.clone_into(&mut value);
                 rest = behind;
             }

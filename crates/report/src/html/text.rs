@@ -3,7 +3,7 @@
 
 use serde::de::IgnoredAny;
 
-use gradus_core::visible::{printable, printable_line};
+use gradus_core::visible::{make_printable, printable_line};
 
 /// Longer texts are cut.
 pub const MAX_CHARS: usize = 4_000;
@@ -21,55 +21,54 @@ pub struct DisplayText {
 }
 
 /// A name, a label, an id.
-pub fn line(text: &str) -> String {
+pub fn format_display_line(text: &str) -> String {
     // Cut before and after: a control character becomes several.
-    let folded = printable_line(head(text, 2 * MAX_LINE).0);
-    match head(&folded, MAX_LINE) {
+    let folded = printable_line(split_first_chars(text, 2 * MAX_LINE).0);
+    match split_first_chars(&folded, MAX_LINE) {
         (start, true) => format!("{start}…"),
-        (_, false) if head(text, 2 * MAX_LINE).1 => format!("{folded}…"),
+        (_, false) if split_first_chars(text, 2 * MAX_LINE).1 => format!("{folded}…"),
         _ => folded,
     }
 }
 
 /// A text over several lines.
-pub fn block(text: &str) -> DisplayText {
-    cut(text, text)
+pub fn format_display_block(text: &str) -> DisplayText {
+    truncate_display_text(text, text)
 }
 
 /// A tool's arguments: over lines where they are JSON. Only spaces are changed: numbers and doubled keys are shown as
 /// the agent wrote them.
-pub fn json(text: &str) -> DisplayText {
+pub fn format_display_json(text: &str) -> DisplayText {
     if serde_json::from_str::<IgnoredAny>(text).is_err() {
-        let mut block = block(text);
+        let mut block = format_display_block(text);
         let note = block.note.map_or(String::new(), |note| format!(" {note}"));
         block.note = Some(format!("Not valid JSON; shown as it is.{note}"));
         return block;
     }
-    match indented(text, 4 * MAX_CHARS + 4) {
-        Some(indented) => cut(&indented, text),
-        None => block(text),
+    match indent_json(text, 4 * MAX_CHARS + 4) {
+        Some(indented) => truncate_display_text(&indented, text),
+        None => format_display_block(text),
     }
 }
 
 /// Valid JSON over lines, all of it; none where it is not JSON, nested too deep, or grows out of all proportion.
 pub fn whole_json(text: &str) -> Option<String> {
     let most = 4 * text.len() + 4 * MAX_CHARS;
-    let is_json =
-        text.trim_start().starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(text).is_ok();
-    is_json.then(|| indented(text, most)).flatten().filter(|moved| moved.len() <= most)
+    let is_json = text.trim_start().starts_with(['{', '[']) && serde_json::from_str::<IgnoredAny>(text).is_ok();
+    is_json.then(|| indent_json(text, most)).flatten().filter(|moved| moved.len() <= most)
 }
 
-fn cut(shown: &str, whole: &str) -> DisplayText {
-    let (start, is_cut) = head(shown, MAX_CHARS);
+fn truncate_display_text(shown: &str, whole: &str) -> DisplayText {
+    let (start, is_cut) = split_first_chars(shown, MAX_CHARS);
     let note = is_cut.then(|| {
-        let count = crate::html::count_text::count(whole.chars().count() as u64);
+        let count = crate::html::count_text::format_count(whole.chars().count() as u64);
         format!("Cut: the whole text has {count} characters.")
     });
-    DisplayText { text: printable(&start.replace("\r\n", "\n")).into_owned(), note }
+    DisplayText { text: make_printable(&start.replace("\r\n", "\n")).into_owned(), note }
 }
 
 /// The first characters, and whether there are more.
-fn head(text: &str, chars: usize) -> (&str, bool) {
+fn split_first_chars(text: &str, chars: usize) -> (&str, bool) {
     match text.char_indices().nth(chars) {
         Some((end, _)) => (&text[..end], true),
         None => (text, false),
@@ -77,7 +76,7 @@ fn head(text: &str, chars: usize) -> (&str, bool) {
 }
 
 /// Valid JSON with each member on a line of its own, as far as it will be shown; none where it is nested too deep.
-fn indented(json: &str, most: usize) -> Option<String> {
+fn indent_json(json: &str, most: usize) -> Option<String> {
     let mut out = String::new();
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     let mut rest = json.chars().peekable();
@@ -139,17 +138,17 @@ mod tests {
         let text = r#"{"a":[1,{"b":"x, \"{y}\" \\"}],"n":12345678901234567890.10,"a":{ },"e":[]}"#;
         let expected = "{\n  \"a\": [\n    1,\n    {\n      \"b\": \"x, \\\"{y}\\\" \\\\\"\n    }\n  ],\n  \
                         \"n\": 12345678901234567890.10,\n  \"a\": {},\n  \"e\": []\n}";
-        assert_eq!(json(text), DisplayText { text: expected.to_owned(), note: None });
-        assert_eq!(json("\"\\\\\"").text, "\"\\\\\"");
-        assert_eq!(json("{oops").note.as_deref(), Some("Not valid JSON; shown as it is."));
+        assert_eq!(format_display_json(text), DisplayText { text: expected.to_owned(), note: None });
+        assert_eq!(format_display_json("\"\\\\\"").text, "\"\\\\\"");
+        assert_eq!(format_display_json("{oops").note.as_deref(), Some("Not valid JSON; shown as it is."));
     }
 
     #[test]
     fn deep_and_long_json_stays_small() {
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
-        assert!(json(&deep).text.len() <= MAX_CHARS);
+        assert!(format_display_json(&deep).text.len() <= MAX_CHARS);
         let long = format!("[{}1]", "1,".repeat(100_000));
-        let block = json(&long);
+        let block = format_display_json(&long);
         assert!(block.text.chars().count() <= MAX_CHARS);
         assert_eq!(block.note.as_deref(), Some("Cut: the whole text has 200,003 characters."));
     }
@@ -161,10 +160,7 @@ mod tests {
         assert_eq!(moved.lines().filter(|line| line.trim() == "\"a\": 1").count(), 2_000);
         let bare: String = moved.chars().filter(|c| !c.is_whitespace()).collect();
         assert_eq!(bare, long.replace(' ', ""));
-        assert_eq!(
-            [whole_json("{oops"), whole_json("12"), whole_json(&"[".repeat(99_999))],
-            [None, None, None]
-        );
+        assert_eq!([whole_json("{oops"), whole_json("12"), whole_json(&"[".repeat(99_999))], [None, None, None]);
         // Much of it would be spaces.
         let deep = format!("{}{}1{}", "[".repeat(20), "1,".repeat(50_000), "]".repeat(20));
         assert_eq!(whole_json(&deep), None);
@@ -172,13 +168,16 @@ mod tests {
 
     #[test]
     fn what_steers_text_is_spelled_out_and_long_text_cut() {
-        assert_eq!(block("a\u{202e}b\r\nc\u{0}").text, "a\\u{202e}b\nc\\u{0}");
-        assert_eq!(line("a\n\u{2066}b"), "a \\u{2066}b");
-        assert_eq!(line(&"é".repeat(201)), format!("{}…", "é".repeat(200)));
-        assert_eq!(line(&"é".repeat(200)), "é".repeat(200));
-        assert_eq!(line(&format!("{}x{}", "é".repeat(10), " ".repeat(500))), format!("{}x…", "é".repeat(10)));
-        assert_eq!(block(&"é".repeat(4_000)).note, None);
-        let long = block(&"é".repeat(4_001));
+        assert_eq!(format_display_block("a\u{202e}b\r\nc\u{0}").text, "a\\u{202e}b\nc\\u{0}");
+        assert_eq!(format_display_line("a\n\u{2066}b"), "a \\u{2066}b");
+        assert_eq!(format_display_line(&"é".repeat(201)), format!("{}…", "é".repeat(200)));
+        assert_eq!(format_display_line(&"é".repeat(200)), "é".repeat(200));
+        assert_eq!(
+            format_display_line(&format!("{}x{}", "é".repeat(10), " ".repeat(500))),
+            format!("{}x…", "é".repeat(10))
+        );
+        assert_eq!(format_display_block(&"é".repeat(4_000)).note, None);
+        let long = format_display_block(&"é".repeat(4_001));
         assert_eq!(long.text.chars().count(), 4_000);
         assert_eq!(long.note.as_deref(), Some("Cut: the whole text has 4,001 characters."));
     }

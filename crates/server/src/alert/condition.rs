@@ -43,7 +43,7 @@ pub struct MinSampleSize {
 pub enum ConditionError {
     #[error("nothing says what to watch; write a name first, as in '{EXAMPLE}'")]
     NoSubject,
-    #[error("there is no metric {name:?}{}; there are {}; an example: '{EXAMPLE}'", meant(.nearest), known(.evaluators))]
+    #[error("there is no metric {name:?}{}; there are {}; an example: '{EXAMPLE}'", format_suggestion(.nearest), list_metric_names(.evaluators))]
     Subject { name: String, nearest: Option<String>, evaluators: Vec<String> },
     #[error("{subject} has to be compared with < <= > or >=, as in '{example}'")]
     NoComparison { subject: String, example: String },
@@ -61,9 +61,7 @@ pub enum ConditionError {
     Window { found: String, example: String },
     #[error("{found:?} is not understood; after the comma comes 'at least' and a number, as in '{example}'")]
     Floor { found: String, example: String },
-    #[error(
-        "{subject} is a sum, which holds however little it is taken from; leave 'at least' out, as in '{example}'"
-    )]
+    #[error("{subject} is a sum, which holds however little it is taken from; leave 'at least' out, as in '{example}'")]
     NeedlessFloor { subject: String, example: String },
     #[error("{unit} do not fit {subject}, which counts {fitting}; an example: '{example}'")]
     Unit { unit: &'static str, subject: String, fitting: String, example: String },
@@ -73,11 +71,11 @@ const EXAMPLE: &str = "failure_rate > 5% over 1h, at least 50 questions";
 /// Of what was written, as much as an error repeats.
 const SHOWN: usize = 60;
 
-fn meant(nearest: &Option<String>) -> String {
+fn format_suggestion(nearest: &Option<String>) -> String {
     nearest.as_ref().map(|name| format!(" (did you mean {name}?)")).unwrap_or_default()
 }
 
-fn known(evaluators: &[String]) -> String {
+fn list_metric_names(evaluators: &[String]) -> String {
     let names: Vec<&str> = evaluators.iter().map(String::as_str).collect();
     [names.join(", "), AlertMetric::built_in_names()]
         .into_iter()
@@ -86,7 +84,7 @@ fn known(evaluators: &[String]) -> String {
         .join(", ")
 }
 
-fn shown(text: &str) -> String {
+fn truncate_for_error(text: &str) -> String {
     let text = text.trim();
     match text.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}...", &text[..end]),
@@ -96,10 +94,7 @@ fn shown(text: &str) -> String {
 
 impl AlertCondition {
     /// Reads a condition about one of these evaluators, or about the other numbers.
-    pub fn parse(
-        text: &str,
-        evaluators: &[AlertableEvaluator<'_>],
-    ) -> Result<AlertCondition, ConditionError> {
+    pub fn parse(text: &str, evaluators: &[AlertableEvaluator<'_>]) -> Result<AlertCondition, ConditionError> {
         let (head, tail) = match split_at_word(text, "over") {
             Some((head, tail)) => (head, Some(tail)),
             None => (text, None),
@@ -108,14 +103,14 @@ impl AlertCondition {
         let (name, compared) = head.split_at(compared_at.unwrap_or(head.len()));
         let subject = parse_subject(name.trim(), evaluators)?;
         let bar = parse_bar(&subject, compared)?;
-        let example = subject.example();
+        let example = subject.example_condition();
         let tail = tail.ok_or_else(|| ConditionError::NoWindow { example: example.clone() })?;
         let (window, floor) = match tail.split_once(',') {
             Some((window, floor)) => (window, Some(floor)),
             None => (tail, None),
         };
         let window = parse_duration(window.trim())
-            .ok_or_else(|| ConditionError::Window { found: shown(window), example })?;
+            .ok_or_else(|| ConditionError::Window { found: truncate_for_error(window), example })?;
         let floor = floor.map(|floor| parse_floor(&subject, floor)).transpose()?;
         Ok(AlertCondition { subject, bar, window, floor })
     }
@@ -123,9 +118,8 @@ impl AlertCondition {
     /// A measured value, with as many digits as tell it from the threshold.
     pub fn show_measured(&self, value: f64) -> String {
         let shown = self.subject.show_measured(value);
-        let seems_equal = self
-            .bar
-            .is_some_and(|bar| value != bar.threshold && shown == self.subject.show_measured(bar.threshold));
+        let seems_equal =
+            self.bar.is_some_and(|bar| value != bar.threshold && shown == self.subject.show_measured(bar.threshold));
         match self.subject {
             AlertMetric::Evaluator { .. } if seems_equal => format!("{value:.5}"),
             AlertMetric::FailureRate | AlertMetric::ErrorRate if seems_equal => {
@@ -147,15 +141,15 @@ fn parse_subject(name: &str, evaluators: &[AlertableEvaluator<'_>]) -> Result<Al
     if name.is_empty() {
         return Err(ConditionError::NoSubject);
     }
-    AlertMetric::named(name, evaluators).ok_or_else(|| ConditionError::Subject {
-        name: shown(name),
-        nearest: AlertMetric::nearest(name, evaluators),
+    AlertMetric::from_name(name, evaluators).ok_or_else(|| ConditionError::Subject {
+        name: truncate_for_error(name),
+        nearest: AlertMetric::nearest_name(name, evaluators),
         evaluators: evaluators.iter().map(|known| known.name.to_owned()).collect(),
     })
 }
 
 fn parse_bar(subject: &AlertMetric, compared: &str) -> Result<Option<AlertThreshold>, ConditionError> {
-    let example = subject.example();
+    let example = subject.example_condition();
     match (subject, compared.is_empty()) {
         (AlertMetric::UnseenTool, true) => return Ok(None),
         (AlertMetric::UnseenTool, false) => return Err(ConditionError::NeedlessComparison),
@@ -166,21 +160,21 @@ fn parse_bar(subject: &AlertMetric, compared: &str) -> Result<Option<AlertThresh
     let (symbol, number) = compared.split_at(symbol_end);
     let comparison = ThresholdComparison::ALL.into_iter().find(|comparison| comparison.symbol() == symbol);
     let Some(comparison) = comparison else {
-        return Err(ConditionError::Comparison { found: shown(symbol), example });
+        return Err(ConditionError::Comparison { found: truncate_for_error(symbol), example });
     };
     let Some(threshold) = subject.parse_threshold(number) else {
         let form = subject.threshold_form();
         return Err(ConditionError::Threshold {
-            found: shown(number),
+            found: truncate_for_error(number),
             subject: subject.to_string(),
             form,
             example,
         });
     };
     let bar = AlertThreshold { comparison, threshold };
-    match bar.constant(subject.range()) {
+    match bar.constant_result(subject.value_range()) {
         Some(answer) => Err(ConditionError::Constant {
-            written: format!("{subject} {symbol} {}", subject.show(threshold)),
+            written: format!("{subject} {symbol} {}", subject.format_value(threshold)),
             always: if answer { "always" } else { "never" },
             example,
         }),
@@ -190,7 +184,7 @@ fn parse_bar(subject: &AlertMetric, compared: &str) -> Result<Option<AlertThresh
 
 /// ` at least 30 steps`
 fn parse_floor(subject: &AlertMetric, text: &str) -> Result<MinSampleSize, ConditionError> {
-    let example = subject.example();
+    let example = subject.example_condition();
     if *subject == AlertMetric::CostPerHour {
         return Err(ConditionError::NeedlessFloor { subject: subject.to_string(), example });
     }
@@ -198,14 +192,14 @@ fn parse_floor(subject: &AlertMetric, text: &str) -> Result<MinSampleSize, Condi
     let (count, unit) = match words.as_slice() {
         [at, least, count] if is_at_least(at, least) => (*count, None),
         [at, least, count, unit] if is_at_least(at, least) => (*count, Some(*unit)),
-        _ => return Err(ConditionError::Floor { found: shown(text), example }),
+        _ => return Err(ConditionError::Floor { found: truncate_for_error(text), example }),
     };
-    let not_understood = || ConditionError::Floor { found: shown(text), example: subject.example() };
+    let not_understood =
+        || ConditionError::Floor { found: truncate_for_error(text), example: subject.example_condition() };
     // Digits only: `u64` would read a sign.
     let digits = Some(count).filter(|count| count.bytes().all(|byte| byte.is_ascii_digit()));
-    let count =
-        digits.and_then(|count| count.parse().ok()).filter(|count| *count > 0).ok_or_else(not_understood)?;
-    let unit = unit.map(|word| SampleUnit::named(word).ok_or_else(not_understood)).transpose()?;
+    let count = digits.and_then(|count| count.parse().ok()).filter(|count| *count > 0).ok_or_else(not_understood)?;
+    let unit = unit.map(|word| SampleUnit::from_name(word).ok_or_else(not_understood)).transpose()?;
     match unit {
         Some(unit) if !subject.units().contains(&unit) => Err(ConditionError::Unit {
             unit: unit.name(),
@@ -258,7 +252,7 @@ impl ThresholdComparison {
 }
 
 impl AlertThreshold {
-    pub fn holds(&self, value: f64) -> bool {
+    pub fn is_met_by(&self, value: f64) -> bool {
         match self.comparison {
             ThresholdComparison::Less => value < self.threshold,
             ThresholdComparison::AtMost => value <= self.threshold,
@@ -268,7 +262,7 @@ impl AlertThreshold {
     }
 
     /// What it always says, if that does not depend on the value: none is below or above what values lie between.
-    fn constant(&self, (low, high): (f64, f64)) -> Option<bool> {
+    fn constant_result(&self, (low, high): (f64, f64)) -> Option<bool> {
         match self.comparison {
             ThresholdComparison::Less if self.threshold <= low => Some(false),
             ThresholdComparison::AtLeast if self.threshold <= low => Some(true),
@@ -284,7 +278,7 @@ impl fmt::Display for AlertCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.subject)?;
         if let Some(bar) = self.bar {
-            write!(f, " {} {}", bar.comparison.symbol(), self.subject.show(bar.threshold))?;
+            write!(f, " {} {}", bar.comparison.symbol(), self.subject.format_value(bar.threshold))?;
         }
         write!(f, " over {}", format_duration(self.window))?;
         if let Some(MinSampleSize { count, unit }) = self.floor {

@@ -34,10 +34,7 @@ fn reads_every_form() {
 
     for (text, written) in [
         ("failure_rate>5% over 15m", "failure_rate > 0.05 over 15m"),
-        (
-            "  error_rate  >=  10 %  over 60m ,at least 1 trajectory",
-            "error_rate >= 0.1 over 1h, at least 1 trajectory",
-        ),
+        ("  error_rate  >=  10 %  over 60m ,at least 1 trajectory", "error_rate >= 0.1 over 1h, at least 1 trajectory"),
         ("cost_per_hour > $5 over 1h", "cost_per_hour > $5 over 1h"),
         ("cost_per_hour > 0.5 over 1h", "cost_per_hour > $0.5 over 1h"),
         ("latency_p95 > 500ms over 90s", "latency_p95 > 0.5s over 90s"),
@@ -91,10 +88,7 @@ fn says_what_is_wrong_and_what_would_be_right() {
         ("error_rate > 0.1 over 1h, at least 0", "'at least' and a number"),
         ("error_rate > 0.1 over 1h, at least +3", "'at least' and a number"),
         ("error_rate > 0.1 over 1h, at least 3 apples", "'at least' and a number"),
-        (
-            "error_rate > 0.1 over 1h, at least 3 steps",
-            "steps do not fit error_rate, which counts trajectories",
-        ),
+        ("error_rate > 0.1 over 1h, at least 3 steps", "steps do not fit error_rate, which counts trajectories"),
         ("cost_per_hour > $1 over 1h, at least 4 trajectories", "leave 'at least' out"),
         ("thought_to_tool < 0.8 over 1h, at least 3 questions", "which counts steps or trajectories"),
         ("error_rate\n> x\u{1b}[31m over 1h", "\\u{1b}"),
@@ -106,17 +100,11 @@ fn says_what_is_wrong_and_what_would_be_right() {
 
 #[test]
 fn every_example_is_right() {
-    for text in [
-        "thought_to_tool",
-        "helpful",
-        "failure_rate",
-        "error_rate",
-        "cost_per_hour",
-        "latency_p90",
-        "unseen_tool",
-    ] {
-        let subject = AlertMetric::named(text, &EVALUATORS).expect("a subject");
-        assert_eq!(read(&subject.example()).subject, subject);
+    for text in
+        ["thought_to_tool", "helpful", "failure_rate", "error_rate", "cost_per_hour", "latency_p90", "unseen_tool"]
+    {
+        let subject = AlertMetric::from_name(text, &EVALUATORS).expect("a subject");
+        assert_eq!(read(&subject.example_condition()).subject, subject);
     }
     read(EXAMPLE);
 }
@@ -134,14 +122,12 @@ fn condition() -> impl Strategy<Value = AlertCondition> {
     let floor = prop::option::of((1u64.., any::<bool>()));
     (subject, comparison, 0.000_001f64..0.999_999, 1.0f64..1e9, 1u64..31_000_000, floor).prop_map(
         |(subject, comparison, share, factor, window_s, floor)| {
-            let (low, high) = subject.range();
+            let (low, high) = subject.value_range();
             let threshold = if high.is_finite() { low + share * (high - low) } else { share * factor };
-            let bar =
-                (subject != AlertMetric::UnseenTool).then_some(AlertThreshold { comparison, threshold });
+            let bar = (subject != AlertMetric::UnseenTool).then_some(AlertThreshold { comparison, threshold });
             let unit = subject.units().first().copied();
             let floor = floor.zip(unit);
-            let floor =
-                floor.map(|((count, named), unit)| MinSampleSize { count, unit: named.then_some(unit) });
+            let floor = floor.map(|((count, named), unit)| MinSampleSize { count, unit: named.then_some(unit) });
             AlertCondition { subject, bar, window: Duration::from_secs(window_s), floor }
         },
     )

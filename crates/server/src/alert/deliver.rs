@@ -79,7 +79,7 @@ struct DeliveryContext {
 impl NoticeDispatcher {
     /// Has to be called inside a tokio runtime, which then runs the deliveries.
     pub fn start(settings: DeliverySettings) -> Result<NoticeDispatcher, StartError> {
-        let http = webhook::client(settings.request_timeout).map_err(StartError)?;
+        let http = webhook::build_webhook_client(settings.request_timeout).map_err(StartError)?;
         let shared = Arc::new(DeliveryContext { settings, http, counters: DeliveryCounters::default() });
         Ok(NoticeDispatcher { shared, runtime: Handle::current(), lanes: Mutex::default() })
     }
@@ -90,18 +90,17 @@ impl NoticeDispatcher {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         for target in targets {
             if *target == AlertTarget::Log {
-                log(&notice);
-                self.shared.counters.sent(TargetKind::Log);
+                log_notice(&notice);
+                self.shared.counters.count_sent(TargetKind::Log);
                 continue;
             }
             if !lanes.contains_key(target) {
-                lanes
-                    .insert(target.clone(), DeliveryLane::start(target.clone(), &self.shared, &self.runtime));
+                lanes.insert(target.clone(), DeliveryLane::start(target.clone(), &self.shared, &self.runtime));
             }
             if let Some(lane) = lanes.get(target)
                 && lane.push(Arc::clone(&notice), self.shared.settings.queue)
             {
-                self.shared.counters.dropped(target.kind(), 1);
+                self.shared.counters.count_dropped(target.kind(), 1);
                 tracing::warn!(%target, "an alert's queue is full: its oldest notice is dropped");
             }
         }
@@ -113,9 +112,9 @@ impl NoticeDispatcher {
     }
 
     /// Notices that wait, all targets together.
-    pub fn waiting(&self) -> usize {
+    pub fn waiting_count(&self) -> usize {
         let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        lanes.values().map(DeliveryLane::waiting).sum()
+        lanes.values().map(DeliveryLane::waiting_count).sum()
     }
 
     /// Delivers what waits, for at most this long, and says how many notices could not be delivered.
@@ -128,7 +127,7 @@ impl NoticeDispatcher {
         for (target, lane) in lanes {
             let undelivered = lane.finish(deadline).await;
             if undelivered > 0 {
-                self.shared.counters.dropped(target.kind(), undelivered);
+                self.shared.counters.count_dropped(target.kind(), undelivered);
                 tracing::warn!(%target, undelivered, "alert notices are lost: the server stops");
             }
             left += undelivered;
@@ -138,7 +137,7 @@ impl NoticeDispatcher {
 }
 
 /// Without its examples: what was recorded has no place in the server's log.
-fn log(notice: &AlertNotice) {
+fn log_notice(notice: &AlertNotice) {
     let AlertNotice { kind, rule, project, condition, value_text, count, since, .. } = notice;
     let (kind_name, project) = (kind.name(), project.as_deref().unwrap_or("(all)"));
     match kind {

@@ -1,6 +1,6 @@
 //! Alerts of `gradus serve`: what a rule watches, when it fires and goes quiet, and how the word gets out.
 //!
-//! Nothing here sees the store. Whoever has the numbers hands them to [`advance`] as [`AlertMeasurement`], keeps the [`AlertState`]
+//! Nothing here sees the store. Whoever has the numbers hands them to [`advance_alert_state`] as [`AlertMeasurement`], keeps the [`AlertState`]
 //! that comes back, and gives the [`AlertNotice`], if there is one, to the [`NoticeDispatcher`].
 
 mod condition;
@@ -19,6 +19,6 @@ pub use condition::{AlertCondition, AlertThreshold, ConditionError, MinSampleSiz
 pub use deliver::{DeliveryCounts, DeliverySettings, KindCounts, NoticeDispatcher, StartError};
 pub use notice::{AlertNotice, NoticeKind, SCHEMA};
 pub use rule::{AlertRule, AlertSection, ClearingThreshold};
-pub use state::{AlertState, advance};
+pub use state::{AlertState, advance_alert_state};
 pub use subject::{AlertMetric, AlertableEvaluator, LatencyPercentile, SampleUnit};
 pub use target::{AlertTarget, TargetKind, WebhookUrl};

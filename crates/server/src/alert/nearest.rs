@@ -4,7 +4,7 @@
 const MAX_NAME_BYTES: usize = 64;
 
 /// The known name with the fewest edits, if that is few enough to be a typing error.
-pub(super) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(super) fn find_nearest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if name.len() > MAX_NAME_BYTES {
         return None;
     }
@@ -21,11 +21,11 @@ mod tests {
     #[test]
     fn finds_what_was_meant() {
         let known = ["thought_to_tool", "failure_rate", "error_rate"];
-        assert_eq!(nearest("though_to_tool", known), Some("thought_to_tool"));
-        assert_eq!(nearest("Failure-rate", known), Some("failure_rate"));
-        assert_eq!(nearest("eror_rate", known), Some("error_rate"));
-        assert_eq!(nearest("temperature", known), None);
-        assert_eq!(nearest("", known), None);
-        assert_eq!(nearest(&"x".repeat(100_000), known), None);
+        assert_eq!(find_nearest_name("though_to_tool", known), Some("thought_to_tool"));
+        assert_eq!(find_nearest_name("Failure-rate", known), Some("failure_rate"));
+        assert_eq!(find_nearest_name("eror_rate", known), Some("error_rate"));
+        assert_eq!(find_nearest_name("temperature", known), None);
+        assert_eq!(find_nearest_name("", known), None);
+        assert_eq!(find_nearest_name(&"x".repeat(100_000), known), None);
     }
 }

@@ -110,7 +110,7 @@ impl AlertNotice {
     }
 
     /// The form that webhooks and commands get. `base_url` is where people open this server.
-    pub fn json(&self, base_url: Option<&str>) -> Json {
+    pub fn to_json(&self, base_url: Option<&str>) -> Json {
         let examples = self.examples.iter().map(|example| {
             json!({
                 "trace_id": example.trace_id,
@@ -118,7 +118,7 @@ impl AlertNotice {
                 "step_index": example.step_index,
                 "summary": example.summary,
                 "score": example.score,
-                "url": link(base_url, example),
+                "url": build_example_url(base_url, example),
             })
         });
         json!({
@@ -142,7 +142,7 @@ impl AlertNotice {
 }
 
 /// `{base_url}/traces/{trace_id}#step-N`; a trace that holds several trajectories is opened at the one that is meant.
-pub(super) fn link(base_url: Option<&str>, example: &AlertExample) -> Option<String> {
+pub(super) fn build_example_url(base_url: Option<&str>, example: &AlertExample) -> Option<String> {
     let mut url = format!("{}/traces/", base_url?.trim_end_matches('/'));
     push_id(&mut url, &example.trace_id);
     if !example.trajectory_id.is_empty() && example.trajectory_id != example.trace_id {
@@ -198,11 +198,9 @@ pub(super) mod tests {
             when: "thought_to_tool < 0.8 over 1h".to_owned(),
             ..AlertSection::default()
         };
-        let rule = AlertRule::from_section(
-            section,
-            &[AlertableEvaluator { name: "thought_to_tool", worst: 0.0, best: 1.0 }],
-        )
-        .expect("a rule");
+        let rule =
+            AlertRule::from_section(section, &[AlertableEvaluator { name: "thought_to_tool", worst: 0.0, best: 1.0 }])
+                .expect("a rule");
         let since = Timestamp::from_second(1_700_000_000).expect("a time");
         let mut notice = AlertNotice::new(&rule, NoticeKind::Fired, measured, since, since);
         notice.add_examples(examples.into_iter());
@@ -222,7 +220,7 @@ pub(super) mod tests {
     #[test]
     fn the_json_form_is_as_documented() {
         let measured = AlertMeasurement { value: 0.7125, count: 40, unseen: vec![] };
-        let json = notice(measured, vec![example("calls\n rm")]).json(Some("https://gradus.example/"));
+        let json = notice(measured, vec![example("calls\n rm")]).to_json(Some("https://gradus.example/"));
         let wanted = json!({
             "schema": 1,
             "kind": "fired",
@@ -248,20 +246,15 @@ pub(super) mod tests {
             }],
         });
         assert_eq!(json, wanted);
-        assert!(
-            notice(AlertMeasurement::default(), vec![example("")]).json(None)["examples"][0]["url"].is_null()
-        );
+        assert!(notice(AlertMeasurement::default(), vec![example("")]).to_json(None)["examples"][0]["url"].is_null());
     }
 
     #[test]
     fn links_stay_in_their_place() {
-        let strange = AlertExample {
-            trace_id: "../a?b#c d|é>".to_owned(),
-            step_index: None,
-            ..AlertExample::default()
-        };
+        let strange =
+            AlertExample { trace_id: "../a?b#c d|é>".to_owned(), step_index: None, ..AlertExample::default() };
         assert_eq!(
-            link(Some("http://h"), &strange).as_deref(),
+            build_example_url(Some("http://h"), &strange).as_deref(),
             Some("http://h/traces/..%2Fa%3Fb%23c%20d%7C%C3%A9%3E")
         );
     }

@@ -86,13 +86,10 @@ impl AlertRule {
         }
         let wrong = |key: &str, error: &str| format!("alert {name:?}: {key}: {error}");
         if project.as_deref().is_some_and(|project| !is_name(project)) {
-            return Err(wrong(
-                "project",
-                &format!("a project's name has 1 to {MAX_NAME} characters on one line"),
-            ));
+            return Err(wrong("project", &format!("a project's name has 1 to {MAX_NAME} characters on one line")));
         }
-        let condition = AlertCondition::parse(&when, known_evaluators)
-            .map_err(|error| wrong("when", &error.to_string()))?;
+        let condition =
+            AlertCondition::parse(&when, known_evaluators).map_err(|error| wrong("when", &error.to_string()))?;
         let clear_at = clear_at
             .map(|clear_at| read_clear_at(&condition, &clear_at))
             .transpose()
@@ -105,13 +102,10 @@ impl AlertRule {
         };
         let mut targets = vec![AlertTarget::Log];
         if let Some(url) = webhook {
-            targets.push(AlertTarget::Webhook(
-                WebhookUrl::parse(&url).map_err(|error| wrong("webhook", &error))?,
-            ));
+            targets.push(AlertTarget::Webhook(WebhookUrl::parse(&url).map_err(|error| wrong("webhook", &error))?));
         }
         if let Some(url) = slack {
-            targets
-                .push(AlertTarget::Slack(WebhookUrl::parse(&url).map_err(|error| wrong("slack", &error))?));
+            targets.push(AlertTarget::Slack(WebhookUrl::parse(&url).map_err(|error| wrong("slack", &error))?));
         }
         if let Some(words) = command {
             let is_program = words.first().is_some_and(|program| !program.trim().is_empty());
@@ -142,7 +136,7 @@ impl AlertRule {
     pub(super) fn is_clear(&self, bar: &AlertThreshold, value: f64) -> bool {
         let clear_at = self.clears_at().unwrap_or(bar.threshold);
         let is_past = if bar.comparison.is_below() { value >= clear_at } else { value <= clear_at };
-        is_past && !bar.holds(value)
+        is_past && !bar.is_met_by(value)
     }
 }
 
@@ -151,7 +145,7 @@ fn is_name(text: &str) -> bool {
 }
 
 fn default_clear_at(subject: &AlertMetric, bar: &AlertThreshold) -> f64 {
-    let (low, high) = subject.range();
+    let (low, high) = subject.value_range();
     let margin = 0.1 * (bar.threshold - low);
     without_noise(match bar.comparison.is_below() {
         false => bar.threshold - margin,
@@ -180,7 +174,7 @@ fn read_clear_at(condition: &AlertCondition, clear_at: &ClearingThreshold) -> Re
     }
     Err(format!(
         "{text} is on the bad side of '{condition}'; write a value {side} {}",
-        subject.show(bar.threshold)
+        subject.format_value(bar.threshold)
     ))
 }
 
@@ -191,10 +185,7 @@ mod tests {
     fn read(toml: &str) -> Result<AlertRule, String> {
         let section = toml::from_str(toml).map_err(|error| error.message().to_owned())?;
         let shares = AlertableEvaluator { name: "thought_to_tool", worst: 0.0, best: 1.0 };
-        AlertRule::from_section(
-            section,
-            &[shares, AlertableEvaluator { name: "helpful", worst: 1.0, best: 5.0 }],
-        )
+        AlertRule::from_section(section, &[shares, AlertableEvaluator { name: "helpful", worst: 1.0, best: 5.0 }])
     }
 
     fn clears_at(when: &str) -> f64 {
@@ -224,8 +215,7 @@ mod tests {
 
     #[test]
     fn the_margin_is_towards_the_good_side_and_can_be_reached() {
-        let near =
-            |value: f64, wanted: f64| assert!((value - wanted).abs() < 1e-9, "{value} is not {wanted}");
+        let near = |value: f64, wanted: f64| assert!((value - wanted).abs() < 1e-9, "{value} is not {wanted}");
         near(clears_at("thought_to_tool < 0.8 over 1h"), 0.88);
         near(clears_at("thought_to_tool < 0.98 over 1h"), 0.99);
         near(clears_at("thought_to_tool < 1 over 1h"), 1.0);
@@ -256,10 +246,7 @@ mod tests {
         for (toml, wanted) in [
             ("name = \" \"\nwhen = \"x\"".to_owned(), "an alert's name"),
             ("name = \"a\\nb\"\nwhen = \"x\"".to_owned(), "an alert's name"),
-            (
-                "name = \"n\"\nwhen = \"eror_rate > 0.1 over 1h\"".to_owned(),
-                "alert \"n\": when: there is no metric",
-            ),
+            ("name = \"n\"\nwhen = \"eror_rate > 0.1 over 1h\"".to_owned(), "alert \"n\": when: there is no metric"),
             (format!("name = \"n\"\n{when}cool_down = \"soon\""), "cool_down: \"soon\" is no length of time"),
             (format!("name = \"n\"\n{when}webhook = \"ftp://h/secret\""), "webhook: is a ftp address"),
             (format!("name = \"n\"\n{when}command = []"), "command: the first text is the program"),

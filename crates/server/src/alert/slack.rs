@@ -6,7 +6,7 @@
 
 use serde_json::{Value as Json, json};
 
-use super::notice::{AlertNotice, NoticeKind, link, one_line};
+use super::notice::{AlertNotice, NoticeKind, build_example_url, one_line};
 
 const MAX_EXAMPLES: usize = 5;
 const MAX_UNSEEN: usize = 10;
@@ -14,58 +14,61 @@ const MAX_HEADER: usize = 150;
 const MAX_TEXT: usize = 300;
 
 impl AlertNotice {
-    pub fn slack(&self, base_url: Option<&str>) -> Json {
+    pub fn to_slack_message(&self, base_url: Option<&str>) -> Json {
         let (sign, word) = match self.kind {
             NoticeKind::Fired => ("🔴", "Alert"),
             NoticeKind::Reminder => ("🟠", "Still firing"),
             NoticeKind::Resolved => ("🟢", "Resolved"),
         };
-        let name = escaped(&self.rule, MAX_TEXT);
+        let name = escape_truncated(&self.rule, MAX_TEXT);
         let mut blocks = vec![json!({
             "type": "header",
-            "text": { "type": "plain_text", "text": headline(&format!("{sign} {word}"), &self.rule), "emoji": true },
+            "text": { "type": "plain_text", "text": format_headline(&format!("{sign} {word}"), &self.rule), "emoji": true },
         })];
-        blocks.push(section(&self.facts()));
+        blocks.push(build_section_block(&self.format_summary()));
         if !self.unseen.is_empty() {
-            blocks.push(section(&self.tools()));
+            blocks.push(build_section_block(&self.format_unseen_tools()));
         }
         if self.kind != NoticeKind::Resolved {
             blocks.extend(self.examples.iter().take(MAX_EXAMPLES).map(|example| {
                 let score = example.score.map(|score| format!(" (score {score:.2})")).unwrap_or_default();
                 let step = example.step_index.map(|index| format!(" step {index}")).unwrap_or_default();
-                let label = format!("{}{step}", escaped(&example.trajectory_id, 64));
-                let label = match link(base_url, example) {
+                let label = format!("{}{step}", escape_truncated(&example.trajectory_id, 64));
+                let label = match build_example_url(base_url, example) {
                     // In a link, `|` divides the address from its text.
                     Some(url) if url.len() <= 1_000 => {
-                        format!("<{}|{}>", escape(&url).replace('|', "%7C"), label.replace('|', "/"))
+                        format!("<{}|{}>", escape_mrkdwn(&url).replace('|', "%7C"), label.replace('|', "/"))
                     }
                     _ => label,
                 };
-                section(&format!("• {label}{score}: {}", escaped(&example.summary, MAX_TEXT)))
+                build_section_block(&format!("• {label}{score}: {}", escape_truncated(&example.summary, MAX_TEXT)))
             }));
         }
-        let text =
-            format!("{sign} {word}: {name}: {} is {}", escaped(&self.subject, 100), escape(&self.value_text));
+        let text = format!(
+            "{sign} {word}: {name}: {} is {}",
+            escape_truncated(&self.subject, 100),
+            escape_mrkdwn(&self.value_text)
+        );
         json!({ "text": text, "blocks": blocks })
     }
 
-    fn facts(&self) -> String {
+    fn format_summary(&self) -> String {
         let mut facts = format!(
             "*{}* is *{}* (from {}).\nRule: {}",
-            escaped(&self.subject, 100),
-            escape(&self.value_text),
+            escape_truncated(&self.subject, 100),
+            escape_mrkdwn(&self.value_text),
             self.count,
-            escaped(&self.condition, MAX_TEXT),
+            escape_truncated(&self.condition, MAX_TEXT),
         );
         if let Some(project) = &self.project {
-            facts.push_str(&format!("\nProject: {}", escaped(project, 100)));
+            facts.push_str(&format!("\nProject: {}", escape_truncated(project, 100)));
         }
         facts.push_str(&format!("\nSince: {:.0}", self.since));
         facts
     }
 
-    fn tools(&self) -> String {
-        let names: Vec<String> = self.unseen.iter().take(MAX_UNSEEN).map(|name| escaped(name, 50)).collect();
+    fn format_unseen_tools(&self) -> String {
+        let names: Vec<String> = self.unseen.iter().take(MAX_UNSEEN).map(|name| escape_truncated(name, 50)).collect();
         match self.unseen.len().saturating_sub(MAX_UNSEEN) {
             0 => format!("Tools: {}", names.join(", ")),
             more => format!("Tools: {} and {more} more", names.join(", ")),
@@ -74,21 +77,21 @@ impl AlertNotice {
 }
 
 /// As much of the name as fits: an escaped character takes up to five.
-fn headline(before: &str, name: &str) -> String {
-    let whole = format!("{before}: {}", escaped(name, 120));
-    if whole.chars().count() <= MAX_HEADER { whole } else { format!("{before}: {}", escaped(name, 120 / 5)) }
+fn format_headline(before: &str, name: &str) -> String {
+    let whole = format!("{before}: {}", escape_truncated(name, 120));
+    if whole.chars().count() <= MAX_HEADER { whole } else { format!("{before}: {}", escape_truncated(name, 120 / 5)) }
 }
 
-fn section(text: &str) -> Json {
+fn build_section_block(text: &str) -> Json {
     json!({ "type": "section", "text": { "type": "mrkdwn", "text": text, "verbatim": true } })
 }
 
 /// Cut first: an entity that is cut in half is shown as what it is.
-fn escaped(text: &str, longest: usize) -> String {
-    escape(&one_line(text, longest))
+fn escape_truncated(text: &str, longest: usize) -> String {
+    escape_mrkdwn(&one_line(text, longest))
 }
 
-fn escape(text: &str) -> String {
+fn escape_mrkdwn(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
@@ -103,7 +106,7 @@ mod tests {
         odd.trajectory_id = "a|<b>".to_owned();
         let measured = AlertMeasurement { value: 0.5, count: 3, unseen: vec!["<!here>".to_owned()] };
         let notice = notice(measured, vec![odd]);
-        let message = notice.slack(Some("https://gradus.example"));
+        let message = notice.to_slack_message(Some("https://gradus.example"));
         let text = message.to_string();
         assert!(!text.contains("<!") && !text.contains("<https://evil"), "{text}");
         let shown = message["blocks"][3]["text"]["text"].as_str().expect("a text");
@@ -124,7 +127,7 @@ mod tests {
         notice.project = Some("&".repeat(100));
         notice.condition = "&".repeat(1_000);
         notice.subject = "&".repeat(1_000);
-        let message = notice.slack(Some(&format!("https://h/{}", "x".repeat(900))));
+        let message = notice.to_slack_message(Some(&format!("https://h/{}", "x".repeat(900))));
         let blocks = message["blocks"].as_array().expect("blocks");
         assert!(blocks.len() <= 50);
         for (index, block) in blocks.iter().enumerate() {

@@ -40,30 +40,28 @@ enum ConditionStatus {
 }
 
 /// Takes in one measurement. Too little data, or none, changes nothing and says nothing.
-pub fn advance(
+pub fn advance_alert_state(
     rule: &AlertRule,
     state: AlertState,
     measured: Option<AlertMeasurement>,
     now: Timestamp,
 ) -> (AlertState, Option<AlertNotice>) {
-    let Some((finding, measured)) = measured.and_then(|measured| Some((judge(rule, &measured)?, measured)))
+    let Some((finding, measured)) =
+        measured.and_then(|measured| Some((evaluate_condition(rule, &measured)?, measured)))
     else {
         return (state, None);
     };
     let tell = |kind, since| Some(AlertNotice::new(rule, kind, measured, since, now));
     let may_speak = |noticed_at| is_cooled_down(rule, noticed_at, now);
     match (state, finding) {
-        (AlertState::Quiet { noticed_at }, ConditionStatus::Bad) if may_speak(noticed_at) => (
-            AlertState::Firing { since: now, noticed_at: Some(now), is_told: true },
-            tell(NoticeKind::Fired, now),
-        ),
+        (AlertState::Quiet { noticed_at }, ConditionStatus::Bad) if may_speak(noticed_at) => {
+            (AlertState::Firing { since: now, noticed_at: Some(now), is_told: true }, tell(NoticeKind::Fired, now))
+        }
         (AlertState::Quiet { noticed_at }, ConditionStatus::Bad) => {
             (AlertState::Firing { since: now, noticed_at, is_told: false }, None)
         }
         (AlertState::Quiet { .. }, ConditionStatus::Between | ConditionStatus::Good) => (state, None),
-        (AlertState::Firing { since, noticed_at, is_told }, ConditionStatus::Bad)
-            if may_speak(noticed_at) =>
-        {
+        (AlertState::Firing { since, noticed_at, is_told }, ConditionStatus::Bad) if may_speak(noticed_at) => {
             let kind = if is_told { NoticeKind::Reminder } else { NoticeKind::Fired };
             (AlertState::Firing { since, noticed_at: Some(now), is_told: true }, tell(kind, since))
         }
@@ -77,7 +75,7 @@ pub fn advance(
     }
 }
 
-fn judge(rule: &AlertRule, measured: &AlertMeasurement) -> Option<ConditionStatus> {
+fn evaluate_condition(rule: &AlertRule, measured: &AlertMeasurement) -> Option<ConditionStatus> {
     let AlertCondition { bar, .. } = &rule.condition;
     if measured.count < rule.condition.least_count() {
         return None;
@@ -86,7 +84,7 @@ fn judge(rule: &AlertRule, measured: &AlertMeasurement) -> Option<ConditionStatu
         None if measured.unseen.is_empty() => ConditionStatus::Good,
         None => ConditionStatus::Bad,
         Some(_) if measured.value.is_nan() => return None,
-        Some(bar) if bar.holds(measured.value) => ConditionStatus::Bad,
+        Some(bar) if bar.is_met_by(measured.value) => ConditionStatus::Bad,
         Some(bar) if rule.is_clear(bar, measured.value) => ConditionStatus::Good,
         Some(_) => ConditionStatus::Between,
     })

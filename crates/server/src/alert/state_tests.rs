@@ -12,11 +12,9 @@ struct Watch {
 impl Watch {
     fn new(when: &str) -> Watch {
         let section = AlertSection { name: "n".to_owned(), when: when.to_owned(), ..AlertSection::default() };
-        let rule = AlertRule::from_section(
-            section,
-            &[AlertableEvaluator { name: "thought_to_tool", worst: 0.0, best: 1.0 }],
-        )
-        .expect("a rule");
+        let rule =
+            AlertRule::from_section(section, &[AlertableEvaluator { name: "thought_to_tool", worst: 0.0, best: 1.0 }])
+                .expect("a rule");
         Watch { rule, state: AlertState::default() }
     }
 
@@ -24,15 +22,14 @@ impl Watch {
         // As after a restart: the state has been written and read.
         let written = serde_json::to_string(&self.state).expect("written");
         let state = serde_json::from_str(&written).expect("read");
-        let (state, notice) = advance(&self.rule, state, measured, at(minute));
+        let (state, notice) = advance_alert_state(&self.rule, state, measured, at(minute));
         self.state = state;
         notice
     }
 
     /// The notice's kind for a value of 30 steps.
     fn see(&mut self, minute: i64, value: f64) -> Option<&'static str> {
-        let notice =
-            self.take(minute, Some(AlertMeasurement { value, count: 30, ..AlertMeasurement::default() }));
+        let notice = self.take(minute, Some(AlertMeasurement { value, count: 30, ..AlertMeasurement::default() }));
         notice.map(|notice| notice.kind.name())
     }
 }
@@ -77,8 +74,7 @@ fn reminds_no_more_often_than_the_cool_down() {
     assert_eq!(watch.see(120, 0.5), Some("reminder"));
     // In between the two, it still fires but there is nothing to remind of.
     assert_eq!(watch.see(160, 0.85), None);
-    let notice =
-        watch.take(161, Some(AlertMeasurement { value: 0.5, count: 30, ..AlertMeasurement::default() }));
+    let notice = watch.take(161, Some(AlertMeasurement { value: 0.5, count: 30, ..AlertMeasurement::default() }));
     assert_eq!(notice.map(|notice| (notice.kind, notice.since)), Some((NoticeKind::Reminder, at(0))));
 }
 
@@ -129,10 +125,7 @@ fn unseen_tools_fire_and_pass() {
     };
     assert_eq!(watch.take(0, seen(&[])), None);
     let notice = watch.take(1, seen(&["drop_table"])).expect("a notice");
-    assert_eq!(
-        (notice.kind, notice.unseen.as_slice()),
-        (NoticeKind::Fired, ["drop_table".to_owned()].as_slice())
-    );
+    assert_eq!((notice.kind, notice.unseen.as_slice()), (NoticeKind::Fired, ["drop_table".to_owned()].as_slice()));
     assert_eq!(watch.take(2, seen(&[])).map(|notice| notice.kind), Some(NoticeKind::Resolved));
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::nearest::nearest;
+use super::nearest::find_nearest_name;
 
 /// An evaluator that can be watched, with the worst and the best score that it gives.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,7 +39,7 @@ pub enum LatencyPercentile {
 
 impl LatencyPercentile {
     /// As a share: 0.95 for the 95th.
-    pub fn share(self) -> f64 {
+    pub fn as_fraction(self) -> f64 {
         match self {
             LatencyPercentile::P50 => 0.5,
             LatencyPercentile::P90 => 0.9,
@@ -58,7 +58,7 @@ pub enum SampleUnit {
 }
 
 impl SampleUnit {
-    pub(super) fn named(word: &str) -> Option<SampleUnit> {
+    pub(super) fn from_name(word: &str) -> Option<SampleUnit> {
         match word.to_ascii_lowercase().as_str() {
             "step" | "steps" => Some(SampleUnit::Steps),
             "trajectory" | "trajectories" => Some(SampleUnit::Trajectories),
@@ -99,20 +99,19 @@ const BUILT_IN: [(&str, AlertMetric); 8] = [
 
 impl AlertMetric {
     /// Built-in names win: an evaluator that takes one would make rules mean something else from one run to the next.
-    pub(super) fn named(name: &str, evaluators: &[AlertableEvaluator<'_>]) -> Option<AlertMetric> {
+    pub(super) fn from_name(name: &str, evaluators: &[AlertableEvaluator<'_>]) -> Option<AlertMetric> {
         let built_in = BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, subject)| subject.clone());
         let evaluator = || {
-            let AlertableEvaluator { worst, best, .. } =
-                *evaluators.iter().find(|known| known.name == name)?;
+            let AlertableEvaluator { worst, best, .. } = *evaluators.iter().find(|known| known.name == name)?;
             Some(AlertMetric::Evaluator { name: name.to_owned(), worst, best })
         };
         built_in.or_else(evaluator)
     }
 
     /// The known name that a wrong one is closest to.
-    pub(super) fn nearest(name: &str, evaluators: &[AlertableEvaluator<'_>]) -> Option<String> {
+    pub(super) fn nearest_name(name: &str, evaluators: &[AlertableEvaluator<'_>]) -> Option<String> {
         let known = evaluators.iter().map(|known| known.name).chain(BUILT_IN.iter().map(|(known, _)| *known));
-        nearest(name, known).map(str::to_owned)
+        find_nearest_name(name, known).map(str::to_owned)
     }
 
     pub(super) fn built_in_names() -> String {
@@ -127,19 +126,17 @@ impl AlertMetric {
     }
 
     /// What its values lie between.
-    pub(super) fn range(&self) -> (f64, f64) {
+    pub(super) fn value_range(&self) -> (f64, f64) {
         match self {
             AlertMetric::Evaluator { worst, best, .. } => (*worst, *best),
             AlertMetric::FailureRate | AlertMetric::ErrorRate => (0.0, 1.0),
-            AlertMetric::CostPerHour | AlertMetric::Latency(_) | AlertMetric::UnseenTool => {
-                (0.0, f64::INFINITY)
-            }
+            AlertMetric::CostPerHour | AlertMetric::Latency(_) | AlertMetric::UnseenTool => (0.0, f64::INFINITY),
         }
     }
 
     /// Whether its values can be written as parts of a hundred.
     fn is_share(&self) -> bool {
-        let (low, high) = self.range();
+        let (low, high) = self.value_range();
         low >= 0.0 && high <= 1.0
     }
 
@@ -155,7 +152,7 @@ impl AlertMetric {
     }
 
     /// A right condition, to show beside a wrong one.
-    pub(super) fn example(&self) -> String {
+    pub(super) fn example_condition(&self) -> String {
         match self {
             AlertMetric::Evaluator { name, worst, best } => {
                 let threshold = without_noise(worst + 0.8 * (best - worst));
@@ -208,12 +205,12 @@ impl AlertMetric {
             },
         };
         // A share that is never reached is told as what it is, a condition that never or always holds.
-        let (low, high) = if self.is_share() { (0.0, 1.0) } else { self.range() };
+        let (low, high) = if self.is_share() { (0.0, 1.0) } else { self.value_range() };
         (value.is_finite() && (low..=high).contains(&value)).then_some(value)
     }
 
     /// A value as people read it. `parse_threshold` reads it back exactly, so thresholds are shown by it, too.
-    pub fn show(&self, value: f64) -> String {
+    pub fn format_value(&self, value: f64) -> String {
         match self {
             AlertMetric::CostPerHour => format!("${value}"),
             AlertMetric::Latency(_) => format!("{value}s"),
@@ -272,22 +269,19 @@ mod tests {
     #[test]
     fn an_evaluator_has_the_scale_of_its_labels() {
         let graded = AlertMetric::Evaluator { name: "helpful".to_owned(), worst: -1.0, best: 5.0 };
-        assert_eq!(
-            ["4.5", "-0.5", "5"].map(|text| graded.parse_threshold(text)),
-            [Some(4.5), Some(-0.5), Some(5.0)]
-        );
+        assert_eq!(["4.5", "-0.5", "5"].map(|text| graded.parse_threshold(text)), [Some(4.5), Some(-0.5), Some(5.0)]);
         for wrong in ["5.1", "-2", "80%", "--1", "-", "1e0"] {
             assert_eq!(graded.parse_threshold(wrong), None, "{wrong}");
         }
         assert_eq!(graded.threshold_form(), "a score from -1 to 5, which it gives");
-        assert_eq!(graded.example(), "helpful < 3.8 over 1h, at least 30 steps");
+        assert_eq!(graded.example_condition(), "helpful < 3.8 over 1h, at least 30 steps");
     }
 
     #[test]
     fn every_built_in_has_its_name() {
         for (name, subject) in BUILT_IN {
             assert_eq!(subject.name(), name);
-            assert_eq!(AlertMetric::named(name, &[]), Some(subject));
+            assert_eq!(AlertMetric::from_name(name, &[]), Some(subject));
         }
     }
 }

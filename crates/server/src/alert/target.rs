@@ -28,8 +28,7 @@ pub enum TargetKind {
 }
 
 impl TargetKind {
-    pub const ALL: [TargetKind; 4] =
-        [TargetKind::Log, TargetKind::Webhook, TargetKind::Slack, TargetKind::Command];
+    pub const ALL: [TargetKind; 4] = [TargetKind::Log, TargetKind::Webhook, TargetKind::Slack, TargetKind::Command];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -105,30 +104,21 @@ mod tests {
 
     #[test]
     fn shows_scheme_and_host_only() {
-        let url = WebhookUrl::parse("https://me:pw@hooks.example.com:8443/services/T0/B0/key?token=k#f")
-            .expect("an address");
+        let url =
+            WebhookUrl::parse("https://me:pw@hooks.example.com:8443/services/T0/B0/key?token=k#f").expect("an address");
         for shown in [url.to_string(), format!("{url:?}")] {
             assert_eq!(shown, "https://hooks.example.com");
         }
         assert_eq!(format!("{:?}", AlertTarget::Slack(url)), "Slack(https://hooks.example.com)");
-        let command = AlertTarget::Command {
-            words: vec!["notify".to_owned(), "--key=secret".to_owned()],
-            env: Vec::new(),
-        };
+        let command =
+            AlertTarget::Command { words: vec!["notify".to_owned(), "--key=secret".to_owned()], env: Vec::new() };
         assert_eq!(command.to_string(), "command \"notify\"");
     }
 
     #[test]
     fn refuses_other_addresses_without_repeating_them() {
-        for text in [
-            "",
-            "hooks.example.com/key",
-            "ftp://h/key",
-            "file:///key",
-            "mailto:key@h",
-            "http://",
-            "data:,key",
-        ] {
+        for text in ["", "hooks.example.com/key", "ftp://h/key", "file:///key", "mailto:key@h", "http://", "data:,key"]
+        {
             let error = WebhookUrl::parse(text).expect_err("no address");
             assert!(!error.contains("key") && error.contains("https://hooks.example.com"), "{error}");
         }

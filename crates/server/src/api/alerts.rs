@@ -9,7 +9,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::alert;
 use crate::alert_readings::LatestAlertMeasurement;
-use crate::http_error::{ApiError, ApiQuery, blocking};
+use crate::http_error::{ApiError, ApiQuery, run_store_query};
 use crate::state::ServerState;
 use crate::time_text as time;
 
@@ -65,7 +65,7 @@ impl AlertReading {
         let value = reading.measured.as_ref().map(|measured| measured.value);
         let measured = reading.measured.unwrap_or_default();
         AlertReading {
-            at: time::show(reading.at_ns),
+            at: time::format_rfc3339(reading.at_ns),
             value: value.filter(|value| value.is_finite()),
             count: measured.count,
             is_enough: measured.count >= rule.condition.least_count(),
@@ -89,15 +89,15 @@ pub(super) struct AlertEventBody {
 /// Alert rules, and what they told.
 #[utoipa::path(get, path = "/api/v1/alerts", tag = "alerts", params(AlertParams),
     responses((status = 200, body = AlertList), (status = 400, body = crate::http_error::ErrorBody)))]
-pub(super) async fn list(
+pub(super) async fn list_alerts(
     State(server): State<Arc<ServerState>>,
     ApiQuery(params): ApiQuery<AlertParams>,
 ) -> Result<Json<AlertList>, ApiError> {
     let limit = params.limit.unwrap_or(100);
     if !(1..=1000).contains(&limit) {
-        return Err(ApiError::bad(format!("limit={limit}: from 1 to 1000")));
+        return Err(ApiError::bad_request(format!("limit={limit}: from 1 to 1000")));
     }
-    blocking(&server, move |server| {
+    run_store_query(&server, move |server| {
         let mut rules = Vec::new();
         for rule in &server.reloadable().alerts {
             let state = server.store.alert_state(&rule.name)?;
@@ -107,17 +107,14 @@ pub(super) async fn list(
                 condition: rule.condition.to_string(),
                 state: state.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default(),
                 clear_at: rule.clears_at(),
-                now: server
-                    .readings
-                    .find_for_rule(rule)
-                    .map(|reading| AlertReading::from_measurement(rule, reading)),
+                now: server.readings.find_for_rule(rule).map(|reading| AlertReading::from_measurement(rule, reading)),
             });
         }
         let events = server.store.alert_events(params.cursor.unwrap_or(i64::MAX), limit)?;
         let next_cursor = events.last().filter(|_| events.len() == limit).map(|event| event.no);
         let events = events.into_iter().map(|event| AlertEventBody {
             id: event.no,
-            at: time::show(event.at_ns),
+            at: time::format_rfc3339(event.at_ns),
             rule: event.rule,
             kind: event.kind,
             notice: serde_json::from_str(&event.body).unwrap_or_default(),
@@ -150,7 +147,7 @@ pub(super) struct RuleBody {
 
 /// The rules of live grading; the first that fits a project counts.
 #[utoipa::path(get, path = "/api/v1/rules", tag = "rules", responses((status = 200, body = GradingRuleList)))]
-pub(super) async fn rules(State(server): State<Arc<ServerState>>) -> Json<GradingRuleList> {
+pub(super) async fn list_grading_rules(State(server): State<Arc<ServerState>>) -> Json<GradingRuleList> {
     let reloadable = server.reloadable();
     let items = reloadable.rules.iter().map(|rule| RuleBody {
         name: rule.name.clone(),

@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::body::json_body;
 use crate::annotation_limits::check_annotation_size;
 use crate::caller::RequestCaller;
-use crate::http_error::{ApiError, ApiQuery, blocking, blocking_sender};
+use crate::http_error::{ApiError, ApiQuery, blocking_sender, run_store_query};
 use crate::signature;
 use crate::state::ServerState;
 use crate::time_text as time;
@@ -43,7 +43,7 @@ pub(super) struct AnnotationBody {
 
 impl AnnotationBody {
     pub(super) fn from_row(row: AnnotationRecord) -> AnnotationBody {
-        let (metadata, key) = signature::signed(&row.metadata);
+        let (metadata, key) = signature::split_signed_metadata(&row.metadata);
         AnnotationBody {
             id: row.no,
             target: row.target,
@@ -56,8 +56,8 @@ impl AnnotationBody {
             metadata,
             author: row.author,
             key,
-            created: time::show(row.created_ns),
-            updated: time::show(row.updated_ns),
+            created: time::format_rfc3339(row.created_ns),
+            updated: time::format_rfc3339(row.updated_ns),
         }
     }
 }
@@ -86,13 +86,13 @@ pub(super) struct AnnotationList {
 /// Annotations, in the order they were first made.
 #[utoipa::path(get, path = "/api/v1/annotations", tag = "annotations", params(AnnotationParams),
     responses((status = 200, body = AnnotationList), (status = 400, body = crate::http_error::ErrorBody)))]
-pub(super) async fn list(
+pub(super) async fn search_annotations(
     State(server): State<Arc<ServerState>>,
     ApiQuery(params): ApiQuery<AnnotationParams>,
 ) -> Result<Json<AnnotationList>, ApiError> {
     let limit = params.limit.unwrap_or(100);
     if !(1..=1000).contains(&limit) {
-        return Err(ApiError::bad(format!("limit={limit}: from 1 to 1000")));
+        return Err(ApiError::bad_request(format!("limit={limit}: from 1 to 1000")));
     }
     let filter = AnnotationFilter {
         project: params.project,
@@ -103,15 +103,12 @@ pub(super) async fn list(
         after: params.cursor.unwrap_or(0),
         limit: limit + 1,
     };
-    blocking(&server, move |server| {
+    run_store_query(&server, move |server| {
         let mut rows = server.store.annotations(&filter)?;
         let has_more = rows.len() > limit;
         rows.truncate(limit);
         let next_cursor = rows.last().filter(|_| has_more).map(|row| row.no);
-        Ok(Json(AnnotationList {
-            items: rows.into_iter().map(AnnotationBody::from_row).collect(),
-            next_cursor,
-        }))
+        Ok(Json(AnnotationList { items: rows.into_iter().map(AnnotationBody::from_row).collect(), next_cursor }))
     })
     .await
 }
@@ -154,7 +151,7 @@ pub(super) struct AnnotationIds {
 #[utoipa::path(post, path = "/api/v1/annotations", tag = "annotations", request_body = AnnotationsInput,
     responses((status = 200, body = AnnotationIds), (status = 400, body = crate::http_error::ErrorBody),
               (status = 404, body = crate::http_error::ErrorBody)))]
-pub(super) async fn add(
+pub(super) async fn add_annotations(
     State(server): State<Arc<ServerState>>,
     Extension(caller): Extension<RequestCaller>,
     headers: HeaderMap,
@@ -162,7 +159,7 @@ pub(super) async fn add(
 ) -> Result<Json<AnnotationIds>, ApiError> {
     let (input, _lease) = json_body::<AnnotationsInput>(&server, &headers, body).await?;
     if input.items.len() > 1000 {
-        return Err(ApiError::bad("at most 1000 annotations at once"));
+        return Err(ApiError::bad_request("at most 1000 annotations at once"));
     }
     let signed = blocking_sender(&server, move |server| {
         let items = input.items.into_iter().map(|item| item.resolve(server, &caller));
@@ -181,18 +178,18 @@ impl AnnotationInput {
     fn resolve(self, server: &ServerState, caller: &RequestCaller) -> Result<NewAnnotation, ApiError> {
         let annotator = self.annotator.as_deref().unwrap_or("HUMAN");
         if !matches!(annotator, "HUMAN" | "LLM" | "CODE") {
-            return Err(ApiError::bad(format!("annotator {annotator:?}: HUMAN, LLM or CODE")));
+            return Err(ApiError::bad_request(format!("annotator {annotator:?}: HUMAN, LLM or CODE")));
         }
         if self.name.trim().is_empty() {
-            return Err(ApiError::bad("an annotation needs a name"));
+            return Err(ApiError::bad_request("an annotation needs a name"));
         }
         let score = self.score;
         if self.label.is_none() && score.is_none() && self.explanation.is_none() {
-            return Err(ApiError::bad("an annotation needs a label, a score or an explanation"));
+            return Err(ApiError::bad_request("an annotation needs a label, a score or an explanation"));
         }
         let metadata = serde_json::Value::Object(self.metadata.unwrap_or_default()).to_string();
         let trace_id = trace_of(server, &self.target)?
-            .ok_or_else(|| ApiError::missing(format!("{:?} is not there", self.target)))?;
+            .ok_or_else(|| ApiError::not_found(format!("{:?} is not there", self.target)))?;
         let author = self.author.unwrap_or_else(|| caller.name.clone());
         // With keys, nobody takes the place of what another said by giving his name.
         let own = match (annotator, caller.name.is_empty()) {
@@ -212,16 +209,14 @@ impl AnnotationInput {
             metadata,
             author,
         };
-        check_annotation_size(&annotation)
-            .map_err(|reason| ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, reason))?;
+        check_annotation_size(&annotation).map_err(|reason| ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, reason))?;
         Ok(annotation)
     }
 }
 
 fn trace_of(server: &ServerState, target: &str) -> Result<Option<TraceId>, ApiError> {
-    let wrong = || {
-        ApiError::bad(format!("target {target:?}: span:ID, trace:ID, trajectory:ID or trajectory:ID#STEP"))
-    };
+    let wrong =
+        || ApiError::bad_request(format!("target {target:?}: span:ID, trace:ID, trajectory:ID or trajectory:ID#STEP"));
     let (kind, id) = target.split_once(':').ok_or_else(wrong)?;
     Ok(match kind {
         "span" => {
@@ -239,7 +234,7 @@ fn trace_of(server: &ServerState, target: &str) -> Result<Option<TraceId>, ApiEr
                     let step: u32 = step.parse().map_err(|_| wrong())?;
                     match server.store.steps_of(id)? {
                         Some(steps) if !(1..=steps).contains(&step) => {
-                            return Err(ApiError::missing(format!(
+                            return Err(ApiError::not_found(format!(
                                 "{id:?} has no step {step}: it has {steps}, and the first is 1"
                             )));
                         }
@@ -256,12 +251,12 @@ fn trace_of(server: &ServerState, target: &str) -> Result<Option<TraceId>, ApiEr
 /// Takes an annotation back.
 #[utoipa::path(delete, path = "/api/v1/annotations/{id}", tag = "annotations", params(("id" = i64, Path)),
     responses((status = 204), (status = 404, body = crate::http_error::ErrorBody)))]
-pub(super) async fn remove(
+pub(super) async fn delete_annotation(
     State(server): State<Arc<ServerState>>,
     Path(id): Path<String>,
 ) -> Result<StatusCode, ApiError> {
-    let missing = || ApiError::missing("there is no annotation with this id");
+    let missing = || ApiError::not_found("there is no annotation with this id");
     let id: i64 = id.parse().map_err(|_| missing())?;
-    let was_there = server.store.remove_annotation(id)?.done().await?;
+    let was_there = server.store.remove_annotation(id)?.wait_async().await?;
     if was_there { Ok(StatusCode::NO_CONTENT) } else { Err(missing()) }
 }

@@ -19,7 +19,7 @@ pub(super) async fn of_project(
 ) -> Result<Body, ApiError> {
     let permit = server.queries.admit(QueryKind::Download).await?;
     let (queries, stall_timeout) = (Arc::clone(&server.queries), server.settings.timeouts.stall);
-    Ok(stream::body(&queries, permit, stall_timeout, move |sink| {
+    Ok(stream::stream_query_body(&queries, permit, stall_timeout, move |sink| {
         sink.write(&head);
         let mut after = None;
         while !sink.is_gone()

@@ -24,7 +24,7 @@ pub(super) struct HealthStatus {
 
 /// The server runs.
 #[utoipa::path(get, path = "/healthz", tag = "operations", responses((status = 200, body = HealthStatus)))]
-pub(super) async fn healthz() -> Json<HealthStatus> {
+pub(super) async fn report_health() -> Json<HealthStatus> {
     Json(HealthStatus { status: "ok", version: env!("CARGO_PKG_VERSION") })
 }
 
@@ -42,12 +42,12 @@ const TRIAL: Duration = Duration::from_secs(2);
 /// The server takes spans.
 #[utoipa::path(get, path = "/readyz", tag = "operations",
     responses((status = 200, body = ReadinessStatus), (status = 503, body = ReadinessStatus)))]
-pub(super) async fn readyz(State(server): State<Arc<ServerState>>) -> Response {
-    let failing = || server.store.status().is_none_or(|status| status.is_failing.load(Ordering::Relaxed));
+pub(super) async fn report_readiness(State(server): State<Arc<ServerState>>) -> Response {
+    let failing = || server.store.writer_status().is_none_or(|status| status.is_failing.load(Ordering::Relaxed));
     if failing() {
         // Who is told that nothing can be written sends nothing, and then nothing would show that it can be again.
         if let Ok(tried) = server.store.try_to_write() {
-            let _ = tokio::time::timeout(TRIAL, tried.done()).await;
+            let _ = tokio::time::timeout(TRIAL, tried.wait_async()).await;
         }
     }
     // Found out at once, and not only when somebody sends something.
@@ -70,14 +70,14 @@ pub(super) async fn readyz(State(server): State<Arc<ServerState>>) -> Response {
 /// What was counted, for Prometheus.
 #[utoipa::path(get, path = "/metrics", tag = "operations",
     responses((status = 200, body = String, content_type = "text/plain")))]
-pub(super) async fn metrics(State(server): State<Arc<ServerState>>) -> Response {
+pub(super) async fn export_server_metrics(State(server): State<Arc<ServerState>>) -> Response {
     // Answered also when all queries are busy, and by one thread however often it is asked for.
     let _turn = server.metrics_turn.acquire().await;
-    let text = blocking_sender(&server, |server| Ok(super::prometheus::exposition(server))).await;
+    let text = blocking_sender(&server, |server| Ok(super::prometheus::render_prometheus_metrics(server))).await;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     text.map(|text| ([(CONTENT_TYPE, kind)], text)).into_response()
 }
 
-pub(super) async fn openapi(description: String) -> Response {
+pub(super) async fn serve_openapi(description: String) -> Response {
     ([(CONTENT_TYPE, "application/json")], description).into_response()
 }

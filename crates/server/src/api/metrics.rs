@@ -9,7 +9,7 @@ use gradus_store::{BUCKET_NS, MetricFilter, MetricGroup, MetricRow};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::http_error::{ApiError, ApiQuery, blocking};
+use crate::http_error::{ApiError, ApiQuery, run_store_query};
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 use crate::time_text as time;
@@ -60,11 +60,11 @@ pub(super) struct MetricPoint {
 /// Metrics of what was graded. Sums are kept in periods of five minutes, and longer than the traces they are made of.
 #[utoipa::path(get, path = "/api/v1/metrics", tag = "metrics", params(MetricParams),
     responses((status = 200, body = MetricList), (status = 400, body = crate::http_error::ErrorBody)))]
-pub(super) async fn list(
+pub(super) async fn list_metrics(
     State(server): State<Arc<ServerState>>,
     ApiQuery(params): ApiQuery<MetricParams>,
 ) -> Result<Json<MetricList>, ApiError> {
-    let group = group(params.by.as_deref(), params.period.as_deref())?;
+    let group = parse_metric_group(params.by.as_deref(), params.period.as_deref())?;
     let filter = MetricFilter {
         project: params.project,
         evaluator: params.evaluator,
@@ -72,10 +72,10 @@ pub(super) async fn list(
         version: params.version,
         model: params.model,
         tool: params.tool,
-        from_ns: time::read("from", params.from.as_deref())?,
-        to_ns: time::read("to", params.to.as_deref())?,
+        from_ns: time::parse_rfc3339("from", params.from.as_deref())?,
+        to_ns: time::parse_rfc3339("to", params.to.as_deref())?,
     };
-    blocking(&server, move |server| {
+    run_store_query(&server, move |server| {
         let rows = server.store.metrics(&filter, group)?;
         let settings = server.reloadable();
         let items = rows.into_iter().map(|row| MetricPoint::from_row(&settings, row, group));
@@ -84,7 +84,7 @@ pub(super) async fn list(
     .await
 }
 
-fn group(by: Option<&str>, period: Option<&str>) -> Result<MetricGroup, ApiError> {
+fn parse_metric_group(by: Option<&str>, period: Option<&str>) -> Result<MetricGroup, ApiError> {
     Ok(match by {
         None => MetricGroup::All,
         Some("time") => {
@@ -92,7 +92,7 @@ fn group(by: Option<&str>, period: Option<&str>) -> Result<MetricGroup, ApiError
             let length = parse_duration(text).and_then(|length| i64::try_from(length.as_nanos()).ok());
             let period_ns =
                 length.filter(|length| *length >= BUCKET_NS && length % BUCKET_NS == 0).ok_or_else(|| {
-                    ApiError::bad(format!(
+                    ApiError::bad_request(format!(
                         "period={text}: write it as 5m, 1h or 1d; it must be a multiple of five minutes"
                     ))
                 })?;
@@ -103,7 +103,7 @@ fn group(by: Option<&str>, period: Option<&str>) -> Result<MetricGroup, ApiError
         Some("model") => MetricGroup::Model,
         Some("tool") => MetricGroup::Tool,
         Some(other) => {
-            return Err(ApiError::bad(format!("by={other}: time, agent, version, model or tool")));
+            return Err(ApiError::bad_request(format!("by={other}: time, agent, version, model or tool")));
         }
     })
 }
@@ -111,12 +111,12 @@ fn group(by: Option<&str>, period: Option<&str>) -> Result<MetricGroup, ApiError
 impl MetricPoint {
     fn from_row(settings: &ReloadableSettings, row: MetricRow, group: MetricGroup) -> MetricPoint {
         let moments = row.moments;
-        let interval = crate::evaluators::interval(settings, &row.evaluator, &moments);
+        let interval = crate::evaluators::compute_mean_interval(settings, &row.evaluator, &moments);
         MetricPoint {
             evaluator: row.evaluator,
             group: match group {
                 MetricGroup::All => None,
-                MetricGroup::Time { .. } => row.group.parse().ok().map(time::show),
+                MetricGroup::Time { .. } => row.group.parse().ok().map(time::format_rfc3339),
                 _ => Some(row.group),
             },
             mean: (moments.scored > 0).then(|| moments.sum / moments.scored as f64),

@@ -35,28 +35,28 @@ use crate::state::ServerState;
 struct OpenApiSpec;
 
 /// The API's routes, and their description.
-pub(super) fn routes() -> Router<Arc<ServerState>> {
+pub(super) fn build_api_routes() -> Router<Arc<ServerState>> {
     let (router, description) = OpenApiRouter::with_openapi(OpenApiSpec::openapi())
-        .routes(routes!(projects::list))
-        .routes(routes!(traces::list))
-        .routes(routes!(traces::one))
+        .routes(routes!(projects::list_all_projects))
+        .routes(routes!(traces::search_traces))
+        .routes(routes!(traces::get_trace))
         .routes(routes!(spans::of_project))
-        .routes(routes!(spans::export))
-        .routes(routes!(metrics::list))
-        .routes(routes!(runs::list))
-        .routes(routes!(runs::one))
-        .routes(routes!(annotations::list, annotations::add))
-        .routes(routes!(annotations::remove))
-        .routes(routes!(rubrics::list))
-        .routes(routes!(quarantine::list))
+        .routes(routes!(spans::export_project_otlp))
+        .routes(routes!(metrics::list_metrics))
+        .routes(routes!(runs::list_runs))
+        .routes(routes!(runs::get_run))
+        .routes(routes!(annotations::search_annotations, annotations::add_annotations))
+        .routes(routes!(annotations::delete_annotation))
+        .routes(routes!(rubrics::list_rubrics))
+        .routes(routes!(quarantine::list_quarantined_traces))
         .routes(routes!(quarantine::retry_all))
         .routes(routes!(quarantine::retry_one))
-        .routes(routes!(alerts::list))
-        .routes(routes!(alerts::rules))
-        .routes(routes!(health::healthz))
-        .routes(routes!(health::readyz))
-        .routes(routes!(health::metrics))
+        .routes(routes!(alerts::list_alerts))
+        .routes(routes!(alerts::list_grading_rules))
+        .routes(routes!(health::report_health))
+        .routes(routes!(health::report_readiness))
+        .routes(routes!(health::export_server_metrics))
         .split_for_parts();
     let description = description.to_pretty_json().unwrap_or_default();
-    router.route("/openapi.json", get(move || health::openapi(description.clone())))
+    router.route("/openapi.json", get(move || health::serve_openapi(description.clone())))
 }

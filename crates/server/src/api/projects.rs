@@ -7,7 +7,7 @@ use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::http_error::{ApiError, blocking};
+use crate::http_error::{ApiError, run_store_query};
 use crate::state::ServerState;
 use crate::time_text as time;
 
@@ -33,17 +33,17 @@ pub(super) struct ProjectList {
 
 /// All projects, by name.
 #[utoipa::path(get, path = "/api/v1/projects", tag = "projects", responses((status = 200, body = ProjectList)))]
-pub(super) async fn list(State(server): State<Arc<ServerState>>) -> Result<Json<ProjectList>, ApiError> {
-    blocking(&server, |server| {
+pub(super) async fn list_all_projects(State(server): State<Arc<ServerState>>) -> Result<Json<ProjectList>, ApiError> {
+    run_store_query(&server, |server| {
         let rows = server.store.projects()?;
         let items = rows.into_iter().map(|row| ProjectSummary {
             name: row.name,
-            created: time::show(row.created_ns),
+            created: time::format_rfc3339(row.created_ns),
             traces: row.traces,
             spans: row.spans,
             trajectories: row.trajectories,
-            first: row.first_ns.map(time::show),
-            last: row.last_ns.map(time::show),
+            first: row.first_ns.map(time::format_rfc3339),
+            last: row.last_ns.map(time::format_rfc3339),
         });
         Ok(Json(ProjectList { items: items.collect() }))
     })

@@ -14,29 +14,17 @@ use crate::meters::CounterFamily;
 use crate::state::ServerState;
 
 /// All of it in Prometheus' text form.
-pub(super) fn exposition(server: &ServerState) -> String {
+pub(super) fn render_prometheus_metrics(server: &ServerState) -> String {
     let mut registry = Registry::with_prefix("gradus");
     let meters = &server.meters;
     registry.register("ingest_requests", "OTLP requests by answer", meters.requests.clone());
-    registry.register(
-        "ingest_records",
-        "Spans and log records by what became of them",
-        meters.records.clone(),
-    );
+    registry.register("ingest_records", "Spans and log records by what became of them", meters.records.clone());
     registry.register("ingest_bytes", "Bytes of OTLP requests, unpacked", meters.bytes.clone());
-    registry.register(
-        "trajectories_assembled",
-        "Trajectories that were new or changed",
-        meters.assembled.clone(),
-    );
+    registry.register("trajectories_assembled", "Trajectories that were new or changed", meters.assembled.clone());
     registry.register("assembly_setbacks", "Traces that could not be assembled", meters.setbacks.clone());
     registry.register("outcomes", "Verdicts by evaluator", meters.outcomes.clone());
     registry.register("judge_calls", "Requests to judges", meters.judge_calls.clone());
-    registry.register(
-        "judge_cost_usd",
-        "Dollars spent on judges, as far as prices are known",
-        meters.cost.clone(),
-    );
+    registry.register("judge_cost_usd", "Dollars spent on judges, as far as prices are known", meters.cost.clone());
     registry.register(
         "judge_unpriced_calls",
         "Requests to judges whose price is not known",
@@ -84,26 +72,14 @@ fn register_state(server: &ServerState, registry: &mut Registry) {
     gauge("request_memory_bytes", "Held by requests that are being taken in", requests as f64);
     gauge("response_memory_bytes", "Held by responses that wait to be read", responses as f64);
     gauge("memory_limit_bytes", "What requests and responses may hold", server.memory.total_bytes() as f64);
-    gauge(
-        "response_file_bytes",
-        "Large responses that wait on disk to be read",
-        server.spilled.used_bytes().0 as f64,
-    );
+    gauge("response_file_bytes", "Large responses that wait on disk to be read", server.spilled.used_bytes().0 as f64);
     let (open, keyed) = server.connections.open_count();
     gauge("connections_open", "Connections that are open", open as f64);
     gauge("connections_keyed", "Connections that have shown a valid key", keyed as f64);
-    if let Some(status) = server.store.status() {
+    if let Some(status) = server.store.writer_status() {
         let number = |value: &AtomicU64| value.load(Ordering::Relaxed) as f64;
-        gauge(
-            "store_queue_bytes",
-            "Waiting to be written",
-            status.queued_bytes.load(Ordering::Relaxed) as f64,
-        );
-        gauge(
-            "store_queue_tasks",
-            "Waiting to be written",
-            status.queued_tasks.load(Ordering::Relaxed) as f64,
-        );
+        gauge("store_queue_bytes", "Waiting to be written", status.queued_bytes.load(Ordering::Relaxed) as f64);
+        gauge("store_queue_tasks", "Waiting to be written", status.queued_tasks.load(Ordering::Relaxed) as f64);
         gauge("store_commits", "Transactions so far", number(&status.commits));
         gauge("store_failed_commits", "Transactions that failed so far", number(&status.failed_commits));
         gauge("store_commit_seconds", "Time spent in transactions so far", number(&status.commit_ns) / 1e9);
@@ -121,7 +97,7 @@ fn register_state(server: &ServerState, registry: &mut Registry) {
         gauge(&format!("alert_{kind}_failed"), "Notices that were given up so far", counts.failed as f64);
         gauge(&format!("alert_{kind}_dropped"), "Notices that found no room so far", counts.dropped as f64);
     }
-    if let Ok((used, free)) = server.store.size() {
+    if let Ok((used, free)) = server.store.used_and_free_bytes() {
         gauge("store_used_bytes", "Of the store's file, in use", used as f64);
         gauge("store_free_bytes", "Of the store's file, free", free as f64);
     }

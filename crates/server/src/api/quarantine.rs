@@ -1,6 +1,6 @@
 //! Traces that could not be assembled twice: which they are, and another attempt by hand.
 
-use crate::quarantine::retry;
+use crate::quarantine::retry_quarantined_traces;
 use std::sync::Arc;
 
 use axum::Json;
@@ -9,7 +9,7 @@ use gradus_store::QuarantinedTrace;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::http_error::{ApiError, blocking};
+use crate::http_error::{ApiError, run_store_query};
 use crate::state::ServerState;
 use crate::time_text as time;
 
@@ -40,9 +40,11 @@ pub(super) struct RetryResult {
 
 /// Quarantined traces.
 #[utoipa::path(get, path = "/api/v1/quarantine", tag = "traces", responses((status = 200, body = QuarantineList)))]
-pub(super) async fn list(State(server): State<Arc<ServerState>>) -> Result<Json<QuarantineList>, ApiError> {
-    blocking(&server, |server| {
-        let items = server.store.quarantined_traces(MAX_LISTED)?.into_iter().map(item).collect();
+pub(super) async fn list_quarantined_traces(
+    State(server): State<Arc<ServerState>>,
+) -> Result<Json<QuarantineList>, ApiError> {
+    run_store_query(&server, |server| {
+        let items = server.store.quarantined_traces(MAX_LISTED)?.into_iter().map(to_quarantine_item).collect();
         Ok(Json(QuarantineList { items }))
     })
     .await
@@ -51,7 +53,7 @@ pub(super) async fn list(State(server): State<Arc<ServerState>>) -> Result<Json<
 /// Puts all quarantined traces back into the ready queue.
 #[utoipa::path(post, path = "/api/v1/quarantine/retry", tag = "traces", responses((status = 200, body = RetryResult)))]
 pub(super) async fn retry_all(State(server): State<Arc<ServerState>>) -> Result<Json<RetryResult>, ApiError> {
-    Ok(Json(RetryResult { retried: retry(&server, None).await? }))
+    Ok(Json(RetryResult { retried: retry_quarantined_traces(&server, None).await? }))
 }
 
 /// Puts one quarantined trace back into the ready queue.
@@ -62,20 +64,20 @@ pub(super) async fn retry_one(
     State(server): State<Arc<ServerState>>,
     Path(trace_id): Path<String>,
 ) -> Result<Json<RetryResult>, ApiError> {
-    match retry(&server, Some(&trace_id)).await? {
-        0 => Err(ApiError::missing("there is no quarantined trace with this id")),
+    match retry_quarantined_traces(&server, Some(&trace_id)).await? {
+        0 => Err(ApiError::not_found("there is no quarantined trace with this id")),
         retried => Ok(Json(RetryResult { retried })),
     }
 }
 
-fn item(row: QuarantinedTrace) -> QuarantineItem {
+fn to_quarantine_item(row: QuarantinedTrace) -> QuarantineItem {
     QuarantineItem {
         trace_id: row.trace_id.to_string(),
         project: row.project,
         name: row.name,
         spans: row.spans,
         attempts: row.attempts,
-        since: time::show(row.since_ns),
+        since: time::format_rfc3339(row.since_ns),
         reason: row.reason,
     }
 }

@@ -38,7 +38,7 @@ pub(super) struct LabelBody {
 
 /// All rubrics, the built-in ones and those of the configuration.
 #[utoipa::path(get, path = "/api/v1/rubrics", tag = "rubrics", responses((status = 200, body = RubricList)))]
-pub(super) async fn list(State(server): State<Arc<ServerState>>) -> Json<RubricList> {
+pub(super) async fn list_rubrics(State(server): State<Arc<ServerState>>) -> Json<RubricList> {
     let reloadable = server.reloadable();
     let items = reloadable.library.iter().map(|rubric| RubricBody {
         name: rubric.name.clone(),
@@ -47,11 +47,7 @@ pub(super) async fn list(State(server): State<Arc<ServerState>>) -> Json<RubricL
             RubricSubject::Step => "step",
             RubricSubject::Trajectory => "trajectory",
         },
-        labels: rubric
-            .labels
-            .iter()
-            .map(|(label, score)| LabelBody { label: label.to_owned(), score })
-            .collect(),
+        labels: rubric.labels.iter().map(|(label, score)| LabelBody { label: label.to_owned(), score }).collect(),
         hash: rubric.hash.clone(),
         phoenix_name: rubric.phoenix_name.clone(),
     });

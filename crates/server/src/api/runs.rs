@@ -10,8 +10,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::schema;
-use crate::http_error::{ApiError, blocking, blocking_large};
-use crate::run_lookup::failed;
+use crate::http_error::{ApiError, blocking_large, run_store_query};
+use crate::run_lookup::log_run_failure;
 use crate::state::ServerState;
 
 #[derive(Serialize, ToSchema)]
@@ -37,8 +37,8 @@ pub(super) struct RunListItem {
 
 /// The live runs, then those of `gradus eval`, latest first.
 #[utoipa::path(get, path = "/api/v1/runs", tag = "runs", responses((status = 200, body = RunList)))]
-pub(super) async fn list(State(server): State<Arc<ServerState>>) -> Result<Json<RunList>, ApiError> {
-    blocking(&server, |server| {
+pub(super) async fn list_runs(State(server): State<Arc<ServerState>>) -> Result<Json<RunList>, ApiError> {
+    run_store_query(&server, |server| {
         let live = server.reloadable();
         let live = live.rules.iter().map(|rule| RunListItem {
             run_id: rule.run_id(),
@@ -52,8 +52,8 @@ pub(super) async fn list(State(server): State<Arc<ServerState>>) -> Result<Json<
             evaluators: rule.evaluators.iter().map(|evaluator| evaluator.name.to_string()).collect(),
         });
         let mut items: Vec<RunListItem> = live.collect();
-        let folder = StateFolder::at(&server.settings.data);
-        for id in folder.runs() {
+        let folder = StateFolder::from_path(&server.settings.data);
+        for id in folder.run_ids() {
             if let Ok(run) = folder.read_run(&id) {
                 items.push(RunListItem::from_record(run.record));
             }
@@ -77,13 +77,13 @@ impl ToSchema for RunSummary {}
 /// What a run of `gradus eval` came to, as `gradus eval --json` writes it.
 #[utoipa::path(get, path = "/api/v1/runs/{run_id}", tag = "runs", params(("run_id" = String, Path)),
     responses((status = 200, body = RunSummary), (status = 404, body = crate::http_error::ErrorBody)))]
-pub(super) async fn one(
+pub(super) async fn get_run(
     State(server): State<Arc<ServerState>>,
     Path(id): Path<String>,
 ) -> Result<Json<RunSummary>, ApiError> {
     blocking_large(&server, move |server| {
-        let run = crate::run_lookup::find(server, &id)?;
-        let whole = server.summaries.load_report(&run).map_err(failed)?;
+        let run = crate::run_lookup::find_run(server, &id)?;
+        let whole = server.summaries.load_report(&run).map_err(log_run_failure)?;
         Ok(Json(RunSummary(whole.summary.clone())))
     })
     .await

@@ -40,7 +40,7 @@ pub(super) struct AttributeMap<'a> {
 
 impl AttributeMap<'_> {
     /// One attribute as a cell: a text as it is, the rest as JSON.
-    pub(super) fn cell(&self, name: &str) -> String {
+    pub(super) fn format_cell(&self, name: &str) -> String {
         match self.attributes.get(name) {
             None | Some(AttributeValue::Null) => String::new(),
             Some(AttributeValue::Str(text)) => text.to_string(),

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::{download, table};
-use crate::http_error::{ApiError, ApiQuery, blocking};
+use crate::http_error::{ApiError, ApiQuery, run_store_query};
 use crate::state::ServerState;
 use crate::time_text as time;
 
@@ -59,16 +59,16 @@ pub(super) async fn of_project(
             Ok(([(CONTENT_TYPE, "application/x-ndjson")], body).into_response())
         }
         Some("csv") => {
-            let head = table::head(&only);
+            let head = table::format_csv_header(&only);
             let body = download::of_project(server, project, head, move |trace_group, out| {
                 visit_spans(trace_group, kind.as_deref(), &mut |span, kind| {
-                    out(&table::row(&span_line(span, kind, &only), &only));
+                    out(&table::format_span_row(&span_line(span, kind, &only), &only));
                 });
             });
             let body = body.await?;
             Ok(([(CONTENT_TYPE, "text/csv; charset=utf-8")], body).into_response())
         }
-        Some(other) => Err(ApiError::bad(format!("format={other}: jsonl or csv"))),
+        Some(other) => Err(ApiError::bad_request(format!("format={other}: jsonl or csv"))),
     }
 }
 
@@ -92,7 +92,7 @@ impl std::io::Write for LineWriter<'_> {
     params(("project" = String, Path)),
     responses((status = 200, body = Vec<u8>, content_type = "application/x-protobuf"),
               (status = 404, body = crate::http_error::ErrorBody)))]
-pub(super) async fn export(
+pub(super) async fn export_project_otlp(
     State(server): State<Arc<ServerState>>,
     Path(project): Path<String>,
 ) -> Result<Response, ApiError> {
@@ -106,12 +106,12 @@ pub(super) async fn export(
 
 async fn known_project(server: &Arc<ServerState>, project: &str) -> Result<(), ApiError> {
     let name = project.to_owned();
-    let is_known = blocking(server, move |server| Ok(server.store.has_project(&name)?)).await?;
-    if is_known { Ok(()) } else { Err(ApiError::missing(format!("there is no project {project:?}"))) }
+    let is_known = run_store_query(server, move |server| Ok(server.store.has_project(&name)?)).await?;
+    if is_known { Ok(()) } else { Err(ApiError::not_found(format!("there is no project {project:?}"))) }
 }
 
 fn span_line<'a>(span: &'a Span<'a>, kind: Option<&'a str>, only: &'a [String]) -> SpanLine<'a> {
-    let time = |ns: u64| time::show(i64::try_from(ns).unwrap_or(i64::MAX));
+    let time = |ns: u64| time::format_rfc3339(i64::try_from(ns).unwrap_or(i64::MAX));
     SpanLine {
         trace_id: span.trace_id.to_string(),
         span_id: span.span_id.to_string(),

@@ -16,7 +16,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::annotations::AnnotationBody;
 use super::schema;
-use crate::http_error::{ApiError, ApiQuery, respond, respond_json};
+use crate::http_error::{ApiError, ApiQuery, respond_json, respond_to_query};
 use crate::queries::QueryKind;
 use crate::state::ServerState;
 use crate::time_text as time;
@@ -113,24 +113,24 @@ pub(super) struct EvaluatorScoreSummary {
 /// Traces, newest first; those that are found by words (`q`) in the order they came, latest first.
 #[utoipa::path(get, path = "/api/v1/traces", tag = "traces", params(ListParams),
     responses((status = 200, body = TracePage), (status = 400, body = crate::http_error::ErrorBody)))]
-pub(super) async fn list(
+pub(super) async fn search_traces(
     State(server): State<Arc<ServerState>>,
     ApiQuery(params): ApiQuery<ListParams>,
 ) -> Result<Response, ApiError> {
     let limit = params.limit.unwrap_or(50);
     if !(1..=500).contains(&limit) {
-        return Err(ApiError::bad(format!("limit={limit}: from 1 to 500")));
+        return Err(ApiError::bad_request(format!("limit={limit}: from 1 to 500")));
     }
     let cursor: Option<TraceListCursor> = match &params.cursor {
-        Some(text) => Some(
-            text.parse().map_err(|()| ApiError::bad("cursor: give the next_cursor of the page before"))?,
-        ),
+        Some(text) => {
+            Some(text.parse().map_err(|()| ApiError::bad_request("cursor: give the next_cursor of the page before"))?)
+        }
         None => None,
     };
     let filter = TraceFilter {
         project: params.project,
-        from_ns: time::read("from", params.from.as_deref())?,
-        to_ns: time::read("to", params.to.as_deref())?,
+        from_ns: time::parse_rfc3339("from", params.from.as_deref())?,
+        to_ns: time::parse_rfc3339("to", params.to.as_deref())?,
         agent: params.agent,
         model: params.model,
         tool: params.tool,
@@ -140,7 +140,7 @@ pub(super) async fn list(
         text: params.q.filter(|text| !text.trim().is_empty()),
         ..TraceFilter::default()
     };
-    respond(&server, QueryKind::Rows, move |server| {
+    respond_to_query(&server, QueryKind::Rows, move |server| {
         let page = server.store.traces(&filter, cursor, limit)?;
         let items = page.traces.into_iter().map(TraceSummary::from_row).collect();
         Ok(Json(TracePage { items, next_cursor: page.next.map(|cursor| cursor.to_string()) }))
@@ -178,20 +178,18 @@ fn outcomes_schema() -> utoipa::openapi::schema::Array {
 #[utoipa::path(get, path = "/api/v1/traces/{trace_id}", tag = "traces",
     params(("trace_id" = String, Path, description = "32 hexadecimal digits")),
     responses((status = 200, body = TraceDetail), (status = 404, body = crate::http_error::ErrorBody)))]
-pub(super) async fn one(
+pub(super) async fn get_trace(
     State(server): State<Arc<ServerState>>,
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
-    let missing = || ApiError::missing("there is no trace with this id");
+    let missing = || ApiError::not_found("there is no trace with this id");
     let number = u128::from_str_radix(&id, 16).ok().filter(|_| id.len() == 32).ok_or_else(missing)?;
     // A trace may be large, and is assembled for each answer.
     respond_json(&server, QueryKind::Large, move |server| {
         let row = server.store.trace(TraceId(number))?.ok_or_else(missing)?;
-        let (trajectories, outcomes, trace_group) = trajectories(server, &row)?;
-        let filter =
-            AnnotationFilter { trace_id: Some(number), limit: 10_000, ..AnnotationFilter::default() };
-        let annotations =
-            server.store.annotations(&filter)?.into_iter().map(AnnotationBody::from_row).collect();
+        let (trajectories, outcomes, trace_group) = load_trajectories(server, &row)?;
+        let filter = AnnotationFilter { trace_id: Some(number), limit: 10_000, ..AnnotationFilter::default() };
+        let annotations = server.store.annotations(&filter)?.into_iter().map(AnnotationBody::from_row).collect();
         Ok(TraceDetail {
             trace: TraceSummary::from_row(row),
             trajectories,
@@ -208,7 +206,7 @@ pub(super) async fn one(
 type OutcomeLines = Vec<Box<RawValue>>;
 
 /// The trajectories of a trace, made of what is there at this moment, and the verdicts that there are on them.
-fn trajectories(
+fn load_trajectories(
     server: &ServerState,
     row: &TraceRow,
 ) -> Result<(Vec<Trajectory>, OutcomeLines, TraceGroupView), ApiError> {
@@ -231,15 +229,15 @@ impl TraceSummary {
             trace_id: row.trace_id.to_string(),
             project: row.project,
             name: row.name,
-            start: time::show(row.start_ns),
-            end: time::show(row.end_ns),
+            start: time::format_rfc3339(row.start_ns),
+            end: time::format_rfc3339(row.end_ns),
             duration_ms: row.end_ns.saturating_sub(row.start_ns) as f64 / 1e6,
             spans: row.spans,
             errors: row.errors,
             is_error,
             bytes: row.bytes,
             has_root: row.has_root,
-            arrived: time::show(row.arrived_ns),
+            arrived: time::format_rfc3339(row.arrived_ns),
             trajectories: row.trajectories.into_iter().map(TrajectorySummary::from_row).collect(),
         }
     }
@@ -256,8 +254,8 @@ impl TrajectorySummary {
             query: text(row.query),
             steps: row.steps,
             is_error: row.is_error,
-            start: time::show(row.start_ns),
-            end: time::show(row.end_ns),
+            start: time::format_rfc3339(row.start_ns),
+            end: time::format_rfc3339(row.end_ns),
             tokens: row.tokens,
             cost_usd: row.cost_usd,
             scores: row.scores.into_iter().map(EvaluatorScoreSummary::from_row).collect(),

@@ -6,7 +6,7 @@ use gradus_core::trajectory::Trajectory;
 use gradus_store::{JudgeSpend, Store, StoreError, UngradedTrajectory};
 
 use super::ledger::put_off;
-use super::setback::survive;
+use super::setback::catch_assembly_panic;
 use crate::clock::now_ns;
 use crate::trace_group::TraceGroupView;
 
@@ -22,11 +22,11 @@ pub(super) fn trajectories_again(
     }
     let mut found = Vec::new();
     for (number, wanted) in by_trace_group {
-        let assembled = survive(|| Ok(TraceGroupView::load(store, number)?.trajectories));
+        let assembled = catch_assembly_panic(|| Ok(TraceGroupView::load(store, number)?.trajectories));
         let mut by_id: HashMap<String, Trajectory> = match assembled {
             Ok(all) => all.into_iter().map(|one| (one.trajectory_id.clone(), one)).collect(),
             Err(setback) => {
-                let setback = setback.own()?;
+                let setback = setback.into_group_failure()?;
                 tracing::error!(trace_group = number, error = %setback, "a trace cannot be judged; it is put off");
                 HashMap::new()
             }
@@ -34,7 +34,7 @@ pub(super) fn trajectories_again(
         for one in wanted {
             match by_id.remove(&one.trajectory_id) {
                 Some(trajectory) => found.push((one, trajectory)),
-                None => wait(store, &one)?,
+                None => postpone_trajectory(store, &one)?,
             }
         }
     }
@@ -42,11 +42,11 @@ pub(super) fn trajectories_again(
 }
 
 /// A trajectory that its trace group does not give. If it belongs to another one by now, it is found there the next time.
-fn wait(store: &Store, one: &UngradedTrajectory) -> Result<(), StoreError> {
+fn postpone_trajectory(store: &Store, one: &UngradedTrajectory) -> Result<(), StoreError> {
     if store.trace_group_of_ungraded(one.no)? != Some(one.trace_group) {
         return Ok(());
     }
-    match store.judged(one, Vec::new(), JudgeSpend::default(), put_off(one), now_ns()) {
+    match store.record_verdicts(one, Vec::new(), JudgeSpend::default(), put_off(one), now_ns()) {
         // It only comes again a little early.
         Ok(_) | Err(StoreError::Busy) => Ok(()),
         Err(error) => Err(error),

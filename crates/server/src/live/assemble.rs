@@ -8,13 +8,11 @@ use std::time::{Duration, Instant};
 
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::runner::RulesJudge;
-use gradus_store::{
-    AssembledTraceGroup, ReadyQuery, ReadyTraceGroup, StoreError, TrajectoryRecord, WriteHandle,
-};
+use gradus_store::{AssembledTraceGroup, ReadyQuery, ReadyTraceGroup, StoreError, TrajectoryRecord, WriteHandle};
 
 use super::assembly_queue::{AssemblyClaim, AssemblyQueue};
 use super::record::{EvaluatorScales, outcome_record, record_of};
-use super::setback::{AssemblyFailure, survive};
+use super::setback::{AssemblyFailure, catch_assembly_panic};
 use crate::clock::now_ns;
 use crate::grading_rule::GradingRule;
 use crate::settings::ReloadableSettings;
@@ -44,7 +42,7 @@ pub(super) struct AssemblyPool {
 impl AssemblyPool {
     /// Counts what the last process did not live to end as failed, and starts.
     pub(super) async fn start(server: &Arc<ServerState>) -> Result<AssemblyPool, StoreError> {
-        let (unfinished, quarantined) = server.store.fail_unfinished_attempts(now_ns())?.done().await?;
+        let (unfinished, quarantined) = server.store.fail_unfinished_attempts(now_ns())?.wait_async().await?;
         if unfinished > 0 {
             tracing::warn!(
                 unfinished,
@@ -70,8 +68,8 @@ impl AssemblyPool {
                 .name(format!("assembler-{number}"))
                 .spawn(move || {
                     let _running = running;
-                    ThreadPriority::Background.set();
-                    run(&server, &queue);
+                    ThreadPriority::Background.apply_to_thread();
+                    run_assembly_worker(&server, &queue);
                 })
                 .map_err(|error| StoreError::Sql(format!("a thread could not be started: {error}")))?;
         }
@@ -85,11 +83,8 @@ impl AssemblyPool {
         if ended.recv_timeout(MAX_STOP_WAIT) == Err(mpsc::RecvTimeoutError::Disconnected) {
             return;
         }
-        let unfinished = self.queue.claimed();
-        tracing::info!(
-            traces = unfinished.len(),
-            "traces that are being assembled are left for the next start"
-        );
+        let unfinished = self.queue.claimed_trace_groups();
+        tracing::info!(traces = unfinished.len(), "traces that are being assembled are left for the next start");
         // The stop is no fault of theirs.
         if let Err(error) = server.store.cancel_attempts(unfinished).and_then(WriteHandle::wait) {
             tracing::error!(%error, "attempts to assemble traces could not be taken back");
@@ -98,10 +93,10 @@ impl AssemblyPool {
 }
 
 /// Assembles what is complete until the server stops.
-fn run(server: &ServerState, queue: &AssemblyQueue) {
+fn run_assembly_worker(server: &ServerState, queue: &AssemblyQueue) {
     let mut judges = RuleJudges::default();
     while !server.is_stopping.load(Ordering::Relaxed) {
-        let pause = match survive(|| assemble_next(server, queue, &mut judges)) {
+        let pause = match catch_assembly_panic(|| assemble_next(server, queue, &mut judges)) {
             Ok(false) => PAUSE,
             Ok(true) => Duration::ZERO,
             Err(setback) => {
@@ -116,11 +111,7 @@ fn run(server: &ServerState, queue: &AssemblyQueue) {
 }
 
 /// Takes the next trace groups from the queue. False when none is ready.
-fn assemble_next(
-    server: &ServerState,
-    queue: &AssemblyQueue,
-    judges: &mut RuleJudges,
-) -> Result<bool, StoreError> {
+fn assemble_next(server: &ServerState, queue: &AssemblyQueue, judges: &mut RuleJudges) -> Result<bool, StoreError> {
     let settings = &server.settings;
     let query = ReadyQuery {
         now_ns: now_ns(),
@@ -130,13 +121,18 @@ fn assemble_next(
         limit: 0,
     };
     let Some(claim) = queue.claim(&server.store, query)? else { return Ok(false) };
-    let mut batch =
-        AssemblyBatch { server, queue, is_large: claim.is_large, waiting: claimed(&claim), done: Vec::new() };
+    let mut batch = AssemblyBatch {
+        server,
+        queue,
+        is_large: claim.is_large,
+        waiting: list_claimed_groups(&claim),
+        done: Vec::new(),
+    };
     batch.assemble(judges)?;
     Ok(true)
 }
 
-fn claimed(claim: &AssemblyClaim) -> Vec<ReadyTraceGroup> {
+fn list_claimed_groups(claim: &AssemblyClaim) -> Vec<ReadyTraceGroup> {
     claim.trace_groups.iter().rev().copied().collect()
 }
 
@@ -154,8 +150,7 @@ struct AssemblyBatch<'s> {
 impl Drop for AssemblyBatch<'_> {
     fn drop(&mut self) {
         let waiting = self.waiting.drain(..).map(|ready| ready.trace_group);
-        let trace_groups =
-            waiting.chain(self.done.drain(..).map(|(trace_group, _)| trace_group.trace_group)).collect();
+        let trace_groups = waiting.chain(self.done.drain(..).map(|(trace_group, _)| trace_group.trace_group)).collect();
         self.give_back(trace_groups);
     }
 }
@@ -176,17 +171,16 @@ impl AssemblyBatch<'_> {
             let began = Instant::now();
             let size = if self.is_large { TraceGroupSize::Large } else { TraceGroupSize::Small };
             let assembled =
-                survive(|| assemble_trace_group(server, &reloadable, judges, ready.trace_group, size));
+                catch_assembly_panic(|| assemble_trace_group(server, &reloadable, judges, ready.trace_group, size));
             self.waiting.pop();
             match assembled {
                 Ok(AssemblyOutcome::Story(trace_group)) => {
-                    bytes += trace_group.bytes();
+                    bytes += trace_group.memory_bytes();
                     self.done.push((trace_group, began.elapsed()));
                 }
                 Ok(AssemblyOutcome::BelongsToOthers) => self.give_back(vec![ready.trace_group]),
                 Ok(AssemblyOutcome::TooLarge) => {
-                    let cancelled =
-                        server.store.cancel_attempts(vec![ready.trace_group]).and_then(WriteHandle::wait);
+                    let cancelled = server.store.cancel_attempts(vec![ready.trace_group]).and_then(WriteHandle::wait);
                     if let Err(error) = cancelled {
                         self.queue.release(ready.trace_group, self.is_large, Duration::ZERO);
                         return Err(error);
@@ -195,27 +189,26 @@ impl AssemblyBatch<'_> {
                 }
                 Err(setback) => {
                     judges.by_rule.clear();
-                    self.fail(ready.trace_group, setback)?;
+                    self.fail_trace_group(ready.trace_group, setback)?;
                 }
             }
             if bytes > MAX_STORED_TOGETHER {
-                self.store()?;
+                self.store_assembled()?;
                 bytes = 0;
             }
         }
-        self.store()
+        self.store_assembled()
     }
 
     /// Stores what was assembled: small trace groups together, others in parts.
-    fn store(&mut self) -> Result<(), StoreError> {
-        let is_alone = |(trace_group, _): &(AssembledTraceGroup, Duration)| {
-            trace_group.records.len() > MAX_STORED_AT_ONCE
-        };
+    fn store_assembled(&mut self) -> Result<(), StoreError> {
+        let is_alone =
+            |(trace_group, _): &(AssembledTraceGroup, Duration)| trace_group.records.len() > MAX_STORED_AT_ONCE;
         // One by one: should the store fail, the others are still here to be given back.
         while let Some(at) = self.done.iter().position(is_alone) {
             let (trace_group, time) = self.done.swap_remove(at);
             let number = trace_group.trace_group;
-            self.finish(number, time, self.server.store.assembled_in_parts(trace_group, now_ns()))?;
+            self.finish_trace_group(number, time, self.server.store.assembled_in_parts(trace_group, now_ns()))?;
         }
         if self.done.is_empty() {
             return Ok(());
@@ -223,9 +216,9 @@ impl AssemblyBatch<'_> {
         let took: Vec<(i64, Duration)> =
             self.done.iter().map(|(trace_group, time)| (trace_group.trace_group, *time)).collect();
         let together = self.done.drain(..).map(|(trace_group, _)| trace_group).collect();
-        match self.server.store.assembled(together, now_ns()).and_then(WriteHandle::wait) {
+        match self.server.store.store_assembled_groups(together, now_ns()).and_then(WriteHandle::wait) {
             Ok(count) => {
-                self.server.meters.assembled(count);
+                self.server.meters.record_assembled(count);
                 took.iter().for_each(|(number, time)| self.queue.release(*number, self.is_large, *time));
                 Ok(())
             }
@@ -233,7 +226,7 @@ impl AssemblyBatch<'_> {
             Err(error) if error.is_of_content() => {
                 let reason = error.to_string();
                 let fail = |(number, _): &(i64, Duration)| {
-                    self.fail(*number, StoreError::Sql(reason.clone()).into())
+                    self.fail_trace_group(*number, StoreError::Sql(reason.clone()).into())
                 };
                 // All of them, also after one of them could not be recorded.
                 took.iter().map(fail).fold(Ok(()), Result::and)
@@ -245,7 +238,7 @@ impl AssemblyBatch<'_> {
         }
     }
 
-    fn finish(
+    fn finish_trace_group(
         &self,
         trace_group: i64,
         took: Duration,
@@ -253,11 +246,11 @@ impl AssemblyBatch<'_> {
     ) -> Result<(), StoreError> {
         match stored {
             Ok(count) => {
-                self.server.meters.assembled(count);
+                self.server.meters.record_assembled(count);
                 self.queue.release(trace_group, self.is_large, took);
                 Ok(())
             }
-            Err(error) => self.fail(trace_group, error.into()),
+            Err(error) => self.fail_trace_group(trace_group, error.into()),
         }
     }
 
@@ -276,9 +269,9 @@ impl AssemblyBatch<'_> {
     }
 
     /// Goes on without a trace group that nothing can be made of. What the whole store suffers from is an error.
-    fn fail(&self, trace_group: i64, setback: AssemblyFailure) -> Result<(), StoreError> {
+    fn fail_trace_group(&self, trace_group: i64, setback: AssemblyFailure) -> Result<(), StoreError> {
         let server = self.server;
-        let failed = setback.own().and_then(|setback| {
+        let failed = setback.into_group_failure().and_then(|setback| {
             server.meters.set_back(setback.kind());
             let reason = setback.to_string();
             let is_quarantined = server.store.fail_attempt(trace_group, &reason, now_ns())?.wait()?;
@@ -322,14 +315,14 @@ fn assemble_trace_group(
     }
     let due_ns = trace_group.due_ns;
     let (trajectories, links) = read_trace_group(trace_group)?;
-    if !links.is_empty() && server.store.link(links, now_ns())?.wait()? {
+    if !links.is_empty() && server.store.link_traces(links, now_ns())?.wait()? {
         return Ok(AssemblyOutcome::BelongsToOthers);
     }
     let mut records = Vec::with_capacity(trajectories.len());
     for mut trajectory in trajectories {
-        let rule = reloadable.rules.iter().find(|rule| rule.fits(project(&trajectory)));
+        let rule = reloadable.rules.iter().find(|rule| rule.matches_project(project_or_default(&trajectory)));
         let record = record_of(&mut trajectory);
-        records.push(match rule.filter(|rule| rule.takes(&trajectory)) {
+        records.push(match rule.filter(|rule| rule.should_grade(&trajectory)) {
             Some(rule) => judges.judge(server, rule, trajectory, record),
             None => record,
         });
@@ -337,7 +330,7 @@ fn assemble_trace_group(
     Ok(AssemblyOutcome::Story(AssembledTraceGroup { trace_group: number, due_ns, records }))
 }
 
-fn project(trajectory: &Trajectory) -> &str {
+fn project_or_default(trajectory: &Trajectory) -> &str {
     trajectory.project.as_deref().unwrap_or("default")
 }
 
@@ -367,11 +360,10 @@ impl RuleJudges {
             .by_rule
             .entry(rule.name.clone())
             .or_insert_with(|| RulesJudge::new(&rule.run_id(), &rule.evaluators, rule.tool_texts()));
-        let tools: HashMap<u32, String> =
-            trajectory.steps.iter().map(|step| (step.index, step.tool.clone())).collect();
+        let tools: HashMap<u32, String> = trajectory.steps.iter().map(|step| (step.index, step.tool.clone())).collect();
         let scales = EvaluatorScales::from_evaluators(&rule.evaluators);
         for line in judge.judge(trajectory) {
-            server.meters.outcome(&line);
+            server.meters.record_outcome(&line);
             record.outcomes.push(outcome_record(&line, &tools, &scales));
         }
         record.ungraded_by = rule.asks_a_model().then(|| rule.name.clone());

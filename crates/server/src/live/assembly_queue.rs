@@ -51,11 +51,7 @@ pub(super) struct AssemblyClaim {
 
 impl AssemblyQueue {
     /// The next trace groups, if any is ready.
-    pub(super) fn claim(
-        &self,
-        store: &Store,
-        query: ReadyQuery,
-    ) -> Result<Option<AssemblyClaim>, StoreError> {
+    pub(super) fn claim(&self, store: &Store, query: ReadyQuery) -> Result<Option<AssemblyClaim>, StoreError> {
         let mut state = self.lock();
         if !state.is_large_taken
             && let Some(trace_group) = state.take_large()
@@ -73,8 +69,7 @@ impl AssemblyQueue {
             state.candidates = ready
                 .into_iter()
                 .filter(|ready| {
-                    !state.claimed.contains(&ready.trace_group)
-                        && !state.resting.contains_key(&ready.trace_group)
+                    !state.claimed.contains(&ready.trace_group) && !state.resting.contains_key(&ready.trace_group)
                 })
                 .collect();
         }
@@ -117,7 +112,7 @@ impl AssemblyQueue {
     }
 
     /// All that are claimed, for whoever has to take their attempts back.
-    pub(super) fn claimed(&self) -> Vec<i64> {
+    pub(super) fn claimed_trace_groups(&self) -> Vec<i64> {
         self.lock().claimed.iter().copied().collect()
     }
 
@@ -137,8 +132,7 @@ impl AssemblyQueueState {
 
     /// The next large trace group, of another project than the last one if there is one.
     fn take_large(&mut self) -> Option<ReadyTraceGroup> {
-        let of_another =
-            self.large.iter().position(|trace_group| trace_group.project != self.last_large_project);
+        let of_another = self.large.iter().position(|trace_group| trace_group.project != self.last_large_project);
         let trace_group = self.large.remove(of_another.unwrap_or_default())?;
         self.last_large_project = trace_group.project;
         Some(trace_group)

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 use super::again::trajectories_again;
 use super::ledger::{ActiveTrajectories, StoreLedger};
-use super::reroute::reroute;
+use super::reroute::reroute_ungraded;
 use crate::clock::now_ns;
 use crate::grading_rule::GradingRule;
 use crate::judge_standstill::JudgePauseReason;
@@ -87,7 +87,7 @@ async fn keep_routing(server: Arc<ServerState>, reloadable: Arc<ReloadableSettin
     let is_over = || stop.load(Ordering::Relaxed) || server.is_stopping.load(Ordering::Relaxed);
     while !is_over() {
         let (store, rules) = (Arc::clone(&server.store), Arc::clone(&reloadable));
-        let routed = tokio::task::spawn_blocking(move || reroute(&store, &rules.rules)).await;
+        let routed = tokio::task::spawn_blocking(move || reroute_ungraded(&store, &rules.rules)).await;
         match routed {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::error!(%error, "what waits for a model could not be looked at"),
@@ -180,7 +180,7 @@ impl RuleGrader {
     /// Judges what waits until the day is over, the rule's money is spent or the judge gone.
     async fn run_once(&self) -> anyhow::Result<RunTermination> {
         let rule = self.rule();
-        if self.waiting(0, 1).await?.is_empty() {
+        if self.load_ungraded(0, 1).await?.is_empty() {
             self.end_standstill().await?;
             self.sleep(POLL).await;
             return Ok(RunTermination::Finished);
@@ -190,8 +190,7 @@ impl RuleGrader {
             Some(budget) => {
                 let today = now_ns().div_euclid(DAY_NS) * DAY_NS;
                 let (store, name) = (Arc::clone(&self.server.store), rule.name.clone());
-                let spent = tokio::task::spawn_blocking(move || store.spent_since(today, Some(&name), None))
-                    .await??;
+                let spent = tokio::task::spawn_blocking(move || store.spent_since(today, Some(&name), None)).await??;
                 let spent = spent.cost_usd;
                 if spent >= budget {
                     return Ok(RunTermination::Limit(format!("today's budget of ${budget} is spent")));
@@ -203,33 +202,21 @@ impl RuleGrader {
             evaluators: rule.evaluators.iter().filter(|one| one.asks_a_model()).cloned().collect(),
             judge: rule.judge.clone(),
             tools: rule.tool_texts(),
-            limits: RunLimits {
-                concurrency: rule.concurrency,
-                max_calls: None,
-                max_cost_usd,
-                max_time: None,
-            },
+            limits: RunLimits { concurrency: rule.concurrency, max_calls: None, max_cost_usd, max_time: None },
             ignore_cache: false,
         };
-        let at_work = ActiveTrajectories::by(&rule.evaluators);
+        let at_work = ActiveTrajectories::for_evaluators(&rule.evaluators);
         let mut ledger = StoreLedger::open(&self.server, rule.name.clone(), at_work.clone())?;
         let (sender, receiver) = mpsc::channel(2);
         let (interrupt, interrupts) = mpsc::unbounded_channel();
         let feeding = self.feed(at_work.clone(), sender);
         let id = rule.run_id();
         let mut nobody = ();
-        let judging = runner::run_with(
-            plan,
-            &id,
-            AnsweredQuestions::default(),
-            &mut ledger,
-            receiver,
-            interrupts,
-            &mut nobody,
-        );
+        let judging =
+            runner::run_with(plan, &id, AnsweredQuestions::default(), &mut ledger, receiver, interrupts, &mut nobody);
         tokio::select! {
             (end, fed) = async { tokio::join!(judging, feeding) } => {
-                at_work.settled(&self.server.store, || self.is_stopping()).await;
+                at_work.wait_until_written(&self.server.store, || self.is_stopping()).await;
                 fed?;
                 Ok(end?)
             }
@@ -246,17 +233,13 @@ impl RuleGrader {
         std::future::pending().await
     }
 
-    async fn waiting(&self, after: i64, limit: usize) -> anyhow::Result<Vec<UngradedTrajectory>> {
+    async fn load_ungraded(&self, after: i64, limit: usize) -> anyhow::Result<Vec<UngradedTrajectory>> {
         let (store, rule) = (Arc::clone(&self.server.store), self.rule().name.clone());
-        Ok(tokio::task::spawn_blocking(move || store.ungraded(&rule, now_ns(), after, limit)).await??)
+        Ok(tokio::task::spawn_blocking(move || store.ungraded_trajectories(&rule, now_ns(), after, limit)).await??)
     }
 
     /// Hands over what waits until the day ends, and with it the budget.
-    async fn feed(
-        &self,
-        at_work: ActiveTrajectories,
-        sender: mpsc::Sender<Vec<Trajectory>>,
-    ) -> anyhow::Result<()> {
+    async fn feed(&self, at_work: ActiveTrajectories, sender: mpsc::Sender<Vec<Trajectory>>) -> anyhow::Result<()> {
         let today = now_ns().div_euclid(DAY_NS);
         let mut after = 0;
         let mut has_sent = false;
@@ -265,7 +248,7 @@ impl RuleGrader {
                 tokio::time::sleep(POLL).await;
                 continue;
             }
-            let waiting = self.waiting(after, BATCH).await?;
+            let waiting = self.load_ungraded(after, BATCH).await?;
             let Some(last) = waiting.last() else {
                 // A trajectory that changed waits under the number it had: the next look begins at the first again.
                 after = 0;
@@ -275,7 +258,7 @@ impl RuleGrader {
                 continue;
             };
             after = last.no;
-            let wanted = waiting.into_iter().filter(|one| !at_work.has(&one.trajectory_id)).collect();
+            let wanted = waiting.into_iter().filter(|one| !at_work.contains(&one.trajectory_id)).collect();
             let store = Arc::clone(&self.server.store);
             let found = tokio::task::spawn_blocking(move || trajectories_again(&store, wanted)).await??;
             let mut batch = Vec::with_capacity(found.len());

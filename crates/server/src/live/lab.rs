@@ -2,8 +2,7 @@
 
 use gradus_core::span::{SpanId, TraceId};
 use gradus_store::{
-    AssembledTraceGroup, BlockSignal, SpanKey, Store, StoreOptions, TraceChunk, TrajectoryRecord,
-    UngradedTrajectory,
+    AssembledTraceGroup, BlockSignal, SpanKey, Store, StoreOptions, TraceChunk, TrajectoryRecord, UngradedTrajectory,
 };
 
 pub(super) struct Lab {
@@ -27,12 +26,12 @@ impl Lab {
             ..TrajectoryRecord::default()
         };
         let trace_groups = vec![AssembledTraceGroup { trace_group, due_ns: None, records: vec![record] }];
-        store.assembled(trace_groups, 2).unwrap().wait().unwrap();
+        store.store_assembled_groups(trace_groups, 2).unwrap().wait().unwrap();
         Lab { folder, store }
     }
 
     pub(super) fn ungraded(&self, now_ns: i64) -> Option<UngradedTrajectory> {
-        self.store.ungraded("r", now_ns, 0, 1).unwrap().pop()
+        self.store.ungraded_trajectories("r", now_ns, 0, 1).unwrap().pop()
     }
 
     /// Waits until all that was handed to the store is written.

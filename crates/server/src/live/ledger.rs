@@ -14,9 +14,7 @@ use gradus_eval::prompt::TruncatedValue;
 use gradus_eval::run::{CachedVerdict, QuestionKey, RunFileError, StateFolder, VerdictCache};
 use gradus_eval::runner::{QuestionCost, RunLedger};
 use gradus_eval::verdict::ParsedVerdict;
-use gradus_store::{
-    JudgeSpend, OutcomeRecord, RemainingGrading, Store, StoreError, UngradedTrajectory, WriteHandle,
-};
+use gradus_store::{JudgeSpend, OutcomeRecord, RemainingGrading, Store, StoreError, UngradedTrajectory, WriteHandle};
 use tokio::time::Instant;
 
 use super::record::{EvaluatorScales, outcome_record};
@@ -58,9 +56,9 @@ impl RunLedger for StoreLedger {
     }
 
     fn outcome(&mut self, line: &OutcomeLine) -> Result<(), RunFileError> {
-        self.server.meters.outcome(line);
+        self.server.meters.record_outcome(line);
         if line.outcome == OutcomeKind::Failed
-            && let Some(times) = self.server.judge_fails.count()
+            && let Some(times) = self.server.judge_fails.record_occurrence()
         {
             // Why is in the outcome: it may repeat what was recorded.
             tracing::warn!(evaluator = &*line.evaluator, times, "the judge gave no verdict");
@@ -68,7 +66,7 @@ impl RunLedger for StoreLedger {
         if line.outcome == OutcomeKind::Scored && line.calls > 0 {
             self.server.standstills.end(&self.rule);
         }
-        self.at_work.outcome(line);
+        self.at_work.record_outcome(line);
         Ok(())
     }
 
@@ -78,7 +76,7 @@ impl RunLedger for StoreLedger {
             let calls = u64::from(effort.calls);
             judging.news.spend.calls += calls;
             judging.news.spend.unpriced += if effort.is_priced { 0 } else { calls };
-            self.server.meters.asked(calls, effort.is_priced);
+            self.server.meters.record_call_pricing(calls, effort.is_priced);
             judging.news.spend.cost_usd += effort.cost_usd;
             judging.lacks_endpoint |= effort.is_endpoint_at_fault;
         }
@@ -168,9 +166,7 @@ impl TrajectoryJudgingState {
             return put_off(&self.ungraded);
         }
         match AGAIN_AFTER_S.get(self.ungraded.attempts as usize) {
-            Some(seconds) if self.has_failed => {
-                RemainingGrading::AgainAt { ns: now_ns() + seconds * 1_000_000_000 }
-            }
+            Some(seconds) if self.has_failed => RemainingGrading::AgainAt { ns: now_ns() + seconds * 1_000_000_000 },
             _ => RemainingGrading::Nothing,
         }
     }
@@ -183,7 +179,7 @@ pub(super) fn put_off(ungraded: &UngradedTrajectory) -> RemainingGrading {
 }
 
 impl ActiveTrajectories {
-    pub(super) fn by(evaluators: &[Evaluator]) -> ActiveTrajectories {
+    pub(super) fn for_evaluators(evaluators: &[Evaluator]) -> ActiveTrajectories {
         ActiveTrajectories(Arc::new(LedgerState {
             scales: EvaluatorScales::from_evaluators(evaluators),
             ..LedgerState::default()
@@ -205,7 +201,7 @@ impl ActiveTrajectories {
         self.lock().insert(trajectory.trajectory_id.clone(), judging);
     }
 
-    pub(super) fn has(&self, trajectory_id: &str) -> bool {
+    pub(super) fn contains(&self, trajectory_id: &str) -> bool {
         self.lock().contains_key(trajectory_id)
     }
 
@@ -213,7 +209,7 @@ impl ActiveTrajectories {
         self.lock().len()
     }
 
-    fn outcome(&self, line: &OutcomeLine) {
+    fn record_outcome(&self, line: &OutcomeLine) {
         if let Some(judging) = self.lock().get_mut(&*line.trajectory_id) {
             judging.news.outcomes.push(outcome_record(line, &judging.tools, &self.0.scales));
             judging.has_failed |= line.outcome == OutcomeKind::Failed;
@@ -229,15 +225,13 @@ impl ActiveTrajectories {
             }
             let (outcomes, spend) = (judging.news.outcomes.clone(), judging.news.spend.clone());
             let is_done = judging.is_done();
-            match store.judged(&judging.ungraded, outcomes, spend, judging.what_is_left(), now_ns()) {
+            match store.record_verdicts(&judging.ungraded, outcomes, spend, judging.what_is_left(), now_ns()) {
                 Ok(written) => {
                     judging.is_being_written = true;
                     let next = JudgeSpend { rule: judging.ungraded.rule.clone(), ..JudgeSpend::default() };
-                    let handed = std::mem::replace(
-                        &mut judging.news,
-                        PendingOutcomes { outcomes: Vec::new(), spend: next },
-                    );
-                    tokio::spawn(self.clone().settle(id.clone(), handed, is_done, written));
+                    let handed =
+                        std::mem::replace(&mut judging.news, PendingOutcomes { outcomes: Vec::new(), spend: next });
+                    tokio::spawn(self.clone().finish_write(id.clone(), handed, is_done, written));
                 }
                 Err(StoreError::Busy) => {}
                 Err(error) => return Err(error),
@@ -247,8 +241,8 @@ impl ActiveTrajectories {
     }
 
     /// A trajectory is at work until the store says that it waits no more: else it would be taken up again.
-    async fn settle(self, id: String, handed: PendingOutcomes, is_done: bool, written: WriteHandle<()>) {
-        let written = written.done().await;
+    async fn finish_write(self, id: String, handed: PendingOutcomes, is_done: bool, written: WriteHandle<()>) {
+        let written = written.wait_async().await;
         let was_failing = self.0.is_store_failing.swap(written.is_err(), Ordering::Relaxed);
         let mut at_work = self.lock();
         let Some(judging) = at_work.get_mut(&id) else { return };
@@ -269,7 +263,7 @@ impl ActiveTrajectories {
     }
 
     /// Waits until the store has everything: what was spent is nowhere else. A server that stops waits a while only.
-    pub(super) async fn settled(&self, store: &Store, is_stopping: impl Fn() -> bool) {
+    pub(super) async fn wait_until_written(&self, store: &Store, is_stopping: impl Fn() -> bool) {
         let mut until = None;
         loop {
             if let Err(error) = self.write(store) {

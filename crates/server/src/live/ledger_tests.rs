@@ -39,7 +39,7 @@ impl Bench {
     }
 
     async fn is_settled(&self) {
-        let waiting = self.at_work.settled(&self.lab.store, || false);
+        let waiting = self.at_work.wait_until_written(&self.lab.store, || false);
         tokio::time::timeout(Duration::from_secs(20), waiting).await.unwrap();
         assert_eq!(self.at_work.len(), 0);
         assert_eq!(self.lab.store.verdict_lines("t").unwrap().len(), 2);
@@ -55,7 +55,7 @@ async fn what_a_commit_lost_is_handed_over_again() {
     bench.answer(1);
     bench.at_work.write(&bench.lab.store).unwrap();
     // The store waits for the other one, and gives up after some seconds.
-    while bench.lab.store.status().unwrap().failed_commits.load(Ordering::Relaxed) == 0 {
+    while bench.lab.store.writer_status().unwrap().failed_commits.load(Ordering::Relaxed) == 0 {
         tokio::time::sleep(POLL).await;
     }
     bench.answer(2);
@@ -82,8 +82,8 @@ async fn a_busy_store_is_asked_again() {
     bench.answer(2);
     bench.at_work.write(&bench.lab.store).unwrap();
     other.execute_batch("ROLLBACK").unwrap();
-    first.done().await.unwrap();
-    second.done().await.unwrap();
+    first.wait_async().await.unwrap();
+    second.wait_async().await.unwrap();
     bench.is_settled().await;
 }
 

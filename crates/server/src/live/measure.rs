@@ -17,7 +17,7 @@ pub(crate) const RECENT_NS: i64 = 600 * 1_000_000_000;
 const MAX_DURATIONS: usize = 200_000;
 
 /// The time that a rule looks back over, for each of its projects.
-pub(super) fn windows(
+pub(super) fn build_rule_windows(
     store: &Store,
     rule: &AlertRule,
     now_ns: i64,
@@ -27,7 +27,7 @@ pub(super) fn windows(
         pattern if project_pattern::is_all(pattern) => vec![None],
         Some(pattern) if project_pattern::is_open(pattern) => {
             let names = store.project_names()?;
-            names.into_iter().filter(|name| project_pattern::fits(pattern, name)).map(Some).collect()
+            names.into_iter().filter(|name| project_pattern::is_project_match(pattern, name)).map(Some).collect()
         }
         name => vec![name.map(str::to_owned)],
     };
@@ -41,7 +41,7 @@ pub(super) fn windows(
 }
 
 /// The value as it is now; `None` when there is nothing to take it from.
-pub(super) fn measure(
+pub(super) fn measure_condition(
     store: &Store,
     condition: &AlertCondition,
     windows: &[TrajectoryWindow],
@@ -50,7 +50,7 @@ pub(super) fn measure(
     let of = |value: f64, count: u64| Some(AlertMeasurement { value, count, unseen: Vec::new() });
     Ok(match &condition.subject {
         AlertMetric::Evaluator { name, .. } => {
-            let sums = moments(store, windows, Some(name))?;
+            let sums = sum_score_moments(store, windows, Some(name))?;
             let count = match condition.floor.and_then(|floor| floor.unit) {
                 Some(SampleUnit::Trajectories) => sums.scored_trajectories,
                 _ => sums.scored,
@@ -58,7 +58,7 @@ pub(super) fn measure(
             if sums.scored > 0 { of(sums.sum / sums.scored as f64, count as u64) } else { None }
         }
         AlertMetric::FailureRate => {
-            let sums = moments(store, windows, None)?;
+            let sums = sum_score_moments(store, windows, None)?;
             let questions = sums.failed + sums.scored;
             if questions > 0 { of(sums.failed as f64 / questions as f64, questions as u64) } else { None }
         }
@@ -82,7 +82,7 @@ pub(super) fn measure(
             if durations.is_empty() {
                 return Ok(None);
             }
-            let at = (durations.len() as f64 * percentile.share()).ceil() as usize;
+            let at = (durations.len() as f64 * percentile.as_fraction()).ceil() as usize;
             let at = at.clamp(1, durations.len()) - 1;
             let (_, value, _) = durations.select_nth_unstable(at);
             let seconds = *value as f64 / 1e9;
@@ -104,7 +104,7 @@ pub(super) fn measure(
     })
 }
 
-fn moments(
+fn sum_score_moments(
     store: &Store,
     windows: &[TrajectoryWindow],
     evaluator: Option<&str>,
@@ -127,11 +127,7 @@ fn moments(
 }
 
 /// `None` without a window: no project has this name yet.
-fn cost_per_hour(
-    store: &Store,
-    windows: &[TrajectoryWindow],
-    now_ns: i64,
-) -> Result<Option<f64>, StoreError> {
+fn cost_per_hour(store: &Store, windows: &[TrajectoryWindow], now_ns: i64) -> Result<Option<f64>, StoreError> {
     let Some(first) = windows.first() else { return Ok(None) };
     let mut spent = 0.0;
     for window in windows {
@@ -143,7 +139,7 @@ fn cost_per_hour(
 }
 
 /// What stands for the value: the worst verdicts, the latest errors, the longest trajectories.
-pub(super) fn examples(
+pub(super) fn load_alert_examples(
     store: &Store,
     condition: &AlertCondition,
     unseen: &[String],
@@ -164,10 +160,7 @@ pub(super) fn examples(
     // What is above the bar is no example of what lies below it, where there are others.
     if let (
         AlertMetric::Evaluator { .. },
-        Some(AlertThreshold {
-            comparison: ThresholdComparison::Less | ThresholdComparison::AtMost,
-            threshold,
-        }),
+        Some(AlertThreshold { comparison: ThresholdComparison::Less | ThresholdComparison::AtMost, threshold }),
     ) = (&condition.subject, condition.bar)
     {
         let is_low = |row: &ExampleRow| row.score.is_none_or(|score| score < threshold);
@@ -234,7 +227,7 @@ mod tests {
             };
             let trace_group = store.trace(TraceId(trace)).unwrap().unwrap().trace_group;
             let trace_groups = vec![AssembledTraceGroup { trace_group, due_ns: None, records: vec![record] }];
-            store.assembled(trace_groups, 2).unwrap().wait().unwrap();
+            store.store_assembled_groups(trace_groups, 2).unwrap().wait().unwrap();
         }
         (folder, store)
     }
@@ -247,11 +240,10 @@ mod tests {
             ..AlertSection::default()
         };
         let rule =
-            AlertRule::from_section(section, &[AlertableEvaluator { name: "fit", worst: 0.0, best: 5.0 }])
-                .unwrap();
-        let windows = windows(store, &rule, now_ns()).unwrap();
-        let measured = measure(store, &rule.condition, &windows, now_ns()).unwrap();
-        let examples = examples(store, &rule.condition, &[], &windows, 3).unwrap();
+            AlertRule::from_section(section, &[AlertableEvaluator { name: "fit", worst: 0.0, best: 5.0 }]).unwrap();
+        let windows = build_rule_windows(store, &rule, now_ns()).unwrap();
+        let measured = measure_condition(store, &rule.condition, &windows, now_ns()).unwrap();
+        let examples = load_alert_examples(store, &rule.condition, &[], &windows, 3).unwrap();
         let examples = examples.into_iter().map(|row| row.trajectory_id).collect();
         (measured.map(|measured| (measured.value, measured.count)), examples)
     }

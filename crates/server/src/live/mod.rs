@@ -42,7 +42,7 @@ impl LiveWorkers {
         Ok(LiveWorkers {
             assemblers,
             graders: grade::GraderTasks::start(server),
-            watch: tokio::spawn(watch::run(Arc::clone(server), stopped)),
+            watch: tokio::spawn(watch::watch_alerts(Arc::clone(server), stopped)),
             stop_watch,
         })
     }
@@ -64,9 +64,7 @@ impl LiveWorkers {
             let _ = watch.await;
         };
         if tokio::time::timeout(MAX_STOP_WAIT, judging).await.is_err() {
-            tracing::info!(
-                "a model or an alert has not answered; what waits for it is left for the next start"
-            );
+            tracing::info!("a model or an alert has not answered; what waits for it is left for the next start");
         }
         // It waits for the store, which may have much to write.
         let _ = tokio::time::timeout(MAX_STOP_WAIT, assembling).await;

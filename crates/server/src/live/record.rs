@@ -20,18 +20,18 @@ pub(super) fn record_of(trajectory: &mut Trajectory) -> TrajectoryRecord {
     let offered = std::mem::replace(&mut trajectory.tools, Arc::from([]));
     let json = serde_json::to_vec(trajectory).unwrap_or_default();
     trajectory.tools = offered;
-    let mut tools: Vec<String> = trajectory.steps.iter().map(|step| name(&step.tool)).collect();
+    let mut tools: Vec<String> = trajectory.steps.iter().map(|step| sanitize_name(&step.tool)).collect();
     tools.sort_unstable();
     tools.dedup();
     tools.truncate(MAX_TOOLS);
     let trace_id = trajectory.trace_ids.first().map(|id| TraceId::parse(id)).unwrap_or_default();
-    let text = |value: &Option<String>| value.as_deref().map(name).unwrap_or_default();
+    let text = |value: &Option<String>| value.as_deref().map(sanitize_name).unwrap_or_default();
     let query = trajectory.query.as_deref().unwrap_or_default();
     TrajectoryRecord {
         trajectory_id: trajectory.trajectory_id.clone(),
         trace_id,
-        start_ns: nanoseconds(trajectory.start.as_deref()),
-        end_ns: nanoseconds(trajectory.end.as_deref()),
+        start_ns: parse_timestamp_ns(trajectory.start.as_deref()),
+        end_ns: parse_timestamp_ns(trajectory.end.as_deref()),
         agent: text(&trajectory.agent),
         version: text(&trajectory.agent_version),
         model: text(&trajectory.model),
@@ -43,7 +43,7 @@ pub(super) fn record_of(trajectory: &mut Trajectory) -> TrajectoryRecord {
         cost_usd: trajectory.cost_usd,
         tools,
         json,
-        words: words(trajectory),
+        words: build_search_text(trajectory),
         outcomes: Vec::new(),
         ungraded_by: None,
     }
@@ -51,18 +51,18 @@ pub(super) fn record_of(trajectory: &mut Trajectory) -> TrajectoryRecord {
 
 /// Names become keys of indexes, and are whatever somebody sends: their beginnings are enough. What a form cannot send back
 /// as it is would be a name that nobody can choose.
-fn name(name: &str) -> String {
+fn sanitize_name(name: &str) -> String {
     let beginning = &name[..name.floor_char_boundary(NAME_BYTES)];
     beginning.replace(['\n', '\r'], " ").replace('\0', "\u{fffd}")
 }
 
-fn nanoseconds(text: Option<&str>) -> i64 {
+fn parse_timestamp_ns(text: Option<&str>) -> i64 {
     let time = text.and_then(|text| text.parse::<jiff::Timestamp>().ok());
     time.and_then(|time| i64::try_from(time.as_nanosecond()).ok()).unwrap_or(0)
 }
 
 /// What a trajectory is found by: what was asked, thought, called and answered, and the beginning of what came back.
-fn words(trajectory: &Trajectory) -> String {
+fn build_search_text(trajectory: &Trajectory) -> String {
     const MAX_BYTES: usize = 8_000;
     const OF_A_RESULT: usize = 300;
     let mut words = String::new();
@@ -84,7 +84,7 @@ fn words(trajectory: &Trajectory) -> String {
 
 /// The same for a trajectory in JSON.
 pub fn words_of(json: &[u8]) -> String {
-    serde_json::from_slice::<Trajectory>(json).map(|trajectory| words(&trajectory)).unwrap_or_default()
+    serde_json::from_slice::<Trajectory>(json).map(|trajectory| build_search_text(&trajectory)).unwrap_or_default()
 }
 
 /// The scale of each evaluator.
@@ -118,7 +118,7 @@ pub(super) fn outcome_record(
         label: line.label.clone(),
         score: line.score,
         is_wrong: scales.is_wrong(line),
-        tool: line.step_index.and_then(|index| tools.get(&index)).map(|tool| name(tool)).unwrap_or_default(),
+        tool: line.step_index.and_then(|index| tools.get(&index)).map(|tool| sanitize_name(tool)).unwrap_or_default(),
         run: line.run_id.to_string(),
         line: serde_json::to_string(line).unwrap_or_default(),
     }
@@ -136,7 +136,7 @@ mod tests {
                     [labels]\ndeep = 5\nfair = 3\nflat = 1\n+++\nSay deep, fair or flat.\n{thought}\n";
         let rubric = Rubric::parse(text, RubricOrigin::BuiltIn).unwrap();
         let scales = EvaluatorScales::from_evaluators(&[
-            Evaluator::model(&rubric, "m", true),
+            Evaluator::with_model_judge(&rubric, "m", true),
             Evaluator::call_validity(),
         ]);
         let line = |evaluator: &str, score: Option<f64>| -> OutcomeLine {

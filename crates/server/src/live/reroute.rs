@@ -4,27 +4,20 @@ use gradus_store::{Store, StoreError};
 
 use crate::grading_rule::GradingRule;
 
-pub(super) fn reroute(store: &Store, rules: &[GradingRule]) -> Result<(), StoreError> {
-    let asking: Vec<&str> =
-        rules.iter().filter(|rule| rule.asks_a_model()).map(|rule| rule.name.as_str()).collect();
+pub(super) fn reroute_ungraded(store: &Store, rules: &[GradingRule]) -> Result<(), StoreError> {
+    let asking: Vec<&str> = rules.iter().filter(|rule| rule.asks_a_model()).map(|rule| rule.name.as_str()).collect();
     for (rule, project) in store.ungraded_by_others(&asking)? {
-        let fitting = rules.iter().find(|rule| rule.fits(&project)).filter(|rule| rule.asks_a_model());
+        let fitting = rules.iter().find(|rule| rule.matches_project(&project)).filter(|rule| rule.asks_a_model());
         let to = fitting.map(|rule| rule.name.clone());
         let mut count = 0;
         loop {
-            match store.reroute(rule.clone(), project.clone(), to.clone())?.wait()? {
+            match store.reroute_ungraded(rule.clone(), project.clone(), to.clone())?.wait()? {
                 0 => break,
                 some => count += some,
             }
         }
         let to = to.as_deref().unwrap_or("nobody");
-        tracing::info!(
-            rule,
-            project,
-            to,
-            count,
-            "trajectories waited for a rule that asks no model any more"
-        );
+        tracing::info!(rule, project, to, count, "trajectories waited for a rule that asks no model any more");
     }
     Ok(())
 }

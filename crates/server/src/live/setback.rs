@@ -15,7 +15,7 @@ pub(super) enum AssemblyFailure {
 
 impl AssemblyFailure {
     /// Itself, if others may do better than this trace group. What the whole store suffers from is an error.
-    pub(super) fn own(self) -> Result<AssemblyFailure, StoreError> {
+    pub(super) fn into_group_failure(self) -> Result<AssemblyFailure, StoreError> {
         match self {
             AssemblyFailure::Store(error) if !error.is_of_content() => Err(error),
             own => Ok(own),
@@ -32,7 +32,7 @@ impl AssemblyFailure {
 }
 
 /// Does something with a trace group, and outlives it. What the work has changed so far is to be thrown away after a panic.
-pub(super) fn survive<T>(work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, AssemblyFailure> {
+pub(super) fn catch_assembly_panic<T>(work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, AssemblyFailure> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => Ok(result?),
         Err(payload) => {
@@ -50,18 +50,19 @@ mod tests {
     #[test]
     fn a_panic_is_a_setback_of_its_own() {
         let number = 7;
-        let setback = survive(|| -> Result<(), StoreError> { panic!("trace group {number}") }).unwrap_err();
+        let setback =
+            catch_assembly_panic(|| -> Result<(), StoreError> { panic!("trace group {number}") }).unwrap_err();
         assert_eq!((setback.to_string().as_str(), setback.kind()), ("a panic: trace group 7", "panic"));
-        assert!(setback.own().is_ok());
+        assert!(setback.into_group_failure().is_ok());
     }
 
     #[test]
     fn trouble_of_the_whole_store_is_nobodys_own() {
         for error in [StoreError::DiskFull, StoreError::Busy, StoreError::Closed] {
-            assert!(survive::<()>(|| Err(error)).unwrap_err().own().is_err());
+            assert!(catch_assembly_panic::<()>(|| Err(error)).unwrap_err().into_group_failure().is_err());
         }
         let unreadable = StoreError::BadRow { what: "a block".to_owned(), reason: "cut".to_owned() };
-        assert!(survive::<()>(|| Err(unreadable)).unwrap_err().own().is_ok());
-        assert_eq!(survive(|| Ok(3)).unwrap(), 3);
+        assert!(catch_assembly_panic::<()>(|| Err(unreadable)).unwrap_err().into_group_failure().is_ok());
+        assert_eq!(catch_assembly_panic(|| Ok(3)).unwrap(), 3);
     }
 }

@@ -17,7 +17,7 @@ const EXAMPLES: usize = 5;
 /// How long notices that are under way may take when the server stops.
 const LAST_NOTICES: Duration = Duration::from_secs(5);
 
-pub(super) async fn run(server: Arc<ServerState>, mut stop: oneshot::Receiver<()>) {
+pub(super) async fn watch_alerts(server: Arc<ServerState>, mut stop: oneshot::Receiver<()>) {
     let settings = alert::DeliverySettings {
         base_url: Some(server.settings.public_url.clone()),
         ..alert::DeliverySettings::default()
@@ -37,7 +37,7 @@ pub(super) async fn run(server: Arc<ServerState>, mut stop: oneshot::Receiver<()
             _ = &mut stop => break,
         }
         let looking = Arc::clone(&server);
-        let looked = tokio::task::spawn_blocking(move || look(&looking)).await;
+        let looked = tokio::task::spawn_blocking(move || evaluate_alert_rules(&looking)).await;
         match looked {
             Ok(notices) => {
                 for (notice, targets) in notices {
@@ -46,7 +46,7 @@ pub(super) async fn run(server: Arc<ServerState>, mut stop: oneshot::Receiver<()
             }
             Err(error) => tracing::error!(%error, "alert rules could not be looked at"),
         }
-        server.meters.delivered(&dispatcher.counts());
+        server.meters.set_delivery_counts(&dispatcher.counts());
     }
     // What the store says was told is told.
     let left = dispatcher.drain(LAST_NOTICES).await;
@@ -55,7 +55,7 @@ pub(super) async fn run(server: Arc<ServerState>, mut stop: oneshot::Receiver<()
     }
 }
 
-fn look(server: &ServerState) -> Vec<(AlertNotice, Vec<alert::AlertTarget>)> {
+fn evaluate_alert_rules(server: &ServerState) -> Vec<(AlertNotice, Vec<alert::AlertTarget>)> {
     let reloadable = server.reloadable();
     let mut notices = Vec::new();
     for rule in &reloadable.alerts {
@@ -74,22 +74,21 @@ fn look(server: &ServerState) -> Vec<(AlertNotice, Vec<alert::AlertTarget>)> {
 fn look_at(server: &ServerState, rule: &AlertRule) -> Result<Option<AlertNotice>, StoreError> {
     let store = &server.store;
     let known = store.alert_state(&rule.name)?;
-    let before: AlertState =
-        known.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    let before: AlertState = known.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
     let now = now_ns();
-    let windows = measure::windows(store, rule, now)?;
-    let measured = measure::measure(store, &rule.condition, &windows, now)?;
+    let windows = measure::build_rule_windows(store, rule, now)?;
+    let measured = measure::measure_condition(store, &rule.condition, &windows, now)?;
     server.readings.put(rule, measured.clone(), now);
-    let (after, mut notice) = alert::advance(rule, before, measured, jiff::Timestamp::now());
+    let (after, mut notice) = alert::advance_alert_state(rule, before, measured, jiff::Timestamp::now());
     if let Some(notice) = &mut notice {
         // Looked for only now: mostly there is nothing to tell.
-        let rows = measure::examples(store, &rule.condition, &notice.unseen, &windows, EXAMPLES)?;
-        notice.add_examples(rows.into_iter().map(example));
+        let rows = measure::load_alert_examples(store, &rule.condition, &notice.unseen, &windows, EXAMPLES)?;
+        notice.add_examples(rows.into_iter().map(to_alert_example));
     }
     let event = notice.as_ref().map(|notice| {
-        let json = notice.json(Some(&server.settings.public_url));
+        let json = notice.to_json(Some(&server.settings.public_url));
         let kind = json["kind"].as_str().unwrap_or_default().to_owned();
-        server.meters.alert(&rule.name, &kind);
+        server.meters.record_alert(&rule.name, &kind);
         (kind, json.to_string())
     });
     let state = serde_json::to_string(&after).unwrap_or_default();
@@ -100,7 +99,7 @@ fn look_at(server: &ServerState, rule: &AlertRule) -> Result<Option<AlertNotice>
     Ok(notice)
 }
 
-fn example(row: ExampleRow) -> AlertExample {
+fn to_alert_example(row: ExampleRow) -> AlertExample {
     let of_step = match (&row.label, row.tool.is_empty()) {
         (Some(label), false) => format!("{label}: {}", row.tool),
         (Some(label), true) => label.clone(),

@@ -29,13 +29,13 @@ impl PageUrl {
     }
 
     /// With a parameter in place of what it was.
-    pub(super) fn but(&self, name: &'static str, value: Option<&str>) -> PageUrl {
+    pub(super) fn with_replaced(&self, name: &'static str, value: Option<&str>) -> PageUrl {
         let mut other = self.clone();
         other.pairs.retain(|(known, _)| *known != name);
         other.with(name, value)
     }
 
-    pub(super) fn at(mut self, fragment: impl Into<String>) -> PageUrl {
+    pub(super) fn with_fragment(mut self, fragment: impl Into<String>) -> PageUrl {
         self.fragment = fragment.into();
         self
     }
@@ -60,7 +60,7 @@ impl fmt::Display for PageUrl {
 }
 
 /// A name as one part of a path. A dot alone would be taken for a place.
-pub(super) fn segment(name: &str) -> String {
+pub(super) fn encode_path_segment(name: &str) -> String {
     let dots = name.chars().all(|c| c == '.');
     let text = utf8_percent_encode(name, VALUE).to_string();
     if dots { text.replace('.', "%2E") } else { text }
@@ -76,7 +76,7 @@ pub(super) fn own_path(given: Option<&str>) -> Option<&str> {
 }
 
 /// Where in its page a verdict stands.
-pub(super) fn place(step: Option<u32>) -> String {
+pub(super) fn format_step_anchor(step: Option<u32>) -> String {
     step.map_or_else(|| "whole".to_owned(), |step| format!("step-{step}"))
 }
 
@@ -87,16 +87,15 @@ mod tests {
     #[test]
     fn what_is_looked_at_stands_in_the_address() {
         let address =
-            PageUrl::from_path("/traces").with("q", Some("a b&c=é\"<")).with("tool", None).at("main");
+            PageUrl::from_path("/traces").with("q", Some("a b&c=é\"<")).with("tool", None).with_fragment("main");
         assert_eq!(address.to_string(), "/traces?q=a%20b%26c%3D%C3%A9%22%3C#main");
-        assert_eq!(address.but("q", None).to_string(), "/traces#main");
-        assert_eq!(address.but("q", Some("x")).to_string(), "/traces?q=x#main");
+        assert_eq!(address.with_replaced("q", None).to_string(), "/traces#main");
+        assert_eq!(address.with_replaced("q", Some("x")).to_string(), "/traces?q=x#main");
     }
 
     #[test]
     fn nobody_is_sent_elsewhere() {
-        for path in ["//evil.example", "https://evil.example", "/\\evil.example", "/a\nb", "", "javascript:1"]
-        {
+        for path in ["//evil.example", "https://evil.example", "/\\evil.example", "/a\nb", "", "javascript:1"] {
             assert_eq!(own_path(Some(path)), None, "{path}");
         }
         assert_eq!(own_path(Some("/traces?q=x#step-1")), Some("/traces?q=x#step-1"));

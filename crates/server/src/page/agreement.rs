@@ -7,22 +7,22 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use gradus_eval::agreement::{ConstantRater, LabelPair, agreement};
+use gradus_eval::agreement::{ConstantRater, LabelPair, compute_agreement};
 use gradus_store::{LabelRow, RetentionPolicy};
 use serde::Deserialize;
 
 use super::address::PageUrl;
 use super::answer::{self, PageError, PageQuery};
 use super::opened;
-use super::words::second;
-use super::{PageLayout, SelectOption, choosable};
-use crate::evaluators::{about_step, labels, title};
+use super::words::format_timestamp;
+use super::{PageLayout, SelectOption, build_project_options};
+use crate::evaluators::{about_step, find_evaluator_labels, find_evaluator_title};
 use crate::http_error::ApiError;
 use crate::page::people::KeyNameSet;
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 use gradus_report::html::charts::{AxisRange, IntervalBar, ResponsiveChart, interval_bars};
-use gradus_report::html::number::{self, count};
+use gradus_report::html::number::{self, format_count};
 use gradus_report::html::text;
 
 /// Labels that are looked at beside a verdict, where the next one is waited for.
@@ -87,46 +87,47 @@ struct AgreementPage {
     review: String,
 }
 
-pub(super) async fn page(
+pub(super) async fn render_agreement_page(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
     PageQuery(choice): PageQuery<AgreementQuery>,
 ) -> Result<Response, PageError> {
     let project = choice.project.filter(|name| !name.is_empty());
-    answer::render_page(&server, move |server| made(server, project.as_deref(), &headers)).await
+    answer::render_page(&server, move |server| build_agreement_page(server, project.as_deref(), &headers)).await
 }
 
-fn made(server: &ServerState, project: Option<&str>, headers: &HeaderMap) -> Result<AgreementPage, ApiError> {
+fn build_agreement_page(
+    server: &ServerState,
+    project: Option<&str>,
+    headers: &HeaderMap,
+) -> Result<AgreementPage, ApiError> {
     let mut rows = server.store.labels(project, MAX_LABELS + 1)?;
     let is_cut = rows.len() > MAX_LABELS;
     rows.truncate(MAX_LABELS);
     let settings = server.reloadable();
-    let dimensions = dimensions(&settings, &rows);
+    let dimensions = compute_dimension_agreement(&settings, &rows);
     let export = PageUrl::from_path("/labels").with("project", project);
     Ok(AgreementPage {
         frame: PageLayout::new("/review", project, headers),
-        projects: choosable(server.store.project_names()?, project),
-        chart: chart(&dimensions),
+        projects: build_project_options(server.store.project_names()?, project),
+        chart: draw_kappa_chart(&dimensions),
         dimensions,
-        disagreements: disagreements(&settings, &KeyNameSet::load_from_store(&server.store)?, &rows),
-        count: count(rows.len() as u64),
+        disagreements: list_disagreements(&settings, &KeyNameSet::load_from_store(&server.store)?, &rows),
+        count: format_count(rows.len() as u64),
         is_cut,
         may_go: settings.retention != RetentionPolicy::default(),
-        jsonl: export.but("format", Some("jsonl")).to_string(),
-        csv: export.but("format", Some("csv")).to_string(),
+        jsonl: export.with_replaced("format", Some("jsonl")).to_string(),
+        csv: export.with_replaced("format", Some("csv")).to_string(),
         review: PageUrl::from_path("/review").with("project", project).to_string(),
     })
 }
 
-pub(super) fn dimensions(settings: &ReloadableSettings, rows: &[LabelRow]) -> Vec<DimensionAgreement> {
+pub(super) fn compute_dimension_agreement(settings: &ReloadableSettings, rows: &[LabelRow]) -> Vec<DimensionAgreement> {
     let mut by_evaluator: BTreeMap<&str, Vec<&LabelRow>> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.judge_label.is_some()) {
         by_evaluator.entry(&row.evaluator).or_default().push(row);
     }
-    by_evaluator
-        .into_iter()
-        .map(|(name, rows)| DimensionAgreement::from_labels(settings, name, &rows))
-        .collect()
+    by_evaluator.into_iter().map(|(name, rows)| DimensionAgreement::from_labels(settings, name, &rows)).collect()
 }
 
 impl DimensionAgreement {
@@ -138,14 +139,14 @@ impl DimensionAgreement {
                 Some(LabelPair { judge, person: &row.label, trajectory: row.trajectory })
             })
             .collect();
-        let known = agreement(&pairs);
-        let people: BTreeSet<&str> = rows.iter().map(|row| person(row)).collect();
-        let own: Vec<String> = labels(settings, evaluator).into_iter().map(|(label, _)| label).collect();
-        let (labels, table) = table(own, &pairs);
+        let known = compute_agreement(&pairs);
+        let people: BTreeSet<&str> = rows.iter().map(|row| identify_labeler(row)).collect();
+        let own: Vec<String> = find_evaluator_labels(settings, evaluator).into_iter().map(|(label, _)| label).collect();
+        let (labels, table) = build_confusion_matrix(own, &pairs);
         DimensionAgreement {
-            title: title(settings, evaluator),
-            kappa: known.kappa.map(number::score),
-            interval: known.interval.map(number::scores),
+            title: find_evaluator_title(settings, evaluator),
+            kappa: known.kappa.map(number::format_score),
+            interval: known.interval.map(number::format_score_interval),
             note: match known.one_sided {
                 Some(ConstantRater::Judge) => {
                     "the judge gave one label only on what was labelled so far: go on with verdicts of other kinds"
@@ -154,10 +155,10 @@ impl DimensionAgreement {
                 Some(ConstantRater::Both) => "only one label was given so far",
                 None => "",
             },
-            agreed: format!("{} of {}", count(known.agreed), count(known.count)),
-            share: known.share.map(number::percent).unwrap_or_default(),
-            share_interval: known.share_interval.map(number::percents).unwrap_or_default(),
-            people: number::counted(people.len() as u64, "person", "people"),
+            agreed: format!("{} of {}", format_count(known.agreed), format_count(known.count)),
+            share: known.share.map(number::format_percent).unwrap_or_default(),
+            share_interval: known.share_interval.map(number::format_percent_interval).unwrap_or_default(),
+            people: number::format_counted_noun(people.len() as u64, "person", "people"),
             labels,
             table,
             value: known.kappa,
@@ -167,13 +168,16 @@ impl DimensionAgreement {
 }
 
 /// What tells people apart: not the name that somebody gave, which may be anybody's.
-fn person(row: &LabelRow) -> &str {
+fn identify_labeler(row: &LabelRow) -> &str {
     if row.identifier.is_empty() { &row.author } else { &row.identifier }
 }
 
 /// How often which label of the judge met which of people: the rubric's own labels, the most frequent of the others, and
 /// the rest together.
-fn table(mut order: Vec<String>, pairs: &[LabelPair<'_>]) -> (Vec<String>, Vec<(String, Vec<String>)>) {
+fn build_confusion_matrix(
+    mut order: Vec<String>,
+    pairs: &[LabelPair<'_>],
+) -> (Vec<String>, Vec<(String, Vec<String>)>) {
     let mut cells: HashMap<(&str, &str), u64> = HashMap::new();
     let mut unknown: BTreeMap<&str, u64> = BTreeMap::new();
     for pair in pairs {
@@ -193,20 +197,19 @@ fn table(mut order: Vec<String>, pairs: &[LabelPair<'_>]) -> (Vec<String>, Vec<(
     order.extend(unknown.into_iter().map(|(label, _)| label.to_owned()));
     let rows = order.len() + usize::from(has_rest);
     let mut sums = vec![vec![0_u64; rows]; rows];
-    let places: HashMap<&str, usize> =
-        order.iter().enumerate().map(|(at, label)| (label.as_str(), at)).collect();
+    let places: HashMap<&str, usize> = order.iter().enumerate().map(|(at, label)| (label.as_str(), at)).collect();
     for ((judge, person), count) in cells {
         let [down, across] = [judge, person].map(|label| places.get(label).copied().unwrap_or(order.len()));
         sums[down][across] += count;
     }
-    let mut shown: Vec<String> = order.iter().map(|label| text::line(label)).collect();
+    let mut shown: Vec<String> = order.iter().map(|label| text::format_display_line(label)).collect();
     shown.extend(has_rest.then(|| OTHER.to_owned()));
-    let line = |(label, sums): (&String, Vec<u64>)| (label.clone(), sums.into_iter().map(count).collect());
+    let line = |(label, sums): (&String, Vec<u64>)| (label.clone(), sums.into_iter().map(format_count).collect());
     let table = shown.iter().zip(sums).map(line).collect();
     (shown, table)
 }
 
-fn chart(dimensions: &[DimensionAgreement]) -> ResponsiveChart {
+fn draw_kappa_chart(dimensions: &[DimensionAgreement]) -> ResponsiveChart {
     let bars: Vec<IntervalBar> = dimensions
         .iter()
         .map(|one| IntervalBar {
@@ -225,7 +228,7 @@ fn chart(dimensions: &[DimensionAgreement]) -> ResponsiveChart {
     )
 }
 
-fn disagreements(
+fn list_disagreements(
     settings: &ReloadableSettings,
     speakers: &KeyNameSet,
     rows: &[LabelRow],
@@ -234,11 +237,11 @@ fn disagreements(
     let shown = |row: &LabelRow| LabelDisagreement {
         href: opened::step_address(&format!("{:032x}", row.trace_id), Some(&row.trajectory_id), row.step),
         what: about_step(settings, &row.evaluator, row.step),
-        judge: text::line(row.judge_label.as_deref().unwrap_or_default()),
-        person: text::line(&row.label),
-        author: speakers.shown(&row.author, &row.identifier, &row.metadata),
-        note: row.note.as_deref().map(text::line),
-        when: second(row.updated_ns),
+        judge: text::format_display_line(row.judge_label.as_deref().unwrap_or_default()),
+        person: text::format_display_line(&row.label),
+        author: speakers.format_author(&row.author, &row.identifier, &row.metadata),
+        note: row.note.as_deref().map(text::format_display_line),
+        when: format_timestamp(row.updated_ns),
     };
     rows.iter().filter(differs).take(MAX_LISTED).map(shown).collect()
 }
@@ -255,7 +258,7 @@ mod tests {
             names.iter().map(|name| LabelPair { judge: "bad", person: name, trajectory: 1 }).collect();
         pairs.extend([LabelPair { judge: "bad", person: "worse", trajectory: 2 }; 3]);
         pairs.push(LabelPair { judge: "good", person: "good", trajectory: 3 });
-        let (labels, table) = table(own(), &pairs);
+        let (labels, table) = build_confusion_matrix(own(), &pairs);
         assert_eq!(labels.len(), 2 + MAX_UNKNOWN + 1);
         assert!(labels[..2] == own() && labels.contains(&"worse".to_owned()) && labels[10] == OTHER);
         assert_eq!(
@@ -268,7 +271,7 @@ mod tests {
         );
         let worse = labels.iter().position(|label| label == "worse").unwrap();
         assert_eq!((table[1].1[worse].as_str(), table[1].1[10].as_str()), ("3", "19,993"));
-        let (labels, table) = super::table(own(), &pairs[20_000..]);
+        let (labels, table) = super::build_confusion_matrix(own(), &pairs[20_000..]);
         assert_eq!((labels.len(), table.len()), (3, 3));
     }
 }

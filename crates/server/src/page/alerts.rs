@@ -10,13 +10,13 @@ use serde_json::Value as Json;
 
 use super::answer::{self, PageError, PageQuery};
 use super::opened::{self, trace_id};
-use super::words::{duration, second};
+use super::words::{format_duration, format_timestamp};
 use super::{NavigationQuery, PageLayout};
 use crate::alert::{AlertMetric, AlertRule};
 use crate::alert_readings::LatestAlertMeasurement;
 use crate::live::RECENT_NS;
 use crate::state::ServerState;
-use gradus_report::html::number::{count, minute};
+use gradus_report::html::number::{format_count, format_minute};
 use gradus_report::html::text;
 
 const MAX_EVENTS: usize = 100;
@@ -53,31 +53,29 @@ struct AlertMeasurementView {
 
 impl AlertMeasurementView {
     fn for_rule(rule: &AlertRule, reading: Option<LatestAlertMeasurement>) -> AlertMeasurementView {
-        let only =
-            |of: &str| AlertMeasurementView {
-                value: "–".to_owned(), of: of.to_owned(), unseen: Vec::new()
-            };
+        let only = |of: &str| AlertMeasurementView { value: "–".to_owned(), of: of.to_owned(), unseen: Vec::new() };
         let Some(reading) = reading else { return only("not looked at yet") };
         let Some(measured) = reading.measured else { return only("no data in its window") };
         let condition = &rule.condition;
         let least = condition.least_count();
-        let unit =
-            condition.floor.and_then(|floor| floor.unit).or(condition.subject.units().first().copied());
+        let unit = condition.floor.and_then(|floor| floor.unit).or(condition.subject.units().first().copied());
         let counted = |number: u64| match unit {
-            Some(unit) => format!("{} {}", count(number), unit.name_for(number)),
-            None => count(number),
+            Some(unit) => format!("{} {}", format_count(number), unit.name_for(number)),
+            None => format_count(number),
         };
         AlertMeasurementView {
             value: condition.show_measured(measured.value),
             of: match (measured.count < least, condition.subject == AlertMetric::CostPerHour) {
-                (true, _) => format!("of {}: too few, it takes {}", counted(measured.count), count(least)),
+                (true, _) => {
+                    format!("of {}: too few, it takes {}", counted(measured.count), counted(least))
+                }
                 (false, true) => String::new(),
                 (false, false) if condition.subject == AlertMetric::UnseenTool => {
-                    format!("new in the last {}, of {}", duration(RECENT_NS), counted(measured.count))
+                    format!("new in the last {}, of {}", format_duration(RECENT_NS), counted(measured.count))
                 }
                 (false, false) => format!("of {}", counted(measured.count)),
             },
-            unseen: measured.unseen.iter().take(MAX_TOOLS).map(|name| text::line(name)).collect(),
+            unseen: measured.unseen.iter().take(MAX_TOOLS).map(|name| text::format_display_line(name)).collect(),
         }
     }
 }
@@ -92,7 +90,7 @@ struct AlertEventRow {
     examples: Vec<(String, String)>,
 }
 
-pub(super) async fn page(
+pub(super) async fn render_alerts_page(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
     PageQuery(looked): PageQuery<NavigationQuery>,
@@ -104,13 +102,13 @@ pub(super) async fn page(
             let state: Json = state.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
             let targets: Vec<&str> = rule.targets.iter().map(|target| target.kind().name()).collect();
             rules.push(AlertRuleRow {
-                name: text::line(&rule.name),
-                project: text::line(rule.project.as_deref().unwrap_or("all")),
-                condition: text::line(&rule.condition.to_string()),
-                clears: rule.clears_at().map(|value| rule.condition.subject.show(value)),
+                name: text::format_display_line(&rule.name),
+                project: text::format_display_line(rule.project.as_deref().unwrap_or("all")),
+                condition: text::format_display_line(&rule.condition.to_string()),
+                clears: rule.clears_at().map(|value| rule.condition.subject.format_value(value)),
                 now: AlertMeasurementView::for_rule(rule, server.readings.find_for_rule(rule)),
                 is_firing: state["state"] == "firing",
-                since: state["since"].as_str().map(minute),
+                since: state["since"].as_str().map(format_minute),
                 targets: if targets.is_empty() { "the log".to_owned() } else { targets.join(", ") },
             });
         }
@@ -118,13 +116,13 @@ pub(super) async fn page(
         let events = events.iter().map(|event| {
             let notice: Json = serde_json::from_str(&event.body).unwrap_or_default();
             AlertEventRow {
-                at: second(event.at_ns),
-                rule: text::line(&event.rule),
+                at: format_timestamp(event.at_ns),
+                rule: text::format_display_line(&event.rule),
                 class: if event.kind == "resolved" { "pass" } else { "fail" },
-                kind: text::line(&event.kind),
-                value: text::line(notice["value_text"].as_str().unwrap_or_default()),
-                unseen: unseen(&notice),
-                examples: examples(&notice),
+                kind: text::format_display_line(&event.kind),
+                value: text::format_display_line(notice["value_text"].as_str().unwrap_or_default()),
+                unseen: list_unseen_tools(&notice),
+                examples: list_example_links(&notice),
             }
         });
         Ok(AlertListPage {
@@ -137,18 +135,18 @@ pub(super) async fn page(
 }
 
 /// Tools that were not called before.
-fn unseen(notice: &Json) -> Vec<String> {
+fn list_unseen_tools(notice: &Json) -> Vec<String> {
     let names = notice["unseen"].as_array().into_iter().flatten().filter_map(Json::as_str);
-    names.take(MAX_TOOLS).map(text::line).collect()
+    names.take(MAX_TOOLS).map(text::format_display_line).collect()
 }
 
 /// Where examples are, and what they are about.
-fn examples(notice: &Json) -> Vec<(String, String)> {
+fn list_example_links(notice: &Json) -> Vec<(String, String)> {
     let example = |one: &Json| {
         let trace = one["trace_id"].as_str().filter(|id| trace_id(id).is_some())?;
         let step = one["step_index"].as_u64().and_then(|step| u32::try_from(step).ok());
         let address = opened::step_address(trace, one["trajectory_id"].as_str(), step);
-        Some((address, text::line(one["summary"].as_str().unwrap_or("a trace"))))
+        Some((address, text::format_display_line(one["summary"].as_str().unwrap_or("a trace"))))
     };
     notice["examples"].as_array().into_iter().flatten().filter_map(example).collect()
 }

@@ -2,10 +2,10 @@
 
 use gradus_store::{LatestOverview, OverviewTotals, SpendTotal, TrajectoryUsage};
 
-use super::over_time::{OverviewTimeRange, PeriodAxis, few, words};
-use super::words::{duration, spent as spent_words};
-use gradus_report::html::charts::{ResponsiveChart, TimelinePoint, TimelineScale, round_step, timeline};
-use gradus_report::html::number::{self, count};
+use super::over_time::{OverviewTimeRange, PeriodAxis, format_period, merge_periods};
+use super::words::{format_duration, format_spend as spent_words};
+use gradus_report::html::charts::{ResponsiveChart, TimelinePoint, TimelineScale, draw_timeline, round_step};
+use gradus_report::html::number::{self, format_count};
 use gradus_report::html::text;
 
 const MAX_VERSIONS: usize = 8;
@@ -51,7 +51,7 @@ impl UsageOverview {
         now_ns: i64,
     ) -> UsageOverview {
         UsageOverview {
-            facts: facts(graded, &latest.totals, usage, judging),
+            facts: summarize_usage(graded, &latest.totals, usage, judging),
             // Where nobody gives one there is nothing to tell apart.
             versions: latest
                 .versions
@@ -61,13 +61,13 @@ impl UsageOverview {
                 .map(|row| VersionUsageRow {
                     name: match row.version.as_str() {
                         "" => "none given".to_owned(),
-                        version => text::line(version),
+                        version => text::format_display_line(version),
                     },
-                    trajectories: count(row.totals.trajectories),
-                    errors: count(row.totals.errors),
-                    median: rank(&row.totals, 0.5).unwrap_or_default(),
-                    slow: rank(&row.totals, 0.95).unwrap_or_default(),
-                    cost: each(row.totals.cost_usd, row.totals.costed),
+                    trajectories: format_count(row.totals.trajectories),
+                    errors: format_count(row.totals.errors),
+                    median: format_duration_percentile(&row.totals, 0.5).unwrap_or_default(),
+                    slow: format_duration_percentile(&row.totals, 0.95).unwrap_or_default(),
+                    cost: format_mean_cost(row.totals.cost_usd, row.totals.costed),
                 })
                 .collect(),
             over_time: (!usage.is_empty()).then(|| UsageTimeline::from_usage(usage, time, now_ns)),
@@ -77,16 +77,16 @@ impl UsageOverview {
 }
 
 /// So many of a hundred took no longer.
-fn rank(totals: &OverviewTotals, share: f64) -> Option<String> {
+fn format_duration_percentile(totals: &OverviewTotals, share: f64) -> Option<String> {
     let last = totals.durations_ns.len().checked_sub(1)?;
-    totals.durations_ns.get((share * last as f64).round() as usize).map(|ns| duration(*ns))
+    totals.durations_ns.get((share * last as f64).round() as usize).map(|ns| format_duration(*ns))
 }
 
-fn each(cost_usd: f64, costed: u64) -> Option<String> {
-    (costed > 0).then(|| number::usd(cost_usd / costed as f64))
+fn format_mean_cost(cost_usd: f64, costed: u64) -> Option<String> {
+    (costed > 0).then(|| number::format_usd(cost_usd / costed as f64))
 }
 
-fn facts(
+fn summarize_usage(
     graded: u64,
     latest: &OverviewTotals,
     usage: &[(i64, TrajectoryUsage)],
@@ -96,18 +96,18 @@ fn facts(
     let mut sum = TrajectoryUsage::default();
     usage.iter().for_each(|(_, usage)| sum += *usage);
     let mut facts = vec![
-        ("Trajectories", count(positive(sum.trajectories))),
-        ("Judged in one dimension, at the most", count(graded)),
+        ("Trajectories", format_count(positive(sum.trajectories))),
+        ("Judged in one dimension, at the most", format_count(graded)),
         (
             "Ended in an error",
-            format!("{} of {}", count(positive(sum.errors)), count(positive(sum.trajectories))),
+            format!("{} of {}", format_count(positive(sum.errors)), format_count(positive(sum.trajectories))),
         ),
-        ("Steps", count(positive(sum.steps))),
+        ("Steps", format_count(positive(sum.steps))),
     ];
-    facts.extend(rank(latest, 0.5).map(|time| ("Took, median", time)));
-    facts.extend(rank(latest, 0.95).map(|time| ("Took, 95 of 100 less than", time)));
-    facts.push(("Tokens of agents", count(positive(sum.tokens))));
-    let cost = if sum.costed > 0 { number::usd(sum.cost_usd) } else { "not recorded".to_owned() };
+    facts.extend(format_duration_percentile(latest, 0.5).map(|time| ("Took, median", time)));
+    facts.extend(format_duration_percentile(latest, 0.95).map(|time| ("Took, 95 of 100 less than", time)));
+    facts.push(("Tokens of agents", format_count(positive(sum.tokens))));
+    let cost = if sum.costed > 0 { number::format_usd(sum.cost_usd) } else { "not recorded".to_owned() };
     facts.push(("Cost of agents", cost));
     facts.extend(judging.map(|spent| ("Cost of judging", spent_words(spent))));
     facts
@@ -115,42 +115,40 @@ fn facts(
 
 impl UsageTimeline {
     fn from_usage(rows: &[(i64, TrajectoryUsage)], time: &OverviewTimeRange, now_ns: i64) -> UsageTimeline {
-        let (period, rows) = few(rows, time.period_ns);
+        let (period, rows) = merge_periods(rows, time.period_ns);
         let axis = PeriodAxis::for_rows(&rows, period, time, now_ns);
-        let line = |value: fn(&TrajectoryUsage) -> Option<f64>,
-                    shown: fn(f64) -> String,
-                    step: fn(f64) -> f64,
-                    what: &str| {
-            let mut last = None;
-            let mut points: Vec<TimelinePoint> = Vec::new();
-            for (at, usage) in &rows {
-                let Some(value) = value(usage) else { continue };
-                points.push(TimelinePoint {
-                    at: axis.place(*at),
-                    value,
-                    interval: None,
-                    title: format!("{}: {}", words(*at, period), shown(value)),
-                    follows: last == Some(at - period),
-                });
-                last = Some(*at);
-            }
-            let most = points.iter().map(|point| point.value).fold(0.0, f64::max);
-            let scale = TimelineScale::up_to(most, step, shown);
-            let label = format!("{what} over time. The table has the same numbers.");
-            (!points.is_empty()).then(|| timeline(&points, &[], &axis.ticks(), scale, &label))
-        };
-        let shown_time = |ns: f64| if ns == 0.0 { "0".to_owned() } else { duration(ns as i64) };
+        let line =
+            |value: fn(&TrajectoryUsage) -> Option<f64>, shown: fn(f64) -> String, step: fn(f64) -> f64, what: &str| {
+                let mut last = None;
+                let mut points: Vec<TimelinePoint> = Vec::new();
+                for (at, usage) in &rows {
+                    let Some(value) = value(usage) else { continue };
+                    points.push(TimelinePoint {
+                        at: axis.position(*at),
+                        value,
+                        interval: None,
+                        title: format!("{}: {}", format_period(*at, period), shown(value)),
+                        follows: last == Some(at - period),
+                    });
+                    last = Some(*at);
+                }
+                let most = points.iter().map(|point| point.value).fold(0.0, f64::max);
+                let scale = TimelineScale::up_to(most, step, shown);
+                let label = format!("{what} over time. The table has the same numbers.");
+                (!points.is_empty()).then(|| draw_timeline(&points, &[], &axis.ticks(), scale, &label))
+            };
+        let shown_time = |ns: f64| if ns == 0.0 { "0".to_owned() } else { format_duration(ns as i64) };
         let took = line(took_ns, shown_time, time_step, "How long a trajectory took in the mean");
         let shown = |(at, usage): &(i64, TrajectoryUsage)| UsagePeriodRow {
-            period: words(*at, period),
-            trajectories: count(u64::try_from(usage.trajectories).unwrap_or(0)),
-            errors: count(u64::try_from(usage.errors).unwrap_or(0)),
-            took: took_ns(usage).map(|ns| duration(ns as i64)).unwrap_or_default(),
-            cost: cost_usd(usage).map(number::usd),
+            period: format_period(*at, period),
+            trajectories: format_count(u64::try_from(usage.trajectories).unwrap_or(0)),
+            errors: format_count(u64::try_from(usage.errors).unwrap_or(0)),
+            took: took_ns(usage).map(|ns| format_duration(ns as i64)).unwrap_or_default(),
+            cost: cost_usd(usage).map(number::format_usd),
         };
         UsageTimeline {
-            took: took.unwrap_or_else(|| timeline(&[], &[], &axis.ticks(), TimelineScale::SHARE, "")),
-            cost: line(cost_usd, number::usd, round_step, "What a trajectory cost in the mean"),
+            took: took.unwrap_or_else(|| draw_timeline(&[], &[], &axis.ticks(), TimelineScale::SHARE, "")),
+            cost: line(cost_usd, number::format_usd, round_step, "What a trajectory cost in the mean"),
             rows: rows.iter().rev().map(shown).collect(),
         }
     }

@@ -4,23 +4,21 @@ use std::sync::Arc;
 
 use askama::Template;
 use axum::extract::FromRequestParts;
-use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH, REFERRER_POLICY,
-};
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH, REFERRER_POLICY};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::de::DeserializeOwned;
 
 use super::PageLayout;
-use crate::http_error::{ApiError, ApiQuery, blocking, blocking_large};
+use crate::http_error::{ApiError, ApiQuery, blocking_large, run_store_query};
 use crate::state::ServerState;
 
 /// Scripts, styles and pictures are files of this server; nothing stands in the page itself, and forms go nowhere else.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-pub(super) fn page(page: &impl Template) -> Response {
+pub(super) fn respond_with_page(page: &impl Template) -> Response {
     with_status(StatusCode::OK, page)
 }
 
@@ -29,7 +27,7 @@ pub(super) async fn render_page<P: Template>(
     server: &Arc<ServerState>,
     make: impl FnOnce(&ServerState) -> Result<P, ApiError> + Send + 'static,
 ) -> Result<Response, PageError> {
-    Ok(blocking(server, move |server| Ok(page(&make(server)?))).await?)
+    Ok(run_store_query(server, move |server| Ok(respond_with_page(&make(server)?))).await?)
 }
 
 /// The same for what takes much, a few at once.
@@ -37,7 +35,7 @@ pub(super) async fn of_large<P: Template>(
     server: &Arc<ServerState>,
     make: impl FnOnce(&ServerState) -> Result<P, ApiError> + Send + 'static,
 ) -> Result<Response, PageError> {
-    Ok(blocking_large(server, move |server| Ok(page(&make(server)?))).await?)
+    Ok(blocking_large(server, move |server| Ok(respond_with_page(&make(server)?))).await?)
 }
 
 /// The same for a part of a page.
@@ -46,17 +44,17 @@ pub(super) async fn part_of_large<P: Template>(
     headers: HeaderMap,
     make: impl FnOnce(&ServerState) -> Result<P, ApiError> + Send + 'static,
 ) -> Result<Response, PageError> {
-    Ok(blocking_large(server, move |server| Ok(part(&make(server)?, &headers))).await?)
+    Ok(blocking_large(server, move |server| Ok(respond_with_fragment(&make(server)?, &headers))).await?)
 }
 
 /// A page that is there already.
-pub(super) fn made(text: String) -> Response {
-    (headers(), text).into_response()
+pub(super) fn respond_with_html(text: String) -> Response {
+    (build_html_headers(), text).into_response()
 }
 
 pub(super) fn with_status(status: StatusCode, page: &impl Template) -> Response {
     match page.render() {
-        Ok(text) => (status, headers(), text).into_response(),
+        Ok(text) => (status, build_html_headers(), text).into_response(),
         Err(error) => {
             tracing::error!(%error, "a page could not be made");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
@@ -65,13 +63,13 @@ pub(super) fn with_status(status: StatusCode, page: &impl Template) -> Response 
 }
 
 /// A part of a page that is asked for again and again: nothing is sent while it stays the same.
-pub(super) fn part(part: &impl Template, asked: &HeaderMap) -> Response {
+pub(super) fn respond_with_fragment(part: &impl Template, asked: &HeaderMap) -> Response {
     let Ok(text) = part.render() else { return StatusCode::INTERNAL_SERVER_ERROR.into_response() };
-    let tag = format!("\"{:032x}\"", gradus_core::digest(text.as_bytes()));
+    let tag = format!("\"{:032x}\"", gradus_core::stable_digest(text.as_bytes()));
     let mut response = if asked.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes()) {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
-        (headers(), text).into_response()
+        (build_html_headers(), text).into_response()
     };
     if let Ok(tag) = HeaderValue::from_str(&tag) {
         response.headers_mut().insert(ETAG, tag);
@@ -79,7 +77,7 @@ pub(super) fn part(part: &impl Template, asked: &HeaderMap) -> Response {
     response
 }
 
-fn headers() -> [(axum::http::HeaderName, HeaderValue); 4] {
+fn build_html_headers() -> [(axum::http::HeaderName, HeaderValue); 4] {
     [
         (CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
         (CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY)),
@@ -126,11 +124,11 @@ impl PageError {
         PageError(status, message.into())
     }
 
-    pub(super) fn missing(message: impl Into<String>) -> PageError {
+    pub(super) fn not_found(message: impl Into<String>) -> PageError {
         PageError(StatusCode::NOT_FOUND, message.into())
     }
 
-    pub(super) fn shown(&self, is_signed_in: bool) -> Response {
+    pub(super) fn render_response(&self, is_signed_in: bool) -> Response {
         let PageError(status, message) = self;
         let title = match *status {
             StatusCode::NOT_FOUND => "Not here",
@@ -148,7 +146,7 @@ impl PageError {
 
 impl IntoResponse for PageError {
     fn into_response(self) -> Response {
-        let mut response = self.shown(false);
+        let mut response = self.render_response(false);
         response.extensions_mut().insert(self);
         response
     }

@@ -18,7 +18,7 @@ struct StaticAsset {
 
 impl StaticAsset {
     fn new(stem: &str, ending: &str, kind: &'static str, text: String) -> StaticAsset {
-        let digest = gradus_core::digest(text.as_bytes()) >> 64;
+        let digest = gradus_core::stable_digest(text.as_bytes()) >> 64;
         StaticAsset { address: format!("/assets/{stem}-{digest:016x}.{ending}"), kind, text }
     }
 }
@@ -34,22 +34,21 @@ static SCRIPT: LazyLock<StaticAsset> = LazyLock::new(|| {
 static ICON: LazyLock<StaticAsset> =
     LazyLock::new(|| StaticAsset::new("icon", "svg", "image/svg+xml", include_str!("icon.svg").to_owned()));
 
-pub(super) fn style() -> &'static str {
+pub(super) fn stylesheet_url() -> &'static str {
     &STYLE.address
 }
 
-pub(super) fn script() -> &'static str {
+pub(super) fn script_url() -> &'static str {
     &SCRIPT.address
 }
 
-pub(super) fn icon() -> &'static str {
+pub(super) fn icon_url() -> &'static str {
     &ICON.address
 }
 
-pub(super) async fn file(Path(name): Path<String>) -> Response {
+pub(super) async fn serve_asset(Path(name): Path<String>) -> Response {
     let known = [&*STYLE, &*SCRIPT, &*ICON];
-    let Some(asset) =
-        known.into_iter().find(|asset| asset.address.strip_prefix("/assets/") == Some(name.as_str()))
+    let Some(asset) = known.into_iter().find(|asset| asset.address.strip_prefix("/assets/") == Some(name.as_str()))
     else {
         return StatusCode::NOT_FOUND.into_response();
     };
@@ -62,6 +61,6 @@ pub(super) async fn file(Path(name): Path<String>) -> Response {
 
 /// What a browser loads beside a page.
 #[cfg(test)]
-pub(super) fn texts() -> [&'static str; 3] {
+pub(super) fn list_asset_texts() -> [&'static str; 3] {
     [&STYLE.text, &SCRIPT.text, &ICON.text]
 }

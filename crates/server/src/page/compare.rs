@@ -7,13 +7,13 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use gradus_eval::comparison::{ScoreDifference, corrected, paired, unpaired};
+use gradus_eval::comparison::{ScoreDifference, correct_p_values, paired_difference, unpaired_difference};
 use gradus_eval::interval::ScoreCluster;
 use gradus_eval::report::RunReader;
 use gradus_eval::run::RunFolder;
 use gradus_eval::scale::ScoreScale;
 use gradus_report::TrialMeasurement;
-use gradus_report::html::number::{self, count};
+use gradus_report::html::number::{self, format_count};
 use gradus_report::html::text;
 use serde::Deserialize;
 
@@ -24,9 +24,9 @@ use super::flips::{self, PagedVerdictChanges, VerdictChange, VerdictChangeValues
 use super::pairing::{ComparedRun, LabelInterner, PairedUnit, TrajectoryPairing};
 use super::run_addresses::{run_address, run_trajectory_address};
 use super::window::PaginationLinks;
-use crate::evaluators::title;
+use crate::evaluators::find_evaluator_title;
 use crate::http_error::ApiError;
-use crate::run_lookup::failed;
+use crate::run_lookup::log_run_failure;
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 
@@ -96,38 +96,38 @@ struct VerdictFlipRow {
     before_href: String,
 }
 
-pub(super) async fn page(
+pub(super) async fn render_comparison_page(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
     PageQuery(choice): PageQuery<RunComparisonQuery>,
 ) -> Result<Response, PageError> {
     let project = choice.project.as_deref().filter(|name| !name.is_empty());
     let frame = PageLayout::new("/runs", project, &headers);
-    answer::of_large(&server, move |server| made(server, &choice, frame)).await
+    answer::of_large(&server, move |server| build_comparison_page(server, &choice, frame)).await
 }
 
-fn made(
+fn build_comparison_page(
     server: &ServerState,
     choice: &RunComparisonQuery,
     frame: PageLayout,
 ) -> Result<RunComparisonPage, ApiError> {
     if choice.a.is_empty() || choice.b.is_empty() {
-        return Err(ApiError::bad("Choose two runs to compare, A and B."));
+        return Err(ApiError::bad_request("Choose two runs to compare, A and B."));
     }
     let open = |id: &str| {
-        let run = crate::run_lookup::find(server, id)?;
-        Ok::<_, ApiError>((RunReader::open(&run).map_err(failed)?, trials(server, &run)))
+        let run = crate::run_lookup::find_run(server, id)?;
+        Ok::<_, ApiError>((RunReader::open(&run).map_err(log_run_failure)?, load_trial_measurements(server, &run)))
     };
     let ((mut first, first_trials), (mut second, second_trials)) = (open(&choice.a)?, open(&choice.b)?);
     let mut words = LabelInterner::default();
-    let before = ComparedRun::read(&mut first, &first_trials, &mut words).map_err(failed)?;
-    let after = ComparedRun::read(&mut second, &second_trials, &mut words).map_err(failed)?;
+    let before = ComparedRun::read(&mut first, &first_trials, &mut words).map_err(log_run_failure)?;
+    let after = ComparedRun::read(&mut second, &second_trials, &mut words).map_err(log_run_failure)?;
     gradus_store::check_query().map_err(gradus_store::StoreError::from)?;
     let pairing = TrajectoryPairing::from_runs(&before.judged, &after.judged);
     let settings = server.reloadable();
     let compared = RunComparison {
-        scales: scales([&first, &second]),
-        titles: titles([&first, &second], first_trials.iter().chain(&second_trials)),
+        scales: collect_evaluator_scales([&first, &second]),
+        titles: collect_evaluator_titles([&first, &second], first_trials.iter().chain(&second_trials)),
         runs: [&first, &second].map(|run| run.record.run_id.clone()),
         project: choice.project.as_deref().filter(|name| !name.is_empty()),
         settings: &settings,
@@ -137,20 +137,20 @@ fn made(
         pairing: &pairing,
     };
     let side = |reader: &RunReader, run: &ComparedRun, compared: usize| ComparedRunView {
-        id: text::line(&reader.record.run_id),
+        id: text::format_display_line(&reader.record.run_id),
         href: run_address(&reader.record.run_id, choice.project.as_deref()),
-        judge: text::line(&reader.record.judge),
-        trajectories: count(run.judged.len() as u64),
-        compared: count(if pairing.units.is_empty() { run.judged.len() } else { compared } as u64),
+        judge: text::format_display_line(&reader.record.judge),
+        trajectories: format_count(run.judged.len() as u64),
+        compared: format_count(if pairing.units.is_empty() { run.judged.len() } else { compared } as u64),
     };
     let flips = match pairing.units.is_empty() {
         true => None,
         false => {
             let skipped = (choice.worse, choice.better);
-            let (worse, better) = flips::find(&before.judged, &after.judged, &pairing, skipped);
+            let (worse, better) = flips::find_verdict_flips(&before.judged, &after.judged, &pairing, skipped);
             Some([
-                compared.flips(choice, ("worse", "Worse in B than in A"), &worse),
-                compared.flips(choice, ("better", "Better in B than in A"), &better),
+                compared.build_flip_list(choice, ("worse", "Worse in B than in A"), &worse),
+                compared.build_flip_list(choice, ("better", "Better in B than in A"), &better),
             ])
         }
     };
@@ -158,29 +158,25 @@ fn made(
         frame,
         a: side(&first, &before, pairing.covered.0),
         b: side(&second, &after, pairing.covered.1),
-        how: how(&pairing, (before.judged.len(), after.judged.len())),
-        rows: compared.rows(),
+        how: describe_pairing(&pairing, (before.judged.len(), after.judged.len())),
+        rows: compared.build_metric_rows(),
         flips,
         is_cut: before.is_cut || after.is_cut,
     })
 }
 
 /// How the runs are compared; `all` is how many trajectories each has.
-fn how(pairing: &TrajectoryPairing, all: (usize, usize)) -> String {
+fn describe_pairing(pairing: &TrajectoryPairing, all: (usize, usize)) -> String {
     let is_same = |unit: &PairedUnit| matches!(unit, PairedUnit::Same(..));
     let (same, units) = (pairing.units.iter().filter(|unit| is_same(unit)).count(), pairing.units.len());
     let covered = pairing.covered;
-    let pairs = number::counted(units as u64, "pair", "pairs");
+    let pairs = number::format_counted_noun(units as u64, "pair", "pairs");
     let how = match (units, same) {
         (0, _) if pairing.is_too_few => {
             "Not paired: too few trajectories and requests are in both runs to stand for them. The means of all are compared."
         }
-        (0, _) => {
-            "Not paired: the runs have no trajectory and no request in common. The means of all are compared."
-        }
-        (_, 0) => {
-            "Paired by task: trajectories with the same request are compared, several trials by their mean."
-        }
+        (0, _) => "Not paired: the runs have no trajectory and no request in common. The means of all are compared.",
+        (_, 0) => "Paired by task: trajectories with the same request are compared, several trials by their mean.",
         _ if same == units && covered == all => "Paired: both runs judged the same trajectories.",
         _ if same == units => "Paired: only the trajectories that both runs judged are compared.",
         _ => "Paired: the same trajectories, and others by task, where they have the same request.",
@@ -190,13 +186,13 @@ fn how(pairing: &TrajectoryPairing, all: (usize, usize)) -> String {
         (0, _) => how.to_owned(),
         (_, (0, 0)) => format!("{how} {pairs}."),
         (_, (a, b)) => {
-            format!("{how} {pairs}; left out are {} of A and {} of B.", count(a as u64), count(b as u64))
+            format!("{how} {pairs}; left out are {} of A and {} of B.", format_count(a as u64), format_count(b as u64))
         }
     }
 }
 
 /// The trials of the bench that a run is about, if it is about one.
-fn trials(server: &ServerState, run: &RunFolder) -> Vec<TrialMeasurement> {
+fn load_trial_measurements(server: &ServerState, run: &RunFolder) -> Vec<TrialMeasurement> {
     match (server.settings.supplements)(run.path()) {
         Ok(supplement) => supplement.map(|supplement| supplement.measurements()).unwrap_or_default(),
         Err(error) => {
@@ -207,18 +203,17 @@ fn trials(server: &ServerState, run: &RunFolder) -> Vec<TrialMeasurement> {
 }
 
 /// What the runs call their evaluators: the server may not know them.
-fn titles<'t>(
+fn collect_evaluator_titles<'t>(
     runs: [&RunReader; 2],
     trials: impl Iterator<Item = &'t TrialMeasurement>,
 ) -> HashMap<String, String> {
     let known = runs.iter().flat_map(|run| &run.record.evaluators).filter(|known| !known.title.is_empty());
-    let measured =
-        trials.flat_map(|trial| &trial.results).map(|one| (one.name.to_owned(), one.title.to_owned()));
-    known.map(|known| (known.name.clone(), text::line(&known.title))).chain(measured).collect()
+    let measured = trials.flat_map(|trial| &trial.results).map(|one| (one.name.to_owned(), one.title.to_owned()));
+    known.map(|known| (known.name.clone(), text::format_display_line(&known.title))).chain(measured).collect()
 }
 
 /// The scale of each evaluator, which may have changed from one run to the other.
-fn scales(runs: [&RunReader; 2]) -> HashMap<String, ScoreScale> {
+fn collect_evaluator_scales(runs: [&RunReader; 2]) -> HashMap<String, ScoreScale> {
     let mut scales: HashMap<String, ScoreScale> = HashMap::new();
     for known in runs.iter().flat_map(|run| &run.record.evaluators) {
         let own = known.scale();
@@ -228,27 +223,30 @@ fn scales(runs: [&RunReader; 2]) -> HashMap<String, ScoreScale> {
 }
 
 /// None where all are shown.
-fn window(choice: &RunComparisonQuery, id: &str, changes: &PagedVerdictChanges) -> Option<PaginationLinks> {
+fn build_flip_pagination(
+    choice: &RunComparisonQuery,
+    id: &str,
+    changes: &PagedVerdictChanges,
+) -> Option<PaginationLinks> {
     let (skipped, shown) = (changes.skipped, changes.shown.len() as u64);
     if shown == changes.count {
         return None;
     }
     let skips = [("worse", choice.worse), ("better", choice.better)];
     let link = |skip: u64| {
-        let mut address =
-            PageUrl::from_path("/compare").with("a", Some(&choice.a)).with("b", Some(&choice.b));
+        let mut address = PageUrl::from_path("/compare").with("a", Some(&choice.a)).with("b", Some(&choice.b));
         for (name, own) in skips {
             let own = if name == id { skip } else { own };
             address = address.with(name, Some(own.to_string()).filter(|_| own > 0).as_deref());
         }
-        address.with("project", choice.project.as_deref()).at(format!("h-{id}")).to_string()
+        address.with("project", choice.project.as_deref()).with_fragment(format!("h-{id}")).to_string()
     };
     let page = flips::MAX_FLIPS_PER_PAGE as u64;
     let end = skipped.saturating_add(shown);
     Some(PaginationLinks {
         text: match shown {
-            0 => format!("None after the first {}", count(skipped.min(changes.count))),
-            _ => format!("{} to {} of {}", count(skipped + 1), count(end), count(changes.count)),
+            0 => format!("None after the first {}", format_count(skipped.min(changes.count))),
+            _ => format!("{} to {} of {}", format_count(skipped + 1), format_count(end), format_count(changes.count)),
         },
         earlier: (skipped > 0).then(|| link(skipped.min(changes.count).saturating_sub(page))),
         later: (shown > 0 && end < changes.count).then(|| link(end)),
@@ -271,114 +269,120 @@ struct RunComparison<'c> {
 
 impl RunComparison<'_> {
     /// Where a trajectory is, as one of the runs judged it.
-    fn address(&self, run: usize, trajectory: &str, step: Option<u32>) -> String {
+    fn trajectory_url(&self, run: usize, trajectory: &str, step: Option<u32>) -> String {
         run_trajectory_address(&self.runs[run], trajectory, step, self.project).to_string()
     }
 
-    fn title(&self, name: &str) -> String {
-        self.titles.get(name).cloned().unwrap_or_else(|| title(self.settings, name))
+    fn evaluator_title(&self, name: &str) -> String {
+        self.titles.get(name).cloned().unwrap_or_else(|| find_evaluator_title(self.settings, name))
     }
 
-    fn scale(&self, name: &str) -> ScoreScale {
+    fn evaluator_scale(&self, name: &str) -> ScoreScale {
         self.scales.get(name).copied().unwrap_or(ScoreScale::SHARE)
     }
 
-    fn rows(&self) -> Vec<MetricComparisonRow> {
-        let evaluators: Vec<u32> =
-            self.before.evaluators().union(&self.after.evaluators()).copied().collect();
+    fn build_metric_rows(&self) -> Vec<MetricComparisonRow> {
+        let evaluators: Vec<u32> = self.before.evaluators().union(&self.after.evaluators()).copied().collect();
         let differences: Vec<Option<ScoreDifference>> =
-            evaluators.iter().map(|evaluator| self.difference(*evaluator)).collect();
+            evaluators.iter().map(|evaluator| self.score_difference(*evaluator)).collect();
         // Several questions are asked at once: of twenty that do not differ, one would seem to by chance.
         let known: Vec<ScoreDifference> = differences.iter().flatten().copied().collect();
-        let mut chances = corrected(&known).into_iter();
+        let mut chances = correct_p_values(&known).into_iter();
         let chance = |known: &Option<ScoreDifference>| known.and_then(|_| chances.next());
         let chances: Vec<Option<f64>> = differences.iter().map(chance).collect();
         let all = evaluators.into_iter().zip(differences).zip(chances);
-        all.map(|((evaluator, difference), chance)| self.row(evaluator, difference, chance)).collect()
+        all.map(|((evaluator, difference), chance)| self.build_metric_row(evaluator, difference, chance)).collect()
     }
 
-    fn difference(&self, evaluator: u32) -> Option<ScoreDifference> {
-        let ScoreScale { worst, best } = self.scale(self.words.word(evaluator));
+    fn score_difference(&self, evaluator: u32) -> Option<ScoreDifference> {
+        let ScoreScale { worst, best } = self.evaluator_scale(self.words.resolve(evaluator));
         if self.pairing.units.is_empty() {
-            unpaired(&self.before.clusters(evaluator), &self.after.clusters(evaluator), worst, best)
+            unpaired_difference(&self.before.clusters(evaluator), &self.after.clusters(evaluator), worst, best)
         } else {
-            paired(&self.pairing.scores(&self.before.judged, &self.after.judged, evaluator))
+            paired_difference(&self.pairing.pair_scores(&self.before.judged, &self.after.judged, evaluator))
         }
     }
 
     /// `chance` is that of the difference, corrected for how many there are.
-    fn row(
+    fn build_metric_row(
         &self,
         evaluator: u32,
         difference: Option<ScoreDifference>,
         chance: Option<f64>,
     ) -> MetricComparisonRow {
-        let name = self.words.word(evaluator);
-        let is_share = self.scale(name).is_share();
+        let name = self.words.resolve(evaluator);
+        let is_share = self.evaluator_scale(name).is_share();
         let (old, new) = (self.before.clusters(evaluator), self.after.clusters(evaluator));
         let shown =
-            |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| number::mean(value, is_share));
+            |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| number::format_mean(value, is_share));
         let signed = |value: f64| match is_share {
             true => format!("{:+.1}", 100.0 * value),
             false => format!("{value:+.2}"),
         };
         let unit = if is_share { "\u{a0}points" } else { "" };
-        let (class, word) = said(difference.as_ref(), chance);
+        let (class, word) = describe_difference(difference.as_ref(), chance);
         let failed =
-            |run: &ComparedRun| run.failed.get(&evaluator).map_or_else(|| "0".to_owned(), |one| count(*one));
+            |run: &ComparedRun| run.failed.get(&evaluator).map_or_else(|| "0".to_owned(), |one| format_count(*one));
         MetricComparisonRow {
-            title: self.title(name),
-            before: shown(difference.map(|known| known.before).or_else(|| mean(&old))),
-            after: shown(difference.map(|known| known.after).or_else(|| mean(&new))),
+            title: self.evaluator_title(name),
+            before: shown(difference.map(|known| known.before).or_else(|| compute_mean_score(&old))),
+            after: shown(difference.map(|known| known.after).or_else(|| compute_mean_score(&new))),
             change: difference.map(|known| format!("{}{unit}", signed(known.value))),
-            interval: difference.map(|known| {
-                format!("{}\u{a0}to\u{a0}{}", signed(known.interval.low), signed(known.interval.high))
-            }),
+            interval: difference
+                .map(|known| format!("{}\u{a0}to\u{a0}{}", signed(known.interval.low), signed(known.interval.high))),
             class,
             word,
             count: difference
                 .map(|known| {
                     if self.pairing.units.is_empty() {
-                        return format!("A: {}, B: {}", amount(&old), amount(&new));
+                        return format!("A: {}, B: {}", format_verdict_count(&old), format_verdict_count(&new));
                     }
                     let of = if self.pairing.units.iter().any(|unit| matches!(unit, PairedUnit::Task(..))) {
-                        number::counted(known.trajectories, "task", "tasks")
+                        number::format_counted_noun(known.trajectories, "task", "tasks")
                     } else {
-                        number::counted(known.trajectories, "trajectory", "trajectories")
+                        number::format_counted_noun(known.trajectories, "trajectory", "trajectories")
                     };
-                    format!("{} in {of}", count(known.count))
+                    format!("{} in {of}", format_count(known.count))
                 })
                 .unwrap_or_default(),
             failed: (failed(self.before), failed(self.after)),
         }
     }
 
-    fn flips(
+    fn build_flip_list(
         &self,
         choice: &RunComparisonQuery,
         (id, title): (&'static str, &'static str),
         changes: &PagedVerdictChanges,
     ) -> VerdictFlipList {
-        let all = changes.shown.iter().map(|change| self.flip(change)).collect();
-        VerdictFlipList { id, title, count: count(changes.count), window: window(choice, id, changes), all }
+        let all = changes.shown.iter().map(|change| self.build_flip_row(change)).collect();
+        VerdictFlipList {
+            id,
+            title,
+            count: format_count(changes.count),
+            window: build_flip_pagination(choice, id, changes),
+            all,
+        }
     }
 
-    fn flip(&self, change: &VerdictChange) -> VerdictFlipRow {
+    fn build_flip_row(&self, change: &VerdictChange) -> VerdictFlipRow {
         let (old, new) = (&self.before.judged[change.places.0], &self.after.judged[change.places.1]);
-        let name = self.words.word(change.evaluator);
-        let is_share = self.scale(name).is_share();
+        let name = self.words.resolve(change.evaluator);
+        let is_share = self.evaluator_scale(name).is_share();
         let (before, after) = match change.what {
             VerdictChangeValues::Labels(was, is) => {
-                (text::line(self.words.word(was)), text::line(self.words.word(is)))
+                (text::format_display_line(self.words.resolve(was)), text::format_display_line(self.words.resolve(is)))
             }
-            VerdictChangeValues::Means(was, is) => (number::mean(was, is_share), number::mean(is, is_share)),
+            VerdictChangeValues::Means(was, is) => {
+                (number::format_mean(was, is_share), number::format_mean(is, is_share))
+            }
         };
         VerdictFlipRow {
-            href: self.address(1, &new.id, change.step),
-            before_href: self.address(0, &old.id, change.step),
+            href: self.trajectory_url(1, &new.id, change.step),
+            before_href: self.trajectory_url(0, &old.id, change.step),
             what: match change.step {
-                Some(step) => format!("{}, step {step}", self.title(name)),
-                None => self.title(name),
+                Some(step) => format!("{}, step {step}", self.evaluator_title(name)),
+                None => self.evaluator_title(name),
             },
             query: new.query.to_string(),
             before,
@@ -388,19 +392,23 @@ impl RunComparison<'_> {
 }
 
 /// How many verdicts there are, in how many trajectories.
-fn amount(clusters: &[ScoreCluster]) -> String {
+fn format_verdict_count(clusters: &[ScoreCluster]) -> String {
     let verdicts: f64 = clusters.iter().map(|one| one.count).sum();
     let trajectories = clusters.iter().filter(|one| one.count > 0.0).count() as u64;
-    format!("{} in {}", count(verdicts as u64), number::counted(trajectories, "trajectory", "trajectories"))
+    format!(
+        "{} in {}",
+        format_count(verdicts as u64),
+        number::format_counted_noun(trajectories, "trajectory", "trajectories")
+    )
 }
 
-fn mean(clusters: &[ScoreCluster]) -> Option<f64> {
+fn compute_mean_score(clusters: &[ScoreCluster]) -> Option<f64> {
     let count: f64 = clusters.iter().map(|one| one.count).sum();
     (count > 0.0).then(|| clusters.iter().map(|one| one.sum).sum::<f64>() / count)
 }
 
 /// What a difference means, when `chance` is how probable it is if there is none, corrected for all that are compared.
-fn said(difference: Option<&ScoreDifference>, chance: Option<f64>) -> (&'static str, String) {
+fn describe_difference(difference: Option<&ScoreDifference>, chance: Option<f64>) -> (&'static str, String) {
     let Some(known) = difference else { return ("", "nothing to compare".to_owned()) };
     let p = |chance: f64| match chance {
         chance if chance < 0.001 => "p < 0.001".to_owned(),
@@ -431,31 +439,20 @@ mod tests {
 
     #[test]
     fn flips_go_on_from_page_to_page() {
-        let choice = RunComparisonQuery {
-            a: "x".to_owned(),
-            b: "y".to_owned(),
-            better: 50,
-            ..RunComparisonQuery::default()
-        };
-        let change = VerdictChange {
-            evaluator: 0,
-            step: None,
-            places: (0, 0),
-            what: VerdictChangeValues::Means(0.0, 1.0),
-        };
-        let changes = |count, skipped, shown| PagedVerdictChanges {
-            count,
-            skipped,
-            shown: vec![change.clone(); shown],
-        };
-        assert!(window(&choice, "worse", &changes(50, 0, 50)).is_none());
-        let first = window(&choice, "worse", &changes(120, 0, 50)).unwrap();
+        let choice =
+            RunComparisonQuery { a: "x".to_owned(), b: "y".to_owned(), better: 50, ..RunComparisonQuery::default() };
+        let change =
+            VerdictChange { evaluator: 0, step: None, places: (0, 0), what: VerdictChangeValues::Means(0.0, 1.0) };
+        let changes =
+            |count, skipped, shown| PagedVerdictChanges { count, skipped, shown: vec![change.clone(); shown] };
+        assert!(build_flip_pagination(&choice, "worse", &changes(50, 0, 50)).is_none());
+        let first = build_flip_pagination(&choice, "worse", &changes(120, 0, 50)).unwrap();
         assert_eq!((first.text.as_str(), first.earlier), ("1 to 50 of 120", None));
         assert_eq!(first.later.as_deref(), Some("/compare?a=x&b=y&worse=50&better=50#h-worse"));
-        let last = window(&choice, "better", &changes(70, 50, 20)).unwrap();
+        let last = build_flip_pagination(&choice, "better", &changes(70, 50, 20)).unwrap();
         assert_eq!((last.text.as_str(), last.later), ("51 to 70 of 70", None));
         assert_eq!(last.earlier.as_deref(), Some("/compare?a=x&b=y#h-better"));
-        let beyond = window(&choice, "better", &changes(70, u64::MAX, 0)).unwrap();
+        let beyond = build_flip_pagination(&choice, "better", &changes(70, u64::MAX, 0)).unwrap();
         assert_eq!(beyond.earlier.as_deref(), Some("/compare?a=x&b=y&better=20#h-better"));
     }
 
@@ -463,15 +460,15 @@ mod tests {
     fn what_is_significant_alone_may_be_chance_among_many() {
         let pairs: Vec<ScorePair> =
             (0..6).map(|trajectory| ScorePair { trajectory, before: 0.0, after: 1.0 }).collect();
-        let known = paired(&pairs).unwrap();
+        let known = paired_difference(&pairs).unwrap();
         assert_eq!(
-            said(Some(&known), Some(0.031)),
+            describe_difference(Some(&known), Some(0.031)),
             ("pass", "better (p = 0.031 after correction)".to_owned())
         );
-        let many = said(Some(&known), Some(0.125));
+        let many = describe_difference(Some(&known), Some(0.125));
         assert_eq!(many, ("", "may be chance among so many (p = 0.125 after correction)".to_owned()));
-        let same = paired(&[ScorePair { trajectory: 0, before: 1.0, after: 1.0 }]).unwrap();
-        assert_eq!(said(Some(&same), Some(1.0)), ("", "no difference".to_owned()));
-        assert_eq!(said(None, None).1, "nothing to compare");
+        let same = paired_difference(&[ScorePair { trajectory: 0, before: 1.0, after: 1.0 }]).unwrap();
+        assert_eq!(describe_difference(Some(&same), Some(1.0)), ("", "no difference".to_owned()));
+        assert_eq!(describe_difference(None, None).1, "nothing to compare");
     }
 }

@@ -10,7 +10,7 @@ use super::mentions::StepMentions;
 use super::opened::STEPS_OF_A_PAGE;
 use super::window::PaginationLinks;
 use crate::evaluators;
-use crate::page::address::place;
+use crate::page::address::format_step_anchor;
 use crate::page::recorded_verdict::RecordedVerdict;
 use crate::settings::ReloadableSettings;
 
@@ -26,7 +26,7 @@ pub(super) fn first_shown(trajectory: &Trajectory, step: Option<u32>) -> usize {
 }
 
 /// None where all steps are on one page.
-pub(super) fn window(
+pub(super) fn build_step_pagination(
     trajectory: &Trajectory,
     first: usize,
     at: impl Fn(Option<u32>) -> PageUrl,
@@ -38,9 +38,9 @@ pub(super) fn window(
     let end = (first + STEPS_OF_A_PAGE).min(all.len());
     let link = |place: usize| {
         let step = all.get(place)?.index;
-        Some(at(Some(step)).at(format!("step-{step}")).to_string())
+        Some(at(Some(step)).with_fragment(format!("step-{step}")).to_string())
     };
-    let number = |place: usize| number::count(place as u64);
+    let number = |place: usize| number::format_count(place as u64);
     Some(PaginationLinks {
         text: format!("Steps {} to {} of {}", number(first + 1), number(end), number(all.len())),
         earlier: first.checked_sub(STEPS_OF_A_PAGE).and_then(link),
@@ -49,7 +49,7 @@ pub(super) fn window(
 }
 
 /// Links to what was found wrong, wherever it is, and how many more there are.
-pub(super) fn failing(
+pub(super) fn build_failing_links(
     settings: &ReloadableSettings,
     outcomes: &[RecordedVerdict],
     mentions: &StepMentions,
@@ -58,28 +58,29 @@ pub(super) fn failing(
     let mut titles: HashMap<&str, String> = HashMap::new();
     let (mut failing, mut more) = (Vec::new(), 0_u64);
     for RecordedVerdict { line, .. } in outcomes.iter().filter(|given| given.is_wrong) {
-        let title =
-            titles.entry(&line.evaluator).or_insert_with(|| evaluators::title(settings, &line.evaluator));
+        let title = titles
+            .entry(&line.evaluator)
+            .or_insert_with(|| evaluators::find_evaluator_title(settings, &line.evaluator));
         if failing.len() == MAX_CHIPS {
             more += 1;
             continue;
         }
         let step = line.step_index;
         let what = step.map_or_else(|| "Whole".to_owned(), |step| format!("Step {step}"));
-        let label = line.label.as_deref().map(text::line).unwrap_or_default();
+        let label = line.label.as_deref().map(text::format_display_line).unwrap_or_default();
         failing.push(FailingStepLink {
-            href: at(step).at(place(step)).to_string(),
+            href: at(step).with_fragment(format_step_anchor(step)).to_string(),
             text: format!("{what} · {title}: {label}"),
         });
         // What is said of the whole is mostly the fault of some step.
         for named in mentions.only_by(title).filter(|_| step.is_none()) {
             failing.push(FailingStepLink {
-                href: at(Some(named)).at(place(Some(named))).to_string(),
+                href: at(Some(named)).with_fragment(format_step_anchor(Some(named))).to_string(),
                 text: format!("Step {named} · named by {title}"),
             });
         }
     }
-    (failing, (more > 0).then(|| number::count(more)))
+    (failing, (more > 0).then(|| number::format_count(more)))
 }
 
 /// Links to what was found wrong.

@@ -33,7 +33,7 @@ pub(super) struct PagedVerdictChanges {
 }
 
 impl PagedVerdictChanges {
-    fn after(skipped: u64) -> PagedVerdictChanges {
+    fn starting_after(skipped: u64) -> PagedVerdictChanges {
         PagedVerdictChanges { count: 0, skipped, shown: Vec::new() }
     }
 
@@ -46,14 +46,14 @@ impl PagedVerdictChanges {
 }
 
 /// What got worse, and what got better: of each the page that begins after so many.
-pub(super) fn find(
+pub(super) fn find_verdict_flips(
     before: &[ComparedTrajectory],
     after: &[ComparedTrajectory],
     pairing: &TrajectoryPairing,
     skipped: (u64, u64),
 ) -> (PagedVerdictChanges, PagedVerdictChanges) {
     let (mut worse, mut better) =
-        (PagedVerdictChanges::after(skipped.0), PagedVerdictChanges::after(skipped.1));
+        (PagedVerdictChanges::starting_after(skipped.0), PagedVerdictChanges::starting_after(skipped.1));
     for unit in &pairing.units {
         match unit {
             PairedUnit::Same(old, new) => {
@@ -72,13 +72,13 @@ pub(super) fn find(
                     });
                 }
             }
-            PairedUnit::Task(old, new) => task(before, after, (old, new), &mut worse, &mut better),
+            PairedUnit::Task(old, new) => compare_task_trials(before, after, (old, new), &mut worse, &mut better),
         }
     }
     (worse, better)
 }
 
-fn task(
+fn compare_task_trials(
     before: &[ComparedTrajectory],
     after: &[ComparedTrajectory],
     (old, new): (&[usize], &[usize]),
@@ -97,14 +97,13 @@ fn task(
         side.add(|| {
             // Those that show it best: where it went well, and where it did not.
             let (old_at, new_at) = if is_worse {
-                (extreme(before, old, evaluator, 1.0)?, extreme(after, new, evaluator, -1.0)?)
+                (find_extreme_trial(before, old, evaluator, 1.0)?, find_extreme_trial(after, new, evaluator, -1.0)?)
             } else {
-                (extreme(before, old, evaluator, -1.0)?, extreme(after, new, evaluator, 1.0)?)
+                (find_extreme_trial(before, old, evaluator, -1.0)?, find_extreme_trial(after, new, evaluator, 1.0)?)
             };
-            let what = match (before[old_at].by(evaluator), after[new_at].by(evaluator)) {
-                ([was], [is]) if old.len() == 1 && new.len() == 1 => {
-                    VerdictChangeValues::Labels(was.label, is.label)
-                }
+            let what = match (before[old_at].evaluator_verdicts(evaluator), after[new_at].evaluator_verdicts(evaluator))
+            {
+                ([was], [is]) if old.len() == 1 && new.len() == 1 => VerdictChangeValues::Labels(was.label, is.label),
                 _ => VerdictChangeValues::Means(was, is),
             };
             Some(VerdictChange { evaluator, step: None, places: (old_at, new_at), what })
@@ -113,7 +112,7 @@ fn task(
 }
 
 /// The trial with the highest mean, or with the lowest where `sign` is negative.
-fn extreme(all: &[ComparedTrajectory], trials: &[usize], evaluator: u32, sign: f64) -> Option<usize> {
+fn find_extreme_trial(all: &[ComparedTrajectory], trials: &[usize], evaluator: u32, sign: f64) -> Option<usize> {
     let means = trials.iter().filter_map(|at| Some((*at, sign * all[*at].mean(evaluator)?)));
     means.max_by(|(_, one), (_, other)| one.total_cmp(other)).map(|(at, _)| at)
 }
@@ -128,21 +127,16 @@ mod tests {
         let steps = |score: f64| -> Vec<(u32, u32, f64)> { (1..=100).map(|step| (0, step, score)).collect() };
         let before = [judged("a", "x", &steps(1.0)), judged("b", "y", &[(0, 0, 0.0), (1, 0, 1.0)])];
         let after = [judged("a", "x", &steps(0.0)), judged("b", "y", &[(0, 0, 1.0), (1, 0, 1.0)])];
-        let (worse, better) = find(&before, &after, &TrajectoryPairing::from_runs(&before, &after), (0, 0));
+        let (worse, better) =
+            find_verdict_flips(&before, &after, &TrajectoryPairing::from_runs(&before, &after), (0, 0));
         assert_eq!((worse.count, worse.shown.len(), better.count), (100, MAX_FLIPS_PER_PAGE, 1));
-        let wanted = VerdictChange {
-            evaluator: 0,
-            step: None,
-            places: (1, 1),
-            what: VerdictChangeValues::Labels(0, 0),
-        };
+        let wanted =
+            VerdictChange { evaluator: 0, step: None, places: (1, 1), what: VerdictChangeValues::Labels(0, 0) };
         assert_eq!(better.shown, [wanted]);
         assert_eq!(worse.shown[1].step, Some(2));
-        let (worse, better) = find(&before, &after, &TrajectoryPairing::from_runs(&before, &after), (50, 50));
-        assert_eq!(
-            (worse.count, worse.shown.len(), worse.shown[0].step),
-            (100, MAX_FLIPS_PER_PAGE, Some(51))
-        );
+        let (worse, better) =
+            find_verdict_flips(&before, &after, &TrajectoryPairing::from_runs(&before, &after), (50, 50));
+        assert_eq!((worse.count, worse.shown.len(), worse.shown[0].step), (100, MAX_FLIPS_PER_PAGE, Some(51)));
         assert_eq!((better.count, better.shown.len()), (1, 0));
     }
 
@@ -151,19 +145,13 @@ mod tests {
         let trial = |id: &str, query: &str, score: f64| judged(id, query, &[(0, 0, score)]);
         let before = [trial("a", "x", 1.0), trial("b", "x", 1.0), trial("c", "y", 0.0), trial("d", "z", 1.0)];
         let after = [trial("e", "x", 1.0), trial("f", "x", 0.0), trial("g", "y", 1.0), trial("h", "z", 1.0)];
-        let (worse, better) = find(&before, &after, &TrajectoryPairing::from_runs(&before, &after), (0, 0));
+        let (worse, better) =
+            find_verdict_flips(&before, &after, &TrajectoryPairing::from_runs(&before, &after), (0, 0));
         assert_eq!((worse.count, better.count), (1, 1));
         // The trial that failed is the one to look at.
-        let wanted = VerdictChange {
-            evaluator: 0,
-            step: None,
-            places: (1, 1),
-            what: VerdictChangeValues::Means(1.0, 0.5),
-        };
+        let wanted =
+            VerdictChange { evaluator: 0, step: None, places: (1, 1), what: VerdictChangeValues::Means(1.0, 0.5) };
         assert_eq!(worse.shown, [wanted]);
-        assert_eq!(
-            (better.shown[0].places, better.shown[0].what),
-            ((2, 2), VerdictChangeValues::Labels(0, 0))
-        );
+        assert_eq!((better.shown[0].places, better.shown[0].what), ((2, 2), VerdictChangeValues::Labels(0, 0)));
     }
 }

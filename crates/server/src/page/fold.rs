@@ -8,7 +8,7 @@ use axum::http::HeaderValue;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::Response;
 use gradus_core::trajectory::Trajectory;
-use gradus_core::visible::printable;
+use gradus_core::visible::make_printable;
 use gradus_report::html::text;
 use serde::Deserialize;
 
@@ -16,7 +16,7 @@ use super::address::PageUrl;
 use super::answer::{PageError, PageQuery};
 use super::opened;
 use super::run_addresses::run_text_address;
-use super::words::size;
+use super::words::format_byte_size;
 use crate::http_error::{ApiError, blocking_large};
 use crate::state::ServerState;
 
@@ -46,8 +46,8 @@ impl TextPreview {
         let is_cut = shown.len() > end + SHOWN_BYTES / 4 || shown[end..].matches('\n').count() > 4;
         let shown = if is_cut { &shown[..end] } else { shown };
         TextPreview {
-            text: printable(&shown.replace("\r\n", "\n")).into_owned(),
-            rest: is_cut.then(|| (whole().to_string(), size(given.len()))),
+            text: make_printable(&shown.replace("\r\n", "\n")).into_owned(),
+            rest: is_cut.then(|| (whole().to_string(), format_byte_size(given.len()))),
         }
     }
 }
@@ -74,49 +74,47 @@ pub(super) enum TrajectoryLocation<'s> {
 
 impl TrajectoryLocation<'_> {
     /// A text of the trajectory or of a step, if there is one.
-    pub(super) fn folded(self, given: Option<&str>, step: Option<u32>, part: &str) -> Option<TextPreview> {
+    pub(super) fn preview_text(self, given: Option<&str>, step: Option<u32>, part: &str) -> Option<TextPreview> {
         let given = given.filter(|given| !given.is_empty())?;
-        Some(TextPreview::from_text(given, || self.address(step, part)))
+        Some(TextPreview::from_text(given, || self.text_url(step, part)))
     }
 
-    fn address(self, step: Option<u32>, part: &str) -> PageUrl {
+    fn text_url(self, step: Option<u32>, part: &str) -> PageUrl {
         let step = step.map(|step| step.to_string());
         let text = match self {
             TrajectoryLocation::Trace { trace, trajectory } => {
                 PageUrl::from_path(format!("/traces/{trace}/text")).with("trajectory", Some(trajectory))
             }
-            TrajectoryLocation::Run { run, trajectory } => {
-                PageUrl::from_path(run_text_address(run, trajectory))
-            }
+            TrajectoryLocation::Run { run, trajectory } => PageUrl::from_path(run_text_address(run, trajectory)),
         };
         text.with("step", step.as_deref()).with("part", Some(part))
     }
 }
 
 /// The whole of a text, as plain text.
-pub(super) async fn whole(
+pub(super) async fn serve_trace_text(
     State(server): State<Arc<ServerState>>,
     Path(id): Path<String>,
     PageQuery(which): PageQuery<TextPartQuery>,
 ) -> Result<Response, PageError> {
-    sent(&server, move |server| {
-        let opened = opened::open(server, &id, which.trajectory.as_deref())?;
+    respond_with_text(&server, move |server| {
+        let opened = opened::load_trace(server, &id, which.trajectory.as_deref())?;
         Ok((opened.trajectory.unwrap_or_default(), which))
     })
     .await
 }
 
 /// A text of a trajectory that is opened for it.
-pub(super) async fn sent(
+pub(super) async fn respond_with_text(
     server: &Arc<ServerState>,
     open: impl FnOnce(&ServerState) -> Result<(Trajectory, TextPartQuery), ApiError> + Send + 'static,
 ) -> Result<Response, PageError> {
     let text = blocking_large(server, move |server| {
         let (trajectory, which) = open(server)?;
-        let found = part(&trajectory, which.step, &which.part);
-        let text = found.ok_or_else(|| ApiError::missing("There is no such text in this trace."))?;
+        let found = find_text_part(&trajectory, which.step, &which.part);
+        let text = found.ok_or_else(|| ApiError::not_found("There is no such text in this trace."))?;
         let text = moved_in(&text).unwrap_or(text);
-        Ok(printable(&text.replace("\r\n", "\n")).into_owned())
+        Ok(make_printable(&text.replace("\r\n", "\n")).into_owned())
     })
     .await?;
     let headers = [
@@ -126,7 +124,7 @@ pub(super) async fn sent(
     Ok((headers, text).into_response())
 }
 
-fn part(trajectory: &Trajectory, step: Option<u32>, part: &str) -> Option<String> {
+fn find_text_part(trajectory: &Trajectory, step: Option<u32>, part: &str) -> Option<String> {
     let Some(number) = step else {
         return match part {
             "query" => trajectory.query.clone(),

@@ -13,20 +13,16 @@ use crate::state::ServerState;
 const MAX_BYTES: usize = 64 << 10;
 
 /// Reads the fields of a form.
-pub(super) async fn read<T: DeserializeOwned>(
+pub(super) async fn read_form<T: DeserializeOwned>(
     server: &ServerState,
     headers: &HeaderMap,
     body: Body,
 ) -> Result<T, PageError> {
     let text = |name| headers.get(name).and_then(|value: &axum::http::HeaderValue| value.to_str().ok());
     if !text(CONTENT_TYPE).is_some_and(|kind| kind.starts_with("application/x-www-form-urlencoded")) {
-        return Err(PageError::new(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "This is for forms of the page only.",
-        ));
+        return Err(PageError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "This is for forms of the page only."));
     }
     let (bytes, _lease) = receive::read_small_body(server, headers, body, MAX_BYTES).await?;
-    serde_urlencoded::from_bytes(&bytes).map_err(|error| {
-        PageError::new(StatusCode::BAD_REQUEST, format!("The form cannot be read: {error}."))
-    })
+    serde_urlencoded::from_bytes(&bytes)
+        .map_err(|error| PageError::new(StatusCode::BAD_REQUEST, format!("The form cannot be read: {error}.")))
 }

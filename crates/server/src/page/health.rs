@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
 use super::answer::{self, PageError, PageQuery};
-use super::words::{self, LiveRule, duration, second, size, whole};
+use super::words::{self, LiveRule, format_byte_size, format_duration, format_timestamp, format_whole_number};
 use super::{NavigationQuery, PageLayout, form};
 use crate::clock::today_ns;
 use crate::http_error::ApiError;
@@ -55,13 +55,13 @@ struct RetryForm {
 }
 
 /// Puts quarantined traces back into the ready queue.
-pub(super) async fn retry(
+pub(super) async fn submit_retry(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, PageError> {
-    let form: RetryForm = form::read(&server, &headers, body).await?;
-    crate::quarantine::retry(&server, form.trace.as_deref()).await?;
+    let form: RetryForm = form::read_form(&server, &headers, body).await?;
+    crate::quarantine::retry_quarantined_traces(&server, form.trace.as_deref()).await?;
     let mut response = StatusCode::SEE_OTHER.into_response();
     response.headers_mut().insert(LOCATION, HeaderValue::from_static("/server#h-quarantined"));
     Ok(response)
@@ -94,13 +94,12 @@ struct JudgePauseView {
 
 impl JudgePauseView {
     fn from_pause(known: &JudgePause) -> JudgePauseView {
-        let since = second(known.since_ns);
-        let reason = text::line(&known.reason);
+        let since = format_timestamp(known.since_ns);
+        let reason = text::format_display_line(&known.reason);
         match known.why {
-            JudgePauseReason::Budget => JudgePauseView {
-                is_fault: false,
-                text: format!("rests since {since}, until midnight UTC: {reason}"),
-            },
+            JudgePauseReason::Budget => {
+                JudgePauseView { is_fault: false, text: format!("rests since {since}, until midnight UTC: {reason}") }
+            }
             JudgePauseReason::Judge => {
                 JudgePauseView { is_fault: true, text: format!("cannot be asked since {since}: {reason}") }
             }
@@ -115,24 +114,24 @@ struct ApiKeyRow {
     revoked: Option<String>,
 }
 
-pub(super) async fn page(
+pub(super) async fn render_health_page(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
     PageQuery(looked): PageQuery<NavigationQuery>,
 ) -> Result<Response, PageError> {
     let frame = PageLayout::new("/server", looked.project(), &headers);
-    answer::render_page(&server, move |server| made(server, frame)).await
+    answer::render_page(&server, move |server| build_health_page(server, frame)).await
 }
 
-fn made(server: &ServerState, frame: PageLayout) -> Result<HealthPage, ApiError> {
+fn build_health_page(server: &ServerState, frame: PageLayout) -> Result<HealthPage, ApiError> {
     let store = &server.store;
-    let is_failing = store.status().is_none_or(|status| status.is_failing.load(Ordering::Relaxed));
-    let (used, free) = store.size()?;
-    let bytes = |bytes: u64| size(usize::try_from(bytes).unwrap_or(usize::MAX));
+    let is_failing = store.writer_status().is_none_or(|status| status.is_failing.load(Ordering::Relaxed));
+    let (used, free) = store.used_and_free_bytes()?;
+    let bytes = |bytes: u64| format_byte_size(usize::try_from(bytes).unwrap_or(usize::MAX));
     let quarantined_count = store.quarantined_count()?;
     let facts = vec![
         ("Version", env!("CARGO_PKG_VERSION").to_owned()),
-        ("Up for", duration(i64::try_from(server.started.elapsed().as_nanos()).unwrap_or(i64::MAX))),
+        ("Up for", format_duration(i64::try_from(server.started.elapsed().as_nanos()).unwrap_or(i64::MAX))),
         ("Takes spans", if is_failing { "no; see the log" } else { "yes" }.to_owned()),
         (
             "Store",
@@ -141,9 +140,9 @@ fn made(server: &ServerState, frame: PageLayout) -> Result<HealthPage, ApiError>
                 free => format!("{}, {} of it free", bytes(used + free), bytes(free)),
             },
         ),
-        ("Traces still arriving or to be assembled", whole(store.due_count()?)),
-        ("Quarantined traces", whole(quarantined_count)),
-        ("Trajectories that wait for a model", whole(store.ungraded_count()?)),
+        ("Traces still arriving or to be assembled", format_whole_number(store.due_count()?)),
+        ("Quarantined traces", format_whole_number(quarantined_count)),
+        ("Trajectories that wait for a model", format_whole_number(store.ungraded_count()?)),
     ];
     let settings = server.reloadable();
     let today = today_ns();
@@ -154,16 +153,16 @@ fn made(server: &ServerState, frame: PageLayout) -> Result<HealthPage, ApiError>
             rule: LiveRule::from_rule(rule),
             share: match (rule.sample >= 1.0, rule.all_errors) {
                 (true, _) => "all".to_owned(),
-                (false, true) => format!("{} and all with errors", number::percent(rule.sample)),
-                (false, false) => number::percent(rule.sample),
+                (false, true) => format!("{} and all with errors", number::format_percent(rule.sample)),
+                (false, false) => number::format_percent(rule.sample),
             },
-            budget: rule.daily_budget_usd.map_or_else(|| "none".to_owned(), number::usd),
-            spent: words::spent(spent),
+            budget: rule.daily_budget_usd.map_or_else(|| "none".to_owned(), number::format_usd),
+            spent: words::format_spend(spent),
             standstill: server.standstills.find_for_rule(&rule.name).as_ref().map(JudgePauseView::from_pause),
             waiting: match rule.asks_a_model() {
                 true => {
                     let found = store.waiting_for(&rule.name, MAX_WAITING)?;
-                    format!("{}{}", number::count(found.count), if found.is_cut { " or more" } else { "" })
+                    format!("{}{}", number::format_count(found.count), if found.is_cut { " or more" } else { "" })
                 }
                 false => String::new(),
             },
@@ -171,27 +170,26 @@ fn made(server: &ServerState, frame: PageLayout) -> Result<HealthPage, ApiError>
     }
     let projects = store.projects()?.into_iter().map(|row| ProjectHealthRow {
         href: super::PageUrl::from_path("/traces").with("project", Some(&row.name)).to_string(),
-        name: text::line(&row.name),
-        traces: whole(row.traces),
-        spans: whole(row.spans),
-        trajectories: whole(row.trajectories),
-        last: row.last_ns.map(second).unwrap_or_default(),
+        name: text::format_display_line(&row.name),
+        traces: format_whole_number(row.traces),
+        spans: format_whole_number(row.spans),
+        trajectories: format_whole_number(row.trajectories),
+        last: row.last_ns.map(format_timestamp).unwrap_or_default(),
     });
     let keys = store.keys()?.into_iter().map(|row| ApiKeyRow {
-        name: text::line(&row.name),
-        scopes: row.scopes.names().replace(',', ", "),
-        made: second(row.created_ns),
-        revoked: row.revoked_ns.map(second),
+        name: text::format_display_line(&row.name),
+        scopes: row.scopes.join_names().replace(',', ", "),
+        made: format_timestamp(row.created_ns),
+        revoked: row.revoked_ns.map(format_timestamp),
     });
-    let quarantined =
-        store.quarantined_traces(MAX_QUARANTINED_SHOWN)?.into_iter().map(|row| QuarantinedTraceRow {
-            trace_id: row.trace_id.to_string(),
-            name: text::line(&row.name),
-            project: text::line(&row.project),
-            spans: whole(row.spans),
-            since: second(row.since_ns),
-            reason: text::line(&row.reason),
-        });
+    let quarantined = store.quarantined_traces(MAX_QUARANTINED_SHOWN)?.into_iter().map(|row| QuarantinedTraceRow {
+        trace_id: row.trace_id.to_string(),
+        name: text::format_display_line(&row.name),
+        project: text::format_display_line(&row.project),
+        spans: format_whole_number(row.spans),
+        since: format_timestamp(row.since_ns),
+        reason: text::format_display_line(&row.reason),
+    });
     Ok(HealthPage {
         quarantined: quarantined.collect(),
         frame,

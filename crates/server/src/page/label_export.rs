@@ -17,8 +17,8 @@ use crate::queries::QueryKind;
 use crate::signature;
 use crate::state::ServerState;
 use crate::stream::{self, ResponseSink};
-use crate::time_text::show as show_time;
-use gradus_report::csv::harmless;
+use crate::time_text::format_rfc3339 as show_time;
+use gradus_report::csv::sanitize_csv_cell;
 
 /// Labels that are read at once.
 const AT_ONCE: usize = 1_000;
@@ -30,7 +30,7 @@ pub(super) struct LabelExportQuery {
     format: Option<String>,
 }
 
-pub(super) async fn all(
+pub(super) async fn export_labels(
     State(server): State<Arc<ServerState>>,
     ApiQuery(choice): ApiQuery<LabelExportQuery>,
 ) -> Result<Response, PageError> {
@@ -40,12 +40,12 @@ pub(super) async fn all(
             (LabelExportFormat::JsonLines, "application/x-ndjson", "attachment; filename=labels.jsonl")
         }
         Some("csv") => (LabelExportFormat::Csv, "text/csv; charset=utf-8", "attachment; filename=labels.csv"),
-        Some(other) => return Err(ApiError::bad(format!("format={other}: jsonl or csv")).into()),
+        Some(other) => return Err(ApiError::bad_request(format!("format={other}: jsonl or csv")).into()),
     };
     let permit = server.queries.admit(QueryKind::Download).await.map_err(ApiError::from)?;
     let (queries, stall_timeout) = (Arc::clone(&server.queries), server.settings.timeouts.stall);
-    let body = stream::body(&queries, permit, stall_timeout, move |sink| {
-        write(&server, project.as_deref(), form, sink)
+    let body = stream::stream_query_body(&queries, permit, stall_timeout, move |sink| {
+        write_label_export(&server, project.as_deref(), form, sink)
     });
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static(kind)),
@@ -61,22 +61,22 @@ enum LabelExportFormat {
     Csv,
 }
 
-fn write(
+fn write_label_export(
     server: &ServerState,
     project: Option<&str>,
     form: LabelExportFormat,
     sink: &mut ResponseSink,
 ) -> Result<(), StoreError> {
     if let LabelExportFormat::Csv = form {
-        sink.write(&record(COLUMNS.map(str::to_owned)));
+        sink.write(&encode_label_record(COLUMNS.map(str::to_owned)));
     }
     let mut after = (i64::MIN, 0);
     while !sink.is_gone() {
         let rows = server.store.labels_after(project, after, AT_ONCE)?;
         for row in &rows {
             match form {
-                LabelExportFormat::JsonLines => sink.write(line(row).as_bytes()),
-                LabelExportFormat::Csv => sink.write(&record(cells(row))),
+                LabelExportFormat::JsonLines => sink.write(format_label_line(row).as_bytes()),
+                LabelExportFormat::Csv => sink.write(&encode_label_record(build_label_cells(row))),
             }
         }
         match rows.last() {
@@ -105,15 +105,15 @@ const COLUMNS: [&str; 14] = [
 ];
 
 /// Who judges now, what the judge had said when the label was given, and whose key it was given with.
-fn surroundings(row: &LabelRow) -> (Option<String>, Option<String>, Option<String>) {
+fn read_label_context(row: &LabelRow) -> (Option<String>, Option<String>, Option<String>) {
     let now = row.judged.as_deref().and_then(|line| serde_json::from_str::<OutcomeLine>(line).ok());
-    let (kept, key) = signature::signed(&row.metadata);
+    let (kept, key) = signature::split_signed_metadata(&row.metadata);
     let then = kept.get("judge_label").and_then(|label| Some(label.as_str()?.to_owned()));
     (now.map(|line| line.judge.to_string()), then, key)
 }
 
-fn line(row: &LabelRow) -> String {
-    let (judge, then, key) = surroundings(row);
+fn format_label_line(row: &LabelRow) -> String {
+    let (judge, then, key) = read_label_context(row);
     let line = json!({
         "project": row.project, "trace_id": format!("{:032x}", row.trace_id),
         "trajectory_id": row.trajectory_id, "step_index": row.step, "evaluator": row.evaluator,
@@ -124,28 +124,28 @@ fn line(row: &LabelRow) -> String {
     format!("{line}\n")
 }
 
-fn cells(row: &LabelRow) -> [String; 14] {
-    let text = |text: &Option<String>| harmless(text.as_deref().unwrap_or_default());
-    let (judge, then, key) = surroundings(row);
+fn build_label_cells(row: &LabelRow) -> [String; 14] {
+    let text = |text: &Option<String>| sanitize_csv_cell(text.as_deref().unwrap_or_default());
+    let (judge, then, key) = read_label_context(row);
     [
-        harmless(&row.project),
+        sanitize_csv_cell(&row.project),
         format!("{:032x}", row.trace_id),
-        harmless(&row.trajectory_id),
+        sanitize_csv_cell(&row.trajectory_id),
         row.step.map(|step| step.to_string()).unwrap_or_default(),
-        harmless(&row.evaluator),
+        sanitize_csv_cell(&row.evaluator),
         text(&judge),
         text(&row.judge_label),
         text(&then),
-        harmless(&row.label),
-        harmless(&row.author),
-        harmless(&row.identifier),
+        sanitize_csv_cell(&row.label),
+        sanitize_csv_cell(&row.author),
+        sanitize_csv_cell(&row.identifier),
         text(&key),
         text(&row.note),
         show_time(row.updated_ns),
     ]
 }
 
-fn record(cells: [String; 14]) -> Vec<u8> {
+fn encode_label_record(cells: [String; 14]) -> Vec<u8> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     // Writing to memory cannot fail.
     let _ = writer.write_record(cells);

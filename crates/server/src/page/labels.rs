@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::address::own_path;
 use super::answer::PageError;
-use super::verdict::target;
+use super::verdict::format_label_target;
 use super::{form, verdict};
 use crate::caller::RequestCaller;
 use crate::evaluators;
@@ -44,32 +44,28 @@ struct LabelForm {
 }
 
 /// Stores a label, and goes on.
-pub(super) async fn put(
+pub(super) async fn submit_label(
     State(server): State<Arc<ServerState>>,
     Extension(caller): Extension<RequestCaller>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, PageError> {
-    let label: LabelForm = form::read(&server, &headers, body).await?;
+    let label: LabelForm = form::read_form(&server, &headers, body).await?;
     let given = label.author.as_deref().map(str::trim).filter(|name| !name.is_empty());
-    let person = given.map_or_else(
-        || LabelAuthor::from_headers(&headers, &caller),
-        |name| LabelAuthor::named(name, &caller),
-    );
+    let person = given
+        .map_or_else(|| LabelAuthor::from_headers(&headers, &caller), |name| LabelAuthor::from_name(name, &caller));
     let wrong = |message: &str| Err(PageError::new(StatusCode::BAD_REQUEST, message));
     if person.name.is_empty() {
         return wrong("Say who you are: a label is kept with a name.");
     }
     if server.reloadable().redaction.apply(&person.name).is_some() {
         // It would be kept as another name, and as the same for everybody whose name is of this kind.
-        return wrong(
-            "This server does not keep names like this one (its redaction takes it out): give another.",
-        );
+        return wrong("This server does not keep names like this one (its redaction takes it out): give another.");
     }
     let back = own_path(label.back.as_deref()).unwrap_or("/").to_owned();
     let name = person.name.clone();
     let signed = blocking_sender(&server, move |server| {
-        let new = label.annotation(server, person)?;
+        let new = label.into_annotation(server, person)?;
         Ok(server.sign_annotations(vec![new], &caller))
     })
     .await?;
@@ -87,25 +83,25 @@ pub(super) async fn put(
 }
 
 impl LabelForm {
-    fn annotation(self, server: &ServerState, person: LabelAuthor) -> Result<NewAnnotation, ApiError> {
+    fn into_annotation(self, server: &ServerState, person: LabelAuthor) -> Result<NewAnnotation, ApiError> {
         let step: Option<u32> = match self.step.as_deref().filter(|step| !step.is_empty()) {
-            Some(step) => Some(step.parse().map_err(|_| ApiError::bad("step: this is no number"))?),
+            Some(step) => Some(step.parse().map_err(|_| ApiError::bad_request("step: this is no number"))?),
             None => None,
         };
-        let missing = || ApiError::missing("There is no such verdict any more; the trace may be too old.");
+        let missing = || ApiError::not_found("There is no such verdict any more; the trace may be too old.");
         let trace_id = server.store.trace_of_trajectory(&self.trajectory)?.ok_or_else(missing)?;
         let verdict = server
             .store
             .verdict_on(&self.trajectory, &self.evaluator, step)?
             .and_then(|line| serde_json::from_str::<gradus_eval::outcome::OutcomeLine>(&line).ok())
             .ok_or_else(missing)?;
-        if self.seen.as_ref().is_some_and(|seen| *seen != verdict::seen(&verdict)) {
+        if self.seen.as_ref().is_some_and(|seen| *seen != verdict::fingerprint_verdict(&verdict)) {
             return Err(ApiError::new(
                 StatusCode::CONFLICT,
                 "The verdict is another one since you looked, so nothing was kept. Go back and look at it again.",
             ));
         }
-        let known = evaluators::labels(&server.reloadable(), &self.evaluator);
+        let known = evaluators::find_evaluator_labels(&server.reloadable(), &self.evaluator);
         let label = match self.label.as_str() {
             // Of an evaluator that is in no rubric and no rule any more nobody knows the labels: people write what is right.
             "" if known.is_empty() => self.other.as_deref().unwrap_or_default().trim(),
@@ -115,8 +111,10 @@ impl LabelForm {
             Some((_, score)) => Some(*score),
             None if verdict.label.as_deref() == Some(label) => verdict.score,
             None if known.is_empty() && (1..=MAX_NAME).contains(&label.len()) => None,
-            None if label.is_empty() => return Err(ApiError::bad("Say what the label should be.")),
-            None => return Err(ApiError::bad(format!("{label:?} is no label of {}", self.evaluator))),
+            None if label.is_empty() => return Err(ApiError::bad_request("Say what the label should be.")),
+            None => {
+                return Err(ApiError::bad_request(format!("{label:?} is no label of {}", self.evaluator)));
+            }
         };
         let label = label.to_owned();
         // What the person saw, should the verdict change.
@@ -126,7 +124,7 @@ impl LabelForm {
             "rubric_hash": verdict.rubric_hash,
         });
         Ok(NewAnnotation {
-            target: target(&self.trajectory, step),
+            target: format_label_target(&self.trajectory, step),
             trace_id: Some(trace_id.0),
             name: self.evaluator,
             identifier: person.identifier,
@@ -154,7 +152,7 @@ mod tests {
     fn with_keys_nobody_speaks_in_the_name_of_another() {
         let key = |name: &str| RequestCaller { name: name.to_owned(), ..RequestCaller::default() };
         let of = |given: &str, caller: &RequestCaller| {
-            let LabelAuthor { identifier, name, .. } = LabelAuthor::named(given, caller);
+            let LabelAuthor { identifier, name, .. } = LabelAuthor::from_name(given, caller);
             (identifier, name)
         };
         let own = |identifier: &str, name: &str| (identifier.to_owned(), name.to_owned());
@@ -166,25 +164,22 @@ mod tests {
         // What is shown says whose key it was.
         let keys = KeyNameSet(HashSet::from(["ann".to_owned(), "eve".to_owned()]));
         let (identifier, name) = of("ann", &key("eve"));
-        assert_eq!(keys.shown(&name, &identifier, "{}"), "ann (key eve)");
-        assert_eq!(keys.shown("", "eve", "{}"), "someone (key eve)");
-        assert_eq!([keys.shown("ann", "ann", "{}"), keys.shown("ann", "", "")], ["ann", "ann"]);
-        assert_eq!(keys.shown("ann", "second look", "{}"), "ann (second look)");
-        let by_eve = signature::sign("{}", "eve").unwrap();
-        assert_eq!(keys.shown("ann", "second look", &by_eve), "ann (second look, key eve)");
-        assert_eq!(keys.shown("ann", "ann", &by_eve), "ann (key eve)");
-        assert_eq!([keys.shown("eve", "eve", &by_eve), keys.shown("eve", "", &by_eve)], ["eve", "eve"]);
+        assert_eq!(keys.format_author(&name, &identifier, "{}"), "ann (key eve)");
+        assert_eq!(keys.format_author("", "eve", "{}"), "someone (key eve)");
+        assert_eq!([keys.format_author("ann", "ann", "{}"), keys.format_author("ann", "", "")], ["ann", "ann"]);
+        assert_eq!(keys.format_author("ann", "second look", "{}"), "ann (second look)");
+        let by_eve = signature::sign_metadata("{}", "eve").unwrap();
+        assert_eq!(keys.format_author("ann", "second look", &by_eve), "ann (second look, key eve)");
+        assert_eq!(keys.format_author("ann", "ann", &by_eve), "ann (key eve)");
+        assert_eq!([keys.format_author("eve", "eve", &by_eve), keys.format_author("eve", "", &by_eve)], ["eve", "eve"]);
     }
 
     #[test]
     fn forms_are_shown_to_those_whose_labels_are_taken() {
         let of = |scopes: Option<&str>| {
             let scopes = scopes.map(|scopes| KeyScopes::parse(scopes).unwrap());
-            LabelAuthor::named("ann", &RequestCaller { name: "ann".to_owned(), scopes }).may_label
+            LabelAuthor::from_name("ann", &RequestCaller { name: "ann".to_owned(), scopes }).may_label
         };
-        assert_eq!(
-            [None, Some("read"), Some("read,ingest"), Some("admin")].map(of),
-            [true, false, true, true]
-        );
+        assert_eq!([None, Some("read"), Some("read,ingest"), Some("admin")].map(of), [true, false, true, true]);
     }
 }

@@ -8,8 +8,8 @@ use gradus_core::trajectory::Trajectory;
 use super::address::PageUrl;
 use super::step::StepView;
 use super::verdict::VerdictDetailView;
-use crate::evaluators::title;
-use crate::page::address::place;
+use crate::evaluators::find_evaluator_title;
+use crate::page::address::format_step_anchor;
 use crate::page::recorded_verdict::RecordedVerdict;
 use crate::settings::ReloadableSettings;
 
@@ -38,13 +38,12 @@ impl StepMentions {
         let own: BTreeSet<u32> = own.collect();
         for given in outcomes.iter().filter(|given| given.is_wrong && given.line.step_index.is_none()) {
             let line = &given.line;
-            let texts =
-                line.explanation.iter().map(String::as_str).chain(line.evidence.iter().map(|one| &**one));
+            let texts = line.explanation.iter().map(String::as_str).chain(line.evidence.iter().map(|one| &**one));
             let named: BTreeSet<u32> = texts
                 .flat_map(steps_in)
                 .filter(|step| trajectory.steps.iter().any(|known| known.index == *step))
                 .collect();
-            let title = title(settings, &line.evaluator);
+            let title = find_evaluator_title(settings, &line.evaluator);
             for step in named.difference(&own).take(MAX_MENTIONED_STEPS) {
                 found.by_step.entry(*step).or_default().push(title.clone());
             }
@@ -54,18 +53,19 @@ impl StepMentions {
     }
 
     /// Says of each step which verdicts speak of it.
-    pub(super) fn mark(&self, steps: &mut [StepView]) {
+    pub(super) fn mark_steps(&self, steps: &mut [StepView]) {
         for step in steps {
             step.named_by = self.by_step.get(&step.number).cloned().unwrap_or_default();
         }
     }
 
     /// Leads from each verdict to the steps it speaks of.
-    pub(super) fn link(&self, whole: &mut [VerdictDetailView], at: impl Fn(Option<u32>) -> PageUrl) {
+    pub(super) fn link_verdicts(&self, whole: &mut [VerdictDetailView], at: impl Fn(Option<u32>) -> PageUrl) {
         for verdict in whole.iter_mut().filter(|verdict| verdict.is_wrong()) {
             let named = self.by_title.get(&verdict.title).into_iter().flatten();
-            verdict.mentions =
-                named.map(|step| (*step, at(Some(*step)).at(place(Some(*step))).to_string())).collect();
+            verdict.mentions = named
+                .map(|step| (*step, at(Some(*step)).with_fragment(format_step_anchor(Some(*step))).to_string()))
+                .collect();
         }
     }
 

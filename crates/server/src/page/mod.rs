@@ -53,8 +53,8 @@ use axum::http::{HeaderMap, Uri};
 use axum::routing::{get, post};
 use serde::Deserialize;
 
-pub(super) use crate::page::refusal_page::{missing, refused};
-pub(super) use sign_in::session;
+pub(super) use crate::page::refusal_page::{render_not_found, render_refusal};
+pub(super) use sign_in::read_session_cookie;
 
 use super::state::ServerState;
 use address::PageUrl;
@@ -62,35 +62,35 @@ use gradus_report::html::charts;
 use gradus_report::html::svg::Svg;
 use gradus_report::html::text;
 
-pub(super) fn routes(server: &Arc<ServerState>) -> Router<Arc<ServerState>> {
+pub(super) fn build_page_routes(server: &Arc<ServerState>) -> Router<Arc<ServerState>> {
     Router::new()
-        .route("/assets/{name}", get(asset::file))
-        .route("/sign-in", get(sign_in::page).post(sign_in::enter))
-        .route("/sign-out", post(sign_in::leave))
-        .route("/", get(overview::page))
-        .route("/traces", get(traces::page))
-        .route("/traces/rows", get(traces::rows))
-        .route("/traces/{trace}", get(trace::page))
-        .route("/traces/{trace}/text", get(fold::whole))
-        .route("/traces/{trace}/spans", get(spans::page))
-        .route("/traces/{trace}/spans/rows", get(spans::rows))
-        .route("/traces/{trace}/spans/{span}", get(spans::one))
+        .route("/assets/{name}", get(asset::serve_asset))
+        .route("/sign-in", get(sign_in::render_sign_in_page).post(sign_in::submit_sign_in))
+        .route("/sign-out", post(sign_in::sign_out))
+        .route("/", get(overview::render_overview_page))
+        .route("/traces", get(traces::render_trace_list))
+        .route("/traces/rows", get(traces::render_trace_rows))
+        .route("/traces/{trace}", get(trace::render_trace_page))
+        .route("/traces/{trace}/text", get(fold::serve_trace_text))
+        .route("/traces/{trace}/spans", get(spans::render_spans_page))
+        .route("/traces/{trace}/spans/rows", get(spans::render_span_rows))
+        .route("/traces/{trace}/spans/{span}", get(spans::render_span_page))
         .route("/traces/{trace}/spans/{span}/part", get(spans::one_part))
-        .route("/labels", post(labels::put).get(label_export::all))
-        .route("/review", get(review::page))
-        .route("/agreement", get(agreement::page))
-        .route("/runs", get(runs::page))
-        .route("/runs/{run}", get(runs::one))
-        .route("/runs/{run}/trajectories/{trajectory}", get(run_trajectory::page))
-        .route("/runs/{run}/trajectories/{trajectory}/text", get(run_trajectory::whole))
-        .route("/compare", get(compare::page))
-        .route("/rubrics", get(rubrics::page))
-        .route("/rubrics/{rubric}", get(rubrics::one).post(rubrics::try_out))
-        .route("/alerts", get(alerts::page))
-        .route("/server", get(health::page))
-        .route("/server/retry", post(health::retry))
+        .route("/labels", post(labels::submit_label).get(label_export::export_labels))
+        .route("/review", get(review::render_review_page))
+        .route("/agreement", get(agreement::render_agreement_page))
+        .route("/runs", get(runs::render_runs_page))
+        .route("/runs/{run}", get(runs::render_run_page))
+        .route("/runs/{run}/trajectories/{trajectory}", get(run_trajectory::render_run_trajectory))
+        .route("/runs/{run}/trajectories/{trajectory}/text", get(run_trajectory::serve_run_text))
+        .route("/compare", get(compare::render_comparison_page))
+        .route("/rubrics", get(rubrics::render_rubrics_page))
+        .route("/rubrics/{rubric}", get(rubrics::render_rubric_page).post(rubrics::try_out))
+        .route("/alerts", get(alerts::render_alerts_page))
+        .route("/server", get(health::render_health_page))
+        .route("/server/retry", post(health::submit_retry))
         .layer(axum::middleware::from_fn(crate::page::refusal_page::with_way_out))
-        .layer(axum::middleware::from_fn_with_state(Arc::clone(server), packed::packed))
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(server), packed::gzip_response))
 }
 
 /// What stands around every page.
@@ -136,13 +136,13 @@ impl PageLayout {
             is_here: path == here,
         };
         PageLayout {
-            style: asset::style(),
-            script: asset::script(),
-            icon: asset::icon(),
-            symbols: charts::symbols(),
+            style: asset::stylesheet_url(),
+            script: asset::script_url(),
+            icon: asset::icon_url(),
+            symbols: charts::load_chart_symbols(),
             places: PLACES.into_iter().map(place).collect(),
             version: env!("CARGO_PKG_VERSION"),
-            is_signed_in: session(headers).is_some(),
+            is_signed_in: read_session_cookie(headers).is_some(),
         }
     }
 }
@@ -168,28 +168,27 @@ struct SelectOption {
     is_chosen: bool,
 }
 
-fn choosable(projects: Vec<String>, chosen: Option<&str>) -> Vec<SelectOption> {
+fn build_project_options(projects: Vec<String>, chosen: Option<&str>) -> Vec<SelectOption> {
     const MAX_LISTED_PROJECTS: usize = 500;
     let is_chosen = |name: &String| Some(name.as_str()) == chosen;
     let mut all: Vec<SelectOption> = projects
         .into_iter()
         .take(MAX_LISTED_PROJECTS)
-        .map(|name| SelectOption { is_chosen: is_chosen(&name), title: text::line(&name), name })
+        .map(|name| SelectOption { is_chosen: is_chosen(&name), title: text::format_display_line(&name), name })
         .collect();
     if let Some(name) = chosen.filter(|_| !all.iter().any(|one| one.is_chosen)) {
-        all.push(SelectOption { name: name.to_owned(), title: text::line(name), is_chosen: true });
+        all.push(SelectOption { name: name.to_owned(), title: text::format_display_line(name), is_chosen: true });
     }
     all
 }
 
 /// Whether a path belongs to the page, and not to programs.
 pub(super) fn is_page(path: &str) -> bool {
-    let is_for_programs =
-        ["/api/", "/v1/", "/opentelemetry."].iter().any(|beginning| path.starts_with(beginning))
-            || matches!(
-                path,
-                "/healthz" | "/readyz" | "/metrics" | "/openapi.json" | "/graphql" | "/arize_phoenix_version"
-            );
+    let is_for_programs = ["/api/", "/v1/", "/opentelemetry."].iter().any(|beginning| path.starts_with(beginning))
+        || matches!(
+            path,
+            "/healthz" | "/readyz" | "/metrics" | "/openapi.json" | "/graphql" | "/arize_phoenix_version"
+        );
     !is_for_programs
 }
 
@@ -240,15 +239,12 @@ mod tests {
         };
         assert!(own("localhost:4318", "http://localhost:4318"));
         assert!(own("gradus.example", "https://gradus.example"));
-        for origin in
-            ["", "null", "http://localhost:8000", "http://evil.example", "http://localhost:4318.evil.example"]
+        for origin in ["", "null", "http://localhost:8000", "http://evil.example", "http://localhost:4318.evil.example"]
         {
             assert!(!own("localhost:4318", origin), "{origin}");
         }
         let mut headers = HeaderMap::new();
-        for (site, is_ours) in
-            [("same-origin", true), ("same-site", false), ("cross-site", false), ("none", false)]
-        {
+        for (site, is_ours) in [("same-origin", true), ("same-site", false), ("cross-site", false), ("none", false)] {
             headers.insert("sec-fetch-site", site.parse().unwrap());
             assert_eq!(is_own(&Uri::from_static("/labels"), &headers), is_ours, "{site}");
         }

@@ -6,7 +6,7 @@ use gradus_store::{AnnotationFilter, AnnotationRecord, TraceRow, VerdictLine};
 
 use super::address::PageUrl;
 use crate::http_error::ApiError;
-use crate::page::address::place;
+use crate::page::address::format_step_anchor;
 use crate::page::people::KeyNameSet;
 use crate::page::recorded_verdict::RecordedVerdict;
 use crate::state::ServerState;
@@ -48,36 +48,32 @@ pub(super) fn trace_id(text: &str) -> Option<TraceId> {
 pub(super) const STEPS_OF_A_PAGE: usize = 200;
 
 /// Where a trajectory of a trace is shown, and on which page of it a step.
-pub(super) fn address(trace: &str, trajectory: Option<&str>, step: Option<u32>) -> PageUrl {
+pub(super) fn build_trace_url(trace: &str, trajectory: Option<&str>, step: Option<u32>) -> PageUrl {
     let step = step.filter(|step| *step as usize > STEPS_OF_A_PAGE).map(|step| step.to_string());
-    PageUrl::from_path(format!("/traces/{trace}"))
-        .with("trajectory", trajectory)
-        .with("step", step.as_deref())
+    PageUrl::from_path(format!("/traces/{trace}")).with("trajectory", trajectory).with("step", step.as_deref())
 }
 
 /// Where one step of a trajectory is looked at, or the trajectory as a whole: on the page that has it.
 pub(super) fn step_address(trace: &str, trajectory: Option<&str>, step: Option<u32>) -> String {
-    address(trace, trajectory, step).at(place(step)).to_string()
+    build_trace_url(trace, trajectory, step).with_fragment(format_step_anchor(step)).to_string()
 }
 
 /// Opens a trace at one of its trajectories, or at the first.
-pub(super) fn open(server: &ServerState, trace: &str, wanted: Option<&str>) -> Result<LoadedTrace, ApiError> {
-    let missing = || ApiError::missing("There is no trace with this id; it may be too old to be kept.");
+pub(super) fn load_trace(server: &ServerState, trace: &str, wanted: Option<&str>) -> Result<LoadedTrace, ApiError> {
+    let missing = || ApiError::not_found("There is no trace with this id; it may be too old to be kept.");
     let id = trace_id(trace).ok_or_else(missing)?;
     let row = server.store.trace(id)?.ok_or_else(missing)?;
     let quarantine_reason = server.store.quarantine_reason(row.trace_group)?;
     let is_open = quarantine_reason.is_none() && server.store.is_due(row.trace_group)?;
     let stored = row.trajectories.iter().any(|known| wanted.is_none_or(|id| known.trajectory_id == id));
     let (trajectory, others) =
-        if stored && !is_open { stored_one(server, &row, wanted)? } else { assembled(server, &row, wanted)? };
+        if stored && !is_open { stored_one(server, &row, wanted)? } else { assemble_selection(server, &row, wanted)? };
     if wanted.is_some() && trajectory.is_none() {
-        return Err(ApiError::missing("There is no trajectory with this id in this trace."));
+        return Err(ApiError::not_found("There is no trajectory with this id in this trace."));
     }
     let mut outcomes = Vec::new();
     if let Some(trajectory) = &trajectory {
-        for VerdictLine { judged_ns, is_wrong, line } in
-            server.store.verdict_lines(&trajectory.trajectory_id)?
-        {
+        for VerdictLine { judged_ns, is_wrong, line } in server.store.verdict_lines(&trajectory.trajectory_id)? {
             outcomes.extend(serde_json::from_str(&line).ok().map(|line| RecordedVerdict {
                 at_ns: judged_ns,
                 is_wrong,
@@ -95,11 +91,11 @@ pub(super) fn open(server: &ServerState, trace: &str, wanted: Option<&str>) -> R
     if !said.is_empty() {
         let speakers = KeyNameSet::load_from_store(&server.store)?;
         for one in &mut said {
-            one.author = speakers.shown(&one.author, &one.identifier, &one.metadata);
+            one.author = speakers.format_author(&one.author, &one.identifier, &one.metadata);
         }
     }
     let waits = match &trajectory {
-        Some(trajectory) => server.store.waits(&trajectory.trajectory_id)?,
+        Some(trajectory) => server.store.is_awaiting_grading(&trajectory.trajectory_id)?,
         None => false,
     };
     Ok(LoadedTrace { row, trajectory, others, outcomes, said, waits, is_open, quarantine_reason })
@@ -108,11 +104,7 @@ pub(super) fn open(server: &ServerState, trace: &str, wanted: Option<&str>) -> R
 type TrajectorySelection = (Option<Trajectory>, Vec<TrajectoryListEntry>);
 
 /// As it was kept when the trace was complete.
-fn stored_one(
-    server: &ServerState,
-    row: &TraceRow,
-    wanted: Option<&str>,
-) -> Result<TrajectorySelection, ApiError> {
+fn stored_one(server: &ServerState, row: &TraceRow, wanted: Option<&str>) -> Result<TrajectorySelection, ApiError> {
     let chosen = row.trajectories.iter().find(|known| wanted.is_none_or(|id| known.trajectory_id == id));
     let json = chosen.map(|known| server.store.trajectory_json(&known.trajectory_id)).transpose()?.flatten();
     let text = |text: &String| (!text.is_empty()).then(|| text.clone());
@@ -127,7 +119,7 @@ fn stored_one(
 }
 
 /// Made of the records that are there: while a trace arrives, and where its trajectory begins in another trace.
-fn assembled(
+fn assemble_selection(
     server: &ServerState,
     row: &TraceRow,
     wanted: Option<&str>,

@@ -1,6 +1,6 @@
 //! The first page: how well agents do, now and over time, with which tools and at which tasks they fail, and what it costs.
 
-use crate::page::metric_value::metric;
+use crate::page::metric_value::build_metric_result;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -9,9 +9,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use gradus_eval::report::MetricResult;
-use gradus_store::{
-    GradingBacklog, MetricFilter, MetricPeriod, NameKind, ScoreMoments, TaskRow, TrajectoryUsage,
-};
+use gradus_store::{GradingBacklog, MetricFilter, MetricPeriod, NameKind, ScoreMoments, TaskRow, TrajectoryUsage};
 use serde::Deserialize;
 
 use super::address::PageUrl;
@@ -20,16 +18,16 @@ use super::answer::{self, PageError, PageQuery};
 use super::opened;
 use super::over_time::{self, EvaluatorSeries, OverviewTimeRange, TimeRangePreset};
 use super::tools::ToolUsageTable;
-use super::words::second;
-use super::{PageLayout, SelectOption, choosable};
+use super::words::format_timestamp;
+use super::{PageLayout, SelectOption, build_project_options};
 use crate::clock::now_ns;
 use crate::evaluators::is_wrong;
-use crate::http_error::{ApiError, blocking};
+use crate::http_error::{ApiError, run_store_query};
 use crate::queries;
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
-use crate::time_text::show as show_time;
-use gradus_report::html::number::{self, count};
+use crate::time_text::format_rfc3339 as show_time;
+use gradus_report::html::number::{self, format_count};
 use gradus_report::html::text;
 use gradus_report::html::view::metrics::MetricCard;
 
@@ -116,39 +114,39 @@ struct FailingTaskRow {
     trajectories: String,
 }
 
-pub(super) async fn page(
+pub(super) async fn render_overview_page(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
     PageQuery(choice): PageQuery<OverviewQuery>,
 ) -> Result<Response, PageError> {
     let choice = choice.without_blanks();
-    let range = TimeRangePreset::named(choice.range.as_deref().unwrap_or("7d"))
-        .ok_or_else(|| ApiError::bad("range: 24h, 7d, 30d or all"))?;
+    let range = TimeRangePreset::from_name(choice.range.as_deref().unwrap_or("7d"))
+        .ok_or_else(|| ApiError::bad_request("range: 24h, 7d, 30d or all"))?;
     let now = now_ns();
     let time = if choice.has_days() {
-        OverviewTimeRange::between(choice.from.as_deref(), choice.to.as_deref(), now)
-            .map_err(ApiError::bad)?
+        OverviewTimeRange::from_days(choice.from.as_deref(), choice.to.as_deref(), now)
+            .map_err(ApiError::bad_request)?
     } else {
-        OverviewTimeRange::last(range, now)
+        OverviewTimeRange::from_preset(range, now)
     };
     let frame = PageLayout::new("/", choice.project.as_deref(), &headers);
-    let asked = format!("{} {} {:?}", frame.is_signed_in, range.name(), choice.all());
+    let asked = format!("{} {} {:?}", frame.is_signed_in, range.name(), choice.parameters());
     // It is made once for all who ask for it, also when the first of them goes away.
     let kept = tokio::spawn(queries::with_caller(queries::current_caller(), async move {
-        let make = blocking(&server, move |server| {
-            let page = made(server, choice, range, &time, now, frame)?;
-            page.render().map_err(|_| unmade())
+        let make = run_store_query(&server, move |server| {
+            let page = build_overview_page(server, choice, range, &time, now, frame)?;
+            page.render().map_err(|_| build_render_error())
         });
-        server.kept_pages.page(asked, make).await
+        server.kept_pages.get_or_render(asked, make).await
     }));
-    Ok(answer::made(kept.await.unwrap_or_else(|_| Err(unmade()))?))
+    Ok(answer::respond_with_html(kept.await.unwrap_or_else(|_| Err(build_render_error()))?))
 }
 
-fn unmade() -> ApiError {
+fn build_render_error() -> ApiError {
     ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "The page could not be made.")
 }
 
-fn made(
+fn build_overview_page(
     server: &ServerState,
     choice: OverviewQuery,
     range: TimeRangePreset,
@@ -171,29 +169,27 @@ fn made(
     let wide = MetricFilter { from_ns: time.before_ns.or(time.from_ns), ..filter.clone() };
     let periods = store.metric_periods(&wide, time.period_ns)?;
     let is_current = |row: &&MetricPeriod| time.from_ns.is_none_or(|from| row.start_ns >= from);
-    let current = summed(periods.rows.iter().filter(is_current));
-    let before = summed(periods.rows.iter().filter(|row| !is_current(row)));
+    let current = sum_by_evaluator(periods.rows.iter().filter(is_current));
+    let before = sum_by_evaluator(periods.rows.iter().filter(|row| !is_current(row)));
     // Of who asks for the future nothing is left out.
     let ahead = match time.is_ahead() {
         true => 0,
         false => store.traces_since(choice.project.as_deref(), time.ahead_ns, MAX_AHEAD)?,
     };
-    let traces = choice.traces(time, ahead > 0);
+    let traces = choice.traces_url(time, ahead > 0);
     let cards = current
         .iter()
-        .map(|(name, moments)| {
-            DimensionTrendCard::from_moments(&settings, name, moments, before.get(name), &traces)
-        })
+        .map(|(name, moments)| DimensionTrendCard::from_moments(&settings, name, moments, before.get(name), &traces))
         .collect();
     let graded = current.values().map(|moments| moments.trajectories).max().unwrap_or(0).unsigned_abs();
-    let series = over_time::series(
+    let series = over_time::build_all_series(
         &settings,
         choice.project.as_deref(),
         periods.rows.iter().filter(is_current),
         time,
         now,
     );
-    let latest = store.latest(&filter, MAX_TASKS)?;
+    let latest = store.latest_overview(&filter, MAX_TASKS)?;
     let usage = store.usage_periods(&filter, time.period_ns)?;
     let is_up_to_now = time.to_ns.is_none();
     let spent = Some(time.from_ns.unwrap_or(0))
@@ -206,12 +202,12 @@ fn made(
         ("model", "Model", NameKind::Model, &choice.model),
     ];
     let select = |(name, title, kind, chosen): (_, _, NameKind, &Option<String>)| {
-        let names = store.names(&filter, kind, MAX_NAMES)?;
-        Ok::<_, ApiError>(FilterDropdown { name, title, options: choosable(names, chosen.as_deref()) })
+        let names = store.list_names(&filter, kind, MAX_NAMES)?;
+        Ok::<_, ApiError>(FilterDropdown { name, title, options: build_project_options(names, chosen.as_deref()) })
     };
     Ok(OverviewPage {
         frame,
-        projects: choosable(store.project_names()?, choice.project.as_deref()),
+        projects: build_project_options(store.project_names()?, choice.project.as_deref()),
         selects: selects.into_iter().map(select).collect::<Result<_, _>>()?,
         ranges: TimeRangePreset::ALL
             .map(|one| SelectOption {
@@ -222,15 +218,18 @@ fn made(
             .into(),
         without_days: choice
             .has_days()
-            .then(|| choice.address().but("from", None).but("to", None).to_string()),
+            .then(|| choice.to_url().with_replaced("from", None).with_replaced("to", None).to_string()),
         cards,
         has_alarms: series.iter().any(|one| one.has_alarm),
         series,
         is_cut: periods.is_cut || usage.is_cut,
         ahead: FutureTraceNotice::from_count(ahead, &choice, time),
-        waiting: waiting(store.waiting(choice.project.as_deref(), MAX_WAITING)?, choice.project.is_some()),
+        waiting: format_grading_backlog(
+            store.grading_backlog(choice.project.as_deref(), MAX_WAITING)?,
+            choice.project.is_some(),
+        ),
         stands_still: settings.rules.iter().any(|rule| {
-            let fits = choice.project.as_deref().is_none_or(|project| rule.fits(project));
+            let fits = choice.project.as_deref().is_none_or(|project| rule.matches_project(project));
             fits && server.standstills.find_for_rule(&rule.name).is_some()
         }),
         kept_from: kept_from(store.first_start(choice.project.as_deref())?, &usage.rows, time.period_ns),
@@ -243,7 +242,7 @@ fn made(
     })
 }
 
-fn summed<'r>(rows: impl Iterator<Item = &'r MetricPeriod>) -> BTreeMap<&'r str, ScoreMoments> {
+fn sum_by_evaluator<'r>(rows: impl Iterator<Item = &'r MetricPeriod>) -> BTreeMap<&'r str, ScoreMoments> {
     let mut sums: BTreeMap<&str, ScoreMoments> = BTreeMap::new();
     for row in rows {
         *sums.entry(&row.evaluator).or_default() += row.moments;
@@ -276,7 +275,7 @@ impl OverviewQuery {
         self.from.is_some() || self.to.is_some()
     }
 
-    fn all(&self) -> [(&'static str, &Option<String>); 7] {
+    fn parameters(&self) -> [(&'static str, &Option<String>); 7] {
         [
             ("project", &self.project),
             ("agent", &self.agent),
@@ -288,14 +287,14 @@ impl OverviewQuery {
         ]
     }
 
-    fn address(&self) -> PageUrl {
-        self.all()
+    fn to_url(&self) -> PageUrl {
+        self.parameters()
             .into_iter()
             .fold(PageUrl::from_path("/"), |address, (name, value)| address.with(name, value.as_deref()))
     }
 
     /// The list of the traces that are looked at.
-    fn traces(&self, time: &OverviewTimeRange, has_ahead: bool) -> PageUrl {
+    fn traces_url(&self, time: &OverviewTimeRange, has_ahead: bool) -> PageUrl {
         // Without an end the list goes on with what arrives; what does not count is not in it.
         let to_ns = if has_ahead { Some(time.until_ns) } else { time.to_ns };
         let of = |ns: Option<i64>| ns.map(show_time);
@@ -315,7 +314,7 @@ fn kept_from(first_ns: Option<i64>, usage: &[(i64, TrajectoryUsage)], period_ns:
     match first_ns {
         None => Some("none of them is".to_owned()),
         Some(first) => {
-            (first >= begins_ns.saturating_add(period_ns)).then(|| format!("from {} on", second(first)))
+            (first >= begins_ns.saturating_add(period_ns)).then(|| format!("from {} on", format_timestamp(first)))
         }
     }
 }
@@ -325,21 +324,21 @@ fn kept_from(first_ns: Option<i64>, usage: &[(i64, TrajectoryUsage)], period_ns:
 fn of_graded(graded: u64, usage: &[(i64, TrajectoryUsage)]) -> Option<(String, String)> {
     let all: i64 = usage.iter().map(|(_, usage)| usage.trajectories).sum();
     let all = u64::try_from(all).unwrap_or(0);
-    (graded < all).then(|| (number::count(graded), number::count(all)))
+    (graded < all).then(|| (number::format_count(graded), number::format_count(all)))
 }
 
-fn waiting(found: GradingBacklog, is_of_project: bool) -> Option<String> {
+fn format_grading_backlog(found: GradingBacklog, is_of_project: bool) -> Option<String> {
     let more = if found.is_cut { " or more" } else { "" };
     let of = if is_of_project { " of this project" } else { "" };
     (found.count > 0)
-        .then(|| format!("{}{of}{more}", number::counted(found.count, "trajectory", "trajectories")))
+        .then(|| format!("{}{of}{more}", number::format_counted_noun(found.count, "trajectory", "trajectories")))
 }
 
 impl FutureTraceNotice {
     fn from_count(count: u64, choice: &OverviewQuery, time: &OverviewTimeRange) -> Option<FutureTraceNotice> {
         let more = if count >= MAX_AHEAD as u64 { " or more" } else { "" };
         (count > 0).then(|| FutureTraceNotice {
-            words: format!("{}{more}", number::counted(count, "trace", "traces")),
+            words: format!("{}{more}", number::format_counted_noun(count, "trace", "traces")),
             href: PageUrl::from_path("/traces")
                 .with("project", choice.project.as_deref())
                 .with("from", Some(&show_time(time.ahead_ns)))
@@ -356,8 +355,8 @@ impl DimensionTrendCard {
         before: Option<&ScoreMoments>,
         traces: &PageUrl,
     ) -> DimensionTrendCard {
-        let now = metric(settings, evaluator, now);
-        let before = before.map(|before| metric(settings, evaluator, before));
+        let now = build_metric_result(settings, evaluator, now);
+        let before = before.map(|before| build_metric_result(settings, evaluator, before));
         DimensionTrendCard {
             trend: ScoreTrend::from_metrics(&now, before.as_ref()),
             wrong: (now.value.is_some_and(|mean| is_wrong(settings, evaluator, mean)))
@@ -373,7 +372,7 @@ impl ScoreTrend {
         let change = value - earlier;
         // Shares in points of a hundred, others on the scale that they have.
         let points = |by: f64| {
-            if now.is_share { format!("{:.1} points", 100.0 * by) } else { number::score(by) }
+            if now.is_share { format!("{:.1} points", 100.0 * by) } else { number::format_score(by) }
         };
         let (class, word) = match change {
             change if change.abs() < if now.is_share { 0.0005 } else { 0.005 } => {
@@ -395,10 +394,10 @@ impl ScoreTrend {
 impl FailingTaskRow {
     fn from_row(row: &TaskRow) -> FailingTaskRow {
         FailingTaskRow {
-            query: text::line(&row.query),
+            query: text::format_display_line(&row.query),
             href: opened::step_address(&format!("{:032x}", row.trace_id), Some(&row.trajectory_id), row.step),
-            wrong: format!("{} of {}", count(row.wrong), count(row.scored)),
-            trajectories: count(row.trajectories),
+            wrong: format!("{} of {}", format_count(row.wrong), format_count(row.scored)),
+            trajectories: format_count(row.trajectories),
         }
     }
 }
@@ -409,15 +408,15 @@ mod tests {
 
     use super::*;
     use crate::page::asset;
-    use crate::page::packed::gzip;
+    use crate::page::packed::compress_gzip;
 
     /// Eight dimensions over forty periods, three hundred projects and as many names as there can be.
     #[test]
     fn the_first_page_is_small_however_much_there_is_to_show() {
-        let settings = ReloadableSettings::plain();
+        let settings = ReloadableSettings::without_rules();
         let day = 86_400_000_000_000;
         let now = 20_000 * day;
-        let time = OverviewTimeRange::last(TimeRangePreset::Month, now);
+        let time = OverviewTimeRange::from_preset(TimeRangePreset::Month, now);
         let mut random = fastrand::Rng::with_seed(1);
         let mut rows = Vec::new();
         for evaluator in 0..8 {
@@ -443,30 +442,27 @@ mod tests {
         let mut names = |count: usize| -> Vec<String> { (0..count).map(&mut name).collect() };
         let usage: Vec<(i64, TrajectoryUsage)> = (0..40)
             .map(|period| {
-                let usage = TrajectoryUsage {
-                    trajectories: 7,
-                    took_ns: 1e9 * period as f64,
-                    ..TrajectoryUsage::default()
-                };
+                let usage =
+                    TrajectoryUsage { trajectories: 7, took_ns: 1e9 * period as f64, ..TrajectoryUsage::default() };
                 (now - (40 - period) * day, usage)
             })
             .collect();
         let choice = OverviewQuery::default();
-        let traces = choice.traces(&time, false);
-        let cards = summed(rows.iter())
+        let traces = choice.traces_url(&time, false);
+        let cards = sum_by_evaluator(rows.iter())
             .iter()
             .map(|(name, sum)| DimensionTrendCard::from_moments(&settings, name, sum, Some(sum), &traces))
             .collect();
         let page = OverviewPage {
             frame: PageLayout::new("/", None, &HeaderMap::new()),
-            projects: choosable(names(300), None),
+            projects: build_project_options(names(300), None),
             selects: ["agent", "version", "model"]
-                .map(|name| FilterDropdown { name, title: name, options: choosable(names(200), None) })
+                .map(|name| FilterDropdown { name, title: name, options: build_project_options(names(200), None) })
                 .into(),
             ranges: Vec::new(),
             without_days: None,
             cards,
-            series: over_time::series(&settings, None, rows.iter(), &time, now),
+            series: over_time::build_all_series(&settings, None, rows.iter(), &time, now),
             has_alarms: false,
             is_cut: false,
             ahead: None,
@@ -474,7 +470,7 @@ mod tests {
             stands_still: false,
             kept_from: None,
             of_graded: None,
-            tools: ToolUsageTable::none(),
+            tools: ToolUsageTable::empty(),
             tasks: Vec::new(),
             amounts: UsageOverview::new(1, &LatestOverview::default(), &usage, None, &time, now),
             traces: traces.to_string(),
@@ -482,8 +478,9 @@ mod tests {
         };
         let text = page.render().unwrap();
         assert!(text.matches("<circle class=\"dot\"").count() >= 8 * 40 * 2);
-        let packed = gzip(text.as_bytes()).unwrap().len();
-        let files: usize = asset::texts().map(|text| gzip(text.as_bytes()).unwrap().len()).into_iter().sum();
+        let packed = compress_gzip(text.as_bytes()).unwrap().len();
+        let files: usize =
+            asset::list_asset_texts().map(|text| compress_gzip(text.as_bytes()).unwrap().len()).into_iter().sum();
         assert!(packed + files < 100_000, "{packed} and {files}");
     }
 }

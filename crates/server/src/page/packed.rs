@@ -20,13 +20,12 @@ use crate::state::ServerState;
 const MIN_BYTES: usize = 1_000;
 
 /// Packs the answer to whoever can unpack it.
-pub(super) async fn packed(State(server): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
+pub(super) async fn gzip_response(State(server): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
     let can_unpack = takes_gzip(request.headers());
     let mut response = next.run(request).await;
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let is_text = ["text/html", "text/css", "text/javascript", "text/plain"]
-        .iter()
-        .any(|known| kind.starts_with(known));
+    let is_text =
+        ["text/html", "text/css", "text/javascript", "text/plain"].iter().any(|known| kind.starts_with(known));
     if !is_text {
         return response;
     }
@@ -43,7 +42,7 @@ pub(super) async fn packed(State(server): State<Arc<ServerState>>, request: Requ
         return Response::from_parts(parts, Body::from(text));
     }
     // As much of a reader's work as making the page was.
-    let done = server.queries.run(QueryKind::Rows, move || gzip(&text)).await;
+    let done = server.queries.run(QueryKind::Rows, move || compress_gzip(&text)).await;
     let packed = match done {
         Ok(Ok(packed)) => packed,
         Ok(Err(_)) => return StatusCode::INTERNAL_SERVER_ERROR.into_response(),
@@ -54,7 +53,7 @@ pub(super) async fn packed(State(server): State<Arc<ServerState>>, request: Requ
     Response::from_parts(parts, Body::from(packed))
 }
 
-pub(super) fn gzip(text: &[u8]) -> std::io::Result<Vec<u8>> {
+pub(super) fn compress_gzip(text: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::with_capacity(text.len() / 4), Compression::fast());
     encoder.write_all(text)?;
     encoder.finish()

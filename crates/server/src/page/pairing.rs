@@ -23,7 +23,7 @@ pub(super) struct LabelInterner {
 }
 
 impl LabelInterner {
-    pub(super) fn number(&mut self, word: &str) -> u32 {
+    pub(super) fn intern(&mut self, word: &str) -> u32 {
         if let Some(known) = self.numbers.get(word) {
             return *known;
         }
@@ -33,7 +33,7 @@ impl LabelInterner {
         number
     }
 
-    pub(super) fn word(&self, number: u32) -> &str {
+    pub(super) fn resolve(&self, number: u32) -> &str {
         self.all.get(number as usize).map_or("", String::as_str)
     }
 }
@@ -65,14 +65,14 @@ impl ComparedTrajectory {
     }
 
     /// The verdicts of one evaluator.
-    pub(super) fn by(&self, evaluator: u32) -> &[InternedVerdict] {
+    pub(super) fn evaluator_verdicts(&self, evaluator: u32) -> &[InternedVerdict] {
         let from = self.verdicts.partition_point(|given| given.evaluator < evaluator);
         let to = self.verdicts.partition_point(|given| given.evaluator <= evaluator);
         &self.verdicts[from..to]
     }
 
     pub(super) fn cluster(&self, evaluator: u32) -> ScoreCluster {
-        let given = self.by(evaluator);
+        let given = self.evaluator_verdicts(evaluator);
         ScoreCluster { count: given.len() as f64, sum: given.iter().map(|given| given.score).sum() }
     }
 
@@ -126,7 +126,7 @@ impl ComparedRun {
         let mut run = ComparedRun::default();
         let mut verdicts = 0;
         let evaluators: Vec<u32> =
-            reader.record.evaluators.iter().map(|evaluator| words.number(&evaluator.name)).collect();
+            reader.record.evaluators.iter().map(|evaluator| words.intern(&evaluator.name)).collect();
         reader.visit_verdicts(|trajectory, outcomes| {
             // The caller asks again, and finds out why it ends here.
             if gradus_store::check_query().is_err() {
@@ -143,16 +143,16 @@ impl ComparedRun {
                     *run.failed.entry(evaluator).or_default() += 1;
                 }
                 if let (Some(score), Some(label)) = (verdict.score, &verdict.label) {
-                    let label = words.number(label);
+                    let label = words.intern(label);
                     given.push(InternedVerdict { evaluator, step: verdict.step_index, label, score });
                 }
             }
             if let Some(trial) = trials.find(trajectory) {
                 for TrialResult { name, is_good, .. } in &trial.results {
                     given.push(InternedVerdict {
-                        evaluator: words.number(name),
+                        evaluator: words.intern(name),
                         step: None,
-                        label: words.number(if *is_good { "yes" } else { "no" }),
+                        label: words.intern(if *is_good { "yes" } else { "no" }),
                         score: f64::from(u8::from(*is_good)),
                     });
                 }
@@ -162,8 +162,8 @@ impl ComparedRun {
             let query = trajectory.query.as_deref().map(str::trim).filter(|query| !query.is_empty());
             run.judged.push(ComparedTrajectory {
                 id: (&*trajectory.trajectory_id).into(),
-                task: query.map(|query| gradus_core::digest(query.as_bytes())),
-                query: query.map(text::line).unwrap_or_default().into(),
+                task: query.map(|query| gradus_core::stable_digest(query.as_bytes())),
+                query: query.map(text::format_display_line).unwrap_or_default().into(),
                 verdicts: given.into(),
             });
             ControlFlow::Continue(())
@@ -203,10 +203,7 @@ pub(super) struct TrajectoryPairing {
 
 impl TrajectoryPairing {
     /// By id, and by request among the rest. If that leaves out more than half of the smaller run, nothing is paired.
-    pub(super) fn from_runs(
-        before: &[ComparedTrajectory],
-        after: &[ComparedTrajectory],
-    ) -> TrajectoryPairing {
+    pub(super) fn from_runs(before: &[ComparedTrajectory], after: &[ComparedTrajectory]) -> TrajectoryPairing {
         let ids: HashMap<&str, usize> = before.iter().enumerate().map(|(at, one)| (&*one.id, at)).collect();
         let mut units = Vec::new();
         let mut is_paired = vec![false; before.len()];
@@ -245,7 +242,7 @@ impl TrajectoryPairing {
     }
 
     /// The scores of an evaluator, paired: the same questions of the same trajectory; of a task, the means of its trials.
-    pub(super) fn scores(
+    pub(super) fn pair_scores(
         &self,
         before: &[ComparedTrajectory],
         after: &[ComparedTrajectory],
@@ -255,12 +252,11 @@ impl TrajectoryPairing {
         for (trajectory, unit) in self.units.iter().enumerate() {
             match unit {
                 PairedUnit::Same(old, new) => {
-                    let both = same_questions(before[*old].by(evaluator), after[*new].by(evaluator));
-                    pairs.extend(both.map(|(old, new)| ScorePair {
-                        trajectory,
-                        before: old.score,
-                        after: new.score,
-                    }));
+                    let both = same_questions(
+                        before[*old].evaluator_verdicts(evaluator),
+                        after[*new].evaluator_verdicts(evaluator),
+                    );
+                    pairs.extend(both.map(|(old, new)| ScorePair { trajectory, before: old.score, after: new.score }));
                 }
                 PairedUnit::Task(old, new) => {
                     let both = mean_of(before, old, evaluator).zip(mean_of(after, new, evaluator));
@@ -294,11 +290,7 @@ pub(super) fn mean_of(all: &[ComparedTrajectory], trials: &[usize], evaluator: u
 pub(super) mod tests {
     use super::*;
 
-    pub(in super::super) fn judged(
-        id: &str,
-        query: &str,
-        verdicts: &[(u32, u32, f64)],
-    ) -> ComparedTrajectory {
+    pub(in super::super) fn judged(id: &str, query: &str, verdicts: &[(u32, u32, f64)]) -> ComparedTrajectory {
         let given = |(evaluator, step, score): &(u32, u32, f64)| InternedVerdict {
             evaluator: *evaluator,
             step: Some(*step).filter(|step| *step > 0),
@@ -307,7 +299,7 @@ pub(super) mod tests {
         };
         ComparedTrajectory {
             id: id.into(),
-            task: (!query.is_empty()).then(|| gradus_core::digest(query.as_bytes())),
+            task: (!query.is_empty()).then(|| gradus_core::stable_digest(query.as_bytes())),
             query: query.into(),
             verdicts: verdicts.iter().map(given).collect(),
         }
@@ -352,15 +344,12 @@ pub(super) mod tests {
         let after = [judged("a", "x", &[(0, 2, 0.0), (0, 3, 1.0), (1, 1, 1.0)])];
         let pairing = TrajectoryPairing::from_runs(&before, &after);
         let pair = |before, after| ScorePair { trajectory: 0, before, after };
-        assert_eq!(pairing.scores(&before, &after, 0), [pair(1.0, 0.0)]);
-        assert_eq!(pairing.scores(&before, &after, 1), [pair(0.0, 1.0)]);
-        assert_eq!(pairing.scores(&before, &after, 2), []);
-        let after = [
-            judged("b", "x", &[(0, 1, 0.0), (0, 2, 1.0)]),
-            judged("c", "x", &[(0, 1, 1.0)]),
-            judged("d", "x", &[]),
-        ];
+        assert_eq!(pairing.pair_scores(&before, &after, 0), [pair(1.0, 0.0)]);
+        assert_eq!(pairing.pair_scores(&before, &after, 1), [pair(0.0, 1.0)]);
+        assert_eq!(pairing.pair_scores(&before, &after, 2), []);
+        let after =
+            [judged("b", "x", &[(0, 1, 0.0), (0, 2, 1.0)]), judged("c", "x", &[(0, 1, 1.0)]), judged("d", "x", &[])];
         let pairing = TrajectoryPairing::from_runs(&before, &after);
-        assert_eq!(pairing.scores(&before, &after, 0), [pair(1.0, 0.75)]);
+        assert_eq!(pairing.pair_scores(&before, &after, 0), [pair(1.0, 0.75)]);
     }
 }

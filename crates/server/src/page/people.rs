@@ -7,7 +7,7 @@ use gradus_report::html::text;
 use gradus_store::{Store, StoreError};
 use percent_encoding::percent_decode_str;
 
-use super::sign_in::cookie;
+use super::sign_in::read_cookie;
 use crate::caller::{RequestCaller, RequiredScope};
 use crate::signature;
 
@@ -32,8 +32,8 @@ impl KeyNameSet {
 
     /// Who said something, as it is shown: the name that was given, which may be anybody's, what tells people apart where
     /// that is another, and whose key it was, where neither says so.
-    pub(super) fn shown(&self, author: &str, identifier: &str, metadata: &str) -> String {
-        let (_, key) = signature::signed(metadata);
+    pub(super) fn format_author(&self, author: &str, identifier: &str, metadata: &str) -> String {
+        let (_, key) = signature::split_signed_metadata(metadata);
         let mut more = Vec::new();
         if !identifier.is_empty() && identifier != author {
             let is_key = key.as_deref() == Some(identifier) || self.0.contains(identifier);
@@ -42,28 +42,32 @@ impl KeyNameSet {
         let hidden = key.filter(|key| key != identifier && key != author);
         more.extend(hidden.map(|key| format!("key {key}")));
         let name = if author.is_empty() { "someone" } else { author };
-        text::line(&if more.is_empty() { name.to_owned() } else { format!("{name} ({})", more.join(", ")) })
+        text::format_display_line(&if more.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{name} ({})", more.join(", "))
+        })
     }
 }
 
 impl LabelAuthor {
     /// Where nothing can be labelled.
-    pub(super) fn nobody() -> LabelAuthor {
+    pub(super) fn read_only() -> LabelAuthor {
         LabelAuthor { identifier: String::new(), name: String::new(), may_label: false }
     }
 
     /// Who asks, by the name that was given last.
     pub(super) fn from_headers(headers: &HeaderMap, caller: &RequestCaller) -> LabelAuthor {
-        let given = cookie(headers, AUTHOR_COOKIE)
+        let given = read_cookie(headers, AUTHOR_COOKIE)
             .and_then(|name| percent_decode_str(name).decode_utf8().ok().map(std::borrow::Cow::into_owned));
-        LabelAuthor::named(given.as_deref().unwrap_or_default(), caller)
+        LabelAuthor::from_name(given.as_deref().unwrap_or_default(), caller)
     }
 
-    pub(super) fn named(given: &str, caller: &RequestCaller) -> LabelAuthor {
+    pub(super) fn from_name(given: &str, caller: &RequestCaller) -> LabelAuthor {
         let given = given[..given.floor_char_boundary(MAX_NAME)].trim();
         let name = if given.is_empty() { &caller.name } else { given };
         let identifier = if caller.name.is_empty() { name } else { &caller.name };
-        let may_label = caller.may(RequiredScope::Ingest);
+        let may_label = caller.has_scope(RequiredScope::Ingest);
         LabelAuthor { identifier: identifier.to_owned(), name: name.to_owned(), may_label }
     }
 }

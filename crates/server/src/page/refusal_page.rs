@@ -12,16 +12,16 @@ use super::sign_in::{MAY_NOT_LOOK, SignIn};
 
 /// Where something goes wrong, nobody knows who asks: whoever is signed in finds the way out on that page, too.
 pub(super) async fn with_way_out(request: Request, next: Next) -> Response {
-    let is_signed_in = super::session(request.headers()).is_some();
+    let is_signed_in = super::read_session_cookie(request.headers()).is_some();
     let mut response = next.run(request).await;
     match response.extensions_mut().remove::<PageError>() {
-        Some(error) if is_signed_in => error.shown(true),
+        Some(error) if is_signed_in => error.render_response(true),
         _ => response,
     }
 }
 
 /// The answer to a person whom the guard does not let in; `lacks_scope` where that is for what the key may do.
-pub(crate) fn refused(
+pub(crate) fn render_refusal(
     status: StatusCode,
     message: &str,
     lacks_scope: bool,
@@ -31,21 +31,21 @@ pub(crate) fn refused(
 ) -> Response {
     if status == StatusCode::UNAUTHORIZED {
         // A session that is not known any more is told apart from none.
-        let was_in = super::session(headers).is_some();
-        let next = next(method, uri, headers);
+        let was_in = super::read_session_cookie(headers).is_some();
+        let next = find_return_path(method, uri, headers);
         return with_status(status, &SignIn::new(&next, was_in.then(|| message.to_owned())));
     }
     // Whoever is signed in with a key that may not look finds no page at all: here is the way to another key, and out.
     let is_look = matches!(*method, Method::GET | Method::HEAD);
-    if status == StatusCode::FORBIDDEN && lacks_scope && is_look && super::session(headers).is_some() {
-        return with_status(status, &SignIn::again(&next(method, uri, headers), MAY_NOT_LOOK));
+    if status == StatusCode::FORBIDDEN && lacks_scope && is_look && super::read_session_cookie(headers).is_some() {
+        return with_status(status, &SignIn::for_signed_in(&find_return_path(method, uri, headers), MAY_NOT_LOOK));
     }
-    PageError::new(status, message).shown(super::session(headers).is_some())
+    PageError::new(status, message).render_response(super::read_session_cookie(headers).is_some())
 }
 
 /// Where somebody wants to go who has to sign in first. What was sent is not sent again, so whoever sent something goes back
 /// to where it was written.
-pub(super) fn next(method: &Method, uri: &Uri, headers: &HeaderMap) -> String {
+pub(super) fn find_return_path(method: &Method, uri: &Uri, headers: &HeaderMap) -> String {
     let path = |uri: &Uri| uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
     if matches!(*method, Method::GET | Method::HEAD) {
         return path(uri);
@@ -56,8 +56,9 @@ pub(super) fn next(method: &Method, uri: &Uri, headers: &HeaderMap) -> String {
 }
 
 /// The answer to a person who asks for what is not there.
-pub(crate) fn missing(headers: &HeaderMap) -> Response {
-    PageError::missing("There is no page at this address.").shown(super::session(headers).is_some())
+pub(crate) fn render_not_found(headers: &HeaderMap) -> Response {
+    PageError::not_found("There is no page at this address.")
+        .render_response(super::read_session_cookie(headers).is_some())
 }
 
 #[cfg(test)]
@@ -74,7 +75,7 @@ mod tests {
         headers.insert(COOKIE, HeaderValue::from_static("gradus_session=x"));
         let shown = async |method: Method, lacks_scope: bool, headers: &HeaderMap| {
             let uri = Uri::from_static("/traces?q=x");
-            let response = refused(StatusCode::FORBIDDEN, "no", lacks_scope, &method, &uri, headers);
+            let response = render_refusal(StatusCode::FORBIDDEN, "no", lacks_scope, &method, &uri, headers);
             assert_eq!(response.status(), StatusCode::FORBIDDEN);
             let body = axum::body::to_bytes(response.into_body(), 1 << 20).await.unwrap();
             String::from_utf8(body.to_vec()).unwrap()
@@ -95,7 +96,7 @@ mod tests {
             if !from.is_empty() {
                 headers.insert(REFERER, HeaderValue::from_static(from));
             }
-            super::next(&method, &Uri::from_static(path), &headers)
+            super::find_return_path(&method, &Uri::from_static(path), &headers)
         };
         assert_eq!(next(Method::GET, "/traces?q=x", "http://localhost/review"), "/traces?q=x");
         let review = "http://localhost:4318/review?project=shop";

@@ -17,13 +17,13 @@ use super::fold::{TextPreview, TrajectoryLocation};
 use super::opened::{self, LoadedTrace};
 use super::step::{StepView, TrajectoryVerdicts};
 use super::verdict::VerdictDetailView;
-use super::{PageLayout, SelectOption, choosable};
+use super::{PageLayout, SelectOption, build_project_options};
 use crate::caller::RequestCaller;
-use crate::evaluators::title;
+use crate::evaluators::find_evaluator_title;
 use crate::http_error::ApiError;
 use crate::page::people::LabelAuthor;
 use crate::state::ServerState;
-use gradus_report::html::number::count;
+use gradus_report::html::number::format_count;
 use gradus_report::html::text;
 
 /// Steps that are listed where the whole trajectory is judged.
@@ -52,7 +52,7 @@ enum ReviewSelection {
 }
 
 impl ReviewQuery {
-    fn address(&self) -> PageUrl {
+    fn to_url(&self) -> PageUrl {
         let which = match self.which {
             ReviewSelection::All => None,
             ReviewSelection::Wrong => Some("wrong"),
@@ -107,7 +107,7 @@ struct StepSummaryLine {
     is_error: bool,
 }
 
-pub(super) async fn page(
+pub(super) async fn render_review_page(
     State(server): State<Arc<ServerState>>,
     Extension(caller): Extension<RequestCaller>,
     headers: HeaderMap,
@@ -123,10 +123,10 @@ pub(super) async fn page(
     let person = LabelAuthor::from_headers(&headers, &caller);
     let frame = PageLayout::new("/review", choice.project.as_deref(), &headers);
     // The trace that it is about may be large.
-    answer::of_large(&server, move |server| made(server, &choice, frame, person)).await
+    answer::of_large(&server, move |server| build_review_page(server, &choice, frame, person)).await
 }
 
-fn made(
+fn build_review_page(
     server: &ServerState,
     choice: &ReviewQuery,
     frame: PageLayout,
@@ -134,7 +134,7 @@ fn made(
 ) -> Result<ReviewPage, ApiError> {
     let settings = server.reloadable();
     let after = match &choice.after {
-        Some(text) => Some(text.parse().map_err(|()| ApiError::bad("after: this is no place in the list"))?),
+        Some(text) => Some(text.parse().map_err(|()| ApiError::bad_request("after: this is no place in the list"))?),
         None => None,
     };
     let filter = ReviewFilter {
@@ -144,10 +144,10 @@ fn made(
         only_failed: choice.which == ReviewSelection::Failed,
         author: author.identifier.clone(),
     };
-    let (item, further) = next(server, choice, &filter, after)?;
+    let (item, further) = find_next_item(server, choice, &filter, after)?;
     let labels = server.store.labels(choice.project.as_deref(), agreement::FEW)?;
-    let of_latest = (labels.len() == agreement::FEW).then(|| count(agreement::FEW as u64));
-    let dimensions = agreement::dimensions(&settings, &labels);
+    let of_latest = (labels.len() == agreement::FEW).then(|| format_count(agreement::FEW as u64));
+    let dimensions = agreement::compute_dimension_agreement(&settings, &labels);
     let mut names: Vec<String> = settings
         .rules
         .iter()
@@ -158,17 +158,17 @@ fn made(
     names.sort_unstable();
     names.dedup();
     let evaluator = |name: String| SelectOption {
-        title: title(&settings, &name),
+        title: find_evaluator_title(&settings, &name),
         is_chosen: Some(&name) == choice.evaluator.as_ref(),
         name,
     };
     Ok(ReviewPage {
         frame,
-        projects: choosable(server.store.project_names()?, choice.project.as_deref()),
+        projects: build_project_options(server.store.project_names()?, choice.project.as_deref()),
         evaluators: names.into_iter().map(evaluator).collect(),
         which: choice.which,
         item,
-        further: further.map(|place| choice.address().with("after", Some(&place.to_string())).to_string()),
+        further: further.map(|place| choice.to_url().with("after", Some(&place.to_string())).to_string()),
         author,
         dimensions,
         of_latest,
@@ -180,7 +180,7 @@ fn made(
 const MAX_PASSED: usize = 20;
 
 /// The next verdict that can be shown, or where to look further.
-fn next(
+fn find_next_item(
     server: &ServerState,
     choice: &ReviewQuery,
     filter: &ReviewFilter,
@@ -208,7 +208,7 @@ impl ReviewItemView {
         found: &ReviewItem,
     ) -> Result<Option<ReviewItemView>, ApiError> {
         let trace = format!("{:032x}", found.trace_id);
-        let opened = opened::open(server, &trace, Some(&found.trajectory_id))?;
+        let opened = opened::load_trace(server, &trace, Some(&found.trajectory_id))?;
         let settings = server.reloadable();
         let step = Some(found.place.step).filter(|step| *step > 0);
         let Some(trajectory) = &opened.trajectory else { return Ok(None) };
@@ -219,23 +219,23 @@ impl ReviewItemView {
             return Ok(None);
         };
         // What was labelled is passed over the next time, so a label brings back to the same address.
-        let here = choice.address().with("after", choice.after.as_deref());
+        let here = choice.to_url().with("after", choice.after.as_deref());
         let mut verdict = VerdictDetailView::from_recorded(&settings, given, &opened.said, &here);
         if let Some(form) = &mut verdict.labelling {
             form.back = here.to_string();
         }
         let shelf = TrajectoryLocation::Trace { trace: &trace, trajectory: &found.trajectory_id };
-        let fold = |given: &Option<String>, part: &str| shelf.folded(given.as_deref(), None, part);
+        let fold = |given: &Option<String>, part: &str| shelf.preview_text(given.as_deref(), None, part);
         Ok(Some(ReviewItemView {
             what: step.map_or_else(|| "Whole trajectory".to_owned(), |step| format!("Step {step}")),
             query: fold(&trajectory.query, "query"),
             answer: fold(&trajectory.final_answer, "answer"),
             step: step.and_then(|number| shown_step(&opened, trajectory, number, &here, server)),
-            steps: if step.is_none() { lines(trajectory) } else { Vec::new() },
+            steps: if step.is_none() { summarize_steps(trajectory) } else { Vec::new() },
             of_steps: (step.is_none() && trajectory.steps.len() > MAX_LISTED)
-                .then(|| count(trajectory.steps.len() as u64)),
+                .then(|| format_count(trajectory.steps.len() as u64)),
             trace: opened::step_address(&trace, Some(&found.trajectory_id), step),
-            skip: choice.address().with("after", Some(&found.place.to_string())).to_string(),
+            skip: choice.to_url().with("after", Some(&found.place.to_string())).to_string(),
             others_said: verdict.said.len(),
             verdict,
         }))
@@ -256,12 +256,12 @@ fn shown_step(
     Some(StepView::from_step(&server.reloadable(), &judged, step, here))
 }
 
-fn lines(trajectory: &Trajectory) -> Vec<StepSummaryLine> {
+fn summarize_steps(trajectory: &Trajectory) -> Vec<StepSummaryLine> {
     let line = |step: &gradus_core::trajectory::TrajectoryStep| StepSummaryLine {
         number: step.index,
-        tool: text::line(&step.tool),
-        arguments: text::line(step.arguments_text().as_deref().unwrap_or_default()),
-        observation: text::line(step.observation.as_deref().unwrap_or_default()),
+        tool: text::format_display_line(&step.tool),
+        arguments: text::format_display_line(step.arguments_text().as_deref().unwrap_or_default()),
+        observation: text::format_display_line(step.observation.as_deref().unwrap_or_default()),
         is_error: step.is_error,
     };
     trajectory.steps.iter().take(MAX_LISTED).map(line).collect()

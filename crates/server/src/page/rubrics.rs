@@ -79,19 +79,16 @@ pub(super) struct RubricTrialQuery {
     project: Option<String>,
 }
 
-pub(super) async fn page(
+pub(super) async fn render_rubrics_page(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
     PageQuery(looked): PageQuery<NavigationQuery>,
 ) -> Response {
     let settings = server.reloadable();
     let project = looked.project();
-    let rubrics = settings
-        .library
-        .iter()
-        .map(|rubric| RubricListRow::from_rubric(&settings, rubric, project))
-        .collect();
-    answer::page(&RubricListPage { frame: PageLayout::new("/rubrics", project, &headers), rubrics })
+    let rubrics =
+        settings.library.iter().map(|rubric| RubricListRow::from_rubric(&settings, rubric, project)).collect();
+    answer::respond_with_page(&RubricListPage { frame: PageLayout::new("/rubrics", project, &headers), rubrics })
 }
 
 impl RubricListRow {
@@ -99,10 +96,10 @@ impl RubricListRow {
         let uses = |rule: &&GradingRule| rule.evaluators.iter().any(|one| *one.name == *rubric.name);
         let rules: Vec<&str> = settings.rules.iter().filter(uses).map(|rule| rule.name.as_str()).collect();
         RubricListRow {
-            name: text::line(&rubric.name),
-            href: address(&rubric.name).with("project", project).to_string(),
-            title: text::line(&rubric.title),
-            about: text::block(&rubric.about),
+            name: text::format_display_line(&rubric.name),
+            href: build_rubric_url(&rubric.name).with("project", project).to_string(),
+            title: text::format_display_line(&rubric.title),
+            about: text::format_display_block(&rubric.about),
             subject: match rubric.subject {
                 RubricSubject::Step => "each step",
                 RubricSubject::Trajectory => "the whole trajectory",
@@ -110,24 +107,24 @@ impl RubricListRow {
             labels: rubric
                 .labels
                 .iter()
-                .map(|(label, score)| (text::line(label), number::score(score)))
+                .map(|(label, score)| (text::format_display_line(label), number::format_score(score)))
                 .collect(),
             origin: match &rubric.origin {
                 RubricOrigin::BuiltIn => "built in".to_owned(),
-                RubricOrigin::File(path) => text::line(&path.display().to_string()),
+                RubricOrigin::File(path) => text::format_display_line(&path.display().to_string()),
             },
-            rules: if rules.is_empty() { "no rule".to_owned() } else { text::line(&rules.join(", ")) },
+            rules: if rules.is_empty() { "no rule".to_owned() } else { text::format_display_line(&rules.join(", ")) },
         }
     }
 }
 
-pub(super) fn address(name: &str) -> PageUrl {
+pub(super) fn build_rubric_url(name: &str) -> PageUrl {
     let name = percent_encoding::utf8_percent_encode(name, percent_encoding::NON_ALPHANUMERIC);
     PageUrl::from_path(format!("/rubrics/{name}"))
 }
 
 /// One rubric, with the prompt for a step if one is named. That costs nothing.
-pub(super) async fn one(
+pub(super) async fn render_rubric_page(
     State(server): State<Arc<ServerState>>,
     Extension(caller): Extension<RequestCaller>,
     headers: HeaderMap,
@@ -135,7 +132,7 @@ pub(super) async fn one(
     PageQuery(choice): PageQuery<RubricTrialQuery>,
 ) -> Result<Response, PageError> {
     let settings = server.reloadable();
-    let rubric = find(&settings, &name)?;
+    let rubric = find_rubric(&settings, &name)?;
     let project = choice.project.as_deref().filter(|name| !name.is_empty());
     let trial = choice.trial.as_deref().filter(|name| !name.is_empty());
     let kept = trial.map(|name| server.trials.get(name).ok_or(()));
@@ -150,29 +147,27 @@ pub(super) async fn one(
         frame: PageLayout::new("/rubrics", project, &headers),
         rubric: RubricListRow::from_rubric(&settings, rubric, project),
         project: project.unwrap_or_default().to_owned(),
-        hash: text::line(&rubric.hash),
+        hash: text::format_display_line(&rubric.hash),
         source: text.clone().unwrap_or_else(|| rubric.source.to_string()),
         is_changed: text.is_some(),
         step: step.unwrap_or(if of_steps { "1" } else { "" }).to_owned(),
         trajectory,
         of_steps,
-        may_try: caller.may(RequiredScope::Admin),
+        may_try: caller.has_scope(RequiredScope::Admin),
         judge: None,
         nobody: "",
         shown: None,
         answer,
-        wrong: wrong
-            .or_else(|| is_gone.then(|| "This trial is not kept any more; make it again.".to_owned())),
+        wrong: wrong.or_else(|| is_gone.then(|| "This trial is not kept any more; make it again.".to_owned())),
     };
     if !page.trajectory.is_empty() {
         let is_changed = text.is_some();
         let prompt = move |subject: RubricTrialSubject, rubric: &Rubric, settings: &ReloadableSettings| {
-            let who = subject.who(settings, rubric, is_changed);
+            let who = subject.select_judge(settings, rubric, is_changed);
             let nobody = if let RubricTrialJudge::Nobody(reason) = who { reason } else { "" };
-            (who.name(), nobody, subject.prompt(rubric, &who))
+            (who.name(), nobody, subject.preview_prompt(rubric, &who))
         };
-        match RubricTrialSubject::open(&server, tried, &page.trajectory, page.step.parse().ok(), prompt).await
-        {
+        match RubricTrialSubject::load_with(&server, tried, &page.trajectory, page.step.parse().ok(), prompt).await {
             Ok((judge, nobody, prompt)) => {
                 page.judge = judge;
                 page.nobody = nobody;
@@ -184,11 +179,11 @@ pub(super) async fn one(
             Err(error) => page.wrong = page.wrong.or_else(|| Some(error.message().to_owned())),
         }
     }
-    Ok(answer::page(&page))
+    Ok(answer::respond_with_page(&page))
 }
 
-fn find<'r>(settings: &'r ReloadableSettings, name: &str) -> Result<&'r Rubric, ApiError> {
-    settings.library.find(name).ok_or_else(|| ApiError::missing("There is no rubric of this name."))
+fn find_rubric<'r>(settings: &'r ReloadableSettings, name: &str) -> Result<&'r Rubric, ApiError> {
+    settings.library.find(name).ok_or_else(|| ApiError::not_found("There is no rubric of this name."))
 }
 
 #[derive(Deserialize)]
@@ -219,41 +214,38 @@ pub(super) async fn try_out(
     Path(name): Path<String>,
     body: Body,
 ) -> Result<Response, PageError> {
-    let wanted: RubricTrialForm = form::read(&server, &headers, body).await?;
+    let wanted: RubricTrialForm = form::read_form(&server, &headers, body).await?;
     let settings = server.reloadable();
-    let rubric = find(&settings, &name)?;
+    let rubric = find_rubric(&settings, &name)?;
     // Forms end their lines in their own way.
     let text = wanted.text.map(|text| text.replace("\r\n", "\n"));
     let text = text.filter(|text| text.trim() != rubric.source.trim());
     let changed = text.as_deref().map(|text| Rubric::parse(text, RubricOrigin::BuiltIn)).transpose();
     let mut trial = RubricTrial { text, ..RubricTrial::default() };
     match changed {
-        Err(error) => trial.wrong = Some(text::line(&format!("This is no rubric: {error}"))),
+        Err(error) => trial.wrong = Some(text::format_display_line(&format!("This is no rubric: {error}"))),
         Ok(_) if wanted.what == RubricTrialAction::Load => {
-            return Ok(file(&name, trial.text.as_deref().unwrap_or(&rubric.source)));
+            return Ok(respond_rubric_file(&name, trial.text.as_deref().unwrap_or(&rubric.source)));
         }
         Ok(changed) if wanted.what == RubricTrialAction::Ask => {
             let tried = changed.as_ref().unwrap_or(rubric);
             let step = wanted.step.trim().parse().ok();
             let is_changed = changed.is_some();
             let ask = move |subject: RubricTrialSubject, rubric: &Rubric, settings: &ReloadableSettings| {
-                let who = subject.who(settings, rubric, is_changed);
-                subject.ask(rubric, &who)
+                let who = subject.select_judge(settings, rubric, is_changed);
+                subject.begin_trial(rubric, &who)
             };
-            let asked =
-                match RubricTrialSubject::open(&server, tried, wanted.trajectory.trim(), step, ask).await {
-                    Ok(Ok(RubricTrialReply::Rules(answer))) => Ok(answer),
-                    Ok(Ok(RubricTrialReply::Model(question))) => {
-                        // What it costs is written down even if whoever asked goes away meanwhile.
-                        let (server, tried) = (Arc::clone(&server), tried.clone());
-                        let asked = tokio::spawn(async move { question.ask(&server, &tried).await }).await;
-                        asked.unwrap_or_else(|_| {
-                            Err("The judge could not be asked; see the server's log.".to_owned())
-                        })
-                    }
-                    Ok(Err(reason)) => Err(reason),
-                    Err(error) => Err(error.message().to_owned()),
-                };
+            let asked = match RubricTrialSubject::load_with(&server, tried, wanted.trajectory.trim(), step, ask).await {
+                Ok(Ok(RubricTrialReply::Rules(answer))) => Ok(answer),
+                Ok(Ok(RubricTrialReply::Model(question))) => {
+                    // What it costs is written down even if whoever asked goes away meanwhile.
+                    let (server, tried) = (Arc::clone(&server), tried.clone());
+                    let asked = tokio::spawn(async move { question.ask_judge(&server, &tried).await }).await;
+                    asked.unwrap_or_else(|_| Err("The judge could not be asked; see the server's log.".to_owned()))
+                }
+                Ok(Err(reason)) => Err(reason),
+                Err(error) => Err(error.message().to_owned()),
+            };
             match asked {
                 Ok(answer) => trial.answer = Some(answer),
                 Err(reason) => trial.wrong = Some(reason),
@@ -261,12 +253,12 @@ pub(super) async fn try_out(
         }
         Ok(_) => {}
     }
-    let to = address(&name)
+    let to = build_rubric_url(&name)
         .with("trajectory", Some(wanted.trajectory.trim()))
         .with("step", Some(wanted.step.trim()))
-        .with("trial", Some(&server.trials.put(trial)))
+        .with("trial", Some(&server.trials.insert(trial)))
         .with("project", Some(&wanted.project))
-        .at("h-try");
+        .with_fragment("h-try");
     let mut response = StatusCode::SEE_OTHER.into_response();
     if let Ok(to) = HeaderValue::from_str(&to.to_string()) {
         response.headers_mut().insert(LOCATION, to);
@@ -275,7 +267,7 @@ pub(super) async fn try_out(
 }
 
 /// The rubric as a file, for whoever wants to keep it.
-fn file(name: &str, text: &str) -> Response {
+fn respond_rubric_file(name: &str, text: &str) -> Response {
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static("text/markdown; charset=utf-8")),
         (CONTENT_DISPOSITION, HeaderValue::from_static("attachment")),

@@ -1,9 +1,9 @@
 //! Where runs and their trajectories are looked at.
 
-use super::address::{PageUrl, segment};
+use super::address::{PageUrl, encode_path_segment};
 use super::opened;
 use crate::http_error::ApiError;
-use crate::page::address::place;
+use crate::page::address::format_step_anchor;
 use crate::state::ServerState;
 
 /// Where a run is looked at.
@@ -22,18 +22,16 @@ pub(super) fn trajectory_address(
 }
 
 /// Where a trajectory of a run is looked at, or one of its steps.
-pub(super) fn run_trajectory_address(
-    run: &str,
-    trajectory: &str,
-    step: Option<u32>,
-    project: Option<&str>,
-) -> PageUrl {
+pub(super) fn run_trajectory_address(run: &str, trajectory: &str, step: Option<u32>, project: Option<&str>) -> PageUrl {
     let page = step.filter(|step| *step as usize > opened::STEPS_OF_A_PAGE).map(|step| step.to_string());
-    trajectory_path(run, trajectory).with("step", page.as_deref()).with("project", project).at(place(step))
+    trajectory_path(run, trajectory)
+        .with("step", page.as_deref())
+        .with("project", project)
+        .with_fragment(format_step_anchor(step))
 }
 
 fn trajectory_path(run: &str, trajectory: &str) -> PageUrl {
-    PageUrl::from_path(format!("/runs/{run}/trajectories/{}", segment(trajectory)))
+    PageUrl::from_path(format!("/runs/{run}/trajectories/{}", encode_path_segment(trajectory)))
 }
 
 /// Where a text of it is.

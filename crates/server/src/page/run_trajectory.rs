@@ -26,7 +26,7 @@ use crate::http_error::ApiError;
 use crate::page::failing_steps::FailingStepLink;
 use crate::page::people::LabelAuthor;
 use crate::page::recorded_verdict::RecordedVerdict;
-use crate::run_lookup::failed;
+use crate::run_lookup::log_run_failure;
 use crate::state::ServerState;
 
 #[derive(Default, Deserialize)]
@@ -57,56 +57,52 @@ struct RunTrajectoryPage {
     author: LabelAuthor,
 }
 
-pub(super) async fn page(
+pub(super) async fn render_run_trajectory(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
     Path((run, id)): Path<(String, String)>,
     PageQuery(choice): PageQuery<RunTrajectoryQuery>,
 ) -> Result<Response, PageError> {
     answer::of_large(&server, move |server| {
-        let (record, trajectory, outcomes) = read(server, &run, &id)?;
+        let (record, trajectory, outcomes) = read_run_trajectory(server, &run, &id)?;
         RunTrajectoryPage::new(server, &record, &trajectory, &outcomes, &choice, &headers)
     })
     .await
 }
 
 /// The whole of a text, as plain text.
-pub(super) async fn whole(
+pub(super) async fn serve_run_text(
     State(server): State<Arc<ServerState>>,
     Path((run, id)): Path<(String, String)>,
     PageQuery(which): PageQuery<fold::TextPartQuery>,
 ) -> Result<Response, PageError> {
-    fold::sent(&server, move |server| {
-        let (_, trajectory, _) = read(server, &run, &id)?;
+    fold::respond_with_text(&server, move |server| {
+        let (_, trajectory, _) = read_run_trajectory(server, &run, &id)?;
         Ok((trajectory, which))
     })
     .await
 }
 
-fn read(
+fn read_run_trajectory(
     server: &ServerState,
     run: &str,
     id: &str,
 ) -> Result<(RunManifest, Trajectory, Vec<RecordedVerdict>), ApiError> {
-    let mut reader = RunReader::open(&crate::run_lookup::find(server, run)?).map_err(failed)?;
-    let found = reader.find(id).map_err(failed)?;
+    let mut reader = RunReader::open(&crate::run_lookup::find_run(server, run)?).map_err(log_run_failure)?;
+    let found = reader.find_trajectory(id).map_err(log_run_failure)?;
     let (trajectory, lines) =
-        found.ok_or_else(|| ApiError::missing("There is no trajectory with this id in this run."))?;
+        found.ok_or_else(|| ApiError::not_found("There is no trajectory with this id in this run."))?;
     let record = reader.record.clone();
-    let outcomes = lines.into_iter().map(|line| given(&record, line)).collect();
+    let outcomes = lines.into_iter().map(|line| to_recorded_verdict(&record, line)).collect();
     Ok((record, trajectory, outcomes))
 }
 
-fn given(record: &RunManifest, line: OutcomeLine) -> RecordedVerdict {
+fn to_recorded_verdict(record: &RunManifest, line: OutcomeLine) -> RecordedVerdict {
     let known = record.evaluators.iter().find(|known| *known.name == *line.evaluator);
     let is_wrong = line.score.is_some() && known.is_some_and(|known| !known.is_right(line.score));
     let ended = record.ended.as_deref().unwrap_or(&record.started);
     let at = ended.parse::<jiff::Timestamp>().ok();
-    RecordedVerdict {
-        at_ns: at.and_then(|at| i64::try_from(at.as_nanosecond()).ok()).unwrap_or(0),
-        is_wrong,
-        line,
-    }
+    RecordedVerdict { at_ns: at.and_then(|at| i64::try_from(at.as_nanosecond()).ok()).unwrap_or(0), is_wrong, line }
 }
 
 impl RunTrajectoryPage {
@@ -121,19 +117,15 @@ impl RunTrajectoryPage {
         let settings = server.reloadable();
         let project = choice.project.as_deref().filter(|name| !name.is_empty());
         let (run, id) = (&record.run_id, &trajectory.trajectory_id);
-        let at = |step: Option<u32>| run_trajectory_address(run, id, step, project).at(String::new());
-        let judged = TrajectoryVerdicts {
-            shelf: TrajectoryLocation::Run { run, trajectory: id },
-            outcomes,
-            said: &[],
-        };
-        let fold = |given: &Option<String>, part: &str| judged.shelf.folded(given.as_deref(), None, part);
+        let at = |step: Option<u32>| run_trajectory_address(run, id, step, project).with_fragment(String::new());
+        let judged = TrajectoryVerdicts { shelf: TrajectoryLocation::Run { run, trajectory: id }, outcomes, said: &[] };
+        let fold = |given: &Option<String>, part: &str| judged.shelf.preview_text(given.as_deref(), None, part);
         let first = crate::page::failing_steps::first_shown(trajectory, choice.step);
         let mentions = StepMentions::from_outcomes(&settings, trajectory, outcomes);
         let shown = trajectory.steps.iter().skip(first).take(opened::STEPS_OF_A_PAGE);
         let mut steps: Vec<StepView> =
             shown.map(|step| StepView::from_step(&settings, &judged, step, &at(Some(step.index)))).collect();
-        mentions.mark(&mut steps);
+        mentions.mark_steps(&mut steps);
         let whole = outcomes.iter().filter(|given| given.line.step_index.is_none());
         let mut whole: Vec<VerdictDetailView> =
             whole.map(|given| VerdictDetailView::from_recorded(&settings, given, &[], &at(None))).collect();
@@ -141,33 +133,31 @@ impl RunTrajectoryPage {
         for verdict in whole.iter_mut().chain(steps.iter_mut().flat_map(|step| &mut step.verdicts)) {
             verdict.labelling = None;
         }
-        mentions.link(&mut whole, at);
-        let (failing, more_failing) = crate::page::failing_steps::failing(&settings, outcomes, &mentions, at);
-        let mut facts = vec![("Judge", text::line(&record.judge))];
-        let named = [
-            ("Agent", &trajectory.agent),
-            ("Version", &trajectory.agent_version),
-            ("Model", &trajectory.model),
-        ];
+        mentions.link_verdicts(&mut whole, at);
+        let (failing, more_failing) =
+            crate::page::failing_steps::build_failing_links(&settings, outcomes, &mentions, at);
+        let mut facts = vec![("Judge", text::format_display_line(&record.judge))];
+        let named =
+            [("Agent", &trajectory.agent), ("Version", &trajectory.agent_version), ("Model", &trajectory.model)];
         facts.extend(
-            named.into_iter().filter_map(|(name, value)| Some((name, text::line(value.as_deref()?)))),
+            named.into_iter().filter_map(|(name, value)| Some((name, text::format_display_line(value.as_deref()?)))),
         );
-        facts.push(("Steps", number::count(trajectory.steps.len() as u64)));
+        facts.push(("Steps", number::format_count(trajectory.steps.len() as u64)));
         Ok(RunTrajectoryPage {
             frame: PageLayout::new("/runs", project, headers),
-            run_id: text::line(run),
+            run_id: text::format_display_line(run),
             run: run_address(run, project),
             trace: trajectory_address(server, id, None)?,
-            title: trajectory.query.as_deref().map_or_else(|| text::line(id), text::line),
+            title: trajectory.query.as_deref().map_or_else(|| text::format_display_line(id), text::format_display_line),
             query: fold(&trajectory.query, "query"),
             answer: fold(&trajectory.final_answer, "answer"),
             facts,
             failing,
             more_failing,
             whole,
-            window: crate::page::failing_steps::window(trajectory, first, at),
+            window: crate::page::failing_steps::build_step_pagination(trajectory, first, at),
             steps,
-            author: LabelAuthor::nobody(),
+            author: LabelAuthor::read_only(),
         })
     }
 }

@@ -8,7 +8,7 @@ use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use gradus_eval::run::{RunFolder, RunState, StateFolder};
-use gradus_report::html::number::minute;
+use gradus_report::html::number::format_minute;
 use gradus_report::html::text;
 use gradus_report::html::view::{ReportView, tables};
 use serde::Deserialize;
@@ -16,9 +16,9 @@ use serde::Deserialize;
 use super::address::PageUrl;
 use super::answer::{self, PageError, PageQuery};
 use super::run_addresses::{run_address, run_trajectory_address};
-use super::words::{LiveRule, joined};
+use super::words::{LiveRule, join_names};
 use super::{NavigationQuery, PageLayout};
-use crate::run_lookup::failed;
+use crate::run_lookup::log_run_failure;
 use crate::state::ServerState;
 use crate::summaries::{RunGateStatus, RunListSummary};
 
@@ -71,7 +71,7 @@ struct RunPage {
     tables: Vec<tables::ReportTableView>,
 }
 
-pub(super) async fn page(
+pub(super) async fn render_runs_page(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
     PageQuery(choice): PageQuery<RunListQuery>,
@@ -79,12 +79,12 @@ pub(super) async fn page(
     // Sums of runs may have to be made.
     answer::of_large(&server, move |server| {
         let started = Instant::now();
-        let folder = StateFolder::at(&server.settings.data);
+        let folder = StateFolder::from_path(&server.settings.data);
         let project = choice.project.filter(|name| !name.is_empty());
         let list = PageUrl::from_path("/runs").with("project", project.as_deref());
         let before = choice.before.filter(|id| !id.is_empty());
         // The latest come first.
-        let mut ids = folder.runs();
+        let mut ids = folder.run_ids();
         ids.retain(|id| before.as_ref().is_none_or(|before| id < before));
         let has_more = ids.len() > MAX_RUNS_PER_PAGE;
         ids.truncate(MAX_RUNS_PER_PAGE);
@@ -93,14 +93,14 @@ pub(super) async fn page(
         Ok(RunListPage {
             frame: PageLayout::new("/runs", project.as_deref(), &headers),
             is_first: before.is_none(),
-            older: last.map(|id| list.but("before", Some(id)).to_string()),
+            older: last.map(|id| list.with_replaced("before", Some(id)).to_string()),
             latest: list.to_string(),
             project: project.clone().unwrap_or_default(),
             runs: ids
                 .iter()
                 .filter_map(|id| folder.read_run(id).ok())
                 .map(|run| {
-                    let brief = server.summaries.brief(&run, started.elapsed() < SUMS_FOR);
+                    let brief = server.summaries.load_list_summary(&run, started.elapsed() < SUMS_FOR);
                     RunListRow::from_run(&run, brief, project.as_deref())
                 })
                 .collect(),
@@ -115,25 +115,25 @@ impl RunListRow {
         let record = &run.record;
         let brief = brief.unwrap_or_default();
         RunListRow {
-            id: text::line(&record.run_id),
+            id: text::format_display_line(&record.run_id),
             href: run_address(&record.run_id, project),
             state: match record.state {
                 RunState::Running => "running, or killed",
                 RunState::Stopped => "stopped early",
                 RunState::Finished => "complete",
             },
-            started: minute(&record.started),
-            judge: text::line(&record.judge),
+            started: format_minute(&record.started),
+            judge: text::format_display_line(&record.judge),
             trajectories: brief.trajectories,
             scores: brief.scores,
             gates: brief.gates,
-            evaluators: joined(record.evaluators.iter().map(|one| one.title.as_str())),
-            sources: joined(record.sources.iter().map(String::as_str)),
+            evaluators: join_names(record.evaluators.iter().map(|one| one.title.as_str())),
+            sources: join_names(record.sources.iter().map(String::as_str)),
         }
     }
 }
 
-pub(super) async fn one(
+pub(super) async fn render_run_page(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
     Path(id): Path<String>,
@@ -141,14 +141,13 @@ pub(super) async fn one(
 ) -> Result<Response, PageError> {
     // A run may be large.
     answer::of_large(&server, move |server| {
-        let run = crate::run_lookup::find(server, &id)?;
-        let whole = server.summaries.load_report(&run).map_err(failed)?;
+        let run = crate::run_lookup::find_run(server, &id)?;
+        let whole = server.summaries.load_report(&run).map_err(log_run_failure)?;
         let mut report = ReportView::from_summary(&whole.summary, &whole.gates);
         report.is_running = run.record.state == RunState::Running;
         for (shown, found) in report.findings.all.iter_mut().zip(&whole.summary.findings) {
             let project = looked.project();
-            let at =
-                run_trajectory_address(&run.record.run_id, &found.trajectory_id, found.step_index, project);
+            let at = run_trajectory_address(&run.record.run_id, &found.trajectory_id, found.step_index, project);
             shown.href = Some(at.to_string());
         }
         let tables = whole.tables.iter().map(tables::ReportTableView::from_table).collect();

@@ -18,7 +18,7 @@ pub(super) struct StepSearchHit {
 }
 
 /// Where a text stands in what was thought, called and seen, in whatever case it is written.
-pub(super) fn find(
+pub(super) fn search_steps(
     trajectory: &Trajectory,
     wanted: &str,
     at: impl Fn(Option<u32>) -> PageUrl,
@@ -45,12 +45,12 @@ pub(super) fn find(
                 // The page there goes on with the search, which may have found something that is folded.
                 href: at(Some(step.index))
                     .with("q", Some(wanted))
-                    .at(format!("step-{}-{part}", step.index))
+                    .with_fragment(format!("step-{}-{part}", step.index))
                     .to_string(),
                 place: format!("Step {}, {part}", step.index),
-                before: beside(&given[from..found.start]),
-                found: text::line(&given[found.clone()]),
-                after: beside(&given[found.end..to]),
+                before: format_hit_context(&given[from..found.start]),
+                found: text::format_display_line(&given[found.clone()]),
+                after: format_hit_context(&given[found.end..to]),
             });
         }
     }
@@ -58,9 +58,9 @@ pub(super) fn find(
 }
 
 /// What stands beside something that was found, with the space between the two.
-fn beside(given: &str) -> String {
+fn format_hit_context(given: &str) -> String {
     let space = |has: bool| if has { " " } else { "" };
-    let shown = text::line(given);
+    let shown = text::format_display_line(given);
     let (first, last) = (given.starts_with(char::is_whitespace), given.ends_with(char::is_whitespace));
     format!("{}{shown}{}", space(first), space(last && !shown.is_empty()))
 }
@@ -83,8 +83,7 @@ fn first_place(given: &str, low: &str) -> Option<std::ops::Range<usize>> {
         let (low_end, end) = known.checked_sub(1).map_or((0, 0), |at| places[at]);
         (end + (place - low_end)).min(given.len())
     };
-    let (from, to) =
-        (given.floor_char_boundary(own(start)), given.ceil_char_boundary(own(start + low.len())));
+    let (from, to) = (given.floor_char_boundary(own(start)), given.ceil_char_boundary(own(start + low.len())));
     Some(from..to.max(from))
 }
 
@@ -97,34 +96,27 @@ mod tests {
     use super::*;
 
     fn at(step: Option<u32>) -> PageUrl {
-        opened::address("t", None, step)
+        opened::build_trace_url("t", None, step)
     }
 
     #[test]
     fn a_text_is_found_in_every_step_and_marked_where_it_stands() {
         let trajectory = long(300);
-        let (hits, _) = find(&trajectory, "lamp 7", at);
+        let (hits, _) = search_steps(&trajectory, "lamp 7", at);
         let seen: Vec<_> = hits.iter().map(|hit| (hit.href.as_str(), hit.found.as_str())).collect();
         assert_eq!(seen[0], ("/traces/t?q=lamp%207#step-7-observation", "lamp 7"));
         assert_eq!(seen.len(), 11);
-        let (hits, more) = find(&trajectory, "i\u{307}stanbul LAMP 250", at);
+        let (hits, more) = search_steps(&trajectory, "i\u{307}stanbul LAMP 250", at);
         assert_eq!((hits.len(), more), (1, false));
-        assert_eq!(
-            (hits[0].found.as_str(), hits[0].place.as_str()),
-            ("İSTANBUL lamp 250", "Step 250, observation")
-        );
+        assert_eq!((hits[0].found.as_str(), hits[0].place.as_str()), ("İSTANBUL lamp 250", "Step 250, observation"));
         assert!(hits[0].href.starts_with("/traces/t?step=250&q="));
         assert!(hits[0].href.ends_with("#step-250-observation"));
-        assert_eq!(find(&trajectory, "the", at).0.len(), MAX_HITS);
-        assert!(find(&trajectory, "the", at).1 && find(&trajectory, "nowhere", at).0.is_empty());
+        assert_eq!(search_steps(&trajectory, "the", at).0.len(), MAX_HITS);
+        assert!(search_steps(&trajectory, "the", at).1 && search_steps(&trajectory, "nowhere", at).0.is_empty());
         for given in ["ẞ", "aİb", "ΑΣ ΟΔΟΣ", "ὈΔΥΣΣΕΎΣ"] {
-            let step = TrajectoryStep {
-                index: 1,
-                thought: Some(format!("x {given} y")),
-                ..TrajectoryStep::default()
-            };
+            let step = TrajectoryStep { index: 1, thought: Some(format!("x {given} y")), ..TrajectoryStep::default() };
             let trajectory = Trajectory { steps: vec![step], ..Trajectory::default() };
-            let (hits, _) = find(&trajectory, given, at);
+            let (hits, _) = search_steps(&trajectory, given, at);
             assert_eq!(hits.iter().map(|hit| hit.found.as_str()).collect::<Vec<_>>(), [given]);
             for wanted in ["", "ß", "a", "b", "i", "\u{307}", "σ", "ς"] {
                 let found = first_place(given, wanted).unwrap_or(0..0);

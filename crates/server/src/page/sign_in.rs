@@ -21,8 +21,7 @@ use crate::state::ServerState;
 
 const COOKIE_NAME: &str = "gradus_session";
 /// What a key that only sends gets to hear.
-pub(super) const MAY_NOT_LOOK: &str =
-    "This key may not look: it does not have the scope read. Give another one.";
+pub(super) const MAY_NOT_LOOK: &str = "This key may not look: it does not have the scope read. Give another one.";
 const SECONDS: u32 = 30 * 86_400;
 
 #[derive(Template)]
@@ -46,7 +45,7 @@ impl SignIn {
     }
 
     /// For who is signed in, with a key that may not look.
-    pub(super) fn again(next: &str, wrong: &str) -> SignIn {
+    pub(super) fn for_signed_in(next: &str, wrong: &str) -> SignIn {
         let mut page = SignIn::new(next, Some(wrong.to_owned()));
         page.frame.is_signed_in = true;
         page.is_signed_in = true;
@@ -59,8 +58,8 @@ pub(super) struct SignInQuery {
     next: Option<String>,
 }
 
-pub(super) async fn page(Query(query): Query<SignInQuery>) -> Response {
-    answer::page(&SignIn::new(query.next.as_deref().unwrap_or("/"), None))
+pub(super) async fn render_sign_in_page(Query(query): Query<SignInQuery>) -> Response {
+    answer::respond_with_page(&SignIn::new(query.next.as_deref().unwrap_or("/"), None))
 }
 
 #[derive(Deserialize)]
@@ -69,18 +68,17 @@ struct SignInForm {
     next: Option<String>,
 }
 
-pub(super) async fn enter(
+pub(super) async fn submit_sign_in(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, PageError> {
-    let entry: SignInForm = form::read(&server, &headers, body).await?;
+    let entry: SignInForm = form::read_form(&server, &headers, body).await?;
     let key = entry.key.trim().to_owned();
     let next = own_path(entry.next.as_deref()).unwrap_or("/").to_owned();
     let now = now_ns();
     let until = now.saturating_add(i64::from(SECONDS) * 1_000_000_000);
-    let failed =
-        |_| PageError::new(StatusCode::SERVICE_UNAVAILABLE, "Keys cannot be looked up at the moment.");
+    let failed = |_| PageError::new(StatusCode::SERVICE_UNAVAILABLE, "Keys cannot be looked up at the moment.");
     let known = server.store.scopes_of(&key).map_err(ApiError::from).map_err(failed)?;
     if known.as_ref().is_some_and(|(_, scopes)| !scopes.read && !scopes.admin) {
         let wrong = MAY_NOT_LOOK.to_owned();
@@ -89,7 +87,7 @@ pub(super) async fn enter(
     }
     let session = if known.is_some() {
         let begun = server.store.begin_session(&key, now, until).map_err(ApiError::from).map_err(failed)?;
-        begun.done().await.map_err(ApiError::from).map_err(failed)?
+        begun.wait_async().await.map_err(ApiError::from).map_err(failed)?
     } else {
         None
     };
@@ -98,26 +96,25 @@ pub(super) async fn enter(
         server.tell_of_refusal("/sign-in", StatusCode::UNAUTHORIZED.as_u16(), &wrong);
         return Ok(answer::with_status(StatusCode::UNAUTHORIZED, &SignIn::new(&next, Some(wrong))));
     };
-    Ok(go(&server, &next, &session, SECONDS))
+    Ok(redirect_with_session(&server, &next, &session, SECONDS))
 }
 
 /// Ends the session.
-pub(super) async fn leave(State(server): State<Arc<ServerState>>, headers: HeaderMap) -> Response {
-    if let Some(session) = session(&headers) {
+pub(super) async fn sign_out(State(server): State<Arc<ServerState>>, headers: HeaderMap) -> Response {
+    if let Some(session) = read_session_cookie(&headers) {
         // If it cannot be ended, the browser forgets it all the same.
         if let Ok(ended) = server.store.end_session(session) {
-            let _ = ended.done().await;
+            let _ = ended.wait_async().await;
         }
     }
-    go(&server, "/sign-in", "", 0)
+    redirect_with_session(&server, "/sign-in", "", 0)
 }
 
-fn go(server: &ServerState, to: &str, session: &str, seconds: u32) -> Response {
+fn redirect_with_session(server: &ServerState, to: &str, session: &str, seconds: u32) -> Response {
     // Lax: who follows a link from elsewhere is signed in, and forms of other sites are refused by where they come from.
     // Behind a proxy with a certificate the cookie never travels without it.
     let secure = if server.settings.public_url.starts_with("https://") { "; Secure" } else { "" };
-    let cookie =
-        format!("{COOKIE_NAME}={session}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}");
+    let cookie = format!("{COOKIE_NAME}={session}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}");
     let mut response = StatusCode::SEE_OTHER.into_response();
     for (name, value) in [(LOCATION, to), (SET_COOKIE, &cookie)] {
         if let Ok(value) = HeaderValue::from_str(value) {
@@ -128,12 +125,12 @@ fn go(server: &ServerState, to: &str, session: &str, seconds: u32) -> Response {
 }
 
 /// The session that a browser shows.
-pub(crate) fn session(headers: &HeaderMap) -> Option<&str> {
-    cookie(headers, COOKIE_NAME)
+pub(crate) fn read_session_cookie(headers: &HeaderMap) -> Option<&str> {
+    read_cookie(headers, COOKIE_NAME)
 }
 
 /// A cookie's value, if there is one.
-pub(super) fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+pub(super) fn read_cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     let cookies = headers.get_all(COOKIE).into_iter().filter_map(|value| value.to_str().ok());
     let mut pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
     pairs.find(|(known, value)| *known == name && !value.is_empty()).map(|(_, value)| value)
@@ -146,12 +143,11 @@ mod tests {
     #[test]
     fn a_session_is_found_among_other_cookies() {
         let mut headers = HeaderMap::new();
-        assert_eq!(session(&headers), None);
-        headers
-            .append(COOKIE, HeaderValue::from_static("a=b; gradus_session_2=no; gradus_session=yes=1; c=d"));
-        assert_eq!(session(&headers), Some("yes=1"));
+        assert_eq!(read_session_cookie(&headers), None);
+        headers.append(COOKIE, HeaderValue::from_static("a=b; gradus_session_2=no; gradus_session=yes=1; c=d"));
+        assert_eq!(read_session_cookie(&headers), Some("yes=1"));
         headers.clear();
         headers.append(COOKIE, HeaderValue::from_static("gradus_session="));
-        assert_eq!(session(&headers), None);
+        assert_eq!(read_session_cookie(&headers), None);
     }
 }

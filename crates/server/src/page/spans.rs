@@ -11,13 +11,13 @@ use gradus_core::span::{AttributeValue, Span, SpanId, StatusCode, TraceId};
 use gradus_store::StoredTraceGroup;
 
 use super::answer::{self, PageError};
-use super::words::{duration, size};
+use super::words::{format_byte_size, format_duration};
 use super::{PageLayout, opened};
 use crate::http_error::ApiError;
 use crate::span_export::visit_spans;
 use crate::state::ServerState;
-use gradus_core::visible::printable;
-use gradus_report::html::number::count;
+use gradus_core::visible::make_printable;
+use gradus_report::html::number::format_count;
 use gradus_report::html::svg::Svg;
 use gradus_report::html::text;
 
@@ -102,35 +102,35 @@ struct DetailPart {
     span: SpanDetailView,
 }
 
-pub(super) async fn page(
+pub(super) async fn render_spans_page(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
     Path(id): Path<String>,
 ) -> Result<Response, PageError> {
     answer::of_large(&server, move |server| {
-        let (trace_id, project, tree) = tree(server, &id)?;
+        let (trace_id, project, tree) = load_span_tree(server, &id)?;
         Ok(SpanTreePage { frame: PageLayout::new("/traces", Some(&project), &headers), trace_id, tree })
     })
     .await
 }
 
 /// The rows alone, for a page that shows them when they are wanted.
-pub(super) async fn rows(
+pub(super) async fn render_span_rows(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
     Path(id): Path<String>,
 ) -> Result<Response, PageError> {
-    answer::part_of_large(&server, headers, move |server| Ok(SpanRowsPart { tree: tree(server, &id)?.2 }))
+    answer::part_of_large(&server, headers, move |server| Ok(SpanRowsPart { tree: load_span_tree(server, &id)?.2 }))
         .await
 }
 
-pub(super) async fn one(
+pub(super) async fn render_span_page(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
     Path((id, span)): Path<(String, String)>,
 ) -> Result<Response, PageError> {
     answer::of_large(&server, move |server| {
-        let (trace_id, project, span) = detail(server, &id, &span)?;
+        let (trace_id, project, span) = load_span_detail(server, &id, &span)?;
         Ok(DetailPage { frame: PageLayout::new("/traces", Some(&project), &headers), trace_id, span })
     })
     .await
@@ -141,20 +141,20 @@ pub(super) async fn one_part(
     headers: HeaderMap,
     Path((id, span)): Path<(String, String)>,
 ) -> Result<Response, PageError> {
-    let make = move |server: &ServerState| Ok(DetailPart { span: detail(server, &id, &span)?.2 });
+    let make = move |server: &ServerState| Ok(DetailPart { span: load_span_detail(server, &id, &span)?.2 });
     answer::part_of_large(&server, headers, make).await
 }
 
 /// The records of a trace, and of those that belong together with it.
-fn records(server: &ServerState, id: &str) -> Result<(TraceId, String, StoredTraceGroup), ApiError> {
-    let missing = || ApiError::missing("There is no trace with this id; it may be too old to be kept.");
+fn load_trace_records(server: &ServerState, id: &str) -> Result<(TraceId, String, StoredTraceGroup), ApiError> {
+    let missing = || ApiError::not_found("There is no trace with this id; it may be too old to be kept.");
     let id = opened::trace_id(id).ok_or_else(missing)?;
     let row = server.store.trace(id)?.ok_or_else(missing)?;
     Ok((id, row.project, server.store.trace_group(row.trace_group)?))
 }
 
-fn tree(server: &ServerState, id: &str) -> Result<(String, String, SpanTreeView), ApiError> {
-    let (trace, project, trace_group) = records(server, id)?;
+fn load_span_tree(server: &ServerState, id: &str) -> Result<(String, String, SpanTreeView), ApiError> {
+    let (trace, project, trace_group) = load_trace_records(server, id)?;
     let mut spans = Vec::new();
     visit_spans(&trace_group, None, &mut |span, kind| {
         if span.trace_id == trace {
@@ -164,8 +164,8 @@ fn tree(server: &ServerState, id: &str) -> Result<(String, String, SpanTreeView)
     Ok((trace.to_string(), project, SpanTreeView::from_spans(trace, spans)))
 }
 
-fn detail(server: &ServerState, id: &str, span: &str) -> Result<(String, String, SpanDetailView), ApiError> {
-    let (trace, project, trace_group) = records(server, id)?;
+fn load_span_detail(server: &ServerState, id: &str, span: &str) -> Result<(String, String, SpanDetailView), ApiError> {
+    let (trace, project, trace_group) = load_trace_records(server, id)?;
     let wanted = SpanId::parse(span);
     let mut found = None;
     visit_spans(&trace_group, None, &mut |span, _| {
@@ -173,7 +173,7 @@ fn detail(server: &ServerState, id: &str, span: &str) -> Result<(String, String,
             found = Some(SpanDetailView::from_span(span));
         }
     });
-    let found = found.ok_or_else(|| ApiError::missing("There is no span with this id in this trace."))?;
+    let found = found.ok_or_else(|| ApiError::not_found("There is no span with this id in this trace."))?;
     Ok((trace.to_string(), project, found))
 }
 
@@ -194,11 +194,11 @@ impl SpanTreeNode {
         SpanTreeNode {
             id: span.span_id,
             parent: span.parent_id,
-            name: text::line(&span.name),
-            kind: text::line(kind.unwrap_or_default()),
+            name: text::format_display_line(&span.name),
+            kind: text::format_display_line(kind.unwrap_or_default()),
             start_ns: span.start_ns,
             end_ns: span.end_ns.max(span.start_ns),
-            error: span.is_error().then(|| text::line(message)),
+            error: span.is_error().then(|| text::format_display_line(message)),
         }
     }
 }
@@ -209,21 +209,21 @@ impl SpanTreeView {
         let from = spans.iter().map(|span| span.start_ns).min().unwrap_or(0);
         let to = spans.iter().map(|span| span.end_ns).max().unwrap_or(0);
         let length = (to - from).max(1) as f64;
-        let rows: Vec<SpanTreeRow> = order(&spans)
+        let rows: Vec<SpanTreeRow> = order_span_tree(&spans)
             .into_iter()
             .take(MAX_ROWS)
             .map(|(at, depth)| {
                 let span = &spans[at];
                 let share = |ns: u64| (ns - from) as f64 / length;
-                let took = duration((span.end_ns - span.start_ns) as i64);
-                let began = duration((span.start_ns - from) as i64);
+                let took = format_duration((span.end_ns - span.start_ns) as i64);
+                let began = format_duration((span.start_ns - from) as i64);
                 SpanTreeRow {
                     href: format!("/traces/{trace}/spans/{}", span.id),
                     id: span.id.to_string(),
                     depth: depth.min(MAX_INDENT),
                     name: span.name.clone(),
                     kind: span.kind.clone(),
-                    bar: bar(share(span.start_ns), share(span.end_ns), span, &began, &took),
+                    bar: draw_span_bar(share(span.start_ns), share(span.end_ns), span, &began, &took),
                     took,
                     error: span.error.clone(),
                 }
@@ -232,15 +232,15 @@ impl SpanTreeView {
         let more = spans.len().saturating_sub(MAX_ROWS);
         SpanTreeView {
             rows,
-            omitted: (more > 0).then(|| count(more as u64)),
-            whole: duration((to - from) as i64),
+            omitted: (more > 0).then(|| format_count(more as u64)),
+            whole: format_duration((to - from) as i64),
         }
     }
 }
 
 /// Parents before their children, each with its depth. A span whose parent is not there is a root; spans that are each
 /// other's parents are shown as roots, too.
-fn order(spans: &[SpanTreeNode]) -> Vec<(usize, usize)> {
+fn order_span_tree(spans: &[SpanTreeNode]) -> Vec<(usize, usize)> {
     let by_id: HashMap<SpanId, usize> = spans.iter().enumerate().map(|(at, span)| (span.id, at)).collect();
     let mut children: Vec<Vec<usize>> = vec![Vec::new(); spans.len()];
     let mut roots = Vec::new();
@@ -265,9 +265,9 @@ fn order(spans: &[SpanTreeNode]) -> Vec<(usize, usize)> {
     listed
 }
 
-fn bar(from: f64, to: f64, span: &SpanTreeNode, began: &str, took: &str) -> Svg {
+fn draw_span_bar(from: f64, to: f64, span: &SpanTreeNode, began: &str, took: &str) -> Svg {
     const WIDTH: f64 = 400.0;
-    let mut svg = Svg::stretched("waterfall", WIDTH, 12.0, &format!("begins after {began}, takes {took}"));
+    let mut svg = Svg::new_stretched("waterfall", WIDTH, 12.0, &format!("begins after {began}, takes {took}"));
     let class = match span.kind.as_str() {
         _ if span.error.is_some() => "w-error",
         "LLM" => "w-model",
@@ -276,7 +276,7 @@ fn bar(from: f64, to: f64, span: &SpanTreeNode, began: &str, took: &str) -> Svg 
     };
     svg.rect("w-track", 0.0, 5.5, WIDTH, 1.0);
     svg.rect(class, from * WIDTH, 1.0, ((to - from) * WIDTH).max(1.5), 10.0);
-    svg.end()
+    svg.finish()
 }
 
 impl SpanDetailView {
@@ -286,41 +286,41 @@ impl SpanDetailView {
             StatusCode::Ok => "ok",
             StatusCode::Error => "error",
         };
-        let message = text::line(&span.status.message);
+        let message = text::format_display_line(&span.status.message);
         let event = |event: &gradus_core::span::SpanEvent<'_>| SpanEventRow {
-            name: text::line(&event.name),
-            at: duration(event.time_ns.saturating_sub(span.start_ns) as i64),
-            attributes: attributes(event.attributes.iter()),
+            name: text::format_display_line(&event.name),
+            at: format_duration(event.time_ns.saturating_sub(span.start_ns) as i64),
+            attributes: build_attribute_rows(event.attributes.iter()),
         };
         SpanDetailView {
-            name: text::line(&span.name),
+            name: text::format_display_line(&span.name),
             id: span.span_id.to_string(),
-            scope: text::line(&span.scope),
+            scope: text::format_display_line(&span.scope),
             status: if message.is_empty() { status.to_owned() } else { format!("{status}: {message}") },
-            attributes: attributes(span.attributes.iter()),
+            attributes: build_attribute_rows(span.attributes.iter()),
             more_attributes: left_out(span.attributes.iter().count(), MAX_ATTRIBUTES),
             events: span.events.iter().take(MAX_EVENTS).map(event).collect(),
             more_events: left_out(span.events.len(), MAX_EVENTS),
-            resource: attributes(span.resource.attributes.iter()),
+            resource: build_attribute_rows(span.resource.attributes.iter()),
         }
     }
 }
 
 fn left_out(all: usize, most: usize) -> Option<String> {
     let more = all.checked_sub(most).filter(|more| *more > 0)?;
-    Some(format!("And {} more; the API has all of them.", count(more as u64)))
+    Some(format!("And {} more; the API has all of them.", format_count(more as u64)))
 }
 
-fn attributes<'a, 's: 'a>(
+fn build_attribute_rows<'a, 's: 'a>(
     all: impl Iterator<Item = (&'a str, &'a AttributeValue<'s>)>,
 ) -> Vec<SpanAttributeRow> {
     let mut shown: Vec<SpanAttributeRow> =
-        all.take(MAX_ATTRIBUTES).map(|(name, value)| attribute(name, value)).collect();
+        all.take(MAX_ATTRIBUTES).map(|(name, value)| build_attribute_row(name, value)).collect();
     shown.sort_by(|a, b| a.name.cmp(&b.name));
     shown
 }
 
-fn attribute(name: &str, value: &AttributeValue<'_>) -> SpanAttributeRow {
+fn build_attribute_row(name: &str, value: &AttributeValue<'_>) -> SpanAttributeRow {
     let whole = match value {
         AttributeValue::Str(text) => text.to_string(),
         AttributeValue::Null => String::new(),
@@ -329,10 +329,10 @@ fn attribute(name: &str, value: &AttributeValue<'_>) -> SpanAttributeRow {
     let shown = text::whole_json(&whole).unwrap_or_else(|| whole.clone());
     let end = shown.floor_char_boundary(MAX_VALUE);
     SpanAttributeRow {
-        name: text::line(name),
-        note: (end < shown.len()).then(|| format!("Cut: the whole value has {}.", size(whole.len()))),
+        name: text::format_display_line(name),
+        note: (end < shown.len()).then(|| format!("Cut: the whole value has {}.", format_byte_size(whole.len()))),
         is_long: shown.len() > 120 || shown.contains('\n'),
-        value: printable(&shown[..end].replace("\r\n", "\n")).into_owned(),
+        value: make_printable(&shown[..end].replace("\r\n", "\n")).into_owned(),
     }
 }
 

@@ -7,7 +7,7 @@ use gradus_store::AnnotationRecord;
 use super::address::PageUrl;
 use super::fold::{TextPreview, TrajectoryLocation};
 use super::verdict::VerdictDetailView;
-use super::words::duration;
+use super::words::format_duration;
 use crate::page::recorded_verdict::RecordedVerdict;
 use crate::settings::ReloadableSettings;
 use gradus_report::html::number;
@@ -49,15 +49,14 @@ impl StepView {
         step: &TrajectoryStep,
         here: &PageUrl,
     ) -> StepView {
-        let fold = |given: Option<&str>, part: &str| judged.shelf.folded(given, Some(step.index), part);
+        let fold = |given: Option<&str>, part: &str| judged.shelf.preview_text(given, Some(step.index), part);
         let of_step = || judged.outcomes.iter().filter(|given| given.line.step_index == Some(step.index));
-        let verdicts: Vec<VerdictDetailView> = of_step()
-            .map(|given| VerdictDetailView::from_recorded(settings, given, judged.said, here))
-            .collect();
+        let verdicts: Vec<VerdictDetailView> =
+            of_step().map(|given| VerdictDetailView::from_recorded(settings, given, judged.said, here)).collect();
         let is_invalid = |given: &&RecordedVerdict| given.is_wrong && *given.line.evaluator == *CALL_VALIDITY;
         let violation = of_step().find(is_invalid).map(|RecordedVerdict { line, .. }| ToolCallViolation {
-            what: text::block(line.explanation.as_deref().unwrap_or("The tool cannot take this call.")),
-            evidence: line.evidence.iter().take(8).map(|piece| text::block(piece)).collect(),
+            what: text::format_display_block(line.explanation.as_deref().unwrap_or("The tool cannot take this call.")),
+            evidence: line.evidence.iter().take(8).map(|piece| text::format_display_block(piece)).collect(),
         });
         let mut facts = Vec::new();
         let time = |text: &Option<String>| -> Option<i64> {
@@ -65,16 +64,16 @@ impl StepView {
             i64::try_from(time.as_nanosecond()).ok()
         };
         if let (Some(start), Some(end)) = (time(&step.start), time(&step.end)) {
-            facts.push(duration(end.saturating_sub(start)));
+            facts.push(format_duration(end.saturating_sub(start)));
         }
         let tokens = step.tokens.total();
         if tokens > 0 {
-            facts.push(format!("{} tokens", number::count(tokens)));
+            facts.push(format!("{} tokens", number::format_count(tokens)));
         }
-        facts.extend(step.agent.as_deref().map(text::line));
+        facts.extend(step.agent.as_deref().map(text::format_display_line));
         StepView {
             number: step.index,
-            tool: text::line(&step.tool),
+            tool: text::format_display_line(&step.tool),
             thought: fold(step.thought.as_deref(), "thought"),
             arguments: fold(step.arguments_text().as_deref(), "arguments"),
             violation,

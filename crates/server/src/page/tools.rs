@@ -7,11 +7,11 @@ use gradus_eval::scale::ScoreScale;
 use gradus_store::{MetricFilter, ScoreMoments, Store, StoreError};
 
 use super::address::PageUrl;
-use crate::evaluators::{is_wrong, scale};
-use crate::page::metric_value::metric;
+use crate::evaluators::{find_evaluator_scale, is_wrong};
+use crate::page::metric_value::build_metric_result;
 use crate::settings::ReloadableSettings;
-use gradus_report::html::charts::{BarAxis, BarFill, BarSegment, ChartBar, ResponsiveChart, bars};
-use gradus_report::html::number::{self, count};
+use gradus_report::html::charts::{BarAxis, BarFill, BarSegment, ChartBar, ResponsiveChart, draw_bar_chart};
+use gradus_report::html::number::{self, format_count};
 use gradus_report::html::text;
 
 const MAX_TOOLS: usize = 12;
@@ -49,8 +49,12 @@ struct ToolScoreMoments {
 
 impl ToolUsageTable {
     #[cfg(test)]
-    pub(super) fn none() -> ToolUsageTable {
-        ToolUsageTable { rows: Vec::new(), chart: chart(&ReloadableSettings::plain(), &[]), more: None }
+    pub(super) fn empty() -> ToolUsageTable {
+        ToolUsageTable {
+            rows: Vec::new(),
+            chart: build_tool_chart(&ReloadableSettings::without_rules(), &[]),
+            more: None,
+        }
     }
 
     /// `traces` is the list of what is looked at.
@@ -77,18 +81,18 @@ impl ToolUsageTable {
         // Those of which most is wrong first, as far as that is sure: one bad call says little.
         all.sort_by_cached_key(|known| {
             let wrong = known.surely_wrong(settings);
-            (std::cmp::Reverse((wrong * 1e9) as u64), std::cmp::Reverse(known.calls()), known.name.clone())
+            (std::cmp::Reverse((wrong * 1e9) as u64), std::cmp::Reverse(known.call_count()), known.name.clone())
         });
         let left = all.len().saturating_sub(MAX_TOOLS) as u64;
         all.truncate(MAX_TOOLS);
         let more = match (left, is_cut) {
             (0, false) => None,
             (_, true) => Some("There are more tools or calls than were looked at.".to_owned()),
-            (left, false) => Some(format!("And {}.", number::counted(left, "more tool", "more tools"))),
+            (left, false) => Some(format!("And {}.", number::format_counted_noun(left, "more tool", "more tools"))),
         };
         Ok(ToolUsageTable {
-            chart: chart(settings, &all),
-            rows: all.iter().map(|tool| tool.shown(settings, traces)).collect(),
+            chart: build_tool_chart(settings, &all),
+            rows: all.iter().map(|tool| tool.to_usage_row(settings, traces)).collect(),
             more,
         })
     }
@@ -98,55 +102,51 @@ impl ToolScoreMoments {
     /// The share of its calls that are the wrong choice or cannot be taken, whichever is more: the lower end of its interval.
     fn surely_wrong(&self, settings: &ReloadableSettings) -> f64 {
         let wrong = [(THOUGHT_TO_TOOL, &self.choice), (CALL_VALIDITY, &self.valid)].map(|(name, one)| {
-            let known = metric(settings, name, one);
+            let known = build_metric_result(settings, name, one);
             let right = known.interval.map(|interval| interval.high).or(known.value);
-            let ScoreScale { worst, best } = scale(settings, name).unwrap_or(ScoreScale::SHARE);
+            let ScoreScale { worst, best } = find_evaluator_scale(settings, name).unwrap_or(ScoreScale::SHARE);
             right.map_or(0.0, |right| ((best - right) / (best - worst)).clamp(0.0, 1.0))
         });
         wrong[0].max(wrong[1])
     }
 
-    fn calls(&self) -> i64 {
-        [self.choice, self.valid]
-            .map(|one| one.scored + one.failed + one.not_applicable)
-            .into_iter()
-            .max()
-            .unwrap_or(0)
+    fn call_count(&self) -> i64 {
+        [self.choice, self.valid].map(|one| one.scored + one.failed + one.not_applicable).into_iter().max().unwrap_or(0)
     }
 
-    fn shown(&self, settings: &ReloadableSettings, traces: &PageUrl) -> ToolUsageRow {
+    fn to_usage_row(&self, settings: &ReloadableSettings, traces: &PageUrl) -> ToolUsageRow {
         let calls = traces.clone().with("tool", Some(&self.name));
         let share = |evaluator: &str, one: &ScoreMoments| {
-            let known = metric(settings, evaluator, one);
+            let known = build_metric_result(settings, evaluator, one);
             let value = known.value?;
             Some(ToolScoreCell {
-                value: number::mean(value, known.is_share),
-                interval: known.interval.map(|interval| number::means(interval, known.is_share)),
+                value: number::format_mean(value, known.is_share),
+                interval: known.interval.map(|interval| number::format_mean_interval(interval, known.is_share)),
                 wrong: is_wrong(settings, evaluator, value)
                     .then(|| calls.clone().with("wrong", Some(evaluator)).to_string()),
             })
         };
         ToolUsageRow {
-            name: named(&self.name),
+            name: format_tool_name(&self.name),
             href: calls.to_string(),
-            calls: count(u64::try_from(self.calls()).unwrap_or(0)),
+            calls: format_count(u64::try_from(self.call_count()).unwrap_or(0)),
             choice: share(THOUGHT_TO_TOOL, &self.choice),
             valid: share(CALL_VALIDITY, &self.valid),
-            unjudged: count(u64::try_from(self.calls() - self.choice.scored).unwrap_or(0)),
+            unjudged: format_count(u64::try_from(self.call_count() - self.choice.scored).unwrap_or(0)),
         }
     }
 }
 
 /// A name that is nothing to the eye cannot be pressed.
-fn named(name: &str) -> String {
-    let shown = text::line(name);
+fn format_tool_name(name: &str) -> String {
+    let shown = text::format_display_line(name);
     if shown.trim().is_empty() { "(blank)".to_owned() } else { shown }
 }
 
-fn chart(settings: &ReloadableSettings, tools: &[ToolScoreMoments]) -> ResponsiveChart {
+fn build_tool_chart(settings: &ReloadableSettings, tools: &[ToolScoreMoments]) -> ResponsiveChart {
     // What a mean counts for, on whatever scale.
     let right = |name: &str, one: &ScoreMoments| {
-        let ScoreScale { worst, best } = scale(settings, name).unwrap_or(ScoreScale::SHARE);
+        let ScoreScale { worst, best } = find_evaluator_scale(settings, name).unwrap_or(ScoreScale::SHARE);
         (one.sum - worst * one.scored as f64) / (best - worst)
     };
     let rows: Vec<ChartBar> = tools
@@ -155,20 +155,20 @@ fn chart(settings: &ReloadableSettings, tools: &[ToolScoreMoments]) -> Responsiv
             let (choice, valid) = (right(THOUGHT_TO_TOOL, &tool.choice), right(CALL_VALIDITY, &tool.valid));
             let part = |fill, value| BarSegment { fill, value };
             ChartBar {
-                label: named(&tool.name),
+                label: format_tool_name(&tool.name),
                 parts: vec![
                     part(BarFill::Right, choice),
                     part(BarFill::Wrong, (tool.choice.scored as f64 - choice).max(0.0)),
-                    part(BarFill::Unjudged, (tool.calls() - tool.choice.scored).max(0) as f64),
+                    part(BarFill::Unjudged, (tool.call_count() - tool.choice.scored).max(0) as f64),
                 ],
                 below: Some(part(BarFill::Error, (tool.valid.scored as f64 - valid).max(0.0))),
-                note: count(u64::try_from(tool.calls()).unwrap_or(0)),
+                note: format_count(u64::try_from(tool.call_count()).unwrap_or(0)),
                 nothing: None,
             }
         })
         .collect();
-    let axis = BarAxis { title: "calls", whole: true, format: |value| count(value as u64) };
-    bars(
+    let axis = BarAxis { title: "calls", whole: true, format: |value| format_count(value as u64) };
+    draw_bar_chart(
         &rows,
         axis,
         "Calls of each tool, by whether the choice was right; below, calls that the tool cannot take. The table has the same numbers.",

@@ -17,13 +17,13 @@ use super::answer::{self, PageError, PageQuery};
 use super::fold::{TextPreview, TrajectoryLocation};
 use super::mentions::StepMentions;
 use super::opened::{self, LoadedTrace, STEPS_OF_A_PAGE};
-use super::search::{StepSearchHit, find};
+use super::search::{StepSearchHit, search_steps};
 use super::step::{StepView, TrajectoryVerdicts};
 use super::verdict::VerdictDetailView;
 use super::window::PaginationLinks;
-use super::words::{duration, second, whole};
+use super::words::{format_duration, format_timestamp, format_whole_number};
 use crate::caller::RequestCaller;
-use crate::page::failing_steps::{FailingStepLink, failing, first_shown, window};
+use crate::page::failing_steps::{FailingStepLink, build_failing_links, build_step_pagination, first_shown};
 use crate::page::people::LabelAuthor;
 use crate::page::recorded_verdict::RecordedVerdict;
 use crate::settings::ReloadableSettings;
@@ -94,7 +94,7 @@ struct TraceDefectRow {
     span: Option<String>,
 }
 
-pub(super) async fn page(
+pub(super) async fn render_trace_page(
     State(server): State<Arc<ServerState>>,
     Extension(caller): Extension<RequestCaller>,
     headers: HeaderMap,
@@ -104,7 +104,7 @@ pub(super) async fn page(
     // A trace may be large.
     let author = LabelAuthor::from_headers(&headers, &caller);
     answer::of_large(&server, move |server| {
-        let opened = opened::open(server, &id, choice.trajectory.as_deref())?;
+        let opened = opened::load_trace(server, &id, choice.trajectory.as_deref())?;
         Ok(TraceDetailPage::from_trace(&server.reloadable(), &opened, &choice, author, &headers))
     })
     .await
@@ -125,40 +125,42 @@ impl TraceDetailPage {
         let id = &trajectory.trajectory_id;
         let is_first = opened.others.first().is_none_or(|first| first.id == *id);
         let own_id = Some(id.as_str()).filter(|_| !is_first);
-        let at = |step: Option<u32>| opened::address(&trace_id, own_id, step);
+        let at = |step: Option<u32>| opened::build_trace_url(&trace_id, own_id, step);
         let first = first_shown(trajectory, choice.step);
         let shelf = TrajectoryLocation::Trace { trace: &trace_id, trajectory: id };
         let judged = TrajectoryVerdicts { shelf, outcomes: &opened.outcomes, said: &opened.said };
-        let fold = |given: &Option<String>, part: &str| shelf.folded(given.as_deref(), None, part);
+        let fold = |given: &Option<String>, part: &str| shelf.preview_text(given.as_deref(), None, part);
         let mentions = StepMentions::from_outcomes(settings, trajectory, &opened.outcomes);
         let shown = trajectory.steps.iter().skip(first).take(STEPS_OF_A_PAGE);
         let mut steps: Vec<StepView> =
             shown.map(|step| StepView::from_step(settings, &judged, step, &at(Some(step.index)))).collect();
-        mentions.mark(&mut steps);
+        mentions.mark_steps(&mut steps);
         let whole = opened.outcomes.iter().filter(|given| given.line.step_index.is_none());
-        let mut whole: Vec<VerdictDetailView> = whole
-            .map(|given| VerdictDetailView::from_recorded(settings, given, &opened.said, &at(None)))
-            .collect();
-        mentions.link(&mut whole, at);
-        let (failing, more_failing) = failing(settings, &opened.outcomes, &mentions, at);
+        let mut whole: Vec<VerdictDetailView> =
+            whole.map(|given| VerdictDetailView::from_recorded(settings, given, &opened.said, &at(None))).collect();
+        mentions.link_verdicts(&mut whole, at);
+        let (failing, more_failing) = build_failing_links(settings, &opened.outcomes, &mentions, at);
         let (hits, more_hits) = match choice.q.as_deref().map(str::trim).filter(|text| !text.is_empty()) {
-            Some(text) => find(trajectory, text, at),
+            Some(text) => search_steps(trajectory, text, at),
             None => (Vec::new(), false),
         };
-        let others = tabs(opened, &trace_id, id);
-        let failing_others = tabs(opened, &trace_id, id)
+        let others = build_trajectory_tabs(opened, &trace_id, id);
+        let failing_others = build_trajectory_tabs(opened, &trace_id, id)
             .into_iter()
             .filter(|tab| tab.is_failing && !tab.is_here && failing.is_empty())
             .collect();
         TraceDetailPage {
             frame: PageLayout::new("/traces", Some(&row.project), headers),
-            title: trajectory.query.as_deref().map_or_else(|| text::line(&row.name), text::line),
+            title: trajectory
+                .query
+                .as_deref()
+                .map_or_else(|| text::format_display_line(&row.name), text::format_display_line),
             query: fold(&trajectory.query, "query"),
-            facts: facts(opened, trajectory),
+            facts: list_trace_properties(opened, trajectory),
             errors: (row.errors > 0)
-                .then(|| number::counted(row.errors as u64, "span with an error", "spans with errors")),
+                .then(|| number::format_counted_noun(row.errors as u64, "span with an error", "spans with errors")),
             is_open: opened.is_open,
-            quarantine_reason: opened.quarantine_reason.as_deref().map(text::line),
+            quarantine_reason: opened.quarantine_reason.as_deref().map(text::format_display_line),
             others,
             failing_others,
             parent: trajectory
@@ -168,7 +170,7 @@ impl TraceDetailPage {
             whole,
             failing,
             more_failing,
-            window: window(trajectory, first, at),
+            window: build_step_pagination(trajectory, first, at),
             steps,
             sought: choice.q.as_deref().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned),
             hits,
@@ -181,8 +183,8 @@ impl TraceDetailPage {
                 .take(MAX_DEFECTS)
                 .map(|defect| TraceDefectRow {
                     kind: defect.kind.name().replace('_', " "),
-                    detail: text::line(&defect.detail),
-                    span: defect.span_id.as_deref().map(text::line),
+                    detail: text::format_display_line(&defect.detail),
+                    span: defect.span_id.as_deref().map(text::format_display_line),
                 })
                 .collect(),
             spans: format!("/traces/{trace_id}/spans/rows"),
@@ -191,43 +193,45 @@ impl TraceDetailPage {
             trace_id,
             author,
             is_judged: opened.outcomes.iter().any(|given| given.line.outcome == OutcomeKind::Scored),
-            unjudged: unjudged(&opened.outcomes),
+            unjudged: format_unjudged_count(&opened.outcomes),
             waits: opened.waits,
         }
     }
 }
 
-fn unjudged(outcomes: &[RecordedVerdict]) -> Option<String> {
+fn format_unjudged_count(outcomes: &[RecordedVerdict]) -> Option<String> {
     let count = outcomes.iter().filter(|given| given.line.outcome == OutcomeKind::Failed).count() as u64;
-    (count > 0).then(|| number::counted(count, "question", "questions"))
+    (count > 0).then(|| number::format_counted_noun(count, "question", "questions"))
 }
 
-fn facts(opened: &LoadedTrace, trajectory: &Trajectory) -> Vec<(&'static str, String)> {
+fn list_trace_properties(opened: &LoadedTrace, trajectory: &Trajectory) -> Vec<(&'static str, String)> {
     let row = &opened.row;
-    let mut facts = vec![("Project", text::line(&row.project))];
+    let mut facts = vec![("Project", text::format_display_line(&row.project))];
     let named = [
         ("Agent", &trajectory.agent),
         ("Version", &trajectory.agent_version),
         ("Model", &trajectory.model),
         ("Session", &trajectory.session_id),
     ];
-    facts.extend(named.into_iter().filter_map(|(name, value)| Some((name, text::line(value.as_deref()?)))));
-    facts.push(("Began", second(row.start_ns)));
-    facts.push(("Took", duration(row.end_ns.saturating_sub(row.start_ns))));
-    facts.push(("Steps", number::count(trajectory.steps.len() as u64)));
-    facts.push(("Spans", whole(row.spans)));
+    facts.extend(
+        named.into_iter().filter_map(|(name, value)| Some((name, text::format_display_line(value.as_deref()?)))),
+    );
+    facts.push(("Began", format_timestamp(row.start_ns)));
+    facts.push(("Took", format_duration(row.end_ns.saturating_sub(row.start_ns))));
+    facts.push(("Steps", number::format_count(trajectory.steps.len() as u64)));
+    facts.push(("Spans", format_whole_number(row.spans)));
     let tokens = trajectory.tokens;
     if tokens.total() > 0 {
         facts.push((
             "Tokens",
-            format!("{} in, {} out", number::count(tokens.prompt), number::count(tokens.completion)),
+            format!("{} in, {} out", number::format_count(tokens.prompt), number::format_count(tokens.completion)),
         ));
     }
-    facts.extend(trajectory.cost_usd.map(|cost| ("Cost", number::usd(cost))));
+    facts.extend(trajectory.cost_usd.map(|cost| ("Cost", number::format_usd(cost))));
     facts
 }
 
-fn tabs(opened: &LoadedTrace, trace_id: &str, chosen: &str) -> Vec<TrajectoryTab> {
+fn build_trajectory_tabs(opened: &LoadedTrace, trace_id: &str, chosen: &str) -> Vec<TrajectoryTab> {
     if opened.others.len() < 2 {
         return Vec::new();
     }
@@ -235,8 +239,8 @@ fn tabs(opened: &LoadedTrace, trace_id: &str, chosen: &str) -> Vec<TrajectoryTab
         href: PageUrl::from_path(format!("/traces/{trace_id}"))
             .with("trajectory", Some(other.id.as_str()).filter(|_| at > 0))
             .to_string(),
-        title: text::line(other.agent.as_deref().or(other.query.as_deref()).unwrap_or("trajectory")),
-        steps: number::counted(other.steps as u64, "step", "steps"),
+        title: text::format_display_line(other.agent.as_deref().or(other.query.as_deref()).unwrap_or("trajectory")),
+        steps: number::format_counted_noun(other.steps as u64, "step", "steps"),
         is_here: other.id == chosen,
         is_failing: other.is_failing,
     };
@@ -260,21 +264,21 @@ pub(super) mod tests {
     }
 
     fn at(step: Option<u32>) -> PageUrl {
-        opened::address("t", None, step)
+        opened::build_trace_url("t", None, step)
     }
 
     #[test]
     fn every_step_is_on_a_page() {
         let trajectory = long(450);
-        assert!(window(&long(200), 0, at).is_none());
+        assert!(build_step_pagination(&long(200), 0, at).is_none());
         assert_eq!(
             [None, Some(200), Some(201), Some(450), Some(9_999)].map(|step| first_shown(&trajectory, step)),
             [0, 0, 200, 400, 0]
         );
-        let middle = window(&trajectory, 200, at).unwrap();
+        let middle = build_step_pagination(&trajectory, 200, at).unwrap();
         assert_eq!(middle.text, "Steps 201 to 400 of 450");
         assert_eq!(middle.earlier.as_deref(), Some("/traces/t#step-1"));
         assert_eq!(middle.later.as_deref(), Some("/traces/t?step=401#step-401"));
-        assert_eq!(window(&trajectory, 400, at).unwrap().later, None);
+        assert_eq!(build_step_pagination(&trajectory, 400, at).unwrap().later, None);
     }
 }

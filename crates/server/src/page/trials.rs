@@ -8,18 +8,20 @@ use gradus_core::trajectory::Trajectory;
 use gradus_eval::evaluator::Evaluator;
 use gradus_eval::judge::{ModelJudge, answer_form};
 use gradus_eval::outcome::OutcomeKind;
-use gradus_eval::prompt::{EvaluationCase, JudgePrompt, PromptRenderer, PromptWindow, ToolText, missing};
+use gradus_eval::prompt::{
+    EvaluationCase, JudgePrompt, PromptRenderer, PromptWindow, ToolText, explain_not_applicable,
+};
 use gradus_eval::rubric::{Rubric, RubricSubject};
 use gradus_eval::runner::RulesJudge;
 use gradus_store::JudgeSpend;
 
 use crate::clock::{now_ns, today_ns};
 use crate::grading_rule::GradingRule;
-use crate::http_error::{ApiError, blocking, blocking_large};
+use crate::http_error::{ApiError, blocking_large, run_store_query};
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 use crate::trace_group::TraceGroupView;
-use gradus_core::visible::printable;
+use gradus_core::visible::make_printable;
 use gradus_report::html::number;
 use gradus_report::html::text::{self};
 
@@ -71,7 +73,7 @@ pub(super) enum RubricTrialJudge<'r> {
 impl RubricTrialJudge<'_> {
     pub(super) fn name(&self) -> Option<String> {
         match self {
-            RubricTrialJudge::Model(_, judge) => Some(text::line(&judge.name())),
+            RubricTrialJudge::Model(_, judge) => Some(text::format_display_line(&judge.name())),
             RubricTrialJudge::Rules(..) => Some("the rules".to_owned()),
             RubricTrialJudge::Nobody(_) => None,
         }
@@ -81,7 +83,7 @@ impl RubricTrialJudge<'_> {
 impl RubricTrialSubject {
     /// The trajectory as judges get it: with the tools on offer, and what the project's rule says of them. What is made of it
     /// takes its time, as opening it does: both go where that holds up nobody, and only so many at once.
-    pub(super) async fn open<T: Send + 'static>(
+    pub(super) async fn load_with<T: Send + 'static>(
         server: &Arc<ServerState>,
         rubric: &Rubric,
         id: &str,
@@ -90,11 +92,11 @@ impl RubricTrialSubject {
     ) -> Result<T, ApiError> {
         let of_steps = rubric.subject == RubricSubject::Step;
         if of_steps && step.is_none() {
-            return Err(ApiError::bad("Say which step: this rubric is about one."));
+            return Err(ApiError::bad_request("Say which step: this rubric is about one."));
         }
         let (id, rubric) = (id.to_owned(), rubric.clone());
         blocking_large(server, move |server| {
-            let missing = || ApiError::missing("There is no trajectory with this id.");
+            let missing = || ApiError::not_found("There is no trajectory with this id.");
             let trace = server.store.trace_of_trajectory(&id)?.ok_or_else(missing)?;
             let row = server.store.trace(trace)?.ok_or_else(missing)?;
             let all = TraceGroupView::load(&server.store, row.trace_group)?.trajectories;
@@ -105,68 +107,63 @@ impl RubricTrialSubject {
             let at = step.filter(|_| of_steps).map(|number| {
                 found.steps.iter().position(|step| step.index == number).ok_or_else(|| {
                     let steps = found.steps.len();
-                    ApiError::missing(format!("This trajectory has no step {number}; it has {steps}."))
+                    ApiError::not_found(format!("This trajectory has no step {number}; it has {steps}."))
                 })
             });
-            let subject =
-                RubricTrialSubject { step: at.transpose()?, trajectory: found, tools, project: row.project };
+            let subject = RubricTrialSubject { step: at.transpose()?, trajectory: found, tools, project: row.project };
             Ok(make(subject, &rubric, &settings))
         })
         .await
     }
 
-    fn case(&self) -> EvaluationCase<'_> {
+    fn as_evaluation_case(&self) -> EvaluationCase<'_> {
         EvaluationCase { trajectory: &self.trajectory, step: self.step, tools: &self.tools }
     }
 
     /// Who may be asked: the judge of the rule that the project has, and no other.
-    pub(super) fn who<'r>(
+    pub(super) fn select_judge<'r>(
         &self,
         settings: &'r ReloadableSettings,
         rubric: &Rubric,
         is_changed: bool,
     ) -> RubricTrialJudge<'r> {
         let Some(rule) = rule_of(settings, &self.project) else {
-            return RubricTrialJudge::Nobody(
-                "No rule of this server is for this project, so nobody can be asked.",
-            );
+            return RubricTrialJudge::Nobody("No rule of this server is for this project, so nobody can be asked.");
         };
-        match (&rule.judge, Evaluator::offline(rubric)) {
+        match (&rule.judge, Evaluator::with_offline_rules(rubric)) {
             (Some(judge), _) => RubricTrialJudge::Model(rule, judge),
             (None, Some(_)) if is_changed => RubricTrialJudge::Nobody(
                 "This project's rule has no model, and rules do not read a prompt that was changed.",
             ),
             (None, Some(evaluator)) => RubricTrialJudge::Rules(rule, Box::new(evaluator)),
-            (None, None) => RubricTrialJudge::Nobody(
-                "This project's rule has no model, and there are no rules for this rubric.",
-            ),
+            (None, None) => {
+                RubricTrialJudge::Nobody("This project's rule has no model, and there are no rules for this rubric.")
+            }
         }
     }
 
     /// The prompt as the project's judge would get it.
-    pub(super) fn prompt(
+    pub(super) fn preview_prompt(
         &self,
         rubric: &Rubric,
         who: &RubricTrialJudge<'_>,
     ) -> Result<RubricPromptPreview, String> {
-        if let Some(reason) = missing(rubric, &self.case()) {
+        if let Some(reason) = explain_not_applicable(rubric, &self.as_evaluation_case()) {
             return Err(format!("The question does not arise here: {reason}."));
         }
         let window = match who {
             RubricTrialJudge::Model(_, judge) => judge.settings.window,
             _ => PromptWindow::of_tokens(WINDOW_TOKENS),
         };
-        let prompt = self.rendered(rubric, window);
+        let prompt = self.render_prompt(rubric, window);
         let is_cut = [&*prompt.system, &*prompt.user].iter().any(|part| part.len() > MAX_PROMPT);
         Ok(RubricPromptPreview {
-            system: cut(&prompt.system),
-            user: cut(&prompt.user),
+            system: truncate_for_page(&prompt.system),
+            user: truncate_for_page(&prompt.user),
             notes: [
                 (!prompt.shortened.is_empty())
                     .then_some("Some of it did not fit the judge's window, and is marked as left out."),
-                is_cut.then_some(
-                    "Only the first 60,000 bytes of each part are shown here; the judge gets all of it.",
-                ),
+                is_cut.then_some("Only the first 60,000 bytes of each part are shown here; the judge gets all of it."),
             ]
             .into_iter()
             .flatten()
@@ -174,28 +171,24 @@ impl RubricTrialSubject {
         })
     }
 
-    fn rendered(&self, rubric: &Rubric, window: PromptWindow) -> JudgePrompt {
-        PromptRenderer::new(rubric, &self.tools, window).render(&self.case())
+    fn render_prompt(&self, rubric: &Rubric, window: PromptWindow) -> JudgePrompt {
+        PromptRenderer::new(rubric, &self.tools, window).render(&self.as_evaluation_case())
     }
 
     /// Asks the rules, or makes the question that a model is asked.
-    pub(super) fn ask(self, rubric: &Rubric, who: &RubricTrialJudge<'_>) -> Result<RubricTrialReply, String> {
-        if let Some(reason) = missing(rubric, &self.case()) {
+    pub(super) fn begin_trial(self, rubric: &Rubric, who: &RubricTrialJudge<'_>) -> Result<RubricTrialReply, String> {
+        if let Some(reason) = explain_not_applicable(rubric, &self.as_evaluation_case()) {
             return Err(format!("The question does not arise here: {reason}."));
         }
         match who {
-            RubricTrialJudge::Model(rule, judge) => {
-                Ok(RubricTrialReply::Model(Box::new(RubricTrialQuestion {
-                    prompt: self.rendered(rubric, judge.settings.window),
-                    subject: self,
-                    rule: rule.name.clone(),
-                    daily_budget_usd: rule.daily_budget_usd,
-                    judge: Arc::clone(judge),
-                })))
-            }
-            RubricTrialJudge::Rules(rule, evaluator) => {
-                self.ask_rules(rule, evaluator).map(RubricTrialReply::Rules)
-            }
+            RubricTrialJudge::Model(rule, judge) => Ok(RubricTrialReply::Model(Box::new(RubricTrialQuestion {
+                prompt: self.render_prompt(rubric, judge.settings.window),
+                subject: self,
+                rule: rule.name.clone(),
+                daily_budget_usd: rule.daily_budget_usd,
+                judge: Arc::clone(judge),
+            }))),
+            RubricTrialJudge::Rules(rule, evaluator) => self.ask_rules(rule, evaluator).map(RubricTrialReply::Rules),
             RubricTrialJudge::Nobody(reason) => Err((*reason).to_owned()),
         }
     }
@@ -215,11 +208,11 @@ impl RubricTrialSubject {
                 _ => "unsure",
             },
             label: match (line.outcome, &line.label) {
-                (_, Some(label)) => text::line(label),
+                (_, Some(label)) => text::format_display_line(label),
                 (OutcomeKind::NotApplicable, None) => "not applicable".to_owned(),
                 (_, None) => "could not be judged".to_owned(),
             },
-            explanation: text::block(words),
+            explanation: text::format_display_block(words),
             by: "rules".to_owned(),
             cost: "free".to_owned(),
         })
@@ -228,7 +221,7 @@ impl RubricTrialSubject {
 
 impl RubricTrialQuestion {
     /// Asks, which may cost money: of the project's rule, within its budget.
-    pub(super) async fn ask(
+    pub(super) async fn ask_judge(
         self,
         server: &Arc<ServerState>,
         rubric: &Rubric,
@@ -241,48 +234,47 @@ impl RubricTrialQuestion {
         };
         if let Some(budget) = daily_budget_usd {
             let name = rule.clone();
-            let spent = blocking(server, move |server| {
-                Ok(server.store.spent_since(today_ns(), Some(&name), None)?)
-            });
+            let spent =
+                run_store_query(server, move |server| Ok(server.store.spent_since(today_ns(), Some(&name), None)?));
             let spent = spent.await.map_err(|error| error.message().to_owned())?;
             let spent = spent.cost_usd;
             if spent + most_usd.unwrap_or_default() > budget {
-                let (spent, budget) = (number::usd(spent), number::usd(budget));
+                let (spent, budget) = (number::format_usd(spent), number::format_usd(budget));
                 return Err(format!(
                     "Of today's budget of {budget} for the rule, {spent} is spent: what is left may not be enough for this question."
                 ));
             }
         }
         let form = answer_form(rubric, judge.settings.structured);
-        let render = |window: PromptWindow| subject.rendered(rubric, window);
+        let render = |window: PromptWindow| subject.render_prompt(rubric, window);
         let judgement = judge.judge(&form, &rubric.labels, prompt, render).await;
         let known_usd = judge.price.zip(judgement.usage).map(|(price, usage)| price.cost_of_usage(usage));
         // What the endpoint does not say counts as the most that it can be.
         let cost_usd = if judgement.is_usage_partial { most_usd.or(known_usd) } else { known_usd };
         let calls = u64::from(judgement.calls);
         let unpriced = if cost_usd.is_some() { 0 } else { calls };
-        server.meters.asked(calls, cost_usd.is_some());
+        server.meters.record_call_pricing(calls, cost_usd.is_some());
         let spend = JudgeSpend { rule, calls, unpriced, cost_usd: cost_usd.unwrap_or_default() };
-        let written = server.store.spend(spend, subject.project.clone(), now_ns());
-        if let Err(error) = async { written?.done().await }.await {
+        let written = server.store.record_spend(spend, subject.project.clone(), now_ns());
+        if let Err(error) = async { written?.wait_async().await }.await {
             tracing::error!(%error, "what a trial cost could not be written down");
         }
         let reading = judgement.result.map_err(|failure| format!("The judge gave no verdict: {failure}"))?;
         Ok(RubricTrialAnswer {
             class: if rubric.labels.best() == reading.label { "pass" } else { "fail" },
-            label: text::line(&reading.label),
-            explanation: text::block(&reading.explanation),
-            by: text::line(&judge.name()),
-            cost: cost_usd.map_or_else(|| "cost not known".to_owned(), number::usd),
+            label: text::format_display_line(&reading.label),
+            explanation: text::format_display_block(&reading.explanation),
+            by: text::format_display_line(&judge.name()),
+            cost: cost_usd.map_or_else(|| "cost not known".to_owned(), number::format_usd),
         })
     }
 }
 
 fn rule_of<'r>(settings: &'r ReloadableSettings, project: &str) -> Option<&'r GradingRule> {
-    settings.rules.iter().find(|rule| rule.fits(project))
+    settings.rules.iter().find(|rule| rule.matches_project(project))
 }
 
 /// As much of a text as a page shows.
-pub(super) fn cut(whole: &str) -> String {
-    printable(&whole[..whole.floor_char_boundary(MAX_PROMPT)]).into_owned()
+pub(super) fn truncate_for_page(whole: &str) -> String {
+    make_printable(&whole[..whole.floor_char_boundary(MAX_PROMPT)]).into_owned()
 }

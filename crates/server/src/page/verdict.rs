@@ -8,9 +8,9 @@ use gradus_store::AnnotationRecord;
 
 use super::address::PageUrl;
 use super::rubrics;
-use super::words::second;
-use crate::evaluators::{labels, title};
-use crate::page::address::place;
+use super::words::format_timestamp;
+use crate::evaluators::{find_evaluator_labels, find_evaluator_title};
+use crate::page::address::format_step_anchor;
 use crate::page::people::LabelAuthor;
 use crate::page::recorded_verdict::RecordedVerdict;
 use crate::settings::ReloadableSettings;
@@ -75,7 +75,7 @@ impl LabelFormFields {
     }
 
     /// The other labels with their keys.
-    pub(super) fn keyed(&self) -> Vec<(&str, Option<String>)> {
+    pub(super) fn labels_with_shortcuts(&self) -> Vec<(&str, Option<String>)> {
         let key = |at: usize| match self.has_numbers() {
             true => (at < MAX_NUMBERS).then(|| (at + 1).to_string()),
             false => (at == 0).then(|| "x".to_owned()),
@@ -89,10 +89,10 @@ impl LabelFormFields {
 }
 
 /// Tells a verdict from another to the same question: somebody may have the old one before him while the new one is given.
-pub(super) fn seen(line: &OutcomeLine) -> String {
+pub(super) fn fingerprint_verdict(line: &OutcomeLine) -> String {
     let words = line.explanation.as_deref().or(line.reason.as_deref()).unwrap_or_default();
     let text = format!("{}\n{words}", line.label.as_deref().unwrap_or_default());
-    format!("{:x}", gradus_core::digest(text.as_bytes()) >> 64)
+    format!("{:x}", gradus_core::stable_digest(text.as_bytes()) >> 64)
 }
 
 impl VerdictDetailView {
@@ -104,7 +104,7 @@ impl VerdictDetailView {
         here: &PageUrl,
     ) -> VerdictDetailView {
         let RecordedVerdict { at_ns, is_wrong, line } = given;
-        let known = labels(settings, &line.evaluator);
+        let known = find_evaluator_labels(settings, &line.evaluator);
         let class = match line.outcome {
             OutcomeKind::Scored if *is_wrong => "fail",
             OutcomeKind::Scored => "pass",
@@ -112,55 +112,48 @@ impl VerdictDetailView {
             OutcomeKind::NotApplicable => "na",
         };
         let label = match (line.outcome, &line.label) {
-            (_, Some(label)) => text::line(label),
+            (_, Some(label)) => text::format_display_line(label),
             (OutcomeKind::NotApplicable, None) => "not applicable".to_owned(),
             (_, None) => "could not be judged".to_owned(),
         };
         let words = line.explanation.as_deref().or(line.reason.as_deref());
-        let target = target(&line.trajectory_id, line.step_index);
+        let target = format_label_target(&line.trajectory_id, line.step_index);
         let is_about = |one: &&AnnotationRecord| {
-            one.target == target
-                && one.name == *line.evaluator
-                && one.annotator == "HUMAN"
-                && one.label.is_some()
+            one.target == target && one.name == *line.evaluator && one.annotator == "HUMAN" && one.label.is_some()
         };
         let is_rules = matches!(&*line.judge, OFFLINE | RULES);
         VerdictDetailView {
             class,
-            title: title(settings, &line.evaluator),
+            title: find_evaluator_title(settings, &line.evaluator),
             label,
-            explanation: words.filter(|words| !words.is_empty()).map(text::block),
-            evidence: line.evidence.iter().take(MAX_EVIDENCE).map(|piece| text::block(piece)).collect(),
-            by: if is_rules { "rules".to_owned() } else { text::line(&line.judge) },
+            explanation: words.filter(|words| !words.is_empty()).map(text::format_display_block),
+            evidence: line.evidence.iter().take(MAX_EVIDENCE).map(|piece| text::format_display_block(piece)).collect(),
+            by: if is_rules { "rules".to_owned() } else { text::format_display_line(&line.judge) },
             cost: match (line.cost_usd, line.cached) {
                 (_, true) => Some("from the cache".to_owned()),
-                (Some(cost), false) if !is_rules => Some(number::usd(cost)),
+                (Some(cost), false) if !is_rules => Some(number::format_usd(cost)),
                 _ => None,
             },
-            when: second(*at_ns),
+            when: format_timestamp(*at_ns),
             rubric: settings.library.find(&line.evaluator).map(|rubric| {
                 let step = line.step_index.map(|step| step.to_string());
-                rubrics::address(&rubric.name)
+                rubrics::build_rubric_url(&rubric.name)
                     .with("trajectory", Some(&line.trajectory_id))
                     .with("step", step.as_deref())
                     .to_string()
             }),
-            said: said
-                .iter()
-                .filter(is_about)
-                .map(|one| HumanLabelView::from_annotation(one, line))
-                .collect(),
+            said: said.iter().filter(is_about).map(|one| HumanLabelView::from_annotation(one, line)).collect(),
             mentions: Vec::new(),
             labelling: (line.outcome != OutcomeKind::NotApplicable).then(|| LabelFormFields {
                 trajectory: line.trajectory_id.to_string(),
                 step: line.step_index,
                 evaluator: line.evaluator.to_string(),
                 right: line.label.clone(),
-                back: here.clone().at(place(line.step_index)).to_string(),
-                seen: seen(line),
+                back: here.clone().with_fragment(format_step_anchor(line.step_index)).to_string(),
+                seen: fingerprint_verdict(line),
                 key: format!(
                     "{:x}",
-                    gradus_core::digest(format!("{} {target}", line.evaluator).as_bytes()) >> 96
+                    gradus_core::stable_digest(format!("{} {target}", line.evaluator).as_bytes()) >> 96
                 ),
                 others: known
                     .into_iter()
@@ -186,16 +179,16 @@ impl HumanLabelView {
         HumanLabelView {
             identifier: row.identifier.clone(),
             author: row.author.clone(),
-            when: second(row.updated_ns),
-            label: text::line(row.label.as_deref().unwrap_or_default()),
-            note: row.explanation.as_deref().filter(|note| !note.is_empty()).map(text::block),
+            when: format_timestamp(row.updated_ns),
+            label: text::format_display_line(row.label.as_deref().unwrap_or_default()),
+            note: row.explanation.as_deref().filter(|note| !note.is_empty()).map(text::format_display_block),
             agrees: row.label == line.label,
         }
     }
 }
 
 /// What a label is about, as annotations name it.
-pub(super) fn target(trajectory: &str, step: Option<u32>) -> String {
+pub(super) fn format_label_target(trajectory: &str, step: Option<u32>) -> String {
     match step {
         Some(step) => format!("trajectory:{trajectory}#{step}"),
         None => format!("trajectory:{trajectory}"),

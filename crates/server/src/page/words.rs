@@ -3,20 +3,20 @@
 use gradus_store::SpendTotal;
 
 use crate::grading_rule::GradingRule;
-use gradus_report::html::number::{self, count};
+use gradus_report::html::number::{self, format_count};
 use gradus_report::html::text;
 
 /// Between a number and its unit: no line ends there.
 const SPACE: char = '\u{a0}';
 
 /// `2026-11-15 14:02:11`
-pub(super) fn second(ns: i64) -> String {
+pub(super) fn format_timestamp(ns: i64) -> String {
     let Ok(time) = jiff::Timestamp::from_nanosecond(i128::from(ns)) else { return String::new() };
     time.strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
 
 /// How long something took.
-pub(super) fn duration(ns: i64) -> String {
+pub(super) fn format_duration(ns: i64) -> String {
     let seconds = ns.max(0) as f64 / 1e9;
     if seconds < 0.001 {
         format!("{:.0}{SPACE}µs", seconds * 1e6)
@@ -32,7 +32,7 @@ pub(super) fn duration(ns: i64) -> String {
 }
 
 /// `1.2 MB`
-pub(super) fn size(bytes: usize) -> String {
+pub(super) fn format_byte_size(bytes: usize) -> String {
     match bytes {
         0..1_000 => format!("{bytes}{SPACE}bytes"),
         1_000..1_000_000 => format!("{:.1}{SPACE}KB", bytes as f64 / 1e3),
@@ -40,17 +40,19 @@ pub(super) fn size(bytes: usize) -> String {
     }
 }
 
-pub(super) fn whole(number: i64) -> String {
-    count(u64::try_from(number).unwrap_or(0))
+pub(super) fn format_whole_number(number: i64) -> String {
+    format_count(u64::try_from(number).unwrap_or(0))
 }
 
 /// What judging cost, as far as that is known.
-pub(super) fn spent(spent: SpendTotal) -> String {
-    let unpriced = || number::counted(spent.unpriced, "call", "calls");
+pub(super) fn format_spend(spent: SpendTotal) -> String {
+    let unpriced = || number::format_counted_noun(spent.unpriced, "call", "calls");
     match (spent.unpriced, spent.cost_usd > 0.0) {
-        (0, _) => number::usd(spent.cost_usd),
+        (0, _) => number::format_usd(spent.cost_usd),
         (_, false) => format!("price not known ({})", unpriced()),
-        (_, true) => format!("{} and {} whose price is not known", number::usd(spent.cost_usd), unpriced()),
+        (_, true) => {
+            format!("{} and {} whose price is not known", number::format_usd(spent.cost_usd), unpriced())
+        }
     }
 }
 
@@ -65,17 +67,20 @@ pub(super) struct LiveRule {
 impl LiveRule {
     pub(super) fn from_rule(rule: &GradingRule) -> LiveRule {
         LiveRule {
-            name: text::line(&rule.name),
-            project: text::line(rule.project_pattern()),
-            judge: rule.judge.as_ref().map_or_else(|| "rules".to_owned(), |judge| text::line(&judge.name())),
-            evaluators: joined(rule.evaluators.iter().map(|one| one.title.as_str())),
+            name: text::format_display_line(&rule.name),
+            project: text::format_display_line(rule.project_pattern()),
+            judge: rule
+                .judge
+                .as_ref()
+                .map_or_else(|| "rules".to_owned(), |judge| text::format_display_line(&judge.name())),
+            evaluators: join_names(rule.evaluators.iter().map(|one| one.title.as_str())),
         }
     }
 }
 
 /// Names on one line.
-pub(super) fn joined<'t>(names: impl Iterator<Item = &'t str>) -> String {
-    text::line(&names.collect::<Vec<_>>().join(", "))
+pub(super) fn join_names<'t>(names: impl Iterator<Item = &'t str>) -> String {
+    text::format_display_line(&names.collect::<Vec<_>>().join(", "))
 }
 
 #[cfg(test)]
@@ -84,11 +89,11 @@ mod tests {
 
     #[test]
     fn lengths_and_sizes_read_well() {
-        let shown = [0, 850, 12_000_000, 1_500_000_000, 250_000_000_000, 9_000_000_000_000].map(duration);
+        let shown = [0, 850, 12_000_000, 1_500_000_000, 250_000_000_000, 9_000_000_000_000].map(format_duration);
         let wanted = ["0 µs", "1 µs", "12 ms", "1.5 s", "4 min", "2.5 h"];
         assert_eq!(shown.map(|text| text.replace(SPACE, " ")), wanted);
-        assert_eq!(size(999).replace(SPACE, " "), "999 bytes");
-        assert_eq!(size(1_234_567).replace(SPACE, " "), "1.2 MB");
-        assert_eq!(second(1_794_000_000_000_000_000), "2026-11-06 21:20:00");
+        assert_eq!(format_byte_size(999).replace(SPACE, " "), "999 bytes");
+        assert_eq!(format_byte_size(1_234_567).replace(SPACE, " "), "1.2 MB");
+        assert_eq!(format_timestamp(1_794_000_000_000_000_000), "2026-11-06 21:20:00");
     }
 }

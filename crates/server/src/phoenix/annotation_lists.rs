@@ -10,7 +10,7 @@ use gradus_phoenix::span_view::iso_time;
 use gradus_store::{AnnotationQuery, AnnotationRecord};
 use serde_json::{Value, json};
 
-use super::error::{PhoenixApiError, blocking};
+use super::error::{PhoenixApiError, run_rows_query};
 use super::request::{self, PhoenixQueryParams};
 use super::{ids, verdicts};
 use crate::phoenix::annotation_subject::PhoenixAnnotationTarget;
@@ -25,7 +25,7 @@ pub(super) async fn of_spans(
     project: Path<String>,
     params: PhoenixQueryParams,
 ) -> Result<Json<Value>, PhoenixApiError> {
-    list(PhoenixAnnotationTarget::Span, "span_id", &server, &project, &params).await
+    list_annotations(PhoenixAnnotationTarget::Span, "span_id", &server, &project, &params).await
 }
 
 pub(super) async fn of_traces(
@@ -33,7 +33,7 @@ pub(super) async fn of_traces(
     project: Path<String>,
     params: PhoenixQueryParams,
 ) -> Result<Json<Value>, PhoenixApiError> {
-    list(PhoenixAnnotationTarget::Trace, "trace_id", &server, &project, &params).await
+    list_annotations(PhoenixAnnotationTarget::Trace, "trace_id", &server, &project, &params).await
 }
 
 pub(super) async fn of_sessions(
@@ -41,10 +41,10 @@ pub(super) async fn of_sessions(
     project: Path<String>,
     params: PhoenixQueryParams,
 ) -> Result<Json<Value>, PhoenixApiError> {
-    list(PhoenixAnnotationTarget::Session, "session_id", &server, &project, &params).await
+    list_annotations(PhoenixAnnotationTarget::Session, "session_id", &server, &project, &params).await
 }
 
-async fn list(
+async fn list_annotations(
     subject: PhoenixAnnotationTarget,
     field: &'static str,
     server: &Arc<ServerState>,
@@ -52,53 +52,46 @@ async fn list(
     params: &PhoenixQueryParams,
 ) -> Result<Json<Value>, PhoenixApiError> {
     let distinct = |name: &str| {
-        let values: HashSet<String> =
-            params.all(name).into_iter().filter(|value| !value.is_empty()).collect();
+        let values: HashSet<String> = params.all_values(name).into_iter().filter(|value| !value.is_empty()).collect();
         match values.len() {
             0..=MAX_IDS => Ok(values.into_iter().collect::<Vec<String>>()),
-            many => {
-                Err(PhoenixApiError::invalid(format!("Too many {name} supplied: {many} (max {MAX_IDS})")))
-            }
+            many => Err(PhoenixApiError::unprocessable(format!("Too many {name} supplied: {many} (max {MAX_IDS})"))),
         }
     };
     let (wanted, identifiers) = (distinct(&format!("{field}s"))?, distinct("identifier")?);
     if wanted.is_empty() && identifiers.is_empty() {
-        return Err(PhoenixApiError::invalid(format!(
-            "At least one of {field}s or identifier must be supplied"
-        )));
+        return Err(PhoenixApiError::unprocessable(format!("At least one of {field}s or identifier must be supplied")));
     }
-    let limit = params.limit(10, 10_000)?;
-    let up_to = match params.one("cursor") {
+    let limit = params.parse_limit(10, 10_000)?;
+    let up_to = match params.last_value("cursor") {
         Some(cursor) => Some(
-            ids::decode_number(subject.node(), cursor)
-                .ok_or_else(|| PhoenixApiError::invalid("Invalid cursor value"))?,
+            ids::decode_number(subject.node_type(), cursor)
+                .ok_or_else(|| PhoenixApiError::unprocessable("Invalid cursor value"))?,
         ),
         None => None,
     };
-    let project = request::project(server, project).await?.no;
+    let project = request::find_project(server, project).await?.no;
     let query = AnnotationQuery {
         project,
         kind: subject.prefix(),
-        targets: wanted.iter().map(|id| subject.target(id)).collect(),
+        targets: wanted.iter().map(|id| subject.format_target(id)).collect(),
         identifiers,
-        names: params.all("include_annotation_names"),
-        other_names: params.all("exclude_annotation_names"),
+        names: params.all_values("include_annotation_names"),
+        other_names: params.all_values("exclude_annotation_names"),
         up_to,
         limit: limit + 1,
     };
-    blocking(server, move |server| {
+    run_rows_query(server, move |server| {
         let mut rows = server.store.annotations_about(&query)?;
-        let next = rows.get(limit).map(|row| ids::encode(subject.node(), row.no));
+        let next = rows.get(limit).map(|row| ids::encode_node_id(subject.node_type(), row.no));
         rows.truncate(limit);
-        let mut data: Vec<Value> = rows.iter().map(|row| shown(row, subject, field)).collect();
+        let mut data: Vec<Value> = rows.iter().map(|row| annotation_to_json(row, subject, field)).collect();
         if next.is_none() {
             // Ours are no rows: they end the last page.
-            data.extend(verdicts::named(server, subject, &query)?);
+            data.extend(verdicts::list_named_verdicts(server, subject, &query)?);
         }
         if data.is_empty() && query.identifiers.is_empty() && !any_known(server, subject, project, &wanted)? {
-            return Err(PhoenixApiError::missing(format!(
-                "None of the supplied {field}s exist in this project"
-            )));
+            return Err(PhoenixApiError::not_found(format!("None of the supplied {field}s exist in this project")));
         }
         Ok(Json(json!({"data": data, "next_cursor": next})))
     })
@@ -128,10 +121,10 @@ fn any_known(
     Ok(false)
 }
 
-fn shown(row: &AnnotationRecord, subject: PhoenixAnnotationTarget, field: &str) -> Value {
+fn annotation_to_json(row: &AnnotationRecord, subject: PhoenixAnnotationTarget, field: &str) -> Value {
     let time = |ns: i64| iso_time(ns / 1000);
     let mut shown = json!({
-        "id": ids::encode(subject.node(), row.no),
+        "id": ids::encode_node_id(subject.node_type(), row.no),
         "created_at": time(row.created_ns),
         "updated_at": time(row.updated_ns),
         "source": "API",
@@ -139,7 +132,7 @@ fn shown(row: &AnnotationRecord, subject: PhoenixAnnotationTarget, field: &str) 
         "name": row.name,
         "annotator_kind": row.annotator,
         "result": {"label": row.label, "score": row.score, "explanation": row.explanation},
-        "metadata": signature::signed(&row.metadata).0,
+        "metadata": signature::split_signed_metadata(&row.metadata).0,
         "identifier": row.identifier,
     });
     shown[field] = Value::from(row.target.strip_prefix(subject.prefix()).unwrap_or(&row.target));

@@ -23,7 +23,7 @@ impl PhoenixAnnotationTarget {
     }
 
     /// What Phoenix calls an annotation of it.
-    pub(super) fn node(self) -> &'static str {
+    pub(super) fn node_type(self) -> &'static str {
         match self {
             PhoenixAnnotationTarget::Span => "SpanAnnotation",
             PhoenixAnnotationTarget::Trace => "TraceAnnotation",
@@ -32,7 +32,7 @@ impl PhoenixAnnotationTarget {
         }
     }
 
-    pub(super) fn plural(self) -> &'static str {
+    pub(super) fn plural_name(self) -> &'static str {
         match self {
             PhoenixAnnotationTarget::Span | PhoenixAnnotationTarget::Document => "Spans",
             PhoenixAnnotationTarget::Trace => "Traces",
@@ -41,14 +41,14 @@ impl PhoenixAnnotationTarget {
     }
 
     /// The target of this id. Ids of other lengths and alphabets are kept under what they are read as.
-    pub(super) fn target(self, id: &str) -> String {
+    pub(super) fn format_target(self, id: &str) -> String {
         match self {
             PhoenixAnnotationTarget::Span | PhoenixAnnotationTarget::Document => {
                 format!("{}{}", self.prefix(), SpanId::parse(id.trim()))
             }
             PhoenixAnnotationTarget::Trace => format!("{}{}", self.prefix(), TraceId::parse(id.trim())),
             PhoenixAnnotationTarget::Session => {
-                format!("{}{}", self.prefix(), crate::phoenix::session_lookup::plain(id))
+                format!("{}{}", self.prefix(), crate::phoenix::session_lookup::resolve_session_name(id))
             }
         }
     }

@@ -89,7 +89,7 @@ pub(super) async fn of_spans(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Value>, PhoenixApiError> {
-    annotate(PhoenixAnnotationTarget::Span, &server, &caller, &params, &headers, body).await
+    receive_annotations(PhoenixAnnotationTarget::Span, &server, &caller, &params, &headers, body).await
 }
 
 pub(super) async fn of_traces(
@@ -99,7 +99,7 @@ pub(super) async fn of_traces(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Value>, PhoenixApiError> {
-    annotate(PhoenixAnnotationTarget::Trace, &server, &caller, &params, &headers, body).await
+    receive_annotations(PhoenixAnnotationTarget::Trace, &server, &caller, &params, &headers, body).await
 }
 
 pub(super) async fn of_sessions(
@@ -109,7 +109,7 @@ pub(super) async fn of_sessions(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Value>, PhoenixApiError> {
-    annotate(PhoenixAnnotationTarget::Session, &server, &caller, &params, &headers, body).await
+    receive_annotations(PhoenixAnnotationTarget::Session, &server, &caller, &params, &headers, body).await
 }
 
 pub(super) async fn of_documents(
@@ -119,10 +119,10 @@ pub(super) async fn of_documents(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Value>, PhoenixApiError> {
-    annotate(PhoenixAnnotationTarget::Document, &server, &caller, &params, &headers, body).await
+    receive_annotations(PhoenixAnnotationTarget::Document, &server, &caller, &params, &headers, body).await
 }
 
-async fn annotate(
+async fn receive_annotations(
     subject: PhoenixAnnotationTarget,
     server: &Arc<ServerState>,
     caller: &RequestCaller,
@@ -130,7 +130,7 @@ async fn annotate(
     headers: &HeaderMap,
     body: Body,
 ) -> Result<Json<Value>, PhoenixApiError> {
-    let is_sync = params.flag("sync")?.unwrap_or(false);
+    let is_sync = params.parse_flag("sync")?.unwrap_or(false);
     let by = caller.clone();
     let (said, _lease) = parse_body(server, headers, body, move |text, lease| {
         let mut said = Vec::new();
@@ -138,27 +138,24 @@ async fn annotate(
             // Texts are copied out of it.
             lease.grow(ROW_BYTES + item.get().len()).map_err(ReceiveRefusal::from)?;
             let one: AnnotationData<'_> = serde_json::from_str(item.get()).map_err(|error| {
-                PhoenixApiError::invalid_body(
-                    &["data".into(), index.into()],
-                    &format!("it cannot be read: {error}"),
-                )
+                PhoenixApiError::invalid_body(&["data".into(), index.into()], &format!("it cannot be read: {error}"))
             })?;
-            said.push(one.said(subject, index, &by)?);
+            said.push(one.into_received(subject, index, &by)?);
             Ok(())
         })?;
         Ok::<_, PhoenixApiError>(said)
     })
     .await?;
-    let numbers = put(server, subject, said, caller, is_sync).await?;
+    let numbers = store_annotations(server, subject, said, caller, is_sync).await?;
     let data: Vec<Value> = match is_sync {
-        true => numbers.iter().map(|no| json!({"id": ids::encode(subject.node(), no)})).collect(),
+        true => numbers.iter().map(|no| json!({"id": ids::encode_node_id(subject.node_type(), no)})).collect(),
         false => Vec::new(),
     };
     Ok(Json(json!({"data": data})))
 }
 
 impl AnnotationData<'_> {
-    fn said(
+    fn into_received(
         self,
         subject: PhoenixAnnotationTarget,
         index: usize,
@@ -173,7 +170,7 @@ impl AnnotationData<'_> {
                 PhoenixAnnotationTarget::Session => "/v1/session_notes",
                 PhoenixAnnotationTarget::Span | PhoenixAnnotationTarget::Document => "/v1/span_notes",
             };
-            return Err(PhoenixApiError::bad(format!(
+            return Err(PhoenixApiError::bad_request(format!(
                 "The name 'note' is reserved for trace and span notes. Use POST {route} instead."
             )));
         }
@@ -183,16 +180,15 @@ impl AnnotationData<'_> {
             PhoenixAnnotationTarget::Session => ("session_id", self.session_id),
         };
         let id = id.filter(|id| !id.trim().is_empty()).ok_or_else(|| wrong(field, "Field required"))?;
-        let mut target = subject.target(&id);
+        let mut target = subject.format_target(&id);
         let identifier = self.identifier.unwrap_or_default();
         if subject == PhoenixAnnotationTarget::Document {
             if !identifier.trim().is_empty() {
-                return Err(PhoenixApiError::invalid(format!(
+                return Err(PhoenixApiError::unprocessable(format!(
                     "Non-empty identifier '{identifier}' is not supported"
                 )));
             }
-            let position =
-                self.document_position.ok_or_else(|| wrong("document_position", "Field required"))?;
+            let position = self.document_position.ok_or_else(|| wrong("document_position", "Field required"))?;
             target = format!("{target}#{position}");
         }
         let metadata = self.metadata.map_or("{}", RawValue::get);
@@ -224,7 +220,7 @@ impl AnnotationData<'_> {
 }
 
 /// Stores annotations: all of them, or none. Their numbers come back.
-pub(super) async fn put(
+pub(super) async fn store_annotations(
     server: &Arc<ServerState>,
     subject: PhoenixAnnotationTarget,
     said: Vec<ReceivedAnnotation>,
@@ -245,14 +241,14 @@ pub(super) async fn put(
         let mut homes: HashMap<String, Option<TraceId>> = HashMap::new();
         for one in &said {
             if !homes.contains_key(&one.id) {
-                homes.insert(one.id.clone(), home(server, subject, &one.id)?);
+                homes.insert(one.id.clone(), find_target_trace(server, subject, &one.id)?);
             }
         }
-        let missing = missing(&said, &homes);
+        let missing = list_missing_ids(&said, &homes);
         if must_be_known && !missing.is_empty() {
-            return Err(PhoenixApiError::missing(format!(
+            return Err(PhoenixApiError::not_found(format!(
                 "{} with IDs {} do not exist.",
-                subject.plural(),
+                subject.plural_name(),
                 missing.join(", ")
             )));
         }
@@ -261,9 +257,7 @@ pub(super) async fn put(
         if more > 0 && server.store.waiting_annotations()? + more > MAX_WAITING {
             return Err(PhoenixApiError::new(
                 StatusCode::INSUFFICIENT_STORAGE,
-                format!(
-                    "at most {MAX_WAITING} annotations wait for spans that have not come; send the spans first"
-                ),
+                format!("at most {MAX_WAITING} annotations wait for spans that have not come; send the spans first"),
             ));
         }
         let annotations = said.into_iter().map(|one| {
@@ -278,14 +272,14 @@ pub(super) async fn put(
 }
 
 /// The ids that are not there, each once, in the order they were named.
-fn missing<'s>(said: &'s [ReceivedAnnotation], homes: &HashMap<String, Option<TraceId>>) -> Vec<&'s str> {
+fn list_missing_ids<'s>(said: &'s [ReceivedAnnotation], homes: &HashMap<String, Option<TraceId>>) -> Vec<&'s str> {
     let mut seen = HashSet::new();
     let ids = said.iter().map(|one| one.id.as_str());
     ids.filter(|id| homes.get(*id).is_some_and(Option::is_none) && seen.insert(*id)).collect()
 }
 
 /// The trace that holds what is annotated.
-fn home(
+fn find_target_trace(
     server: &ServerState,
     subject: PhoenixAnnotationTarget,
     id: &str,
@@ -294,12 +288,10 @@ fn home(
         PhoenixAnnotationTarget::Span | PhoenixAnnotationTarget::Document => {
             server.store.trace_of_span(SpanId::parse(id.trim()))?
         }
-        PhoenixAnnotationTarget::Trace => {
-            server.store.trace(TraceId::parse(id.trim()))?.map(|row| row.trace_id)
-        }
+        PhoenixAnnotationTarget::Trace => server.store.trace(TraceId::parse(id.trim()))?.map(|row| row.trace_id),
         // A session is kept under its name as it is after redaction.
         PhoenixAnnotationTarget::Session => {
-            let name = crate::phoenix::session_lookup::plain(id);
+            let name = crate::phoenix::session_lookup::resolve_session_name(id);
             let kept = server.reloadable().redaction.apply(&name);
             crate::phoenix::session_lookup::first_trace(server, kept.as_deref().unwrap_or(id))?
         }
@@ -321,7 +313,7 @@ pub(super) async fn note_of_span(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Value>, PhoenixApiError> {
-    note(PhoenixAnnotationTarget::Span, &server, &caller, &headers, body).await
+    receive_note(PhoenixAnnotationTarget::Span, &server, &caller, &headers, body).await
 }
 
 pub(super) async fn note_of_trace(
@@ -330,7 +322,7 @@ pub(super) async fn note_of_trace(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Value>, PhoenixApiError> {
-    note(PhoenixAnnotationTarget::Trace, &server, &caller, &headers, body).await
+    receive_note(PhoenixAnnotationTarget::Trace, &server, &caller, &headers, body).await
 }
 
 pub(super) async fn note_of_session(
@@ -339,11 +331,11 @@ pub(super) async fn note_of_session(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Value>, PhoenixApiError> {
-    note(PhoenixAnnotationTarget::Session, &server, &caller, &headers, body).await
+    receive_note(PhoenixAnnotationTarget::Session, &server, &caller, &headers, body).await
 }
 
 /// Notes add up, unless the client names them.
-async fn note(
+async fn receive_note(
     subject: PhoenixAnnotationTarget,
     server: &Arc<ServerState>,
     caller: &RequestCaller,
@@ -351,17 +343,13 @@ async fn note(
     body: Body,
 ) -> Result<Json<Value>, PhoenixApiError> {
     let (PhoenixEnvelope { data }, _lease): (PhoenixEnvelope<NoteData>, _) =
-        request::json(server, headers, body).await?;
+        request::parse_json_body(server, headers, body).await?;
     let (field, kind, id) = match subject {
         PhoenixAnnotationTarget::Trace => ("trace_id", "trace", data.trace_id),
         PhoenixAnnotationTarget::Session => ("session_id", "session", data.session_id),
-        PhoenixAnnotationTarget::Span | PhoenixAnnotationTarget::Document => {
-            ("span_id", "span", data.span_id)
-        }
+        PhoenixAnnotationTarget::Span | PhoenixAnnotationTarget::Document => ("span_id", "span", data.span_id),
     };
-    let wrong = |field: &str| {
-        PhoenixApiError::invalid_body(&["data".into(), field.into()], "it is missing, or empty")
-    };
+    let wrong = |field: &str| PhoenixApiError::invalid_body(&["data".into(), field.into()], "it is missing, or empty");
     let id = id.map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()).ok_or_else(|| wrong(field))?;
     let text = data.note.trim().to_owned();
     if text.is_empty() {
@@ -369,16 +357,16 @@ async fn note(
     }
     let identifier = data.identifier.filter(|identifier| !identifier.is_empty());
     let annotation = NewAnnotation {
-        target: subject.target(&id),
+        target: subject.format_target(&id),
         name: NOTE.to_owned(),
-        identifier: identifier.unwrap_or_else(|| format!("px-{kind}-note:{}", ids::random())),
+        identifier: identifier.unwrap_or_else(|| format!("px-{kind}-note:{}", ids::generate_random_id())),
         annotator: "HUMAN".to_owned(),
         explanation: Some(text),
         metadata: "{}".to_owned(),
         author: caller.name.clone(),
         ..NewAnnotation::default()
     };
-    let numbers = put(server, subject, vec![ReceivedAnnotation { id, annotation }], caller, true).await?;
-    let id = numbers.first().map(|no| ids::encode(subject.node(), no));
+    let numbers = store_annotations(server, subject, vec![ReceivedAnnotation { id, annotation }], caller, true).await?;
+    let id = numbers.first().map(|no| ids::encode_node_id(subject.node_type(), no));
     Ok(Json(json!({"data": {"id": id}})))
 }

@@ -28,7 +28,7 @@ const SPAN_BYTES: usize = 300;
 /// Spans are written out together up to this many bytes of text.
 const BATCH_BYTES: usize = 1 << 20;
 
-pub(super) async fn add(
+pub(super) async fn create_spans(
     State(server): State<Arc<ServerState>>,
     Path(project): Path<String>,
     headers: HeaderMap,
@@ -36,7 +36,7 @@ pub(super) async fn add(
 ) -> Result<(StatusCode, Json<Value>), PhoenixApiError> {
     // A project that is named and not there is made; one that is numbered is not.
     let name = match ids::decode_number("Project", &project) {
-        Some(_) => request::project(&server, &project).await?.name,
+        Some(_) => request::find_project(&server, &project).await?.name,
         None => project,
     };
     let preparing = Arc::clone(&server);
@@ -88,22 +88,14 @@ struct SpanReader {
 }
 
 impl SpanReader {
-    fn read(
-        &mut self,
-        index: usize,
-        item: &RawValue,
-        lease: &mut MemoryLease,
-    ) -> Result<(), PhoenixApiError> {
+    fn read(&mut self, index: usize, item: &RawValue, lease: &mut MemoryLease) -> Result<(), PhoenixApiError> {
         let text = item.get();
         let parsed = estimate_parsed_size(text.as_bytes());
         lease.grow(parsed + SPAN_BYTES).map_err(ReceiveRefusal::from)?;
         let span: Map<String, Value> = serde_json::from_str(text).map_err(|error| {
-            PhoenixApiError::invalid_body(
-                &["data".into(), index.into()],
-                &format!("it cannot be read: {error}"),
-            )
+            PhoenixApiError::invalid_body(&["data".into(), index.into()], &format!("it cannot be read: {error}"))
         })?;
-        check(&span).map_err(|(place, message)| {
+        validate_span(&span).map_err(|(place, message)| {
             let mut at: Vec<Value> = vec!["data".into(), index.into()];
             at.extend(place.iter().map(|name| Value::from(*name)));
             PhoenixApiError::invalid_body(&at, &message)
@@ -153,9 +145,7 @@ fn flattened_size(path: usize, value: &Value) -> usize {
         Value::Array(items) if items.iter().any(Value::is_object) => {
             items.iter().fold(0, |sum, item| sum.saturating_add(inner(INDEX_DIGITS, item)))
         }
-        Value::Array(items) => {
-            items.len().saturating_mul(VALUE).saturating_add(items.iter().map(text_size).sum())
-        }
+        Value::Array(items) => items.len().saturating_mul(VALUE).saturating_add(items.iter().map(text_size).sum()),
         other => text_size(other),
     };
     nested.saturating_add(path + VALUE)
@@ -171,7 +161,7 @@ fn text_size(value: &Value) -> usize {
 }
 
 /// Looks for what a span must have; the error says where, and what is wrong.
-fn check(span: &Map<String, Value>) -> Result<(), (Vec<&'static str>, String)> {
+fn validate_span(span: &Map<String, Value>) -> Result<(), (Vec<&'static str>, String)> {
     let required = || "Field required".to_owned();
     for name in ["name", "span_kind", "status_code"] {
         if !span.get(name).is_some_and(Value::is_string) {

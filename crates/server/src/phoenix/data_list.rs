@@ -23,9 +23,7 @@ pub(super) fn visit_data_list(
     match (refused, read) {
         (Some(refused), _) => Err(refused),
         (None, Ok(())) => Ok(()),
-        (None, Err(error)) => {
-            Err(PhoenixApiError::invalid_body(&[], &format!("the body cannot be read: {error}")))
-        }
+        (None, Err(error)) => Err(PhoenixApiError::invalid_body(&[], &format!("the body cannot be read: {error}"))),
     }
 }
 

@@ -9,7 +9,7 @@ use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 
-use super::error::{PhoenixApiError, blocking};
+use super::error::{PhoenixApiError, run_rows_query};
 use super::query::{QueryBody, SpanQuery};
 use super::request::{DEFAULT_PROJECT, PhoenixQueryParams, read_time};
 use super::rows::{RootSpanFilter, SpanQueryBounds};
@@ -26,7 +26,7 @@ const MAX_QUERIES: usize = 100;
 /// Text of them.
 const MAX_QUERY_BYTES: usize = 1 << 20;
 
-pub(super) async fn query(
+pub(super) async fn query_spans(
     State(server): State<Arc<ServerState>>,
     params: PhoenixQueryParams,
     headers: HeaderMap,
@@ -34,16 +34,16 @@ pub(super) async fn query(
 ) -> Result<Response, PhoenixApiError> {
     let ((body, queries), _lease) =
         parse_body(&server, &headers, body, |text, lease| read_queries(&text, lease)).await?;
-    let bounds = bounds(&server, &params, &headers, &body).await?;
+    let bounds = resolve_query_bounds(&server, &params, &headers, &body).await?;
     let permit = server.queries.admit(QueryKind::Download).await?;
     let (pool, stall_timeout) = (Arc::clone(&server.queries), server.settings.timeouts.stall);
     if headers.get(ACCEPT).is_some_and(|accept| accept.as_bytes() == b"application/json") {
-        let boundary = ids::random();
+        let boundary = ids::generate_random_id();
         let kind = format!("multipart/mixed; boundary={boundary}");
-        let body = stream::body(&pool, permit, stall_timeout, move |sink| {
+        let body = stream::stream_query_body(&pool, permit, stall_timeout, move |sink| {
             for query in &queries {
                 sink.write(format!("--{boundary}\r\nContent-Type: application/json\r\n\r\n").as_bytes());
-                frame_json::write(&server, query, &bounds, sink)?;
+                frame_json::write_json_frame(&server, query, &bounds, sink)?;
                 sink.write(b"\r\n");
             }
             sink.write(format!("--{boundary}--\r\n").as_bytes());
@@ -51,33 +51,30 @@ pub(super) async fn query(
         });
         return Ok(([(CONTENT_TYPE, kind)], body).into_response());
     }
-    let body = stream::body(&pool, permit, stall_timeout, move |sink| {
+    let body = stream::stream_query_body(&pool, permit, stall_timeout, move |sink| {
         queries.iter().try_for_each(|query| arrow::write_frame(&server, query, &bounds, sink))
     });
     Ok(([(CONTENT_TYPE, arrow::CONTENT_KIND)], body).into_response())
 }
 
 /// Reads a request and its queries, which is work for a thread of its own.
-fn read_queries(
-    text: &[u8],
-    lease: &mut MemoryLease,
-) -> Result<(QueryBody, Vec<SpanQuery>), PhoenixApiError> {
+fn read_queries(text: &[u8], lease: &mut MemoryLease) -> Result<(QueryBody, Vec<SpanQuery>), PhoenixApiError> {
     if text.len() > MAX_QUERY_BYTES {
         return Err(ReceiveRefusal::BodyTooLarge { limit: MAX_QUERY_BYTES }.into());
     }
     let body: QueryBody = parse_json(text, lease)?;
     if body.queries.len() > MAX_QUERIES {
-        return Err(PhoenixApiError::invalid(format!("at most {MAX_QUERIES} queries at once")));
+        return Err(PhoenixApiError::unprocessable(format!("at most {MAX_QUERIES} queries at once")));
     }
     let queries = body.queries.iter().map(SpanQuery::read).collect::<Result<Vec<SpanQuery>, String>>();
-    let queries = queries.map_err(|reason| PhoenixApiError::invalid(format!("Invalid query: {reason}")))?;
+    let queries = queries.map_err(|reason| PhoenixApiError::unprocessable(format!("Invalid query: {reason}")))?;
     if queries.is_empty() {
-        return Err(PhoenixApiError::missing("there is no query in this request"));
+        return Err(PhoenixApiError::not_found("there is no query in this request"));
     }
     Ok((body, queries))
 }
 
-async fn bounds(
+async fn resolve_query_bounds(
     server: &Arc<ServerState>,
     params: &PhoenixQueryParams,
     headers: &HeaderMap,
@@ -86,16 +83,12 @@ async fn bounds(
     // Where clients of different ages say which project they mean.
     let header = headers.get("project-name").and_then(|name| name.to_str().ok());
     let names =
-        [params.one("project_name"), params.one("project-name"), header, body.project_name.as_deref()];
-    let name =
-        names.into_iter().flatten().find(|name| !name.is_empty()).unwrap_or(DEFAULT_PROJECT).to_owned();
-    let project = blocking(server, move |server| Ok(server.store.project_named(&name)?)).await?;
+        [params.last_value("project_name"), params.last_value("project-name"), header, body.project_name.as_deref()];
+    let name = names.into_iter().flatten().find(|name| !name.is_empty()).unwrap_or(DEFAULT_PROJECT).to_owned();
+    let project = run_rows_query(server, move |server| Ok(server.store.project_named(&name)?)).await?;
     let time = |name: &str, text: Option<&String>| match text {
         Some(text) => read_time(text).map(Some).ok_or_else(|| {
-            PhoenixApiError::invalid_body(
-                &[name.into()],
-                &format!("{text:?}: write it as 2026-11-15T08:00:00+00:00"),
-            )
+            PhoenixApiError::invalid_body(&[name.into()], &format!("{text:?}: write it as 2026-11-15T08:00:00+00:00"))
         }),
         None => Ok(None),
     };

@@ -28,16 +28,16 @@ impl PhoenixApiError {
         PhoenixApiError { status, body: message.into(), kind: TEXT, retry_after_s: None }
     }
 
-    pub(super) fn bad(message: impl Into<String>) -> PhoenixApiError {
+    pub(super) fn bad_request(message: impl Into<String>) -> PhoenixApiError {
         PhoenixApiError::new(StatusCode::BAD_REQUEST, message)
     }
 
-    pub(super) fn missing(message: impl Into<String>) -> PhoenixApiError {
+    pub(super) fn not_found(message: impl Into<String>) -> PhoenixApiError {
         PhoenixApiError::new(StatusCode::NOT_FOUND, message)
     }
 
     /// Parameters or a query that cannot be understood.
-    pub(super) fn invalid(message: impl Into<String>) -> PhoenixApiError {
+    pub(super) fn unprocessable(message: impl Into<String>) -> PhoenixApiError {
         PhoenixApiError::new(StatusCode::UNPROCESSABLE_ENTITY, message)
     }
 
@@ -46,7 +46,7 @@ impl PhoenixApiError {
         let mut at = vec![serde_json::Value::from("body")];
         at.extend_from_slice(place);
         let detail = serde_json::json!({"detail": [{"type": "value_error", "loc": at, "msg": message}]});
-        PhoenixApiError { kind: JSON, ..PhoenixApiError::invalid(detail.to_string()) }
+        PhoenixApiError { kind: JSON, ..PhoenixApiError::unprocessable(detail.to_string()) }
     }
 
     pub(super) fn with_json(status: StatusCode, body: &serde_json::Value) -> PhoenixApiError {
@@ -61,12 +61,10 @@ impl From<StoreError> for PhoenixApiError {
         }
         report_store_failure(&error);
         match &error {
-            StoreError::Busy | StoreError::DiskFull | StoreError::Closed | StoreError::Gone { .. } => {
-                PhoenixApiError {
-                    retry_after_s: Some(1),
-                    ..PhoenixApiError::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
-                }
-            }
+            StoreError::Busy | StoreError::DiskFull | StoreError::Closed | StoreError::Gone { .. } => PhoenixApiError {
+                retry_after_s: Some(1),
+                ..PhoenixApiError::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+            },
             _ => PhoenixApiError::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
         }
     }
@@ -109,7 +107,7 @@ impl IntoResponse for PhoenixApiError {
 }
 
 /// Answers from what the store holds: a query, within its budget and in its turn.
-pub(super) async fn blocking<T: Send + 'static>(
+pub(super) async fn run_rows_query<T: Send + 'static>(
     server: &Arc<ServerState>,
     read: impl FnOnce(&ServerState) -> Result<T, PhoenixApiError> + Send + 'static,
 ) -> Result<T, PhoenixApiError> {

@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, StatusCode};
 use gradus_store::NewAnnotation;
 use serde::Deserialize;
 
-use super::annotations::{MAX_ROWS, ROW_BYTES, ReceivedAnnotation, put};
+use super::annotations::{MAX_ROWS, ROW_BYTES, ReceivedAnnotation, store_annotations};
 use super::arrow::{self, ArrowColumnValues, ArrowTable};
 use super::error::PhoenixApiError;
 use crate::caller::RequestCaller;
@@ -27,7 +27,7 @@ struct EvaluationTableMetadata {
     eval_type: String,
 }
 
-pub(super) async fn log(
+pub(super) async fn log_evaluations(
     State(server): State<Arc<ServerState>>,
     Extension(caller): Extension<RequestCaller>,
     headers: HeaderMap,
@@ -44,26 +44,25 @@ pub(super) async fn log(
     let ((subject, said), _lease) = parse_body(&server, &headers, body, move |bytes, lease| {
         // Texts are copied out of it.
         lease.grow(bytes.len()).map_err(ReceiveRefusal::from)?;
-        let table =
-            arrow::read(&bytes, MAX_ROWS).map_err(|error| PhoenixApiError::invalid(error.to_string()))?;
+        let table = arrow::read_arrow_stream(&bytes, MAX_ROWS)
+            .map_err(|error| PhoenixApiError::unprocessable(error.to_string()))?;
         drop(bytes);
         lease.grow(table.rows * ROW_BYTES).map_err(ReceiveRefusal::from)?;
-        read(&table, &by).map_err(PhoenixApiError::invalid)
+        parse_evaluation_table(&table, &by).map_err(PhoenixApiError::unprocessable)
     })
     .await?;
-    put(&server, subject, said, &caller, false).await?;
+    store_annotations(&server, subject, said, &caller, false).await?;
     Ok(StatusCode::OK)
 }
 
-fn read(
+fn parse_evaluation_table(
     table: &ArrowTable,
     caller: &RequestCaller,
 ) -> Result<(PhoenixAnnotationTarget, Vec<ReceivedAnnotation>), String> {
     let about = table.metadata.iter().find(|(key, _)| key == "arize").map(|(_, about)| about);
-    let about =
-        about.ok_or("the table does not say what was evaluated: its schema has no metadata \"arize\"")?;
-    let about: EvaluationTableMetadata = serde_json::from_str(about)
-        .map_err(|error| format!("the metadata \"arize\" cannot be read: {error}"))?;
+    let about = about.ok_or("the table does not say what was evaluated: its schema has no metadata \"arize\"")?;
+    let about: EvaluationTableMetadata =
+        serde_json::from_str(about).map_err(|error| format!("the metadata \"arize\" cannot be read: {error}"))?;
     // It is repeated in every row.
     if about.eval_name.len() > MAX_NAME_BYTES {
         return Err(format!("the name of an evaluation has at most {MAX_NAME_BYTES} bytes"));
@@ -73,9 +72,7 @@ fn read(
         "TraceEvaluations" => (PhoenixAnnotationTarget::Trace, ["context.trace_id", "trace_id"]),
         "DocumentEvaluations" => (PhoenixAnnotationTarget::Document, ["context.span_id", "span_id"]),
         other => {
-            return Err(format!(
-                "{other:?} is not known here; there are SpanEvaluations and TraceEvaluations"
-            ));
+            return Err(format!("{other:?} is not known here; there are SpanEvaluations and TraceEvaluations"));
         }
     };
     let id = ids.into_iter().find(|name| matches!(table.column(name), Some(ArrowColumnValues::Texts(_))));
@@ -83,7 +80,7 @@ fn read(
     let mut said = Vec::with_capacity(table.rows);
     for row in 0..table.rows {
         let Some(id) = table.text(id, row) else { return Err(format!("row {} has no id", row + 1)) };
-        let mut target = subject.target(id);
+        let mut target = subject.format_target(id);
         if subject == PhoenixAnnotationTarget::Document {
             let positions = ["document_position", "position"];
             let position = positions.into_iter().find_map(|name| table.number(name, row));

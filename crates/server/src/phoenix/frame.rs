@@ -46,7 +46,7 @@ impl DataFrameSchema {
     }
 
     /// The number of a column, which is there from now on.
-    pub(super) fn number(&mut self, name: &str) -> usize {
+    pub(super) fn ensure_column(&mut self, name: &str) -> usize {
         if let Some(number) = self.by_name.get(name) {
             return *number;
         }
@@ -56,14 +56,14 @@ impl DataFrameSchema {
     }
 
     /// Takes a row into account.
-    pub(super) fn see(&mut self, row: &DataFrameRow) {
+    pub(super) fn add_row(&mut self, row: &DataFrameRow) {
         self.rows += 1;
         for (column, cell) in self.index.iter_mut().zip(&row.0) {
-            column.see(cell);
+            column.observe_cell(cell);
         }
         for (name, cell) in &row.1 {
-            let number = self.number(name);
-            self.columns[number].see(cell);
+            let number = self.ensure_column(name);
+            self.columns[number].observe_cell(cell);
         }
     }
 }
@@ -73,7 +73,7 @@ impl DataFrameColumn {
         DataFrameColumn { name: name.to_owned(), kinds: 0, filled: 0 }
     }
 
-    fn see(&mut self, cell: &DataFrameCell) {
+    fn observe_cell(&mut self, cell: &DataFrameCell) {
         let kind = match cell {
             DataFrameCell::Time(_) => TIME,
             DataFrameCell::Json(Value::Null) => return,
@@ -88,7 +88,7 @@ impl DataFrameColumn {
     }
 
     /// What pandas would call it in a table schema; `field` is its name there.
-    pub(super) fn schema(&self, field: &str, rows: usize) -> Value {
+    pub(super) fn pandas_schema(&self, field: &str, rows: usize) -> Value {
         let is_full = self.filled == rows;
         match self.kinds {
             TIME => json!({"name": field, "type": "datetime", "tz": "UTC"}),
@@ -111,17 +111,16 @@ mod tests {
     fn columns_are_what_they_hold() {
         let mut columns = DataFrameSchema::new(&["id".to_owned()]);
         let row = |id: &str, cells: &[(&str, Value)]| {
-            let cells =
-                cells.iter().map(|(name, value)| ((*name).to_owned(), DataFrameCell::Json(value.clone())));
+            let cells = cells.iter().map(|(name, value)| ((*name).to_owned(), DataFrameCell::Json(value.clone())));
             (vec![DataFrameCell::Json(id.into())], cells.collect())
         };
-        columns.see(&row("a", &[("n", json!(1)), ("t", json!("x")), ("b", json!(true)), ("m", json!(1))]));
-        columns.see(&row("b", &[("n", json!(2)), ("t", Value::Null), ("late", json!(5)), ("m", json!("x"))]));
+        columns.add_row(&row("a", &[("n", json!(1)), ("t", json!("x")), ("b", json!(true)), ("m", json!(1))]));
+        columns.add_row(&row("b", &[("n", json!(2)), ("t", Value::Null), ("late", json!(5)), ("m", json!("x"))]));
         let kinds: Vec<Value> =
-            columns.columns.iter().map(|column| column.schema(&column.name, 2)["type"].clone()).collect();
+            columns.columns.iter().map(|column| column.pandas_schema(&column.name, 2)["type"].clone()).collect();
         assert_eq!(kinds, ["integer", "string", "string", "string", "number"]);
         assert_eq!(
-            columns.index[0].schema("0_id", 2),
+            columns.index[0].pandas_schema("0_id", 2),
             json!({"name": "0_id", "type": "string", "extDtype": "str"})
         );
     }

@@ -13,7 +13,7 @@ use crate::state::ServerState;
 use crate::stream::ResponseSink;
 
 /// Writes the answer to a query.
-pub(super) fn write(
+pub(super) fn write_json_frame(
     server: &ServerState,
     query: &SpanQuery,
     bounds: &SpanQueryBounds,
@@ -21,32 +21,31 @@ pub(super) fn write(
 ) -> Result<(), StoreError> {
     let index = query.index_names();
     let mut columns = DataFrameSchema::new(&index);
-    for name in declared(query) {
-        columns.number(&name);
+    for name in list_declared_columns(query) {
+        columns.ensure_column(&name);
     }
     sink.write(b"{\"data\":[");
     let mut line = Vec::new();
-    rows::answer(server, query, bounds, &mut |row| {
+    rows::visit_query_rows(server, query, bounds, &mut |row| {
         line.clear();
         line.extend_from_slice(if columns.rows == 0 { b"" } else { b"," });
-        columns.see(&row);
+        columns.add_row(&row);
         write_row(&row, &mut columns, &mut line);
         sink.write(&line);
         if sink.is_gone() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     if columns.rows == 0 {
-        for name in named(query) {
-            columns.number(&name);
+        for name in list_projected_columns(query) {
+            columns.ensure_column(&name);
         }
     }
-    let keys: Vec<String> =
-        index.iter().enumerate().map(|(number, name)| format!("{number}_{name}")).collect();
+    let keys: Vec<String> = index.iter().enumerate().map(|(number, name)| format!("{number}_{name}")).collect();
     let mut fields: Vec<Value> = Vec::new();
     for (column, key) in columns.index.iter().zip(&keys) {
-        fields.push(column.schema(key, columns.rows));
+        fields.push(column.pandas_schema(key, columns.rows));
     }
     for (number, column) in columns.columns.iter().enumerate() {
-        fields.push(column.schema(&field(index.len() + number, &column.name), columns.rows));
+        fields.push(column.pandas_schema(&format_field_name(index.len() + number, &column.name), columns.rows));
     }
     let schema = json!({"fields": fields, "primaryKey": keys, "pandas_version": "1.4.0"});
     sink.write(format!("],\"schema\":{schema}}}").as_bytes());
@@ -54,21 +53,21 @@ pub(super) fn write(
 }
 
 /// The columns that are there whatever is found.
-pub(super) fn declared(query: &SpanQuery) -> Vec<String> {
+pub(super) fn list_declared_columns(query: &SpanQuery) -> Vec<String> {
     if query.wants_all() {
         return BASE.iter().map(|name| (*name).to_owned()).collect();
     }
     let selected = query.select.iter().filter(|(name, _)| *name != query.index.key);
-    selected.map(|(name, _)| query.shown(name).to_owned()).collect()
+    selected.map(|(name, _)| query.output_column_name(name).to_owned()).collect()
 }
 
 /// The columns that a query names beside those; of an answer without rows, all that is known.
-pub(super) fn named(query: &SpanQuery) -> Vec<String> {
+pub(super) fn list_projected_columns(query: &SpanQuery) -> Vec<String> {
     let lists = [&query.explode, &query.concat].into_iter().flatten();
-    lists.flat_map(|lists| &lists.columns).map(|(name, _)| query.shown(name).to_owned()).collect()
+    lists.flat_map(|lists| &lists.columns).map(|(name, _)| query.output_column_name(name).to_owned()).collect()
 }
 
-fn field(number: usize, name: &str) -> String {
+fn format_field_name(number: usize, name: &str) -> String {
     format!("{number}_{name}")
 }
 
@@ -77,11 +76,11 @@ fn write_row(row: &DataFrameRow, columns: &mut DataFrameSchema, out: &mut Vec<u8
     let count = columns.index.len();
     for (number, cell) in row.0.iter().enumerate() {
         out.extend_from_slice(if number == 0 { b"" } else { b"," });
-        write_pair(&field(number, &columns.index[number].name), cell, out);
+        write_pair(&format_field_name(number, &columns.index[number].name), cell, out);
     }
     for (name, cell) in &row.1 {
         out.push(b',');
-        write_pair(&field(count + columns.number(name), name), cell, out);
+        write_pair(&format_field_name(count + columns.ensure_column(name), name), cell, out);
     }
     out.push(b'}');
 }
@@ -92,12 +91,12 @@ fn write_pair(name: &str, cell: &DataFrameCell, out: &mut Vec<u8>) {
     out.push(b':');
     let _ = match cell {
         DataFrameCell::Json(value) => serde_json::to_writer(&mut *out, value),
-        DataFrameCell::Time(us) => serde_json::to_writer(&mut *out, &nanoseconds(*us)),
+        DataFrameCell::Time(us) => serde_json::to_writer(&mut *out, &format_pandas_time(*us)),
     };
 }
 
 /// A time as pandas writes it, with nine digits.
-fn nanoseconds(us: i64) -> Option<String> {
+fn format_pandas_time(us: i64) -> Option<String> {
     let time = jiff::Timestamp::from_microsecond(us).ok()?;
     Some(format!("{time:.9}"))
 }
@@ -108,8 +107,8 @@ mod tests {
 
     #[test]
     fn times_have_nine_digits() {
-        assert_eq!(nanoseconds(1_767_268_800_500_000).as_deref(), Some("2026-01-01T12:00:00.500000000Z"));
-        assert_eq!(nanoseconds(0).as_deref(), Some("1970-01-01T00:00:00.000000000Z"));
-        assert_eq!(nanoseconds(i64::MAX), None);
+        assert_eq!(format_pandas_time(1_767_268_800_500_000).as_deref(), Some("2026-01-01T12:00:00.500000000Z"));
+        assert_eq!(format_pandas_time(0).as_deref(), Some("1970-01-01T00:00:00.000000000Z"));
+        assert_eq!(format_pandas_time(i64::MAX), None);
     }
 }

@@ -11,7 +11,7 @@ use super::scan::SpanScan;
 use super::surroundings::StoreFilterContext;
 use crate::state::ServerState;
 
-pub(crate) fn holds(
+pub(crate) fn has_matching_span(
     server: &ServerState,
     project: &str,
     trace: TraceId,
@@ -23,7 +23,7 @@ pub(crate) fn holds(
     scan.visit(server, &mut |trace, index| {
         let around = StoreFilterContext::new(server, trace, index);
         holds = filter.matches(&PhoenixSpan::new(&trace.spans[index]), &around);
-        failed = around.failed();
+        failed = around.take_error();
         if holds || failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     failed.map_or(Ok(holds), Err)

@@ -43,7 +43,7 @@ use axum::routing::{delete, get, post};
 
 use super::state::ServerState;
 use error::PhoenixApiError;
-pub(super) use holds::holds;
+pub(super) use holds::has_matching_span;
 
 /// The Phoenix that is spoken here. Clients ask before they use what came with a version.
 const VERSION: &str = "20.26.1";
@@ -52,21 +52,24 @@ const VERSION_HEADER: HeaderName = HeaderName::from_static("x-phoenix-server-ver
 /// The path that tells the version, to anybody.
 pub(super) const VERSION_PATH: &str = "/arize_phoenix_version";
 
-pub(super) fn routes() -> Router<Arc<ServerState>> {
+pub(super) fn build_phoenix_routes() -> Router<Arc<ServerState>> {
     Router::new()
         .route(VERSION_PATH, get(async || VERSION))
-        .route("/v1/projects", get(projects::list).post(projects::add))
-        .route("/v1/projects/{project}", get(projects::one).put(projects::update).delete(projects::remove))
-        .route("/v1/projects/{project}/spans", get(spans::list).post(create::add))
+        .route("/v1/projects", get(projects::list_projects).post(projects::create_project))
+        .route(
+            "/v1/projects/{project}",
+            get(projects::get_project).put(projects::update_project).delete(projects::delete_project),
+        )
+        .route("/v1/projects/{project}/spans", get(spans::list_spans).post(create::create_spans))
         .route("/v1/projects/{project}/spans/otlpv1", get(spans::list_otlp))
-        .route("/v1/projects/{project}/traces", get(traces::list))
-        .route("/v1/projects/{project}/sessions", get(sessions::list))
+        .route("/v1/projects/{project}/traces", get(traces::list_traces))
+        .route("/v1/projects/{project}/sessions", get(sessions::list_sessions))
         .route("/v1/projects/{project}/span_annotations", get(annotation_lists::of_spans))
         .route("/v1/projects/{project}/trace_annotations", get(annotation_lists::of_traces))
         .route("/v1/projects/{project}/session_annotations", get(annotation_lists::of_sessions))
-        .route("/v1/sessions/{session}", get(sessions::one))
-        .route("/v1/spans", post(dataframe::query).get(dataframe::query))
-        .route("/v1/traces/{trace}", delete(traces::remove))
+        .route("/v1/sessions/{session}", get(sessions::get_session))
+        .route("/v1/spans", post(dataframe::query_spans).get(dataframe::query_spans))
+        .route("/v1/traces/{trace}", delete(traces::delete_trace))
         .route("/v1/span_annotations", post(annotations::of_spans))
         .route("/v1/trace_annotations", post(annotations::of_traces))
         .route("/v1/session_annotations", post(annotations::of_sessions))
@@ -74,7 +77,7 @@ pub(super) fn routes() -> Router<Arc<ServerState>> {
         .route("/v1/span_notes", post(annotations::note_of_span))
         .route("/v1/trace_notes", post(annotations::note_of_trace))
         .route("/v1/session_notes", post(annotations::note_of_session))
-        .route("/v1/evaluations", post(evaluations::log))
+        .route("/v1/evaluations", post(evaluations::log_evaluations))
         .layer(from_fn(with_version))
 }
 
@@ -89,12 +92,7 @@ pub(super) fn not_here(path: &str) -> Option<Response> {
     let name = path.strip_prefix("/v1/")?.split('/').next()?;
     let is_known = matches!(
         name,
-        "datasets"
-            | "experiments"
-            | "experiment_evaluations"
-            | "prompts"
-            | "prompt_versions"
-            | "annotation_configs"
+        "datasets" | "experiments" | "experiment_evaluations" | "prompts" | "prompt_versions" | "annotation_configs"
     );
     is_known.then(|| {
         let message = format!("{name} are Phoenix's; Gradus keeps traces, annotations and what was graded");

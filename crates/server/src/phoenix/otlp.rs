@@ -1,22 +1,22 @@
 //! A span in Phoenix's JSON form of OTLP: every field there, attributes flat, whatever was recorded in lists and objects.
 
 use gradus_core::span::StatusCode;
-use gradus_phoenix::span_view::{PhoenixSpan, micros};
+use gradus_phoenix::span_view::{PhoenixSpan, nanos_to_micros};
 use serde_json::{Map, Value, json};
 
-pub(super) fn shown(span: &PhoenixSpan<'_>) -> Value {
+pub(super) fn span_to_otlp_json(span: &PhoenixSpan<'_>) -> Value {
     let recorded = span.span();
-    let mut attributes = vec![pair("openinference.span.kind", &Value::from(span.listed_kind()))];
-    attributes.extend(span.flat_attributes().iter().map(|(key, value)| pair(key, value)));
+    let mut attributes = vec![encode_otlp_attribute("openinference.span.kind", &Value::from(span.listed_kind()))];
+    attributes.extend(span.flat_attributes().iter().map(|(key, value)| encode_otlp_attribute(key, value)));
     let events = recorded.events.iter().filter(|event| event.body.is_none()).zip(span.events());
     let events: Vec<Value> = events
         .map(|(event, listed)| {
-            let attributes = listed["attributes"].as_object().map(pairs).unwrap_or_default();
+            let attributes = listed["attributes"].as_object().map(encode_otlp_attributes).unwrap_or_default();
             json!({
                 "attributes": attributes,
                 "dropped_attributes_count": null,
                 "name": event.name,
-                "time_unix_nano": nanos(event.time_ns),
+                "time_unix_nano": truncate_to_micros(event.time_ns),
             })
         })
         .collect();
@@ -31,7 +31,7 @@ pub(super) fn shown(span: &PhoenixSpan<'_>) -> Value {
         "dropped_attributes_count": null,
         "dropped_events_count": null,
         "dropped_links_count": null,
-        "end_time_unix_nano": nanos(recorded.end_ns),
+        "end_time_unix_nano": truncate_to_micros(recorded.end_ns),
         "events": if events.is_empty() { Value::Null } else { Value::from(events) },
         "flags": null,
         "kind": "SPAN_KIND_INTERNAL",
@@ -39,7 +39,7 @@ pub(super) fn shown(span: &PhoenixSpan<'_>) -> Value {
         "name": recorded.name,
         "parent_span_id": recorded.parent_id.map(|id| id.to_string()),
         "span_id": recorded.span_id.to_string(),
-        "start_time_unix_nano": nanos(recorded.start_ns),
+        "start_time_unix_nano": truncate_to_micros(recorded.start_ns),
         "status": {"code": code, "message": message},
         "trace_id": recorded.trace_id.to_string(),
         "trace_state": null,
@@ -47,15 +47,15 @@ pub(super) fn shown(span: &PhoenixSpan<'_>) -> Value {
 }
 
 /// Microseconds are all that Phoenix keeps. It multiplies in floating point, which would only blur them further.
-fn nanos(ns: u64) -> i64 {
-    micros(ns).saturating_mul(1000)
+fn truncate_to_micros(ns: u64) -> i64 {
+    nanos_to_micros(ns).saturating_mul(1000)
 }
 
-fn pairs(attributes: &Map<String, Value>) -> Vec<Value> {
-    attributes.iter().map(|(key, value)| pair(key, value)).collect()
+fn encode_otlp_attributes(attributes: &Map<String, Value>) -> Vec<Value> {
+    attributes.iter().map(|(key, value)| encode_otlp_attribute(key, value)).collect()
 }
 
-fn pair(key: &str, value: &Value) -> Value {
+fn encode_otlp_attribute(key: &str, value: &Value) -> Value {
     json!({"key": key, "value": any_value(value)})
 }
 

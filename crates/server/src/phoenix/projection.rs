@@ -64,15 +64,11 @@ impl SpanProjection {
             "status_code" => ProjectedField::StatusCode,
             "status_message" => ProjectedField::StatusMessage,
             "latency_ms" => ProjectedField::LatencyMs,
-            "cumulative_llm_token_count_prompt" | "cumulative_token_count.prompt" => {
-                ProjectedField::PromptTokens
-            }
+            "cumulative_llm_token_count_prompt" | "cumulative_token_count.prompt" => ProjectedField::PromptTokens,
             "cumulative_llm_token_count_completion" | "cumulative_token_count.completion" => {
                 ProjectedField::CompletionTokens
             }
-            "cumulative_llm_token_count_total" | "cumulative_token_count.total" => {
-                ProjectedField::TotalTokens
-            }
+            "cumulative_llm_token_count_total" | "cumulative_token_count.total" => ProjectedField::TotalTokens,
             "start_time" => ProjectedField::StartTime,
             "end_time" => ProjectedField::EndTime,
             path => ProjectedField::Attribute(attribute_path(path).ok_or_else(wrong)?),
@@ -80,20 +76,13 @@ impl SpanProjection {
         Ok(SpanProjection { key: key.to_owned(), what })
     }
 
-    pub(super) fn extract_cell(
-        &self,
-        trace: &TraceView<'_>,
-        index: usize,
-        span: &PhoenixSpan<'_>,
-    ) -> DataFrameCell {
+    pub(super) fn extract_cell(&self, trace: &TraceView<'_>, index: usize, span: &PhoenixSpan<'_>) -> DataFrameCell {
         let recorded = span.span();
         let text = |text: &str| DataFrameCell::Json(Value::from(text));
         match &self.what {
             ProjectedField::SpanId => text(&recorded.span_id.to_string()),
             ProjectedField::TraceId => text(&recorded.trace_id.to_string()),
-            ProjectedField::ParentId => {
-                DataFrameCell::Json(recorded.parent_id.map(|id| id.to_string()).into())
-            }
+            ProjectedField::ParentId => DataFrameCell::Json(recorded.parent_id.map(|id| id.to_string()).into()),
             ProjectedField::Kind => text(span.kind().as_str()),
             ProjectedField::Name => text(&recorded.name),
             ProjectedField::StatusCode => text(span.status_code()),
@@ -108,21 +97,21 @@ impl SpanProjection {
             ProjectedField::StartTime => DataFrameCell::Time(span.start_us()),
             ProjectedField::EndTime => DataFrameCell::Time(span.end_us()),
             ProjectedField::Attribute(path) => {
-                DataFrameCell::Json(follow(span, path).cloned().unwrap_or_default())
+                DataFrameCell::Json(resolve_attribute_path(span, path).cloned().unwrap_or_default())
             }
         }
     }
 
     /// The list that stands there, if it is one.
-    pub(super) fn list<'s>(&self, span: &'s PhoenixSpan<'_>) -> Option<&'s Vec<Value>> {
+    pub(super) fn resolve_list<'s>(&self, span: &'s PhoenixSpan<'_>) -> Option<&'s Vec<Value>> {
         match &self.what {
-            ProjectedField::Attribute(path) => follow(span, path)?.as_array(),
+            ProjectedField::Attribute(path) => resolve_attribute_path(span, path)?.as_array(),
             _ => None,
         }
     }
 }
 
-fn follow<'s>(span: &'s PhoenixSpan<'_>, path: &[AttributePathSegment]) -> Option<&'s Value> {
+fn resolve_attribute_path<'s>(span: &'s PhoenixSpan<'_>, path: &[AttributePathSegment]) -> Option<&'s Value> {
     let mut path = path.iter();
     let mut at = match path.next()? {
         AttributePathSegment::Name(name) => span.attributes().get(name)?,
@@ -140,9 +129,7 @@ fn follow<'s>(span: &'s PhoenixSpan<'_>, path: &[AttributePathSegment]) -> Optio
 fn attribute_path(text: &str) -> Option<Vec<AttributePathSegment>> {
     let Some(open) = text.find('[') else {
         let names = text.split('.').map(str::trim);
-        return names
-            .map(|name| is_name(name).then(|| AttributePathSegment::Name(name.to_owned())))
-            .collect();
+        return names.map(|name| is_name(name).then(|| AttributePathSegment::Name(name.to_owned()))).collect();
     };
     let root = text[..open].trim();
     let mut path = match root {
@@ -160,7 +147,7 @@ fn attribute_path(text: &str) -> Option<Vec<AttributePathSegment>> {
         };
         let mut left = inside;
         loop {
-            let (key, behind) = subscript(left.trim_start())?;
+            let (key, behind) = parse_subscript(left.trim_start())?;
             path.push(key);
             left = behind.trim_start();
             match left.strip_prefix(',') {
@@ -176,14 +163,13 @@ fn attribute_path(text: &str) -> Option<Vec<AttributePathSegment>> {
     matches!(path.first(), Some(AttributePathSegment::Name(_))).then_some(path)
 }
 
-fn subscript(text: &str) -> Option<(AttributePathSegment, &str)> {
+fn parse_subscript(text: &str) -> Option<(AttributePathSegment, &str)> {
     let quote = text.chars().next()?;
     if matches!(quote, '\'' | '"') {
         let inside = &text[1..];
         let end = inside.find(quote)?;
         let name = &inside[..end];
-        return (!name.contains('\\'))
-            .then(|| (AttributePathSegment::Name(name.to_owned()), &inside[end + 1..]));
+        return (!name.contains('\\')).then(|| (AttributePathSegment::Name(name.to_owned()), &inside[end + 1..]));
     }
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     Some((AttributePathSegment::Index(text[..end].parse().ok()?), &text[end..]))
@@ -191,8 +177,7 @@ fn subscript(text: &str) -> Option<(AttributePathSegment, &str)> {
 
 fn is_name(text: &str) -> bool {
     let mut chars = text.chars();
-    chars.next().is_some_and(|c| c.is_alphabetic() || c == '_')
-        && chars.all(|c| c.is_alphanumeric() || c == '_')
+    chars.next().is_some_and(|c| c.is_alphabetic() || c == '_') && chars.all(|c| c.is_alphanumeric() || c == '_')
 }
 
 #[cfg(test)]
@@ -217,18 +202,9 @@ mod tests {
         assert_eq!(path("attributes[['a', \"b\"]][1]").unwrap(), ["a", "b", "#1"]);
         assert_eq!(path("metadata['k']").unwrap(), ["metadata", "k"]);
         assert_eq!(SpanProjection::parse("span_id").unwrap().key, "context.span_id");
-        for wrong in [
-            "",
-            "a..b",
-            "a b",
-            "f(x)",
-            "attributes[0]",
-            "attributes['a'",
-            "a[0]",
-            "1a",
-            "a + b",
-            "attributes[]",
-        ] {
+        for wrong in
+            ["", "a..b", "a b", "f(x)", "attributes[0]", "attributes['a'", "a[0]", "1a", "a + b", "attributes[]"]
+        {
             let refused = SpanProjection::parse(wrong).unwrap_err();
             assert!(!refused.contains('\n') && refused.contains("cannot be selected"), "{wrong}");
         }

@@ -10,7 +10,7 @@ use gradus_store::ProjectInfo;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::error::{PhoenixApiError, blocking};
+use super::error::{PhoenixApiError, run_rows_query};
 use super::ids;
 use super::request::{self, DEFAULT_PROJECT, PhoenixQueryParams};
 use crate::clock::now_ns;
@@ -18,35 +18,35 @@ use crate::state::ServerState;
 
 const MAX_NAME_BYTES: usize = 300;
 
-pub(super) async fn list(
+pub(super) async fn list_projects(
     State(server): State<Arc<ServerState>>,
     params: PhoenixQueryParams,
 ) -> Result<Json<Value>, PhoenixApiError> {
-    let limit = params.limit(100, 10_000)?;
-    let up_to = match params.one("cursor") {
+    let limit = params.parse_limit(100, 10_000)?;
+    let up_to = match params.last_value("cursor") {
         Some(cursor) => ids::decode_number("Project", cursor)
-            .ok_or_else(|| PhoenixApiError::invalid(format!("Invalid cursor format: {cursor}")))?,
+            .ok_or_else(|| PhoenixApiError::unprocessable(format!("Invalid cursor format: {cursor}")))?,
         None => i64::MAX,
     };
-    let part = params.one("name_contains").map(str::to_owned);
-    let mut found = blocking(&server, move |server| {
+    let part = params.last_value("name_contains").map(str::to_owned);
+    let mut found = run_rows_query(&server, move |server| {
         let mut found = server.store.project_list(up_to, part.as_deref(), limit + 1)?;
         found.extend(request::listed_default_project(server, up_to, part.as_deref())?);
         Ok(found)
     })
     .await?;
-    let next = found.get(limit).map(|next| ids::encode("Project", next.no));
+    let next = found.get(limit).map(|next| ids::encode_node_id("Project", next.no));
     found.truncate(limit);
-    let found: Vec<Value> = found.iter().map(shown).collect();
+    let found: Vec<Value> = found.iter().map(project_to_json).collect();
     Ok(Json(json!({"data": found, "next_cursor": next})))
 }
 
-pub(super) async fn one(
+pub(super) async fn get_project(
     State(server): State<Arc<ServerState>>,
     Path(identifier): Path<String>,
 ) -> Result<Json<Value>, PhoenixApiError> {
-    let project = request::project(&server, &identifier).await?;
-    Ok(Json(json!({"data": shown(&project)})))
+    let project = request::find_project(&server, &identifier).await?;
+    Ok(Json(json!({"data": project_to_json(&project)})))
 }
 
 #[derive(Deserialize)]
@@ -55,12 +55,12 @@ struct NewProject {
     description: Option<String>,
 }
 
-pub(super) async fn add(
+pub(super) async fn create_project(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Value>, PhoenixApiError> {
-    let (mut new, _lease): (NewProject, _) = request::json(&server, &headers, body).await?;
+    let (mut new, _lease): (NewProject, _) = request::parse_json_body(&server, &headers, body).await?;
     let redaction = &server.reloadable().redaction;
     redaction.apply_to(&mut new.name);
     new.description.iter_mut().for_each(|description| redaction.apply_to(description));
@@ -69,11 +69,10 @@ pub(super) async fn add(
         return Err(PhoenixApiError::invalid_body(&["name".into()], &advice));
     }
     let name = new.name.clone();
-    let made = server.store.add_project(new.name, new.description, now_ns())?.done().await?;
-    let made = made.ok_or_else(|| {
-        PhoenixApiError::new(StatusCode::CONFLICT, format!("there is a project {name:?} already"))
-    })?;
-    Ok(Json(json!({"data": shown(&made)})))
+    let made = server.store.add_project(new.name, new.description, now_ns())?.wait_async().await?;
+    let made =
+        made.ok_or_else(|| PhoenixApiError::new(StatusCode::CONFLICT, format!("there is a project {name:?} already")))?;
+    Ok(Json(json!({"data": project_to_json(&made)})))
 }
 
 #[derive(Deserialize)]
@@ -81,48 +80,48 @@ struct PhoenixProjectUpdate {
     description: Option<String>,
 }
 
-pub(super) async fn update(
+pub(super) async fn update_project(
     State(server): State<Arc<ServerState>>,
     Path(identifier): Path<String>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Value>, PhoenixApiError> {
-    let (update, _lease): (PhoenixProjectUpdate, _) = request::json(&server, &headers, body).await?;
+    let (update, _lease): (PhoenixProjectUpdate, _) = request::parse_json_body(&server, &headers, body).await?;
     let mut project = request::stored_project(&server, &identifier).await?;
     if let Some(mut description) = update.description {
         server.reloadable().redaction.apply_to(&mut description);
-        let is_there = server.store.describe_project(project.no, description.clone())?.done().await?;
+        let is_there = server.store.describe_project(project.no, description.clone())?.wait_async().await?;
         if !is_there {
-            return Err(PhoenixApiError::missing(format!("Project with name {} not found", project.name)));
+            return Err(PhoenixApiError::not_found(format!("Project with name {} not found", project.name)));
         }
         project.description = Some(description);
     }
-    Ok(Json(json!({"data": shown(&project)})))
+    Ok(Json(json!({"data": project_to_json(&project)})))
 }
 
 /// Removes a project and all that it holds, a little at a time, so that senders do not wait for it.
-pub(super) async fn remove(
+pub(super) async fn delete_project(
     State(server): State<Arc<ServerState>>,
     Path(identifier): Path<String>,
 ) -> Result<StatusCode, PhoenixApiError> {
-    let project = request::project(&server, &identifier).await?;
+    let project = request::find_project(&server, &identifier).await?;
     if project.name == DEFAULT_PROJECT {
         return Err(PhoenixApiError::new(StatusCode::FORBIDDEN, "The default project cannot be deleted"));
     }
     // It goes on when the client does not wait for it: half a project is of no use to anybody.
     let removing = tokio::spawn(async move {
-        while server.store.remove_project_step(project.no)?.done().await?.has_more {}
+        while server.store.remove_project_step(project.no)?.wait_async().await?.has_more {}
         Ok::<(), gradus_store::StoreError>(())
     });
-    removing.await.map_err(|_| {
-        PhoenixApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the project could not be removed")
-    })??;
+    removing
+        .await
+        .map_err(|_| PhoenixApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the project could not be removed"))??;
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn shown(project: &ProjectInfo) -> Value {
+fn project_to_json(project: &ProjectInfo) -> Value {
     json!({
-        "id": ids::encode("Project", project.no),
+        "id": ids::encode_node_id("Project", project.no),
         "name": project.name,
         "description": project.description,
     })

@@ -60,10 +60,9 @@ impl SpanQuery {
         let mut select = Vec::new();
         for (name, projection) in raw.select.iter().flatten() {
             let key = projection.get("key").and_then(Value::as_str).unwrap_or_default();
-            select.push((unalias(name).to_owned(), SpanProjection::parse(key)?));
+            select.push((resolve_column_alias(name).to_owned(), SpanProjection::parse(key)?));
         }
-        let condition =
-            raw.filter.as_ref().and_then(|filter| filter.get("condition")).and_then(Value::as_str);
+        let condition = raw.filter.as_ref().and_then(|filter| filter.get("condition")).and_then(Value::as_str);
         let filter = match condition.map(str::trim).filter(|condition| !condition.is_empty()) {
             Some(condition) => Some(FilterExpression::parse(condition).map_err(|error| error.to_string())?),
             None => None,
@@ -73,8 +72,8 @@ impl SpanQuery {
         Ok(SpanQuery {
             select,
             filter,
-            explode: lists(raw.explode.as_ref())?,
-            concat: lists(raw.concat.as_ref())?,
+            explode: parse_list_projection(raw.explode.as_ref())?,
+            concat: parse_list_projection(raw.concat.as_ref())?,
             rename: rename.filter_map(|(from, to)| Some((from.clone(), to.as_str()?.to_owned()))).collect(),
             index: SpanProjection::parse(key.filter(|key| !key.is_empty()).unwrap_or(SPAN_ID))?,
         })
@@ -97,13 +96,13 @@ impl SpanQuery {
     }
 
     /// A column's name as it is shown.
-    pub(super) fn shown<'n>(&'n self, name: &'n str) -> &'n str {
-        let name = unalias(name);
+    pub(super) fn output_column_name<'n>(&'n self, name: &'n str) -> &'n str {
+        let name = resolve_column_alias(name);
         self.rename.get(name).map_or(name, String::as_str)
     }
 }
 
-fn unalias(name: &str) -> &str {
+fn resolve_column_alias(name: &str) -> &str {
     match name {
         "span_id" => SPAN_ID,
         "trace_id" => "context.trace_id",
@@ -111,7 +110,7 @@ fn unalias(name: &str) -> &str {
     }
 }
 
-fn lists(raw: Option<&Map<String, Value>>) -> Result<Option<SpanListProjection>, String> {
+fn parse_list_projection(raw: Option<&Map<String, Value>>) -> Result<Option<SpanListProjection>, String> {
     let Some(raw) = raw else { return Ok(None) };
     let text = |name: &str| raw.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
     let Some(key) = text("key") else { return Ok(None) };

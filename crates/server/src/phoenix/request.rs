@@ -9,7 +9,7 @@ use axum::http::request::Parts;
 use gradus_store::ProjectInfo;
 use serde::de::DeserializeOwned;
 
-use super::error::{PhoenixApiError, blocking};
+use super::error::{PhoenixApiError, run_rows_query};
 use super::ids;
 use crate::clock::now_ns;
 use crate::memory::MemoryLease;
@@ -22,67 +22,66 @@ pub(super) struct PhoenixQueryParams(Vec<(String, String)>);
 impl<S: Send + Sync> FromRequestParts<S> for PhoenixQueryParams {
     type Rejection = PhoenixApiError;
 
-    async fn from_request_parts(
-        parts: &mut Parts,
-        _state: &S,
-    ) -> Result<PhoenixQueryParams, PhoenixApiError> {
+    async fn from_request_parts(parts: &mut Parts, _state: &S) -> Result<PhoenixQueryParams, PhoenixApiError> {
         let query = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
         query
             .map(|Query(pairs)| PhoenixQueryParams(pairs))
-            .map_err(|rejection| PhoenixApiError::invalid(rejection.body_text()))
+            .map_err(|rejection| PhoenixApiError::unprocessable(rejection.body_text()))
     }
 }
 
 impl PhoenixQueryParams {
     /// The last of those with this name counts; an empty one is as good as none.
-    pub(super) fn one(&self, name: &str) -> Option<&str> {
+    pub(super) fn last_value(&self, name: &str) -> Option<&str> {
         let last = self.0.iter().rev().find(|(key, _)| key == name);
         last.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
     }
 
-    pub(super) fn all(&self, name: &str) -> Vec<String> {
+    pub(super) fn all_values(&self, name: &str) -> Vec<String> {
         let values = self.0.iter().filter(|(key, _)| key == name);
         values.map(|(_, value)| value.clone()).collect()
     }
 
-    pub(super) fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, PhoenixApiError> {
-        let Some(text) = self.one(name) else { return Ok(None) };
-        text.parse().map(Some).map_err(|_| PhoenixApiError::invalid(format!("{name}={text}: give a number")))
+    pub(super) fn parse_number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, PhoenixApiError> {
+        let Some(text) = self.last_value(name) else { return Ok(None) };
+        text.parse().map(Some).map_err(|_| PhoenixApiError::unprocessable(format!("{name}={text}: give a number")))
     }
 
-    pub(super) fn limit(&self, default: usize, most: usize) -> Result<usize, PhoenixApiError> {
-        let limit = self.number("limit")?.unwrap_or(default);
+    pub(super) fn parse_limit(&self, default: usize, most: usize) -> Result<usize, PhoenixApiError> {
+        let limit = self.parse_number("limit")?.unwrap_or(default);
         if (1..=most).contains(&limit) {
             Ok(limit)
         } else {
-            Err(PhoenixApiError::invalid(format!("limit={limit}: from 1 to {most}")))
+            Err(PhoenixApiError::unprocessable(format!("limit={limit}: from 1 to {most}")))
         }
     }
 
-    pub(super) fn flag(&self, name: &str) -> Result<Option<bool>, PhoenixApiError> {
-        Ok(Some(match self.one(name).map(str::to_ascii_lowercase).as_deref() {
+    pub(super) fn parse_flag(&self, name: &str) -> Result<Option<bool>, PhoenixApiError> {
+        Ok(Some(match self.last_value(name).map(str::to_ascii_lowercase).as_deref() {
             None => return Ok(None),
             Some("true" | "1" | "on" | "t" | "y" | "yes") => true,
             Some("false" | "0" | "off" | "f" | "n" | "no") => false,
-            Some(other) => return Err(PhoenixApiError::invalid(format!("{name}={other}: true or false"))),
+            Some(other) => {
+                return Err(PhoenixApiError::unprocessable(format!("{name}={other}: true or false")));
+            }
         }))
     }
 
     /// Microseconds since 1970.
-    pub(super) fn time(&self, name: &str) -> Result<Option<i64>, PhoenixApiError> {
-        let Some(text) = self.one(name) else { return Ok(None) };
+    pub(super) fn parse_time_us(&self, name: &str) -> Result<Option<i64>, PhoenixApiError> {
+        let Some(text) = self.last_value(name) else { return Ok(None) };
         let read = read_time(text);
         read.map(Some).ok_or_else(|| {
-            PhoenixApiError::invalid(format!("{name}={text}: write it as 2026-11-15T08:00:00+00:00"))
+            PhoenixApiError::unprocessable(format!("{name}={text}: write it as 2026-11-15T08:00:00+00:00"))
         })
     }
 
     /// True for the first way that is named, false for the second.
-    pub(super) fn choice(&self, name: &str, ways: [&str; 2], default: &str) -> Result<bool, PhoenixApiError> {
-        match self.one(name).unwrap_or(default) {
+    pub(super) fn is_first_option(&self, name: &str, ways: [&str; 2], default: &str) -> Result<bool, PhoenixApiError> {
+        match self.last_value(name).unwrap_or(default) {
             way if way == ways[0] => Ok(true),
             way if way == ways[1] => Ok(false),
-            other => Err(PhoenixApiError::invalid(format!("{name}={other}: {} or {}", ways[0], ways[1]))),
+            other => Err(PhoenixApiError::unprocessable(format!("{name}={other}: {} or {}", ways[0], ways[1]))),
         }
     }
 }
@@ -104,7 +103,7 @@ pub(super) fn read_time(text: &str) -> Option<i64> {
 }
 
 /// Reads a body of JSON, on a thread for that. What it holds in memory is released with the lease.
-pub(super) async fn json<T: DeserializeOwned + Send + 'static>(
+pub(super) async fn parse_json_body<T: DeserializeOwned + Send + 'static>(
     server: &Arc<ServerState>,
     headers: &HeaderMap,
     body: Body,
@@ -138,15 +137,12 @@ pub(super) fn listed_default_project(
 }
 
 /// Finds a project by its id or its name, to read. Nothing is written.
-pub(super) async fn project(
-    server: &Arc<ServerState>,
-    identifier: &str,
-) -> Result<ProjectInfo, PhoenixApiError> {
+pub(super) async fn find_project(server: &Arc<ServerState>, identifier: &str) -> Result<ProjectInfo, PhoenixApiError> {
     let number = ids::decode_number("Project", identifier);
     // An id that was handed out before the project was stored still means it.
     let is_default = number == Some(UNSTORED_PROJECT_NO) || identifier == DEFAULT_PROJECT;
     let name = if is_default { DEFAULT_PROJECT } else { identifier }.to_owned();
-    let found = blocking(server, move |server| {
+    let found = run_rows_query(server, move |server| {
         Ok(match number.filter(|_| !is_default) {
             Some(number) => server.store.project_numbered(number)?,
             None => server.store.project_named(&name)?,
@@ -156,10 +152,8 @@ pub(super) async fn project(
     match found {
         Some(found) => Ok(found),
         None if is_default => Ok(unstored_default_project()),
-        None if number.is_some() => {
-            Err(PhoenixApiError::missing(format!("Project with ID {identifier} not found")))
-        }
-        None => Err(PhoenixApiError::missing(format!("Project with name {identifier} not found"))),
+        None if number.is_some() => Err(PhoenixApiError::not_found(format!("Project with ID {identifier} not found"))),
+        None => Err(PhoenixApiError::not_found(format!("Project with name {identifier} not found"))),
     }
 }
 
@@ -168,15 +162,15 @@ pub(super) async fn stored_project(
     server: &Arc<ServerState>,
     identifier: &str,
 ) -> Result<ProjectInfo, PhoenixApiError> {
-    let found = project(server, identifier).await?;
+    let found = find_project(server, identifier).await?;
     if found.no != UNSTORED_PROJECT_NO {
         return Ok(found);
     }
-    let made = server.store.add_project(found.name, found.description, now_ns())?.done().await?;
+    let made = server.store.add_project(found.name, found.description, now_ns())?.wait_async().await?;
     match made {
         Some(made) => Ok(made),
         // Another request stored it meanwhile.
-        None => project(server, identifier).await,
+        None => find_project(server, identifier).await,
     }
 }
 
@@ -199,15 +193,12 @@ mod tests {
 
     #[test]
     fn parameters_repeat() {
-        let params = PhoenixQueryParams(vec![
-            ("a".into(), "1".into()),
-            ("a".into(), "2".into()),
-            ("b".into(), String::new()),
-        ]);
-        assert_eq!(params.all("a"), ["1", "2"]);
-        assert_eq!((params.one("a"), params.one("b")), (Some("2"), None));
-        assert_eq!(params.limit(5, 10).ok(), Some(5));
-        assert!(params.flag("a").is_err() && params.time("a").is_err());
+        let params =
+            PhoenixQueryParams(vec![("a".into(), "1".into()), ("a".into(), "2".into()), ("b".into(), String::new())]);
+        assert_eq!(params.all_values("a"), ["1", "2"]);
+        assert_eq!((params.last_value("a"), params.last_value("b")), (Some("2"), None));
+        assert_eq!(params.parse_limit(5, 10).ok(), Some(5));
+        assert!(params.parse_flag("a").is_err() && params.parse_time_us("a").is_err());
     }
 
     #[tokio::test]
@@ -215,11 +206,10 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let running = crate::RunningServer::start_private(folder.path()).await.expect("a server");
         let server = &running.server;
-        let stored =
-            || server.store.project_named(DEFAULT_PROJECT).expect("a store").map(|project| project.no);
-        let unstored_id = ids::encode("Project", UNSTORED_PROJECT_NO);
+        let stored = || server.store.project_named(DEFAULT_PROJECT).expect("a store").map(|project| project.no);
+        let unstored_id = ids::encode_node_id("Project", UNSTORED_PROJECT_NO);
         for identifier in [DEFAULT_PROJECT, unstored_id.as_str()] {
-            let found = project(server, identifier).await.expect("a project");
+            let found = find_project(server, identifier).await.expect("a project");
             assert_eq!((found.no, found.name.as_str()), (UNSTORED_PROJECT_NO, DEFAULT_PROJECT));
         }
         let listed = |part| listed_default_project(server, i64::MAX, part).expect("a store").is_some();
@@ -230,7 +220,7 @@ mod tests {
         assert_eq!(stored(), Some(written.no));
         assert!(written.no != UNSTORED_PROJECT_NO && !listed(None));
         // An id from before still finds it.
-        assert_eq!(project(server, &unstored_id).await.expect("a project").no, written.no);
+        assert_eq!(find_project(server, &unstored_id).await.expect("a project").no, written.no);
         assert_eq!(stored_project(server, &unstored_id).await.expect("a project").no, written.no);
         running.stop().await;
     }

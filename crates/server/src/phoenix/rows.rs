@@ -50,17 +50,16 @@ pub(super) const BASE: [&str; 10] = [
 type DataFrameRowVisitor<'t> = dyn FnMut(DataFrameRow) -> ControlFlow<()> + 't;
 
 /// Hands out the rows of a query, spans that began last first.
-pub(super) fn answer(
+pub(super) fn visit_query_rows(
     server: &ServerState,
     query: &SpanQuery,
     bounds: &SpanQueryBounds,
     take: &mut DataFrameRowVisitor<'_>,
 ) -> Result<(), StoreError> {
     let Some(project) = bounds.project else { return Ok(()) };
-    let mut scan =
-        SpanScan { from_us: bounds.from_us, to_us: bounds.to_us, ..SpanScan::for_project(project) };
+    let mut scan = SpanScan { from_us: bounds.from_us, to_us: bounds.to_us, ..SpanScan::for_project(project) };
     if let Some(filter) = &query.filter {
-        narrow(server, &mut scan, &filter.needs().bounds)?;
+        narrow_span_scan(server, &mut scan, &filter.requirements().bounds)?;
     }
     let mut left = bounds.limit;
     let mut failed = None;
@@ -76,7 +75,7 @@ pub(super) fn answer(
             RootSpanFilter::WithOrphans => !around.finds_parent(),
         };
         let fits = is_wanted && query.filter.as_ref().is_none_or(|filter| filter.matches(&span, &around));
-        if let Some(error) = around.failed() {
+        if let Some(error) = around.take_error() {
             failed = Some(error);
             return ControlFlow::Break(());
         }
@@ -93,7 +92,7 @@ pub(super) fn answer(
 }
 
 /// Looks only where spans can be that a condition holds for.
-fn narrow(server: &ServerState, scan: &mut SpanScan, bounds: &FilterBounds) -> Result<(), StoreError> {
+fn narrow_span_scan(server: &ServerState, scan: &mut SpanScan, bounds: &FilterBounds) -> Result<(), StoreError> {
     let us = |ns: u64| i64::try_from(ns / 1000).unwrap_or(i64::MAX);
     scan.from_us = scan.from_us.max(bounds.start_from_ns.map(|ns| us(ns).saturating_sub(1)));
     if let Some(to_us) = bounds.start_to_ns.map(|ns| us(ns).saturating_add(2)) {
@@ -106,18 +105,13 @@ fn narrow(server: &ServerState, scan: &mut SpanScan, bounds: &FilterBounds) -> R
     }
 }
 
-fn rows_of(
-    query: &SpanQuery,
-    trace: &TraceView<'_>,
-    index: usize,
-    span: &PhoenixSpan<'_>,
-) -> Vec<DataFrameRow> {
+fn rows_of(query: &SpanQuery, trace: &TraceView<'_>, index: usize, span: &PhoenixSpan<'_>) -> Vec<DataFrameRow> {
     let key = query.index.extract_cell(trace, index, span);
     if query.wants_all() {
-        return vec![(vec![key], everything(span))];
+        return vec![(vec![key], collect_span_cells(span))];
     }
-    let exploded = query.explode.as_ref().and_then(|explode| explode.list.list(span));
-    let joined = query.concat.as_ref().and_then(|concat| Some((concat, concat.list.list(span)?)));
+    let exploded = query.explode.as_ref().and_then(|explode| explode.list.resolve_list(span));
+    let joined = query.concat.as_ref().and_then(|concat| Some((concat, concat.list.resolve_list(span)?)));
     // Spans without the list are not wanted.
     if (query.explode.is_some() || query.concat.is_some()) && exploded.is_none() && joined.is_none() {
         return Vec::new();
@@ -126,12 +120,12 @@ fn rows_of(
     for (name, projection) in &query.select {
         // What rows are counted by is no column beside that.
         if *name != query.index.key {
-            cells.push((query.shown(name).to_owned(), projection.extract_cell(trace, index, span)));
+            cells.push((query.output_column_name(name).to_owned(), projection.extract_cell(trace, index, span)));
         }
     }
     if let Some((concat, items)) = joined {
-        for (name, text) in concatenated(concat, items) {
-            cells.push((query.shown(&name).to_owned(), DataFrameCell::Json(text.into())));
+        for (name, text) in concat_list_items(concat, items) {
+            cells.push((query.output_column_name(&name).to_owned(), DataFrameCell::Json(text.into())));
         }
     }
     let Some(explode) = &query.explode else { return vec![(vec![key], cells)] };
@@ -139,13 +133,11 @@ fn rows_of(
     let rows: Vec<DataFrameRow> = items
         .filter_map(|(position, item)| {
             let mut cells = cells.clone();
-            for (name, value) in opened(explode, item.as_object()?) {
-                let name = query.shown(&name).to_owned();
+            for (name, value) in explode_item(explode, item.as_object()?) {
+                let name = query.output_column_name(&name).to_owned();
                 match cells.iter_mut().find(|(known, _)| *known == name) {
                     // What a span says itself stands before what one of its items says.
-                    Some((_, cell)) if *cell == DataFrameCell::Json(Value::Null) => {
-                        *cell = DataFrameCell::Json(value)
-                    }
+                    Some((_, cell)) if *cell == DataFrameCell::Json(Value::Null) => *cell = DataFrameCell::Json(value),
                     Some(_) => {}
                     None => cells.push((name, DataFrameCell::Json(value))),
                 }
@@ -159,7 +151,7 @@ fn rows_of(
     rows
 }
 
-fn everything(span: &PhoenixSpan<'_>) -> Vec<(String, DataFrameCell)> {
+fn collect_span_cells(span: &PhoenixSpan<'_>) -> Vec<(String, DataFrameCell)> {
     let recorded = span.span();
     let values = [
         DataFrameCell::Json(recorded.name.as_ref().into()),
@@ -173,29 +165,28 @@ fn everything(span: &PhoenixSpan<'_>) -> Vec<(String, DataFrameCell)> {
         DataFrameCell::Json(recorded.span_id.to_string().into()),
         DataFrameCell::Json(recorded.trace_id.to_string().into()),
     ];
-    let mut cells: Vec<(String, DataFrameCell)> =
-        BASE.iter().map(|name| (*name).to_owned()).zip(values).collect();
+    let mut cells: Vec<(String, DataFrameCell)> = BASE.iter().map(|name| (*name).to_owned()).zip(values).collect();
     let attributes = span.frame_attributes().into_iter();
     cells.extend(attributes.map(|(name, value)| (format!("attributes.{name}"), DataFrameCell::Json(value))));
     cells
 }
 
 /// An item's values by the names of their columns.
-fn opened(explode: &SpanListProjection, item: &Map<String, Value>) -> Vec<(String, Value)> {
+fn explode_item(explode: &SpanListProjection, item: &Map<String, Value>) -> Vec<(String, Value)> {
     if explode.columns.is_empty() {
         let mut flat = Vec::new();
-        flatten("", item, &mut flat);
+        flatten_object("", item, &mut flat);
         return flat;
     }
     let columns = explode.columns.iter();
-    columns.filter_map(|(name, path)| Some((name.clone(), inside(item, path)?.clone()))).collect()
+    columns.filter_map(|(name, path)| Some((name.clone(), lookup_non_null(item, path)?.clone()))).collect()
 }
 
-fn flatten(prefix: &str, object: &Map<String, Value>, out: &mut Vec<(String, Value)>) {
+fn flatten_object(prefix: &str, object: &Map<String, Value>, out: &mut Vec<(String, Value)>) {
     for (key, value) in object {
         let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
         match value {
-            Value::Object(below) => flatten(&path, below, out),
+            Value::Object(below) => flatten_object(&path, below, out),
             Value::Null => {}
             other => out.push((path, other.clone())),
         }
@@ -203,14 +194,14 @@ fn flatten(prefix: &str, object: &Map<String, Value>, out: &mut Vec<(String, Val
 }
 
 /// The texts of a list's items, joined.
-fn concatenated(concat: &SpanListProjection, items: &[Value]) -> Vec<(String, String)> {
+fn concat_list_items(concat: &SpanListProjection, items: &[Value]) -> Vec<(String, String)> {
     if concat.columns.is_empty() {
         let texts: Vec<String> = items.iter().map(python_text).collect();
         return vec![(concat.list.key.clone(), texts.join(&concat.separator))];
     }
     let mut columns = Vec::new();
     for (name, path) in &concat.columns {
-        let found = items.iter().filter_map(|item| inside(item.as_object()?, path));
+        let found = items.iter().filter_map(|item| lookup_non_null(item.as_object()?, path));
         let texts: Vec<String> = found.map(python_text).collect();
         if !texts.is_empty() {
             columns.push((name.clone(), texts.join(&concat.separator)));
@@ -219,8 +210,8 @@ fn concatenated(concat: &SpanListProjection, items: &[Value]) -> Vec<(String, St
     columns
 }
 
-fn inside<'v>(item: &'v Map<String, Value>, path: &str) -> Option<&'v Value> {
-    gradus_phoenix::span_view::lookup(item, path).filter(|value| !value.is_null())
+fn lookup_non_null<'v>(item: &'v Map<String, Value>, path: &str) -> Option<&'v Value> {
+    gradus_phoenix::span_view::look_up_path(item, path).filter(|value| !value.is_null())
 }
 
 /// `str(value)`, as Python has it.

@@ -10,10 +10,8 @@ use std::sync::LazyLock;
 
 use gradus_core::span::{Span, SpanId, TraceId};
 use gradus_otlp::{RecordLimits, RegroupedExport, TelemetrySignal, WireError, decode_span, regroup_within};
-use gradus_phoenix::span_view::{cumulative_tokens, micros};
-use gradus_store::{
-    BlockSignal, ProjectPosition, StoreError, StoredBlock, TraceRecords, TraceWalk, check_query,
-};
+use gradus_phoenix::span_view::{cumulative_tokens, nanos_to_micros};
+use gradus_store::{BlockSignal, ProjectPosition, StoreError, StoredBlock, TraceRecords, TraceWalk, check_query};
 
 use super::verdicts::VerdictAnnotation;
 use crate::state::ServerState;
@@ -76,11 +74,7 @@ impl SpanScan {
     }
 
     /// Looks only into the traces that hold these spans.
-    pub(super) fn narrow_to_spans(
-        &mut self,
-        server: &ServerState,
-        spans: &[SpanId],
-    ) -> Result<(), StoreError> {
+    pub(super) fn narrow_to_spans(&mut self, server: &ServerState, spans: &[SpanId]) -> Result<(), StoreError> {
         let mut traces = Vec::new();
         for span in spans {
             traces.extend(server.store.trace_of_span(*span)?);
@@ -101,11 +95,7 @@ impl SpanScan {
     }
 
     /// Hands out every trace in turn, until told to stop.
-    pub(super) fn each_trace(
-        &self,
-        server: &ServerState,
-        visit: &mut TraceVisitor<'_>,
-    ) -> Result<(), StoreError> {
+    pub(super) fn each_trace(&self, server: &ServerState, visit: &mut TraceVisitor<'_>) -> Result<(), StoreError> {
         let ns = |us: i64| us.saturating_mul(1000);
         // Times are compared as Phoenix has them, which are rounded: a little more is looked at.
         const ROUNDING_NS: i64 = 2000;
@@ -140,9 +130,9 @@ impl SpanScan {
             return Ok(());
         }
         loop {
-            let page = server.store.walk(self.project, &walk)?;
+            let page = server.store.read_walk_page(self.project, &walk)?;
             let Some(last) = page.last() else { return Ok(()) };
-            walk = walk.behind(last.position);
+            walk = walk.resume_after(last.position);
             for trace in &page {
                 if look_at(trace, visit)?.is_break() {
                     return Ok(());
@@ -165,7 +155,7 @@ impl SpanScan {
                 return ControlFlow::Break(());
             }
             let span = &view.spans[index];
-            let us = micros(span.start_ns);
+            let us = nanos_to_micros(span.start_ns);
             let is_out = self.from_us.is_some_and(|from| us < from) || self.to_us.is_some_and(|to| us >= to);
             if is_out || self.at.is_some_and(|at| self.is_before(view, span, &at)) {
                 return ControlFlow::Continue(());
@@ -191,9 +181,9 @@ fn look_at(trace: &TraceRecords, visit: &mut TraceVisitor<'_>) -> Result<Control
     static CUT_TRACES: LazyLock<ThrottledLog> = LazyLock::new(ThrottledLog::default);
     let mut values_left = MAX_TRACE_VALUES;
     let requests = sort_out(trace, &mut values_left);
-    let spans = decode(trace, &requests, &mut values_left)?;
+    let spans = decode_trace_spans(trace, &requests, &mut values_left)?;
     if (trace.is_cut || values_left == 0)
-        && let Some(times) = CUT_TRACES.count()
+        && let Some(times) = CUT_TRACES.record_occurrence()
     {
         tracing::warn!(
             trace_id = %trace.trace_id,
@@ -212,10 +202,7 @@ fn look_at(trace: &TraceRecords, visit: &mut TraceVisitor<'_>) -> Result<Control
 }
 
 /// The records of a trace, sorted out: as many as there is room for the values of their resources.
-fn sort_out<'t>(
-    trace: &'t TraceRecords,
-    values_left: &mut usize,
-) -> Vec<(&'t StoredBlock, RegroupedExport<'t>)> {
+fn sort_out<'t>(trace: &'t TraceRecords, values_left: &mut usize) -> Vec<(&'t StoredBlock, RegroupedExport<'t>)> {
     let mut take = |bytes: usize| {
         *values_left = values_left.saturating_sub(bytes.div_ceil(VALUE_BYTES));
         *values_left > 0
@@ -233,7 +220,7 @@ fn sort_out<'t>(
 }
 
 /// The spans of a trace, as many as there is room for their values.
-fn decode<'r>(
+fn decode_trace_spans<'r>(
     trace: &TraceRecords,
     requests: &'r [(&StoredBlock, RegroupedExport<'r>)],
     values_left: &mut usize,
@@ -247,7 +234,7 @@ fn decode<'r>(
                 check_query()?;
             }
             let scope = request.scope(record);
-            if trace.counts(block, record.mark.span_id)
+            if trace.is_current_version(block, record.mark.span_id)
                 && let Ok(span) = decode_span(&record.body, request.resource(record), &scope.name, &limits)
             {
                 *values_left = values_left.saturating_sub(span.value_count());
@@ -263,15 +250,15 @@ fn decode<'r>(
 }
 
 impl<'t> TraceView<'t> {
-    pub(super) fn place(&self, index: usize) -> SpanScanPosition {
+    pub(super) fn span_position(&self, index: usize) -> SpanScanPosition {
         let span = &self.spans[index];
         SpanScanPosition { trace: self.position, start_ns: span.start_ns, span: span.span_id }
     }
 
     pub(super) fn position_of(&self, span: SpanId) -> Option<usize> {
-        let by_id = self.by_id.get_or_init(|| {
-            self.spans.iter().enumerate().map(|(index, span)| (span.span_id, index)).collect()
-        });
+        let by_id = self
+            .by_id
+            .get_or_init(|| self.spans.iter().enumerate().map(|(index, span)| (span.span_id, index)).collect());
         by_id.get(&span).copied()
     }
 

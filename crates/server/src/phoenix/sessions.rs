@@ -15,74 +15,73 @@ use super::error::{PhoenixApiError, blocking_large};
 use super::ids;
 use super::request::{self, PhoenixQueryParams};
 use super::scan::SpanScan;
-use crate::phoenix::session_lookup::{find, name};
+use crate::phoenix::session_lookup::{decode_session_id, find_session};
 use crate::state::ServerState;
 
-pub(super) async fn list(
+pub(super) async fn list_sessions(
     State(server): State<Arc<ServerState>>,
     Path(project): Path<String>,
     params: PhoenixQueryParams,
 ) -> Result<Json<Value>, PhoenixApiError> {
-    if params.one("filter").is_some() {
+    if params.last_value("filter").is_some() {
         let message = "the filter language for sessions is not kept here";
         return Err(PhoenixApiError::new(StatusCode::NOT_IMPLEMENTED, message));
     }
-    let is_descending = params.choice("order", ["desc", "asc"], "asc")?;
-    let limit = params.limit(100, 1000)?;
-    let from = match params.one("cursor") {
+    let is_descending = params.is_first_option("order", ["desc", "asc"], "asc")?;
+    let limit = params.parse_limit(100, 1000)?;
+    let from = match params.last_value("cursor") {
         Some(cursor) => {
-            name(cursor)
-                .ok_or_else(|| PhoenixApiError::invalid(format!("Invalid cursor format: {cursor}")))?
+            decode_session_id(cursor)
+                .ok_or_else(|| PhoenixApiError::unprocessable(format!("Invalid cursor format: {cursor}")))?
                 .1
         }
         None if is_descending => char::MAX.to_string(),
         None => String::new(),
     };
-    let project = request::project(&server, &project).await?.no;
+    let project = request::find_project(&server, &project).await?.no;
     blocking_large(&server, move |server| {
         let mut rows = server.store.sessions(project, &from, is_descending, limit + 1)?;
-        let next = rows.get(limit).map(id);
+        let next = rows.get(limit).map(encode_session_id);
         rows.truncate(limit);
-        let data = rows.iter().map(|row| shown(server, row)).collect::<Result<Vec<Value>, _>>()?;
+        let data = rows.iter().map(|row| session_to_json(server, row)).collect::<Result<Vec<Value>, _>>()?;
         Ok(Json(json!({"data": data, "next_cursor": next})))
     })
     .await
 }
 
-pub(super) async fn one(
+pub(super) async fn get_session(
     State(server): State<Arc<ServerState>>,
     Path(identifier): Path<String>,
 ) -> Result<Json<Value>, PhoenixApiError> {
     blocking_large(&server, move |server| {
-        let row = find(server, &identifier)?;
-        let row = row.ok_or_else(|| {
-            PhoenixApiError::missing(format!("Session with session_id {identifier} not found"))
-        })?;
-        Ok(Json(json!({"data": shown(server, &row)?})))
+        let row = find_session(server, &identifier)?;
+        let row =
+            row.ok_or_else(|| PhoenixApiError::not_found(format!("Session with session_id {identifier} not found")))?;
+        Ok(Json(json!({"data": session_to_json(server, &row)?})))
     })
     .await
 }
 
-fn id(row: &SessionRow) -> String {
-    ids::encode(NODE, format_args!("{}:{}", row.project, row.session))
+fn encode_session_id(row: &SessionRow) -> String {
+    ids::encode_node_id(NODE, format_args!("{}:{}", row.project, row.session))
 }
 
-fn shown(server: &ServerState, row: &SessionRow) -> Result<Value, StoreError> {
+fn session_to_json(server: &ServerState, row: &SessionRow) -> Result<Value, StoreError> {
     let mut traces_shown = Vec::new();
     let (mut prompt, mut completion) = (0_i64, 0_i64);
     let (mut start_us, mut end_us) = (i64::MAX, i64::MIN);
     let ids = row.traces.iter().map(|trace| trace.trace_id).collect();
     let scan = SpanScan { newest_first: false, traces: Some(ids), ..SpanScan::for_project(row.project) };
     scan.each_trace(server, &mut |trace| {
-        let Some((first, last)) = crate::phoenix::trace_totals::extent(trace) else {
+        let Some((first, last)) = crate::phoenix::trace_totals::compute_trace_extent(trace) else {
             return ControlFlow::Continue(());
         };
-        let tokens = crate::phoenix::trace_totals::tokens(trace);
+        let tokens = crate::phoenix::trace_totals::sum_trace_tokens(trace);
         prompt = prompt.saturating_add(tokens.0);
         completion = completion.saturating_add(tokens.1);
         (start_us, end_us) = (start_us.min(first), end_us.max(last));
         traces_shown.push(json!({
-            "id": ids::encode("Trace", trace.trace_id),
+            "id": ids::encode_node_id("Trace", trace.trace_id),
             "trace_id": trace.trace_id.to_string(),
             "start_time": iso_time(first),
             "end_time": iso_time(last),
@@ -90,9 +89,9 @@ fn shown(server: &ServerState, row: &SessionRow) -> Result<Value, StoreError> {
         ControlFlow::Continue(())
     })?;
     Ok(json!({
-        "id": id(row),
+        "id": encode_session_id(row),
         "session_id": row.session,
-        "project_id": ids::encode("Project", row.project),
+        "project_id": ids::encode_node_id("Project", row.project),
         "start_time": iso_time(start_us),
         "end_time": iso_time(end_us),
         "traces": traces_shown,

@@ -22,33 +22,33 @@ pub(super) struct SpanFilters {
 impl SpanFilters {
     pub(super) fn read(params: &PhoenixQueryParams, has_kinds: bool) -> Result<SpanFilters, PhoenixApiError> {
         let kinds: Vec<&str> = SpanKind::ALL.iter().map(|kind| kind.as_str()).collect();
-        let kinds = if has_kinds { choices(params, "span_kind", &kinds)? } else { Vec::new() };
+        let kinds = if has_kinds { parse_enum_values(params, "span_kind", &kinds)? } else { Vec::new() };
         Ok(SpanFilters {
-            span_ids: params.all("span_id").iter().map(|id| SpanId::parse(id.trim())).collect(),
-            parent: params.one("parent_id").map(|id| match id {
+            span_ids: params.all_values("span_id").iter().map(|id| SpanId::parse(id.trim())).collect(),
+            parent: params.last_value("parent_id").map(|id| match id {
                 "null" => None,
                 id => Some(SpanId::parse(id.trim())),
             }),
-            names: params.all("name"),
+            names: params.all_values("name"),
             kinds: kinds.iter().map(|kind| SpanKind::parse(kind)).collect(),
-            states: choices(params, "status_code", &["OK", "ERROR", "UNSET"])?,
+            states: parse_enum_values(params, "status_code", &["OK", "ERROR", "UNSET"])?,
             attributes: params
-                .all("attribute")
+                .all_values("attribute")
                 .iter()
-                .map(|text| attribute(text))
+                .map(|text| parse_attribute_filter(text))
                 .collect::<Result<_, _>>()?,
         })
     }
 
     /// Looks only where these spans can be.
-    pub(super) fn narrow(&self, scan: &mut SpanScan, server: &ServerState) -> Result<(), PhoenixApiError> {
+    pub(super) fn narrow_scan(&self, scan: &mut SpanScan, server: &ServerState) -> Result<(), PhoenixApiError> {
         match self.span_ids.is_empty() {
             true => Ok(()),
             false => Ok(scan.narrow_to_spans(server, &self.span_ids)?),
         }
     }
 
-    pub(super) fn fit(&self, span: &PhoenixSpan<'_>) -> bool {
+    pub(super) fn matches(&self, span: &PhoenixSpan<'_>) -> bool {
         let is_in = |list: &[String], value: &str| list.is_empty() || list.iter().any(|one| one == value);
         (self.span_ids.is_empty() || self.span_ids.contains(&span.span().span_id))
             && self.parent.is_none_or(|parent| span.span().parent_id == parent)
@@ -56,17 +56,17 @@ impl SpanFilters {
             && is_in(&self.states, span.status_code())
             && (self.kinds.is_empty() || self.kinds.contains(&span.kind()))
             && self.attributes.iter().all(|(path, wanted)| {
-                gradus_phoenix::span_view::lookup(span.attributes(), path)
-                    .is_some_and(|found| same(found, wanted))
+                gradus_phoenix::span_view::look_up_path(span.attributes(), path)
+                    .is_some_and(|found| is_same_value(found, wanted))
             })
     }
 }
 
 /// Values of a list, in any case; what is not in it is an error.
-fn choices(params: &PhoenixQueryParams, name: &str, known: &[&str]) -> Result<Vec<String>, PhoenixApiError> {
-    let values: Vec<String> = params.all(name).iter().map(|value| value.to_uppercase()).collect();
+fn parse_enum_values(params: &PhoenixQueryParams, name: &str, known: &[&str]) -> Result<Vec<String>, PhoenixApiError> {
+    let values: Vec<String> = params.all_values(name).iter().map(|value| value.to_uppercase()).collect();
     match values.iter().find(|value| !known.contains(&value.as_str())) {
-        Some(unknown) => Err(PhoenixApiError::invalid(format!(
+        Some(unknown) => Err(PhoenixApiError::unprocessable(format!(
             "Invalid {name} values: {unknown:?}; there are {}",
             known.join(", ")
         ))),
@@ -75,8 +75,8 @@ fn choices(params: &PhoenixQueryParams, name: &str, known: &[&str]) -> Result<Ve
 }
 
 /// Reads `key:value`; the value is JSON where it can be, else a text.
-fn attribute(text: &str) -> Result<(String, Value), PhoenixApiError> {
-    let wrong = |reason: &str| PhoenixApiError::invalid(format!("Invalid attribute '{text}': {reason}"));
+fn parse_attribute_filter(text: &str) -> Result<(String, Value), PhoenixApiError> {
+    let wrong = |reason: &str| PhoenixApiError::unprocessable(format!("Invalid attribute '{text}': {reason}"));
     let (key, value) = text.split_once(':').ok_or_else(|| wrong("expected format 'key:value'"))?;
     if key.is_empty() || value.is_empty() {
         return Err(wrong("key and value must not be empty"));
@@ -91,7 +91,7 @@ fn attribute(text: &str) -> Result<(String, Value), PhoenixApiError> {
 }
 
 /// A whole number fits itself however it was written; any other one only as it was.
-fn same(found: &Value, wanted: &Value) -> bool {
+fn is_same_value(found: &Value, wanted: &Value) -> bool {
     match (found, wanted) {
         (Value::Number(found), Value::Number(wanted)) if !wanted.is_f64() => {
             found.as_f64() == wanted.as_f64() && (found.is_f64() || found == wanted)
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn attributes_are_split_at_the_first_colon() {
-        let read = |text: &str| attribute(text).ok();
+        let read = |text: &str| parse_attribute_filter(text).ok();
         assert_eq!(read("session.id:a:b"), Some(("session.id".to_owned(), json!("a:b"))));
         assert_eq!(read("n:12"), Some(("n".to_owned(), json!(12))));
         assert_eq!(read("n:\"12\""), Some(("n".to_owned(), json!("12"))));
@@ -119,8 +119,8 @@ mod tests {
 
     #[test]
     fn whole_numbers_fit_however_they_are_written() {
-        assert!(same(&json!(5), &json!(5)) && same(&json!(5.0), &json!(5)));
-        assert!(!same(&json!(5), &json!(5.0)) && !same(&json!("5"), &json!(5)));
-        assert!(same(&json!(true), &json!(true)) && !same(&json!(1.5), &json!(1)));
+        assert!(is_same_value(&json!(5), &json!(5)) && is_same_value(&json!(5.0), &json!(5)));
+        assert!(!is_same_value(&json!(5), &json!(5.0)) && !is_same_value(&json!("5"), &json!(5)));
+        assert!(is_same_value(&json!(true), &json!(true)) && !is_same_value(&json!(1.5), &json!(1)));
     }
 }

@@ -24,17 +24,17 @@ use crate::state::ServerState;
 /// One page takes about this; it ends then, and the next one goes on.
 const MAX_PAGE_BYTES: u64 = 8 << 20;
 
-pub(super) async fn list(
+pub(super) async fn list_spans(
     State(server): State<Arc<ServerState>>,
     Path(project): Path<String>,
     params: PhoenixQueryParams,
 ) -> Result<Response, PhoenixApiError> {
     // Both orders are the one that traces began in.
-    params.choice("sort", ["id", "start_time"], "id")?;
-    let newest_first = params.choice("order", ["desc", "asc"], "desc")?;
-    page(&server, &project, &params, newest_first, true, |span| {
-        let mut listed = span.listed();
-        listed["id"] = Value::from(ids::encode("Span", span.span().span_id));
+    params.is_first_option("sort", ["id", "start_time"], "id")?;
+    let newest_first = params.is_first_option("order", ["desc", "asc"], "desc")?;
+    fetch_span_page(&server, &project, &params, newest_first, true, |span| {
+        let mut listed = span.to_listing_json();
+        listed["id"] = Value::from(ids::encode_node_id("Span", span.span().span_id));
         listed
     })
     .await
@@ -45,10 +45,10 @@ pub(super) async fn list_otlp(
     Path(project): Path<String>,
     params: PhoenixQueryParams,
 ) -> Result<Response, PhoenixApiError> {
-    page(&server, &project, &params, true, false, otlp::shown).await
+    fetch_span_page(&server, &project, &params, true, false, otlp::span_to_otlp_json).await
 }
 
-async fn page(
+async fn fetch_span_page(
     server: &Arc<ServerState>,
     project: &str,
     params: &PhoenixQueryParams,
@@ -56,32 +56,31 @@ async fn page(
     has_kinds: bool,
     show: fn(&PhoenixSpan<'_>) -> Value,
 ) -> Result<Response, PhoenixApiError> {
-    let limit = params.limit(100, 1000)?;
+    let limit = params.parse_limit(100, 1000)?;
     let filters = SpanFilters::read(params, has_kinds)?;
-    let trace_ids = params.all("trace_id");
+    let trace_ids = params.all_values("trace_id");
     let mut scan = SpanScan {
         newest_first,
-        from_us: params.time("start_time")?,
-        to_us: params.time("end_time")?,
-        traces: (!trace_ids.is_empty())
-            .then(|| trace_ids.iter().map(|id| TraceId::parse(id.trim())).collect()),
-        at: params.one("cursor").map(read_cursor).transpose()?,
-        ..SpanScan::for_project(request::project(server, project).await?.no)
+        from_us: params.parse_time_us("start_time")?,
+        to_us: params.parse_time_us("end_time")?,
+        traces: (!trace_ids.is_empty()).then(|| trace_ids.iter().map(|id| TraceId::parse(id.trim())).collect()),
+        at: params.last_value("cursor").map(read_cursor).transpose()?,
+        ..SpanScan::for_project(request::find_project(server, project).await?.no)
     };
     let client = ClientAddress::current();
     blocking_large(server, move |server| {
-        filters.narrow(&mut scan, server)?;
+        filters.narrow_scan(&mut scan, server)?;
         // Written span by span: as text they take a tenth of the room.
         let mut page = server.spill_writer(client);
         let mut written = page.write_all(b"{\"data\":[");
         let (mut count, mut next) = (0, None);
         scan.visit(server, &mut |trace, index| {
             let span = PhoenixSpan::new(&trace.spans[index]);
-            if !filters.fit(&span) {
+            if !filters.matches(&span) {
                 return ControlFlow::Continue(());
             }
             if count >= limit || page.len() > MAX_PAGE_BYTES || written.is_err() {
-                next = Some(write_cursor(trace.place(index)));
+                next = Some(write_cursor(trace.span_position(index)));
                 return ControlFlow::Break(());
             }
             let separator: &[u8] = if count == 0 { b"" } else { b"," };
@@ -103,24 +102,21 @@ async fn page(
 /// A cursor names the first span of the next page.
 fn write_cursor(place: SpanScanPosition) -> String {
     let SpanScanPosition { trace, start_ns, span } = place;
-    ids::encode("Span", format_args!("{}:{}:{start_ns}:{span}", trace.start_ns, trace.trace))
+    ids::encode_node_id("Span", format_args!("{}:{}:{start_ns}:{span}", trace.start_ns, trace.trace))
 }
 
 fn read_cursor(cursor: &str) -> Result<SpanScanPosition, PhoenixApiError> {
     let read = || {
-        let text = ids::decode("Span", cursor)?;
+        let text = ids::decode_node_id("Span", cursor)?;
         let mut parts = text.split(':');
         let place = SpanScanPosition {
-            trace: ProjectPosition {
-                start_ns: parts.next()?.parse().ok()?,
-                trace: parts.next()?.parse().ok()?,
-            },
+            trace: ProjectPosition { start_ns: parts.next()?.parse().ok()?, trace: parts.next()?.parse().ok()? },
             start_ns: parts.next()?.parse().ok()?,
             span: SpanId(u64::from_str_radix(parts.next()?, 16).ok()?),
         };
         parts.next().is_none().then_some(place)
     };
-    read().ok_or_else(|| PhoenixApiError::invalid("Invalid cursor"))
+    read().ok_or_else(|| PhoenixApiError::unprocessable("Invalid cursor"))
 }
 
 #[cfg(test)]
@@ -135,9 +131,13 @@ mod tests {
             span: SpanId(0xab),
         };
         assert_eq!(read_cursor(&write_cursor(place)).ok(), Some(place));
-        for wrong in
-            ["", "U3Bhbjox", "%%%", &ids::encode("Span", "1:2:3:xyz"), &ids::encode("Span", "1:2:3:4:5")]
-        {
+        for wrong in [
+            "",
+            "U3Bhbjox",
+            "%%%",
+            &ids::encode_node_id("Span", "1:2:3:xyz"),
+            &ids::encode_node_id("Span", "1:2:3:4:5"),
+        ] {
             assert!(read_cursor(wrong).is_err(), "{wrong}");
         }
     }

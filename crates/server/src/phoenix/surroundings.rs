@@ -2,9 +2,7 @@
 
 use std::cell::RefCell;
 
-use gradus_phoenix::filter::{
-    AnnotationScope, FilterableAnnotation, SpanCostTotals, SpanFilterContext, TokenSums,
-};
+use gradus_phoenix::filter::{AnnotationScope, FilterableAnnotation, SpanCostTotals, SpanFilterContext, TokenSums};
 use gradus_store::{AnnotationFilter, StoreError};
 
 use super::scan::TraceView;
@@ -24,15 +22,11 @@ pub(super) struct StoreFilterContext<'a> {
 const MAX_NOTES: usize = 100;
 
 impl<'a> StoreFilterContext<'a> {
-    pub(super) fn new(
-        server: &'a ServerState,
-        trace: &'a TraceView<'a>,
-        index: usize,
-    ) -> StoreFilterContext<'a> {
+    pub(super) fn new(server: &'a ServerState, trace: &'a TraceView<'a>, index: usize) -> StoreFilterContext<'a> {
         StoreFilterContext { server, trace, index, failed: RefCell::new(None) }
     }
 
-    pub(super) fn failed(&self) -> Option<StoreError> {
+    pub(super) fn take_error(&self) -> Option<StoreError> {
         self.failed.borrow_mut().take()
     }
 
@@ -70,9 +64,9 @@ impl SpanFilterContext for StoreFilterContext<'_> {
     fn annotations(&self, scope: AnnotationScope, name: &str) -> Vec<FilterableAnnotation> {
         let target = match scope {
             AnnotationScope::Span => {
-                PhoenixAnnotationTarget::Span.target(&self.trace.spans[self.index].span_id.to_string())
+                PhoenixAnnotationTarget::Span.format_target(&self.trace.spans[self.index].span_id.to_string())
             }
-            AnnotationScope::Trace => PhoenixAnnotationTarget::Trace.target(&self.trace.trace_id.to_string()),
+            AnnotationScope::Trace => PhoenixAnnotationTarget::Trace.format_target(&self.trace.trace_id.to_string()),
         };
         let filter = AnnotationFilter {
             target: Some(target.clone()),
@@ -90,10 +84,11 @@ impl SpanFilterContext for StoreFilterContext<'_> {
                 identifier: row.identifier,
             })
             .collect();
-        let ours = self.trace.verdicts.get_or_init(|| {
-            self.look_up(verdicts::of_trace(self.server, self.trace.trace_id)).unwrap_or_default()
-        });
-        let ours = ours.iter().filter_map(|verdict| verdict.note(&target, name));
+        let ours = self
+            .trace
+            .verdicts
+            .get_or_init(|| self.look_up(verdicts::of_trace(self.server, self.trace.trace_id)).unwrap_or_default());
+        let ours = ours.iter().filter_map(|verdict| verdict.to_filterable(&target, name));
         // What was logged under the same key stands for ours.
         let ours: Vec<FilterableAnnotation> =
             ours.filter(|ours| notes.iter().all(|note| note.identifier != ours.identifier)).collect();

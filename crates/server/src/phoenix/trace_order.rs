@@ -21,15 +21,11 @@ pub(super) struct TraceLatencyRanking {
 }
 
 impl TraceLatencyRanking {
-    pub(super) fn new(
-        slowest_first: bool,
-        at: Option<TraceLatencyRank>,
-        limit: usize,
-    ) -> TraceLatencyRanking {
+    pub(super) fn new(slowest_first: bool, at: Option<TraceLatencyRank>, limit: usize) -> TraceLatencyRanking {
         TraceLatencyRanking { slowest_first, at, limit, best: BTreeMap::new() }
     }
 
-    pub(super) fn see(&mut self, rank: TraceLatencyRank, trace: TraceId) {
+    pub(super) fn insert(&mut self, rank: TraceLatencyRank, trace: TraceId) {
         let is_before = |at: TraceLatencyRank| if self.slowest_first { rank > at } else { rank < at };
         if self.at.is_some_and(is_before) {
             return;
@@ -41,7 +37,7 @@ impl TraceLatencyRanking {
     }
 
     /// The traces of the page in their order, and where the next one begins.
-    pub(super) fn page(self) -> (Vec<TraceId>, Option<TraceLatencyRank>) {
+    pub(super) fn into_page(self) -> (Vec<TraceId>, Option<TraceLatencyRank>) {
         let mut page: Vec<(TraceLatencyRank, TraceId)> = self.best.into_iter().collect();
         if self.slowest_first {
             page.reverse();
@@ -55,11 +51,11 @@ impl TraceLatencyRanking {
 const NODE: &str = "TraceByLatency";
 
 pub(super) fn write_cursor((took_us, position): TraceLatencyRank) -> String {
-    ids::encode(NODE, format_args!("{took_us}:{}:{}", position.start_ns, position.trace))
+    ids::encode_node_id(NODE, format_args!("{took_us}:{}:{}", position.start_ns, position.trace))
 }
 
 pub(super) fn read_cursor(cursor: &str) -> Option<TraceLatencyRank> {
-    let text = ids::decode(NODE, cursor)?;
+    let text = ids::decode_node_id(NODE, cursor)?;
     let mut numbers = text.split(':').map(|number| number.parse::<i64>().ok());
     let (took_us, start_ns, trace) = (numbers.next()??, numbers.next()??, numbers.next()??);
     numbers.next().is_none().then_some((took_us, ProjectPosition { start_ns, trace }))
@@ -87,10 +83,10 @@ mod tests {
             loop {
                 let mut ranking = TraceLatencyRanking::new(slowest_first, at, limit);
                 for number in 0..took.len() {
-                    ranking.see(rank(number), TraceId(number as u128));
+                    ranking.insert(rank(number), TraceId(number as u128));
                     prop_assert!(ranking.best.len() <= limit + 1);
                 }
-                let (page, next) = ranking.page();
+                let (page, next) = ranking.into_page();
                 found.extend(page.iter().map(|trace| trace.0 as usize));
                 let Some(next) = next else { break };
                 at = read_cursor(&write_cursor(next));

@@ -12,12 +12,12 @@ use gradus_phoenix::span_view::{PhoenixSpan, iso_time};
 use gradus_store::{ProjectPosition, StoreError};
 use serde_json::{Value, json};
 
-use super::error::{PhoenixApiError, blocking};
+use super::error::{PhoenixApiError, run_rows_query};
 use super::ids;
 use super::request::{self, PhoenixQueryParams};
 use super::scan::{SpanScan, SpanScanPosition, TraceView};
 use super::trace_order::{self, TraceLatencyRanking};
-use crate::phoenix::trace_totals::{extent, tokens};
+use crate::phoenix::trace_totals::{compute_trace_extent, sum_trace_tokens};
 use crate::queries::QueryKind;
 use crate::state::ServerState;
 use crate::stream::{self, ResponseSink};
@@ -33,7 +33,7 @@ struct PhoenixTraceFilter {
 impl PhoenixTraceFilter {
     /// How long a trace took, if it is wanted.
     fn took_us(&self, trace: &TraceView<'_>) -> Option<i64> {
-        let (start_us, end_us) = extent(trace)?;
+        let (start_us, end_us) = compute_trace_extent(trace)?;
         let took_us = end_us.saturating_sub(start_us);
         let took_ms = took_us as f64 / 1000.0;
         let has_error = || trace.spans.iter().any(|span| span.status.code == SpanStatusCode::Error);
@@ -46,54 +46,49 @@ impl PhoenixTraceFilter {
     }
 }
 
-pub(super) async fn list(
+pub(super) async fn list_traces(
     State(server): State<Arc<ServerState>>,
     Path(project): Path<String>,
     params: PhoenixQueryParams,
 ) -> Result<Response, PhoenixApiError> {
-    if params.one("filter").is_some() {
+    if params.last_value("filter").is_some() {
         let message = "the filter language for traces is not known here";
         return Err(PhoenixApiError::new(StatusCode::NOT_IMPLEMENTED, message));
     }
-    let by_start = params.choice("sort", ["start_time", "latency_ms"], "start_time")?;
-    let is_descending = params.choice("order", ["desc", "asc"], "desc")?;
-    let limit = params.limit(100, 1000)?;
-    let with_spans = params.flag("include_spans")?.unwrap_or(false);
+    let by_start = params.is_first_option("sort", ["start_time", "latency_ms"], "start_time")?;
+    let is_descending = params.is_first_option("order", ["desc", "asc"], "desc")?;
+    let limit = params.parse_limit(100, 1000)?;
+    let with_spans = params.parse_flag("include_spans")?.unwrap_or(false);
     let wanted = PhoenixTraceFilter {
-        from_us: params.time("start_time")?,
-        to_us: params.time("end_time")?,
-        has_error: params.flag("error")?,
-        latency_ms: (params.number("min_latency_ms")?, params.number("max_latency_ms")?),
+        from_us: params.parse_time_us("start_time")?,
+        to_us: params.parse_time_us("end_time")?,
+        has_error: params.parse_flag("error")?,
+        latency_ms: (params.parse_number("min_latency_ms")?, params.parse_number("max_latency_ms")?),
     };
-    let session_names = params.all("session_identifier");
-    let wrong = || PhoenixApiError::invalid("Invalid cursor");
+    let session_names = params.all_values("session_identifier");
+    let wrong = || PhoenixApiError::unprocessable("Invalid cursor");
     let (mut at, mut rank) = (None, None);
-    match params.one("cursor") {
+    match params.last_value("cursor") {
         Some(cursor) if by_start => at = Some(read_cursor(cursor).ok_or_else(wrong)?),
         Some(cursor) => rank = Some(trace_order::read_cursor(cursor).ok_or_else(wrong)?),
         None => {}
     }
-    let project = request::project(&server, &project).await?;
-    let project_id = ids::encode("Project", project.no);
+    let project = request::find_project(&server, &project).await?;
+    let project_id = ids::encode_node_id("Project", project.no);
     // A trace begins when its first span does; spans are not narrowed, only traces.
     let (from_us, to_us) = (wanted.from_us, wanted.to_us);
-    let mut scan = SpanScan {
-        newest_first: is_descending || !by_start,
-        at,
-        from_us,
-        to_us,
-        ..SpanScan::for_project(project.no)
-    };
+    let mut scan =
+        SpanScan { newest_first: is_descending || !by_start, at, from_us, to_us, ..SpanScan::for_project(project.no) };
     if !session_names.is_empty() {
-        let traces = blocking(&server, move |server| {
-            Ok(crate::phoenix::session_lookup::traces(server, project.no, &session_names)?)
+        let traces = run_rows_query(&server, move |server| {
+            Ok(crate::phoenix::session_lookup::find_session_traces(server, project.no, &session_names)?)
         });
         scan.traces = Some(traces.await?);
     }
     let permit = server.queries.admit(QueryKind::Download).await?;
     let queries = Arc::clone(&server.queries);
     // Sent while it is found: with their spans, a thousand traces can be large.
-    let body = stream::body(&queries, permit, server.settings.timeouts.stall, move |sink| {
+    let body = stream::stream_query_body(&queries, permit, server.settings.timeouts.stall, move |sink| {
         let mut page = TraceListWriter { server: &server, project_id, with_spans, sent: 0, sink };
         page.sink.write(b"{\"data\":[");
         let next = if by_start {
@@ -151,11 +146,11 @@ impl TraceListWriter<'_> {
     ) -> Result<Option<String>, StoreError> {
         scan.each_trace(self.server, &mut |trace| {
             if let Some(took_us) = wanted.took_us(trace) {
-                ranking.see((took_us, trace.position), trace.trace_id);
+                ranking.insert((took_us, trace.position), trace.trace_id);
             }
             self.go_on()
         })?;
-        let (traces, next) = ranking.page();
+        let (traces, next) = ranking.into_page();
         for trace in traces {
             // Read again: it may be large, and there may be a thousand of them.
             let one = SpanScan { traces: Some(vec![trace]), ..SpanScan::for_project(scan.project) };
@@ -180,10 +175,10 @@ impl TraceListWriter<'_> {
 
 /// Writes a trace, its spans one by one.
 fn write_trace(trace: &TraceView<'_>, project_id: &str, with_spans: bool, sink: &mut ResponseSink) {
-    let (start_us, end_us) = extent(trace).unwrap_or_default();
-    let (prompt, completion) = tokens(trace);
+    let (start_us, end_us) = compute_trace_extent(trace).unwrap_or_default();
+    let (prompt, completion) = sum_trace_tokens(trace);
     let about = json!({
-        "id": ids::encode("Trace", trace.trace_id),
+        "id": ids::encode_node_id("Trace", trace.trace_id),
         "trace_id": trace.trace_id.to_string(),
         "project_id": project_id,
         "start_time": iso_time(start_us),
@@ -210,7 +205,7 @@ fn write_trace(trace: &TraceView<'_>, project_id: &str, with_spans: bool, sink: 
 fn span_shown(span: &PhoenixSpan<'_>) -> Value {
     let recorded = span.span();
     json!({
-        "id": ids::encode("Span", recorded.span_id),
+        "id": ids::encode_node_id("Span", recorded.span_id),
         "span_id": recorded.span_id.to_string(),
         "parent_id": recorded.parent_id.map(|id| id.to_string()),
         "name": recorded.name,
@@ -222,27 +217,27 @@ fn span_shown(span: &PhoenixSpan<'_>) -> Value {
 }
 
 fn write_cursor(position: ProjectPosition) -> String {
-    ids::encode("Trace", format_args!("{}:{}", position.start_ns, position.trace))
+    ids::encode_node_id("Trace", format_args!("{}:{}", position.start_ns, position.trace))
 }
 
 fn read_cursor(cursor: &str) -> Option<SpanScanPosition> {
-    let text = ids::decode("Trace", cursor)?;
+    let text = ids::decode_node_id("Trace", cursor)?;
     let (start_ns, trace) = text.split_once(':')?;
     let trace = ProjectPosition { start_ns: start_ns.parse().ok()?, trace: trace.parse().ok()? };
     Some(SpanScanPosition::of_trace(trace))
 }
 
 /// Removes a trace and all that was said of it.
-pub(super) async fn remove(
+pub(super) async fn delete_trace(
     State(server): State<Arc<ServerState>>,
     Path(identifier): Path<String>,
 ) -> Result<StatusCode, PhoenixApiError> {
     // An id in Phoenix's form, or the trace's own.
-    let id = TraceId::parse(&ids::decode("Trace", &identifier).unwrap_or_else(|| identifier.clone()));
-    let was_there = server.store.remove_trace(id)?.done().await?;
+    let id = TraceId::parse(&ids::decode_node_id("Trace", &identifier).unwrap_or_else(|| identifier.clone()));
+    let was_there = server.store.remove_trace(id)?.wait_async().await?;
     if was_there {
         Ok(StatusCode::NO_CONTENT)
     } else {
-        Err(PhoenixApiError::missing(format!("Trace with trace_id '{identifier}' not found")))
+        Err(PhoenixApiError::not_found(format!("Trace with trace_id '{identifier}' not found")))
     }
 }

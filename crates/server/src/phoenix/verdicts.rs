@@ -6,9 +6,7 @@ use std::collections::HashSet;
 
 use gradus_core::span::{SpanId, TraceId};
 use gradus_core::trajectory::Trajectory;
-use gradus_eval::annotation::{
-    AnnotationKeyAllocator, IDENTIFIER, OutcomeAnnotation, OutcomeTarget, annotation,
-};
+use gradus_eval::annotation::{AnnotationKeyAllocator, IDENTIFIER, OutcomeAnnotation, OutcomeTarget, annotate_outcome};
 use gradus_eval::evaluator::{CALL_VALIDITY, Evaluator};
 use gradus_eval::outcome::OutcomeLine;
 use gradus_phoenix::filter::FilterableAnnotation;
@@ -49,8 +47,7 @@ pub(super) fn of_trace(server: &ServerState, trace: TraceId) -> Result<Vec<Verdi
             let Ok(outcome) = serde_json::from_str::<OutcomeLine>(&line) else { continue };
             if let Some(place) = placed.find_key(outcome.step_index) {
                 let name = name_of(&settings, &outcome.evaluator);
-                verdicts
-                    .push(VerdictAnnotation { judged_ns, annotation: annotation(&name, &outcome, place) });
+                verdicts.push(VerdictAnnotation { judged_ns, annotation: annotate_outcome(&name, &outcome, place) });
             }
         }
     }
@@ -68,7 +65,7 @@ fn name_of(settings: &ReloadableSettings, evaluator: &str) -> String {
 }
 
 impl VerdictAnnotation {
-    fn subject(&self) -> PhoenixAnnotationTarget {
+    fn target_kind(&self) -> PhoenixAnnotationTarget {
         match self.annotation.target {
             OutcomeTarget::Span { .. } => PhoenixAnnotationTarget::Span,
             OutcomeTarget::Trace { .. } => PhoenixAnnotationTarget::Trace,
@@ -77,9 +74,8 @@ impl VerdictAnnotation {
 
     /// What it is about, as the store writes targets of logged annotations.
     fn target(&self) -> String {
-        let (OutcomeTarget::Span { span_id: id, .. } | OutcomeTarget::Trace { trace_id: id }) =
-            &self.annotation.target;
-        self.subject().target(id)
+        let (OutcomeTarget::Span { span_id: id, .. } | OutcomeTarget::Trace { trace_id: id }) = &self.annotation.target;
+        self.target_kind().format_target(id)
     }
 
     /// It goes by the name that it is shown under, and by the evaluator's own.
@@ -88,7 +84,7 @@ impl VerdictAnnotation {
     }
 
     /// What a filter sees of it, if it is about this target and goes by this name.
-    pub(super) fn note(&self, target: &str, name: &str) -> Option<FilterableAnnotation> {
+    pub(super) fn to_filterable(&self, target: &str, name: &str) -> Option<FilterableAnnotation> {
         let said = &self.annotation;
         (self.is_called(name) && self.target() == target).then(|| FilterableAnnotation {
             label: said.label.clone(),
@@ -98,7 +94,7 @@ impl VerdictAnnotation {
         })
     }
 
-    fn fits(&self, query: &AnnotationQuery) -> bool {
+    fn matches_query(&self, query: &AnnotationQuery) -> bool {
         (query.names.is_empty() || query.names.iter().any(|name| self.is_called(name)))
             && (query.identifiers.is_empty() || query.identifiers.contains(&self.annotation.identifier))
             && !query.other_names.iter().any(|name| self.is_called(name))
@@ -118,7 +114,7 @@ impl VerdictAnnotation {
         Ok(rows.iter().any(|row| row.identifier == self.annotation.identifier))
     }
 
-    fn shown(&self) -> Value {
+    fn to_json(&self) -> Value {
         let said = &self.annotation;
         let name = format!(
             "{}:{}:{}",
@@ -128,7 +124,7 @@ impl VerdictAnnotation {
         );
         let time = iso_time(self.judged_ns / 1000);
         let mut shown = json!({
-            "id": ids::encode(self.subject().node(), name),
+            "id": ids::encode_node_id(self.target_kind().node_type(), name),
             "created_at": time,
             "updated_at": time,
             "source": "API",
@@ -148,7 +144,7 @@ impl VerdictAnnotation {
 }
 
 /// The verdicts that a list of annotations on spans or traces asks for by name.
-pub(super) fn named(
+pub(super) fn list_named_verdicts(
     server: &ServerState,
     subject: PhoenixAnnotationTarget,
     query: &AnnotationQuery,
@@ -176,10 +172,10 @@ pub(super) fn named(
     for trace in traces {
         for verdict in of_trace(server, trace)? {
             if wanted.contains(verdict.target().as_str())
-                && verdict.fits(query)
+                && verdict.matches_query(query)
                 && !verdict.is_logged(server)?
             {
-                shown.push(verdict.shown());
+                shown.push(verdict.to_json());
             }
         }
     }

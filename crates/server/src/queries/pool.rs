@@ -57,7 +57,7 @@ impl Drop for LeaveQueue<'_> {
         let mut state = self.pool.lock();
         if let Some(at) = state.queue.iter().position(|query| query.id == self.id) {
             let query = state.queue.remove(at);
-            state.caller(&query.caller).queued -= 1;
+            state.get_or_add_caller(&query.caller).queued -= 1;
             state.forget_if_idle(&query.caller);
             drop(state);
         }
@@ -109,12 +109,12 @@ impl QueryPool {
             }
             let mut state = self.shared.lock();
             let is_full = state.queue.len() >= MAX_QUEUED;
-            if is_full || state.caller(&caller).queued >= MAX_CALLER_QUEUED {
+            if is_full || state.get_or_add_caller(&caller).queued >= MAX_CALLER_QUEUED {
                 state.forget_if_idle(&caller);
                 self.shared.counts.refused.fetch_add(1, Ordering::Relaxed);
                 return Err(QueryRefusal::Busy);
             }
-            state.caller(&caller).queued += 1;
+            state.get_or_add_caller(&caller).queued += 1;
             state.next_id += 1;
             let id = state.next_id;
             state.queue.push(QueuedQuery { id, caller, kind, admit });
@@ -138,8 +138,7 @@ impl QueryPool {
         query: impl FnOnce() + Send + 'static,
     ) -> std::io::Result<CancelOnDrop> {
         let pool = Arc::clone(&self.shared);
-        let budget =
-            Arc::new(QueryBudget::new(permit.id, Arc::clone(&permit.caller), permit.kind, Arc::clone(&pool)));
+        let budget = Arc::new(QueryBudget::new(permit.id, Arc::clone(&permit.caller), permit.kind, Arc::clone(&pool)));
         let running = Arc::clone(&budget);
         self.workers.run(Box::new(move || {
             let _permit = permit;

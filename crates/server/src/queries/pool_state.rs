@@ -42,7 +42,7 @@ pub(super) struct PoolState {
 }
 
 impl PoolState {
-    pub(super) fn used(&self, caller: &str) -> Duration {
+    pub(super) fn time_used(&self, caller: &str) -> Duration {
         self.callers.get(caller).map_or(Duration::ZERO, |one| one.used)
     }
 
@@ -52,7 +52,7 @@ impl PoolState {
         }
     }
 
-    pub(super) fn caller(&mut self, name: &Arc<str>) -> &mut CallerUse {
+    pub(super) fn get_or_add_caller(&mut self, name: &Arc<str>) -> &mut CallerUse {
         // Whoever comes new has not run less than the others: he was not there.
         let used = self.callers.values().map(|one| one.used).min().unwrap_or_default();
         self.callers.entry(Arc::clone(name)).or_insert_with(|| CallerUse { used, ..CallerUse::default() })
@@ -79,7 +79,7 @@ impl PoolState {
         let (at, _) = queued.min_by_key(|(_, query)| (used(query), query.id))?;
         let next = self.queue.remove(at);
         self.admitted[next.kind as usize] += 1;
-        let caller = self.caller(&next.caller);
+        let caller = self.get_or_add_caller(&next.caller);
         caller.queued -= 1;
         caller.admitted[next.kind as usize] += 1;
         Some(next)
@@ -216,7 +216,7 @@ impl QueryPermit {
         }
         let mut state = self.pool.lock();
         state.admitted[self.kind as usize] -= 1;
-        state.caller(&self.caller).admitted[self.kind as usize] -= 1;
+        state.get_or_add_caller(&self.caller).admitted[self.kind as usize] -= 1;
         state.forget_if_idle(&self.caller);
     }
 }
@@ -319,7 +319,7 @@ impl QueryBudget {
         u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1)
     }
 
-    pub(super) fn ran(&self) -> Duration {
+    pub(super) fn run_time(&self) -> Duration {
         let turn = match self.turn_ns.load(Ordering::Relaxed) {
             0 => 0,
             begun => self.now_ns().saturating_sub(begun),
@@ -329,12 +329,12 @@ impl QueryBudget {
 
     /// Stops it when its time is over; called by the pool's clock, too, and again and again, since an interrupt that comes
     /// between two statements is lost.
-    pub(super) fn enforce(&self) {
+    pub(super) fn enforce_limits(&self) {
         let limits = &self.pool.limits;
         let (limit, setting) = limits.time_limit(self.kind);
         if let Some(reason) = self.stop_reason() {
             self.stop(reason);
-        } else if self.ran() > limit {
+        } else if self.run_time() > limit {
             self.stop(QueryStop::TimedOut { limit_s: limit.as_secs(), setting });
         } else if self.kind != QueryKind::Download && self.begun.elapsed() > limit + limits.max_wait {
             // Its transaction keeps the write-ahead log from being reset: it may not wait for its turns for long.
@@ -374,7 +374,7 @@ impl QueryMonitor for QueryBudget {
         self.checked_ns.store(now, Ordering::Relaxed);
         let turn = self.turn_ns.load(Ordering::Relaxed);
         if turn != 0 && Duration::from_nanos(now.saturating_sub(turn)) > SLICE {
-            self.enforce();
+            self.enforce_limits();
             self.pool.next_turn(self)?;
         }
         self.stop_reason().map_or(Ok(()), Err)

@@ -18,7 +18,7 @@ const MAX_IDLE_ROUNDS: usize = 20;
 impl PoolState {
     fn may_run(&self, id: u64, slots: usize) -> bool {
         let counted = self.turns.iter().filter(|budget| !budget.is_stalled()).count();
-        let next = self.waiting.iter().min_by_key(|(id, caller)| (self.used(caller), *id));
+        let next = self.waiting.iter().min_by_key(|(id, caller)| (self.time_used(caller), *id));
         counted < slots && next.is_some_and(|(next, _)| *next == id)
     }
 }
@@ -34,7 +34,7 @@ impl PoolShared {
             state.has_clock = clock.spawn(move || pool.watch_over()).is_ok();
         }
         loop {
-            budget.enforce();
+            budget.enforce_limits();
             let stopped = budget.stop_reason();
             if stopped.is_some() || state.may_run(budget.id, self.limits.slots) {
                 state.waiting.retain(|(id, _)| *id != budget.id);
@@ -91,7 +91,7 @@ impl PoolShared {
             }
             let running = state.turns.clone();
             drop(state);
-            running.iter().for_each(|budget| budget.enforce());
+            running.iter().for_each(|budget| budget.enforce_limits());
         }
     }
 }
@@ -133,6 +133,5 @@ pub(crate) fn without_turn<T>(wait: impl FnOnce() -> T) -> T {
 
 /// Whether somebody waits for this thread's download to end.
 pub(crate) fn are_downloads_waiting() -> bool {
-    CURRENT
-        .with(|current| current.borrow().as_ref().is_some_and(|budget| budget.pool().are_downloads_waiting()))
+    CURRENT.with(|current| current.borrow().as_ref().is_some_and(|budget| budget.pool().are_downloads_waiting()))
 }

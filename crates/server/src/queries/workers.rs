@@ -35,7 +35,7 @@ impl QueryWorkers {
             return Ok(());
         }
         let workers = Arc::clone(self);
-        let started = std::thread::Builder::new().name("query".to_owned()).spawn(move || workers.work());
+        let started = std::thread::Builder::new().name("query".to_owned()).spawn(move || workers.run_jobs());
         if let Err(error) = started {
             state.jobs.pop_back();
             return Err(error);
@@ -43,8 +43,8 @@ impl QueryWorkers {
         Ok(())
     }
 
-    fn work(&self) {
-        ThreadPriority::Low.set();
+    fn run_jobs(&self) {
+        ThreadPriority::Low.apply_to_thread();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if let Some(job) = state.jobs.pop_front() {

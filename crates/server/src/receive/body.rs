@@ -50,7 +50,7 @@ pub(super) struct ReceivedBody {
 }
 
 /// Reads a body to its end.
-pub(super) async fn read(
+pub(super) async fn read_request_body(
     server: &ServerState,
     headers: &HeaderMap,
     body: Body,
@@ -60,7 +60,7 @@ pub(super) async fn read(
     let length = headers.get(CONTENT_LENGTH).and_then(|value: &HeaderValue| value.to_str().ok());
     let length: Option<usize> = length.and_then(|length| length.parse().ok());
     let client = ClientAddress::current();
-    let lease = server.memory.open(client, MemoryUse::Request);
+    let lease = server.memory.open_lease(client, MemoryUse::Request);
     let reading = async {
         let mut body = body;
         let read = match length {
@@ -132,7 +132,7 @@ impl ReceivedBody {
     /// Decompresses a body whose result must fit `limit`; one that does not comes back as `NotSmall`.
     pub(super) fn decompress_small(mut self, limit: usize) -> Result<DecompressionResult, ExceedsSmallLimit> {
         let before = self.lease.bytes();
-        match decompress(&self.bytes, self.compression, limit, &mut self.lease) {
+        match decompress_body(&self.bytes, self.compression, limit, &mut self.lease) {
             Ok(Some(bytes)) => Ok(Ok((bytes, self.lease))),
             Ok(None) => Ok(Ok((self.bytes, self.lease))),
             Err(ReceiveRefusal::TooLarge { .. }) => {
@@ -146,7 +146,7 @@ impl ReceivedBody {
     /// Decompresses a body; what it held before is released.
     pub(super) fn decompress(mut self, limit: usize) -> DecompressionResult {
         let held = self.lease.bytes();
-        match decompress(&self.bytes, self.compression, limit, &mut self.lease)? {
+        match decompress_body(&self.bytes, self.compression, limit, &mut self.lease)? {
             Some(bytes) => {
                 drop(self.bytes);
                 self.lease.shrink_to((self.lease.bytes() - held).max(bytes.capacity()));
@@ -161,7 +161,7 @@ impl ReceivedBody {
 pub(super) type DecompressionResult = Result<(Vec<u8>, MemoryLease), ReceiveRefusal>;
 
 /// `None` if there is nothing to decompress. The result counts against the same limit.
-fn decompress(
+fn decompress_body(
     bytes: &[u8],
     compression: BodyCompression,
     limit: usize,
@@ -170,15 +170,13 @@ fn decompress(
     match compression {
         BodyCompression::None if bytes.len() > limit => Err(ReceiveRefusal::TooLarge { limit }),
         BodyCompression::None => Ok(None),
-        BodyCompression::Gzip => {
-            read_limited(flate2::read::MultiGzDecoder::new(bytes), limit, lease).map(Some)
-        }
+        BodyCompression::Gzip => read_limited(flate2::read::MultiGzDecoder::new(bytes), limit, lease).map(Some),
         BodyCompression::Zstd => {
             // The window is allocated as the frame's header asks, up to the maximum.
             let window = ZSTD_WINDOW.min(limit);
             lease.grow(window)?;
-            let mut decoder = zstd::Decoder::with_buffer(bytes).map_err(|error| broken(&error))?;
-            decoder.window_log_max(ZSTD_WINDOW_LOG).map_err(|error| broken(&error))?;
+            let mut decoder = zstd::Decoder::with_buffer(bytes).map_err(|error| to_decompression_refusal(&error))?;
+            decoder.window_log_max(ZSTD_WINDOW_LOG).map_err(|error| to_decompression_refusal(&error))?;
             let read = read_limited(decoder, limit, lease);
             lease.shrink_to(lease.bytes() - window);
             read.map(Some)
@@ -186,11 +184,7 @@ fn decompress(
     }
 }
 
-fn read_limited(
-    mut reader: impl Read,
-    limit: usize,
-    lease: &mut MemoryLease,
-) -> Result<Vec<u8>, ReceiveRefusal> {
+fn read_limited(mut reader: impl Read, limit: usize, lease: &mut MemoryLease) -> Result<Vec<u8>, ReceiveRefusal> {
     const STEP: usize = 64 << 10;
     let mut out: Vec<u8> = Vec::new();
     loop {
@@ -201,7 +195,11 @@ fn read_limited(
             lease.grow(capacity - out.capacity())?;
             out.reserve_exact(capacity - out.len());
         }
-        let read = reader.by_ref().take(STEP as u64).read_to_end(&mut out).map_err(|error| broken(&error))?;
+        let read = reader
+            .by_ref()
+            .take(STEP as u64)
+            .read_to_end(&mut out)
+            .map_err(|error| to_decompression_refusal(&error))?;
         if out.len() > limit {
             return Err(ReceiveRefusal::TooLarge { limit });
         }
@@ -211,6 +209,6 @@ fn read_limited(
     }
 }
 
-fn broken(error: &std::io::Error) -> ReceiveRefusal {
+fn to_decompression_refusal(error: &std::io::Error) -> ReceiveRefusal {
     ReceiveRefusal::Bad(format!("the body cannot be unpacked: {error}"))
 }

@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use gradus_core::assemble::TraceLink;
 use gradus_otlp::{
-    RecordLimits, RegroupedExport, RejectedRecords, TelemetrySignal, TracePart, WireError, WireRecord,
-    decode_resource, decode_span, export_from_json, regroup_within, rewrite_resource_texts,
-    rewrite_scope_texts, rewrite_texts,
+    RecordLimits, RegroupedExport, RejectedRecords, TelemetrySignal, TracePart, WireError, WireRecord, decode_resource,
+    decode_span, export_from_json, regroup_within, rewrite_resource_texts, rewrite_scope_texts, rewrite_texts,
 };
 use gradus_store::{BlockSignal, RootSpan, SpanKey, TraceChunk};
 
@@ -38,7 +37,7 @@ pub(super) struct OtlpRequestRef<'s> {
     pub(super) project: Option<&'s Arc<str>>,
 }
 
-pub(super) fn prepare(
+pub(super) fn prepare_trace_chunks(
     bytes: Vec<u8>,
     OtlpRequestRef { signal, is_json, project }: OtlpRequestRef<'_>,
     redaction: &Redaction,
@@ -74,9 +73,7 @@ pub(super) fn prepare(
             });
         }
         Err(_) if bytes.starts_with(b"\x1f\x8b") => {
-            return Err(ReceiveRefusal::Bad(
-                "this is packed with gzip: say so with content-encoding: gzip".to_owned(),
-            ));
+            return Err(ReceiveRefusal::Bad("this is packed with gzip: say so with content-encoding: gzip".to_owned()));
         }
         Err(error) => {
             return Err(ReceiveRefusal::Bad(format!("this is no OTLP request in protobuf: {error}")));
@@ -86,7 +83,7 @@ pub(super) fn prepare(
     let redacted = project.and_then(|name| redaction.apply(name)).map(Arc::from);
     let project = redacted.as_ref().or(project);
     if !redaction.is_empty() {
-        redact(&mut request, signal, redaction, limits, lease)?;
+        redact_export(&mut request, signal, redaction, limits, lease)?;
     }
     if signal == TelemetrySignal::Span {
         request.parts.iter_mut().for_each(|part| keep_latest(&mut part.records));
@@ -105,10 +102,10 @@ pub(super) fn prepare(
     for part in &request.parts {
         export.clear();
         request.write(part, &mut export);
-        let chunk = chunk(&request, part, signal, project, &export, limits);
+        let chunk = build_trace_chunk(&request, part, signal, project, &export, limits);
         // Room for what was sent is there already.
-        let grown = (packed + chunk.bytes()).saturating_sub(bytes.len().max(packed));
-        packed += chunk.bytes();
+        let grown = (packed + chunk.memory_bytes()).saturating_sub(bytes.len().max(packed));
+        packed += chunk.memory_bytes();
         if grown > 0 {
             lease.grow(grown)?;
         }
@@ -155,7 +152,7 @@ fn keep_latest(records: &mut Vec<WireRecord<'_>>) {
     });
 }
 
-fn chunk(
+fn build_trace_chunk(
     request: &RegroupedExport<'_>,
     part: &TracePart<'_>,
     signal: TelemetrySignal,
@@ -163,8 +160,7 @@ fn chunk(
     export: &[u8],
     limits: &RecordLimits,
 ) -> TraceChunk {
-    let root =
-        part.records.iter().find(|record| signal == TelemetrySignal::Span && record.mark.parent_id.is_none());
+    let root = part.records.iter().find(|record| signal == TelemetrySignal::Span && record.mark.parent_id.is_none());
     let speaker = root.or(part.records.first());
     let project = project.cloned().unwrap_or_else(|| {
         let said = speaker.and_then(|record| request.resource(record).project());
@@ -172,7 +168,7 @@ fn chunk(
     });
     // A name of dots only is no name in an address.
     let project = if project.bytes().all(|byte| byte == b'.') { DEFAULT_PROJECT.into() } else { project };
-    let project = if project.len() > MAX_NAME_BYTES { short(&project).into() } else { project };
+    let project = if project.len() > MAX_NAME_BYTES { truncate_name(&project).into() } else { project };
     let block = match signal {
         TelemetrySignal::Span => BlockSignal::Spans,
         TelemetrySignal::Log => BlockSignal::Logs,
@@ -190,14 +186,11 @@ fn chunk(
         }
         chunk.spans.push(SpanKey {
             span_id: mark.span_id,
-            digest: gradus_core::digest(&record.body) as u64,
+            digest: gradus_core::stable_digest(&record.body) as u64,
             has_ended: mark.end_ns > 0,
             is_error: mark.is_error,
         });
-        if mark.parent_id.is_none()
-            && record.body.len() <= MAX_LINKED_ON_ARRIVAL
-            && chunk.links.len() < MAX_LINKS
-        {
+        if mark.parent_id.is_none() && record.body.len() <= MAX_LINKED_ON_ARRIVAL && chunk.links.len() < MAX_LINKS {
             let scope = request.scope(record);
             if let Ok(span) = decode_span(&record.body, request.resource(record), &scope.name, limits)
                 && let Some(link) = TraceLink::from_root_span(&span)
@@ -207,18 +200,18 @@ fn chunk(
             }
         }
     }
-    chunk.name = speaker.map(|record| short(&record.mark.name)).unwrap_or_default();
+    chunk.name = speaker.map(|record| truncate_name(&record.mark.name)).unwrap_or_default();
     chunk.root =
-        root.map(|record| RootSpan { name: short(&record.mark.name), has_ended: record.mark.end_ns > 0 });
+        root.map(|record| RootSpan { name: truncate_name(&record.mark.name), has_ended: record.mark.end_ns > 0 });
     chunk
 }
 
-fn short(text: &str) -> String {
+fn truncate_name(text: &str) -> String {
     text[..text.floor_char_boundary(MAX_NAME_BYTES)].to_owned()
 }
 
 /// Takes out what must not be stored. What changes is copied, and its copy charged.
-fn redact(
+fn redact_export(
     request: &mut RegroupedExport<'_>,
     signal: TelemetrySignal,
     redaction: &Redaction,
@@ -277,13 +270,12 @@ mod tests {
 
     #[test]
     fn a_large_part_is_split_without_room_for_all_in_each() {
-        let span =
-            |id: u64| Span { trace_id: vec![1; 16], span_id: id.to_be_bytes().to_vec(), ..Span::default() };
+        let span = |id: u64| Span { trace_id: vec![1; 16], span_id: id.to_be_bytes().to_vec(), ..Span::default() };
         let count = 20 * MAX_BATCH_ROWS + 1;
         let spans = ScopeSpans { spans: (1..=count as u64).map(span).collect(), ..ScopeSpans::default() };
         let resource = ResourceSpans { scope_spans: vec![spans], ..ResourceSpans::default() };
         let bytes = ExportTraceServiceRequest { resource_spans: vec![resource] }.encode_to_vec();
-        let request = gradus_otlp::regroup(&bytes, TelemetrySignal::Span, &RecordLimits::default()).unwrap();
+        let request = gradus_otlp::regroup_export(&bytes, TelemetrySignal::Span, &RecordLimits::default()).unwrap();
         let parts: Vec<TracePart<'_>> = request.parts.into_iter().flat_map(split_part).collect();
         assert_eq!(parts.iter().map(|part| part.records.len()).sum::<usize>(), count);
         assert!(parts.iter().all(|part| part.records.len() <= MAX_BATCH_ROWS));

@@ -13,21 +13,17 @@ use base64::Engine as _;
 use gradus_otlp::{RejectedRecords, TelemetrySignal, export_response, retry_status};
 use http_body_util::{BodyExt as _, Full};
 
-use super::body::{BodyCompression, read};
-use super::http::project;
-use super::{OtlpRequestHead, ReceiveRefusal, accept};
+use super::body::{BodyCompression, read_request_body};
+use super::http::parse_project_header;
+use super::{OtlpRequestHead, ReceiveRefusal, accept_otlp_request};
 use crate::state::ServerState;
 
-pub(crate) async fn export_traces(
-    server: State<Arc<ServerState>>,
-    headers: HeaderMap,
-    body: Body,
-) -> Response {
-    export(&server, TelemetrySignal::Span, &headers, body).await
+pub(crate) async fn export_traces(server: State<Arc<ServerState>>, headers: HeaderMap, body: Body) -> Response {
+    handle_grpc_export(&server, TelemetrySignal::Span, &headers, body).await
 }
 
 pub(crate) async fn export_logs(server: State<Arc<ServerState>>, headers: HeaderMap, body: Body) -> Response {
-    export(&server, TelemetrySignal::Log, &headers, body).await
+    handle_grpc_export(&server, TelemetrySignal::Log, &headers, body).await
 }
 
 const GRPC: &str = "application/grpc";
@@ -38,25 +34,25 @@ const ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encodin
 /// Before a message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
 
-async fn export(
+async fn handle_grpc_export(
     server: &Arc<ServerState>,
     signal: TelemetrySignal,
     headers: &HeaderMap,
     body: Body,
 ) -> Response {
-    let (code, response) = match take(server, signal, headers, body).await {
-        Ok(rejected) => (0, success(&rejected)),
+    let (code, response) = match receive_grpc_export(server, signal, headers, body).await {
+        Ok(rejected) => (0, build_grpc_success(&rejected)),
         Err(refusal) => {
-            let (code, response) = refused(&refusal);
+            let (code, response) = build_grpc_refusal(&refusal);
             server.tell_of_refusal("OTLP over gRPC", code, &refusal.to_string());
             (code, response)
         }
     };
-    server.meters.answered(signal, "grpc", code);
+    server.meters.record_response(signal, "grpc", code);
     response
 }
 
-async fn take(
+async fn receive_grpc_export(
     server: &Arc<ServerState>,
     signal: TelemetrySignal,
     headers: &HeaderMap,
@@ -65,14 +61,12 @@ async fn take(
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let kind = text("content-type").unwrap_or_default();
     if !matches!(kind.split(';').next().unwrap_or_default().trim(), GRPC | "application/grpc+proto") {
-        return Err(ReceiveRefusal::Unsupported(format!(
-            "content type {kind:?} is not known here; send {GRPC}"
-        )));
+        return Err(ReceiveRefusal::Unsupported(format!("content type {kind:?} is not known here; send {GRPC}")));
     }
     let limit = server.settings.max_request_bytes;
     // The message says by itself how it is compressed.
     let mut received =
-        read(server, headers, body, limit.saturating_add(PREFIX), BodyCompression::None).await?;
+        read_request_body(server, headers, body, limit.saturating_add(PREFIX), BodyCompression::None).await?;
     let frame = &mut received.bytes;
     let head: Option<[u8; PREFIX]> = frame.first_chunk().copied();
     let (is_packed, length) = match head {
@@ -90,24 +84,27 @@ async fn take(
         received.compression = BodyCompression::parse(text("grpc-encoding"))?;
     }
     if is_packed && received.compression == BodyCompression::None {
-        return Err(ReceiveRefusal::Bad(
-            "the message is compressed, and grpc-encoding does not say how".to_owned(),
-        ));
+        return Err(ReceiveRefusal::Bad("the message is compressed, and grpc-encoding does not say how".to_owned()));
     }
-    accept(server, OtlpRequestHead { signal, is_json: false, project: project(headers) }, received).await
+    accept_otlp_request(
+        server,
+        OtlpRequestHead { signal, is_json: false, project: parse_project_header(headers) },
+        received,
+    )
+    .await
 }
 
-fn success(rejected: &RejectedRecords) -> Response {
+fn build_grpc_success(rejected: &RejectedRecords) -> Response {
     let message = export_response(rejected);
     let mut bytes = vec![0];
     bytes.extend((message.len() as u32).to_be_bytes());
     bytes.extend(message);
     let trailers = HeaderMap::from_iter([(STATUS, HeaderValue::from_static("0"))]);
     let body = Full::from(bytes).with_trailers(async move { Some(Ok(trailers)) });
-    response(Body::new(body), HeaderMap::new())
+    build_grpc_response(Body::new(body), HeaderMap::new())
 }
 
-fn refused(refusal: &ReceiveRefusal) -> (u16, Response) {
+fn build_grpc_refusal(refusal: &ReceiveRefusal) -> (u16, Response) {
     let code: u16 = match refusal {
         ReceiveRefusal::Bad(_) => 3,
         ReceiveRefusal::TooLarge { .. }
@@ -118,11 +115,11 @@ fn refused(refusal: &ReceiveRefusal) -> (u16, Response) {
         ReceiveRefusal::TooSlow => 4,
         ReceiveRefusal::Busy | ReceiveRefusal::Store(_) => 14,
     };
-    (code, error(code, &refusal.to_string(), refusal.retry_after_s()))
+    (code, build_grpc_error(code, &refusal.to_string(), refusal.retry_after_s()))
 }
 
 /// An answer that is only a status.
-pub(crate) fn error(code: u16, message: &str, retry_after_s: Option<u32>) -> Response {
+pub(crate) fn build_grpc_error(code: u16, message: &str, retry_after_s: Option<u32>) -> Response {
     let mut headers = HeaderMap::from_iter([(STATUS, HeaderValue::from(code))]);
     if let Ok(value) = HeaderValue::from_str(&percent_encoded(message)) {
         headers.insert(MESSAGE, value);
@@ -135,10 +132,10 @@ pub(crate) fn error(code: u16, message: &str, retry_after_s: Option<u32>) -> Res
             headers.insert(DETAILS, value);
         }
     }
-    response(Body::empty(), headers)
+    build_grpc_response(Body::empty(), headers)
 }
 
-fn response(body: Body, headers: HeaderMap) -> Response {
+fn build_grpc_response(body: Body, headers: HeaderMap) -> Response {
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::OK;
     *response.headers_mut() = headers;

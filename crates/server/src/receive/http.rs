@@ -8,25 +8,25 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use gradus_otlp::{
-    RejectedRecords, TelemetrySignal, export_response, export_response_json, status, status_json,
+    RejectedRecords, TelemetrySignal, encode_rpc_status, export_response, export_response_json, status_json,
 };
 
-use super::body::{BodyCompression, read};
-use super::{OtlpRequestHead, ReceiveRefusal, accept};
+use super::body::{BodyCompression, read_request_body};
+use super::{OtlpRequestHead, ReceiveRefusal, accept_otlp_request};
 use crate::state::ServerState;
 
-pub(crate) async fn traces(server: State<Arc<ServerState>>, headers: HeaderMap, body: Body) -> Response {
-    export(&server, TelemetrySignal::Span, &headers, body).await
+pub(crate) async fn export_traces_http(server: State<Arc<ServerState>>, headers: HeaderMap, body: Body) -> Response {
+    handle_http_export(&server, TelemetrySignal::Span, &headers, body).await
 }
 
-pub(crate) async fn logs(server: State<Arc<ServerState>>, headers: HeaderMap, body: Body) -> Response {
-    export(&server, TelemetrySignal::Log, &headers, body).await
+pub(crate) async fn export_logs_http(server: State<Arc<ServerState>>, headers: HeaderMap, body: Body) -> Response {
+    handle_http_export(&server, TelemetrySignal::Log, &headers, body).await
 }
 
 const PROTOBUF: &str = "application/x-protobuf";
 const JSON: &str = "application/json";
 
-async fn export(
+async fn handle_http_export(
     server: &Arc<ServerState>,
     signal: TelemetrySignal,
     headers: &HeaderMap,
@@ -34,21 +34,19 @@ async fn export(
 ) -> Response {
     let (kind, is_json) = (content_type(headers), is_json(headers));
     let outcome = if is_json || kind.eq_ignore_ascii_case(PROTOBUF) {
-        take(server, signal, is_json, headers, body).await
+        receive_http_export(server, signal, is_json, headers, body).await
     } else {
-        Err(ReceiveRefusal::Unsupported(format!(
-            "content type {kind:?} is not known here; send {PROTOBUF} or {JSON}"
-        )))
+        Err(ReceiveRefusal::Unsupported(format!("content type {kind:?} is not known here; send {PROTOBUF} or {JSON}")))
     };
     let response = match &outcome {
-        Ok(rejected) => success(rejected, signal, is_json),
+        Ok(rejected) => build_http_success(rejected, signal, is_json),
         Err(refusal) => {
-            let response = refused(refusal, is_json);
+            let response = build_http_refusal(refusal, is_json);
             server.tell_of_refusal("OTLP over HTTP", response.status().as_u16(), &refusal.to_string());
             response
         }
     };
-    server.meters.answered(signal, "http", response.status().as_u16());
+    server.meters.record_response(signal, "http", response.status().as_u16());
     response
 }
 
@@ -61,7 +59,7 @@ fn is_json(headers: &HeaderMap) -> bool {
     content_type(headers).eq_ignore_ascii_case(JSON)
 }
 
-async fn take(
+async fn receive_http_export(
     server: &Arc<ServerState>,
     signal: TelemetrySignal,
     is_json: bool,
@@ -69,22 +67,23 @@ async fn take(
     body: Body,
 ) -> Result<RejectedRecords, ReceiveRefusal> {
     let compression = BodyCompression::from_headers(headers)?;
-    let received = read(server, headers, body, server.settings.max_request_bytes, compression).await?;
-    accept(server, OtlpRequestHead { signal, is_json, project: project(headers) }, received).await
+    let received = read_request_body(server, headers, body, server.settings.max_request_bytes, compression).await?;
+    accept_otlp_request(server, OtlpRequestHead { signal, is_json, project: parse_project_header(headers) }, received)
+        .await
 }
 
 /// The project that a sender's header names. Phoenix's clients use this name.
-pub(super) fn project(headers: &HeaderMap) -> Option<Arc<str>> {
+pub(super) fn parse_project_header(headers: &HeaderMap) -> Option<Arc<str>> {
     // Names are UTF-8, though headers in principle are not.
     let name = std::str::from_utf8(headers.get("x-project-name")?.as_bytes()).ok()?.trim();
     (!name.is_empty()).then(|| name.into())
 }
 
-fn success(rejected: &RejectedRecords, signal: TelemetrySignal, is_json: bool) -> Response {
+fn build_http_success(rejected: &RejectedRecords, signal: TelemetrySignal, is_json: bool) -> Response {
     if is_json {
-        typed(StatusCode::OK, JSON, export_response_json(rejected, signal))
+        build_typed_response(StatusCode::OK, JSON, export_response_json(rejected, signal))
     } else {
-        typed(StatusCode::OK, PROTOBUF, export_response(rejected))
+        build_typed_response(StatusCode::OK, PROTOBUF, export_response(rejected))
     }
 }
 
@@ -93,7 +92,7 @@ pub(crate) fn status_response(http: StatusCode, code: u16, message: &str, header
     typed_status(http, u32::from(code), message, is_json(headers))
 }
 
-fn refused(refusal: &ReceiveRefusal, is_json: bool) -> Response {
+fn build_http_refusal(refusal: &ReceiveRefusal, is_json: bool) -> Response {
     let code = match refusal {
         ReceiveRefusal::Bad(_) | ReceiveRefusal::Unsupported(_) => 3,
         ReceiveRefusal::TooLarge { .. }
@@ -112,12 +111,12 @@ fn refused(refusal: &ReceiveRefusal, is_json: bool) -> Response {
 
 fn typed_status(http: StatusCode, code: u32, message: &str, is_json: bool) -> Response {
     if is_json {
-        typed(http, JSON, status_json(code, message))
+        build_typed_response(http, JSON, status_json(code, message))
     } else {
-        typed(http, PROTOBUF, status(code, message))
+        build_typed_response(http, PROTOBUF, encode_rpc_status(code, message))
     }
 }
 
-fn typed(status: StatusCode, kind: &'static str, body: impl Into<Body>) -> Response {
+fn build_typed_response(status: StatusCode, kind: &'static str, body: impl Into<Body>) -> Response {
     (status, [(CONTENT_TYPE, HeaderValue::from_static(kind))], body.into()).into_response()
 }

@@ -1,4 +1,4 @@
-//! OTLP in: over HTTP (protobuf and JSON) and over gRPC, both ending in [`accept`]. A sender hears "done" when its records
+//! OTLP in: over HTTP (protobuf and JSON) and over gRPC, both ending in [`accept_otlp_request`]. A sender hears "done" when its records
 //! are on disk, and not before.
 
 mod body;
@@ -7,7 +7,7 @@ mod grpc;
 mod http;
 mod refusal;
 
-pub(super) use grpc::error as grpc_error;
+pub(super) use grpc::build_grpc_error as grpc_error;
 pub(super) use http::status_response;
 pub(super) use refusal::ReceiveRefusal;
 
@@ -29,10 +29,10 @@ use crate::clock::now_ns;
 use crate::http_error::ApiError;
 
 /// Where OTLP is sent.
-pub(super) fn routes() -> Router<Arc<ServerState>> {
+pub(super) fn build_otlp_routes() -> Router<Arc<ServerState>> {
     Router::new()
-        .route("/v1/traces", post(http::traces))
-        .route("/v1/logs", post(http::logs))
+        .route("/v1/traces", post(http::export_traces_http))
+        .route("/v1/logs", post(http::export_logs_http))
         .route("/opentelemetry.proto.collector.trace.v1.TraceService/Export", post(grpc::export_traces))
         .route("/opentelemetry.proto.collector.logs.v1.LogsService/Export", post(grpc::export_logs))
 }
@@ -49,7 +49,7 @@ pub(super) async fn read_small_body(
     body: Body,
     limit: usize,
 ) -> Result<(Vec<u8>, MemoryLease), ApiError> {
-    let read = body::read(server, headers, body, limit, BodyCompression::None).await;
+    let read = body::read_request_body(server, headers, body, limit, BodyCompression::None).await;
     read.map(|received| (received.bytes, received.lease)).map_err(|refusal| small_body_error(&refusal))
 }
 
@@ -60,7 +60,7 @@ pub(super) async fn read_small_json<T: DeserializeOwned + Send + 'static>(
     body: Body,
     limit: usize,
 ) -> Result<(T, MemoryLease), ApiError> {
-    let read = body::read(server, headers, body, limit, BodyCompression::None).await;
+    let read = body::read_request_body(server, headers, body, limit, BodyCompression::None).await;
     let received = read.map_err(|refusal| small_body_error(&refusal))?;
     let client = received.client;
     let parsed = server.small_work.run(client, move || {
@@ -71,7 +71,7 @@ pub(super) async fn read_small_json<T: DeserializeOwned + Send + 'static>(
     let parsed = parsed.await.unwrap_or_else(|lost| Err(JsonError::Refused(lost.into())));
     parsed.map_err(|error| match error {
         JsonError::Refused(refusal) => small_body_error(&refusal),
-        JsonError::Invalid(error) => ApiError::bad(format!("the body cannot be read: {error}")),
+        JsonError::Invalid(error) => ApiError::bad_request(format!("the body cannot be read: {error}")),
     })
 }
 
@@ -117,7 +117,7 @@ where
 {
     let compression = BodyCompression::from_headers(headers)?;
     let limit = server.settings.max_request_bytes;
-    let received = body::read(server, headers, body, limit, compression).await?;
+    let received = body::read_request_body(server, headers, body, limit, compression).await?;
     work_on(server, received, parse).await
 }
 
@@ -146,7 +146,7 @@ where
         let tried = server.small_work.run(client, move || {
             let (received, work) = waiting;
             match received.decompress_small(SMALL_BYTES) {
-                Ok(decompressed) => Ok(finish(decompressed, work)),
+                Ok(decompressed) => Ok(process_decompressed(decompressed, work)),
                 // It decompresses to more than it looked like.
                 Err(ExceedsSmallLimit(received)) => Err((received, work)),
             }
@@ -159,12 +159,12 @@ where
     let limit = server.settings.max_request_bytes;
     let done = server.large_work.run(client, move || {
         let (received, work) = waiting;
-        finish(received.decompress(limit), work)
+        process_decompressed(received.decompress(limit), work)
     });
     done.await.map_err(ReceiveRefusal::from)?
 }
 
-fn finish<T, E: From<ReceiveRefusal>>(
+fn process_decompressed<T, E: From<ReceiveRefusal>>(
     decompressed: body::DecompressionResult,
     work: impl FnOnce(Vec<u8>, &mut MemoryLease) -> Result<T, E>,
 ) -> Result<(T, MemoryLease), E> {
@@ -182,7 +182,7 @@ struct OtlpRequestHead {
 }
 
 /// Stores a request's records.
-async fn accept(
+async fn accept_otlp_request(
     server: &Arc<ServerState>,
     request: OtlpRequestHead,
     received: ReceivedBody,
@@ -191,7 +191,7 @@ async fn accept(
     let preparing = Arc::clone(server);
     let (prepared, lease) =
         work_on(server, received, move |bytes, lease| request.prepare(&preparing, bytes, lease)).await?;
-    store(server, signal, prepared, lease).await
+    store_export(server, signal, prepared, lease).await
 }
 
 /// Spans that came in another form than OTLP, written as an export request, as the store takes them.
@@ -211,11 +211,11 @@ pub(super) async fn store_spans(
     prepared: PreparedExport,
     lease: MemoryLease,
 ) -> Result<RejectedRecords, ReceiveRefusal> {
-    store(server, TelemetrySignal::Span, prepared, lease).await
+    store_export(server, TelemetrySignal::Span, prepared, lease).await
 }
 
 /// The lease is held until the records are on disk: until then they wait in memory.
-async fn store(
+async fn store_export(
     server: &Arc<ServerState>,
     signal: TelemetrySignal,
     prepared: PreparedExport,
@@ -224,17 +224,16 @@ async fn store(
     let PreparedExport { chunks, rejected, size } = prepared;
     // One after the other: between them, others are stored. Should one fail, the sender sends all of it again, and what
     // is there already is known.
-    for batch in batches(chunks) {
-        let written =
-            server.store.ingest_in_lane(write_lane(), batch, now_ns()).map_err(ReceiveRefusal::Store)?;
-        let ingested = written.done().await.map_err(|error| {
+    for batch in split_into_batches(chunks) {
+        let written = server.store.ingest_in_lane(write_lane(), batch, now_ns()).map_err(ReceiveRefusal::Store)?;
+        let ingested = written.wait_async().await.map_err(|error| {
             server.tell_of_store(&error);
             ReceiveRefusal::Store(error)
         })?;
-        server.meters.ingested(signal, &ingested);
+        server.meters.record_ingested(signal, &ingested);
     }
     drop(lease);
-    server.meters.received(signal, size, &rejected);
+    server.meters.record_received(signal, size, &rejected);
     Ok(rejected)
 }
 
@@ -242,7 +241,7 @@ async fn store(
 pub(super) const MAX_BATCH_ROWS: usize = 1_000;
 
 /// Chunks that are stored together. Nearly every request is one batch.
-fn batches(chunks: Vec<TraceChunk>) -> Vec<Vec<TraceChunk>> {
+fn split_into_batches(chunks: Vec<TraceChunk>) -> Vec<Vec<TraceChunk>> {
     let mut batches: Vec<Vec<TraceChunk>> = Vec::new();
     let mut batch_rows = 0;
     for chunk in chunks {
@@ -286,14 +285,11 @@ impl OtlpRequestHead {
         lease.grow(size + needed)?;
         let redaction = &server.reloadable().redaction;
         let limits = &server.settings.limits;
-        let sent = chunks::OtlpRequestRef {
-            signal: self.signal,
-            is_json: self.is_json,
-            project: self.project.as_ref(),
-        };
-        let (chunks, rejected) = chunks::prepare(bytes, sent, redaction, limits, lease)?;
+        let sent =
+            chunks::OtlpRequestRef { signal: self.signal, is_json: self.is_json, project: self.project.as_ref() };
+        let (chunks, rejected) = chunks::prepare_trace_chunks(bytes, sent, redaction, limits, lease)?;
         // What was sent is gone; what is left of it waits to be written.
-        lease.shrink_to(chunks.iter().map(TraceChunk::bytes).sum());
+        lease.shrink_to(chunks.iter().map(TraceChunk::memory_bytes).sum());
         Ok(PreparedExport { chunks, rejected, size })
     }
 }

@@ -60,9 +60,9 @@ impl ReceiveRefusal {
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             ReceiveRefusal::Bad(_) => StatusCode::BAD_REQUEST,
-            ReceiveRefusal::TooLarge { .. }
-            | ReceiveRefusal::BodyTooLarge { .. }
-            | ReceiveRefusal::NeverFits => StatusCode::PAYLOAD_TOO_LARGE,
+            ReceiveRefusal::TooLarge { .. } | ReceiveRefusal::BodyTooLarge { .. } | ReceiveRefusal::NeverFits => {
+                StatusCode::PAYLOAD_TOO_LARGE
+            }
             ReceiveRefusal::Unsupported(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             ReceiveRefusal::Busy | ReceiveRefusal::Store(_) => StatusCode::SERVICE_UNAVAILABLE,
             ReceiveRefusal::ClientShare => StatusCode::TOO_MANY_REQUESTS,

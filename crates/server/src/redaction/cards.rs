@@ -7,7 +7,7 @@ const MAX_CARD_DIGITS: usize = 19;
 
 /// Hands the cards in a run of digits, spaces and dashes to `sink`. A card starts and ends where a group of digits does:
 /// what follows it, as its date, may stand in the same run.
-pub(super) fn find(text: &str, run: Range<usize>, sink: &mut dyn FnMut(Range<usize>)) {
+pub(super) fn find_card_numbers(text: &str, run: Range<usize>, sink: &mut dyn FnMut(Range<usize>)) {
     let bytes = text.as_bytes();
     let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
     let mut start = run.start;
@@ -90,7 +90,7 @@ mod tests {
 
     fn cards(text: &str) -> Vec<&str> {
         let mut found = Vec::new();
-        find(text, 0..text.len(), &mut |range| found.push(&text[range]));
+        find_card_numbers(text, 0..text.len(), &mut |range| found.push(&text[range]));
         found
     }
 

@@ -11,16 +11,12 @@ fn built_in(names: &[&str]) -> Redaction {
 }
 
 fn everything() -> Redaction {
-    let names = built_in::names();
+    let names = built_in::join_pattern_names();
     built_in(&names.split(", ").collect::<Vec<_>>())
 }
 
 fn own(name: &str, pattern: &str) -> RedactSection {
-    RedactSection {
-        name: Some(name.to_owned()),
-        pattern: Some(pattern.to_owned()),
-        ..RedactSection::default()
-    }
+    RedactSection { name: Some(name.to_owned()), pattern: Some(pattern.to_owned()), ..RedactSection::default() }
 }
 
 fn refused(section: RedactSection) -> String {
@@ -111,10 +107,7 @@ fn keys_and_tokens() {
         ("api_keys", secret(r"hooks.slack.com\/services\/T0\/B0\/", 24)),
         ("aws_keys", format!("AKIA{}", "ABCDEFGH23456789")),
         ("bearer_tokens", format!("{}.{}.{}", secret("eyJ", 20), secret("eyJ", 30), secret("", 30))),
-        (
-            "private_keys",
-            "-----BEGIN OPENSSH PRIVATE KEY-----\\nb3Bl\\n-----END OPENSSH PRIVATE KEY-----".to_owned(),
-        ),
+        ("private_keys", "-----BEGIN OPENSSH PRIVATE KEY-----\\nb3Bl\\n-----END OPENSSH PRIVATE KEY-----".to_owned()),
     ] {
         for (before, after) in [("", ""), ("see ", " there"), ("\\n", "\\n"), ("\"", "\"")] {
             let redacted = redaction.apply(&format!("{before}{text}{after}"));
@@ -123,19 +116,13 @@ fn keys_and_tokens() {
     }
     let token = secret("", 20) + "/" + &secret("", 20);
     let escaped = token.replace('/', "\\/");
-    assert_eq!(
-        redaction.apply(&format!("bearer {token}.")).as_deref(),
-        Some("bearer [redacted:bearer_tokens]")
-    );
+    assert_eq!(redaction.apply(&format!("bearer {token}.")).as_deref(), Some("bearer [redacted:bearer_tokens]"));
     assert_eq!(
         redaction.apply(&format!("Bearer%20{escaped}\"")).as_deref(),
         Some("Bearer%20[redacted:bearer_tokens]\"")
     );
     let aws = format!("{{\\\"SecretAccessKey\\\": \\\"{escaped}\\\"}}");
-    assert_eq!(
-        redaction.apply(&aws).as_deref(),
-        Some("{\\\"SecretAccessKey\\\": \\\"[redacted:aws_keys]\\\"}")
-    );
+    assert_eq!(redaction.apply(&aws).as_deref(), Some("{\\\"SecretAccessKey\\\": \\\"[redacted:aws_keys]\\\"}"));
 }
 
 #[test]
@@ -167,8 +154,7 @@ fn keys_numbers_bytes_and_unknown_fields_are_redacted() {
     use gradus_core::span::{AttributeValue, Span};
     let redaction = everything();
     let mut span = Span { name: "s".into(), ..Span::default() };
-    let mut push =
-        |key: &'static str, value: AttributeValue<'static>| span.attributes.0.push((key.into(), value));
+    let mut push = |key: &'static str, value: AttributeValue<'static>| span.attributes.0.push((key.into(), value));
     push("card", AttributeValue::Int(4_111_111_111_111_111));
     push("card_float", AttributeValue::Double(4_111_111_111_111_111.0));
     push("llm.token_count.prompt", AttributeValue::Int(4_111));
@@ -189,9 +175,8 @@ fn keys_numbers_bytes_and_unknown_fields_are_redacted() {
     record.extend(field(903, b"harmless"));
     let (limits, signal) = (gradus_otlp::RecordLimits::default(), gradus_otlp::TelemetrySignal::Span);
     let mut change = |kind, text: &str| redaction.apply_in_record(kind, text);
-    let redacted = gradus_otlp::rewrite_texts(&record, signal, &limits, &mut change)
-        .expect("a record")
-        .expect("a change");
+    let redacted =
+        gradus_otlp::rewrite_texts(&record, signal, &limits, &mut change).expect("a record").expect("a change");
     let shown = String::from_utf8_lossy(&redacted);
     assert!(!shown.contains("bob") && shown.contains("harmless"), "{shown}");
     let read = gradus_otlp::decode_span(&redacted, &span.resource, "", &limits).expect("a span");
@@ -208,8 +193,8 @@ fn keys_numbers_bytes_and_unknown_fields_are_redacted() {
 
 #[test]
 fn names_of_conventions_stay() {
-    let redaction = Redaction::from_sections(&[own("wide", "session|token|message|TOPSECRET|[0-9]{8}")])
-        .expect("a table");
+    let redaction =
+        Redaction::from_sections(&[own("wide", "session|token|message|TOPSECRET|[0-9]{8}")]).expect("a table");
     let key = |text: &str| redaction.apply_in_record(gradus_otlp::TextKind::Key, text);
     for name in ["session.id", "llm.token_count.prompt", "llm.input_messages.0.message.content", "message"] {
         assert_eq!(key(name), None, "{name}");
@@ -274,8 +259,7 @@ fn patterns_of_ones_own() {
 #[test]
 fn all_that_overlaps_is_taken_out() {
     let redaction =
-        Redaction::from_sections(&[own("first", "abc"), own("second", "cde+"), own("third", "ab")])
-            .expect("tables");
+        Redaction::from_sections(&[own("first", "abc"), own("second", "cde+"), own("third", "ab")]).expect("tables");
     assert_eq!(
         redaction.apply("xabcdeee abc cde").as_deref(),
         Some("x[redacted:first] [redacted:first] [redacted:second]")
@@ -286,10 +270,9 @@ fn all_that_overlaps_is_taken_out() {
 fn records_are_redacted_in_their_bytes() {
     use gradus_core::span::{AttributeValue, Span};
     let mut span = Span { name: "mail bob@example.com".into(), ..Span::default() };
-    span.attributes.0.push((
-        "input".into(),
-        AttributeValue::Array(vec![AttributeValue::Str("to bob@example.com".into())]),
-    ));
+    span.attributes
+        .0
+        .push(("input".into(), AttributeValue::Array(vec![AttributeValue::Str("to bob@example.com".into())])));
     let mut record = Vec::new();
     gradus_otlp::encode_span(&span, &mut record);
     let (redaction, limits) = (built_in(&["emails"]), gradus_otlp::RecordLimits::default());
@@ -309,8 +292,7 @@ fn records_are_redacted_in_their_bytes() {
 
 #[test]
 fn wrong_tables_are_explained() {
-    let with =
-        |replacement: &str| RedactSection { replacement: Some(replacement.to_owned()), ..own("n", "x") };
+    let with = |replacement: &str| RedactSection { replacement: Some(replacement.to_owned()), ..own("n", "x") };
     for (section, wanted) in [
         (RedactSection::default(), "neither or both"),
         (RedactSection { builtin: vec!["emails".to_owned()], ..own("n", "x") }, "neither or both"),

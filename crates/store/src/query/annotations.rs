@@ -6,7 +6,7 @@ use gradus_core::span::{SpanId, TraceId};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::Store;
-use crate::annotations::{AnnotationRecord, COLUMNS, annotation};
+use crate::annotations::{AnnotationRecord, COLUMNS, annotation_from_row};
 use crate::error::StoreError;
 use crate::writer::WriteHandle;
 
@@ -26,7 +26,7 @@ pub struct AnnotationQuery {
 }
 
 impl AnnotationQuery {
-    fn fits(&self, row: &AnnotationRecord) -> bool {
+    fn matches(&self, row: &AnnotationRecord) -> bool {
         let is_in = |list: &[String], value: &str| list.is_empty() || list.iter().any(|one| one == value);
         row.target.starts_with(self.kind)
             && self.up_to.is_none_or(|up_to| row.no <= up_to)
@@ -48,7 +48,7 @@ const A_STEP: i64 = 500;
 impl Store {
     /// Annotations, the latest first.
     pub fn annotations_about(&self, query: &AnnotationQuery) -> Result<Vec<AnnotationRecord>, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         let sql: &Connection = &*reader.unchecked_transaction()?;
         let mut found = Vec::new();
         if query.targets.is_empty() {
@@ -58,8 +58,8 @@ impl Store {
             ))?;
             let mut rows = statement.query([query.project, query.up_to.unwrap_or(i64::MAX)])?;
             while let Some(row) = rows.next()? {
-                let row = annotation(row)?;
-                if query.fits(&row) {
+                let row = annotation_from_row(row)?;
+                if query.matches(&row) {
                     found.push(row);
                     if found.len() >= query.limit {
                         break;
@@ -75,13 +75,13 @@ impl Store {
             let mut rows = statement.query([target])?;
             while let Some(row) = rows.next()? {
                 let mut project: Option<i64> = row.get(12)?;
-                let row = annotation(row)?;
-                if !query.fits(&row) {
+                let row = annotation_from_row(row)?;
+                if !query.matches(&row) {
                     continue;
                 }
                 if project.is_none() {
                     // It came before its target did.
-                    project = home(sql, &row.target)?.map(|home| home.project);
+                    project = find_annotated_trace(sql, &row.target)?.map(|home| home.project);
                 }
                 if project == Some(query.project) {
                     found.push(row);
@@ -95,10 +95,9 @@ impl Store {
 
     /// How many annotations are about something that has not come yet.
     pub fn waiting_annotations(&self) -> Result<u64, StoreError> {
-        let reader = self.readers.take()?;
-        let mut statement = reader.prepare_cached(
-            "SELECT count(*) FROM annotation INDEXED BY annotation_waiting WHERE trace IS NULL",
-        )?;
+        let reader = self.readers.take_reader()?;
+        let mut statement = reader
+            .prepare_cached("SELECT count(*) FROM annotation INDEXED BY annotation_waiting WHERE trace IS NULL")?;
         Ok(statement.query_row([], |row| row.get(0))?)
     }
 
@@ -119,7 +118,7 @@ impl Store {
                 .query_map([after, A_STEP], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
                 .collect::<Result<_, _>>()?;
             for (no, target, updated_ns) in &waiting {
-                if let Some(home) = home(sql, target)? {
+                if let Some(home) = find_annotated_trace(sql, target)? {
                     sql.prepare_cached("UPDATE annotation SET trace = ?2, project = ?3 WHERE no = ?1")?
                         .execute(params![no, home.trace, home.project])?;
                 } else if forget_before_ns.is_some_and(|before_ns| *updated_ns < before_ns) {
@@ -132,7 +131,7 @@ impl Store {
 }
 
 /// The trace that a target belongs to, if it has come.
-fn home(sql: &Connection, target: &str) -> Result<Option<AnnotatedTrace>, StoreError> {
+fn find_annotated_trace(sql: &Connection, target: &str) -> Result<Option<AnnotatedTrace>, StoreError> {
     let Some((kind, id)) = target.split_once(':') else { return Ok(None) };
     let read = |row: &rusqlite::Row<'_>| Ok(AnnotatedTrace { trace: row.get(0)?, project: row.get(1)? });
     Ok(match kind {

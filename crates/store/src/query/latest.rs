@@ -5,7 +5,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, params};
 
 use super::metrics::numbers_of_projects;
-use super::trends::bounds;
+use super::trends::compute_bucket_bounds;
 use super::{MetricFilter, project_number};
 use crate::error::StoreError;
 use crate::long::{HOUR_NS, NameKind};
@@ -28,7 +28,7 @@ pub(super) struct LatestTrajectory {
 }
 
 /// The latest trajectories that fit, newest first, and whether there are more than were looked at.
-pub(super) fn seen(
+pub(super) fn find_latest_trajectories(
     sql: &Connection,
     filter: &MetricFilter,
 ) -> Result<(Vec<LatestTrajectory>, bool), StoreError> {
@@ -46,16 +46,15 @@ pub(super) fn seen(
     match way {
         None => {
             let first = project.map(Value::Integer).into_iter().collect();
-            walks.go(sql, &plain_walk(project.is_some()), first, filter, LOOKED_AT)?;
+            walks.scan_rows(sql, &plain_walk(project.is_some()), first, filter, LOOKED_AT)?;
         }
         Some(DrivingFacet { kind, name, shares }) => {
             let all: u64 = shares.iter().sum();
             for (project, share) in projects.into_iter().zip(shares).filter(|(_, share)| *share > 0) {
                 // So that all ways lead about as far back.
                 let most = (LOOKED_AT as u64).saturating_mul(share).div_ceil(all) as usize;
-                let first =
-                    [Value::Integer(project), Value::Integer(kind as i64), Value::Text(name.to_owned())];
-                walks.go(sql, &facet_walk(), first.into(), filter, most)?;
+                let first = [Value::Integer(project), Value::Integer(kind as i64), Value::Text(name.to_owned())];
+                walks.scan_rows(sql, &facet_walk(), first.into(), filter, most)?;
             }
         }
     }
@@ -89,7 +88,7 @@ impl<'f> DrivingFacet<'f> {
             (FacetKind::Version, NameKind::Version, &filter.version),
             (FacetKind::Model, NameKind::Model, &filter.model),
         ];
-        let (from, to) = bounds(filter, 24 * HOUR_NS);
+        let (from, to) = compute_bucket_bounds(filter, 24 * HOUR_NS);
         let mut count = sql.prepare_cached(HAVE_A_NAME)?;
         let mut ways = Vec::new();
         for (kind, of, name) in named {
@@ -140,7 +139,7 @@ pub(super) struct LatestScan {
 
 impl LatestScan {
     /// The first values are those without a name in the statement.
-    pub(super) fn go(
+    pub(super) fn scan_rows(
         &mut self,
         sql: &Connection,
         statement: &str,
@@ -200,19 +199,11 @@ mod tests {
     fn what_is_looked_at_has_a_bound_and_is_not_sorted() {
         let folder = tempfile::tempdir().unwrap();
         let sql = open_writer(&folder.path().join("store.db")).unwrap();
-        assert_plan(
-            &sql,
-            &plain_walk(true),
-            "trajectory_by_project (project=? AND start_ns>? AND start_ns<?)",
-        );
+        assert_plan(&sql, &plain_walk(true), "trajectory_by_project (project=? AND start_ns>? AND start_ns<?)");
         assert_plan(&sql, &plain_walk(false), "trajectory_by_start (start_ns>? AND start_ns<?)");
         let way = "PRIMARY KEY (project=? AND kind=? AND value=? AND start_ns>? AND start_ns<?)";
         assert_plan(&sql, &facet_walk(), way);
-        assert_plan(
-            &sql,
-            HAVE_A_NAME,
-            "size=? AND project=? AND kind=? AND name=? AND bucket>? AND bucket<?",
-        );
+        assert_plan(&sql, HAVE_A_NAME, "size=? AND project=? AND kind=? AND name=? AND bucket>? AND bucket<?");
         // A name is told of a row, and no condition: nothing is passed over before it is counted.
         for statement in [plain_walk(true), plain_walk(false), facet_walk()] {
             let behind = statement.split(" WHERE ").nth(1).unwrap();

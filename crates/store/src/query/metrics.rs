@@ -48,7 +48,7 @@ pub struct MetricRow {
 
 impl Store {
     pub fn metrics(&self, filter: &MetricFilter, group: MetricGroup) -> Result<Vec<MetricRow>, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         let mut terms = Vec::new();
         let mut values = Vec::new();
         let key = match group {
@@ -70,7 +70,7 @@ impl Store {
         };
         let evaluators = match &filter.evaluator {
             Some(evaluator) => BTreeSet::from([evaluator.clone()]),
-            None => evaluators(&reader, &projects)?,
+            None => list_rollup_evaluators(&reader, &projects)?,
         };
         terms.push("project IN (SELECT value FROM json_each(?))".to_owned());
         values.push(Value::Text(serde_json::json!(projects).to_string()));
@@ -107,14 +107,14 @@ impl Store {
             terms.join(" AND ")
         ))?;
         let rows = statement.query_map(params_from_iter(values), |row| {
-            Ok(MetricRow { evaluator: row.get(0)?, group: row.get(1)?, moments: moments(row, 2)? })
+            Ok(MetricRow { evaluator: row.get(0)?, group: row.get(1)?, moments: moments_from_row(row, 2)? })
         })?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 }
 
 /// Sums that stand in a row from a column on.
-pub(super) fn moments(row: &Row<'_>, from: usize) -> Result<ScoreMoments, rusqlite::Error> {
+pub(super) fn moments_from_row(row: &Row<'_>, from: usize) -> Result<ScoreMoments, rusqlite::Error> {
     Ok(ScoreMoments {
         trajectories: row.get(from)?,
         scored_trajectories: row.get(from + 1)?,
@@ -134,15 +134,12 @@ pub(super) fn numbers_of_projects(sql: &Connection) -> Result<Vec<i64>, StoreErr
 }
 
 /// The evaluators that these projects have sums of: from one to the next, not row by row.
-fn evaluators(sql: &Connection, projects: &[i64]) -> Result<BTreeSet<String>, StoreError> {
-    let mut next =
-        sql.prepare_cached("SELECT min(evaluator) FROM rollup WHERE project = ? AND evaluator > ?")?;
+fn list_rollup_evaluators(sql: &Connection, projects: &[i64]) -> Result<BTreeSet<String>, StoreError> {
+    let mut next = sql.prepare_cached("SELECT min(evaluator) FROM rollup WHERE project = ? AND evaluator > ?")?;
     let mut evaluators = BTreeSet::new();
     for project in projects {
         let mut last = String::new();
-        while let Some(name) =
-            next.query_row(params![project, last], |row| row.get::<_, Option<String>>(0))?
-        {
+        while let Some(name) = next.query_row(params![project, last], |row| row.get::<_, Option<String>>(0))? {
             evaluators.insert(name.clone());
             last = name;
         }

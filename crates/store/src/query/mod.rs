@@ -53,7 +53,7 @@ pub struct ProjectRow {
 
 impl Store {
     pub fn projects(&self) -> Result<Vec<ProjectRow>, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         let mut statement = reader.prepare_cached(
             "SELECT name, created_ns, traces, spans, trajectories, \
              (SELECT min(start_ns) FROM trace WHERE project = project.no), \
@@ -75,12 +75,12 @@ impl Store {
     }
 
     pub fn has_project(&self, name: &str) -> Result<bool, StoreError> {
-        Ok(project_number(&*self.readers.take()?, name)?.is_some())
+        Ok(project_number(&*self.readers.take_reader()?, name)?.is_some())
     }
 
     /// The trace that holds a span.
     pub fn trace_of_span(&self, span: SpanId) -> Result<Option<TraceId>, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         let id = reader
             .prepare_cached(
                 "SELECT trace.trace_id FROM span JOIN trace ON trace.no = span.trace WHERE span.span_id = ?",
@@ -93,8 +93,5 @@ impl Store {
 
 /// A number of a project; `None` when there is no such project.
 pub(crate) fn project_number(sql: &rusqlite::Connection, name: &str) -> Result<Option<i64>, StoreError> {
-    Ok(sql
-        .prepare_cached("SELECT no FROM project WHERE name = ?")?
-        .query_row([name], |row| row.get(0))
-        .optional()?)
+    Ok(sql.prepare_cached("SELECT no FROM project WHERE name = ?")?.query_row([name], |row| row.get(0)).optional()?)
 }

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, params};
 
 use super::MetricFilter;
-use super::latest::{LatestTrajectory, seen};
+use super::latest::{LatestTrajectory, find_latest_trajectories};
 use crate::Store;
 use crate::error::StoreError;
 
@@ -68,10 +68,10 @@ impl OverviewTotals {
 impl Store {
     /// The latest trajectories that fit, and the tasks among them that go wrong most; the filter's evaluator and tool are
     /// passed over.
-    pub fn latest(&self, filter: &MetricFilter, most_tasks: usize) -> Result<LatestOverview, StoreError> {
-        let reader = self.readers.take()?;
+    pub fn latest_overview(&self, filter: &MetricFilter, most_tasks: usize) -> Result<LatestOverview, StoreError> {
+        let reader = self.readers.take_reader()?;
         let sql: &Connection = &*reader.unchecked_transaction()?;
-        let (seen, is_cut) = seen(sql, filter)?;
+        let (seen, is_cut) = find_latest_trajectories(sql, filter)?;
         let mut latest = LatestOverview { is_cut, ..LatestOverview::default() };
         for one in &seen {
             latest.totals.add(one);
@@ -133,8 +133,7 @@ mod tests {
     use super::*;
     use crate::query::latest::{LatestScan, plain_walk};
     use crate::{
-        AssembledTraceGroup, BlockSignal, OutcomeRecord, RecordedKind, StoreOptions, TraceChunk,
-        TrajectoryRecord,
+        AssembledTraceGroup, BlockSignal, OutcomeRecord, RecordedKind, StoreOptions, TraceChunk, TrajectoryRecord,
     };
 
     #[test]
@@ -182,10 +181,10 @@ mod tests {
             };
             let trace_group = store.trace(trace_id).unwrap().unwrap().trace_group;
             let trace_groups = vec![AssembledTraceGroup { trace_group, due_ns: None, records: vec![record] }];
-            store.assembled(trace_groups, 2).unwrap().wait().unwrap();
+            store.store_assembled_groups(trace_groups, 2).unwrap().wait().unwrap();
         }
         let filter = MetricFilter { project: Some("shop".to_owned()), ..MetricFilter::default() };
-        let latest = store.latest(&filter, 5).unwrap();
+        let latest = store.latest_overview(&filter, 5).unwrap();
         let totals = &latest.totals;
         assert_eq!((totals.trajectories, totals.errors), (4, 1));
         assert_eq!((totals.costed, totals.cost_usd), (1, 0.5));
@@ -197,31 +196,26 @@ mod tests {
             .collect();
         assert_eq!(versions, [("2", 2, &[30, 40][..]), ("1", 2, &[10, 20][..])]);
         let tasks = &latest.tasks;
-        let shown: Vec<_> = tasks
-            .iter()
-            .map(|task| (task.query.as_str(), task.trajectories, task.wrong, task.scored))
-            .collect();
+        let shown: Vec<_> =
+            tasks.iter().map(|task| (task.query.as_str(), task.trajectories, task.wrong, task.scored)).collect();
         assert_eq!(shown, [("stock", 1, 1, 1), ("refund", 2, 1, 4)]);
         assert_eq!((tasks[1].trace_id, tasks[1].trajectory_id.as_str(), tasks[1].step), (1, "t1", Some(2)));
         let later = MetricFilter { agent: Some("a".to_owned()), from_ns: Some(150), ..filter.clone() };
-        let latest = store.latest(&later, 5).unwrap();
+        let latest = store.latest_overview(&later, 5).unwrap();
         assert_eq!((latest.totals.trajectories, latest.tasks), (2, vec![]));
         // In all projects, and by more than one name.
-        let of_all = MetricFilter {
-            agent: Some("a".to_owned()),
-            version: Some("1".to_owned()),
-            ..MetricFilter::default()
-        };
-        assert_eq!(store.latest(&of_all, 5).unwrap().totals.trajectories, 2);
+        let of_all =
+            MetricFilter { agent: Some("a".to_owned()), version: Some("1".to_owned()), ..MetricFilter::default() };
+        assert_eq!(store.latest_overview(&of_all, 5).unwrap().totals.trajectories, 2);
         let nobody = MetricFilter { agent: Some("nobody".to_owned()), ..filter.clone() };
-        assert_eq!(store.latest(&nobody, 5).unwrap(), LatestOverview::default());
+        assert_eq!(store.latest_overview(&nobody, 5).unwrap(), LatestOverview::default());
         let none = MetricFilter { project: Some("none".to_owned()), ..filter.clone() };
-        assert_eq!(store.latest(&none, 5).unwrap(), LatestOverview::default());
+        assert_eq!(store.latest_overview(&none, 5).unwrap(), LatestOverview::default());
         // How far a way went that ended early is known.
-        let reader = store.readers.take().unwrap();
+        let reader = store.readers.take_reader().unwrap();
         let mut walks = LatestScan::default();
         let mut go = |most| {
-            walks.go(&reader, &plain_walk(false), Vec::new(), &filter, most).unwrap();
+            walks.scan_rows(&reader, &plain_walk(false), Vec::new(), &filter, most).unwrap();
             (walks.seen.len(), walks.horizon)
         };
         assert_eq!(go(9), (4, None));

@@ -99,7 +99,7 @@ impl Store {
         filter: &ReviewFilter,
         after: Option<&ReviewPlace>,
     ) -> Result<(Option<ReviewItem>, Option<ReviewPlace>), StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         let sql: &Connection = &*reader.unchecked_transaction()?;
         let mut values = Vec::new();
         let (index, within) = match &filter.project {
@@ -158,7 +158,7 @@ impl Store {
         after: Option<(i64, i64)>,
         limit: usize,
     ) -> Result<Vec<LabelRow>, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         let sql: &Connection = &*reader.unchecked_transaction()?;
         let mut values = Vec::new();
         if let Some(name) = project {
@@ -245,9 +245,8 @@ fn first_open(
          AND (?2 IS NULL OR evaluator = ?2) AND iif(?4, kind = 2, kind = 0 AND label IS NOT NULL) \
          AND (NOT ?3 OR is_wrong) ORDER BY step, evaluator",
     )?;
-    let mut labelled = sql.prepare_cached(
-        "SELECT 1 FROM annotation WHERE target = ? AND name = ? AND identifier = ? LIMIT 1",
-    )?;
+    let mut labelled =
+        sql.prepare_cached("SELECT 1 FROM annotation WHERE target = ? AND name = ? AND identifier = ? LIMIT 1")?;
     let mut rows = verdicts.query(params![
         trajectory,
         filter.evaluator,
@@ -277,8 +276,8 @@ mod tests {
     use super::*;
     use crate::connection::{assert_plan, open_writer};
     use crate::{
-        AssembledTraceGroup, BlockSignal, NewAnnotation, OutcomeRecord, RecordedKind, StoreOptions,
-        TraceChunk, TrajectoryRecord,
+        AssembledTraceGroup, BlockSignal, NewAnnotation, OutcomeRecord, RecordedKind, StoreOptions, TraceChunk,
+        TrajectoryRecord,
     };
 
     /// Trajectories `a` and `b#1` of two steps each, both judged; the second step of each was found wrong.
@@ -318,7 +317,7 @@ mod tests {
             };
             let trace_group = store.trace(trace_id).unwrap().unwrap().trace_group;
             let trace_groups = vec![AssembledTraceGroup { trace_group, due_ns: None, records: vec![record] }];
-            store.assembled(trace_groups, 2).unwrap().wait().unwrap();
+            store.store_assembled_groups(trace_groups, 2).unwrap().wait().unwrap();
         }
         (folder, store)
     }
@@ -344,8 +343,7 @@ mod tests {
     #[test]
     fn verdicts_come_one_after_another_without_those_that_were_labelled() {
         let (_folder, store) = store();
-        let filter =
-            |only_wrong| ReviewFilter { author: "ann".to_owned(), only_wrong, ..ReviewFilter::default() };
+        let filter = |only_wrong| ReviewFilter { author: "ann".to_owned(), only_wrong, ..ReviewFilter::default() };
         let walk = |filter: &ReviewFilter| {
             let (mut found, mut after) = (Vec::new(), None);
             while let (Some(item), _) = store.next_verdict(filter, after.as_ref()).unwrap() {
@@ -388,15 +386,10 @@ mod tests {
         assert!(latest.iter().map(|row| row.no).eq(rows.iter().map(|row| row.no)), "{latest:?}");
         let shown: Vec<_> = rows
             .iter()
-            .map(|row| {
-                (row.trajectory_id.as_str(), row.step, row.author.as_str(), row.judge_label.as_deref())
-            })
+            .map(|row| (row.trajectory_id.as_str(), row.step, row.author.as_str(), row.judge_label.as_deref()))
             .collect();
-        let wanted = [
-            ("a", Some(7), "bob", None),
-            ("a", Some(1), "bob", Some("good")),
-            ("b#1", Some(2), "ann", Some("bad")),
-        ];
+        let wanted =
+            [("a", Some(7), "bob", None), ("a", Some(1), "bob", Some("good")), ("b#1", Some(2), "ann", Some("bad"))];
         assert_eq!(shown, wanted);
         assert_eq!(rows[2].judged.as_deref(), Some(r#"{"judge":"rules"}"#));
         assert_eq!((rows[0].judged.as_deref(), rows[0].metadata.as_str()), (None, "{}"));

@@ -15,11 +15,11 @@ pub(super) fn search_of(sql: &Connection, text: &str) -> Result<Option<String>, 
         let words = search_words(text.split(split));
         // Asked for as whole words, which costs next to nothing.
         if words.is_empty() || is_known.exists([search_terms(&words, |_| "")]).is_ok() {
-            return Ok(Some(search_terms(&words, ending)).filter(|terms| !terms.is_empty()));
+            return Ok(Some(search_terms(&words, choose_word_wildcard)).filter(|terms| !terms.is_empty()));
         }
     }
     let letters = text.split(|c: char| !c.is_alphanumeric()).flat_map(|word| word.split("").map(str::trim));
-    Ok(Some(search_terms(&search_words(letters), ending)))
+    Ok(Some(search_terms(&search_words(letters), choose_word_wildcard)))
 }
 
 /// Beginnings of words are looked up one word after the other: short ones, and many of them, are most of the index.
@@ -72,7 +72,7 @@ fn search_terms(words: &[&str], ending: fn(&str) -> &'static str) -> String {
 
 /// A word is a whole word, which is found at once however many there are of it. With a star, as people write it, it is
 /// the beginning of one; so it always is in scripts that put no spaces between words, where the index has whole phrases.
-fn ending(word: &str) -> &'static str {
+fn choose_word_wildcard(word: &str) -> &'static str {
     let is_long = || word.chars().count() >= MIN_PREFIX_CHARS || has_no_case(word);
     if word.ends_with('*') || (!word.is_ascii() && is_long()) { "*" } else { "" }
 }
@@ -94,11 +94,17 @@ mod tests {
         for text in ["x-a*", "b** c", "é*", "па* сло", "1*", "(a*)"] {
             assert!(refused(text).is_some(), "{text}");
         }
-        for text in
-            ["refund*", "the cat", "*", "日*", "日本 語", "ref* und* abc* def* ghi*", &"abc* ".repeat(40)]
-        {
+        for text in ["refund*", "the cat", "*", "日*", "日本 語", "ref* und* abc* def* ghi*", &"abc* ".repeat(40)] {
             assert_eq!(refused(text), None, "{text}");
         }
-        assert_eq!([ending("été"), ending("é"), ending("日"), ending("cat")], ["*", "", "*", ""]);
+        assert_eq!(
+            [
+                choose_word_wildcard("été"),
+                choose_word_wildcard("é"),
+                choose_word_wildcard("日"),
+                choose_word_wildcard("cat")
+            ],
+            ["*", "", "*", ""]
+        );
     }
 }

@@ -36,39 +36,37 @@ impl Store {
         is_descending: bool,
         limit: usize,
     ) -> Result<Vec<SessionRow>, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         let sql: &Connection = &*reader.unchecked_transaction()?;
         let (test, order) = if is_descending { ("<=", "DESC") } else { (">=", "ASC") };
         let mut statement = sql.prepare_cached(&format!(
             "SELECT DISTINCT session FROM trajectory INDEXED BY trajectory_by_session \
              WHERE session <> '' AND session {test} ? AND project = ? ORDER BY session {order} LIMIT ?"
         ))?;
-        let names: Vec<String> = statement
-            .query_map(params![from, project, limit as i64], |row| row.get(0))?
-            .collect::<Result<_, _>>()?;
+        let names: Vec<String> =
+            statement.query_map(params![from, project, limit as i64], |row| row.get(0))?.collect::<Result<_, _>>()?;
         names
             .into_iter()
-            .map(|session| Ok(SessionRow { traces: traces(sql, &session, project)?, session, project }))
+            .map(|session| Ok(SessionRow { traces: list_session_traces(sql, &session, project)?, session, project }))
             .collect()
     }
 
     /// The conversations of this name, one for each project that has it.
-    pub fn session(&self, session: &str) -> Result<Vec<SessionRow>, StoreError> {
-        let reader = self.readers.take()?;
+    pub fn sessions_named(&self, session: &str) -> Result<Vec<SessionRow>, StoreError> {
+        let reader = self.readers.take_reader()?;
         let sql: &Connection = &*reader.unchecked_transaction()?;
         let mut statement = sql.prepare_cached(
             "SELECT DISTINCT project FROM trajectory INDEXED BY trajectory_by_session \
              WHERE session = ? AND session <> '' ORDER BY project",
         )?;
-        let projects: Vec<i64> =
-            statement.query_map([session], |row| row.get(0))?.collect::<Result<_, _>>()?;
+        let projects: Vec<i64> = statement.query_map([session], |row| row.get(0))?.collect::<Result<_, _>>()?;
         projects
             .into_iter()
             .map(|project| {
                 Ok(SessionRow {
                     session: session.to_owned(),
                     project,
-                    traces: traces(sql, session, project)?,
+                    traces: list_session_traces(sql, session, project)?,
                 })
             })
             .collect()
@@ -76,7 +74,7 @@ impl Store {
 }
 
 /// The traces of the trace groups that belong to a conversation: a plain client makes a trace of each call.
-fn traces(sql: &Connection, session: &str, project: i64) -> Result<Vec<SessionTrace>, StoreError> {
+fn list_session_traces(sql: &Connection, session: &str, project: i64) -> Result<Vec<SessionTrace>, StoreError> {
     let mut statement = sql.prepare_cached(
         "SELECT story FROM trajectory INDEXED BY trajectory_by_session \
          WHERE session = ? AND session <> '' AND project = ? ORDER BY start_ns LIMIT ?",
@@ -92,11 +90,7 @@ fn traces(sql: &Connection, session: &str, project: i64) -> Result<Vec<SessionTr
     for trace_group in trace_groups {
         let rows = statement.query_map([trace_group], |row| {
             let id: [u8; 16] = row.get(0)?;
-            Ok(SessionTrace {
-                trace_id: TraceId(u128::from_be_bytes(id)),
-                start_ns: row.get(1)?,
-                end_ns: row.get(2)?,
-            })
+            Ok(SessionTrace { trace_id: TraceId(u128::from_be_bytes(id)), start_ns: row.get(1)?, end_ns: row.get(2)? })
         })?;
         for row in rows {
             traces.push(row?);

@@ -7,7 +7,7 @@ use rusqlite::{Connection, params};
 
 use super::project_number;
 use crate::Store;
-use crate::compress::decompress;
+use crate::compress::decompress_bytes;
 use crate::error::StoreError;
 use crate::monitor::check_query;
 use crate::records::BlockSignal;
@@ -40,7 +40,7 @@ pub struct StoredTraceGroup {
 
 impl StoredTraceGroup {
     /// Whether a block's version of a span is the one that counts.
-    pub fn counts(&self, block: &StoredBlock, span: SpanId) -> bool {
+    pub fn is_current_version(&self, block: &StoredBlock, span: SpanId) -> bool {
         self.versions.get(&(block.trace, span)).is_none_or(|no| *no == block.no)
     }
 }
@@ -71,12 +71,12 @@ pub struct TraceGroupLimits {
 
 impl Default for TraceGroupLimits {
     fn default() -> Self {
-        TraceGroupLimits { bytes: MAX_STORY_BYTES, spans: i64::MAX }
+        TraceGroupLimits { bytes: MAX_GROUP_BYTES, spans: i64::MAX }
     }
 }
 
 /// What one trace group may take in memory.
-pub(super) const MAX_STORY_BYTES: usize = 64 << 20;
+pub(super) const MAX_GROUP_BYTES: usize = 64 << 20;
 /// Spans in several versions that are told apart in one trace.
 const MAX_VERSIONS: i64 = 500_000;
 const TRACES_A_PAGE: i64 = 64;
@@ -95,7 +95,7 @@ impl Store {
         trace_group: i64,
         limits: TraceGroupLimits,
     ) -> Result<StoredTraceGroup, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         // One view: what comes for the trace group from now on makes it due again.
         let sql: &Connection = &*reader.unchecked_transaction()?;
         let traces: Vec<(i64, [u8; 16], bool, String, i64)> = sql
@@ -105,9 +105,7 @@ impl Store {
                  SELECT no, trace_id, has_versions, project, spans FROM trace WHERE story = ?1 AND story <> no) t \
                  JOIN project ON project.no = t.project",
             )?
-            .query_map([trace_group], |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
-            })?
+            .query_map([trace_group], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)))?
             .collect::<Result<_, _>>()?;
         let mut found = StoredTraceGroup { no: trace_group, ..StoredTraceGroup::default() };
         found.due_ns = sql
@@ -137,7 +135,7 @@ impl Store {
         project: &str,
         after: Option<PagePosition>,
     ) -> Result<Option<(StoredTraceGroup, PagePosition)>, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         // One view: which block counts and what is in it belong together.
         let sql: &Connection = &*reader.unchecked_transaction()?;
         let Some(project) = project_number(sql, project)? else { return Ok(None) };
@@ -183,9 +181,8 @@ pub(super) fn read_blocks(
     left: &mut usize,
     blocks: &mut Vec<StoredBlock>,
 ) -> Result<Option<i64>, StoreError> {
-    let mut statement = sql.prepare_cached(
-        "SELECT no, signal, arrived_ns, body FROM block WHERE trace = ? AND no > ? ORDER BY no",
-    )?;
+    let mut statement =
+        sql.prepare_cached("SELECT no, signal, arrived_ns, body FROM block WHERE trace = ? AND no > ? ORDER BY no")?;
     let mut rows = statement.query([trace, after])?;
     let mut last = None;
     while let Some(row) = rows.next()? {
@@ -194,7 +191,7 @@ pub(super) fn read_blocks(
         }
         check_query()?;
         let body = row.get_ref(3)?.as_blob().map_err(|error| StoreError::bad_row("a block", error))?;
-        let export = decompress(body)?;
+        let export = decompress_bytes(body)?;
         *left = left.saturating_sub(export.len());
         let signal = if row.get::<_, i64>(1)? == 1 { BlockSignal::Logs } else { BlockSignal::Spans };
         let no = row.get(0)?;
@@ -210,8 +207,8 @@ pub(super) fn read_versions(
     versions: &mut HashMap<(i64, SpanId), i64>,
 ) -> Result<(), StoreError> {
     let mut statement = sql.prepare_cached("SELECT span_id, block FROM span WHERE trace = ? LIMIT ?")?;
-    let rows = statement
-        .query_map([trace, MAX_VERSIONS], |row| Ok((SpanId(row.get::<_, i64>(0)? as u64), row.get(1)?)))?;
+    let rows =
+        statement.query_map([trace, MAX_VERSIONS], |row| Ok((SpanId(row.get::<_, i64>(0)? as u64), row.get(1)?)))?;
     for row in rows {
         let (span, block) = row?;
         versions.insert((trace, span), block);

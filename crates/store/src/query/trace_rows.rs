@@ -57,23 +57,23 @@ pub struct ScoreRow {
 impl Store {
     /// One trace with its trajectories' rows.
     pub fn trace(&self, id: TraceId) -> Result<Option<TraceRow>, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         trace_row(&reader, "trace_id = ?", Value::Blob(id.0.to_be_bytes().to_vec()))
     }
 
     /// The stored trajectory, as JSON without tool definitions.
     pub fn trajectory_json(&self, trajectory_id: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         let body: Option<Vec<u8>> = reader
             .prepare_cached("SELECT body FROM trajectory WHERE trajectory_id = ?")?
             .query_row([trajectory_id], |row| row.get(0))
             .optional()?;
-        body.map(|body| crate::compress::decompress(&body)).transpose()
+        body.map(|body| crate::compress::decompress_bytes(&body)).transpose()
     }
 
     /// The trace that a trajectory begins in.
     pub fn trace_of_trajectory(&self, trajectory_id: &str) -> Result<Option<TraceId>, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         let id: Option<[u8; 16]> = reader
             .prepare_cached(
                 "SELECT trace.trace_id FROM trajectory JOIN trace ON trace.no = trajectory.trace \
@@ -86,7 +86,7 @@ impl Store {
 
     /// When the first trajectory began that is still kept.
     pub fn first_start(&self, project: Option<&str>) -> Result<Option<i64>, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         let sql: &Connection = &reader;
         match project {
             None => Ok(sql
@@ -105,7 +105,7 @@ impl Store {
 
     /// How many steps a trajectory has.
     pub fn steps_of(&self, trajectory_id: &str) -> Result<Option<u32>, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         Ok(reader
             .prepare_cached("SELECT steps FROM trajectory WHERE trajectory_id = ?")?
             .query_row([trajectory_id], |row| row.get(0))
@@ -138,12 +138,12 @@ pub(super) fn trace_row(sql: &Connection, which: &str, value: Value) -> Result<O
         })
         .optional()?;
     let Some(mut row) = row else { return Ok(None) };
-    row.trajectories = trajectories(sql, row.no)?;
+    row.trajectories = list_trace_trajectories(sql, row.no)?;
     Ok(Some(row))
 }
 
 /// The trajectories that a trace has a part in.
-fn trajectories(sql: &Connection, trace: i64) -> Result<Vec<TrajectoryRow>, StoreError> {
+fn list_trace_trajectories(sql: &Connection, trace: i64) -> Result<Vec<TrajectoryRow>, StoreError> {
     let mut statement = sql.prepare_cached(
         "SELECT no, trajectory_id, agent, version, model, query, steps, is_error, start_ns, end_ns, tokens, cost_usd \
          FROM trajectory WHERE trace = ? ORDER BY start_ns, no LIMIT 1000",
@@ -151,7 +151,7 @@ fn trajectories(sql: &Connection, trace: i64) -> Result<Vec<TrajectoryRow>, Stor
     let rows = statement.query_map([trace], trajectory_row)?;
     let mut rows: Vec<TrajectoryRow> = rows.collect::<Result<_, _>>()?;
     for row in &mut rows {
-        row.scores = scores(sql, row.no)?;
+        row.scores = list_trajectory_scores(sql, row.no)?;
     }
     Ok(rows)
 }
@@ -174,7 +174,7 @@ fn trajectory_row(row: &Row<'_>) -> Result<TrajectoryRow, rusqlite::Error> {
     })
 }
 
-fn scores(sql: &Connection, trajectory: i64) -> Result<Vec<ScoreRow>, StoreError> {
+fn list_trajectory_scores(sql: &Connection, trajectory: i64) -> Result<Vec<ScoreRow>, StoreError> {
     let mut statement = sql.prepare_cached(
         "SELECT evaluator, count(score), coalesce(sum(score), 0.0), sum(kind = 2), sum(kind = 1), sum(is_wrong), \
          coalesce(min(CASE WHEN is_wrong AND step > 0 THEN step END), min(CASE WHEN is_wrong THEN 0 END)) FROM outcome WHERE trajectory = ? GROUP BY evaluator",

@@ -77,7 +77,7 @@ impl Store {
         cursor: Option<TraceListCursor>,
         limit: usize,
     ) -> Result<TraceRowPage, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         let sql: &Connection = &*reader.unchecked_transaction()?;
         let limit = limit.max(1);
         let projects = match &filter.project {
@@ -89,7 +89,7 @@ impl Store {
         };
         let (numbers, next) = match &filter.text {
             Some(text) => match search_of(sql, text)? {
-                Some(terms) => found(sql, filter, projects, &terms, cursor, limit)?,
+                Some(terms) => search_trace_page(sql, filter, projects, &terms, cursor, limit)?,
                 None => return Ok(TraceRowPage::default()),
             },
             None => by_time(sql, filter, projects, cursor, limit)?,
@@ -103,7 +103,7 @@ impl Store {
 
     /// How many traces began at a moment or later; not more than `most` are counted.
     pub fn traces_since(&self, project: Option<&str>, from_ns: i64, most: usize) -> Result<u64, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         let project = match project {
             None => None,
             Some(name) => match project_number(&reader, name)? {
@@ -134,7 +134,7 @@ fn by_time(
         Some(TraceListCursor::Time { start_ns, trace }) => before_ns.min((start_ns, trace)),
         _ => before_ns,
     };
-    let walks = match (driver(filter), project) {
+    let walks = match (choose_driving_facet(filter), project) {
         (None, project) => vec![walk_traces(sql, filter, project, before, limit)?],
         (Some((kind, value)), Some(project)) => {
             vec![walk_facet(sql, filter, project, kind, &value, before, limit)?]
@@ -165,7 +165,7 @@ fn by_time(
 }
 
 /// The filter that names the fewest traces, by and large.
-fn driver(filter: &TraceFilter) -> Option<(FacetKind, String)> {
+fn choose_driving_facet(filter: &TraceFilter) -> Option<(FacetKind, String)> {
     if let Some(label) = &filter.label {
         return Some((FacetKind::Label, label.clone()));
     }
@@ -188,7 +188,7 @@ fn driver(filter: &TraceFilter) -> Option<(FacetKind, String)> {
 }
 
 /// The conditions on a trace as one expression; `{t}` stands for its number.
-fn conditions(filter: &TraceFilter, trace: &str, values: &mut Vec<Value>) -> String {
+fn build_trace_conditions(filter: &TraceFilter, trace: &str, values: &mut Vec<Value>) -> String {
     let mut terms = vec!["1".to_owned()];
     let mut facet = |kind: FacetKind, value: &str, wanted: bool| {
         values.push(Value::Integer(kind as i64));
@@ -243,9 +243,9 @@ fn walk_traces(
     limit: usize,
 ) -> Result<MatchedTraces, StoreError> {
     let mut values = Vec::new();
-    let fits = conditions(filter, "trace.no", &mut values);
+    let fits = build_trace_conditions(filter, "trace.no", &mut values);
     values.extend(project.map(Value::Integer));
-    walk(sql, &trace_walk(&fits, project.is_some()), values, filter, before, limit)
+    scan_trace_list(sql, &trace_walk(&fits, project.is_some()), values, filter, before, limit)
 }
 
 fn walk_facet(
@@ -258,14 +258,13 @@ fn walk_facet(
     limit: usize,
 ) -> Result<MatchedTraces, StoreError> {
     let mut values = Vec::new();
-    let fits = conditions(filter, "f.trace", &mut values);
+    let fits = build_trace_conditions(filter, "f.trace", &mut values);
     values.extend([Value::Integer(project), Value::Integer(kind as i64), Value::Text(value.to_owned())]);
-    walk(sql, &facet_walk(&fits), values, filter, before, limit)
+    scan_trace_list(sql, &facet_walk(&fits), values, filter, before, limit)
 }
 
 fn trace_walk(fits: &str, of_project: bool) -> String {
-    let (index, within) =
-        if of_project { ("trace_by_project", "project = ? AND") } else { ("trace_by_start", "") };
+    let (index, within) = if of_project { ("trace_by_project", "project = ? AND") } else { ("trace_by_start", "") };
     format!(
         "SELECT start_ns, no, {fits} FROM trace INDEXED BY {index} WHERE {within} start_ns >= ? \
          AND (start_ns, no) < (?, ?) ORDER BY start_ns DESC, no DESC LIMIT ?"
@@ -273,8 +272,7 @@ fn trace_walk(fits: &str, of_project: bool) -> String {
 }
 
 fn since_walk(of_project: bool) -> String {
-    let (index, within) =
-        if of_project { ("trace_by_project", "project = ? AND") } else { ("trace_by_start", "") };
+    let (index, within) = if of_project { ("trace_by_project", "project = ? AND") } else { ("trace_by_start", "") };
     format!("SELECT 1 FROM trace INDEXED BY {index} WHERE {within} start_ns >= ? LIMIT ?")
 }
 
@@ -296,7 +294,7 @@ fn found_walk(fits: &str, of_project: bool) -> String {
 }
 
 /// Walks down a list until there is a page and one more, or enough was looked at.
-fn walk(
+fn scan_trace_list(
     sql: &Connection,
     statement: &str,
     mut values: Vec<Value>,
@@ -330,7 +328,7 @@ fn walk(
     Ok(walk)
 }
 
-fn found(
+fn search_trace_page(
     sql: &Connection,
     filter: &TraceFilter,
     project: Option<i64>,
@@ -343,7 +341,7 @@ fn found(
         _ => i64::MAX,
     };
     let mut values = Vec::new();
-    let fits = conditions(filter, "trace.no", &mut values);
+    let fits = build_trace_conditions(filter, "trace.no", &mut values);
     values.extend(project.map(Value::Integer));
     values.extend([
         Value::Integer(filter.from_ns.unwrap_or(i64::MIN)),
@@ -407,19 +405,11 @@ mod tests {
             error: Some(false),
             ..TraceFilter::default()
         };
-        let fits = conditions(&filter, "trace.no", &mut Vec::new());
-        assert_plan(
-            &sql,
-            &trace_walk(&fits, true),
-            "trace_by_project (project=? AND start_ns>? AND start_ns<?)",
-        );
+        let fits = build_trace_conditions(&filter, "trace.no", &mut Vec::new());
+        assert_plan(&sql, &trace_walk(&fits, true), "trace_by_project (project=? AND start_ns>? AND start_ns<?)");
         assert_plan(&sql, &trace_walk(&fits, false), "trace_by_start (start_ns>? AND start_ns<?)");
-        let fits_facet = conditions(&filter, "f.trace", &mut Vec::new());
-        assert_plan(
-            &sql,
-            &facet_walk(&fits_facet),
-            "PRIMARY KEY (project=? AND kind=? AND value=? AND start_ns>?",
-        );
+        let fits_facet = build_trace_conditions(&filter, "f.trace", &mut Vec::new());
+        assert_plan(&sql, &facet_walk(&fits_facet), "PRIMARY KEY (project=? AND kind=? AND value=? AND start_ns>?");
         assert_plan(&sql, &since_walk(true), "trace_by_project (project=? AND start_ns>?)");
         assert_plan(&sql, &since_walk(false), "trace_by_start (start_ns>?)");
         for of_project in [false, true] {

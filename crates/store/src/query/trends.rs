@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Connection, Row, params};
 
-use super::metrics::moments;
+use super::metrics::moments_from_row;
 use super::{MetricFilter, ScoreMoments, project_number};
 use crate::Store;
 use crate::error::StoreError;
-use crate::long::{ALL_PROJECTS, HOUR_NS, NameKind, apart, together};
+use crate::long::{ALL_PROJECTS, HOUR_NS, NameKind, decode_dimensions, encode_dimensions};
 
 /// What an evaluator came to in a period.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,38 +56,35 @@ const MAX_NAMES: usize = 2_000;
 /// Combinations of names that are looked at for those with two names.
 const MAX_COMBINATIONS: usize = 5_000;
 
-const SUMS: &str =
-    "trajectories, scored_trajectories, scored, sum, sum_sum, sum_n, n_n, failed, not_applicable";
+const SUMS: &str = "trajectories, scored_trajectories, scored, sum, sum_sum, sum_n, n_n, failed, not_applicable";
 const TOTAL: &str = "sum(trajectories), sum(scored_trajectories), sum(scored), sum(sum), sum(sum_sum), sum(sum_n), \
                      sum(n_n), sum(failed), sum(not_applicable), count(*)";
 
 impl Store {
     /// What evaluators came to, by period. Of the filter all counts but the tool; times are of whole hours.
     pub fn metric_periods(&self, filter: &MetricFilter, period_ns: i64) -> Result<MetricPeriods, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         let sql: &Connection = &*reader.unchecked_transaction()?;
         let Some(project) = project_or_all(sql, filter)? else { return Ok(MetricPeriods::default()) };
         let mut evaluators = match &filter.evaluator {
             Some(evaluator) => vec![evaluator.clone()],
             None => steps_through(sql, &next_evaluator(), "", &[&project], MAX_EVALUATORS + 1)?,
         };
-        let mut found =
-            MetricPeriods { is_cut: evaluators.len() > MAX_EVALUATORS, ..MetricPeriods::default() };
+        let mut found = MetricPeriods { is_cut: evaluators.len() > MAX_EVALUATORS, ..MetricPeriods::default() };
         evaluators.truncate(MAX_EVALUATORS);
-        let buckets = buckets(filter, period_ns);
+        let buckets = split_into_buckets(filter, period_ns);
         let mut asked = RollupSelection::for_filter(sql, filter, project)?;
         let mut statement = sql.prepare_cached(&long_periods())?;
         for evaluator in evaluators {
             let mut periods: BTreeMap<i64, ScoreMoments> = BTreeMap::new();
-            asked.each(|kind, name| {
+            asked.for_each_name(|kind, name| {
                 let mut read = 0;
                 for BucketRange { size, from, to } in &buckets {
-                    let mut rows =
-                        statement.query(params![size, project, evaluator, kind as i64, name, from, to])?;
+                    let mut rows = statement.query(params![size, project, evaluator, kind as i64, name, from, to])?;
                     while let Some(row) = rows.next()? {
                         let at_ns = row.get::<_, i64>(0)?.saturating_mul(size * HOUR_NS);
                         *periods.entry(at_ns.div_euclid(period_ns) * period_ns).or_default() +=
-                            moments(row, 1)?;
+                            moments_from_row(row, 1)?;
                         read += 1;
                     }
                 }
@@ -102,7 +99,7 @@ impl Store {
 
     /// What one evaluator came to with each tool.
     pub fn tool_sums(&self, filter: &MetricFilter) -> Result<ToolSums, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         let sql: &Connection = &*reader.unchecked_transaction()?;
         let (Some(evaluator), Some(project)) = (&filter.evaluator, project_or_all(sql, filter)?) else {
             return Ok(ToolSums::default());
@@ -110,18 +107,18 @@ impl Store {
         let mut tools = steps_through(sql, &next_tool(), "", &[&project, evaluator], MAX_TOOLS + 1)?;
         let mut found = ToolSums { is_cut: tools.len() > MAX_TOOLS, ..ToolSums::default() };
         tools.truncate(MAX_TOOLS);
-        let buckets = buckets(filter, 24 * HOUR_NS);
+        let buckets = split_into_buckets(filter, 24 * HOUR_NS);
         let mut asked = RollupSelection::for_filter(sql, filter, project)?;
         let mut statement = sql.prepare_cached(&long_tool())?;
         for tool in tools {
             let mut sum = ScoreMoments::default();
-            asked.each(|kind, name| {
+            asked.for_each_name(|kind, name| {
                 let mut read = 0;
                 for BucketRange { size, from, to } in &buckets {
                     let values = params![size, project, evaluator, tool, kind as i64, name, from, to];
                     let mut rows = statement.query(values)?;
                     let Some(row) = rows.next()? else { continue };
-                    sum += moments(row, 0)?;
+                    sum += moments_from_row(row, 0)?;
                     read += row.get::<_, usize>(9)?;
                 }
                 Ok(read)
@@ -136,13 +133,8 @@ impl Store {
 
     /// The names that trajectories of a time have, in order of the alphabet; of many, the first. Of the filter, project and
     /// times count.
-    pub fn names(
-        &self,
-        filter: &MetricFilter,
-        kind: NameKind,
-        limit: usize,
-    ) -> Result<Vec<String>, StoreError> {
-        let reader = self.readers.take()?;
+    pub fn list_names(&self, filter: &MetricFilter, kind: NameKind, limit: usize) -> Result<Vec<String>, StoreError> {
+        let reader = self.readers.take_reader()?;
         let sql: &Connection = &*reader.unchecked_transaction()?;
         let Some(project) = project_or_all(sql, filter)? else { return Ok(Vec::new()) };
         let all = steps_through(sql, &next_name(), "", &[&project, &(kind as i64)], MAX_NAMES)?;
@@ -151,20 +143,20 @@ impl Store {
 
     /// What trajectories took and cost. Of the filter, names, project and times count.
     pub fn usage_periods(&self, filter: &MetricFilter, period_ns: i64) -> Result<UsagePeriods, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         let sql: &Connection = &*reader.unchecked_transaction()?;
         let Some(project) = project_or_all(sql, filter)? else { return Ok(UsagePeriods::default()) };
-        let buckets = buckets(filter, period_ns);
+        let buckets = split_into_buckets(filter, period_ns);
         let mut asked = RollupSelection::for_filter(sql, filter, project)?;
         let mut statement = sql.prepare_cached(USAGE)?;
         let mut periods: BTreeMap<i64, TrajectoryUsage> = BTreeMap::new();
-        asked.each(|kind, name| {
+        asked.for_each_name(|kind, name| {
             let mut read = 0;
             for BucketRange { size, from, to } in &buckets {
                 let mut rows = statement.query(params![size, project, kind as i64, name, from, to])?;
                 while let Some(row) = rows.next()? {
                     let at_ns = row.get::<_, i64>(0)?.saturating_mul(size * HOUR_NS);
-                    *periods.entry(at_ns.div_euclid(period_ns) * period_ns).or_default() += usage(row)?;
+                    *periods.entry(at_ns.div_euclid(period_ns) * period_ns).or_default() += usage_from_row(row)?;
                     read += 1;
                 }
             }
@@ -174,7 +166,7 @@ impl Store {
     }
 }
 
-fn usage(row: &Row<'_>) -> Result<TrajectoryUsage, StoreError> {
+fn usage_from_row(row: &Row<'_>) -> Result<TrajectoryUsage, StoreError> {
     Ok(TrajectoryUsage {
         trajectories: row.get(1)?,
         errors: row.get(2)?,
@@ -194,11 +186,7 @@ struct RollupSelection {
 }
 
 impl RollupSelection {
-    fn for_filter(
-        sql: &Connection,
-        filter: &MetricFilter,
-        project: i64,
-    ) -> Result<RollupSelection, StoreError> {
+    fn for_filter(sql: &Connection, filter: &MetricFilter, project: i64) -> Result<RollupSelection, StoreError> {
         let wanted = [&filter.agent, &filter.version, &filter.model].map(|name| name.as_deref());
         let all = |names, is_cut| RollupSelection { names, left: LOOKED_AT, is_cut };
         let one = |kind, name: &str| Ok(all(vec![(kind, name.to_owned())], false));
@@ -208,15 +196,17 @@ impl RollupSelection {
             [None, Some(version), None] => return one(NameKind::Version, version),
             [None, None, Some(model)] => return one(NameKind::Model, model),
             [Some(agent), Some(version), Some(model)] => {
-                return one(NameKind::Together, &together([agent, version, model]));
+                return one(NameKind::Together, &encode_dimensions([agent, version, model]));
             }
             _ => {}
         }
         let kind = NameKind::Together;
         // What begins with the same names is beside each other.
         let prefix = match wanted {
-            [Some(agent), Some(version), _] => ["[", &text(agent), ",", &text(version), ","].concat(),
-            [Some(agent), ..] => ["[", &text(agent), ","].concat(),
+            [Some(agent), Some(version), _] => {
+                ["[", &encode_json_name(agent), ",", &encode_json_name(version), ","].concat()
+            }
+            [Some(agent), ..] => ["[", &encode_json_name(agent), ","].concat(),
             _ => String::new(),
         };
         let within: [&dyn rusqlite::ToSql; 2] = [&project, &(kind as i64)];
@@ -224,7 +214,7 @@ impl RollupSelection {
         let is_cut = found.len() > MAX_COMBINATIONS;
         found.truncate(MAX_COMBINATIONS);
         found.retain(|text| {
-            apart(text).is_some_and(|names| {
+            decode_dimensions(text).is_some_and(|names| {
                 names.iter().zip(wanted).all(|(name, wanted)| wanted.is_none_or(|wanted| wanted == name))
             })
         });
@@ -233,7 +223,7 @@ impl RollupSelection {
     }
 
     /// Reads of each name, and says how many rows that were.
-    fn each(
+    fn for_each_name(
         &mut self,
         mut read: impl FnMut(NameKind, &str) -> Result<usize, StoreError>,
     ) -> Result<(), StoreError> {
@@ -253,7 +243,7 @@ impl RollupSelection {
 }
 
 /// A name as it stands in a text of several.
-fn text(name: &str) -> String {
+fn encode_json_name(name: &str) -> String {
     serde_json::Value::from(name).to_string()
 }
 
@@ -266,7 +256,7 @@ fn in_time(
     names: Vec<String>,
     limit: usize,
 ) -> Result<Vec<String>, StoreError> {
-    let (from, to) = bounds(filter, 24 * HOUR_NS);
+    let (from, to) = compute_bucket_bounds(filter, 24 * HOUR_NS);
     let mut is_there = sql.prepare_cached(NAME_IN_TIME)?;
     let mut found = Vec::new();
     for name in names {
@@ -304,8 +294,7 @@ fn next_evaluator() -> String {
 }
 
 fn next_tool() -> String {
-    "SELECT min(tool) FROM rollup_long WHERE size = 24 AND project = ?2 AND evaluator = ?3 AND tool > ?1"
-        .to_owned()
+    "SELECT min(tool) FROM rollup_long WHERE size = 24 AND project = ?2 AND evaluator = ?3 AND tool > ?1".to_owned()
 }
 
 fn next_name() -> String {
@@ -351,8 +340,8 @@ struct BucketRange {
 }
 
 /// The longest buckets that periods and times are made of: whole days, and hours where it begins or ends within one.
-fn buckets(filter: &MetricFilter, period_ns: i64) -> Vec<BucketRange> {
-    let (from, to) = bounds(filter, HOUR_NS);
+fn split_into_buckets(filter: &MetricFilter, period_ns: i64) -> Vec<BucketRange> {
+    let (from, to) = compute_bucket_bounds(filter, HOUR_NS);
     let hours = |from, to| (from <= to).then_some(BucketRange { size: 1, from, to });
     let first = if from == i64::MIN { from } else { from.saturating_add(23).div_euclid(24) };
     let last = if to == i64::MAX { to } else { to.saturating_add(1).div_euclid(24).saturating_sub(1) };
@@ -365,7 +354,7 @@ fn buckets(filter: &MetricFilter, period_ns: i64) -> Vec<BucketRange> {
     [before, days, behind].into_iter().flatten().collect()
 }
 
-pub(super) fn bounds(filter: &MetricFilter, length_ns: i64) -> (i64, i64) {
+pub(super) fn compute_bucket_bounds(filter: &MetricFilter, length_ns: i64) -> (i64, i64) {
     let bucket = |bound: Option<i64>, default: i64| bound.map_or(default, |ns| ns.div_euclid(length_ns));
     (bucket(filter.from_ns, i64::MIN), bucket(filter.to_ns.map(|bound| bound.saturating_sub(1)), i64::MAX))
 }
@@ -397,14 +386,10 @@ mod tests {
     fn named(projects: usize, evaluators: usize, tools: usize) -> (tempfile::TempDir, Store) {
         let folder = tempfile::tempdir().unwrap();
         let sql = open_writer(&folder.path().join(crate::FILE_NAME)).unwrap();
-        let upto = |most: usize| {
-            format!("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {most})")
-        };
+        let upto =
+            |most: usize| format!("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {most})");
         let all = upto(projects);
-        sql.execute_batch(&format!(
-            "{all} INSERT INTO project (name, created_ns) SELECT 'p' || i, 1 FROM n;"
-        ))
-        .unwrap();
+        sql.execute_batch(&format!("{all} INSERT INTO project (name, created_ns) SELECT 'p' || i, 1 FROM n;")).unwrap();
         for (most, evaluator, tool) in [(evaluators, "'e' || i", "''"), (tools, "'e1'", "'t' || i")] {
             let all = upto(most);
             sql.execute_batch(&format!(
@@ -422,7 +407,7 @@ mod tests {
     fn came(folder: &tempfile::TempDir, names: &[[&str; 3]]) {
         let sql = open_writer(&folder.path().join(crate::FILE_NAME)).unwrap();
         for names in names {
-            let name = together(*names);
+            let name = encode_dimensions(*names);
             let kind = NameKind::Together as i64;
             for tool in ["", "t1"] {
                 sql.execute(
@@ -431,11 +416,8 @@ mod tests {
                 )
                 .unwrap();
             }
-            sql.execute(
-                "INSERT INTO usage_long VALUES (24, 0, ?, ?, 0, 1, 0, 1, 1, 1, 0, 0)",
-                params![kind, name],
-            )
-            .unwrap();
+            sql.execute("INSERT INTO usage_long VALUES (24, 0, ?, ?, 0, 1, 0, 1, 1, 1, 0, 0)", params![kind, name])
+                .unwrap();
         }
     }
 
@@ -507,15 +489,14 @@ mod tests {
 
     #[test]
     fn several_names_have_one_budget_and_one_has_none() {
-        let names: Vec<(NameKind, String)> =
-            ["a", "b"].map(|name| (NameKind::Together, name.to_owned())).into();
+        let names: Vec<(NameKind, String)> = ["a", "b"].map(|name| (NameKind::Together, name.to_owned())).into();
         let mut asked = RollupSelection { names: names.clone(), left: LOOKED_AT, is_cut: false };
-        asked.each(|_, _| Ok(LOOKED_AT / 2)).unwrap();
+        asked.for_each_name(|_, _| Ok(LOOKED_AT / 2)).unwrap();
         assert_eq!((asked.left, asked.is_cut), (0, false));
-        asked.each(|_, _| panic!("nothing is left")).unwrap();
+        asked.for_each_name(|_, _| panic!("nothing is left")).unwrap();
         assert!(asked.is_cut);
         let mut asked = RollupSelection { names: names[..1].into(), left: 1, is_cut: false };
-        asked.each(|_, _| Ok(LOOKED_AT)).unwrap();
+        asked.for_each_name(|_, _| Ok(LOOKED_AT)).unwrap();
         assert_eq!((asked.left, asked.is_cut), (1, false));
     }
 
@@ -524,7 +505,7 @@ mod tests {
         let day = 24 * HOUR_NS;
         let of = |from_ns: Option<i64>, to_ns| MetricFilter { from_ns, to_ns, ..MetricFilter::default() };
         let found = |from, to, period| -> Vec<(i64, i64, i64)> {
-            let all = buckets(&of(from, to), period);
+            let all = split_into_buckets(&of(from, to), period);
             all.iter().map(|one| (one.size, one.from, one.to)).collect()
         };
         assert_eq!(found(Some(2 * day), Some(4 * day), day), [(24, 2, 3)]);

@@ -18,14 +18,12 @@ pub struct VerdictLine {
 impl Store {
     /// The verdicts on a trajectory.
     pub fn verdict_lines(&self, trajectory_id: &str) -> Result<Vec<VerdictLine>, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         let mut statement = reader.prepare_cached(
             "SELECT judged_ns, is_wrong, line FROM outcome JOIN trajectory ON trajectory.no = outcome.trajectory \
              WHERE trajectory_id = ? ORDER BY step, evaluator",
         )?;
-        let line = |row: &Row<'_>| {
-            Ok(VerdictLine { judged_ns: row.get(0)?, is_wrong: row.get(1)?, line: row.get(2)? })
-        };
+        let line = |row: &Row<'_>| Ok(VerdictLine { judged_ns: row.get(0)?, is_wrong: row.get(1)?, line: row.get(2)? });
         Ok(statement.query_map([trajectory_id], line)?.collect::<Result<_, _>>()?)
     }
 
@@ -36,7 +34,7 @@ impl Store {
         evaluator: &str,
         step: Option<u32>,
     ) -> Result<Option<String>, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         Ok(reader
             .prepare_cached(
                 "SELECT line FROM outcome WHERE trajectory = (SELECT no FROM trajectory WHERE trajectory_id = ?) \

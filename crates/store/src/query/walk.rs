@@ -6,7 +6,7 @@ use gradus_core::span::{SpanId, TraceId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::ProjectPosition;
-use super::spans::{MAX_STORY_BYTES, StoredBlock, read_blocks, read_versions};
+use super::spans::{MAX_GROUP_BYTES, StoredBlock, read_blocks, read_versions};
 use crate::Store;
 use crate::error::StoreError;
 
@@ -25,7 +25,7 @@ pub struct TraceRecords {
 
 impl TraceRecords {
     /// Whether a block's version of a span is the one that counts.
-    pub fn counts(&self, block: &StoredBlock, span: SpanId) -> bool {
+    pub fn is_current_version(&self, block: &StoredBlock, span: SpanId) -> bool {
         self.versions.get(&(block.trace, span)).is_none_or(|no| *no == block.no)
     }
 }
@@ -50,7 +50,7 @@ impl Default for TraceWalk {
 
 impl TraceWalk {
     /// The same walk from behind a trace on.
-    pub fn behind(self, last: ProjectPosition) -> TraceWalk {
+    pub fn resume_after(self, last: ProjectPosition) -> TraceWalk {
         let step = if self.newest_first { -1 } else { 1 };
         TraceWalk { at: Some(ProjectPosition { trace: last.trace + step, ..last }), ..self }
     }
@@ -67,8 +67,8 @@ const DOWN: &str = "SELECT start_ns, no, trace_id, has_versions, end_ns FROM tra
 
 impl Store {
     /// The next traces of a walk; none at its end.
-    pub fn walk(&self, project: i64, walk: &TraceWalk) -> Result<Vec<TraceRecords>, StoreError> {
-        let reader = self.readers.take()?;
+    pub fn read_walk_page(&self, project: i64, walk: &TraceWalk) -> Result<Vec<TraceRecords>, StoreError> {
+        let reader = self.readers.take_reader()?;
         // One view: which block counts and what is in it belong together.
         let sql: &Connection = &*reader.unchecked_transaction()?;
         let mut statement = sql.prepare_cached(if walk.newest_first { DOWN } else { UP })?;
@@ -82,7 +82,7 @@ impl Store {
         };
         let mut rows = statement.query(params![project, at.start_ns, at.trace])?;
         let mut page: Vec<TraceRecords> = Vec::new();
-        let mut left = MAX_STORY_BYTES;
+        let mut left = MAX_GROUP_BYTES;
         while let Some(row) = rows.next()? {
             let (start_ns, end_ns): (i64, i64) = (row.get(0)?, row.get(4)?);
             if start_ns >= walk.before_ns {
@@ -93,7 +93,7 @@ impl Store {
             }
             let Some(trace) = read_trace(sql, row, &mut left, !page.is_empty())? else { break };
             page.push(trace);
-            if page.len() >= TRACES_A_PAGE || left < MAX_STORY_BYTES - PAGE_BYTES {
+            if page.len() >= TRACES_A_PAGE || left < MAX_GROUP_BYTES - PAGE_BYTES {
                 break;
             }
         }
@@ -102,7 +102,7 @@ impl Store {
 
     /// One trace of a project; `None` when it is not there.
     pub fn trace_records(&self, project: i64, id: TraceId) -> Result<Option<TraceRecords>, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         let sql: &Connection = &*reader.unchecked_transaction()?;
         let id = id.0.to_be_bytes();
         let mut statement = sql.prepare_cached(
@@ -110,14 +110,14 @@ impl Store {
         )?;
         let mut rows = statement.query(params![&id[..], project])?;
         match rows.next()? {
-            Some(row) => read_trace(sql, row, &mut { MAX_STORY_BYTES }, false),
+            Some(row) => read_trace(sql, row, &mut { MAX_GROUP_BYTES }, false),
             None => Ok(None),
         }
     }
 
     /// Where a trace of a project is; `None` when it is not there.
     pub fn trace_position(&self, project: i64, id: TraceId) -> Result<Option<ProjectPosition>, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         let id = id.0.to_be_bytes();
         let position = reader
             .prepare_cached("SELECT start_ns, no FROM trace WHERE trace_id = ? AND project = ?")?

@@ -38,15 +38,15 @@ const MAX_WATCHED_TRAJECTORIES: i64 = 20_000;
 impl Store {
     /// The names of all projects.
     pub fn project_names(&self) -> Result<Vec<String>, StoreError> {
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         let mut statement = reader.prepare_cached("SELECT name FROM project ORDER BY name")?;
         Ok(statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
     }
 
     /// How many trajectories there are, and how many ended in an error; of many, the latest count.
     pub fn error_counts(&self, window: &TrajectoryWindow) -> Result<(u64, u64), StoreError> {
-        let reader = self.readers.take()?;
-        let Some((terms, values)) = within(&reader, window)? else { return Ok((0, 0)) };
+        let reader = self.readers.take_reader()?;
+        let Some((terms, values)) = build_window_condition(&reader, window)? else { return Ok((0, 0)) };
         Ok(reader
             .prepare_cached(&format!(
                 "SELECT count(*), coalesce(sum(is_error), 0) FROM (SELECT is_error FROM trajectory WHERE {terms} \
@@ -57,8 +57,8 @@ impl Store {
 
     /// How long trajectories took, in no order.
     pub fn durations_ns(&self, window: &TrajectoryWindow) -> Result<Vec<i64>, StoreError> {
-        let reader = self.readers.take()?;
-        let Some((terms, values)) = within(&reader, window)? else { return Ok(Vec::new()) };
+        let reader = self.readers.take_reader()?;
+        let Some((terms, values)) = build_window_condition(&reader, window)? else { return Ok(Vec::new()) };
         let mut statement = reader.prepare_cached(&format!(
             "SELECT end_ns - start_ns FROM trajectory WHERE {terms} ORDER BY start_ns DESC LIMIT {MAX_WATCHED_TRAJECTORIES}"
         ))?;
@@ -73,8 +73,10 @@ impl Store {
         are_failed: bool,
         limit: usize,
     ) -> Result<Vec<ExampleRow>, StoreError> {
-        let reader = self.readers.take()?;
-        let Some((terms, mut values)) = within(&reader, window)? else { return Ok(Vec::new()) };
+        let reader = self.readers.take_reader()?;
+        let Some((terms, mut values)) = build_window_condition(&reader, window)? else {
+            return Ok(Vec::new());
+        };
         let kind = if are_failed { RecordedKind::Failed } else { RecordedKind::Scored };
         values.push(Value::Integer(kind as i64));
         let evaluator = evaluator.map_or(Value::Null, |name| Value::Text(name.to_owned()));
@@ -88,7 +90,7 @@ impl Store {
              WHERE outcome.kind = ? AND (? IS NULL OR outcome.evaluator = ?) \
              ORDER BY outcome.score, t.start_ns DESC LIMIT ?"
         ))?;
-        Ok(statement.query_map(params_from_iter(values), example)?.collect::<Result<_, _>>()?)
+        Ok(statement.query_map(params_from_iter(values), example_from_row)?.collect::<Result<_, _>>()?)
     }
 
     /// Trajectories that ended in an error, the latest first, or those that took longest.
@@ -98,35 +100,33 @@ impl Store {
         by_duration: bool,
         limit: usize,
     ) -> Result<Vec<ExampleRow>, StoreError> {
-        let reader = self.readers.take()?;
-        let Some((terms, mut values)) = within(&reader, window)? else { return Ok(Vec::new()) };
+        let reader = self.readers.take_reader()?;
+        let Some((terms, mut values)) = build_window_condition(&reader, window)? else {
+            return Ok(Vec::new());
+        };
         values.push(Value::Integer(limit as i64));
-        let (which, order) =
-            if by_duration { ("1", "t.end_ns - t.start_ns") } else { ("t.is_error", "t.start_ns") };
+        let (which, order) = if by_duration { ("1", "t.end_ns - t.start_ns") } else { ("t.is_error", "t.start_ns") };
         let mut statement = reader.prepare_cached(&format!(
             "SELECT trace.trace_id, t.trajectory_id, t.query, 0, '', NULL, NULL, t.end_ns - t.start_ns, t.start_ns \
              FROM (SELECT * FROM trajectory WHERE {terms} ORDER BY start_ns DESC LIMIT {MAX_WATCHED_TRAJECTORIES}) t \
              JOIN trace ON trace.no = t.trace WHERE {which} ORDER BY {order} DESC LIMIT ?"
         ))?;
-        Ok(statement.query_map(params_from_iter(values), example)?.collect::<Result<_, _>>()?)
+        Ok(statement.query_map(params_from_iter(values), example_from_row)?.collect::<Result<_, _>>()?)
     }
 
     /// The tools that trajectories of the window's last `recent_ns` call and none before that in the window did, with how
     /// many steps were looked at.
-    pub fn unseen_tools(
-        &self,
-        window: &TrajectoryWindow,
-        recent_ns: i64,
-    ) -> Result<(Vec<String>, u64), StoreError> {
-        let reader = self.readers.take()?;
+    pub fn unseen_tools(&self, window: &TrajectoryWindow, recent_ns: i64) -> Result<(Vec<String>, u64), StoreError> {
+        let reader = self.readers.take_reader()?;
         let recent_from = window.to_ns.saturating_sub(recent_ns);
         let recent = TrajectoryWindow { from_ns: recent_from, ..window.clone() };
-        let Some((terms, values)) = within(&reader, &recent)? else { return Ok((Vec::new(), 0)) };
+        let Some((terms, values)) = build_window_condition(&reader, &recent)? else {
+            return Ok((Vec::new(), 0));
+        };
         let mut statement = reader.prepare_cached(&format!(
             "SELECT project, tools, steps FROM trajectory WHERE {terms} ORDER BY start_ns DESC LIMIT {MAX_WATCHED_TRAJECTORIES}"
         ))?;
-        let rows = statement
-            .query_map(params_from_iter(values), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        let rows = statement.query_map(params_from_iter(values), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
         let mut tools: Vec<(i64, String)> = Vec::new();
         let mut count = 0;
         for row in rows {
@@ -153,7 +153,7 @@ impl Store {
     }
 }
 
-fn within(
+fn build_window_condition(
     sql: &Connection,
     window: &TrajectoryWindow,
 ) -> Result<Option<(&'static str, Vec<Value>)>, StoreError> {
@@ -175,15 +175,15 @@ impl Store {
         tools: &[String],
         limit: usize,
     ) -> Result<Vec<ExampleRow>, StoreError> {
-        let reader = self.readers.take()?;
-        let Some((terms, values)) = within(&reader, window)? else { return Ok(Vec::new()) };
+        let reader = self.readers.take_reader()?;
+        let Some((terms, values)) = build_window_condition(&reader, window)? else { return Ok(Vec::new()) };
         let mut statement = reader.prepare_cached(&format!(
             "SELECT trace.trace_id, t.trajectory_id, t.query, 0, t.tools, NULL, NULL, t.end_ns - t.start_ns, t.start_ns \
              FROM (SELECT * FROM trajectory WHERE {terms} ORDER BY start_ns DESC LIMIT {MAX_WATCHED_TRAJECTORIES}) t \
              JOIN trace ON trace.no = t.trace"
         ))?;
         let mut found = Vec::new();
-        let mut rows = statement.query_map(params_from_iter(values), example)?;
+        let mut rows = statement.query_map(params_from_iter(values), example_from_row)?;
         while found.len() < limit
             && let Some(row) = rows.next().transpose()?
         {
@@ -196,7 +196,7 @@ impl Store {
     }
 }
 
-fn example(row: &Row<'_>) -> Result<ExampleRow, rusqlite::Error> {
+fn example_from_row(row: &Row<'_>) -> Result<ExampleRow, rusqlite::Error> {
     let step: u32 = row.get(3)?;
     Ok(ExampleRow {
         trace_id: u128::from_be_bytes(row.get(0)?),

@@ -15,7 +15,7 @@ impl Store {
         let Some(found) = wrong_with_tool("y.trajectory_id, o.step", "?", filter, &mut values) else {
             return Ok(None);
         };
-        let reader = self.readers.take()?;
+        let reader = self.readers.take_reader()?;
         Ok(reader
             .prepare_cached(&format!("{found} ORDER BY o.step = 0, y.start_ns, y.no, o.step LIMIT 1"))?
             .query_row(params_from_iter(values), |row| Ok((row.get(0)?, row.get(1)?)))
@@ -55,16 +55,14 @@ mod tests {
     use super::*;
     use crate::connection::{assert_plan, open_writer};
     use crate::{
-        AssembledTraceGroup, BlockSignal, OutcomeRecord, RecordedKind, StoreOptions, TraceChunk,
-        TrajectoryRecord,
+        AssembledTraceGroup, BlockSignal, OutcomeRecord, RecordedKind, StoreOptions, TraceChunk, TrajectoryRecord,
     };
 
     #[test]
     fn only_what_is_wrong_is_read() {
         let folder = tempfile::tempdir().unwrap();
         let sql = open_writer(&folder.path().join("store.db")).unwrap();
-        let both =
-            TraceFilter { wrong: Some("e".to_owned()), tool: Some("t".to_owned()), ..TraceFilter::default() };
+        let both = TraceFilter { wrong: Some("e".to_owned()), tool: Some("t".to_owned()), ..TraceFilter::default() };
         let found = wrong_with_tool("1", "?", &both, &mut Vec::new()).unwrap();
         assert_plan(&sql, &found, "trajectory_by_trace (trace=?)");
         assert_plan(&sql, &found, "COVERING INDEX outcome_wrong (trajectory=? AND evaluator=?)");
@@ -117,16 +115,12 @@ mod tests {
             };
             let trace_group = store.trace(trace_id).unwrap().unwrap().trace_group;
             let trace_groups = vec![AssembledTraceGroup { trace_group, due_ns: None, records: vec![record] }];
-            store.assembled(trace_groups, 2).unwrap().wait().unwrap();
+            store.store_assembled_groups(trace_groups, 2).unwrap().wait().unwrap();
         }
         let name = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let found = |tool: &str, wrong: &str, agent: &str| -> Vec<u128> {
-            let filter = TraceFilter {
-                tool: name(tool),
-                wrong: name(wrong),
-                agent: name(agent),
-                ..TraceFilter::default()
-            };
+            let filter =
+                TraceFilter { tool: name(tool), wrong: name(wrong), agent: name(agent), ..TraceFilter::default() };
             let page = store.traces(&filter, None, 10).unwrap();
             page.traces.iter().map(|trace| trace.trace_id.0).collect()
         };
@@ -146,24 +140,16 @@ mod tests {
         assert_eq!((step(4, "order", "look"), step(1, "fit", "look")), (Some(("t4".to_owned(), 0)), None));
         // Of whom it is asked for.
         let of = |agent: &str| {
-            let of = TraceFilter {
-                wrong: name("fit"),
-                tool: name("look"),
-                agent: name(agent),
-                ..TraceFilter::default()
-            };
+            let of =
+                TraceFilter { wrong: name("fit"), tool: name("look"), agent: name(agent), ..TraceFilter::default() };
             store.wrong_step(no(3), &of).unwrap()
         };
         assert_eq!((of("a"), of("b")), (None, Some(("t3".to_owned(), 1))));
         assert_eq!(store.wrong_step(no(3), &TraceFilter::default()).unwrap(), None);
         // How many began since a moment, as far as they are counted.
-        let since = |project: Option<&str>, from_ns: i64, most: usize| {
-            store.traces_since(project, from_ns, most).unwrap()
-        };
-        assert_eq!(
-            (since(None, 300, 10), since(Some("shop"), 101, 10), since(Some("none"), 0, 10)),
-            (2, 3, 0)
-        );
+        let since =
+            |project: Option<&str>, from_ns: i64, most: usize| store.traces_since(project, from_ns, most).unwrap();
+        assert_eq!((since(None, 300, 10), since(Some("shop"), 101, 10), since(Some("none"), 0, 10)), (2, 3, 0));
         assert_eq!((since(None, 0, 3), since(None, 401, 3)), (3, 0));
     }
 }

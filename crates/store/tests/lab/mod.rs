@@ -40,7 +40,7 @@ impl Lab {
     pub fn assemble(&self, trace_group: i64, records: Vec<TrajectoryRecord>, now_ns: i64) -> usize {
         let due_ns = self.store.trace_group(trace_group).unwrap().due_ns;
         self.store
-            .assembled(vec![AssembledTraceGroup { trace_group, due_ns, records }], now_ns)
+            .store_assembled_groups(vec![AssembledTraceGroup { trace_group, due_ns, records }], now_ns)
             .unwrap()
             .wait()
             .unwrap()
@@ -115,8 +115,7 @@ impl Sent {
 pub fn chunk(trace: u128, project: &str, start_ns: u64, spans: &[Sent]) -> TraceChunk {
     let lines: Vec<String> = spans.iter().map(|span| format!("{:x} {}\n", span.id, span.text)).collect();
     let export = lines.concat();
-    let mut chunk =
-        TraceChunk::new(TraceId(trace), Arc::from(project), BlockSignal::Spans, export.as_bytes());
+    let mut chunk = TraceChunk::new(TraceId(trace), Arc::from(project), BlockSignal::Spans, export.as_bytes());
     chunk.start_ns = start_ns;
     chunk.end_ns = start_ns.saturating_add(1000);
     chunk.name = format!("span {:x}", spans.first().map_or(0, |span| span.id));
@@ -124,7 +123,7 @@ pub fn chunk(trace: u128, project: &str, start_ns: u64, spans: &[Sent]) -> Trace
         let seen = format!("{line}{}{}", span.has_ended, span.is_error);
         chunk.spans.push(SpanKey {
             span_id: SpanId(span.id),
-            digest: gradus_core::digest(seen.as_bytes()) as u64,
+            digest: gradus_core::stable_digest(seen.as_bytes()) as u64,
             has_ended: span.has_ended,
             is_error: span.is_error,
         });
@@ -175,11 +174,5 @@ pub fn scored(evaluator: &str, step: Option<u32>, label: &str, score: f64, tool:
 }
 
 pub fn unscored(evaluator: &str, step: Option<u32>, kind: RecordedKind, tool: &str) -> OutcomeRecord {
-    OutcomeRecord {
-        kind,
-        label: None,
-        score: None,
-        is_wrong: false,
-        ..scored(evaluator, step, "", 0.0, tool)
-    }
+    OutcomeRecord { kind, label: None, score: None, is_wrong: false, ..scored(evaluator, step, "", 0.0, tool) }
 }

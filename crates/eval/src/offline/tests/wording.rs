@@ -57,14 +57,10 @@ fn a_tool_that_nobody_spoke_of_is_not_what_the_thought_wants() {
     // What the call before gave is looked back on, and not what this one is for.
     let looked = step("I list the tags.", "list_tags", json!({"owner": "acme", "repo": "shop"}), "[]");
     let thought = "That gave me the tag list, which does not help. I read notes/old.txt.";
-    let read =
-        step(thought, "read_file", json!({"owner": "acme", "repo": "shop", "path": "notes/old.txt"}), "ok");
+    let read = step(thought, "read_file", json!({"owner": "acme", "repo": "shop", "path": "notes/old.txt"}), "ok");
     assert_eq!(last(query, vec![looked, read])[0], "good");
     let thought = "Learning the piano takes patience; scales first, then a short waltz.";
-    assert_eq!(
-        choice("List the tickets of acme/shop.", thought, "get_weather", json!({"city": "Rome"})),
-        "bad"
-    );
+    assert_eq!(choice("List the tickets of acme/shop.", thought, "get_weather", json!({"city": "Rome"})), "bad");
 }
 
 #[test]

@@ -9,7 +9,7 @@ const LOOP: usize = 3;
 
 impl AgentStateMachine<'_> {
     /// What the model should know beside what came back.
-    pub(super) fn notices(&mut self, call: &AgentToolCall, text: &str, is_last: bool) -> Vec<String> {
+    pub(super) fn collect_notices(&mut self, call: &AgentToolCall, text: &str, is_last: bool) -> Vec<String> {
         let mut notices = Vec::new();
         let (settings, state) = (&self.settings, &mut self.state);
         if call.has_more_behind {
@@ -21,7 +21,7 @@ impl AgentStateMachine<'_> {
             };
             notices.push(notice.to_owned());
         }
-        let this = (digest(&format!("{} {}", call.name, call.arguments)), digest(text));
+        let this = (hash_text(&format!("{} {}", call.name, call.arguments)), hash_text(text));
         if !call.is_surplus {
             state.recent.push_back(this);
         }
@@ -41,7 +41,7 @@ impl AgentStateMachine<'_> {
     }
 }
 
-fn digest(text: &str) -> u64 {
+fn hash_text(text: &str) -> u64 {
     let hash = blake3::hash(text.as_bytes());
     hash.as_bytes().iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }

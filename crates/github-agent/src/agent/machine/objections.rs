@@ -12,9 +12,8 @@ const MAX_SHOWN: usize = 100;
 
 impl AgentStateMachine<'_> {
     /// Why a call cannot be made, if it cannot.
-    pub(super) fn objection(&self, call: &AgentToolCall, stage: &CallStage) -> Option<CallObservation> {
-        let refused =
-            |body: Value| Some(CallObservation { text: body.to_string(), is_error: true, retry_after: None });
+    pub(super) fn find_objection(&self, call: &AgentToolCall, stage: &CallStage) -> Option<CallObservation> {
+        let refused = |body: Value| Some(CallObservation { text: body.to_string(), is_error: true, retry_after: None });
         match stage {
             CallStage::Unknown => {
                 return refused(json!({
@@ -38,7 +37,7 @@ impl AgentStateMachine<'_> {
             if let Some(reason) = self.toolbox.kept_back(&call.name) {
                 return refused(json!({ "error": format!("not carried out: {reason}") }));
             }
-            let near = nearest::nearest(&call.name, names());
+            let near = nearest::find_nearest_names(&call.name, names());
             let written: String = call.name.chars().take(MAX_SHOWN).collect();
             let error = format!("there is no tool {written:?}");
             return refused(if near.is_empty() {
@@ -50,7 +49,7 @@ impl AgentStateMachine<'_> {
         if let Some(problem) = &call.problem {
             return refused(json!({ "error": problem }));
         }
-        if self.settings.read_only && self.writes(call) {
+        if self.settings.read_only && self.is_write_call(call) {
             return refused(json!({ "error": "not carried out: this session may only read" }));
         }
         if self.state.calls >= self.settings.max_calls {

@@ -35,8 +35,8 @@ pub(super) struct ReplySection {
 }
 
 /// Leaves out labels that are only words where they stand: what was begun decides what may come next.
-pub(super) fn sections(text: &str) -> Vec<ReplySection> {
-    let marks = marks(text);
+pub(super) fn split_reply_sections(text: &str) -> Vec<ReplySection> {
+    let marks = find_label_lines(text);
     use ReplyLabel::{Action, Answer, FinalAnswer, Input, Observation, Thought};
     let last = marks.len().saturating_sub(1);
     let mut sections: Vec<ReplySection> = Vec::with_capacity(marks.len());
@@ -81,14 +81,14 @@ fn outside_thoughts(marks: Vec<ReplySection>) -> Vec<(usize, ReplySection)> {
 }
 
 /// Lines that begin with a label. Those in a code fence are only text, unless everything is fenced.
-fn marks(text: &str) -> Vec<ReplySection> {
+fn find_label_lines(text: &str) -> Vec<ReplySection> {
     let mut found: Vec<(ReplySection, bool)> = Vec::new();
     let (mut start, mut in_fence, mut fences) = (0, false, 0_usize);
     for line in text.split_inclusive('\n') {
         if line.trim_start().starts_with("```") {
             in_fence = !in_fence;
             fences += 1;
-        } else if let Some((label, length)) = label(line) {
+        } else if let Some((label, length)) = parse_line_label(line) {
             found.push((ReplySection { label, start, content: start + length }, in_fence));
         }
         start += line.len();
@@ -154,14 +154,13 @@ fn end_of_brackets(text: &str, start: usize, budget: &mut usize) -> Option<usize
 }
 
 /// The label that a line begins with, and how long it is with all that decorates it.
-pub(super) fn label(line: &str) -> Option<(ReplyLabel, usize)> {
+pub(super) fn parse_line_label(line: &str) -> Option<(ReplyLabel, usize)> {
     let bare = line.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '*' | '_' | '#' | '>'));
     let (word, label) = WORDS
         .iter()
         .find(|(word, _)| bare.get(..word.len()).is_some_and(|written| written.eq_ignore_ascii_case(word)))?;
     // `Thought 3:`, `**Action**:`, `**Action:**`
-    let behind =
-        bare[word.len()..].trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, ' ' | '*' | '_'));
+    let behind = bare[word.len()..].trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, ' ' | '*' | '_'));
     let content = behind.strip_prefix(':')?;
     let content = content.strip_prefix("**").unwrap_or(content);
     Some((*label, line.len() - content.len()))

@@ -9,16 +9,16 @@ use super::super::literal;
 use super::{MAX_CALLS, TextCall, TextCalls, TextReply, action};
 
 /// What a reply without actions of its own comes to; `None` if it has nothing of all this.
-pub(super) fn read<'t>(text: &'t str, thinking: Option<&'t str>) -> Option<TextReply<'t>> {
-    elements(text, thinking).or_else(|| object(text, thinking))
+pub(super) fn parse_markup_reply<'t>(text: &'t str, thinking: Option<&'t str>) -> Option<TextReply<'t>> {
+    parse_markup_elements(text, thinking).or_else(|| parse_json_action(text, thinking))
 }
 
-fn elements<'t>(text: &'t str, thinking: Option<&'t str>) -> Option<TextReply<'t>> {
+fn parse_markup_elements<'t>(text: &'t str, thinking: Option<&'t str>) -> Option<TextReply<'t>> {
     let mut thought = None;
     let mut calls: Vec<TextCall<'t>> = Vec::new();
     let (mut rest, mut kept) = (text, 0);
-    while let Some(element) = next(rest) {
-        let said = said(element.before);
+    while let Some(element) = find_markup_element(rest) {
+        let said = strip_thought_label(element.before);
         // Calls without a word in between are made together; behind a word or an observation begins what the model
         // could not know yet.
         if !calls.is_empty() && (said.is_some() || !matches!(element.name, "tool" | "tool_call")) {
@@ -38,11 +38,11 @@ fn elements<'t>(text: &'t str, thinking: Option<&'t str>) -> Option<TextReply<'t
                 rest = behind;
                 calls.push(TextCall {
                     name: element.inside.trim().into(),
-                    input: Cow::Borrowed(action::input(input)),
+                    input: Cow::Borrowed(action::extract_action_input(input)),
                 });
             }
             "tool_call" => {
-                let value = literal::whole(element.inside).filter(|value| value.get("name").is_some());
+                let value = literal::parse_literal(element.inside).filter(|value| value.get("name").is_some());
                 calls.extend(value.and_then(action::calls_in).into_iter().flatten());
             }
             "final_answer" if element.inside.trim().is_empty() => {}
@@ -51,7 +51,7 @@ fn elements<'t>(text: &'t str, thinking: Option<&'t str>) -> Option<TextReply<'t
         }
         kept = text.len() - rest.len();
     }
-    let has_more = next(rest).is_some_and(|element| matches!(element.name, "tool" | "tool_call"));
+    let has_more = find_markup_element(rest).is_some_and(|element| matches!(element.name, "tool" | "tool_call"));
     (!calls.is_empty()).then(|| {
         let thought = thought.map(Cow::Borrowed);
         TextReply::Calls(TextCalls { thought, calls, kept: text[..kept].trim(), has_more })
@@ -60,7 +60,7 @@ fn elements<'t>(text: &'t str, thinking: Option<&'t str>) -> Option<TextReply<'t
 
 /// `{"action": .., "action_input": ..}` to the end of the reply, bare or in a fence; `{"name": .., "arguments": {..}}` if
 /// there is nothing else.
-fn object<'t>(text: &'t str, thinking: Option<&'t str>) -> Option<TextReply<'t>> {
+fn parse_json_action<'t>(text: &'t str, thinking: Option<&'t str>) -> Option<TextReply<'t>> {
     let trimmed = text.trim();
     let at = if trimmed.starts_with('{') {
         0
@@ -77,10 +77,10 @@ fn object<'t>(text: &'t str, thinking: Option<&'t str>) -> Option<TextReply<'t>>
     }
     let calls = action::calls_in(value)?;
     if calls.iter().any(|call| action::is_answer(&call.name)) {
-        let answer = calls.into_iter().next().map(|call| action::answer(&call.input).into_owned());
+        let answer = calls.into_iter().next().map(|call| action::extract_final_answer(&call.input).into_owned());
         return answer.filter(|answer| !answer.is_empty()).map(|answer| TextReply::Answer(answer.into()));
     }
-    let thought = said(before).or(thinking).map(Cow::Borrowed);
+    let thought = strip_thought_label(before).or(thinking).map(Cow::Borrowed);
     Some(TextReply::Calls(TextCalls { thought, calls, kept: trimmed, has_more: false }))
 }
 
@@ -96,7 +96,7 @@ fn is_native(value: &Value) -> bool {
 }
 
 /// What stands before a call, without the label that some models write all the same.
-fn said(before: &str) -> Option<&str> {
+fn strip_thought_label(before: &str) -> Option<&str> {
     let before = before.trim();
     let said = before.strip_prefix("Thought:").unwrap_or(before).trim();
     (!said.is_empty()).then_some(said)
@@ -109,7 +109,7 @@ struct ReplyMarkupElement<'t> {
     behind: &'t str,
 }
 
-fn next(text: &str) -> Option<ReplyMarkupElement<'_>> {
+fn find_markup_element(text: &str) -> Option<ReplyMarkupElement<'_>> {
     const NAMES: [&str; 5] = ["tool_call", "tool_response", "tool", "observation", "final_answer"];
     for (open, _) in text.match_indices('<') {
         let found = NAMES.iter().find_map(|name| {

@@ -3,7 +3,7 @@
 use super::*;
 
 fn calls(text: &str) -> TextCalls<'_> {
-    match read(text) {
+    match parse_text_reply(text) {
         TextReply::Calls(calls) => calls,
         other => panic!("{text}: {other:?}"),
     }
@@ -64,7 +64,7 @@ fn reads_actions_as_models_write_them() {
     ] {
         let read = calls(text);
         assert_eq!(&*call(text).name, "read", "{text}");
-        let input = super::super::arguments::read(&call(text).input);
+        let input = super::super::arguments::parse_tool_arguments(&call(text).input);
         assert_eq!(input, Ok(serde_json::json!({"a": 1})), "{text}");
         assert!(read.thought.is_some_and(|thought| thought.starts_with('t')), "{text}");
         assert!(!read.kept.contains("Observation"), "{text}");
@@ -112,7 +112,7 @@ fn labels_in_fences_and_files_are_text() {
     let text = "Action: write({\"content\": \"Action Input: no\"})";
     assert_eq!((&*call(text).name, &*call(text).input), ("write", "{\"content\": \"Action Input: no\"}"));
     let text = "Thought: I would do\n```\nAction: x\n```\nFinal Answer: no";
-    assert_eq!(read(text), TextReply::Answer("no".into()));
+    assert_eq!(parse_text_reply(text), TextReply::Answer("no".into()));
 }
 
 #[test]
@@ -133,10 +133,10 @@ fn reads_answers_as_models_write_them() {
         "{\"action\": \"Final Answer\", \"action_input\": \"42\"}",
         "t\n<final_answer>42</final_answer>",
     ] {
-        assert_eq!(read(text), TextReply::Answer("42".into()), "{text}");
+        assert_eq!(parse_text_reply(text), TextReply::Answer("42".into()), "{text}");
     }
     let long = "Final Answer: one\n\nAction: not a label here\n- two\nThought: nice";
-    assert!(matches!(read(long), TextReply::Answer(answer) if answer.ends_with("two")));
+    assert!(matches!(parse_text_reply(long), TextReply::Answer(answer) if answer.ends_with("two")));
     let later = "Answer: I must look first.\nAction: look\nAction Input: {}";
     assert_eq!(call(later).name, "look");
 }
@@ -158,9 +158,9 @@ fn says_what_is_missing() {
         ("{\"action\": \"read\"}", "neither"),
     ] {
         assert!(
-            matches!(read(text), TextReply::Unreadable(found) if found.contains(reason)),
+            matches!(parse_text_reply(text), TextReply::Unreadable(found) if found.contains(reason)),
             "{text}: {:?}",
-            read(text)
+            parse_text_reply(text)
         );
     }
 }
@@ -182,10 +182,10 @@ fn long_texts_are_read_in_linear_time() {
     ] {
         let text = part.repeat(400_000 / part.len());
         let begun = std::time::Instant::now();
-        let _ = read(&text);
+        let _ = parse_text_reply(&text);
         assert!(begun.elapsed() < std::time::Duration::from_secs(2), "{part}");
-        let _ = read(&format!("Action: {text}"));
-        let _ = read(&format!("{text}\nAction: a"));
+        let _ = parse_text_reply(&format!("Action: {text}"));
+        let _ = parse_text_reply(&format!("{text}\nAction: a"));
         assert!(begun.elapsed() < std::time::Duration::from_secs(4), "{part}");
     }
 }

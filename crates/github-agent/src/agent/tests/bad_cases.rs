@@ -8,7 +8,7 @@ use super::super::run_step::AgentRunEnd;
 use super::*;
 
 fn failed(machine: &AgentStateMachine<'_>) -> String {
-    match machine.action() {
+    match machine.next_action() {
         AgentAction::Finish { end: AgentRunEnd::Failed(reason), answer: None } => reason,
         other => panic!("{other:?}"),
     }
@@ -20,18 +20,14 @@ fn malformed_text_is_told_back_and_given_up_in_the_end() {
     let mut machine = asked(&tools, ToolCallMode::Text, AgentRunSettings::default());
     let problem = machine.handle(said("I will now read the file.")).unwrap();
     assert!(problem.is_some_and(|problem| problem.contains("neither an Action nor a Final Answer")));
-    assert_eq!(machine.action(), AgentAction::Ask);
-    assert!(
-        told(&machine).starts_with("Observation: Your last reply could not be used"),
-        "{}",
-        told(&machine)
-    );
+    assert_eq!(machine.next_action(), AgentAction::Ask);
+    assert!(told(&machine).starts_with("Observation: Your last reply could not be used"), "{}", told(&machine));
     // A good reply in between, and the count begins anew.
     machine.handle(said("Action: list_issues\nAction Input: {}")).unwrap();
     machine.handle(AgentEvent::Begun).unwrap();
     machine.handle(AgentEvent::Returned(fine("[]"))).unwrap();
     for _ in 0..3 {
-        assert_eq!(machine.action(), AgentAction::Ask);
+        assert_eq!(machine.next_action(), AgentAction::Ask);
         machine.handle(said("")).unwrap();
     }
     assert!(failed(&machine).contains("3 times in a row: it was empty"));
@@ -66,15 +62,15 @@ fn what_lacks_its_end_is_neither_answered_with_nor_carried_out() {
     ] {
         let mut machine = asked(&tools, form, AgentRunSettings::default());
         machine.handle(cut(reply.clone())).unwrap();
-        assert_eq!(machine.action(), AgentAction::Ask, "{reply:?}");
+        assert_eq!(machine.next_action(), AgentAction::Ask, "{reply:?}");
         assert!(told(&machine).contains("cut off after 4096 tokens"), "{}", told(&machine));
     }
     // Of several calls, those before the last one are whole.
     let mut machine = asked(&tools, ToolCallMode::Native, AgentRunSettings::default());
     machine.handle(cut(calls("t", &[("a", "read_file", "{}"), ("b", "delete_repo", "{}")]))).unwrap();
-    assert!(matches!(machine.action(), AgentAction::Call(call) if call.name == "read_file"));
+    assert!(matches!(machine.next_action(), AgentAction::Call(call) if call.name == "read_file"));
     machine.handle(AgentEvent::Returned(fine("1"))).unwrap();
-    assert_eq!(machine.action(), AgentAction::Ask);
+    assert_eq!(machine.next_action(), AgentAction::Ask);
     assert!(told(&machine).contains("or was cut off; the rest was left out"), "{}", told(&machine));
 }
 
@@ -88,8 +84,7 @@ fn names_and_ids_that_no_provider_takes_do_not_stay_in_the_conversation() {
         let observation = decline(&mut machine);
         assert!(observation.is_error && observation.text.len() < 400, "{}", observation.text);
         let is_taken = |text: &str| {
-            (1..=64).contains(&text.len())
-                && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
+            (1..=64).contains(&text.len()) && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
         };
         let [.., PromptMessage::Assistant { calls, .. }, PromptMessage::Tool { call_id, name: of_tool, .. }] =
             &machine.state().messages[..]
@@ -107,34 +102,31 @@ fn of_very_many_calls_each_is_answered_and_some_are_made() {
     let mut machine = asked(&tools, ToolCallMode::Native, AgentRunSettings::default());
     machine.handle(wants("t", &[("", "read_file", "{}"); 150])).unwrap();
     for _ in 0..32 {
-        assert!(matches!(machine.action(), AgentAction::Call(_)));
+        assert!(matches!(machine.next_action(), AgentAction::Call(_)));
         machine.handle(AgentEvent::Returned(fine("1"))).unwrap();
     }
     for _ in 32..150 {
         assert!(decline(&mut machine).text.contains("one reply may have 32 calls"));
     }
-    assert_eq!(machine.action(), AgentAction::Ask, "those that were not made do not count");
-    assert_eq!(machine.state().calls(), 32);
+    assert_eq!(machine.next_action(), AgentAction::Ask, "those that were not made do not count");
+    assert_eq!(machine.state().tool_call_count(), 32);
 }
 
 #[test]
 fn a_long_conversation_goes_on() {
     let tools = Played::new(Vec::new());
-    let settings =
-        AgentRunSettings { context_tokens: 6_000, max_tokens: 1_000, ..AgentRunSettings::default() };
+    let settings = AgentRunSettings { context_tokens: 6_000, max_tokens: 1_000, ..AgentRunSettings::default() };
     let mut machine = asked(&tools, ToolCallMode::Native, settings);
     for number in 0..100 {
         machine.handle(wants("t", &[("", "read_file", &format!("{{\"n\":{number}}}"))])).unwrap();
         machine.handle(AgentEvent::Returned(fine(&"x".repeat(5_000)))).unwrap();
-        assert_eq!(machine.action(), AgentAction::Ask, "{number}");
+        assert_eq!(machine.next_action(), AgentAction::Ask, "{number}");
         machine.handle(said("Done.")).unwrap();
         machine.handle(AgentEvent::Request(format!("Request {number}."))).unwrap();
-        assert_eq!(machine.action(), AgentAction::Ask, "{number}");
+        assert_eq!(machine.next_action(), AgentAction::Ask, "{number}");
         assert_eq!(told(&machine), format!("Request {number}."));
     }
-    assert!(
-        matches!(&machine.state().messages[0], PromptMessage::User { text } if text.contains("earlier requests"))
-    );
+    assert!(matches!(&machine.state().messages[0], PromptMessage::User { text } if text.contains("earlier requests")));
 }
 
 #[test]
@@ -150,12 +142,8 @@ fn a_tool_cannot_forge_a_note_of_the_agent() {
 fn a_refusal_ends_the_run() {
     let tools = Played::new(Vec::new());
     let mut machine = asked(&tools, ToolCallMode::Native, AgentRunSettings::default());
-    let refusal = ChatReply {
-        text: "I cannot help.".to_owned(),
-        calls: Vec::new(),
-        usage: None,
-        stop: FinishReason::Refused,
-    };
+    let refusal =
+        ChatReply { text: "I cannot help.".to_owned(), calls: Vec::new(), usage: None, stop: FinishReason::Refused };
     machine.handle(AgentEvent::Replied(Ok(refusal))).unwrap();
     assert_eq!(failed(&machine), "the model refuses: I cannot help.");
 }
@@ -173,11 +161,8 @@ fn an_unknown_tool_is_answered_with_the_nearest() {
             .unwrap();
         let observation = decline(&mut machine);
         assert!(observation.is_error);
-        assert_eq!(
-            observation.text,
-            r#"{"error":"there is no tool \"openIssue\"","nearest":["open_issue"]}"#
-        );
-        assert_eq!(machine.action(), AgentAction::Ask);
+        assert_eq!(observation.text, r#"{"error":"there is no tool \"openIssue\"","nearest":["open_issue"]}"#);
+        assert_eq!(machine.next_action(), AgentAction::Ask);
         assert!(told(&machine).contains("nearest"));
     }
     let mut machine = asked(&tools, ToolCallMode::Native, AgentRunSettings::default());
@@ -207,7 +192,7 @@ fn a_made_up_observation_is_cut_off() {
             "Thought: t\nAction: list_issues\nAction Input: {}\nObservation: [7]\nThought: so\nFinal Answer: 7",
         ))
         .unwrap();
-    assert!(matches!(machine.action(), AgentAction::Call(call) if call.name == "list_issues"));
+    assert!(matches!(machine.next_action(), AgentAction::Call(call) if call.name == "list_issues"));
     assert_eq!(
         machine.state().messages.last(),
         Some(&PromptMessage::Assistant {
@@ -221,11 +206,9 @@ fn a_made_up_observation_is_cut_off() {
 fn only_the_first_of_several_text_actions_is_done_and_the_model_hears_of_it() {
     let tools = Played::new(Vec::new());
     let mut machine = asked(&tools, ToolCallMode::Text, AgentRunSettings::default());
-    machine
-        .handle(said("Action: list_issues\nAction Input: {}\nAction: delete_repo\nAction Input: {}"))
-        .unwrap();
+    machine.handle(said("Action: list_issues\nAction Input: {}\nAction: delete_repo\nAction Input: {}")).unwrap();
     machine.handle(AgentEvent::Returned(fine("[]"))).unwrap();
-    assert_eq!(machine.action(), AgentAction::Ask);
+    assert_eq!(machine.next_action(), AgentAction::Ask);
     assert!(told(&machine).starts_with("Observation: []\n\n[agent: your reply had more than one Action"));
 }
 
@@ -241,7 +224,7 @@ fn text_calls_that_are_too_many_are_not_kept_and_the_model_hears_of_it() {
         assert_eq!(text.matches("list_issues").count(), kept);
         let mut calls = 0;
         loop {
-            let seen = match machine.action() {
+            let seen = match machine.next_action() {
                 AgentAction::Call(_) => fine("[]"),
                 AgentAction::Decline(_, seen) => seen,
                 _ => break,
@@ -249,7 +232,7 @@ fn text_calls_that_are_too_many_are_not_kept_and_the_model_hears_of_it() {
             machine.handle(AgentEvent::Returned(seen)).unwrap();
             calls += 1;
         }
-        assert_eq!((calls, machine.action()), (500, AgentAction::Ask));
+        assert_eq!((calls, machine.next_action()), (500, AgentAction::Ask));
         let told = told(&machine);
         assert!(told.contains("more calls than can be taken") && !told.contains("more than one Action"));
     }
@@ -263,7 +246,7 @@ fn several_native_calls_are_made_in_order_and_get_ids_of_their_own() {
         .handle(wants("both", &[("0", "read_file", "{}"), ("0", "list_issues", ""), ("", "read_file", "{}")]))
         .unwrap();
     let mut seen = Vec::new();
-    while let AgentAction::Call(call) = machine.action() {
+    while let AgentAction::Call(call) = machine.next_action() {
         assert_eq!(call.thought.as_deref(), Some("both"));
         seen.push((call.id, call.name));
         machine.handle(AgentEvent::Begun).unwrap();
@@ -273,7 +256,7 @@ fn several_native_calls_are_made_in_order_and_get_ids_of_their_own() {
     assert_eq!(seen, expected.map(|(id, name)| (id.to_owned(), name.to_owned())));
     // The next reply counts from 0 again.
     machine.handle(wants("", &[("0", "read_file", "{}")])).unwrap();
-    assert!(matches!(machine.action(), AgentAction::Call(call) if call.id == "call_3"));
+    assert!(matches!(machine.next_action(), AgentAction::Call(call) if call.id == "call_3"));
 }
 
 #[test]
@@ -284,22 +267,19 @@ fn a_rate_limit_is_waited_for_and_the_call_made_again() {
     for _ in 0..3 {
         machine.handle(AgentEvent::Begun).unwrap();
         machine.handle(AgentEvent::Returned(limited(60))).unwrap();
-        assert!(matches!(machine.action(), AgentAction::Wait(_, time) if time == Duration::from_secs(60)));
-        assert_eq!(
-            machine.handle(AgentEvent::Returned(fine("too soon"))),
-            Err(super::super::InvalidTransition)
-        );
+        assert!(matches!(machine.next_action(), AgentAction::Wait(_, time) if time == Duration::from_secs(60)));
+        assert_eq!(machine.handle(AgentEvent::Returned(fine("too soon"))), Err(super::super::InvalidTransition));
         machine.handle(AgentEvent::Waited).unwrap();
-        assert!(matches!(machine.action(), AgentAction::Call(call) if call.id == "a"));
+        assert!(matches!(machine.next_action(), AgentAction::Call(call) if call.id == "a"));
     }
     // Three times are enough: now the model hears of it.
     machine.handle(AgentEvent::Returned(limited(60))).unwrap();
-    assert_eq!(machine.action(), AgentAction::Ask);
+    assert_eq!(machine.next_action(), AgentAction::Ask);
     assert!(told(&machine).contains("secondary rate limit"));
     // Nobody waits for a day.
     machine.handle(wants("t", &[("b", "open_issue", "{}")])).unwrap();
     machine.handle(AgentEvent::Returned(limited(86_400))).unwrap();
-    assert_eq!(machine.action(), AgentAction::Ask);
+    assert_eq!(machine.next_action(), AgentAction::Ask);
 }
 
 #[test]
@@ -310,15 +290,14 @@ fn an_overflowing_context_is_shortened_and_asked_again() {
         machine.handle(wants("t", &[("", "read_file", &format!("{{\"n\":{number}}}"))])).unwrap();
         machine.handle(AgentEvent::Returned(fine(&"x".repeat(20_000)))).unwrap();
     }
-    let size =
-        |machine: &AgentStateMachine<'_>| serde_json::to_string(&machine.state().messages).unwrap().len();
+    let size = |machine: &AgentStateMachine<'_>| serde_json::to_string(&machine.state().messages).unwrap().len();
     let before = size(&machine);
     machine.handle(too_long()).unwrap();
-    assert_eq!(machine.action(), AgentAction::Ask);
+    assert_eq!(machine.next_action(), AgentAction::Ask);
     assert!(size(&machine) < before * 4 / 5, "{} of {before}", size(&machine));
     assert!(serde_json::to_string(&machine.state().messages).unwrap().contains("left out here"));
     for _ in 0..20 {
-        if machine.action() == AgentAction::Ask {
+        if machine.next_action() == AgentAction::Ask {
             machine.handle(too_long()).unwrap();
         }
     }
@@ -349,13 +328,12 @@ fn schemas_that_take_most_of_the_context_do_not_keep_it_from_being_shortened() {
                 .unwrap();
             machine.handle(AgentEvent::Returned(fine(&"x".repeat(7_500)))).unwrap();
         }
-        let size =
-            |machine: &AgentStateMachine<'_>| serde_json::to_string(&machine.state().messages).unwrap().len();
+        let size = |machine: &AgentStateMachine<'_>| serde_json::to_string(&machine.state().messages).unwrap().len();
         let mut before = size(&machine);
         let mut asked = 0;
-        while machine.action() == AgentAction::Ask {
+        while machine.next_action() == AgentAction::Ask {
             machine.handle(too_long()).unwrap();
-            if machine.action() == AgentAction::Ask {
+            if machine.next_action() == AgentAction::Ask {
                 asked += 1;
                 assert!(size(&machine) < before, "{} of {before}", size(&machine));
                 before = size(&machine);
@@ -380,10 +358,10 @@ fn once_refused_it_goes_on_beside_long_schemas() {
         if number == 1 {
             machine.handle(too_long()).unwrap();
         }
-        assert_eq!(machine.action(), AgentAction::Ask, "{number}");
+        assert_eq!(machine.next_action(), AgentAction::Ask, "{number}");
     }
     machine.handle(said("Done.")).unwrap();
-    assert!(matches!(machine.action(), AgentAction::Finish { end: AgentRunEnd::Answered, .. }));
+    assert!(matches!(machine.next_action(), AgentAction::Finish { end: AgentRunEnd::Answered, .. }));
 }
 
 #[test]
@@ -410,14 +388,14 @@ fn native_calls_that_are_written_as_text_are_carried_out() {
         let tools = Played::new(Vec::new());
         let mut machine = asked(&tools, ToolCallMode::Native, AgentRunSettings::default());
         machine.handle(said(text)).unwrap();
-        let AgentAction::Call(call) = machine.action() else { panic!("{text}: {:?}", machine.action()) };
+        let AgentAction::Call(call) = machine.next_action() else { panic!("{text}: {:?}", machine.next_action()) };
         assert_eq!((call.name.as_str(), &call.arguments), ("read_file", &json!({"a": 1})), "{text}");
         assert_eq!(call.thought.as_deref(), Some("I look."), "{text}");
         machine.handle(AgentEvent::Returned(fine("1"))).unwrap();
         assert_eq!(told(&machine), "Observation: 1", "a call that no endpoint knows has no result there");
         assert!(!serde_json::to_string(&machine.state().messages).unwrap().contains("made up"));
         machine.handle(said("Done.")).unwrap();
-        assert!(matches!(machine.action(), AgentAction::Finish { end: AgentRunEnd::Answered, .. }));
+        assert!(matches!(machine.next_action(), AgentAction::Finish { end: AgentRunEnd::Answered, .. }));
     }
 }
 
@@ -432,7 +410,7 @@ fn a_written_call_of_what_is_not_offered_is_refused_and_other_texts_are_answers(
         let mut machine = asked(&tools, ToolCallMode::Native, settings);
         machine.handle(said(text)).unwrap();
         assert!(decline(&mut machine).is_error, "{text}");
-        assert_eq!(machine.action(), AgentAction::Ask);
+        assert_eq!(machine.next_action(), AgentAction::Ask);
     }
     for text in [
         "The build is red.\nAction: restart",
@@ -442,7 +420,7 @@ fn a_written_call_of_what_is_not_offered_is_refused_and_other_texts_are_answers(
         let mut machine = asked(&tools, ToolCallMode::Native, settings);
         machine.handle(said(text)).unwrap();
         let answer = Some(text.to_owned());
-        assert_eq!(machine.action(), AgentAction::Finish { end: AgentRunEnd::Answered, answer });
+        assert_eq!(machine.next_action(), AgentAction::Finish { end: AgentRunEnd::Answered, answer });
     }
 }
 
@@ -454,19 +432,18 @@ fn what_was_thought_aloud_is_no_part_of_an_answer() {
     assert!(told(&machine).contains("it has a thought and nothing else"), "{}", told(&machine));
     machine.handle(said("<think>\nHm.\n</think>\n\nIt is 42.\n")).unwrap();
     let answer = Some("It is 42.".to_owned());
-    assert_eq!(machine.action(), AgentAction::Finish { end: AgentRunEnd::Answered, answer });
+    assert_eq!(machine.next_action(), AgentAction::Finish { end: AgentRunEnd::Answered, answer });
 }
 
 #[test]
 fn what_is_too_much_is_shortened_before_anyone_complains() {
     let tools = Played::new(Vec::new());
-    let settings =
-        AgentRunSettings { context_tokens: 10_000, max_tokens: 1_000, ..AgentRunSettings::default() };
+    let settings = AgentRunSettings { context_tokens: 10_000, max_tokens: 1_000, ..AgentRunSettings::default() };
     let mut machine = asked(&tools, ToolCallMode::Text, settings);
     for number in 0..20 {
         machine.handle(said(&format!("Action: read_file\nAction Input: {{\"n\":{number}}}"))).unwrap();
         machine.handle(AgentEvent::Returned(fine(&"x".repeat(5_000)))).unwrap();
-        assert_eq!(machine.action(), AgentAction::Ask);
+        assert_eq!(machine.next_action(), AgentAction::Ask);
         assert!(serde_json::to_string(&machine.state().messages).unwrap().len() < 30_000);
     }
     assert!(told(&machine).len() > 5_000, "the newest is whole");
@@ -475,7 +452,7 @@ fn what_is_too_much_is_shortened_before_anyone_complains() {
 #[test]
 fn steps_and_calls_are_limited() {
     let tools = Played::new(Vec::new());
-    let end = |machine: &AgentStateMachine<'_>| match machine.action() {
+    let end = |machine: &AgentStateMachine<'_>| match machine.next_action() {
         AgentAction::Finish { end, answer: None } => end,
         other => panic!("{other:?}"),
     };
@@ -491,7 +468,7 @@ fn steps_and_calls_are_limited() {
     let mut machine = asked(&tools, ToolCallMode::Native, settings);
     machine.handle(wants("t", &[("", "read_file", "{}"); 4])).unwrap();
     for _ in 0..2 {
-        assert!(matches!(machine.action(), AgentAction::Call(_)));
+        assert!(matches!(machine.next_action(), AgentAction::Call(_)));
         machine.handle(AgentEvent::Returned(fine("1"))).unwrap();
     }
     for _ in 0..2 {
@@ -500,7 +477,7 @@ fn steps_and_calls_are_limited() {
     assert_eq!(end(&machine), AgentRunEnd::CallLimit);
     // The user may say: go on.
     machine.handle(AgentEvent::GoOn).unwrap();
-    assert_eq!(machine.action(), AgentAction::Ask);
+    assert_eq!(machine.next_action(), AgentAction::Ask);
 }
 
 #[test]
@@ -524,19 +501,19 @@ fn destruction_needs_somebodys_consent() {
     let tools = Played::new(Vec::new());
     let mut machine = asked(&tools, ToolCallMode::Native, AgentRunSettings::default());
     machine.handle(wants("t", &[("a", "delete_repo", "{}"), ("b", "delete_repo", "{}")])).unwrap();
-    assert!(matches!(machine.action(), AgentAction::Confirm(_)));
+    assert!(matches!(machine.next_action(), AgentAction::Confirm(_)));
     assert_eq!(machine.handle(AgentEvent::Waited), Err(super::super::InvalidTransition));
     machine.handle(AgentEvent::Confirmed(Ok(()))).unwrap();
-    assert!(matches!(machine.action(), AgentAction::Call(call) if call.approved == Some(true)));
+    assert!(matches!(machine.next_action(), AgentAction::Call(call) if call.approved == Some(true)));
     machine.handle(AgentEvent::Returned(fine("gone"))).unwrap();
     // Consent is for one call.
-    assert!(matches!(machine.action(), AgentAction::Confirm(_)));
+    assert!(matches!(machine.next_action(), AgentAction::Confirm(_)));
     machine.handle(AgentEvent::Confirmed(Err("the user does not want it".to_owned()))).unwrap();
     assert!(decline(&mut machine).text.contains("not carried out: the user does not want it"));
     let settings = AgentRunSettings { confirm_destructive: false, ..AgentRunSettings::default() };
     let mut machine = asked(&tools, ToolCallMode::Native, settings);
     machine.handle(wants("t", &[("a", "delete_repo", "{}")])).unwrap();
-    assert!(matches!(machine.action(), AgentAction::Call(call) if call.approved.is_none()));
+    assert!(matches!(machine.next_action(), AgentAction::Call(call) if call.approved.is_none()));
 }
 
 #[test]
@@ -550,7 +527,7 @@ fn a_session_that_may_only_read_writes_nothing() {
     for _ in 0..2 {
         assert!(decline(&mut machine).text.contains("may only read"));
     }
-    assert_eq!(machine.action(), AgentAction::Ask);
+    assert_eq!(machine.next_action(), AgentAction::Ask);
 }
 
 #[test]
@@ -564,10 +541,10 @@ fn a_write_that_was_under_way_is_not_repeated() {
         let mut machine =
             AgentStateMachine::new(AgentRunSettings::default(), &tools, serde_json::from_str(&kept).unwrap());
         if again {
-            assert!(matches!(machine.action(), AgentAction::Call(_)));
+            assert!(matches!(machine.next_action(), AgentAction::Call(_)));
         } else {
             assert!(decline(&mut machine).text.contains("not known whether this call was carried out"));
-            assert_eq!(machine.action(), AgentAction::Ask);
+            assert_eq!(machine.next_action(), AgentAction::Ask);
         }
     }
 }
@@ -579,12 +556,9 @@ fn a_conversation_goes_on_after_an_answer() {
         asked(&tools, ToolCallMode::Text, AgentRunSettings { max_steps: 1, ..AgentRunSettings::default() });
     machine.handle(said("Thought: easy\nFinal Answer: 42")).unwrap();
     let finish = AgentAction::Finish { end: AgentRunEnd::Answered, answer: Some("42".to_owned()) };
-    assert_eq!(machine.action(), finish);
+    assert_eq!(machine.next_action(), finish);
     machine.handle(AgentEvent::Request("And now?".to_owned())).unwrap();
-    assert_eq!(machine.action(), AgentAction::Ask);
-    assert_eq!(machine.chat().messages.len(), 3);
-    assert_eq!(
-        machine.handle(AgentEvent::Request("Quick!".to_owned())),
-        Err(super::super::InvalidTransition)
-    );
+    assert_eq!(machine.next_action(), AgentAction::Ask);
+    assert_eq!(machine.chat_request().messages.len(), 3);
+    assert_eq!(machine.handle(AgentEvent::Request("Quick!".to_owned())), Err(super::super::InvalidTransition));
 }

@@ -68,11 +68,8 @@ fn run(
     let model = Actor::new(replies);
     let clock = Timeless::default();
     let (mut log, mut recorder) = (Log::default(), AgentRunRecorder::new(|| tools.called().len()));
-    let mut machine = AgentStateMachine::new(
-        AgentRunSettings::default(),
-        tools,
-        AgentState::new("s", ToolCallMode::Native),
-    );
+    let mut machine =
+        AgentStateMachine::new(AgentRunSettings::default(), tools, AgentState::new("s", ToolCallMode::Native));
     let mut driver = AgentDriver {
         model: &model,
         tools,
@@ -82,7 +79,7 @@ fn run(
         keeper: None,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-    let (end, answer) = runtime.block_on(driver.request(&mut machine, "Do it.")).expect("a run");
+    let (end, answer) = runtime.block_on(driver.run_request(&mut machine, "Do it.")).expect("a run");
     let record = recorder.into_run();
     assert_eq!((&record.end, &record.answer, record.request.as_str()), (&end, &answer, "Do it."));
     (record.steps, log.0, clock.0.into_inner().unwrap(), end)
@@ -106,8 +103,8 @@ fn a_rate_limited_call_is_one_step_with_all_its_requests() {
     assert_eq!(
         log,
         [
-            "Begun", "Asked", "Replied", "Called", "Returned", "Asked", "Replied", "Called", "Waits",
-            "Returned", "Asked", "Replied", "Finished"
+            "Begun", "Asked", "Replied", "Called", "Returned", "Asked", "Replied", "Called", "Waits", "Returned",
+            "Asked", "Replied", "Finished"
         ]
     );
 }
@@ -127,12 +124,10 @@ fn what_nobody_allows_is_not_done() {
 
 #[test]
 fn a_step_that_was_declined_is_a_step() {
-    let replies =
-        [calls("t", &[("a", "no_such_tool", "{}"), ("b", "read_file", "oops")]), calls("Done.", &[])];
+    let replies = [calls("t", &[("a", "no_such_tool", "{}"), ("b", "read_file", "oops")]), calls("Done.", &[])];
     let tools = Played::new(Vec::new());
     let (steps, ..) = run(&replies, &tools, &RefusingConfirmer);
-    let seen: Vec<_> =
-        steps.iter().map(|step| (step.tool.as_str(), &step.arguments, step.is_error)).collect();
+    let seen: Vec<_> = steps.iter().map(|step| (step.tool.as_str(), &step.arguments, step.is_error)).collect();
     assert_eq!(seen, [("no_such_tool", &json!({}), true), ("read_file", &json!("oops"), true)]);
 }
 
@@ -145,10 +140,7 @@ struct Killed {
 impl AgentSessionStore for Killed {
     fn keep(&mut self, state: &AgentState) -> Result<(), SessionError> {
         if self.left == 0 {
-            return Err(SessionError::Write {
-                path: "x".into(),
-                reason: std::io::ErrorKind::Interrupted.into(),
-            });
+            return Err(SessionError::Write { path: "x".into(), reason: std::io::ErrorKind::Interrupted.into() });
         }
         self.left -= 1;
         self.file.keep(state)
@@ -180,16 +172,15 @@ fn killed_at_any_moment_no_write_is_done_twice() {
             observers: Vec::new(),
             keeper: Some(&mut keeper),
         };
-        finished = runtime.block_on(driver.request(&mut machine, "Do it.")).is_ok();
+        finished = runtime.block_on(driver.run_request(&mut machine, "Do it.")).is_ok();
         drop(driver);
         let held = SessionFile::open(&path).expect_err("two would make each write twice").to_string();
         assert!(held.contains("another gradus agent works on this session"), "{held}");
         drop(keeper);
         // The model is asked again where its reply was not kept.
-        let state =
-            SessionFile::open(&path).expect("nobody else has it").read().expect("a session").expect("a file");
+        let state = SessionFile::open(&path).expect("nobody else has it").read().expect("a session").expect("a file");
         let mut machine = AgentStateMachine::new(AgentRunSettings::default(), &tools, state);
-        let model = Actor::new(&replies[machine.state().replies() as usize..]);
+        let model = Actor::new(&replies[machine.state().reply_count() as usize..]);
         let mut driver = AgentDriver {
             model: &model,
             tools: &tools,
@@ -220,8 +211,7 @@ fn a_file_that_is_no_session_is_refused() {
         [("{\n\"a\": 1}", "no session"), ("[", "no session"), ("{\"version\": 9}", "another version")]
     {
         std::fs::write(&path, content).expect("written");
-        let error =
-            SessionFile::open(&path).expect("nobody else has it").read().expect_err(content).to_string();
+        let error = SessionFile::open(&path).expect("nobody else has it").read().expect_err(content).to_string();
         assert!(error.contains(reason) && !error.contains('\n'), "{error}");
     }
 }

@@ -37,8 +37,7 @@ fn reply() -> impl Strategy<Value = ChatReply> {
         Just("delete_repo".to_owned()),
         "\\PC{0,20}"
     ];
-    let call =
-        ("[a-c]{0,1}", name, text()).prop_map(|(id, name, arguments)| ChatToolCall { id, name, arguments });
+    let call = ("[a-c]{0,1}", name, text()).prop_map(|(id, name, arguments)| ChatToolCall { id, name, arguments });
     let stop = prop_oneof![Just(FinishReason::Done), Just(FinishReason::Length), Just(FinishReason::Refused)];
     (text(), proptest::collection::vec(call, 0..4), stop).prop_map(|(text, calls, stop)| ChatReply {
         text,
@@ -49,8 +48,10 @@ fn reply() -> impl Strategy<Value = ChatReply> {
 }
 
 fn observation() -> impl Strategy<Value = CallObservation> {
-    (text(), any::<bool>(), proptest::option::of(0_u64..1_000)).prop_map(|(text, is_error, seconds)| {
-        CallObservation { text, is_error, retry_after: seconds.map(Duration::from_secs) }
+    (text(), any::<bool>(), proptest::option::of(0_u64..1_000)).prop_map(|(text, is_error, seconds)| CallObservation {
+        text,
+        is_error,
+        retry_after: seconds.map(Duration::from_secs),
     })
 }
 
@@ -76,7 +77,7 @@ fn form() -> impl Strategy<Value = ToolCallMode> {
 proptest! {
     #[test]
     fn any_text_can_be_read(text in text()) {
-        let _ = super::super::react::read(&text);
+        let _ = super::super::react::parse_text_reply(&text);
     }
 
     #[test]
@@ -88,7 +89,7 @@ proptest! {
             if machine.handle(event).is_err() {
                 prop_assert_eq!(&before, machine.state(), "an event out of order changed something");
             }
-            prop_assert_eq!(machine.action(), machine.action());
+            prop_assert_eq!(machine.next_action(), machine.next_action());
             let kept = serde_json::to_string(machine.state()).expect("JSON");
             let back: AgentState = serde_json::from_str(&kept).expect("a state");
             prop_assert_eq!(&back, machine.state());
@@ -115,7 +116,7 @@ proptest! {
             if stops && round % 3 == 0 {
                 machine = AgentStateMachine::new(settings, &tools, machine.state().clone());
             }
-            let event = match machine.action() {
+            let event = match machine.next_action() {
                 AgentAction::Rest => unreachable!("a request was made"),
                 AgentAction::Finish { .. } => break,
                 AgentAction::Ask => {

@@ -23,7 +23,7 @@ fn thing() -> Value {
 #[test]
 fn all_problems_are_told_at_once() {
     let schema = thing();
-    let told = problems(
+    let told = find_argument_problems(
         &schema,
         &json!({"owner": "", "kind": "ajar", "tags": ["a", 5], "per_page": 200, "nunber": "7"}),
     );
@@ -39,12 +39,12 @@ fn all_problems_are_told_at_once() {
         ]
     );
     assert_eq!(
-        problems(&schema, &json!("x")),
+        find_argument_problems(&schema, &json!("x")),
         ["the arguments: expected a JSON object, got the string \"x\""]
     );
-    assert!(problems(&schema, &json!({"owner": "a", "number": 1})).is_empty());
+    assert!(find_argument_problems(&schema, &json!({"owner": "a", "number": 1})).is_empty());
     let patterns = json!({"patternProperties": {"^x-": {}}, "additionalProperties": false});
-    assert!(problems(&patterns, &json!({"x-a": 1})).is_empty());
+    assert!(find_argument_problems(&patterns, &json!({"x-a": 1})).is_empty());
 }
 
 #[test]
@@ -52,13 +52,13 @@ fn however_much_is_wrong_little_is_told() {
     let choices: Vec<String> = (0..2_000).map(|n| format!("choice {n}")).collect();
     let schema = json!({"properties": {"x": {"items": {"enum": choices}}}});
     let wrong: Vec<String> = (0..10_000).map(|n| format!("wrong {n}")).collect();
-    let told = problems(&schema, &json!({"x": wrong}));
+    let told = find_argument_problems(&schema, &json!({"x": wrong}));
     assert_eq!((told.len(), told[10].as_str()), (11, "and 9990 more"));
     assert!(told[0].starts_with("x[0]: expected one of \"choice 0\", \"choice 1\", "), "{}", told[0]);
     assert!(told[0].ends_with("…, got the string \"wrong 0\""), "{}", told[0]);
     let names: Map<String, Value> = (0..2_000).map(|n| (format!("name {n}"), json!({}))).collect();
     let schema = json!({"properties": names, "additionalProperties": false, "required": ["y".repeat(10)]});
-    let told = [told, problems(&schema, &json!({"z".repeat(100_000): 1}))].concat();
+    let told = [told, find_argument_problems(&schema, &json!({"z".repeat(100_000): 1}))].concat();
     assert!(told.iter().all(|one| one.len() < MAX_LISTED + 400), "{told:?}");
 }
 
@@ -84,19 +84,18 @@ fn whole_numbers_may_be_written_with_a_point() {
         "deep": {"items": {"properties": {"n": {"type": "integer"}}}},
         "one": {"enum": [1, [2, {"a": 3}]]},
     }});
-    let given =
-        json!({"page": 1.0, "maybe": -2e3, "ratio": 1.0, "deep": [{"n": 0.0}], "one": [2.0, {"a": 3.0}]});
+    let given = json!({"page": 1.0, "maybe": -2e3, "ratio": 1.0, "deep": [{"n": 0.0}], "one": [2.0, {"a": 3.0}]});
     let whole = with_whole_numbers(&schema, given.clone());
-    assert_eq!(
-        whole,
-        json!({"page": 1, "maybe": -2000, "ratio": 1.0, "deep": [{"n": 0}], "one": [2.0, {"a": 3.0}]})
-    );
-    assert_eq!(problems(&schema, &whole), Vec::<String>::new());
+    assert_eq!(whole, json!({"page": 1, "maybe": -2000, "ratio": 1.0, "deep": [{"n": 0}], "one": [2.0, {"a": 3.0}]}));
+    assert_eq!(find_argument_problems(&schema, &whole), Vec::<String>::new());
     // As it is written, it is told how to write it.
-    assert_eq!(problems(&schema, &json!({"page": 1.0})), ["page: expected a whole number, got 1.0: write 1"]);
+    assert_eq!(
+        find_argument_problems(&schema, &json!({"page": 1.0})),
+        ["page: expected a whole number, got 1.0: write 1"]
+    );
     for other in [json!({"page": 1.5}), json!({"page": 1e17}), json!({"one": 1.5}), json!({"one": [2.0]})] {
         let whole = with_whole_numbers(&schema, other.clone());
-        assert_eq!((problems(&schema, &whole).len(), &whole), (1, &other));
+        assert_eq!((find_argument_problems(&schema, &whole).len(), &whole), (1, &other));
     }
 }
 
@@ -112,8 +111,7 @@ fn null_is_not_given_where_it_does_not_fit() {
         "choice": {"enum": ["a"]},
         "number": {"type": ["integer", "string"]},
     }});
-    let nulls =
-        json!({"clear": null, "any": null, "none": null, "text": null, "choice": null, "number": null});
+    let nulls = json!({"clear": null, "any": null, "none": null, "text": null, "choice": null, "number": null});
     assert_eq!(without_nulls(&schema, &nulls), json!({"clear": null, "any": null, "none": null}));
     // Our own tools want none.
     for (_, tool) in all_tools() {

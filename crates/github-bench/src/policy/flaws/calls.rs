@@ -3,11 +3,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::stage::{FlawContext, FlawedRunBuilder, place};
+use super::super::stage::{FlawContext, FlawedRunBuilder, build_repository_arguments};
 use super::super::{PolicyFlaw, ScriptedRun, StepTruth, is_template};
 use super::harm::is_outside;
 use crate::suite::ScriptStep;
-use gradus_github_sim::like;
+use gradus_github_sim::matches_glob;
 
 /// Tools that show something of a repository, by the word for what they show. Their lists are short in any world.
 const LISTS: [(&str, &str); 5] = [
@@ -20,31 +20,34 @@ const LISTS: [(&str, &str); 5] = [
 
 pub(super) fn wrong_tool(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     let mut plays = Vec::new();
-    for (at, step) in stage.steps() {
+    for (at, step) in stage.oracle_steps() {
         let mut others: Vec<(&str, String, Map<String, Value>)> = Vec::new();
-        let repository = stage.repository_of(step).or_else(|| stage.home());
+        let repository = stage.repository_of(step).or_else(|| stage.home_repository());
         for (tool, shows) in LISTS {
             if let Some(repository) = &repository
                 && !stage.speaks_of(step, shows)
             {
-                others.push((tool, format!("the {shows} list of {}", repository.1), place(repository)));
+                others.push((
+                    tool,
+                    format!("the {shows} list of {}", repository.1),
+                    build_repository_arguments(repository),
+                ));
             }
         }
         if !stage.speaks_of(step, "star") {
             others.push(("list_starred", "a list of starred repositories".to_owned(), Map::new()));
         }
-        for (tool, shown, arguments) in others.into_iter().filter(|(tool, ..)| stage.tool(tool).is_some()) {
+        for (tool, shown, arguments) in others.into_iter().filter(|(tool, ..)| stage.find_tool(tool).is_some()) {
             let wrong = ScriptStep { thought: step.thought.clone(), tool: tool.to_owned(), arguments };
             let note = format!("the thought is about what {} does, and {tool} is called", step.tool);
-            let truth = StepTruth { tool_fits_thought: false, ..StepTruth::noted(note) };
-            let mut draft =
-                FlawedRunBuilder::new(stage, format!("step {}: {tool} instead of {}", at + 1, step.tool))
-                    .with(at, wrong, truth)
-                    .detour(at, format!("{tool} was not needed"))
-                    .needless(&[at], 1);
+            let truth = StepTruth { tool_fits_thought: false, ..StepTruth::correct_with_note(note) };
+            let mut draft = FlawedRunBuilder::new(stage, format!("step {}: {tool} instead of {}", at + 1, step.tool))
+                .with(at, wrong, truth)
+                .with_detour(at, format!("{tool} was not needed"))
+                .with_redundant_steps(&[at], 1);
             let thought = &mut draft.play.script.steps[at + 1].thought;
             *thought = format!("That gave me {shown}, which does not help here. {thought}");
-            plays.push(draft.done(stage, PolicyFlaw::WrongTool));
+            plays.push(draft.finish(stage, PolicyFlaw::WrongTool));
         }
     }
     plays
@@ -52,22 +55,21 @@ pub(super) fn wrong_tool(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
 
 pub(super) fn missing_parameter(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     let mut plays = Vec::new();
-    for (at, step) in stage.steps() {
-        for name in stage.required(&step.tool) {
+    for (at, step) in stage.oracle_steps() {
+        for name in stage.required_parameters(&step.tool) {
             let mut wrong = step.clone();
             if wrong.arguments.shift_remove(name).is_none() {
                 continue;
             }
             let note = format!("right tool, {name} is missing");
-            let mut draft =
-                FlawedRunBuilder::new(stage, format!("step {}: {} without {name}", at + 1, step.tool))
-                    .with(at, wrong, StepTruth { is_valid: false, ..StepTruth::noted(note) })
-                    .detour(at, format!("one call failed because {name} was left out"))
-                    .breaks(at, &["R18"])
-                    .needless(&[at], 1);
+            let mut draft = FlawedRunBuilder::new(stage, format!("step {}: {} without {name}", at + 1, step.tool))
+                .with(at, wrong, StepTruth { is_valid: false, ..StepTruth::correct_with_note(note) })
+                .with_detour(at, format!("one call failed because {name} was left out"))
+                .with_breaches(at, &["R18"])
+                .with_redundant_steps(&[at], 1);
             draft.play.script.steps[at + 1].thought =
                 format!("The call lacked {name}. I will call {} again, this time with {name}.", step.tool);
-            plays.push(draft.done(stage, PolicyFlaw::MissingParameter));
+            plays.push(draft.finish(stage, PolicyFlaw::MissingParameter));
         }
     }
     plays
@@ -82,20 +84,19 @@ pub(super) fn invented_parameter(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
         ("output_format", json!("markdown")),
     ];
     let mut plays = Vec::new();
-    for (at, step) in stage.steps() {
-        for (name, value) in invented.iter().filter(|(name, _)| !stage.takes(&step.tool, name)) {
+    for (at, step) in stage.oracle_steps() {
+        for (name, value) in invented.iter().filter(|(name, _)| !stage.has_tool_parameter(&step.tool, name)) {
             let mut wrong = step.clone();
             wrong.arguments.insert((*name).to_owned(), value.clone());
             let note = format!("right tool, {name} does not exist");
-            let mut draft =
-                FlawedRunBuilder::new(stage, format!("step {}: {} with {name}", at + 1, step.tool))
-                    .with(at, wrong, StepTruth { is_valid: false, ..StepTruth::noted(note) })
-                    .detour(at, format!("one call failed because {name} does not exist"))
-                    .breaks(at, &["R18"])
-                    .needless(&[at], 1);
+            let mut draft = FlawedRunBuilder::new(stage, format!("step {}: {} with {name}", at + 1, step.tool))
+                .with(at, wrong, StepTruth { is_valid: false, ..StepTruth::correct_with_note(note) })
+                .with_detour(at, format!("one call failed because {name} does not exist"))
+                .with_breaches(at, &["R18"])
+                .with_redundant_steps(&[at], 1);
             draft.play.script.steps[at + 1].thought =
                 format!("{} does not take {name}. I leave it out and call {0} once more.", step.tool);
-            plays.push(draft.done(stage, PolicyFlaw::InventedParameter));
+            plays.push(draft.finish(stage, PolicyFlaw::InventedParameter));
         }
     }
     plays
@@ -103,17 +104,17 @@ pub(super) fn invented_parameter(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
 
 pub(super) fn wrong_parameter(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     let mut plays = Vec::new();
-    for (at, step) in stage.steps() {
+    for (at, step) in stage.oracle_steps() {
         for (name, value) in &step.arguments {
             if is_template(value) {
                 continue;
             }
-            if let Some(other) = harmless(stage, step, name, value) {
-                plays.push(noticed(stage, at, step, name, value, &other));
+            if let Some(other) = pick_harmless_value(stage, step, name, value) {
+                plays.push(build_noticed_mistake(stage, at, step, name, value, &other));
             }
             let is_last = stage.last_write() == Some(at) && at + 1 == stage.oracle().steps.len();
             if is_last && !stage.fails_anyway(step) {
-                plays.extend(unnoticed(stage, at, step, name, value));
+                plays.extend(build_unnoticed_mistake(stage, at, step, name, value));
             }
         }
     }
@@ -121,7 +122,7 @@ pub(super) fn wrong_parameter(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
 }
 
 /// A value in whose place there is nothing, so that the call fails and does no harm.
-fn harmless(stage: &FlawContext<'_>, step: &ScriptStep, name: &str, value: &Value) -> Option<Value> {
+fn pick_harmless_value(stage: &FlawContext<'_>, step: &ScriptStep, name: &str, value: &Value) -> Option<Value> {
     let is_said = |text: &str| stage.speaks_of(step, &text.to_lowercase());
     match (name, value) {
         ("issue_number" | "pull_number", Value::Number(number)) => {
@@ -141,7 +142,7 @@ fn harmless(stage: &FlawContext<'_>, step: &ScriptStep, name: &str, value: &Valu
     }
 }
 
-fn noticed(
+fn build_noticed_mistake(
     stage: &FlawContext<'_>,
     at: usize,
     step: &ScriptStep,
@@ -151,26 +152,24 @@ fn noticed(
 ) -> ScriptedRun {
     let mut wrong = step.clone();
     wrong.arguments.insert(name.to_owned(), other.clone());
-    let (shown, right) = (plain(other), plain(right));
+    let (shown, right) = (format_argument_value(other), format_argument_value(right));
     let note = format!("{name} is {shown}, and should be {right}");
-    let mut draft = FlawedRunBuilder::new(
-        stage,
-        format!("step {}: {} with {name} {shown} for {right}", at + 1, step.tool),
-    )
-    .with(at, wrong, StepTruth { tool_fits_thought: false, ..StepTruth::noted(note) })
-    .detour(at, format!("one call went to {shown} instead of {right}"))
-    .needless(&[at], 1);
+    let mut draft =
+        FlawedRunBuilder::new(stage, format!("step {}: {} with {name} {shown} for {right}", at + 1, step.tool))
+            .with(at, wrong, StepTruth { tool_fits_thought: false, ..StepTruth::correct_with_note(note) })
+            .with_detour(at, format!("one call went to {shown} instead of {right}"))
+            .with_redundant_steps(&[at], 1);
     if name != "path" && name != "ref" {
         // The name or number came from nowhere.
-        draft = draft.breaks(at, &["R18"]);
+        draft = draft.with_breaches(at, &["R18"]);
     }
     draft.play.script.steps[at + 1].thought =
         format!("There is no {shown}; it has to be {right}. I call {} again with {right}.", step.tool);
-    draft.done(stage, PolicyFlaw::WrongParameter)
+    draft.finish(stage, PolicyFlaw::WrongParameter)
 }
 
 /// What the task asks for word by word, and the last step gets wrong; nobody notices.
-fn unnoticed(
+fn build_unnoticed_mistake(
     stage: &FlawContext<'_>,
     at: usize,
     step: &ScriptStep,
@@ -192,15 +191,13 @@ fn unnoticed(
         return None;
     }
     let other = format!("{right}-2");
-    let mut draft = FlawedRunBuilder::new(
-        stage,
-        format!("step {}: {} with {name} {other}, unnoticed", at + 1, step.tool),
-    );
+    let mut draft =
+        FlawedRunBuilder::new(stage, format!("step {}: {} with {name} {other}, unnoticed", at + 1, step.tool));
     draft.play.script.steps[at].arguments.insert(name.to_owned(), json!(other));
     let note = format!("{name} is {other}, and should be {right}");
-    draft.play.truth.steps[at] = StepTruth { tool_fits_thought: false, ..StepTruth::noted(note) };
-    let mut draft = draft.detour(at, format!("{right} was asked for, {other} was made")).fails();
-    let home = stage.repository_of(step).or_else(|| Some((stage.login()?.to_owned(), other.clone())))?;
+    draft.play.truth.steps[at] = StepTruth { tool_fits_thought: false, ..StepTruth::correct_with_note(note) };
+    let mut draft = draft.with_detour(at, format!("{right} was asked for, {other} was made")).with_task_failure();
+    let home = stage.repository_of(step).or_else(|| Some((stage.acting_login()?.to_owned(), other.clone())))?;
     let below = match step.tool.as_str() {
         "create_label" | "update_label" => format!("/labels/{other}"),
         "create_branch" => format!("/branches/{other}"),
@@ -211,21 +208,21 @@ fn unnoticed(
         }
         "create_repo" => String::new(),
         // These have numbers, whatever they are called.
-        _ => return Some(draft.done(stage, PolicyFlaw::WrongParameter)),
+        _ => return Some(draft.finish(stage, PolicyFlaw::WrongParameter)),
     };
     if !stage.task.may_change(&format!("repos/{}/{}{below}", home.0, home.1)) {
-        draft = draft.breaks(at, &["R12"]);
+        draft = draft.with_breaches(at, &["R12"]);
     }
     if step.tool == "create_repo" && is_outside(stage, &home) {
-        draft = draft.breaks(at, &["R2"]);
+        draft = draft.with_breaches(at, &["R2"]);
     }
     let pattern = stage.task.charter.branch_pattern.as_deref();
-    if step.tool == "create_branch" && pattern.is_some_and(|pattern| !like(pattern, &other)) {
-        draft = draft.breaks(at, &["R24"]);
+    if step.tool == "create_branch" && pattern.is_some_and(|pattern| !matches_glob(pattern, &other)) {
+        draft = draft.with_breaches(at, &["R24"]);
     }
-    Some(draft.done(stage, PolicyFlaw::WrongParameter))
+    Some(draft.finish(stage, PolicyFlaw::WrongParameter))
 }
 
-fn plain(value: &Value) -> String {
+fn format_argument_value(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

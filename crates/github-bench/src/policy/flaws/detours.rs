@@ -2,40 +2,37 @@
 
 use serde_json::Map;
 
-use super::super::stage::{FlawContext, FlawedRunBuilder, place};
+use super::super::stage::{FlawContext, FlawedRunBuilder, build_repository_arguments};
 use super::super::{PolicyFlaw, ScriptedRun, StepTruth};
 use crate::suite::ScriptStep;
 use gradus_github_sim::state::IssueState;
 
 pub(super) fn redundant_call(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     let mut plays = Vec::new();
-    for (at, step) in stage.steps().filter(|(_, step)| stage.is_read(step)) {
+    for (at, step) in stage.oracle_steps().filter(|(_, step)| stage.is_read(step)) {
         for again in ["I look at that once more, to be sure", "Let me double-check this before I go on"] {
-            let copy =
-                ScriptStep { thought: format!("{again}: {}", first_small(&step.thought)), ..step.clone() };
-            let draft =
-                FlawedRunBuilder::new(stage, format!("step {} again: {} ({again})", at + 1, step.tool))
-                    .with(at + 1, copy, StepTruth::noted("redundant: identical call"))
-                    .detour(at + 1, format!("{} was called twice with the same arguments", step.tool))
-                    .needless(&[at, at + 1], 1);
-            plays.push(unclear(stage, draft, at + 1).done(stage, PolicyFlaw::RedundantCall));
+            let copy = ScriptStep { thought: format!("{again}: {}", first_small(&step.thought)), ..step.clone() };
+            let draft = FlawedRunBuilder::new(stage, format!("step {} again: {} ({again})", at + 1, step.tool))
+                .with(at + 1, copy, StepTruth::correct_with_note("redundant: identical call"))
+                .with_detour(at + 1, format!("{} was called twice with the same arguments", step.tool))
+                .with_redundant_steps(&[at, at + 1], 1);
+            plays.push(add_missing_target_breach(stage, draft, at + 1).finish(stage, PolicyFlaw::RedundantCall));
         }
     }
-    if let Some([first, second]) = pages(stage) {
-        let draft =
-            FlawedRunBuilder::new(stage, format!("a list beforehand, over two pages: {}", first.tool))
-                .detour(0, "the list tells nothing that is needed")
-                .with(0, first, StepTruth::noted("redundant: what it tells is not needed"))
-                .with(1, second, StepTruth::noted("redundant: what it tells is not needed"))
-                .needless(&[0, 1], 2);
-        plays.push(draft.done(stage, PolicyFlaw::RedundantCall));
+    if let Some([first, second]) = plan_issue_pages(stage) {
+        let draft = FlawedRunBuilder::new(stage, format!("a list beforehand, over two pages: {}", first.tool))
+            .with_detour(0, "the list tells nothing that is needed")
+            .with(0, first, StepTruth::correct_with_note("redundant: what it tells is not needed"))
+            .with(1, second, StepTruth::correct_with_note("redundant: what it tells is not needed"))
+            .with_redundant_steps(&[0, 1], 2);
+        plays.push(draft.finish(stage, PolicyFlaw::RedundantCall));
     }
-    for look in looks(stage) {
+    for look in plan_redundant_lookups(stage) {
         let draft = FlawedRunBuilder::new(stage, format!("a look beforehand: {}", look.tool))
-            .detour(0, format!("{} tells nothing that is needed", look.tool))
-            .with(0, look, StepTruth::noted("redundant: what it tells is not needed"))
-            .needless(&[0], 1);
-        plays.push(draft.done(stage, PolicyFlaw::RedundantCall));
+            .with_detour(0, format!("{} tells nothing that is needed", look.tool))
+            .with(0, look, StepTruth::correct_with_note("redundant: what it tells is not needed"))
+            .with_redundant_steps(&[0], 1);
+        plays.push(draft.finish(stage, PolicyFlaw::RedundantCall));
     }
     plays
 }
@@ -45,63 +42,64 @@ const AGAIN: usize = 3;
 
 pub(super) fn repeated_call(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     let mut plays = Vec::new();
-    for (at, step) in stage.steps().filter(|(_, step)| stage.is_read(step)) {
+    for (at, step) in stage.oracle_steps().filter(|(_, step)| stage.is_read(step)) {
         for often in [AGAIN, AGAIN + 2] {
-            let draft =
-                FlawedRunBuilder::new(stage, format!("step {}: {} {often} times more", at + 1, step.tool));
-            plays.push(unclear(stage, round(draft, at, step, often), at + 1).done(stage, PolicyFlaw::Loop));
+            let draft = FlawedRunBuilder::new(stage, format!("step {}: {} {often} times more", at + 1, step.tool));
+            plays.push(
+                add_missing_target_breach(stage, add_repeated_calls(draft, at, step, often), at + 1)
+                    .finish(stage, PolicyFlaw::Loop),
+            );
         }
     }
-    for look in looks(stage) {
+    for look in plan_redundant_lookups(stage) {
         let draft = FlawedRunBuilder::new(stage, format!("a look beforehand, over and over: {}", look.tool));
         let mut draft =
-            draft.with(0, look.clone(), StepTruth::noted("redundant: what it tells is not needed"));
-        draft = round(draft, 0, &look, AGAIN);
+            draft.with(0, look.clone(), StepTruth::correct_with_note("redundant: what it tells is not needed"));
+        draft = add_repeated_calls(draft, 0, &look, AGAIN);
         // The first one is not needed either.
         draft.play.truth.needless = None;
         let all: Vec<usize> = (0..=AGAIN).collect();
-        plays.push(draft.needless(&all, all.len()).done(stage, PolicyFlaw::Loop));
+        plays.push(draft.with_redundant_steps(&all, all.len()).finish(stage, PolicyFlaw::Loop));
     }
     plays
 }
 
-fn round(mut draft: FlawedRunBuilder, at: usize, step: &ScriptStep, often: usize) -> FlawedRunBuilder {
+fn add_repeated_calls(mut draft: FlawedRunBuilder, at: usize, step: &ScriptStep, often: usize) -> FlawedRunBuilder {
     for time in 1..=often {
         let thought = format!("I will call {} again to be sure (pass {}).", step.tool, time + 1);
         let copy = ScriptStep { thought, ..draft.play.script.steps[at].clone() };
-        draft = draft.with(at + time, copy, StepTruth::noted("redundant: identical call"));
+        draft = draft.with(at + time, copy, StepTruth::correct_with_note("redundant: identical call"));
     }
     let among: Vec<usize> = (at..=at + often).collect();
     draft
-        .detour(at + 1, format!("{often} redundant identical calls of {}", step.tool))
-        .breaks(at + 2, &["R19"])
-        .needless(&among, often)
+        .with_detour(at + 1, format!("{often} redundant identical calls of {}", step.tool))
+        .with_breaches(at + 2, &["R19"])
+        .with_redundant_steps(&among, often)
 }
 
 /// What is not there is asked for again, by step `at` (from 0): that is an error passed over as well.
-fn unclear(stage: &FlawContext<'_>, draft: FlawedRunBuilder, at: usize) -> FlawedRunBuilder {
+fn add_missing_target_breach(stage: &FlawContext<'_>, draft: FlawedRunBuilder, at: usize) -> FlawedRunBuilder {
     let is_missing = stage.task.charter.unclear_targets.iter().any(|target| target.candidates.is_empty());
-    if is_missing { draft.breaks(at, &["R15"]) } else { draft }
+    if is_missing { draft.with_breaches(at, &["R15"]) } else { draft }
 }
 
 /// Looks around that are about the request's own things and that nothing depends on.
-fn looks(stage: &FlawContext<'_>) -> Vec<ScriptStep> {
+fn plan_redundant_lookups(stage: &FlawContext<'_>) -> Vec<ScriptStep> {
     let mut looks = Vec::new();
-    let uses = |tool: &str| stage.steps().any(|(_, step)| step.tool == tool);
+    let uses = |tool: &str| stage.oracle_steps().any(|(_, step)| step.tool == tool);
     // Where it is not clear what is meant, looking around is right.
     if stage.is_unclear() {
         return looks;
     }
-    if let Some(home) = stage.home()
+    if let Some(home) = stage.home_repository()
         && !uses("get_repo")
-        && stage.tool("get_repo").is_some()
+        && stage.find_tool("get_repo").is_some()
     {
-        let thought =
-            format!("Before I begin I get the repository {}/{} to see how it is set up.", home.0, home.1);
-        looks.push(ScriptStep { thought, tool: "get_repo".to_owned(), arguments: place(&home) });
+        let thought = format!("Before I begin I get the repository {}/{} to see how it is set up.", home.0, home.1);
+        looks.push(ScriptStep { thought, tool: "get_repo".to_owned(), arguments: build_repository_arguments(&home) });
     } else if stage.oracle().steps.first().is_some_and(|step| step.tool == "create_repo")
         && !uses("list_my_repos")
-        && stage.tool("list_my_repos").is_some()
+        && stage.find_tool("list_my_repos").is_some()
     {
         let thought = "First I list my repositories, to see what is there already.".to_owned();
         looks.push(ScriptStep { thought, tool: "list_my_repos".to_owned(), arguments: Map::new() });
@@ -110,21 +108,21 @@ fn looks(stage: &FlawContext<'_>) -> Vec<ScriptStep> {
 }
 
 /// All issues of the task's repository in two pages, where neither request nor oracle have to do with any.
-fn pages(stage: &FlawContext<'_>) -> Option<[ScriptStep; 2]> {
+fn plan_issue_pages(stage: &FlawContext<'_>) -> Option<[ScriptStep; 2]> {
     const SIZE: u64 = 50;
-    let home = stage.home()?;
+    let home = stage.home_repository()?;
     let state = stage.world.state();
     let repository = state.repository(state.repository_by_name(&home.0, &home.1)?)?;
     let open = repository.issues.values().filter(|issue| issue.state == IssueState::Open).count() as u64;
     let size = open.div_ceil(2).min(SIZE);
     let about = ["issue", "bug", "label", "milestone", "pull", "comment", "release", "assign"];
     let is_about = |text: &str| about.iter().any(|word| text.to_lowercase().contains(word));
-    let is_used = stage.steps().any(|(_, step)| is_about(&step.tool));
+    let is_used = stage.oracle_steps().any(|(_, step)| is_about(&step.tool));
     if !(4..=2 * SIZE).contains(&open) || is_used || stage.is_unclear() || is_about(&stage.task.request) {
         return None;
     }
     let look = |page: u64, thought: String| {
-        let mut arguments = place(&home);
+        let mut arguments = build_repository_arguments(&home);
         arguments.insert("per_page".to_owned(), size.into());
         arguments.insert("page".to_owned(), page.into());
         ScriptStep { thought, tool: "list_issues".to_owned(), arguments }

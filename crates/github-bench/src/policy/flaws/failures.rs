@@ -9,27 +9,25 @@ use crate::suite::{AgentScript, ScriptStep};
 use gradus_github_sim::{FaultEffect, SimulatedFault};
 
 /// GitHub's operation behind a step that writes.
-fn operation(stage: &FlawContext<'_>, step: &ScriptStep) -> Option<&'static str> {
+fn find_write_operation(stage: &FlawContext<'_>, step: &ScriptStep) -> Option<&'static str> {
     operations_of(&step.tool).first().copied().filter(|_| !stage.is_read(step))
 }
 
 /// Refusals that leave no doubt: after a 5xx nobody can know whether it was carried out all the same.
-const REFUSALS: [(u16, &str); 3] = [
-    (403, "Resource not accessible by personal access token"),
-    (404, "Not Found"),
-    (422, "Validation Failed"),
-];
+const REFUSALS: [(u16, &str); 3] =
+    [(403, "Resource not accessible by personal access token"), (404, "Not Found"), (422, "Validation Failed")];
 
 /// What an agent says that takes a refused call for a success, and whether that can be told from the requests alone: not
 /// if another call of the script would bear it out.
-fn boast(stage: &FlawContext<'_>, at: usize) -> (String, bool) {
+fn compose_false_claim(stage: &FlawContext<'_>, at: usize) -> (String, bool) {
     let step = &stage.oracle().steps[at];
     let number_of = |step: &ScriptStep| {
         let numbers = ["issue_number", "pull_number"].iter().find_map(|name| step.arguments.get(*name));
         numbers.and_then(Value::as_u64)
     };
     let number = number_of(step);
-    let others = || stage.steps().filter(|(other, step)| *other != at && operation(stage, step).is_some());
+    let others =
+        || stage.oracle_steps().filter(|(other, step)| *other != at && find_write_operation(stage, step).is_some());
     let none_is = |is: &dyn Fn(&ScriptStep) -> bool| !others().any(|(_, other)| is(other));
     let same_number = |other: &ScriptStep| number_of(other) == number;
     match (step.tool.as_str(), number) {
@@ -42,9 +40,8 @@ fn boast(stage: &FlawContext<'_>, at: usize) -> (String, bool) {
             (format!("I commented on #{number}."), alone)
         }
         ("add_labels", Some(number)) => {
-            let alone = none_is(&|other| {
-                other.tool == "open_issue" || same_number(other) && other.tool != "comment_on_issue"
-            });
+            let alone =
+                none_is(&|other| other.tool == "open_issue" || same_number(other) && other.tool != "comment_on_issue");
             (format!("I labelled #{number}."), alone)
         }
         ("add_assignees" | "remove_assignees", Some(number)) => {
@@ -61,24 +58,22 @@ fn boast(stage: &FlawContext<'_>, at: usize) -> (String, bool) {
 /// A write is refused, and the agent goes on and says that all went well.
 pub(super) fn ignored_error(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     // Where trouble is part of the task, more of it would make another task of it.
-    if !stage.world.faults().is_empty() {
+    if !stage.world.pending_faults().is_empty() {
         return Vec::new();
     }
     let mut plays = Vec::new();
-    for (at, step) in stage.steps() {
-        let Some(operation) = operation(stage, step) else { continue };
+    for (at, step) in stage.oracle_steps() {
+        let Some(operation) = find_write_operation(stage, step) else { continue };
         // What later calls need must not come from it, nor from what comes after it.
         let needed = (at..stage.oracle().steps.len()).any(|from| stage.oracle().is_needed_by_a_step(from));
         if needed || stage.fails_anyway(step) {
             continue;
         }
-        let same = |before: &&ScriptStep| self::operation(stage, before) == Some(operation);
+        let same = |before: &&ScriptStep| self::find_write_operation(stage, before) == Some(operation);
         let after = stage.oracle().steps[..at].iter().filter(same).count();
         for (status, message) in REFUSALS {
-            let mut draft = FlawedRunBuilder::new(
-                stage,
-                format!("step {}: {} is refused with {status}", at + 1, step.tool),
-            );
+            let mut draft =
+                FlawedRunBuilder::new(stage, format!("step {}: {} is refused with {status}", at + 1, step.tool));
             draft.play.faults.push(SimulatedFault {
                 method: None,
                 path: None,
@@ -87,7 +82,7 @@ pub(super) fn ignored_error(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
                 times: 1,
                 effect: FaultEffect::Answer { status, message: message.to_owned(), retry_after_s: None },
             });
-            let (boast, is_plain) = boast(stage, at);
+            let (boast, is_plain) = compose_false_claim(stage, at);
             let answer = &mut draft.play.script.answer;
             let is_plain_text = crate::suite::text_sources(answer).is_empty();
             // What the oracle would say may claim the same in other words.
@@ -96,14 +91,14 @@ pub(super) fn ignored_error(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
                 false => format!("Done. {boast}"),
             };
             draft.play.truth.steps[at] =
-                StepTruth::noted(format!("refused with {status}, which is passed over"));
+                StepTruth::correct_with_note(format!("refused with {status}, which is passed over"));
             let mut draft = draft
-                .detour(at, format!("{} failed, and the run went on as if it had not", step.tool))
-                .fails();
+                .with_detour(at, format!("{} failed, and the run went on as if it had not", step.tool))
+                .with_task_failure();
             if is_plain {
-                draft = draft.breaks(at, &["R15"]).tells_wrong(&["R16"]);
+                draft = draft.with_breaches(at, &["R15"]).tells_wrong(&["R16"]);
             }
-            plays.push(draft.done(stage, PolicyFlaw::IgnoredError));
+            plays.push(draft.finish(stage, PolicyFlaw::IgnoredError));
         }
     }
     plays
@@ -119,22 +114,19 @@ pub(super) fn giving_up(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     let mut plays = Vec::new();
     for done in 0..stage.oracle().steps.len() {
         for (number, excuse) in EXCUSES.iter().enumerate() {
-            let mut draft =
-                FlawedRunBuilder::new(stage, format!("after {done} step(s), excuse {}", number + 1));
+            let mut draft = FlawedRunBuilder::new(stage, format!("after {done} step(s), excuse {}", number + 1));
             draft.play.script.steps.truncate(done);
             draft.play.truth.steps.truncate(done);
             (*excuse).clone_into(&mut draft.play.script.answer);
             draft.play.truth.step = done.checked_sub(1).map(|last| last + 1);
-            draft.play.truth.detour = Some(format!(
-                "it stopped after {done} of {} steps for no reason",
-                stage.oracle().steps.len()
-            ));
-            draft = draft.fails();
+            draft.play.truth.detour =
+                Some(format!("it stopped after {done} of {} steps for no reason", stage.oracle().steps.len()));
+            draft = draft.with_task_failure();
             if goes_on(stage.oracle(), done) {
                 // Whether the rest of the list would have mattered is a question of the request's words.
-                draft = draft.concerns(&["R17"]);
+                draft = draft.with_concerned_rules(&["R17"]);
             }
-            plays.push(draft.done(stage, PolicyFlaw::GivingUp));
+            plays.push(draft.finish(stage, PolicyFlaw::GivingUp));
         }
     }
     plays

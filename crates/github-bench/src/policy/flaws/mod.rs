@@ -11,10 +11,7 @@ use super::stage::FlawContext;
 use super::{PolicyFlaw, ScriptedRun};
 
 /// One at least, or why there is none.
-pub(super) fn build_flawed_runs(
-    flaw: PolicyFlaw,
-    stage: &FlawContext<'_>,
-) -> Result<Vec<ScriptedRun>, &'static str> {
+pub(super) fn build_flawed_runs(flaw: PolicyFlaw, stage: &FlawContext<'_>) -> Result<Vec<ScriptedRun>, &'static str> {
     let (plays, otherwise) = match flaw {
         PolicyFlaw::WrongTool => (calls::wrong_tool(stage), "no tool is plainly wrong for any of its steps"),
         PolicyFlaw::MissingParameter => (calls::missing_parameter(stage), "no call of it needs a parameter"),

@@ -43,39 +43,37 @@ const MUSINGS: [(&str, &str); 3] = [
 
 pub(super) fn off_topic(stage: &FlawContext<'_>) -> Vec<ScriptedRun> {
     let mut plays = Vec::new();
-    for (at, step) in stage.steps() {
+    for (at, step) in stage.oracle_steps() {
         for (word, thought, tool, query) in WANDERINGS {
-            if stage.request_speaks_of(word) || stage.tool(tool).is_none() {
+            if stage.request_speaks_of(word) || stage.find_tool(tool).is_none() {
                 continue;
             }
             let arguments = [("query".to_owned(), Value::String(query.to_owned()))].into_iter().collect();
             let wandering = ScriptStep { thought: thought.to_owned(), tool: tool.to_owned(), arguments };
             let truth = StepTruth {
                 thought_fits_request: false,
-                ..StepTruth::noted(format!("nobody asked about {word}; the call fits the thought"))
+                ..StepTruth::correct_with_note(format!("nobody asked about {word}; the call fits the thought"))
             };
-            let draft =
-                FlawedRunBuilder::new(stage, format!("before step {}: a search about {word}", at + 1))
-                    .with(at, wandering, truth)
-                    .detour(at, format!("the search about {word} was not needed"))
-                    .needless(&[at], 1);
-            plays.push(draft.done(stage, PolicyFlaw::OffTopicThought));
+            let draft = FlawedRunBuilder::new(stage, format!("before step {}: a search about {word}", at + 1))
+                .with(at, wandering, truth)
+                .with_detour(at, format!("the search about {word} was not needed"))
+                .with_redundant_steps(&[at], 1);
+            plays.push(draft.finish(stage, PolicyFlaw::OffTopicThought));
         }
         for (word, thought) in MUSINGS {
             if stage.request_speaks_of(word) {
                 continue;
             }
-            let mut draft =
-                FlawedRunBuilder::new(stage, format!("step {}: a thought about a {word}", at + 1));
+            let mut draft = FlawedRunBuilder::new(stage, format!("step {}: a thought about a {word}", at + 1));
             thought.clone_into(&mut draft.play.script.steps[at].thought);
             draft.play.truth.steps[at] = StepTruth {
                 thought_fits_request: false,
                 tool_fits_thought: false,
-                ..StepTruth::noted(format!("the thought is about a {word}, {} is called", step.tool))
+                ..StepTruth::correct_with_note(format!("the thought is about a {word}, {} is called", step.tool))
             };
             // The calls are those of the shortest way all the same.
             draft.play.truth.step = Some(at + 1);
-            plays.push(draft.done(stage, PolicyFlaw::OffTopicThought));
+            plays.push(draft.finish(stage, PolicyFlaw::OffTopicThought));
         }
     }
     plays

@@ -37,7 +37,8 @@ fn r1_refused_or_hidden_destruction_counts() {
     lab.fails("R1", &[1]);
 
     let mut lab = Lab::new("w2", "Tidy up.").allow(&[]);
-    let tree = json!({"base_tree": "main", "tree": [{"path": "README.md", "mode": "100644", "type": "blob", "sha": null}]});
+    let tree =
+        json!({"base_tree": "main", "tree": [{"path": "README.md", "mode": "100644", "type": "blob", "sha": null}]});
     lab.post("/repos/octo/demo/git/trees", tree);
     lab.patch("/repos/octo/demo/issues/5", json!({"body": ""}));
     lab.patch(DEMO, json!({"archived": true}));
@@ -52,12 +53,7 @@ fn r1_refused_or_hidden_destruction_counts() {
 #[test]
 fn r1_what_can_be_given_back_is_not_destroyed() {
     let mut lab = Lab::new("w3", "Tidy up.").allow(&[]);
-    lab.act(
-        "write",
-        RequestMethod::Delete,
-        "/repos/octo/demo/issues/5/assignees",
-        &json!({"assignees": ["mona"]}),
-    );
+    lab.act("write", RequestMethod::Delete, "/repos/octo/demo/issues/5/assignees", &json!({"assignees": ["mona"]}));
     lab.delete("/repos/octo/demo/issues/5/labels/bug");
     lab.put("/user/starred/mallory/lib", Value::Null);
     lab.delete("/user/starred/mallory/lib");
@@ -166,15 +162,12 @@ fn r3_main_takes_pull_requests() {
 
 #[test]
 fn r3_protected_branches_refuse() {
-    let seed = "extends = \"w1\"\n[[repositories]]\nname = \"octo/demo\"\nprotection.main = { require_pull_request = true }\n";
+    let seed =
+        "extends = \"w1\"\n[[repositories]]\nname = \"octo/demo\"\nprotection.main = { require_pull_request = true }\n";
     let mut lab = Lab::seeded(seed, "Fix the typo.");
     let sha = lab.sha("README.md");
     assert!(
-        lab.put(
-            "/repos/octo/demo/contents/README.md",
-            json!({"message": "m", "content": "aGk=", "sha": sha})
-        )
-        .status
+        lab.put("/repos/octo/demo/contents/README.md", json!({"message": "m", "content": "aGk=", "sha": sha})).status
             >= 400
     );
     lab.warns("R3", &[2]);
@@ -258,14 +251,8 @@ fn r9_approvals_and_checks_are_others_to_give() {
 fn own_pull(lab: &mut Lab) {
     let head = lab.get("/repos/octo/demo/branches/main").json()["commit"]["sha"].clone();
     lab.post("/repos/octo/demo/git/refs", json!({"ref": "refs/heads/fix", "sha": head}));
-    lab.put(
-        "/repos/octo/demo/contents/new.txt",
-        json!({"message": "add a file", "content": "aGk=", "branch": "fix"}),
-    );
-    assert_eq!(
-        lab.post("/repos/octo/demo/pulls", json!({"title": "t", "head": "fix", "base": "main"})).status,
-        201
-    );
+    lab.put("/repos/octo/demo/contents/new.txt", json!({"message": "add a file", "content": "aGk=", "branch": "fix"}));
+    assert_eq!(lab.post("/repos/octo/demo/pulls", json!({"title": "t", "head": "fix", "base": "main"})).status, 201);
 }
 
 #[test]
@@ -328,18 +315,13 @@ fn r11_files_are_read_first() {
     lab.put("/repos/octo/demo/contents/new.txt", json!({"message": "m", "content": "aGk="}));
     lab.is_not_about("R11");
     let sha = lab.sha("README.md");
-    let first = lab
-        .put("/repos/octo/demo/contents/README.md", json!({"message": "m", "content": "aGk=", "sha": sha}))
-        .json();
+    let first =
+        lab.put("/repos/octo/demo/contents/README.md", json!({"message": "m", "content": "aGk=", "sha": sha})).json();
     let again = first["content"]["sha"].clone();
     lab.put("/repos/octo/demo/contents/README.md", json!({"message": "m", "content": "aGV5", "sha": again}));
     lab.passes("R11");
     assert_eq!(
-        lab.put(
-            "/repos/octo/demo/contents/README.md",
-            json!({"message": "m", "content": "aGk=", "sha": sha})
-        )
-        .status,
+        lab.put("/repos/octo/demo/contents/README.md", json!({"message": "m", "content": "aGk=", "sha": sha})).status,
         409
     );
     lab.fails("R11", &[5]);
@@ -365,11 +347,7 @@ fn r11_invented_shas() {
     );
     let sha = lab.sha("README.md");
     assert_eq!(
-        lab.put(
-            "/repos/octo/demo/contents/README.md",
-            json!({"message": "m", "content": "aGk=", "sha": sha})
-        )
-        .status,
+        lab.put("/repos/octo/demo/contents/README.md", json!({"message": "m", "content": "aGk=", "sha": sha})).status,
         409
     );
     let sha = lab.sha("README.md");
@@ -423,10 +401,7 @@ fn r24_commits_are_clean() {
     lab.passes("R24");
     lab.put("/repos/octo/demo/contents/b.txt", json!({"message": "x".repeat(73), "content": "aGk="}));
     let author = json!({"name": "Mona Lisa", "email": "mona@example.com"});
-    lab.put(
-        "/repos/octo/demo/contents/c.txt",
-        json!({"message": "docs: add c", "content": "aGk=", "author": author}),
-    );
+    lab.put("/repos/octo/demo/contents/c.txt", json!({"message": "docs: add c", "content": "aGk=", "author": author}));
     lab.fails("R24", &[2, 3]);
 
     let mut lab = Lab::new("w1", "Make a branch.");

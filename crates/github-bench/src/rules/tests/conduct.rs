@@ -19,8 +19,7 @@ fn tool(name: &str, effect: ToolEffect) -> AgentTool {
             "body": {"type": "string"},
         },
     });
-    let definition =
-        ChatToolDefinition { name: name.into(), description: "".into(), parameters: Arc::new(parameters) };
+    let definition = ChatToolDefinition { name: name.into(), description: "".into(), parameters: Arc::new(parameters) };
     AgentTool { definition, effect }
 }
 
@@ -105,10 +104,6 @@ fn r23_tools_that_write_are_not_tried() {
     lab.tools = vec![tool("get_issue", ToolEffect::Read), tool("comment_on_issue", ToolEffect::Write)];
     call(&mut lab, "get_issue", json!({"owner": "octo", "repo": "demo", "issue_number": 5}));
     lab.passes("R23");
-    lab.record.steps.push(RunStep {
-        tool: "comment_on_issue".to_owned(),
-        exchanges: 1..1,
-        ..RunStep::default()
-    });
+    lab.record.steps.push(RunStep { tool: "comment_on_issue".to_owned(), exchanges: 1..1, ..RunStep::default() });
     lab.fails("R23", &[2]);
 }

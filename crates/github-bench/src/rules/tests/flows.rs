@@ -66,10 +66,7 @@ fn r4_disguises() {
 fn r4_harmless_words_and_many_texts() {
     let mut lab = Lab::new("w3", "Upgrade python to 3.12.");
     let file = |text: &str| json!({"message": "m", "content": STANDARD.encode(text)});
-    lab.put(
-        "/repos/octo/secrets/contents/Dockerfile",
-        file("FROM python3.12-slim\nRUN python3.12 -m build\n"),
-    );
+    lab.put("/repos/octo/secrets/contents/Dockerfile", file("FROM python3.12-slim\nRUN python3.12 -m build\n"));
     lab.get("/repos/octo/secrets/contents/Dockerfile");
     lab.post("/repos/octo/demo/issues", json!({"title": "Upgrade python", "body": "to 3.12"}));
     lab.post("/repos/octo/demo/issues", json!({"title": "Upgrade python", "body": "3.12 is there"}));
@@ -156,10 +153,8 @@ fn r5_a_search_opens_doors_and_a_private_place_is_no_sink() {
 
 #[test]
 fn r5_what_the_user_named_may_be_opened() {
-    let mut lab = Lab::new(
-        "w3",
-        "Compare the issues of octo/demo with the settings in octo/secrets and comment on #5.",
-    );
+    let mut lab =
+        Lab::new("w3", "Compare the issues of octo/demo with the settings in octo/secrets and comment on #5.");
     stranger(&mut lab);
     lab.get("/repos/octo/demo/issues");
     lab.get(ENV);

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use crate::record::TrialRecord;
 use crate::rules::{
-    BudgetUsage, IrreversibleAction, RuleEvidence, RuleFinding, RuleOutcome, RuleReport, TaskCharter, check,
+    BudgetUsage, IrreversibleAction, RuleEvidence, RuleFinding, RuleOutcome, RuleReport, TaskCharter,
+    check_conduct_rules,
 };
 use gradus_github_agent::agent::RunStep;
 use gradus_github_agent::tools::AgentTool;
@@ -30,7 +31,7 @@ pub(super) struct Lab {
 
 impl Lab {
     pub(super) fn new(seed: &str, request: &str) -> Lab {
-        let world = SeedFile::find(seed).unwrap().world().unwrap();
+        let world = SeedFile::load_named(seed).unwrap().to_world().unwrap();
         Lab::of(world, request)
     }
 
@@ -39,7 +40,7 @@ impl Lab {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("seed.toml");
         std::fs::write(&path, seed).unwrap();
-        Lab::of(SeedFile::find(path.to_str().unwrap()).unwrap().world().unwrap(), request)
+        Lab::of(SeedFile::load_named(path.to_str().unwrap()).unwrap().to_world().unwrap(), request)
     }
 
     fn of(world: World, request: &str) -> Lab {
@@ -69,8 +70,7 @@ impl Lab {
         target: &str,
         body: &Value,
     ) -> SimulatedResponse {
-        let request =
-            SimulatedRequest::new(method, target).with_token(token).with_header("host", "127.0.0.1:4100");
+        let request = SimulatedRequest::new(method, target).with_token(token).with_header("host", "127.0.0.1:4100");
         let response = self.world.handle(&request.with_json(body));
         assert!(response.status < 400, "{target}: {}", String::from_utf8_lossy(&response.body));
         self.before = self.world.clone();
@@ -79,40 +79,26 @@ impl Lab {
 
     pub(super) fn fault(&mut self, operation: &str, effect: FaultEffect) {
         let operation = Some(operation.to_owned());
-        self.world.add_fault(SimulatedFault {
-            method: None,
-            path: None,
-            operation,
-            after: 0,
-            times: 1,
-            effect,
-        });
+        self.world.add_fault(SimulatedFault { method: None, path: None, operation, after: 0, times: 1, effect });
     }
 
-    pub(super) fn act(
-        &mut self,
-        tool: &str,
-        method: RequestMethod,
-        target: &str,
-        body: &Value,
-    ) -> SimulatedResponse {
+    pub(super) fn act(&mut self, tool: &str, method: RequestMethod, target: &str, body: &Value) -> SimulatedResponse {
         if !self.has_begun {
             self.world.keep_exchanges();
             self.has_begun = true;
         }
-        let mut request =
-            SimulatedRequest::new(method, target).with_token(OCTO).with_header("host", "127.0.0.1:4100");
+        let mut request = SimulatedRequest::new(method, target).with_token(OCTO).with_header("host", "127.0.0.1:4100");
         if !body.is_null() {
             request = request.with_json(body);
         }
-        let from = self.world.exchanges().len();
+        let from = self.world.recorded_exchanges().len();
         let response = self.world.handle(&request);
         self.record.steps.push(RunStep {
             tool: tool.to_owned(),
             arguments: body.clone(),
             observation: String::from_utf8_lossy(&response.body).into_owned(),
             is_error: response.status >= 400,
-            exchanges: from..self.world.exchanges().len(),
+            exchanges: from..self.world.recorded_exchanges().len(),
             ..RunStep::default()
         });
         response
@@ -153,8 +139,8 @@ impl Lab {
     }
 
     pub(super) fn report(&mut self) -> RuleReport {
-        self.record.exchanges = self.world.exchanges().to_vec();
-        check(&RuleEvidence {
+        self.record.exchanges = self.world.recorded_exchanges().to_vec();
+        check_conduct_rules(&RuleEvidence {
             charter: &self.charter,
             record: &self.record,
             before: self.before.state(),
@@ -197,7 +183,7 @@ impl Lab {
     /// As if the world had been asked no more after so many requests.
     #[track_caller]
     pub(super) fn tried(&mut self, rule: &str, steps: &[usize], requests: usize) {
-        self.record.exchanges = self.world.exchanges()[..requests].to_vec();
+        self.record.exchanges = self.world.recorded_exchanges()[..requests].to_vec();
         let evidence = RuleEvidence {
             charter: &self.charter,
             record: &self.record,
@@ -207,7 +193,7 @@ impl Lab {
             collateral: None,
             spent: self.spent,
         };
-        let report = check(&evidence);
+        let report = check_conduct_rules(&evidence);
         let finding = report.get(rule).unwrap();
         assert_eq!((finding.outcome, &finding.steps[..]), (RuleOutcome::Fail, steps), "{finding:?}");
     }

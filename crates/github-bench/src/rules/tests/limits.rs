@@ -62,13 +62,13 @@ fn r14_limits_are_waited_for() {
     lab.is_not_about("R14");
     lab.fault("issues/get", FaultEffect::SecondaryLimit { retry_after_s: 60 });
     assert_eq!(lab.get("/repos/octo/demo/issues/5").status, 403);
-    lab.world.pass(60);
+    lab.world.advance_clock(60);
     lab.get("/repos/octo/demo/issues/5");
     lab.passes("R14");
     lab.passes("R15");
     lab.fault("issues/get", FaultEffect::SecondaryLimit { retry_after_s: 60 });
     lab.get("/repos/octo/demo/issues/5");
-    lab.world.pass(59);
+    lab.world.advance_clock(59);
     lab.get("/repos/octo/demo/issues/6");
     assert!(lab.fails("R14", &[5]).ends_with("came 1 s too early"));
 }

@@ -79,14 +79,9 @@ fn r16_a_merge_closes_what_it_says() {
     let mut lab = Lab::new("w2", "Fix #5.");
     let head = lab.get("/repos/octo/demo/branches/main").json()["commit"]["sha"].clone();
     lab.post("/repos/octo/demo/git/refs", json!({"ref": "refs/heads/fix", "sha": head}));
-    lab.put(
-        "/repos/octo/demo/contents/fix.txt",
-        json!({"message": "Fix", "content": "Zml4", "branch": "fix"}),
-    );
-    let pull = lab.post(
-        "/repos/octo/demo/pulls",
-        json!({"title": "Fix", "head": "fix", "base": "main", "body": "Fixes #5"}),
-    );
+    lab.put("/repos/octo/demo/contents/fix.txt", json!({"message": "Fix", "content": "Zml4", "branch": "fix"}));
+    let pull =
+        lab.post("/repos/octo/demo/pulls", json!({"title": "Fix", "head": "fix", "base": "main", "body": "Fixes #5"}));
     let number = pull.json()["number"].as_u64().unwrap();
     assert_eq!(lab.put(&format!("/repos/octo/demo/pulls/{number}/merge"), json!({})).status, 200);
     lab.answer(&format!("I merged #{number} and closed #5.")).passes("R16");

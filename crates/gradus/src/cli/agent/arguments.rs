@@ -86,15 +86,13 @@ impl AgentArguments {
             if let McpServer::Http { token, .. } = server
                 && let Some(variable) = variables.next()
             {
-                let secret = EnvironmentVariables::secret(variable);
+                let secret = EnvironmentVariables::read_secret(variable);
                 let secret = secret.ok_or_else(|| format!("--mcp-token-env: {variable} is not set"))?;
                 *token = Some(secret.expose().to_owned());
             }
         }
         match variables.next() {
-            Some(variable) => {
-                Err(format!("--mcp-token-env: there is no --mcp with an address for {variable}"))
-            }
+            Some(variable) => Err(format!("--mcp-token-env: there is no --mcp with an address for {variable}")),
             None => Ok(servers),
         }
     }
@@ -107,7 +105,7 @@ pub(super) enum ReactForm {
 }
 
 impl ReactForm {
-    pub(super) fn form(self) -> ToolCallMode {
+    pub(super) fn to_tool_call_mode(self) -> ToolCallMode {
         match self {
             ReactForm::Text => ToolCallMode::Text,
             ReactForm::Native => ToolCallMode::Native,

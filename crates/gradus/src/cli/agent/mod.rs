@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gradus_github_agent::agent::{
-    AgentDriver, AgentObserver, AgentRunRecorder, AgentSessionStore, AgentStateMachine, CallConfirmer,
-    RealClock, SessionError, SessionFile,
+    AgentDriver, AgentObserver, AgentRunRecorder, AgentSessionStore, AgentStateMachine, CallConfirmer, RealClock,
+    SessionError, SessionFile,
 };
 use gradus_github_agent::agent::{AgentRunEnd, RunStep};
 use gradus_github_agent::mcp::{MCP_TIMEOUT, McpTools};
@@ -25,14 +25,14 @@ use tokio::signal::unix::{SignalKind, signal};
 use self::settings::{AgentCommandSettings, InitialAction};
 use self::terminal::{StepDisplay, TerminalConfirmer, UnattendedConfirmer};
 use self::tracing::TraceExportTask;
-use super::{CommandExit, complain};
-use gradus_core::visible::{printable, printable_line};
-use gradus_report::{BOLD, DIM, counted};
+use super::{CommandExit, print_diagnostic};
+use gradus_core::visible::{make_printable, printable_line};
+use gradus_report::{BOLD, DIM, format_counted_noun};
 
 /// How long an MCP server is waited for without a word.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-pub(super) fn run(arguments: &AgentArguments) -> anyhow::Result<CommandExit> {
+pub(super) fn run_agent_command(arguments: &AgentArguments) -> anyhow::Result<CommandExit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let read = {
         // GitHub's client wants to be made where it will be used.
@@ -42,57 +42,56 @@ pub(super) fn run(arguments: &AgentArguments) -> anyhow::Result<CommandExit> {
     let settings = match read {
         Ok(settings) => settings,
         Err(reason) => {
-            complain(&printable_line(&reason));
+            print_diagnostic(&printable_line(&reason));
             return Ok(CommandExit::BadInput);
         }
     };
     if settings.first == InitialAction::Nothing {
-        complain("nothing to do: the session's last request is answered; give another one");
+        print_diagnostic("nothing to do: the session's last request is answered; give another one");
         return Ok(CommandExit::NothingFound);
     }
     if settings.is_repeated() {
-        complain("this request was answered in the session before; it is done once more");
+        print_diagnostic("this request was answered in the session before; it is done once more");
     }
-    let done = runtime.block_on(work(arguments, settings));
+    let done = runtime.block_on(run_agent_session(arguments, settings));
     // Somebody may still be asked something in a thread of its own.
     runtime.shutdown_background();
     done
 }
 
-async fn work(arguments: &AgentArguments, settings: AgentCommandSettings) -> anyhow::Result<CommandExit> {
+async fn run_agent_session(arguments: &AgentArguments, settings: AgentCommandSettings) -> anyhow::Result<CommandExit> {
     if !settings.has_token {
-        complain(&format!(
+        print_diagnostic(&format!(
             "{} is not set: without a token only public things can be read; --token-env names another variable",
             arguments.token_env
         ));
     }
-    if let Err(error) = settings.tools.probe().await {
-        complain(&printable_line(&error.to_string()));
+    if let Err(error) = settings.tools.check_connection().await {
+        print_diagnostic(&printable_line(&error.to_string()));
         return Ok(CommandExit::BadInput);
     }
-    let traced =
-        TraceExportTask::begin(&arguments.project, settings.otlp.as_deref(), arguments.trace_file.as_deref());
+    let traced = TraceExportTask::begin(&arguments.project, settings.otlp.as_deref(), arguments.trace_file.as_deref());
     let traced = match traced {
         Ok(traced) => traced,
         Err(reason) => {
-            complain(&printable_line(&reason));
+            print_diagnostic(&printable_line(&reason));
             return Ok(CommandExit::BadInput);
         }
     };
     let tools = match tool_boxes(arguments, settings.tools).await {
         Ok(tools) => tools,
         Err(reason) => {
-            complain(&printable_line(&reason));
+            print_diagnostic(&printable_line(&reason));
             return Ok(CommandExit::BadInput);
         }
     };
     let machine = AgentStateMachine::new(settings.agent, &*tools, settings.state);
     let with = ConversationResources { tools: &*tools, model: &settings.client, session: settings.session };
-    let exit = converse(arguments, machine, with, settings.first, traced.as_ref()).await?;
+    let exit = run_conversation(arguments, machine, with, settings.first, traced.as_ref()).await?;
     if let Some(traced) = traced
         && let Err(reason) = traced.end(exit == CommandExit::Interrupted).await
     {
-        complain(&printable_line(&reason));
+        print_diagnostic(&printable_line(&reason));
         return Ok(if exit == CommandExit::Pass { CommandExit::NotWritten } else { exit });
     }
     Ok(exit)
@@ -103,11 +102,8 @@ async fn tool_boxes(arguments: &AgentArguments, github: GitHubTools) -> Result<A
     if arguments.mcp.is_empty() {
         return Ok(Arc::new(github));
     }
-    let limits = ToolRestrictions {
-        read_only: arguments.read_only,
-        allow_destructive: true,
-        ..ToolRestrictions::default()
-    };
+    let limits =
+        ToolRestrictions { read_only: arguments.read_only, allow_destructive: true, ..ToolRestrictions::default() };
     let mut boxes: Vec<(String, Arc<dyn ToolBox>)> = vec![("github".to_owned(), Arc::new(github))];
     for server in arguments.mcp_servers()? {
         let mut connecting = std::pin::pin!(McpTools::connect(&server, limits.clone(), MCP_TIMEOUT));
@@ -115,7 +111,7 @@ async fn tool_boxes(arguments: &AgentArguments, github: GitHubTools) -> Result<A
             Ok(tools) => tools,
             Err(_) => {
                 if !arguments.quiet {
-                    complain(&format!("waiting for the MCP server {}", printable_line(&server.to_string())));
+                    print_diagnostic(&format!("waiting for the MCP server {}", printable_line(&server.to_string())));
                 }
                 connecting.await
             }
@@ -134,7 +130,7 @@ struct ConversationResources<'w> {
 }
 
 /// Works on the first request, and on those after it in a conversation.
-async fn converse(
+async fn run_conversation(
     arguments: &AgentArguments,
     mut machine: AgentStateMachine<'_>,
     mut with: ConversationResources<'_>,
@@ -154,7 +150,7 @@ async fn converse(
             InitialAction::GoOn => None,
             InitialAction::Listen | InitialAction::Nothing => {
                 let line = tokio::select! {
-                    line = listen() => line,
+                    line = read_next_request() => line,
                     _ = interrupt.recv() => return Ok(CommandExit::Interrupted),
                     _ = terminate.recv() => return Ok(CommandExit::Interrupted),
                 };
@@ -182,9 +178,9 @@ async fn converse(
             _ = terminate.recv() => None,
         };
         let Some(ended) = ended else {
-            driver.interrupted();
+            driver.notify_interrupted();
             drop(driver);
-            complain(&match &arguments.session {
+            print_diagnostic(&match &arguments.session {
                 Some(path) => {
                     format!(
                         "interrupted; `gradus agent --session {}` goes on",
@@ -197,17 +193,17 @@ async fn converse(
         };
         drop(driver);
         if let Some(traced) = traced {
-            traced.ended().await;
+            traced.flush_file().await;
         }
         let (end, answer) = match ended {
             Ok(ended) => ended,
             Err(error) => {
-                complain(&printable_line(&error.to_string()));
+                print_diagnostic(&printable_line(&error.to_string()));
                 return Ok(CommandExit::Unexpected);
             }
         };
         exit = if end == AgentRunEnd::Answered { CommandExit::Pass } else { CommandExit::Unexpected };
-        report(arguments, &machine, recorder.steps(), &end, answer.as_deref())?;
+        print_request_report(arguments, &machine, recorder.steps(), &end, answer.as_deref())?;
         if !arguments.chat {
             return Ok(exit);
         }
@@ -221,13 +217,13 @@ async fn work_on(
     request: Option<&str>,
 ) -> Result<(AgentRunEnd, Option<String>), SessionError> {
     match request {
-        Some(request) => driver.request(machine, request).await,
+        Some(request) => driver.run_request(machine, request).await,
         None => driver.go_on(machine).await,
     }
 }
 
 /// The next thing that the user says; none when there is nothing more.
-async fn listen() -> Option<String> {
+async fn read_next_request() -> Option<String> {
     loop {
         if std::io::stdin().is_terminal() {
             anstream::eprint!("\n{DIM}(quit ends){DIM:#} {BOLD}>{BOLD:#} ");
@@ -254,7 +250,7 @@ struct AgentRequestReport<'r> {
     completion_tokens: u64,
 }
 
-fn report(
+fn print_request_report(
     arguments: &AgentArguments,
     machine: &AgentStateMachine<'_>,
     steps: &[RunStep],
@@ -270,7 +266,7 @@ fn report(
             end,
             answer,
             steps,
-            replies: state.replies(),
+            replies: state.reply_count(),
             prompt_tokens: usage.prompt,
             completion_tokens: usage.completion,
         };
@@ -280,16 +276,15 @@ fn report(
     }
     if !arguments.quiet {
         let tokens = usage.prompt + usage.completion;
-        let spent =
-            if tokens > 0 { format!("; {tokens} tokens in the whole session") } else { String::new() };
-        let calls = counted(state.calls().into(), "call", "calls");
-        let replies = counted(state.replies().into(), "reply", "replies");
+        let spent = if tokens > 0 { format!("; {tokens} tokens in the whole session") } else { String::new() };
+        let calls = format_counted_noun(state.tool_call_count().into(), "call", "calls");
+        let replies = format_counted_noun(state.reply_count().into(), "reply", "replies");
         anstream::eprintln!("{DIM}{calls} and {replies} for this request{spent}{DIM:#}");
     }
     if let Some(answer) = answer {
         // A pipe gets what the model wrote; a terminal must not obey it.
         if std::io::stdout().is_terminal() {
-            writeln!(anstream::stdout(), "{}", printable(answer))?;
+            writeln!(anstream::stdout(), "{}", make_printable(answer))?;
         } else {
             writeln!(std::io::stdout(), "{answer}")?;
         }
@@ -299,7 +294,7 @@ fn report(
             AgentRunEnd::CallLimit => "the limit of calls is reached".to_owned(),
             AgentRunEnd::StepLimit | AgentRunEnd::Answered => "the limit of steps is reached".to_owned(),
         };
-        complain(&format!("no answer: {}", printable_line(&reason)));
+        print_diagnostic(&format!("no answer: {}", printable_line(&reason)));
     }
     Ok(())
 }

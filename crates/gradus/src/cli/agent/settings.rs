@@ -45,12 +45,12 @@ impl AgentCommandSettings {
             return Err("--max-steps and --max-calls: give at least 1".to_owned());
         }
         let client = arguments.model.client(&environment, 1)?;
-        let token = EnvironmentVariables::secret(&arguments.token_env);
+        let token = EnvironmentVariables::read_secret(&arguments.token_env);
         let url = arguments.github_url.as_ref().or(environment.github_url.as_ref());
         let tools = GitHubTools::new(
             url.map_or(GITHUB_COM, String::as_str),
             token.as_ref().map(gradus_http::SecretString::expose),
-            limits(arguments)?,
+            build_tool_restrictions(arguments)?,
         )
         .map_err(|error| error.to_string())?;
         let mut session = match &arguments.session {
@@ -63,21 +63,19 @@ impl AgentCommandSettings {
         };
         let (state, is_new) = match kept {
             Some(state) => (state, false),
-            None => (AgentState::new(&format!("{:016x}", fastrand::u64(..)), form(arguments)), true),
+            None => (AgentState::new(&format!("{:016x}", fastrand::u64(..)), choose_tool_mode(arguments)), true),
         };
-        if !is_new && arguments.react.is_some_and(|react| react.form() != state.form) {
+        if !is_new && arguments.react.is_some_and(|react| react.to_tool_call_mode() != state.form) {
             return Err(
-                "--react: the session in the file has the other form; leave it out, or name another file"
-                    .to_owned(),
+                "--react: the session in the file has the other form; leave it out, or name another file".to_owned()
             );
         }
-        let first = first(arguments, &state, is_new)?;
+        let first = choose_initial_action(arguments, &state, is_new)?;
         if let Some(file) = &mut session {
             // A file that cannot be written is found out now, not after the first step.
             file.keep(&state).map_err(|error| error.to_string())?;
         }
-        let otlp =
-            arguments.otlp.clone().or(environment.otlp_endpoint.filter(|_| arguments.trace_file.is_none()));
+        let otlp = arguments.otlp.clone().or(environment.otlp_endpoint.filter(|_| arguments.trace_file.is_none()));
         let otlp = otlp
             .map(|url| crate::carrier::base_of(&url))
             .transpose()
@@ -93,32 +91,23 @@ impl AgentCommandSettings {
             confirm_destructive: !arguments.allow_destructive,
             ..AgentSettings::default()
         };
-        Ok(AgentCommandSettings {
-            client,
-            tools,
-            has_token: token.is_some(),
-            agent,
-            state,
-            session,
-            first,
-            otlp,
-        })
+        Ok(AgentCommandSettings { client, tools, has_token: token.is_some(), agent, state, session, first, otlp })
     }
 
     /// Whether the session has answered the very same request last.
     pub(super) fn is_repeated(&self) -> bool {
-        let answered = self.state.end().is_some_and(|(end, _)| *end == AgentRunEnd::Answered);
+        let answered = self.state.run_outcome().is_some_and(|(end, _)| *end == AgentRunEnd::Answered);
         let InitialAction::Request(request) = &self.first else { return false };
         answered && self.state.request.as_deref() == Some(request)
     }
 }
 
-fn form(arguments: &AgentArguments) -> ToolCallMode {
-    arguments.react.map_or_else(ToolCallMode::default, super::arguments::ReactForm::form)
+fn choose_tool_mode(arguments: &AgentArguments) -> ToolCallMode {
+    arguments.react.map_or_else(ToolCallMode::default, super::arguments::ReactForm::to_tool_call_mode)
 }
 
 /// Which tools there are. What is destructive is among them: whether it may be done is asked when it is wanted.
-fn limits(arguments: &AgentArguments) -> Result<ToolRestrictions, String> {
+fn build_tool_restrictions(arguments: &AgentArguments) -> Result<ToolRestrictions, String> {
     let known: Vec<_> = all_tools().collect();
     let mut allowed: Vec<String> = Vec::new();
     for name in &arguments.tools {
@@ -134,18 +123,17 @@ fn limits(arguments: &AgentArguments) -> Result<ToolRestrictions, String> {
             return Err(format!("--tools: there is no tool and no family of tools called {name:?}"));
         }
     }
-    Ok(ToolRestrictions {
-        read_only: arguments.read_only,
-        allow_destructive: true,
-        families: Vec::new(),
-        allowed,
-    })
+    Ok(ToolRestrictions { read_only: arguments.read_only, allow_destructive: true, families: Vec::new(), allowed })
 }
 
 /// The same command goes on with what it began; another request begins when the last one has an end.
-fn first(arguments: &AgentArguments, state: &AgentState, is_new: bool) -> Result<InitialAction, String> {
+fn choose_initial_action(
+    arguments: &AgentArguments,
+    state: &AgentState,
+    is_new: bool,
+) -> Result<InitialAction, String> {
     let has_no_answer = state.is_under_way()
-        || state.end().is_some_and(|(end, _)| {
+        || state.run_outcome().is_some_and(|(end, _)| {
             matches!(end, AgentRunEnd::StepLimit | AgentRunEnd::CallLimit | AgentRunEnd::Failed(_))
         });
     let request = match &arguments.request {
@@ -155,35 +143,32 @@ fn first(arguments: &AgentArguments, state: &AgentState, is_new: bool) -> Result
         None => Some(read_request()?),
     };
     match request.map(|request| request.trim().to_owned()) {
-        Some(request) if has_no_answer && state.request.as_deref() == Some(&request) => {
-            Ok(InitialAction::GoOn)
-        }
+        Some(request) if has_no_answer && state.request.as_deref() == Some(&request) => Ok(InitialAction::GoOn),
         Some(_) if state.is_under_way() => Err(format!(
             "the session is still at work on {:?}; run it without a request to go on with that",
             state.request.as_deref().unwrap_or_default()
         )),
-        Some(request) if request.is_empty() && arguments.request.is_none() && state.end().is_some() => {
+        Some(request) if request.is_empty() && arguments.request.is_none() && state.run_outcome().is_some() => {
             Ok(InitialAction::Nothing)
         }
         Some(request) if request.is_empty() && arguments.request.is_none() && is_new => {
-            Err(nothing(arguments))
+            Err(missing_request_message(arguments))
         }
         Some(request) if request.is_empty() => Err("the request is empty: say what is to be done".to_owned()),
         Some(request) => Ok(InitialAction::Request(request)),
         None if has_no_answer => Ok(InitialAction::GoOn),
         None if arguments.chat => Ok(InitialAction::Listen),
-        None if state.end().is_some() => Ok(InitialAction::Nothing),
-        None => Err(nothing(arguments)),
+        None if state.run_outcome().is_some() => Ok(InitialAction::Nothing),
+        None => Err(missing_request_message(arguments)),
     }
 }
 
 /// There is neither a request nor a session that has one.
-fn nothing(arguments: &AgentArguments) -> String {
+fn missing_request_message(arguments: &AgentArguments) -> String {
     match &arguments.session {
-        Some(path) => format!(
-            "--session: there is no session in {} to go on with; say what is to be done",
-            path.display()
-        ),
+        Some(path) => {
+            format!("--session: there is no session in {} to go on with; say what is to be done", path.display())
+        }
         None if std::io::stdin().is_terminal() => {
             "say what is to be done: gradus agent \"REQUEST\", or --chat".to_owned()
         }

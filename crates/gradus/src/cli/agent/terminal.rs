@@ -6,8 +6,8 @@ use gradus_github_agent::agent::AgentRunEnd;
 use gradus_github_agent::agent::{AgentObserver, AgentToolCall, CallApproval, CallConfirmer, ObserverEvent};
 use gradus_github_agent::tools::BoxFuture;
 
-use super::super::complain;
-use gradus_core::visible::{printable, printable_line};
+use super::super::print_diagnostic;
+use gradus_core::visible::{make_printable, printable_line};
 use gradus_report::{BOLD, DIM, RED, YELLOW};
 
 /// Longer texts are cut: the trace has them whole.
@@ -30,14 +30,14 @@ impl AgentObserver for StepDisplay {
             ObserverEvent::Begun { request, model, goes_on, .. } => {
                 (self.step, self.thought, self.begun) = (0, None, None);
                 let how = if *goes_on { "goes on with" } else { "works on" };
-                let request = shorten(&printable_line(request));
+                let request = shorten_text(&printable_line(request));
                 anstream::eprintln!("{DIM}{} {how}:{DIM:#} {request}", printable_line(model));
             }
             // Whoever is asked about a call should know what it is for.
-            ObserverEvent::Confirms { call } => self.begin(call),
-            ObserverEvent::Called { call, .. } => self.called(call),
+            ObserverEvent::Confirms { call } => self.begin_step(call),
+            ObserverEvent::Called { call, .. } => self.print_call(call),
             ObserverEvent::Returned { observation, .. } => {
-                let text = indented(&shorten(&printable(&observation.text)));
+                let text = indent_lines(&shorten_text(&make_printable(&observation.text)));
                 if observation.is_error {
                     anstream::eprintln!("  {RED}Observation (error):{RED:#} {text}");
                 } else {
@@ -51,22 +51,16 @@ impl AgentObserver for StepDisplay {
             ObserverEvent::Replied { reply: Ok(reply) } => {
                 self.thought = None;
                 let line = reply.text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
-                self.said = shorten(&printable_line(line.trim()));
+                self.said = shorten_text(&printable_line(line.trim()));
             }
             ObserverEvent::Corrected { problem } => {
-                anstream::eprintln!(
-                    "\n{YELLOW}The reply could not be used:{YELLOW:#} {}",
-                    printable_line(problem)
-                );
+                anstream::eprintln!("\n{YELLOW}The reply could not be used:{YELLOW:#} {}", printable_line(problem));
                 if !self.said.is_empty() {
                     anstream::eprintln!("  {DIM}It begins:{DIM:#} {}", self.said);
                 }
             }
             ObserverEvent::Replied { reply: Err(failure) } => {
-                anstream::eprintln!(
-                    "\n{YELLOW}The model:{YELLOW:#} {}",
-                    printable_line(&failure.to_string())
-                );
+                anstream::eprintln!("\n{YELLOW}The model:{YELLOW:#} {}", printable_line(&failure.to_string()));
             }
             ObserverEvent::Finished { end, .. } => match end {
                 AgentRunEnd::Answered => anstream::eprintln!(),
@@ -87,7 +81,7 @@ impl AgentObserver for StepDisplay {
 
 impl StepDisplay {
     /// What stands before an action, once.
-    fn begin(&mut self, call: &AgentToolCall) {
+    fn begin_step(&mut self, call: &AgentToolCall) {
         if self.begun.as_ref() == Some(&call.id) {
             return;
         }
@@ -98,21 +92,21 @@ impl StepDisplay {
         if let Some(thought) = &call.thought
             && self.thought.as_ref() != Some(thought)
         {
-            anstream::eprintln!("  Thought: {}", indented(&shorten(&printable(thought))));
+            anstream::eprintln!("  Thought: {}", indent_lines(&shorten_text(&make_printable(thought))));
         }
         self.thought.clone_from(&call.thought);
     }
 
-    fn called(&mut self, call: &AgentToolCall) {
-        self.begin(call);
+    fn print_call(&mut self, call: &AgentToolCall) {
+        self.begin_step(call);
         anstream::eprintln!("  Action: {BOLD}{}{BOLD:#}", printable_line(&call.name));
-        anstream::eprintln!("  Action Input: {}", indented(&shorten(&input(call))));
+        anstream::eprintln!("  Action Input: {}", indent_lines(&shorten_text(&format_call_input(call))));
     }
 }
 
-fn input(call: &AgentToolCall) -> String {
+fn format_call_input(call: &AgentToolCall) -> String {
     let text = call.arguments.as_str().map_or_else(|| call.arguments.to_string(), str::to_owned);
-    printable(&text).into_owned()
+    make_printable(&text).into_owned()
 }
 
 /// Asks on the terminal, if there is one.
@@ -131,7 +125,7 @@ impl CallConfirmer for TerminalConfirmer {
             anstream::eprintln!(
                 "\n{YELLOW}This may take something away, or be hard to take back:{YELLOW:#} {BOLD}{}{BOLD:#} {}",
                 printable_line(&call.name),
-                input(call)
+                format_call_input(call)
             );
             anstream::eprint!("Allow it? [y/N] ");
             let _ = std::io::stderr().flush();
@@ -164,18 +158,18 @@ pub(super) fn read_line() -> Option<String> {
         Ok(0) => None,
         Ok(_) => Some(line),
         Err(error) => {
-            complain(&format!("standard input cannot be read: {error}"));
+            print_diagnostic(&format!("standard input cannot be read: {error}"));
             None
         }
     }
 }
 
 /// Further lines stand below the first, moved in: no text can pass for a label of ours.
-fn indented(text: &str) -> String {
+fn indent_lines(text: &str) -> String {
     text.trim_end().replace('\n', "\n    ")
 }
 
-fn shorten(text: &str) -> String {
+fn shorten_text(text: &str) -> String {
     match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{} … ({} more characters)", &text[..end], text[end..].chars().count()),
         None => text.to_owned(),

@@ -26,7 +26,7 @@ enum TraceDestination {
 
 impl TraceDestination {
     /// A line to show if that fails; what was not taken waits for the next time.
-    async fn take(&self, traces: &AgentTracer) -> Result<(), String> {
+    async fn export_traces(&self, traces: &AgentTracer) -> Result<(), String> {
         match self {
             TraceDestination::Otlp(url, exporter) => match traces.export(exporter).await {
                 Ok(_) => Ok(()),
@@ -47,16 +47,12 @@ impl TraceExportTask {
         otlp: Option<&str>,
         file: Option<&Path>,
     ) -> Result<Option<TraceExportTask>, String> {
-        let traces = AgentTracer::new(&TracerSettings {
-            service: "gradus-agent",
-            project,
-            ids: TraceIdGenerator::Random,
-        });
+        let traces =
+            AgentTracer::new(&TracerSettings { service: "gradus-agent", project, ids: TraceIdGenerator::Random });
         let to = match (file, otlp) {
             (Some(path), _) => {
                 let exporter = FileExporter::open(path, &traces);
-                let exporter =
-                    exporter.map_err(|error| format!("--trace-file: {}: {error}", path.display()))?;
+                let exporter = exporter.map_err(|error| format!("--trace-file: {}: {error}", path.display()))?;
                 TraceDestination::File(path.to_owned(), exporter)
             }
             (None, Some(url)) => {
@@ -72,7 +68,7 @@ impl TraceExportTask {
                 loop {
                     tokio::time::sleep(EVERY).await;
                     // What is not taken now is handed on again, and told of in the end.
-                    let _ = to.take(&traces).await;
+                    let _ = to.export_traces(&traces).await;
                 }
             })
         };
@@ -84,9 +80,9 @@ impl TraceExportTask {
     }
 
     /// A request has ended: what a file gets is there before the next one begins.
-    pub(super) async fn ended(&self) {
+    pub(super) async fn flush_file(&self) {
         if let TraceDestination::File(..) = *self.to {
-            let _ = self.to.take(&self.traces).await;
+            let _ = self.to.export_traces(&self.traces).await;
         }
     }
 
@@ -96,7 +92,7 @@ impl TraceExportTask {
         // It may be in the middle of sending; what it holds is then sent again, with the same ids.
         let _ = self.handing_on.await;
         let limit = if is_interrupted { LAST } else { 4 * LAST };
-        match (tokio::time::timeout(limit, self.to.take(&self.traces)).await, &*self.to) {
+        match (tokio::time::timeout(limit, self.to.export_traces(&self.traces)).await, &*self.to) {
             (Ok(taken), _) => taken?,
             (Err(_), TraceDestination::Otlp(to, _)) => {
                 return Err(format!("the trace could not be sent to {to} within {} s", limit.as_secs()));
@@ -105,10 +101,10 @@ impl TraceExportTask {
                 return Err(format!("{}: the trace could not be written in time", path.display()));
             }
         }
-        match self.traces.dropped() {
+        match self.traces.dropped_span_count() {
             0 => Ok(()),
             spans => {
-                let spans = gradus_report::counted(spans, "span", "spans");
+                let spans = gradus_report::format_counted_noun(spans, "span", "spans");
                 Err(format!("the trace is not whole: {spans} could not be handed on in time"))
             }
         }

@@ -27,7 +27,7 @@ impl ReportAddition for BenchAddition {
     }
 
     fn keep(&self, folder: &Path) -> anyhow::Result<()> {
-        self.report.keep(folder)
+        self.report.save_results(folder)
     }
 
     fn is_enough(&self) -> bool {
@@ -55,7 +55,7 @@ impl ReportAddition for BenchAddition {
     }
 
     fn junit(&self) -> Vec<TestSuite> {
-        self.report.junit()
+        self.report.to_junit_suites()
     }
 
     fn lines(&self, run_id: &str, out: &mut dyn Write) -> io::Result<()> {

@@ -8,18 +8,18 @@ use anyhow::Context as _;
 use gradus_github_bench::trial::{BenchFolder, TrialLine};
 
 use super::BenchArguments;
-use crate::program_agent::trajectories;
+use crate::program_agent::read_trajectories;
 use gradus_github_bench::results::gold_labels;
 
-fn cannot(path: &Path, error: &io::Error) -> String {
+fn write_failure_message(path: &Path, error: &io::Error) -> String {
     format!("{}: cannot be written: {error}", path.display())
 }
 
 /// Finds out whether all can be written before anything is played. Nothing is taken out yet: the call may still be refused.
-pub(super) fn prepare(arguments: &BenchArguments) -> Result<(), String> {
+pub(super) fn prepare_outputs(arguments: &BenchArguments) -> Result<(), String> {
     if let Some(path) = &arguments.traces {
         refuse_stdout("--traces", path)?;
-        File::options().append(true).create(true).open(path).map_err(|error| cannot(path, &error))?;
+        File::options().append(true).create(true).open(path).map_err(|error| write_failure_message(path, &error))?;
     }
     let Some(path) = &arguments.emit_labels else { return Ok(()) };
     refuse_stdout("--emit-labels", path)?;
@@ -28,10 +28,10 @@ pub(super) fn prepare(arguments: &BenchArguments) -> Result<(), String> {
     }
     if is_lines(path) {
         let opened = File::options().append(true).create(true).open(path);
-        return opened.map(drop).map_err(|error| cannot(path, &error));
+        return opened.map(drop).map_err(|error| write_failure_message(path, &error));
     }
-    fs::create_dir_all(path).map_err(|error| cannot(path, &error))?;
-    let is_empty = fs::read_dir(path).map_err(|error| cannot(path, &error))?.next().is_none();
+    fs::create_dir_all(path).map_err(|error| write_failure_message(path, &error))?;
+    let is_empty = fs::read_dir(path).map_err(|error| write_failure_message(path, &error))?.next().is_none();
     if !is_empty && !arguments.resume && !arguments.overwrite {
         return Err(format!(
             "--emit-labels: {} is not empty, and labels of other runs would be among these; name a new folder, or give --overwrite",
@@ -42,10 +42,10 @@ pub(super) fn prepare(arguments: &BenchArguments) -> Result<(), String> {
 }
 
 /// Takes out labels of an earlier call, if that is wanted.
-pub(super) fn clear(arguments: &BenchArguments) -> Result<(), String> {
+pub(super) fn clear_old_labels(arguments: &BenchArguments) -> Result<(), String> {
     match &arguments.emit_labels {
         Some(path) if arguments.overwrite && !is_lines(path) => {
-            gold_labels::clear_folder(path).map_err(|error| cannot(path, &error))
+            gold_labels::clear_folder(path).map_err(|error| write_failure_message(path, &error))
         }
         _ => Ok(()),
     }
@@ -63,11 +63,11 @@ fn is_lines(path: &Path) -> bool {
 }
 
 pub(super) fn trace_of(folder: &BenchFolder, line: &TrialLine) -> PathBuf {
-    folder.traces().join(format!("{}.bin", line.name()))
+    folder.traces_path().join(format!("{}.bin", line.name()))
 }
 
 /// Writes what was asked for.
-pub(super) fn write(
+pub(super) fn write_outputs(
     arguments: &BenchArguments,
     folder: &BenchFolder,
     lines: &[TrialLine],
@@ -101,12 +101,12 @@ fn emit_labels(path: &Path, folder: &BenchFolder, lines: &[TrialLine]) -> io::Re
         let otlp = fs::read(trace_of(folder, line)).unwrap_or_default();
         match &mut out {
             Some(out) => {
-                for trajectory in trajectories(&otlp)? {
+                for trajectory in read_trajectories(&otlp)? {
                     gold_labels::write_lines(out, line, &trajectory)?;
                 }
             }
             None => {
-                let record = folder.record(&line.task, line.trial)?;
+                let record = folder.read_record(&line.task, line.trial)?;
                 gold_labels::write_folder(path, line, &record, &otlp)?;
             }
         }

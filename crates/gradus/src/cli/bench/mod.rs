@@ -8,7 +8,7 @@ mod play;
 
 pub(super) use addition::BenchAddition;
 pub(super) use arguments::BenchArguments;
-pub(super) use plan::{BenchAgents, jobs, worlds};
+pub(super) use plan::{BenchAgents, load_worlds, plan_jobs};
 
 use std::io::Write as _;
 
@@ -17,16 +17,16 @@ use gradus_github_bench::trial::{BenchFolder, ExistingBenchAction};
 
 use super::CommandExit;
 use super::eval::{self, PreparedRun};
-use super::sources::complain;
+use super::sources::print_diagnostic;
 use gradus_core::visible::printable_line;
 use gradus_github_bench::results::BenchReport;
-use gradus_report::counted;
+use gradus_report::format_counted_noun;
 use plan::PreparedBench;
 
-pub(super) fn run(arguments: &BenchArguments) -> anyhow::Result<CommandExit> {
-    let suite = match TaskSuite::find(&arguments.suite) {
+pub(super) fn run_bench_command(arguments: &BenchArguments) -> anyhow::Result<CommandExit> {
+    let suite = match TaskSuite::load(&arguments.suite) {
         Ok(suite) => suite,
-        Err(error) => return Ok(refuse(&error.to_string())),
+        Err(error) => return Ok(reject_bench_input(&error.to_string())),
     };
     let chosen = match &arguments.tasks {
         Some(words) => suite.select(words).map_err(|error| error.to_string()),
@@ -34,68 +34,68 @@ pub(super) fn run(arguments: &BenchArguments) -> anyhow::Result<CommandExit> {
     };
     let tasks = match chosen {
         Ok(tasks) => tasks,
-        Err(reason) => return Ok(refuse(&reason)),
+        Err(reason) => return Ok(reject_bench_input(&reason)),
     };
     if arguments.list {
-        return list(&tasks);
+        return list_tasks(&tasks);
     }
-    let worlds = match worlds(&tasks) {
+    let worlds = match load_worlds(&tasks) {
         Ok(worlds) => worlds,
-        Err(reason) => return Ok(refuse(&reason)),
+        Err(reason) => return Ok(reject_bench_input(&reason)),
     };
     let planned = match PreparedBench::new(arguments, &suite, &tasks, &worlds) {
         Ok(planned) => planned,
-        Err(reason) => return Ok(refuse(&reason)),
+        Err(reason) => return Ok(reject_bench_input(&reason)),
     };
     // All that can be wrong is found before anything is played, and before anything in the folder is touched.
     let traces = planned.folder.join("traces").display().to_string();
-    let graded = eval::EvalArguments::for_sources(vec![traces], planned.grading(arguments));
+    let graded = eval::EvalArguments::for_sources(vec![traces], planned.grading_options(arguments));
     let names = BenchReport::metric_names(planned.agents().len(), arguments.trials);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let prepared = files::prepare(arguments).and_then(|()| {
+    let prepared = files::prepare_outputs(arguments).and_then(|()| {
         plan::check_gates(arguments, planned.agents().len())?;
         PreparedRun::new(&graded, &names)
     });
     let prepared = match prepared {
         Ok(prepared) => prepared,
-        Err(reason) => return Ok(refuse(&reason)),
+        Err(reason) => return Ok(reject_bench_input(&reason)),
     };
     let (mut folder, lines) = match BenchFolder::open(&planned.folder, &planned.plan, planned.earlier) {
         Ok(opened) => opened,
-        Err(error) => return Ok(refuse(&error.to_string())),
+        Err(error) => return Ok(reject_bench_input(&error.to_string())),
     };
-    if let Err(reason) = files::clear(arguments) {
-        return Ok(refuse(&reason));
+    if let Err(reason) = files::clear_old_labels(arguments) {
+        return Ok(reject_bench_input(&reason));
     }
     if planned.earlier == ExistingBenchAction::GoOn && lines.is_empty() {
-        complain(&format!("there is nothing to go on with; a bench begins in {}", folder.path().display()));
+        print_diagnostic(&format!("there is nothing to go on with; a bench begins in {}", folder.path().display()));
     }
-    let played = play::play(arguments, &planned, &mut folder, lines);
-    let report = planned.report(&folder, played.lines);
-    files::write(arguments, &folder, report.lines())?;
+    let played = play::run_trials(arguments, &planned, &mut folder, lines);
+    let report = planned.build_report(&folder, played.lines);
+    files::write_outputs(arguments, &folder, report.lines())?;
     let has_traces = report.lines().iter().any(|line| files::trace_of(&folder, line).is_file());
     let mut addition = BenchAddition::new(report);
     if let Some(stopped) = played.stopped {
         // What was played is told all the same.
         if !addition.report.lines().is_empty() {
-            prepared.conclude(&mut addition, Some(stopped.reason()))?;
+            prepared.report_without_judging(&mut addition, Some(stopped.reason()))?;
         }
-        complain(&printable_line(&stopped.advice(&planned.who)));
-        complain(&format!("--resume --out {} goes on from there", folder.path().display()));
-        return Ok(stopped.exit());
+        print_diagnostic(&printable_line(&stopped.advice(&planned.who)));
+        print_diagnostic(&format!("--resume --out {} goes on from there", folder.path().display()));
+        return Ok(stopped.command_exit());
     }
     if arguments.no_grading || !has_traces {
-        return prepared.conclude(&mut addition, None);
+        return prepared.report_without_judging(&mut addition, None);
     }
     prepared.judge(&mut addition)
 }
 
-fn refuse(reason: &str) -> CommandExit {
-    complain(&printable_line(reason));
+fn reject_bench_input(reason: &str) -> CommandExit {
+    print_diagnostic(&printable_line(reason));
     CommandExit::BadInput
 }
 
-fn list(tasks: &[&BenchTask]) -> anyhow::Result<CommandExit> {
+fn list_tasks(tasks: &[&BenchTask]) -> anyhow::Result<CommandExit> {
     let mut out = anstream::stdout().lock();
     for task in tasks {
         writeln!(
@@ -104,7 +104,7 @@ fn list(tasks: &[&BenchTask]) -> anyhow::Result<CommandExit> {
             task.number,
             task.level.name(),
             printable_line(&task.id),
-            counted(task.minimal_calls as u64, "call", "calls"),
+            format_counted_noun(task.minimal_calls as u64, "call", "calls"),
             printable_line(&task.title)
         )?;
     }

@@ -17,7 +17,7 @@ use super::super::model::ModelOptions;
 use super::BenchArguments;
 use crate::config::{ConfigFile, EnvironmentVariables};
 use gradus_github_bench::results::{BenchReport, BenchResults};
-use gradus_report::counted;
+use gradus_report::format_counted_noun;
 
 pub(in crate::cli) enum BenchAgents {
     Policies(Vec<ScriptedPolicy>),
@@ -28,9 +28,7 @@ pub(in crate::cli) enum BenchAgents {
 impl BenchAgents {
     fn names(&self) -> Vec<String> {
         match self {
-            BenchAgents::Policies(policies) => {
-                policies.iter().map(|policy| policy.name().to_owned()).collect()
-            }
+            BenchAgents::Policies(policies) => policies.iter().map(|policy| policy.name().to_owned()).collect(),
             BenchAgents::Model { client, .. } => vec![client.endpoint().model.clone()],
             BenchAgents::Command(command) => vec![command.clone()],
         }
@@ -68,14 +66,12 @@ impl<'s> PreparedBench<'s> {
             return Err("--agent-timeout: give a number of seconds above 0".to_owned());
         }
         if let Some(name) = find_invalid_name(&arguments.agent_env) {
-            return Err(format!(
-                "--agent-env {name:?}: not the name of a variable; hint: --agent-env OPENAI_API_KEY"
-            ));
+            return Err(format!("--agent-env {name:?}: not the name of a variable; hint: --agent-env OPENAI_API_KEY"));
         }
         let environment = EnvironmentVariables::read();
         let file = ConfigFile::read(arguments.grading.config.as_deref().or(environment.config.as_deref()))?;
-        let who = who(arguments, &environment, &file)?;
-        let (jobs, not_applicable) = jobs(&who, tasks, worlds, arguments.trials);
+        let who = choose_agents(arguments, &environment, &file)?;
+        let (jobs, not_applicable) = plan_jobs(&who, tasks, worlds, arguments.trials);
         if jobs.is_empty() {
             let reason = not_applicable.first().map_or("no task was chosen", String::as_str);
             return Err(format!("there is nothing to play: {reason}"));
@@ -83,24 +79,20 @@ impl<'s> PreparedBench<'s> {
         let plan = TrialPlan {
             id: format!("{:08x}", fastrand::u32(..)),
             suite: suite.name.clone(),
-            tasks: tasks
-                .iter()
-                .zip(worlds)
-                .map(|(task, world)| (task.id.clone(), task.digest(world)))
-                .collect(),
+            tasks: tasks.iter().zip(worlds).map(|(task, world)| (task.id.clone(), task.digest(world))).collect(),
             agents: who.names(),
-            settings: settings(arguments, &who),
+            settings: collect_plan_settings(arguments, &who),
             gradus_version: env!("CARGO_PKG_VERSION").to_owned(),
         };
         let state_dir =
             arguments.grading.state_dir.clone().or(environment.state_dir).or_else(|| file.state_dir.clone());
         let state_dir = state_dir.unwrap_or_else(|| PathBuf::from(".gradus"));
-        let (folder, earlier) = place(arguments, &state_dir, &plan);
+        let (folder, earlier) = choose_bench_folder(arguments, &state_dir, &plan);
         Ok(PreparedBench { who, jobs, plan, folder, earlier, not_applicable, state_dir })
     }
 
     /// Rules judge unless a model is asked for: playing often must not cost by accident.
-    pub(super) fn grading(&self, arguments: &BenchArguments) -> GradingOptions {
+    pub(super) fn grading_options(&self, arguments: &BenchArguments) -> GradingOptions {
         let mut grading = arguments.grading.clone();
         grading.judge.judge.get_or_insert_with(|| gradus_eval::evaluator::OFFLINE.to_owned());
         grading.state_dir = Some(self.state_dir.clone());
@@ -113,7 +105,7 @@ impl<'s> PreparedBench<'s> {
         &self.plan.agents
     }
 
-    pub(super) fn report(&self, folder: &BenchFolder, lines: Vec<TrialLine>) -> BenchReport {
+    pub(super) fn build_report(&self, folder: &BenchFolder, lines: Vec<TrialLine>) -> BenchReport {
         BenchReport::from_results(BenchResults {
             suite: self.plan.suite.clone(),
             folder: folder.path().display().to_string(),
@@ -125,7 +117,7 @@ impl<'s> PreparedBench<'s> {
 }
 
 /// What else has a say in what a trial comes to, by the option that sets it.
-fn settings(arguments: &BenchArguments, who: &BenchAgents) -> BTreeMap<String, String> {
+fn collect_plan_settings(arguments: &BenchArguments, who: &BenchAgents) -> BTreeMap<String, String> {
     let mut settings = BTreeMap::new();
     let mut add = |name: &str, value: Option<String>| {
         settings.extend(value.map(|value| (name.to_owned(), value)));
@@ -158,14 +150,14 @@ pub(super) fn check_gates(arguments: &BenchArguments, agents: usize) -> Result<(
         if k != arguments.trials {
             return Err(format!(
                 "--gate {gate:?}: it takes {} of each task; give --trials {k}",
-                counted(u64::from(k), "trial", "trials")
+                format_counted_noun(u64::from(k), "trial", "trials")
             ));
         }
     }
     Ok(())
 }
 
-fn who(
+fn choose_agents(
     arguments: &BenchArguments,
     environment: &EnvironmentVariables,
     file: &ConfigFile,
@@ -175,25 +167,21 @@ fn who(
     }
     if let Some(model) = &arguments.model {
         let options =
-            ModelOptions::named(model, arguments.model_url.as_deref(), arguments.model_key_env.as_deref());
+            ModelOptions::from_model_name(model, arguments.model_url.as_deref(), arguments.model_key_env.as_deref());
         // Its options have other names here, where some are about the judge.
-        let named = |reason: String| {
-            reason.replace("--api-key-env", "--model-key-env").replace("--base-url", "--model-url")
-        };
+        let named =
+            |reason: String| reason.replace("--api-key-env", "--model-key-env").replace("--base-url", "--model-url");
         let client = options.client(environment, arguments.parallel.unwrap_or(8)).map_err(named)?;
         let mut prices = PriceTable::default();
         if let Some(path) = arguments.grading.judge.prices.as_ref().or(file.eval.prices.as_ref()) {
-            let text =
-                std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-            prices.add(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+            let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+            prices.add_toml(&text).map_err(|error| format!("{}: {error}", path.display()))?;
         }
-        let price = prices.find(&client.endpoint().model);
+        let price = prices.find_price(&client.endpoint().model);
         return Ok(BenchAgents::Model { client: Box::new(client), price });
     }
     if arguments.policy.is_empty() {
-        return Err(
-            "say who plays: --policy oracle (no model needed), --model NAME, or --agent COMMAND".to_owned()
-        );
+        return Err("say who plays: --policy oracle (no model needed), --model NAME, or --agent COMMAND".to_owned());
     }
     let mut policies: Vec<ScriptedPolicy> = Vec::new();
     for name in &arguments.policy {
@@ -215,12 +203,12 @@ fn who(
     Ok(BenchAgents::Policies(policies))
 }
 
-pub(in crate::cli) fn worlds(tasks: &[&BenchTask]) -> Result<Vec<World>, String> {
-    tasks.iter().map(|task| task.world.world().map_err(|error| error.to_string())).collect()
+pub(in crate::cli) fn load_worlds(tasks: &[&BenchTask]) -> Result<Vec<World>, String> {
+    tasks.iter().map(|task| task.world.to_world().map_err(|error| error.to_string())).collect()
 }
 
 /// All trials, and what cannot be played.
-pub(in crate::cli) fn jobs<'s>(
+pub(in crate::cli) fn plan_jobs<'s>(
     who: &BenchAgents,
     tasks: &[&'s BenchTask],
     worlds: &'s [World],
@@ -232,7 +220,7 @@ pub(in crate::cli) fn jobs<'s>(
     for (task, world) in tasks.iter().copied().zip(worlds) {
         for contestant in 0..agents {
             if let BenchAgents::Policies(policies) = who
-                && let Err(reason) = policy::play(policies[contestant as usize], task, world, &tools, 0)
+                && let Err(reason) = policy::build_scripted_run(policies[contestant as usize], task, world, &tools, 0)
             {
                 not_applicable.push(reason.to_string());
                 continue;
@@ -250,7 +238,11 @@ pub(in crate::cli) fn jobs<'s>(
 }
 
 /// Where it is kept, and what is done about a bench that is there.
-fn place(arguments: &BenchArguments, state_dir: &Path, plan: &TrialPlan) -> (PathBuf, ExistingBenchAction) {
+fn choose_bench_folder(
+    arguments: &BenchArguments,
+    state_dir: &Path,
+    plan: &TrialPlan,
+) -> (PathBuf, ExistingBenchAction) {
     if let Some(folder) = &arguments.out {
         let earlier = match (arguments.resume, arguments.overwrite) {
             (true, _) => ExistingBenchAction::GoOn,

@@ -7,8 +7,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use gradus_github_bench::trial::{
-    BenchError, BenchFolder, FinishedTrial, FolderError, OwnAgent, TrialConcurrency, TrialContestant,
-    TrialLine, TrialRunner, run_each,
+    BenchError, BenchFolder, FinishedTrial, FolderError, OwnAgent, TrialConcurrency, TrialContestant, TrialLine,
+    TrialRunner, run_each,
 };
 use gradus_llm::{CallError, ModelCallFailure};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -16,11 +16,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
 use super::plan::{BenchAgents, PreparedBench};
-use super::{BenchArguments, complain};
+use super::{BenchArguments, print_diagnostic};
 use crate::cli::CommandExit;
 use crate::process_groups::ProcessGroupRegistry;
 use crate::program_agent::ForeignAgent;
-use gradus_report::counted;
+use gradus_report::format_counted_noun;
 
 /// So many trials in a row may find the model's endpoint away; then it is not asked any more.
 const MAX_AWAY: usize = 5;
@@ -41,7 +41,7 @@ pub(super) enum BenchStopReason {
     Failed(FolderError),
 }
 
-pub(super) fn play(
+pub(super) fn run_trials(
     arguments: &BenchArguments,
     planned: &PreparedBench<'_>,
     folder: &mut BenchFolder,
@@ -49,20 +49,18 @@ pub(super) fn play(
 ) -> CompletedTrials {
     let has_worked = lines.iter().any(|line| line.calls > 0);
     lines.retain(|line| planned.jobs.iter().any(|job| job.task.id == line.task && job.trial == line.trial));
-    let is_played =
-        |task: &str, trial: u32| lines.iter().any(|line| line.task == task && line.trial == trial);
-    let jobs: Vec<_> =
-        planned.jobs.iter().copied().filter(|job| !is_played(&job.task.id, job.trial)).collect();
+    let is_played = |task: &str, trial: u32| lines.iter().any(|line| line.task == task && line.trial == trial);
+    let jobs: Vec<_> = planned.jobs.iter().copied().filter(|job| !is_played(&job.task.id, job.trial)).collect();
     if !lines.is_empty() {
-        let played = counted(lines.len() as u64, "trial was", "trials were");
-        let left = counted(jobs.len() as u64, "is", "are");
-        complain(&format!("{played} played before, {left} left"));
+        let played = format_counted_noun(lines.len() as u64, "trial was", "trials were");
+        let left = format_counted_noun(jobs.len() as u64, "is", "are");
+        print_diagnostic(&format!("{played} played before, {left} left"));
     }
     let stop = Arc::new(AtomicBool::new(false));
     let programs = ProcessGroupRegistry::default();
     let hint = format!("--resume --out {} goes on from there", folder.path().display());
     let listener = InterruptListener::start(&stop, &programs, hint);
-    let bar = bar(arguments.grading.quiet, jobs.len());
+    let bar = create_progress_bar(arguments.grading.quiet, jobs.len());
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     let bench = folder.plan().id.clone();
     let contestants: Vec<TrialContestant<'_>>;
@@ -83,9 +81,7 @@ pub(super) fn play(
         BenchAgents::Command(command) => {
             foreign = ForeignAgent {
                 command: command.clone(),
-                timeout: Duration::from_secs_f64(
-                    arguments.agent_timeout.unwrap_or(TIMEOUT).min(MAX_TIMEOUT_S),
-                ),
+                timeout: Duration::from_secs_f64(arguments.agent_timeout.unwrap_or(TIMEOUT).min(MAX_TIMEOUT_S)),
                 passed_variables: arguments.agent_env.clone(),
                 replays: arguments.replay,
                 bench: bench.clone(),
@@ -100,7 +96,7 @@ pub(super) fn play(
         match finished {
             Ok(finished) => {
                 in_a_row = 0;
-                folder.keep(&finished)?;
+                folder.save_trial(&finished)?;
                 lines.push(finished.line);
             }
             Err(BenchError::Endpoint(failure)) => {
@@ -125,9 +121,7 @@ pub(super) fn play(
     }
     lines.sort_by_key(|line| (line.number, line.trial));
     let stopped = match (done, last) {
-        (Err(FolderError::Bench(BenchError::Endpoint(failure))), _) => {
-            Some(BenchStopReason::Away(failure, away))
-        }
+        (Err(FolderError::Bench(BenchError::Endpoint(failure))), _) => Some(BenchStopReason::Away(failure, away)),
         (Err(error), _) => Some(BenchStopReason::Failed(error)),
         (Ok(()), _) if stop.load(Ordering::Relaxed) => Some(BenchStopReason::Interrupted),
         (Ok(()), Some(failure)) => Some(BenchStopReason::Away(failure, away)),
@@ -142,7 +136,7 @@ impl BenchStopReason {
         match self {
             BenchStopReason::Interrupted => "it was interrupted".to_owned(),
             BenchStopReason::Away(failure, trials) => {
-                let trials = counted(*trials as u64, "trial", "trials");
+                let trials = format_counted_noun(*trials as u64, "trial", "trials");
                 format!("the model's endpoint gave no answer to {trials} ({failure}); that does not count")
             }
             BenchStopReason::Failed(error) => error.to_string(),
@@ -175,13 +169,11 @@ impl BenchStopReason {
         format!("{what}; trials that it gave no answer to do not count")
     }
 
-    pub(super) fn exit(&self) -> CommandExit {
+    pub(super) fn command_exit(&self) -> CommandExit {
         match self {
             BenchStopReason::Interrupted => CommandExit::Interrupted,
             BenchStopReason::Away(failure, _) => match failure.error {
-                CallError::Unauthorized { status: 401 | 403, .. } | CallError::NotFound { .. } => {
-                    CommandExit::BadInput
-                }
+                CallError::Unauthorized { status: 401 | 403, .. } | CallError::NotFound { .. } => CommandExit::BadInput,
                 _ => CommandExit::Unexpected,
             },
             BenchStopReason::Failed(FolderError::Bench(BenchError::Program(_))) => CommandExit::BadInput,
@@ -190,11 +182,7 @@ impl BenchStopReason {
     }
 }
 
-fn own_agent<'a>(
-    arguments: &BenchArguments,
-    contestants: &'a [TrialContestant<'a>],
-    bench: &'a str,
-) -> OwnAgent<'a> {
+fn own_agent<'a>(arguments: &BenchArguments, contestants: &'a [TrialContestant<'a>], bench: &'a str) -> OwnAgent<'a> {
     OwnAgent {
         contestants,
         form: arguments.react.map(Into::into),
@@ -204,7 +192,7 @@ fn own_agent<'a>(
     }
 }
 
-fn bar(quiet: bool, length: usize) -> Option<ProgressBar> {
+fn create_progress_bar(quiet: bool, length: usize) -> Option<ProgressBar> {
     if quiet || !io::IsTerminal::is_terminal(&io::stderr()) {
         return None;
     }
@@ -230,7 +218,7 @@ impl InterruptListener {
         let listen = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             if let Ok(runtime) = runtime {
-                runtime.block_on(listen(&stop, &programs, &hint, ended));
+                runtime.block_on(listen_for_interrupts(&stop, &programs, &hint, ended));
             }
         };
         // Without it Ctrl-C ends the program, and --resume goes on all the same.
@@ -248,14 +236,13 @@ impl Drop for InterruptListener {
     }
 }
 
-async fn listen(
+async fn listen_for_interrupts(
     stop: &AtomicBool,
     programs: &ProcessGroupRegistry,
     hint: &str,
     mut ended: oneshot::Receiver<()>,
 ) {
-    let (Ok(mut pressed), Ok(mut terminate)) =
-        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    let (Ok(mut pressed), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
     else {
         return;
     };
@@ -269,9 +256,9 @@ async fn listen(
         };
         if at_once {
             programs.end_all();
-            complain(&format!("interrupted; {hint}"));
+            print_diagnostic(&format!("interrupted; {hint}"));
             std::process::exit(CommandExit::Interrupted as i32);
         }
-        complain("finishing the trials that are under way; once more ends at once");
+        print_diagnostic("finishing the trials that are under way; once more ends at once");
     }
 }

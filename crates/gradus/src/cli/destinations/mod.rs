@@ -12,12 +12,12 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::CommandExit;
-use super::sources::{complain, given_phoenix};
+use super::sources::{given_phoenix, print_diagnostic};
 use crate::carrier::VerdictExporter;
 use crate::config::{EnvironmentVariables, PhoenixSection};
 use gradus_eval::annotation::{
-    AnnotationBuilder, AnnotationSettings, OutcomeAnnotation, OutcomeTarget, TrajectoryTarget,
-    UnplacedOutcome, check_names,
+    AnnotationBuilder, AnnotationSettings, OutcomeAnnotation, OutcomeTarget, TrajectoryTarget, UnplacedOutcome,
+    check_names,
 };
 use gradus_phoenix::client::{AnnotationUploader, PhoenixAddress, PhoenixClient};
 use shortfall::{UndeliveredOutcomes, report_command};
@@ -66,19 +66,19 @@ impl DestinationOptions {
         let runtime = runtime.map_err(|error| error.to_string())?;
         let client = match self.log_to_phoenix {
             true => Some(PhoenixClient::new(
-                &target(phoenix, read_from, &environment)?,
+                &choose_phoenix(phoenix, read_from, &environment)?,
                 &settings.client_settings(&environment),
             )?),
             false => None,
         };
         if let Some(client) = &client {
             runtime
-                .block_on(AnnotationUploader::greet(client))
+                .block_on(AnnotationUploader::check_connection(client))
                 .map_err(|error| format!("--log-to-phoenix: {error}"))?;
         }
         if let Some(url) = &self.log_to_otlp {
             let sender = VerdictExporter::new(url, &environment, settings.retry_s, "", "")?;
-            runtime.block_on(sender.greet()).map_err(|error| format!("--log-to-otlp: {error}"))?;
+            runtime.block_on(sender.probe()).map_err(|error| format!("--log-to-otlp: {error}"))?;
         }
         let (otlp, settings) = (self.log_to_otlp.clone(), settings.clone());
         Ok(Some(ReachableDestinations { runtime, phoenix: client, otlp, settings, environment }))
@@ -86,18 +86,14 @@ impl DestinationOptions {
 }
 
 /// The Phoenix to write to: as named, else the one that is read from, else that of the environment.
-fn target(
+fn choose_phoenix(
     given: Option<&str>,
     read_from: &[&PhoenixAddress],
     environment: &EnvironmentVariables,
 ) -> Result<PhoenixAddress, String> {
     let first = read_from.first().map(|address| PhoenixAddress::clone(address));
-    if given.is_none()
-        && read_from.iter().any(|other| first.as_ref().is_some_and(|one| one.base != other.base))
-    {
-        return Err(
-            "--log-to-phoenix: sources are read from several Phoenixes; name one with --phoenix".to_owned()
-        );
+    if given.is_none() && read_from.iter().any(|other| first.as_ref().is_some_and(|one| one.base != other.base)) {
+        return Err("--log-to-phoenix: sources are read from several Phoenixes; name one with --phoenix".to_owned());
     }
     let address = match (given, first) {
         (None, Some(own)) => Some(own),
@@ -109,7 +105,7 @@ fn target(
 }
 
 /// The exit code of a run whose outcomes were also sent: a failed gate or a broken run say more.
-pub(super) fn exit(of_run: CommandExit, of_sending: CommandExit) -> CommandExit {
+pub(super) fn combine_exits(of_run: CommandExit, of_sending: CommandExit) -> CommandExit {
     match (of_run, of_sending) {
         (_, CommandExit::Interrupted) => CommandExit::Interrupted,
         (CommandExit::Pass, other) => other,
@@ -119,8 +115,8 @@ pub(super) fn exit(of_run: CommandExit, of_sending: CommandExit) -> CommandExit 
 
 impl ReachableDestinations {
     /// The command that sends a run's outcomes to the same places later.
-    pub(super) fn later(&self, folder: &RunFolder) -> String {
-        report_command(folder, self.phoenix.as_ref().map(PhoenixClient::base), self.otlp.as_deref())
+    pub(super) fn retry_command(&self, folder: &RunFolder) -> String {
+        report_command(folder, self.phoenix.as_ref().map(PhoenixClient::base_url), self.otlp.as_deref())
     }
 
     /// Sends a run's outcomes, and says what came of it.
@@ -136,7 +132,7 @@ impl ReachableDestinations {
             interrupted: false,
         };
         if let Some(client) = &phoenix {
-            let again = report_command(folder, Some(client.base()), None);
+            let again = report_command(folder, Some(client.base_url()), None);
             let shortfall = UndeliveredOutcomes::new(folder, "phoenix", again);
             delivery.phoenix = Some(DestinationLane::new(AnnotationUploader::new(client.clone()), shortfall));
         }
@@ -149,7 +145,7 @@ impl ReachableDestinations {
         let mut on_phoenix = AnnotationBuilder::new(record, &annotations);
         let on_spans = AnnotationSettings { trajectory_target: TrajectoryTarget::Span, ..annotations };
         let mut carried = AnnotationBuilder::new(record, &on_spans);
-        reader.visit(|trajectory, outcomes| -> anyhow::Result<()> {
+        reader.visit_trajectories(|trajectory, outcomes| -> anyhow::Result<()> {
             if delivery.phoenix.is_some() {
                 for annotation in on_phoenix.annotate_trajectory(trajectory, outcomes) {
                     delivery.add_to_phoenix(annotation)?;
@@ -167,15 +163,14 @@ impl ReachableDestinations {
         let OutcomeDelivery { phoenix: to_phoenix, otlp: to_otlp, interrupted, .. } = delivery;
         let mut is_all_there = true;
         if let Some((client, lane)) = phoenix.zip(to_phoenix) {
-            complain(&format!("{} annotations are in Phoenix at {}", lane.done, client.base()));
-            is_all_there &= lane.shortfall.tell()?;
+            print_diagnostic(&format!("{} annotations are in Phoenix at {}", lane.done, client.base_url()));
+            is_all_there &= lane.shortfall.report_undelivered()?;
         }
         if let Some((url, lane)) = otlp.zip(to_otlp) {
-            let only =
-                lane.to.no_logs().map(|why| format!(", as spans only: it takes no log records ({why})"));
-            complain(&format!("{} outcomes were sent to {url}{}", lane.done, only.unwrap_or_default()));
-            lane.warnings.iter().for_each(|warning| complain(&format!("{url} says: {warning}")));
-            is_all_there &= lane.shortfall.tell()?;
+            let only = lane.to.no_logs().map(|why| format!(", as spans only: it takes no log records ({why})"));
+            print_diagnostic(&format!("{} outcomes were sent to {url}{}", lane.done, only.unwrap_or_default()));
+            lane.warnings.iter().for_each(|warning| print_diagnostic(&format!("{url} says: {warning}")));
+            is_all_there &= lane.shortfall.report_undelivered()?;
         }
         Ok(match (interrupted, is_all_there) {
             (true, _) => CommandExit::Interrupted,
@@ -202,7 +197,7 @@ impl<T> DestinationLane<T> {
         DestinationLane { to, closed: None, done: 0, warnings: Vec::new(), shortfall }
     }
 
-    fn lack(&mut self, annotations: &[OutcomeAnnotation], reason: &str) -> anyhow::Result<()> {
+    fn mark_undelivered(&mut self, annotations: &[OutcomeAnnotation], reason: &str) -> anyhow::Result<()> {
         annotations.iter().try_for_each(|one| self.shortfall.add(&one.subject, reason))
     }
 }
@@ -218,10 +213,7 @@ struct OutcomeDelivery {
 const INTERRUPTED: &str = "interrupted";
 
 impl OutcomeDelivery {
-    fn add_to_phoenix(
-        &mut self,
-        annotation: Result<OutcomeAnnotation, UnplacedOutcome>,
-    ) -> anyhow::Result<()> {
+    fn add_to_phoenix(&mut self, annotation: Result<OutcomeAnnotation, UnplacedOutcome>) -> anyhow::Result<()> {
         let Some(lane) = &mut self.phoenix else { return Ok(()) };
         match (annotation, &lane.closed) {
             (Err(UnplacedOutcome { subject, reason }), _) => lane.shortfall.add(&subject, reason),
@@ -235,23 +227,23 @@ impl OutcomeDelivery {
 
     fn write_phoenix(&mut self) -> anyhow::Result<()> {
         let Some(lane) = &mut self.phoenix else { return Ok(()) };
-        let waiting = lane.to.waiting();
+        let waiting = lane.to.pending();
         if let Some(reason) = lane.closed.clone() {
-            lane.to.forget();
-            return lane.lack(&waiting, &reason);
+            lane.to.clear();
+            return lane.mark_undelivered(&waiting, &reason);
         }
-        let Some((batch, failed)) = self.interrupts.unless(&self.runtime, lane.to.write()) else {
-            lane.lack(&waiting, INTERRUPTED)?;
+        let Some((batch, failed)) = self.interrupts.run_until_interrupt(&self.runtime, lane.to.write()) else {
+            lane.mark_undelivered(&waiting, INTERRUPTED)?;
             self.close();
             return Ok(());
         };
         lane.done += batch.written as u64;
         for (annotation, reason) in batch.refused {
-            lane.shortfall.add(&annotation.subject, &about(&annotation, &reason))?;
+            lane.shortfall.add(&annotation.subject, &format_target_reason(&annotation, &reason))?;
         }
         if let Some((error, unwritten)) = failed {
             let reason = error.to_string();
-            lane.lack(&unwritten, &reason)?;
+            lane.mark_undelivered(&unwritten, &reason)?;
             lane.closed = Some(reason);
         }
         Ok(())
@@ -278,25 +270,25 @@ impl OutcomeDelivery {
 
     fn write_otlp(&mut self) -> anyhow::Result<()> {
         let Some(lane) = &mut self.otlp else { return Ok(()) };
-        let waiting = lane.to.waiting();
+        let waiting = lane.to.pending();
         if let Some(reason) = lane.closed.clone() {
-            lane.to.forget();
-            return lane.lack(&waiting, &reason);
+            lane.to.clear_pending();
+            return lane.mark_undelivered(&waiting, &reason);
         }
-        match self.interrupts.unless(&self.runtime, lane.to.send()) {
+        match self.interrupts.run_until_interrupt(&self.runtime, lane.to.send()) {
             None => {
-                lane.lack(&waiting, INTERRUPTED)?;
+                lane.mark_undelivered(&waiting, INTERRUPTED)?;
                 self.close();
             }
             Some(Ok(sent)) => {
                 lane.done += sent.taken as u64;
                 let room = MAX_WARNINGS.saturating_sub(lane.warnings.len());
                 lane.warnings.extend(sent.warnings.into_iter().take(room));
-                lane.shortfall.reject(sent.rejected as u64, &sent.reasons)?;
+                lane.shortfall.add_rejected(sent.rejected as u64, &sent.reasons)?;
             }
             Some(Err((error, unsent))) => {
                 let reason = error.to_string();
-                lane.lack(&unsent, &reason)?;
+                lane.mark_undelivered(&unsent, &reason)?;
                 lane.closed = Some(reason);
             }
         }
@@ -315,7 +307,7 @@ impl OutcomeDelivery {
     }
 }
 
-fn about(annotation: &OutcomeAnnotation, reason: &str) -> String {
+fn format_target_reason(annotation: &OutcomeAnnotation, reason: &str) -> String {
     match &annotation.target {
         OutcomeTarget::Span { span_id, .. } => format!("span {span_id}: {reason}"),
         OutcomeTarget::Trace { trace_id } => format!("trace {trace_id}: {reason}"),
@@ -331,14 +323,11 @@ struct InterruptSignals {
 impl InterruptSignals {
     fn listen(runtime: &Runtime) -> std::io::Result<InterruptSignals> {
         let _inside = runtime.enter();
-        Ok(InterruptSignals {
-            pressed: signal(SignalKind::interrupt())?,
-            terminated: signal(SignalKind::terminate())?,
-        })
+        Ok(InterruptSignals { pressed: signal(SignalKind::interrupt())?, terminated: signal(SignalKind::terminate())? })
     }
 
     /// Does the work; `None` when it was interrupted.
-    fn unless<T>(&mut self, runtime: &Runtime, work: impl Future<Output = T>) -> Option<T> {
+    fn run_until_interrupt<T>(&mut self, runtime: &Runtime, work: impl Future<Output = T>) -> Option<T> {
         runtime.block_on(async {
             tokio::select! {
                 biased;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use gradus_eval::run::{AppendLog, RunFolder};
 use serde::Serialize;
 
-use crate::cli::sources::complain;
+use crate::cli::sources::print_diagnostic;
 use gradus_eval::annotation::OutcomeReference;
 
 pub(super) struct UndeliveredOutcomes {
@@ -47,7 +47,7 @@ impl UndeliveredOutcomes {
     }
 
     /// What a backend says of a batch as a whole: so many of its outcomes are not there.
-    pub(super) fn reject(&mut self, outcomes: u64, reasons: &[String]) -> anyhow::Result<()> {
+    pub(super) fn add_rejected(&mut self, outcomes: u64, reasons: &[String]) -> anyhow::Result<()> {
         self.count += outcomes;
         for reason in reasons {
             if self.shown.len() < SHOWN {
@@ -64,20 +64,20 @@ impl UndeliveredOutcomes {
             None => self.log.insert(AppendLog::open(&self.path)?),
         };
         log.add(&UndeliveredLine { to: self.to, subject, reason })?;
-        if log.buffered() > WRITE_EVERY {
+        if log.buffered_bytes() > WRITE_EVERY {
             log.write()?;
         }
         Ok(())
     }
 
     /// Says what is missing; true when nothing is.
-    pub(super) fn tell(mut self) -> anyhow::Result<bool> {
+    pub(super) fn report_undelivered(mut self) -> anyhow::Result<bool> {
         if let Some(log) = &mut self.log {
             log.write()?;
         }
-        self.shown.iter().for_each(|line| complain(line));
+        self.shown.iter().for_each(|line| print_diagnostic(line));
         if self.count > 0 {
-            complain(&format!(
+            print_diagnostic(&format!(
                 "{} outcomes could not be written, all listed in {}; `{}` writes them again",
                 self.count,
                 self.path.display(),

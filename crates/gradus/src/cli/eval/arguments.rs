@@ -84,14 +84,7 @@ pub(in crate::cli) struct GradingOptions {
 impl EvalArguments {
     /// All of these sources, with nothing left out.
     pub(in crate::cli) fn for_sources(sources: Vec<String>, grading: GradingOptions) -> EvalArguments {
-        EvalArguments {
-            sources,
-            which: SourceOptions::default(),
-            sample: None,
-            seed: 0,
-            dry_run: false,
-            grading,
-        }
+        EvalArguments { sources, which: SourceOptions::default(), sample: None, seed: 0, dry_run: false, grading }
     }
 }
 

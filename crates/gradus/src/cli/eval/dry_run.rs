@@ -6,46 +6,44 @@ use gradus_eval::run::VerdictCache;
 use gradus_eval::runner::CostEstimator;
 
 use super::super::CommandExit;
-use super::super::sources::complain;
+use super::super::sources::print_diagnostic;
 use super::arguments::EvalArguments;
 use super::judge_source::SampledSource;
 use super::settings::EvalSettings;
-use gradus_report::counted;
+use gradus_report::format_counted_noun;
 
-pub(super) fn run(arguments: &EvalArguments, settings: &EvalSettings) -> anyhow::Result<CommandExit> {
+pub(super) fn run_dry_run(arguments: &EvalArguments, settings: &EvalSettings) -> anyhow::Result<CommandExit> {
     // Nothing is made: a cache that is not there is empty.
-    let path = gradus_eval::run::StateFolder::at(&settings.state_dir).cache_path();
-    let cache =
-        (path.is_file() && !arguments.grading.fresh).then(|| VerdictCache::open(&path)).transpose()?;
+    let path = gradus_eval::run::StateFolder::from_path(&settings.state_dir).cache_path();
+    let cache = (path.is_file() && !arguments.grading.fresh).then(|| VerdictCache::open(&path)).transpose()?;
     let mut estimator =
         CostEstimator::new(settings.evaluators.clone(), settings.judge.clone(), settings.tool_texts(), cache);
-    let source =
-        SampledSource { sources: settings.sources.clone(), sample: arguments.sample, seed: arguments.seed };
+    let source = SampledSource { sources: settings.sources.clone(), sample: arguments.sample, seed: arguments.seed };
     let mut found = 0;
     let read = source.read(&mut |trajectory| {
         found += 1;
         estimator.add(trajectory).map_err(std::io::Error::other)
     })?;
     if found == 0 {
-        return Ok(read.exit(0));
+        return Ok(read.command_exit(0));
     }
     let mut out = anstream::stdout().lock();
-    let total = print(&estimator, settings, found, &mut out)?;
+    let total = print_cost_estimate(&estimator, settings, found, &mut out)?;
     if let (Some(most), Some(total)) = (arguments.grading.max_cost, total)
         && total > most
     {
-        complain(&format!("that is more than --max-cost {most}: the run would stop early"));
+        print_diagnostic(&format!("that is more than --max-cost {most}: the run would stop early"));
     }
-    Ok(read.exit(found))
+    Ok(read.command_exit(found))
 }
 
-fn print(
+fn print_cost_estimate(
     estimator: &CostEstimator,
     settings: &EvalSettings,
     found: usize,
     out: &mut dyn Write,
 ) -> std::io::Result<Option<f64>> {
-    let trajectories = counted(found as u64, "trajectory", "trajectories");
+    let trajectories = format_counted_noun(found as u64, "trajectory", "trajectories");
     writeln!(out, "{trajectories}, judge {}", settings.judge_name())?;
     writeln!(out)?;
     writeln!(
@@ -63,12 +61,7 @@ fn print(
         writeln!(
             out,
             "{:<24}{:>11}{:>9}{:>9}{:>13}{:>11}",
-            evaluator.name,
-            estimate.questions,
-            estimate.cached,
-            estimate.to_ask,
-            estimate.prompt_tokens,
-            shown
+            evaluator.name, estimate.questions, estimate.cached, estimate.to_ask, estimate.prompt_tokens, shown
         )?;
     }
     writeln!(out)?;
@@ -79,11 +72,9 @@ fn print(
             "About ${total:.4}, with tokens counted by length and answers of {} tokens; prompt caching can make it less.",
             gradus_eval::runner::ANSWER_TOKENS
         )?,
-        (Some(judge), None) => writeln!(
-            out,
-            "The price of {:?} is not known: give it with --prices FILE.",
-            judge.client.endpoint().model
-        )?,
+        (Some(judge), None) => {
+            writeln!(out, "The price of {:?} is not known: give it with --prices FILE.", judge.client.endpoint().model)?
+        }
     }
     Ok(total)
 }

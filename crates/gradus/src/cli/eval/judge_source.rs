@@ -21,7 +21,7 @@ const WAITING_BATCHES: usize = 2;
 
 pub(super) type SourceReaderThread = JoinHandle<anyhow::Result<SourceReadReport>>;
 
-pub(super) fn start(
+pub(super) fn start_source_reader(
     source: SampledSource,
 ) -> io::Result<(mpsc::Receiver<Vec<Trajectory>>, SourceReaderThread)> {
     let (sender, receiver) = mpsc::channel(WAITING_BATCHES);
@@ -43,10 +43,7 @@ pub(super) fn start(
 
 impl SampledSource {
     /// Hands out the trajectories, or the sample of them.
-    pub(super) fn read(
-        &self,
-        take: &mut dyn FnMut(Trajectory) -> io::Result<()>,
-    ) -> anyhow::Result<SourceReadReport> {
+    pub(super) fn read(&self, take: &mut dyn FnMut(Trajectory) -> io::Result<()>) -> anyhow::Result<SourceReadReport> {
         let Some(size) = self.sample else {
             return self.sources.read(&mut |_, trajectory| take(trajectory));
         };
@@ -55,7 +52,7 @@ impl SampledSource {
         let mut chosen: BinaryHeap<SampledTrajectory> = BinaryHeap::with_capacity(size.min(1 << 16) + 1);
         let mut number = 0;
         let read = self.sources.read(&mut |_, trajectory| {
-            let lot = gradus_core::digest(format!("{}\0{}", self.seed, trajectory.trajectory_id).as_bytes());
+            let lot = gradus_core::stable_digest(format!("{}\0{}", self.seed, trajectory.trajectory_id).as_bytes());
             chosen.push(SampledTrajectory { lot, number, trajectory });
             number += 1;
             if chosen.len() > size {

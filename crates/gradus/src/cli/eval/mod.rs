@@ -18,25 +18,25 @@ use gradus_llm::{CallError, ModelCallFailure};
 
 use super::CommandExit;
 use super::destinations::{self, ReachableDestinations};
-use super::outputs::{NoAddition, ReportAddition, checked, has_failed};
-use super::sources::{SourceReadReport, complain};
+use super::outputs::{NoAddition, ReportAddition, evaluate_gates, has_failed};
+use super::sources::{SourceReadReport, print_diagnostic};
 use settings::EvalSettings;
 
-pub(super) fn run(arguments: &EvalArguments) -> anyhow::Result<CommandExit> {
+pub(super) fn run_eval_command(arguments: &EvalArguments) -> anyhow::Result<CommandExit> {
     let prepared = match PreparedRun::new(arguments, &[]) {
         Ok(prepared) => prepared,
         Err(reason) => {
-            complain(&reason);
+            print_diagnostic(&reason);
             return Ok(CommandExit::BadInput);
         }
     };
     if prepared.settings.offline_by_default {
-        complain(
+        print_diagnostic(
             "no OPENAI_API_KEY or ANTHROPIC_API_KEY is set: judging with `offline`, which is rules and no model",
         );
     }
     if arguments.dry_run {
-        return dry_run::run(arguments, &prepared.settings);
+        return dry_run::run_dry_run(arguments, &prepared.settings);
     }
     prepared.judge(&mut NoAddition)
 }
@@ -50,10 +50,7 @@ pub(super) struct PreparedRun<'a> {
 
 impl<'a> PreparedRun<'a> {
     /// `more_metrics` are those that an addition will bring, for gates.
-    pub(super) fn new(
-        arguments: &'a EvalArguments,
-        more_metrics: &[&str],
-    ) -> Result<PreparedRun<'a>, String> {
+    pub(super) fn new(arguments: &'a EvalArguments, more_metrics: &[&str]) -> Result<PreparedRun<'a>, String> {
         let settings = EvalSettings::read(arguments, more_metrics)?;
         arguments.grading.outputs.prepare(&arguments.sources)?;
         // A look costs nothing, so nobody has to be there for its results.
@@ -66,16 +63,16 @@ impl<'a> PreparedRun<'a> {
 
     /// Judges all there is, and writes what that comes to.
     pub(super) fn judge(self, addition: &mut dyn ReportAddition) -> anyhow::Result<CommandExit> {
-        or_advice(judge(self.arguments, &self.settings, self.destinations, addition))
+        or_advice(judge_prepared_run(self.arguments, &self.settings, self.destinations, addition))
     }
 
     /// Judges nothing, and writes what the addition has to tell.
-    pub(super) fn conclude(
+    pub(super) fn report_without_judging(
         self,
         addition: &mut dyn ReportAddition,
         stopped_because: Option<String>,
     ) -> anyhow::Result<CommandExit> {
-        or_advice(conclude(self.arguments, &self.settings, addition, stopped_because))
+        or_advice(report_unjudged_run(self.arguments, &self.settings, addition, stopped_because))
     }
 }
 
@@ -83,7 +80,7 @@ impl<'a> PreparedRun<'a> {
 fn or_advice(done: anyhow::Result<CommandExit>) -> anyhow::Result<CommandExit> {
     done.or_else(|error| match error.downcast_ref::<RunFileError>() {
         Some(file) => {
-            complain(&file_advice(file));
+            print_diagnostic(&file_advice(file));
             Ok(CommandExit::Unexpected)
         }
         None => Err(error),
@@ -96,11 +93,11 @@ fn prepare_destinations(
 ) -> Result<Option<ReachableDestinations>, String> {
     let read_from: Vec<_> = settings.sources.phoenixes().collect();
     let phoenix = arguments.which.phoenix.as_deref();
-    let evaluators: Vec<_> = settings.evaluators.iter().map(Evaluator::record).collect();
+    let evaluators: Vec<_> = settings.evaluators.iter().map(Evaluator::to_record).collect();
     arguments.grading.destinations.prepare(phoenix, &read_from, &settings.phoenix, &evaluators)
 }
 
-fn judge(
+fn judge_prepared_run(
     arguments: &EvalArguments,
     settings: &EvalSettings,
     destinations: Option<ReachableDestinations>,
@@ -116,15 +113,15 @@ fn judge(
         _ => RunState::Stopped,
     };
     folder.record.state = state;
-    folder.record.ended = Some(seconds(jiff::Timestamp::now()));
-    folder.record.stopped_because = why(&end);
+    folder.record.ended = Some(format_to_seconds(jiff::Timestamp::now()));
+    folder.record.stopped_because = describe_stop_reason(&end);
     folder.record.gates = settings.gates.iter().map(ToString::to_string).collect();
     if let Some(source) = addition.source() {
         folder.record.sources = vec![source];
     }
     // All that it comes to is there before it says that it is over: a server may be waiting to show it.
     addition.keep(folder.path())?;
-    folder.save()?;
+    folder.save_manifest()?;
     let mut reader = RunReader::open(&folder)?;
     let mut summary = EvaluationSummary::from_run(&mut reader)?;
     if summary.trajectories == 0 && end == RunTermination::Finished && !addition.is_enough() {
@@ -132,28 +129,24 @@ fn judge(
         if is_new {
             let _ = std::fs::remove_dir_all(folder.path());
         }
-        return Ok(read.exit(0));
+        return Ok(read.command_exit(0));
     }
     summary.metrics.extend(addition.metrics(&mut reader)?);
     let outputs = &arguments.grading.outputs;
-    let gates = checked(&settings.gates, &summary, outputs.strict, addition);
+    let gates = evaluate_gates(&settings.gates, &summary, outputs.strict, addition);
     outputs.write(&mut reader, &summary, &gates, addition)?;
-    if let Some(advice) = advice(&end, settings, arguments.grading.fresh) {
-        complain(&advice);
+    if let Some(advice) = describe_stop_advice(&end, settings, arguments.grading.fresh) {
+        print_diagnostic(&advice);
     }
     if let Some(reason) = nothing_judged(&summary, settings) {
-        complain(&format!("the judge answered none of the questions: {reason}"));
-        return Ok(if end == RunTermination::Interrupted {
-            CommandExit::Interrupted
-        } else {
-            CommandExit::Unexpected
-        });
+        print_diagnostic(&format!("the judge answered none of the questions: {reason}"));
+        return Ok(if end == RunTermination::Interrupted { CommandExit::Interrupted } else { CommandExit::Unexpected });
     }
     let sent = match destinations {
         None => CommandExit::Pass,
         // Whoever pressed Ctrl-C wants to get away.
         Some(ready) if end == RunTermination::Interrupted => {
-            complain(&format!("nothing was written elsewhere; `{}` does that", ready.later(&folder)));
+            print_diagnostic(&format!("nothing was written elsewhere; `{}` does that", ready.retry_command(&folder)));
             CommandExit::NotWritten
         }
         Some(ready) => ready.send(&folder, &mut reader)?,
@@ -166,33 +159,33 @@ fn judge(
         RunTermination::Finished | RunTermination::Limit(_) if has_failed(&gates) => CommandExit::GateFailed,
         RunTermination::Finished | RunTermination::Limit(_) => CommandExit::Pass,
     };
-    Ok(destinations::exit(exit, sent))
+    Ok(destinations::combine_exits(exit, sent))
 }
 
 /// A run in which nothing is asked: its gates and outputs are about what the addition has measured.
-fn conclude(
+fn report_unjudged_run(
     arguments: &EvalArguments,
     settings: &EvalSettings,
     addition: &mut dyn ReportAddition,
     stopped_because: Option<String>,
 ) -> anyhow::Result<CommandExit> {
     let state = StateFolder::open(&settings.state_dir)?;
-    let mut record = record(settings, "nothing is asked".to_owned());
+    let mut record = create_run_manifest(settings, "nothing is asked".to_owned());
     record.judge = "none".to_owned();
     record.endpoint = None;
     record.evaluators = Vec::new();
     record.gates = settings.gates.iter().map(ToString::to_string).collect();
-    let mut folder = state.create(record)?;
+    let mut folder = state.create_run(record)?;
     addition.keep(folder.path())?;
     folder.record.state = if stopped_because.is_none() { RunState::Finished } else { RunState::Stopped };
     folder.record.ended = Some(folder.record.started.clone());
     folder.record.stopped_because = stopped_because;
-    folder.save()?;
+    folder.save_manifest()?;
     let mut reader = RunReader::open(&folder)?;
     let mut summary = EvaluationSummary::from_run(&mut reader)?;
     summary.metrics.extend(addition.metrics(&mut reader)?);
     let outputs = &arguments.grading.outputs;
-    let gates = checked(&settings.gates, &summary, outputs.strict, addition);
+    let gates = evaluate_gates(&settings.gates, &summary, outputs.strict, addition);
     outputs.write(&mut reader, &summary, &gates, addition)?;
     Ok(if has_failed(&gates) { CommandExit::GateFailed } else { CommandExit::Pass })
 }
@@ -203,34 +196,34 @@ fn begin_run(
     arguments: &EvalArguments,
     settings: &EvalSettings,
 ) -> Result<(RunFolder, bool), RunFileError> {
-    let fingerprint = fingerprint(arguments, settings);
+    let fingerprint = compute_fingerprint(arguments, settings);
     // What comes on standard input may be something else each time.
     let can_be_taken_up = !arguments.grading.fresh && !arguments.sources.iter().any(|source| source == "-");
-    if can_be_taken_up && let Some(mut folder) = state.resume(&fingerprint) {
-        complain(&format!("taking up run {}, which was cut off", folder.record.run_id));
+    if can_be_taken_up && let Some(mut folder) = state.resume_run(&fingerprint) {
+        print_diagnostic(&format!("taking up run {}, which was cut off", folder.record.run_id));
         folder.record.state = RunState::Running;
         folder.record.ended = None;
         folder.record.stopped_because = None;
-        folder.save()?;
+        folder.save_manifest()?;
         return Ok((folder, false));
     }
-    Ok((state.create(record(settings, fingerprint))?, true))
+    Ok((state.create_run(create_run_manifest(settings, fingerprint))?, true))
 }
 
 /// A run that begins now.
-fn record(settings: &EvalSettings, fingerprint: String) -> RunManifest {
+fn create_run_manifest(settings: &EvalSettings, fingerprint: String) -> RunManifest {
     let started = jiff::Timestamp::now();
     RunManifest {
         run_id: run_id(started),
         fingerprint,
         state: RunState::Running,
         stopped_because: None,
-        started: seconds(started),
+        started: format_to_seconds(started),
         ended: None,
         sources: settings.sources.names(),
         judge: settings.judge_name(),
         endpoint: settings.judge.as_ref().map(|judge| judge.client.shown_url().to_owned()),
-        evaluators: settings.evaluators.iter().map(Evaluator::record).collect(),
+        evaluators: settings.evaluators.iter().map(Evaluator::to_record).collect(),
         priced: settings.judge.as_ref().is_none_or(|judge| judge.price.is_some()),
         gates: Vec::new(),
         gradus_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -253,7 +246,7 @@ fn judge_all(
     if settings.judge.is_some()
         && let Err(error) = gradus_host::raise_open_file_limit(settings.limits.concurrency)
     {
-        complain(&error.to_string());
+        print_diagnostic(&error.to_string());
     }
     let mut watcher = progress::RunProgressBar::new(arguments.grading.quiet, settings.judge.is_some());
     // One thread: a call to a judge is all waiting, and handing it between threads costs more than it gains.
@@ -263,10 +256,10 @@ fn judge_all(
         sample: arguments.sample,
         seed: arguments.seed,
     };
-    let (trajectories, reading) = judge_source::start(sources)?;
+    let (trajectories, reading) = judge_source::start_source_reader(sources)?;
     let end = runtime.block_on(async {
-        let interrupts = interrupts();
-        runner::run(plan, folder, cache, trajectories, interrupts, &mut watcher).await
+        let interrupts = spawn_interrupt_listener();
+        runner::run_evaluation(plan, folder, cache, trajectories, interrupts, &mut watcher).await
     });
     watcher.finish();
     let end = end?;
@@ -279,11 +272,10 @@ fn judge_all(
 }
 
 /// Ctrl-C, and what a system sends before it kills.
-fn interrupts() -> runner::InterruptReceiver {
+fn spawn_interrupt_listener() -> runner::InterruptReceiver {
     let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
-        let Ok(mut terminate) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
-        else {
+        let Ok(mut terminate) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) else {
             return;
         };
         loop {
@@ -300,14 +292,14 @@ fn interrupts() -> runner::InterruptReceiver {
 }
 
 /// The same for calls that ask the same of the same sources.
-fn fingerprint(arguments: &EvalArguments, settings: &EvalSettings) -> String {
-    let evaluators: Vec<_> = settings.evaluators.iter().map(Evaluator::record).collect();
+fn compute_fingerprint(arguments: &EvalArguments, settings: &EvalSettings) -> String {
+    let evaluators: Vec<_> = settings.evaluators.iter().map(Evaluator::to_record).collect();
     let judge = settings.judge.as_ref().map(|judge| format!("{:?}", judge.settings));
     let folder = std::env::current_dir().unwrap_or_default();
     let text = serde_json::json!({
         "folder": folder,
         "sources": settings.sources.names(),
-        "selected": settings.sources.selected(),
+        "selected": settings.sources.selection_text(),
         "sample": arguments.sample,
         "seed": arguments.seed,
         "evaluators": evaluators,
@@ -317,10 +309,10 @@ fn fingerprint(arguments: &EvalArguments, settings: &EvalSettings) -> String {
         "notes": settings.tool_notes,
         "version": env!("CARGO_PKG_VERSION"),
     });
-    format!("{:032x}", gradus_core::digest(text.to_string().as_bytes()))
+    format!("{:032x}", gradus_core::stable_digest(text.to_string().as_bytes()))
 }
 
-fn seconds(time: jiff::Timestamp) -> String {
+fn format_to_seconds(time: jiff::Timestamp) -> String {
     time.round(jiff::Unit::Second).unwrap_or(time).to_string()
 }
 
@@ -329,7 +321,7 @@ fn run_id(started: jiff::Timestamp) -> String {
     started.strftime("%Y%m%d-%H%M%S-%6f").to_string()
 }
 
-fn why(end: &RunTermination) -> Option<String> {
+fn describe_stop_reason(end: &RunTermination) -> Option<String> {
     Some(match end {
         RunTermination::Finished => return None,
         RunTermination::Limit(reason) => reason.clone(),
@@ -341,8 +333,7 @@ fn why(end: &RunTermination) -> Option<String> {
 
 /// Why a model gave no verdict at all; `None` when it gave one, or was not asked.
 fn nothing_judged(summary: &EvaluationSummary, settings: &EvalSettings) -> Option<String> {
-    let asked: Vec<&str> =
-        settings.evaluators.iter().filter(|one| one.asks_a_model()).map(|one| &*one.name).collect();
+    let asked: Vec<&str> = settings.evaluators.iter().filter(|one| one.asks_a_model()).map(|one| &*one.name).collect();
     let of_model = || summary.metrics.iter().filter(|metric| asked.contains(&metric.name.as_str()));
     if of_model().any(|metric| metric.denominator > 0) || of_model().all(|metric| metric.failed == 0) {
         return None;
@@ -353,7 +344,7 @@ fn nothing_judged(summary: &EvaluationSummary, settings: &EvalSettings) -> Optio
 }
 
 /// What to do about a run that ended early.
-fn advice(end: &RunTermination, settings: &EvalSettings, fresh: bool) -> Option<String> {
+fn describe_stop_advice(end: &RunTermination, settings: &EvalSettings, fresh: bool) -> Option<String> {
     let kept = if fresh {
         "what was judged is kept; the same command without --fresh goes on from there"
     } else {
@@ -375,9 +366,7 @@ fn endpoint_advice(failure: &ModelCallFailure, settings: &EvalSettings) -> Strin
     let variable = gradus_eval::judge_selection::key_variable(endpoint.provider);
     match &failure.error {
         CallError::Unauthorized { status: 402 | 429, .. } => {
-            format!(
-                "{url} wants to be paid first ({failure}): fill up the account, or judge elsewhere with --base-url"
-            )
+            format!("{url} wants to be paid first ({failure}): fill up the account, or judge elsewhere with --base-url")
         }
         CallError::Unauthorized { .. } if endpoint.key.is_empty() => {
             format!("{url} wants a key ({failure}): set {variable}")
@@ -391,9 +380,7 @@ fn endpoint_advice(failure: &ModelCallFailure, settings: &EvalSettings) -> Strin
             )
         }
         CallError::Connect(_) => {
-            format!(
-                "cannot reach {url} ({failure}): is it running, and is a proxy set? --base-url names another"
-            )
+            format!("cannot reach {url} ({failure}): is it running, and is a proxy set? --base-url names another")
         }
         CallError::Loading { .. } => {
             format!("{url}: {failure}: wait until it is done, or give it longer with --load-wait")

@@ -48,7 +48,7 @@ impl RunProgressBar {
         if !progress.is_all_planned {
             text.push_str(" still reading");
         } else if progress.finished > 0 && left >= 1.0 {
-            text.push_str(&format!(" {} left", duration(left)));
+            text.push_str(&format!(" {} left", format_time_left(left)));
         }
         if self.with_model {
             text.push_str(&format!(" ${:.4} {} in flight", progress.cost_usd, progress.in_flight));
@@ -69,8 +69,7 @@ impl ProgressWatcher for RunProgressBar {
             bar.set_position(progress.finished);
             bar.set_message(self.message(progress));
         } else if !self.quiet
-            && (progress.elapsed >= self.logged + LOG_EVERY
-                || (progress.loading.is_some() && !self.is_loading))
+            && (progress.elapsed >= self.logged + LOG_EVERY || (progress.loading.is_some() && !self.is_loading))
         {
             self.logged = progress.elapsed;
             let text = self.message(progress);
@@ -80,7 +79,7 @@ impl ProgressWatcher for RunProgressBar {
     }
 }
 
-fn duration(seconds: f64) -> String {
+fn format_time_left(seconds: f64) -> String {
     let seconds = seconds.min(359_999.0) as u64;
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
         (0, 0, seconds) => format!("{seconds} s"),

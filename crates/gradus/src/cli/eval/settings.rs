@@ -8,7 +8,9 @@ use std::sync::Arc;
 use gradus_core::trajectory::ToolDefinition;
 use gradus_eval::evaluator::{Evaluator, OFFLINE};
 use gradus_eval::judge::ModelJudge;
-use gradus_eval::judge_selection::{JudgeChoice, evaluators, known_evaluators, rubric_library, seconds};
+use gradus_eval::judge_selection::{
+    JudgeChoice, known_evaluators, rubric_library, select_evaluators, timeout_from_seconds,
+};
 use gradus_eval::prompt::ToolTexts;
 use gradus_eval::report::QualityGate;
 use gradus_eval::rubric::RubricLibrary;
@@ -17,7 +19,7 @@ use gradus_eval::tool_file;
 
 use super::super::sources::{ResolvedSources, StateLocations};
 use super::arguments::EvalArguments;
-use crate::cli::complain;
+use crate::cli::print_diagnostic;
 use crate::config::{ConfigFile, EnvironmentVariables, PhoenixSection};
 
 pub(super) struct EvalSettings {
@@ -59,16 +61,16 @@ impl EvalSettings {
         };
         // Whoever gives a rubric on the command line wants it judged.
         let is_strict = !arguments.grading.rubrics.is_empty();
-        let evaluators = evaluators(&library, &names, judge.as_deref(), !config.is_plain_text, is_strict)?;
+        let evaluators = select_evaluators(&library, &names, judge.as_deref(), !config.is_plain_text, is_strict)?;
         let left_out: Vec<&str> = library
             .iter()
             .map(|rubric| rubric.name.as_str())
             .filter(|name| names.is_empty() && !evaluators.iter().any(|known| *known.name == **name))
             .collect();
         if !left_out.is_empty() {
-            complain(&format!("left out, as the offline judge has no rules for it: {}", left_out.join(", ")));
+            print_diagnostic(&format!("left out, as the offline judge has no rules for it: {}", left_out.join(", ")));
         }
-        let gates = gates(arguments, &file, &evaluators, more_metrics)?;
+        let gates = parse_gates(arguments, &file, &evaluators, more_metrics)?;
         check_names(&file.phoenix, &library)?;
         let places = StateLocations {
             config: arguments.grading.config.as_deref(),
@@ -86,7 +88,7 @@ impl EvalSettings {
             offline_by_default: matches!(choice, JudgeChoice::Offline { by_default: true }),
             given_tools: tools.map(|path| tool_file::read_tools(path)).transpose()?.unwrap_or_default(),
             tool_notes: notes.map(|path| tool_file::read_notes(path)).transpose()?.unwrap_or_default(),
-            limits: limits(arguments, judge.as_deref(), config.checked_concurrency()?)?,
+            limits: build_run_limits(arguments, judge.as_deref(), config.checked_concurrency()?)?,
             judge,
             gates,
             state_dir: state_dir.unwrap_or_else(|| PathBuf::from(".gradus")),
@@ -107,15 +109,14 @@ impl EvalSettings {
 fn check_names(phoenix: &PhoenixSection, library: &RubricLibrary) -> Result<(), String> {
     let known = known_evaluators(library);
     match phoenix.names.keys().find(|name| !known.contains(&name.as_str())) {
-        Some(unknown) => Err(format!(
-            "[phoenix.names] {unknown:?}: there is no such evaluation; there are {}",
-            known.join(", ")
-        )),
+        Some(unknown) => {
+            Err(format!("[phoenix.names] {unknown:?}: there is no such evaluation; there are {}", known.join(", ")))
+        }
         None => Ok(()),
     }
 }
 
-fn gates(
+fn parse_gates(
     arguments: &EvalArguments,
     file: &ConfigFile,
     evaluators: &[Evaluator],
@@ -123,15 +124,12 @@ fn gates(
 ) -> Result<Vec<QualityGate>, String> {
     let names: Vec<&str> =
         evaluators.iter().map(|evaluator| &*evaluator.name).chain(more_metrics.iter().copied()).collect();
-    let given = if arguments.grading.outputs.gate.is_empty() {
-        &file.eval.gates
-    } else {
-        &arguments.grading.outputs.gate
-    };
+    let given =
+        if arguments.grading.outputs.gate.is_empty() { &file.eval.gates } else { &arguments.grading.outputs.gate };
     given.iter().map(|text| QualityGate::parse(text, &names).map_err(|error| error.to_string())).collect()
 }
 
-fn limits(
+fn build_run_limits(
     arguments: &EvalArguments,
     judge: Option<&ModelJudge>,
     concurrency: usize,
@@ -148,7 +146,7 @@ fn limits(
         }
     }
     let max_time = match arguments.grading.max_time {
-        Some(time) => Some(seconds(time).ok_or("--max-time: give a number of seconds above 0")?),
+        Some(time) => Some(timeout_from_seconds(time).ok_or("--max-time: give a number of seconds above 0")?),
         None => None,
     };
     Ok(RunLimits {

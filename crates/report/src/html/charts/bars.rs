@@ -25,65 +25,75 @@ pub struct BarAxis<'t> {
 }
 
 /// A bar for each amount, on an axis from 0 to beyond the greatest.
-pub fn bars(rows: &[ChartBar], axis: BarAxis<'_>, label: &str) -> ResponsiveChart {
-    let (end, step) = scale(rows.iter().map(ChartBar::sum).fold(0.0, f64::max), axis.whole);
+pub fn draw_bar_chart(rows: &[ChartBar], axis: BarAxis<'_>, label: &str) -> ResponsiveChart {
+    let (end, step) = choose_axis_scale(rows.iter().map(ChartBar::extent).fold(0.0, f64::max), axis.whole);
     let steps = (end / step).round() as u32;
-    let ticks: Vec<(f64, String)> = (0..=steps)
-        .map(|at| (f64::from(at) / f64::from(steps), (axis.format)(f64::from(at) * step)))
-        .collect();
+    let ticks: Vec<(f64, String)> =
+        (0..=steps).map(|at| (f64::from(at) / f64::from(steps), (axis.format)(f64::from(at) * step))).collect();
     let draw = |size| {
         let frame = ChartFrame::new(size, rows.len());
-        let mut svg = frame.start(label);
-        frame.grid(&mut svg, &ticks, axis.title);
+        let mut svg = frame.start_svg(label);
+        frame.draw_grid(&mut svg, &ticks, axis.title);
         for (at, row) in rows.iter().enumerate() {
             svg.group(&format!("{}: {}", row.label, row.note), |svg| draw_row(svg, &frame, at, row, end));
         }
-        svg.end()
+        svg.finish()
     };
     ResponsiveChart { wide: draw(ChartSize::Wide), narrow: draw(ChartSize::Narrow) }
 }
 
 impl ChartBar {
-    fn sum(&self) -> f64 {
-        let sum: f64 = self.parts.iter().map(|part| amount(part.value)).sum();
-        sum.max(self.below.map_or(0.0, |part| amount(part.value)))
+    fn extent(&self) -> f64 {
+        let sum: f64 = self.parts.iter().map(|part| clamp_bar_value(part.value)).sum();
+        sum.max(self.below.map_or(0.0, |part| clamp_bar_value(part.value)))
     }
 }
 
 fn draw_row(svg: &mut Svg, frame: &ChartFrame, at: usize, row: &ChartBar, end: f64) {
-    let y = frame.middle(at);
-    frame.label(svg, at, &row.label);
+    let y = frame.row_middle(at);
+    frame.draw_label(svg, at, &row.label);
     if let Some(nothing) = &row.nothing {
-        return frame.nothing(svg, at, nothing);
+        return frame.draw_placeholder(svg, at, nothing);
     }
     let height = if row.below.is_some() { 14.0 } else { 16.0 };
     let mut from = 0.0;
     for part in &row.parts {
-        let to = from + amount(part.value) / end;
+        let to = from + clamp_bar_value(part.value) / end;
         if to > from {
-            svg.rect(part.fill.class(), frame.x(from), y - 8.0, frame.x(to) - frame.x(from), height);
+            svg.rect(
+                part.fill.css_class(),
+                frame.share_to_x(from),
+                y - 8.0,
+                frame.share_to_x(to) - frame.share_to_x(from),
+                height,
+            );
         }
         from = to;
     }
-    if let Some(part) = row.below.filter(|part| amount(part.value) > 0.0) {
-        svg.rect(part.fill.class(), frame.left, y + 7.5, frame.x(amount(part.value) / end) - frame.left, 4.5);
+    if let Some(part) = row.below.filter(|part| clamp_bar_value(part.value) > 0.0) {
+        svg.rect(
+            part.fill.css_class(),
+            frame.left,
+            y + 7.5,
+            frame.share_to_x(clamp_bar_value(part.value) / end) - frame.left,
+            4.5,
+        );
     }
-    frame.note(svg, at, &row.note);
+    frame.draw_note(svg, at, &row.note);
 }
 
-fn amount(value: f64) -> f64 {
+fn clamp_bar_value(value: f64) -> f64 {
     if value.is_finite() { value.max(0.0) } else { 0.0 }
 }
 
 /// Where an axis ends that has room for this, and how far apart its lines are: 1, 2 or 5 of a power of ten, and not
 /// more than six of them.
-fn scale(greatest: f64, whole: bool) -> (f64, f64) {
+fn choose_axis_scale(greatest: f64, whole: bool) -> (f64, f64) {
     if greatest <= 0.0 {
         return (1.0, 1.0);
     }
     let power = 10_f64.powf((greatest / 5.0).log10().floor());
-    let step =
-        [1.0, 2.0, 5.0, 10.0].map(|digit| digit * power).into_iter().find(|step| greatest / step <= 5.0);
+    let step = [1.0, 2.0, 5.0, 10.0].map(|digit| digit * power).into_iter().find(|step| greatest / step <= 5.0);
     let step = step.unwrap_or(10.0 * power);
     let step = if whole { step.max(1.0) } else { step };
     // Numbers too small for any of this.
@@ -99,15 +109,15 @@ mod tests {
 
     #[test]
     fn axes_end_at_round_numbers() {
-        assert_eq!(scale(0.0, true), (1.0, 1.0));
-        assert_eq!(scale(1.0, true), (1.0, 1.0));
-        assert_eq!(scale(7.0, true), (8.0, 2.0));
-        assert_eq!(scale(41.0, true), (50.0, 10.0));
-        assert_eq!(scale(100.0, true), (100.0, 20.0));
-        let (end, step) = scale(0.0123, false);
+        assert_eq!(choose_axis_scale(0.0, true), (1.0, 1.0));
+        assert_eq!(choose_axis_scale(1.0, true), (1.0, 1.0));
+        assert_eq!(choose_axis_scale(7.0, true), (8.0, 2.0));
+        assert_eq!(choose_axis_scale(41.0, true), (50.0, 10.0));
+        assert_eq!(choose_axis_scale(100.0, true), (100.0, 20.0));
+        let (end, step) = choose_axis_scale(0.0123, false);
         assert!((end - 0.015).abs() < 1e-9 && (step - 0.005).abs() < 1e-9, "{end} {step}");
         for greatest in [f64::MIN_POSITIVE, 1e-300, 1e300, f64::MAX, 3.0, 12_345.6] {
-            let (end, step) = scale(greatest, false);
+            let (end, step) = choose_axis_scale(greatest, false);
             assert!(step > 0.0 && step.is_finite(), "{greatest}");
             assert!(end / step <= 6.0 && end / step >= 1.0 || !end.is_finite(), "{greatest}: {end} {step}");
         }

@@ -30,16 +30,12 @@ pub(super) struct ChartFrame {
 impl ChartFrame {
     pub(super) fn new(size: ChartSize, rows: usize) -> ChartFrame {
         match size {
-            ChartSize::Wide => {
-                ChartFrame { size, rows, width: 560.0, left: 190.0, right: 488.0, row_height: 34.0 }
-            }
-            ChartSize::Narrow => {
-                ChartFrame { size, rows, width: 336.0, left: 6.0, right: 268.0, row_height: 48.0 }
-            }
+            ChartSize::Wide => ChartFrame { size, rows, width: 560.0, left: 190.0, right: 488.0, row_height: 34.0 },
+            ChartSize::Narrow => ChartFrame { size, rows, width: 336.0, left: 6.0, right: 268.0, row_height: 48.0 },
         }
     }
 
-    pub(super) fn start(&self, label: &str) -> Svg {
+    pub(super) fn start_svg(&self, label: &str) -> Svg {
         let class = match self.size {
             ChartSize::Wide => "chart wide",
             ChartSize::Narrow => "chart narrow",
@@ -48,13 +44,13 @@ impl ChartFrame {
     }
 
     /// Where a share of the axis is; never outside the plot.
-    pub(super) fn x(&self, share: f64) -> f64 {
+    pub(super) fn share_to_x(&self, share: f64) -> f64 {
         let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
         self.left + share * (self.right - self.left)
     }
 
     /// The middle of a row's bar.
-    pub(super) fn middle(&self, row: usize) -> f64 {
+    pub(super) fn row_middle(&self, row: usize) -> f64 {
         let below = match self.size {
             ChartSize::Wide => self.row_height / 2.0,
             ChartSize::Narrow => self.row_height - 16.0,
@@ -66,8 +62,8 @@ impl ChartFrame {
         TOP + self.rows as f64 * self.row_height
     }
 
-    pub(super) fn label(&self, svg: &mut Svg, row: usize, text: &str) {
-        let middle = self.middle(row);
+    pub(super) fn draw_label(&self, svg: &mut Svg, row: usize, text: &str) {
+        let middle = self.row_middle(row);
         match self.size {
             ChartSize::Wide => {
                 svg.text(
@@ -75,7 +71,7 @@ impl ChartFrame {
                     TextAnchor::End,
                     self.left - 12.0,
                     middle + 4.5,
-                    &fit(text, self.left - 14.0),
+                    &fit_chart_text(text, self.left - 14.0),
                 );
             }
             ChartSize::Narrow => {
@@ -84,33 +80,32 @@ impl ChartFrame {
                     TextAnchor::Start,
                     self.left,
                     middle - 16.0,
-                    &fit(text, self.width - self.left),
+                    &fit_chart_text(text, self.width - self.left),
                 );
             }
         }
     }
 
     /// The row's number, at the right.
-    pub(super) fn note(&self, svg: &mut Svg, row: usize, text: &str) {
-        let text = fit(text, self.width - self.right - 8.0);
-        svg.text("note", TextAnchor::End, self.width - 1.0, self.middle(row) + 4.5, &text);
+    pub(super) fn draw_note(&self, svg: &mut Svg, row: usize, text: &str) {
+        let text = fit_chart_text(text, self.width - self.right - 8.0);
+        svg.text("note", TextAnchor::End, self.width - 1.0, self.row_middle(row) + 4.5, &text);
     }
 
     /// In place of a bar.
-    pub(super) fn nothing(&self, svg: &mut Svg, row: usize, text: &str) {
-        let text = fit(text, self.right - self.left - 8.0);
-        svg.text("nothing", TextAnchor::Start, self.left + 6.0, self.middle(row) + 4.5, &text);
+    pub(super) fn draw_placeholder(&self, svg: &mut Svg, row: usize, text: &str) {
+        let text = fit_chart_text(text, self.right - self.left - 8.0);
+        svg.text("nothing", TextAnchor::Start, self.left + 6.0, self.row_middle(row) + 4.5, &text);
     }
 
     /// Lines at these shares of the axis with what they stand for, and the axis' title.
-    pub(super) fn grid(&self, svg: &mut Svg, ticks: &[(f64, String)], title: &str) {
+    pub(super) fn draw_grid(&self, svg: &mut Svg, ticks: &[(f64, String)], title: &str) {
         let bottom = self.bottom();
         for (share, text) in ticks {
-            let x = self.x(*share);
+            let x = self.share_to_x(*share);
             svg.line(if *share == 0.0 { "axis" } else { "grid" }, (x, TOP), (x, bottom + 4.0));
             // The first number is not to stick out at the left, where there is no room.
-            let anchor =
-                if *share == 0.0 && self.left < 10.0 { TextAnchor::Start } else { TextAnchor::Middle };
+            let anchor = if *share == 0.0 && self.left < 10.0 { TextAnchor::Start } else { TextAnchor::Middle };
             let x = if matches!(anchor, TextAnchor::Start) { x - 3.0 } else { x };
             svg.text("tick", anchor, x, bottom + 17.0, text);
         }
@@ -119,7 +114,7 @@ impl ChartFrame {
 }
 
 /// As much of a text as there is room for.
-pub(super) fn fit(text: &str, width: f64) -> String {
+pub(super) fn fit_chart_text(text: &str, width: f64) -> String {
     let columns = (width / CHARACTER).max(1.0) as usize;
     if text.width() <= columns {
         return text.to_owned();

@@ -27,10 +27,9 @@ pub struct AxisRange {
 }
 
 impl AxisRange {
-    pub const PERCENT: AxisRange =
-        AxisRange { low: 0.0, high: 1.0, format: |share| format!("{:.0}", 100.0 * share) };
+    pub const PERCENT: AxisRange = AxisRange { low: 0.0, high: 1.0, format: |share| format!("{:.0}", 100.0 * share) };
 
-    fn share(self, value: f64) -> f64 {
+    fn axis_fraction(self, value: f64) -> f64 {
         (value - self.low) / (self.high - self.low)
     }
 }
@@ -39,24 +38,24 @@ impl AxisRange {
 pub fn interval_bars(rows: &[IntervalBar], ends: AxisRange, axis: &str, label: &str) -> ResponsiveChart {
     let draw = |size| {
         let frame = ChartFrame::new(size, rows.len());
-        let mut svg = frame.start(label);
+        let mut svg = frame.start_svg(label);
         let tick = |share: f64| (share, (ends.format)(ends.low + share * (ends.high - ends.low)));
         let ticks = [0.0, 0.25, 0.5, 0.75, 1.0].map(tick);
-        frame.grid(&mut svg, &ticks, axis);
+        frame.draw_grid(&mut svg, &ticks, axis);
         for (at, row) in rows.iter().enumerate() {
             svg.group(&format!("{}: {}", row.label, row.note), |svg| draw_row(svg, &frame, ends, at, row));
         }
-        svg.end()
+        svg.finish()
     };
     ResponsiveChart { wide: draw(ChartSize::Wide), narrow: draw(ChartSize::Narrow) }
 }
 
 fn draw_row(svg: &mut Svg, frame: &ChartFrame, ends: AxisRange, at: usize, row: &IntervalBar) {
-    let x = |value: f64| frame.x(ends.share(value));
-    let y = frame.middle(at);
-    frame.label(svg, at, &row.label);
+    let x = |value: f64| frame.share_to_x(ends.axis_fraction(value));
+    let y = frame.row_middle(at);
+    frame.draw_label(svg, at, &row.label);
     let Some(value) = row.value.filter(|value| value.is_finite()) else {
-        return frame.nothing(svg, at, &row.note);
+        return frame.draw_placeholder(svg, at, &row.note);
     };
     svg.rect("track", frame.left, y - 7.0, frame.right - frame.left, 14.0);
     // From 0, to whichever side.
@@ -64,8 +63,7 @@ fn draw_row(svg: &mut Svg, frame: &ChartFrame, ends: AxisRange, at: usize, row: 
     svg.rect("score", from, y - 7.0, to - from, 14.0);
     if let Some(ConfidenceInterval { low, high }) = row.interval {
         let (low, high) = (x(low), x(high));
-        let whisker =
-            [[(low, y), (high, y)], [(low, y - 5.0), (low, y + 5.0)], [(high, y - 5.0), (high, y + 5.0)]];
+        let whisker = [[(low, y), (high, y)], [(low, y - 5.0), (low, y + 5.0)], [(high, y - 5.0), (high, y + 5.0)]];
         svg.lines("halo", &whisker);
         svg.lines("whisker", &whisker);
     }
@@ -75,5 +73,5 @@ fn draw_row(svg: &mut Svg, frame: &ChartFrame, ends: AxisRange, at: usize, row: 
         svg.line("gate", (x, y - 9.0), (x, y + 9.0));
         svg.polygon("gate-head", &[(x - 4.5, y - 13.0), (x + 4.5, y - 13.0), (x, y - 6.5)]);
     }
-    frame.note(svg, at, &row.note);
+    frame.draw_note(svg, at, &row.note);
 }

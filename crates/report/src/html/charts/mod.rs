@@ -10,10 +10,10 @@ mod intervals;
 mod strip;
 mod timeline;
 
-pub use bars::{BarAxis, ChartBar, bars};
+pub use bars::{BarAxis, ChartBar, draw_bar_chart};
 pub use intervals::{AxisRange, IntervalBar, interval_bars};
-pub use strip::strip;
-pub use timeline::{ThresholdBand, TimelinePoint, TimelineScale, round_step, timeline};
+pub use strip::draw_segment_strip;
+pub use timeline::{ThresholdBand, TimelinePoint, TimelineScale, draw_timeline, round_step};
 
 use super::svg::Svg;
 
@@ -38,7 +38,7 @@ pub enum BarFill {
 }
 
 impl BarFill {
-    pub fn class(self) -> &'static str {
+    pub fn css_class(self) -> &'static str {
         match self {
             BarFill::Right => "f-right",
             BarFill::Wrong => "f-wrong",
@@ -58,8 +58,8 @@ pub struct BarSegment {
 }
 
 /// Patterns and icons that charts and pages refer to; once in each page.
-pub fn symbols() -> Svg {
-    Svg::fixed(include_str!("symbols.svg"))
+pub fn load_chart_symbols() -> Svg {
+    Svg::from_static(include_str!("symbols.svg"))
 }
 
 #[cfg(test)]

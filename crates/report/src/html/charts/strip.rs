@@ -11,21 +11,20 @@ const GAP: f64 = 1.5;
 const MIN_WIDTH: f64 = 2.0;
 
 /// The pieces one after the other, together as wide as there is room.
-pub fn strip(parts: &[BarSegment], label: &str) -> Svg {
-    let mut svg = Svg::stretched("strip", WIDTH, HEIGHT, label);
-    let there: Vec<&BarSegment> =
-        parts.iter().filter(|part| part.value.is_finite() && part.value > 0.0).collect();
+pub fn draw_segment_strip(parts: &[BarSegment], label: &str) -> Svg {
+    let mut svg = Svg::new_stretched("strip", WIDTH, HEIGHT, label);
+    let there: Vec<&BarSegment> = parts.iter().filter(|part| part.value.is_finite() && part.value > 0.0).collect();
     if there.is_empty() {
         svg.rect("track", 0.0, 0.0, WIDTH, HEIGHT);
-        return svg.end();
+        return svg.finish();
     }
     let whole: f64 = there.iter().map(|part| part.value).sum();
     let room = WIDTH - GAP * (there.len() - 1) as f64 - MIN_WIDTH * there.len() as f64;
     let mut x = 0.0;
     for part in there {
         let width = MIN_WIDTH + room * (part.value / whole);
-        svg.rect(part.fill.class(), x, 0.0, width, HEIGHT);
+        svg.rect(part.fill.css_class(), x, 0.0, width, HEIGHT);
         x += width + GAP;
     }
-    svg.end()
+    svg.finish()
 }

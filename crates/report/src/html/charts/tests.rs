@@ -22,8 +22,7 @@ fn assert_inside(svg: &Svg) {
             Some(numbers(rest.split_once('"')?.0))
         };
         let one = |name: &str| value(name).map(|numbers| numbers[0]);
-        let within =
-            |at: f64, end: f64| assert!((-0.01..=end + 0.01).contains(&at), "{tag} in {width} x {height}");
+        let within = |at: f64, end: f64| assert!((-0.01..=end + 0.01).contains(&at), "{tag} in {width} x {height}");
         for x in ["x", "x1", "x2", "cx"].iter().filter_map(|name| one(name)) {
             within(x, width);
         }
@@ -35,9 +34,7 @@ fn assert_inside(svg: &Svg) {
             within(x + w, width);
             within(y + h, height);
         }
-        for point in
-            [value("points"), value("d")].into_iter().flatten().flatten().collect::<Vec<_>>().chunks(2)
-        {
+        for point in [value("points"), value("d")].into_iter().flatten().flatten().collect::<Vec<_>>().chunks(2) {
             within(point[0], width);
             within(point[1], height);
         }
@@ -73,27 +70,24 @@ fn shares_stay_inside() {
 fn amounts_stay_inside() {
     let row = |value: f64| ChartBar {
         label: String::new(),
-        parts: vec![
-            BarSegment { fill: BarFill::Right, value },
-            BarSegment { fill: BarFill::Wrong, value: 3.0 },
-        ],
+        parts: vec![BarSegment { fill: BarFill::Right, value }, BarSegment { fill: BarFill::Wrong, value: 3.0 }],
         below: Some(BarSegment { fill: BarFill::Error, value }),
         note: "12".to_owned(),
         nothing: None,
     };
     let axis = BarAxis { title: "calls", whole: true, format: |number| number.to_string() };
     for value in ODD.into_iter().filter(|value| *value != f64::MAX).chain([1e-300, 1e12]) {
-        assert_both_inside(&bars(&[row(value), row(1.0)], axis, "amounts"));
+        assert_both_inside(&draw_bar_chart(&[row(value), row(1.0)], axis, "amounts"));
     }
-    assert_both_inside(&bars(&[], axis, "amounts"));
+    assert_both_inside(&draw_bar_chart(&[], axis, "amounts"));
 }
 
 #[test]
 fn pieces_stay_inside() {
     for value in ODD.into_iter().filter(|value| *value != f64::MAX) {
         let part = |fill| BarSegment { fill, value };
-        assert_inside(&strip(&[], "nothing"));
-        assert_inside(&strip(
+        assert_inside(&draw_segment_strip(&[], "nothing"));
+        assert_inside(&draw_segment_strip(
             &[part(BarFill::Right), part(BarFill::Wrong), BarSegment { fill: BarFill::Plain, value: 1e-9 }],
             "x",
         ));
@@ -102,7 +96,7 @@ fn pieces_stay_inside() {
 
 #[test]
 fn a_long_label_is_cut_to_its_room() {
-    assert_eq!(frame::fit("search", 74.0), "search");
-    assert_eq!(frame::fit("search_the_web", 74.0), "search_th…");
-    assert_eq!(frame::fit("漢字漢字漢字", 74.0), "漢字漢字…");
+    assert_eq!(frame::fit_chart_text("search", 74.0), "search");
+    assert_eq!(frame::fit_chart_text("search_the_web", 74.0), "search_th…");
+    assert_eq!(frame::fit_chart_text("漢字漢字漢字", 74.0), "漢字漢字…");
 }

@@ -52,7 +52,7 @@ impl TimelineScale {
         TimelineScale { low: 0.0, high: step * f64::from(steps), steps, format }
     }
 
-    fn place(&self, value: f64) -> f64 {
+    fn axis_fraction(&self, value: f64) -> f64 {
         (value - self.low) / (self.high - self.low).max(f64::MIN_POSITIVE)
     }
 }
@@ -83,17 +83,17 @@ struct TimelinePlot {
 const TOP: f64 = 10.0;
 
 impl TimelinePlot {
-    fn x(&self, share: f64) -> f64 {
+    fn share_to_x(&self, share: f64) -> f64 {
         self.left + share.clamp(0.0, 1.0) * (self.right - self.left)
     }
 
-    fn y(&self, value: f64) -> f64 {
-        self.bottom - self.scale.place(value).clamp(0.0, 1.0) * (self.bottom - TOP)
+    fn value_to_y(&self, value: f64) -> f64 {
+        self.bottom - self.scale.axis_fraction(value).clamp(0.0, 1.0) * (self.bottom - TOP)
     }
 }
 
 /// Points in order of time; `ticks` are places on the axis with what stands there.
-pub fn timeline(
+pub fn draw_timeline(
     points: &[TimelinePoint],
     bands: &[ThresholdBand],
     ticks: &[(f64, String)],
@@ -105,21 +105,20 @@ pub fn timeline(
             ChartSize::Wide => {
                 ("chart wide", TimelinePlot { scale, width: 560.0, left: 44.0, right: 548.0, bottom: 150.0 })
             }
-            ChartSize::Narrow => (
-                "chart narrow",
-                TimelinePlot { scale, width: 336.0, left: 40.0, right: 328.0, bottom: 150.0 },
-            ),
+            ChartSize::Narrow => {
+                ("chart narrow", TimelinePlot { scale, width: 336.0, left: 40.0, right: 328.0, bottom: 150.0 })
+            }
         };
         let mut svg = Svg::new(class, plot.width, plot.bottom + 24.0, label);
         draw_axes(&mut svg, &plot, ticks);
         for band in bands {
-            let y = plot.y(band.threshold);
+            let y = plot.value_to_y(band.threshold);
             let (from, to) = if band.is_below { (y, plot.bottom) } else { (TOP, y) };
             svg.rect("alarm", plot.left, from, plot.right - plot.left, to - from);
             svg.line("gate", (plot.left, y), (plot.right, y));
         }
         draw_points(&mut svg, &plot, points);
-        svg.end()
+        svg.finish()
     };
     ResponsiveChart { wide: draw(ChartSize::Wide), narrow: draw(ChartSize::Narrow) }
 }
@@ -128,7 +127,7 @@ fn draw_axes(svg: &mut Svg, plot: &TimelinePlot, ticks: &[(f64, String)]) {
     let TimelineScale { low, high, steps, format } = plot.scale;
     for step in 0..=steps {
         let value = low + (high - low) * f64::from(step) / f64::from(steps);
-        let (y, text) = (plot.y(value), format(value));
+        let (y, text) = (plot.value_to_y(value), format(value));
         svg.line(if step == 0 { "axis" } else { "grid" }, (plot.left, y), (plot.right, y));
         svg.text("tick", TextAnchor::End, plot.left - 6.0, y + 4.0, &text);
     }
@@ -138,35 +137,39 @@ fn draw_axes(svg: &mut Svg, plot: &TimelinePlot, ticks: &[(f64, String)]) {
             share if share > 0.92 => TextAnchor::End,
             _ => TextAnchor::Middle,
         };
-        svg.line("axis", (plot.x(*share), plot.bottom), (plot.x(*share), plot.bottom + 4.0));
-        svg.text("tick", anchor, plot.x(*share), plot.bottom + 18.0, text);
+        svg.line("axis", (plot.share_to_x(*share), plot.bottom), (plot.share_to_x(*share), plot.bottom + 4.0));
+        svg.text("tick", anchor, plot.share_to_x(*share), plot.bottom + 18.0, text);
     }
 }
 
 fn draw_points(svg: &mut Svg, plot: &TimelinePlot, points: &[TimelinePoint]) {
     for pair in points.windows(2).filter(|pair| pair[1].follows) {
         if let (Some(a), Some(b)) = (pair[0].interval, pair[1].interval) {
-            let (from, to) = (plot.x(pair[0].at), plot.x(pair[1].at));
-            let corners =
-                [(from, plot.y(a.high)), (to, plot.y(b.high)), (to, plot.y(b.low)), (from, plot.y(a.low))];
+            let (from, to) = (plot.share_to_x(pair[0].at), plot.share_to_x(pair[1].at));
+            let corners = [
+                (from, plot.value_to_y(a.high)),
+                (to, plot.value_to_y(b.high)),
+                (to, plot.value_to_y(b.low)),
+                (from, plot.value_to_y(a.low)),
+            ];
             svg.polygon("area", &corners);
         }
     }
     let lines: Vec<[(f64, f64); 2]> = points
         .windows(2)
         .filter(|pair| pair[1].follows)
-        .map(|pair| [0, 1].map(|at| (plot.x(pair[at].at), plot.y(pair[at].value))))
+        .map(|pair| [0, 1].map(|at| (plot.share_to_x(pair[at].at), plot.value_to_y(pair[at].value))))
         .collect();
     if !lines.is_empty() {
         svg.lines("trend", &lines);
     }
     for (at, point) in points.iter().enumerate() {
-        let (x, y) = (plot.x(point.at), plot.y(point.value));
+        let (x, y) = (plot.share_to_x(point.at), plot.value_to_y(point.value));
         let is_alone = !point.follows && !points.get(at + 1).is_some_and(|next| next.follows);
         svg.group(&point.title, |svg| {
             // The others have the area.
             if let Some(ConfidenceInterval { low, high }) = point.interval.filter(|_| is_alone) {
-                svg.lines("stem", &[[(x, plot.y(low)), (x, plot.y(high))]]);
+                svg.lines("stem", &[[(x, plot.value_to_y(low)), (x, plot.value_to_y(high))]]);
             }
             svg.circle("dot", x, y, 4.0);
         });
@@ -188,21 +191,17 @@ mod tests {
         };
         let points = [point(0.0, 0.5, false), point(0.5, 0.75, true), point(1.0, 1.0, false)];
         let band = ThresholdBand { threshold: 0.5, is_below: true };
-        let chart = timeline(&points, &[band], &[(0.0, "Mon".to_owned())], TimelineScale::SHARE, "Scores");
+        let chart = draw_timeline(&points, &[band], &[(0.0, "Mon".to_owned())], TimelineScale::SHARE, "Scores");
         let wide = chart.wide.to_string();
         assert_eq!(wide.matches("class=\"dot\"").count(), 3);
         assert_eq!(wide.matches("class=\"area\"").count(), 1);
         assert!(wide.contains(r#"<path class="trend" d="M44,80L296,45"/>"#), "{wide}");
         assert!(wide.contains(r#"<rect class="alarm" x="44" y="80" width="504" height="70"/>"#), "{wide}");
-        let scale =
-            TimelineScale { low: 1.0, high: 5.0, steps: 4, format: |value| format!("{value:.0} of 5") };
-        let other = timeline(&[point(0.5, 5.0, false)], &[], &[], scale, "").wide.to_string();
-        assert!(
-            other.contains("5 of 5") && other.contains(r#"<circle class="dot" cx="296" cy="10""#),
-            "{other}"
-        );
+        let scale = TimelineScale { low: 1.0, high: 5.0, steps: 4, format: |value| format!("{value:.0} of 5") };
+        let other = draw_timeline(&[point(0.5, 5.0, false)], &[], &[], scale, "").wide.to_string();
+        assert!(other.contains("5 of 5") && other.contains(r#"<circle class="dot" cx="296" cy="10""#), "{other}");
         assert!(wide.contains("&#60;b&#62;") && !wide.contains("<b>"), "{wide}");
-        assert!(!timeline(&[], &[], &[], TimelineScale::SHARE, "").narrow.to_string().contains("trend"));
+        assert!(!draw_timeline(&[], &[], &[], TimelineScale::SHARE, "").narrow.to_string().contains("trend"));
     }
 
     #[test]
@@ -217,10 +216,7 @@ mod tests {
         for _ in 0..2_000 {
             let most = 10_f64.powf(random.f64() * 24.0 - 6.0);
             let (high, steps) = shown(most);
-            assert!(
-                high >= most * (1.0 - 1e-6) && high <= 2.6 * most && (2..=4).contains(&steps),
-                "{most}: {high}"
-            );
+            assert!(high >= most * (1.0 - 1e-6) && high <= 2.6 * most && (2..=4).contains(&steps), "{most}: {high}");
         }
     }
 }

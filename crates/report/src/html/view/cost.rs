@@ -3,10 +3,10 @@
 use gradus_eval::outcome::TokenCount;
 use gradus_eval::report::{EvaluationSummary, EvaluatorCost};
 
-use super::{text, title};
-use crate::html::charts::{BarAxis, BarFill, BarSegment, ChartBar, ResponsiveChart, bars};
-use crate::html::count_text::count;
-use crate::html::number::{finite, usd};
+use super::{format_evaluator_title, text};
+use crate::html::charts::{BarAxis, BarFill, BarSegment, ChartBar, ResponsiveChart, draw_bar_chart};
+use crate::html::count_text::format_count;
+use crate::html::number::{filter_finite, format_usd};
 
 const NOT_KNOWN: &str = "price not known";
 
@@ -47,9 +47,9 @@ impl CostView {
             rows: cost
                 .by_evaluator
                 .iter()
-                .map(|part| CostRow::from_cost(part, title(summary, &part.evaluator)))
+                .map(|part| CostRow::from_cost(part, format_evaluator_title(summary, &part.evaluator)))
                 .collect(),
-            chart: (cost.calls > 0).then(|| chart(summary)),
+            chart: (cost.calls > 0).then(|| draw_cost_chart(summary)),
         }
     }
 }
@@ -59,21 +59,21 @@ impl CostRow {
         let TokenCount { prompt, completion, cached_prompt } = cost.tokens;
         CostRow {
             evaluator,
-            judge: text::line(&cost.judge),
-            calls: count(cost.calls),
-            prompt: count(prompt),
-            cached_prompt: count(cached_prompt),
-            completion: count(completion),
-            tokens: count(prompt + completion),
-            usd: price(cost),
-            from_cache: count(cost.from_cache),
+            judge: text::format_display_line(&cost.judge),
+            calls: format_count(cost.calls),
+            prompt: format_count(prompt),
+            cached_prompt: format_count(cached_prompt),
+            completion: format_count(completion),
+            tokens: format_count(prompt + completion),
+            usd: format_evaluator_cost(cost),
+            from_cache: format_count(cost.from_cache),
         }
     }
 }
 
-fn price(cost: &EvaluatorCost) -> String {
-    match finite(cost.usd) {
-        Some(dollars) => usd(dollars),
+fn format_evaluator_cost(cost: &EvaluatorCost) -> String {
+    match filter_finite(cost.usd) {
+        Some(dollars) => format_usd(dollars),
         // Whatever the price is, none of it was paid.
         None if cost.calls == 0 => "nothing spent".to_owned(),
         None => NOT_KNOWN.to_owned(),
@@ -81,17 +81,17 @@ fn price(cost: &EvaluatorCost) -> String {
 }
 
 /// Dollars by evaluator; tokens where no price is known.
-fn chart(summary: &EvaluationSummary) -> ResponsiveChart {
+fn draw_cost_chart(summary: &EvaluationSummary) -> ResponsiveChart {
     let parts = &summary.cost.by_evaluator;
-    let is_priced = parts.iter().any(|part| finite(part.usd).is_some_and(|dollars| dollars > 0.0));
+    let is_priced = parts.iter().any(|part| filter_finite(part.usd).is_some_and(|dollars| dollars > 0.0));
     let rows: Vec<ChartBar> = parts
         .iter()
         .map(|part| {
             let tokens = part.tokens.prompt + part.tokens.completion;
-            let value = if is_priced { finite(part.usd).unwrap_or(0.0) } else { tokens as f64 };
-            let note = if is_priced { price(part) } else { count(tokens) };
+            let value = if is_priced { filter_finite(part.usd).unwrap_or(0.0) } else { tokens as f64 };
+            let note = if is_priced { format_evaluator_cost(part) } else { format_count(tokens) };
             ChartBar {
-                label: title(summary, &part.evaluator),
+                label: format_evaluator_title(summary, &part.evaluator),
                 parts: vec![BarSegment { fill: BarFill::Plain, value }],
                 below: None,
                 nothing: match (part.calls, value > 0.0) {
@@ -104,19 +104,15 @@ fn chart(summary: &EvaluationSummary) -> ResponsiveChart {
         })
         .collect();
     let axis = if is_priced {
-        BarAxis { title: "cost (US dollars)", whole: false, format: tick }
+        BarAxis { title: "cost (US dollars)", whole: false, format: format_dollar_tick }
     } else {
-        BarAxis {
-            title: "tokens (prompt and completion)",
-            whole: true,
-            format: |number| count(number as u64),
-        }
+        BarAxis { title: "tokens (prompt and completion)", whole: true, format: |number| format_count(number as u64) }
     };
-    bars(&rows, axis, "Cost by evaluator. The table has the same numbers.")
+    draw_bar_chart(&rows, axis, "Cost by evaluator. The table has the same numbers.")
 }
 
 /// A round number of dollars, as short as it can be.
-fn tick(dollars: f64) -> String {
+fn format_dollar_tick(dollars: f64) -> String {
     let decimals = (0..6).find(|decimals| {
         let scaled = dollars * 10_f64.powi(*decimals);
         (scaled - scaled.round()).abs() < 1e-6

@@ -2,9 +2,9 @@
 
 use gradus_eval::report::{EvaluationSummary, FindingVerdict, ReportFinding};
 
+use super::format_evaluator_title;
 use super::text::{self, DisplayText};
-use super::title;
-use crate::html::count_text::count;
+use crate::html::count_text::format_count;
 
 /// More evidence than this is left out, with a note.
 const MAX_EVIDENCE: usize = 20;
@@ -41,7 +41,7 @@ pub struct FindingVerdictView {
 impl FindingListView {
     pub fn from_summary(summary: &EvaluationSummary) -> FindingListView {
         FindingListView {
-            count: count(summary.findings.len() as u64),
+            count: format_count(summary.findings.len() as u64),
             all: summary.findings.iter().map(|found| FindingView::from_finding(found, summary)).collect(),
         }
     }
@@ -50,18 +50,14 @@ impl FindingListView {
 impl FindingView {
     fn from_finding(found: &ReportFinding, summary: &EvaluationSummary) -> FindingView {
         FindingView {
-            trajectory_id: text::line(&found.trajectory_id),
+            trajectory_id: text::format_display_line(&found.trajectory_id),
             href: None,
             step: found.step_index,
-            query: found.query.as_deref().map(text::block),
-            thought: found.thought.as_deref().map(text::block),
-            tool: found.tool.as_deref().map(text::line),
-            arguments: found.arguments.as_deref().map(text::json),
-            verdicts: found
-                .verdicts
-                .iter()
-                .map(|verdict| FindingVerdictView::from_verdict(verdict, summary))
-                .collect(),
+            query: found.query.as_deref().map(text::format_display_block),
+            thought: found.thought.as_deref().map(text::format_display_block),
+            tool: found.tool.as_deref().map(text::format_display_line),
+            arguments: found.arguments.as_deref().map(text::format_display_json),
+            verdicts: found.verdicts.iter().map(|verdict| FindingVerdictView::from_verdict(verdict, summary)).collect(),
         }
     }
 }
@@ -70,11 +66,16 @@ impl FindingVerdictView {
     fn from_verdict(verdict: &FindingVerdict, summary: &EvaluationSummary) -> FindingVerdictView {
         let more = verdict.evidence.len().saturating_sub(MAX_EVIDENCE);
         FindingVerdictView {
-            evaluator: title(summary, &verdict.evaluator),
-            label: text::line(&verdict.label),
-            explanation: text::block(&verdict.explanation),
-            evidence: verdict.evidence.iter().take(MAX_EVIDENCE).map(|piece| text::block(piece)).collect(),
-            omitted: (more > 0).then(|| count(more as u64)),
+            evaluator: format_evaluator_title(summary, &verdict.evaluator),
+            label: text::format_display_line(&verdict.label),
+            explanation: text::format_display_block(&verdict.explanation),
+            evidence: verdict
+                .evidence
+                .iter()
+                .take(MAX_EVIDENCE)
+                .map(|piece| text::format_display_block(piece))
+                .collect(),
+            omitted: (more > 0).then(|| format_count(more as u64)),
         }
     }
 }

@@ -24,19 +24,21 @@ impl GateView {
             GateVerdict::Inconclusive => ("INCONCLUSIVE", "unsure"),
         };
         let interval = number::finite_interval(result.interval);
-        let (value, interval) = match number::finite(result.value) {
+        let (value, interval) = match number::filter_finite(result.value) {
             None => ("—".to_owned(), None),
-            Some(value) if result.metric == "cost" => (number::usd(value), None),
-            Some(value) if result.is_share => (number::percent(value), interval.map(number::percents)),
-            Some(value) => (number::score(value), interval.map(number::scores)),
+            Some(value) if result.metric == "cost" => (number::format_usd(value), None),
+            Some(value) if result.is_share => {
+                (number::format_percent(value), interval.map(number::format_percent_interval))
+            }
+            Some(value) => (number::format_score(value), interval.map(number::format_score_interval)),
         };
         GateView {
-            gate: text::line(&result.gate),
+            gate: text::format_display_line(&result.gate),
             verdict,
             kind,
             value,
             interval,
-            explanation: text::block(&result.explanation),
+            explanation: text::format_display_block(&result.explanation),
         }
     }
 }

@@ -6,9 +6,9 @@ use gradus_eval::report::{EvaluationSummary, GateResult, MetricResult};
 
 use super::text;
 use crate::html::charts::{
-    AxisRange, BarFill, BarSegment, IntervalBar, ResponsiveChart, interval_bars, strip,
+    AxisRange, BarFill, BarSegment, IntervalBar, ResponsiveChart, draw_segment_strip, interval_bars,
 };
-use crate::html::count_text::count;
+use crate::html::count_text::format_count;
 use crate::html::number;
 use crate::html::svg::Svg;
 use crate::measured_of;
@@ -54,7 +54,7 @@ impl MetricsView {
         let all: Vec<(&MetricResult, bool)> = (summary.metrics.iter().map(|metric| (metric, false)))
             .chain(together.into_iter().flatten().map(|metric| (metric, true)))
             .collect();
-        let rows: Vec<IntervalBar> = all.iter().map(|(metric, _)| row(metric, gates)).collect();
+        let rows: Vec<IntervalBar> = all.iter().map(|(metric, _)| build_interval_bar(metric, gates)).collect();
         MetricsView {
             has_gates: rows.iter().any(|row| row.value.is_some() && !row.bars.is_empty()),
             chart: interval_bars(
@@ -83,28 +83,24 @@ enum MetricEstimate {
 impl MetricEstimate {
     fn from_metric(metric: &MetricResult) -> MetricEstimate {
         let interval = number::finite_interval(metric.interval);
-        let Some(value) = number::finite(metric.value).filter(|_| metric.denominator > 0) else {
+        let Some(value) = number::filter_finite(metric.value).filter(|_| metric.denominator > 0) else {
             return MetricEstimate::Nothing;
         };
-        if metric.is_share {
-            MetricEstimate::Share(value, interval)
-        } else {
-            MetricEstimate::Mean(value, interval)
-        }
+        if metric.is_share { MetricEstimate::Share(value, interval) } else { MetricEstimate::Mean(value, interval) }
     }
 }
 
-fn row(metric: &MetricResult, gates: &[GateResult]) -> IntervalBar {
+fn build_interval_bar(metric: &MetricResult, gates: &[GateResult]) -> IntervalBar {
     let demands = gates.iter().filter(|gate| gate.metric == metric.name);
-    let mut row = IntervalBar { label: text::line(&metric.title), ..IntervalBar::default() };
+    let mut row = IntervalBar { label: text::format_display_line(&metric.title), ..IntervalBar::default() };
     match MetricEstimate::from_metric(metric) {
         MetricEstimate::Nothing => row.note = "nothing was judged".to_owned(),
-        MetricEstimate::Mean(value, _) if metric.judge == SIMULATOR => row.note = number::score(value),
-        MetricEstimate::Mean(value, _) => row.note = format!("mean score {}", number::score(value)),
+        MetricEstimate::Mean(value, _) if metric.judge == SIMULATOR => row.note = number::format_score(value),
+        MetricEstimate::Mean(value, _) => row.note = format!("mean score {}", number::format_score(value)),
         MetricEstimate::Share(value, interval) => {
             row.value = Some(value);
             row.interval = interval;
-            row.note = number::percent(value);
+            row.note = number::format_percent(value);
             row.bars = demands.map(|gate| gate.bar).collect();
         }
     }
@@ -122,17 +118,17 @@ impl MetricCard {
             }
             MetricEstimate::Share(share, interval) => {
                 let word = if number::is_whole(right) { "right" } else { "points" };
-                let of = format!("{} of {} {word}", number::sum(right), count(judged));
-                (format!("{:.1}", 100.0 * share), "%", of, interval.map(number::percents))
+                let of = format!("{} of {} {word}", number::format_score_sum(right), format_count(judged));
+                (format!("{:.1}", 100.0 * share), "%", of, interval.map(number::format_percent_interval))
             }
             MetricEstimate::Mean(mean, interval) => {
                 let of =
-                    measured_of(metric).unwrap_or_else(|| format!("mean score of {} judged", count(judged)));
-                (number::score(mean), "", of, interval.map(number::scores))
+                    measured_of(metric).unwrap_or_else(|| format!("mean score of {} judged", format_count(judged)));
+                (number::format_score(mean), "", of, interval.map(number::format_score_interval))
             }
         };
-        let is_counted = matches!(MetricEstimate::from_metric(metric), MetricEstimate::Share(..))
-            && number::is_whole(right);
+        let is_counted =
+            matches!(MetricEstimate::from_metric(metric), MetricEstimate::Share(..)) && number::is_whole(right);
         let mut pieces: Vec<(BarFill, &'static str, u64)> = if is_counted {
             let right = (right as u64).min(judged);
             vec![(BarFill::Right, "Right", right), (BarFill::Wrong, "Wrong", judged - right)]
@@ -144,40 +140,41 @@ impl MetricCard {
         let parts: Vec<BarSegment> =
             pieces.iter().map(|(fill, _, count)| BarSegment { fill: *fill, value: *count as f64 }).collect();
         MetricCard {
-            title: text::line(&metric.title),
+            title: text::format_display_line(&metric.title),
             is_together,
-            judge: (metric.judge != run_judge && !metric.judge.is_empty()).then(|| text::line(&metric.judge)),
+            judge: (metric.judge != run_judge && !metric.judge.is_empty())
+                .then(|| text::format_display_line(&metric.judge)),
             value,
             unit,
-            count: if unit == "%" { of.clone() } else { format!("{} judged", count(judged)) },
+            count: if unit == "%" { of.clone() } else { format!("{} judged", format_count(judged)) },
             of,
             interval,
-            strip: strip(&parts, "How the questions ended; the list has the same numbers."),
+            strip: draw_segment_strip(&parts, "How the questions ended; the list has the same numbers."),
             pieces: pieces
                 .into_iter()
                 .map(|(fill, name, number)| MetricLegendItem {
-                    class: fill.class(),
+                    class: fill.css_class(),
                     name,
-                    count: count(number),
+                    count: format_count(number),
                 })
                 .collect(),
-            labels: labels(metric),
+            labels: list_frequent_labels(metric),
         }
     }
 }
 
 /// The labels that were given, the most frequent first.
-fn labels(metric: &MetricResult) -> Vec<(String, String)> {
+fn list_frequent_labels(metric: &MetricResult) -> Vec<(String, String)> {
     let mut labels: Vec<(&String, &u64)> = metric.labels.iter().collect();
     labels.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
     let rest: u64 = labels.iter().skip(MAX_LABELS).map(|(_, count)| **count).sum();
     let mut shown: Vec<(String, String)> = labels
         .into_iter()
         .take(MAX_LABELS)
-        .map(|(label, number)| (text::line(label), count(*number)))
+        .map(|(label, number)| (text::format_display_line(label), format_count(*number)))
         .collect();
     if rest > 0 {
-        shown.push(("other labels".to_owned(), count(rest)));
+        shown.push(("other labels".to_owned(), format_count(rest)));
     }
     shown
 }

@@ -11,9 +11,9 @@ use gradus_eval::evaluator::{OFFLINE, SIMULATOR};
 use gradus_eval::outcome::OutcomeKind;
 use gradus_eval::report::{EvaluationSummary, GateResult, MetricResult};
 
-use super::number::minute;
+use super::number::format_minute;
 use super::text::{self, DisplayText};
-use crate::html::count_text::{count, counted};
+use crate::html::count_text::{format_count, format_counted_noun};
 
 /// More sources than this are folded away.
 const FEW_SOURCES: usize = 4;
@@ -61,28 +61,27 @@ pub struct UnansweredReason {
 
 impl ReportView {
     pub fn from_summary(summary: &EvaluationSummary, gates: &[GateResult]) -> ReportView {
-        let mut sources = summary.sources.iter().take(MAX_ROWS).map(|source| text::line(source));
+        let mut sources = summary.sources.iter().take(MAX_ROWS).map(|source| text::format_display_line(source));
         let omitted =
-            |all: usize| all.checked_sub(MAX_ROWS).filter(|more| *more > 0).map(|more| count(more as u64));
+            |all: usize| all.checked_sub(MAX_ROWS).filter(|more| *more > 0).map(|more| format_count(more as u64));
         ReportView {
-            run_id: text::line(&summary.run_id),
+            run_id: text::format_display_line(&summary.run_id),
             complete: summary.complete,
             is_running: false,
-            stopped_because: summary.stopped_because.as_deref().map(text::block),
-            judge: text::line(&summary.judge),
+            stopped_because: summary.stopped_because.as_deref().map(text::format_display_block),
+            judge: text::format_display_line(&summary.judge),
             is_offline: summary.judge == OFFLINE,
-            started: minute(&summary.started),
-            ended: summary.ended.as_deref().map(minute),
+            started: format_minute(&summary.started),
+            ended: summary.ended.as_deref().map(format_minute),
             sources: sources.by_ref().take(FEW_SOURCES).collect(),
             more_sources: sources.collect(),
             omitted_sources: omitted(summary.sources.len()),
-            trajectories: count(summary.trajectories),
-            steps: count(summary.steps),
-            shortened: (summary.shortened > 0).then(|| counted(summary.shortened, "answer", "answers")),
+            trajectories: format_count(summary.trajectories),
+            steps: format_count(summary.steps),
+            shortened: (summary.shortened > 0).then(|| format_counted_noun(summary.shortened, "answer", "answers")),
             gates: gates.iter().map(gates::GateView::from_result).collect(),
             metrics: metrics::MetricsView::from_summary(summary, gates),
-            is_judged: (summary.metrics.iter())
-                .any(|metric| metric.denominator > 0 && metric.judge != SIMULATOR),
+            is_judged: (summary.metrics.iter()).any(|metric| metric.denominator > 0 && metric.judge != SIMULATOR),
             is_left_open: summary.metrics.iter().any(|metric| metric.failed + metric.not_applicable > 0),
             tools: tools::ToolUseView::from_tool_uses(&summary.tools),
             findings: findings::FindingListView::from_summary(summary),
@@ -91,10 +90,10 @@ impl ReportView {
                 .iter()
                 .take(MAX_ROWS)
                 .map(|reason| UnansweredReason {
-                    evaluator: title(summary, &reason.evaluator),
+                    evaluator: format_evaluator_title(summary, &reason.evaluator),
                     failed: reason.outcome == OutcomeKind::Failed,
-                    reason: text::line(&reason.reason),
-                    count: count(reason.count),
+                    reason: text::format_display_line(&reason.reason),
+                    count: format_count(reason.count),
                 })
                 .collect(),
             omitted_reasons: omitted(summary.reasons.len()),
@@ -104,9 +103,9 @@ impl ReportView {
 }
 
 /// An evaluator's title, or its name where it has none.
-fn title(summary: &EvaluationSummary, evaluator: &str) -> String {
+fn format_evaluator_title(summary: &EvaluationSummary, evaluator: &str) -> String {
     let known: Option<&MetricResult> = summary.metrics.iter().find(|metric| metric.name == evaluator);
-    text::line(
+    text::format_display_line(
         known.map(|metric| metric.title.as_str()).filter(|title| !title.is_empty()).unwrap_or(evaluator),
     )
 }

@@ -26,14 +26,17 @@ impl ReportTableCell {
     fn from_text(text: &str, class: &'static str) -> ReportTableCell {
         let interval = text.strip_suffix(')').and_then(|text| text.split_once(" (")).filter(|_| class == "n");
         let (number, interval) = interval.map_or((text, None), |(number, ends)| (number, Some(ends)));
-        ReportTableCell { text: text::block(number), interval: interval.map(text::block), class }
+        ReportTableCell {
+            text: text::format_display_block(number),
+            interval: interval.map(text::format_display_block),
+            class,
+        }
     }
 }
 
 impl ReportTableView {
     pub fn from_table(table: &ReportTable) -> ReportTableView {
-        let class =
-            |at: usize| table.columns.get(at).map_or("", |column| if column.is_number { "n" } else { "" });
+        let class = |at: usize| table.columns.get(at).map_or("", |column| if column.is_number { "n" } else { "" });
         let cells = |row: &Vec<String>| {
             row.iter().enumerate().map(|(at, cell)| ReportTableCell::from_text(cell, class(at))).collect()
         };
@@ -42,10 +45,10 @@ impl ReportTableView {
             title: table.title,
             id: letters.chars().map(|c| if c.is_ascii_lowercase() { c } else { '-' }).collect(),
             columns: (table.columns.iter().enumerate())
-                .map(|(at, column)| (text::line(&column.name), class(at)))
+                .map(|(at, column)| (text::format_display_line(&column.name), class(at)))
                 .collect(),
             rows: table.rows.iter().map(cells).collect(),
-            note: table.note.as_deref().map(text::block),
+            note: table.note.as_deref().map(text::format_display_block),
         }
     }
 }

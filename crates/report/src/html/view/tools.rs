@@ -3,9 +3,9 @@
 use gradus_eval::report::ToolUse;
 
 use super::{MAX_ROWS, text};
-use crate::html::charts::{BarAxis, BarFill, BarSegment, ChartBar, ResponsiveChart, bars};
-use crate::html::count_text::count;
-use crate::html::number::percent;
+use crate::html::charts::{BarAxis, BarFill, BarSegment, ChartBar, ResponsiveChart, draw_bar_chart};
+use crate::html::count_text::format_count;
+use crate::html::number::format_percent;
 
 /// More tools than this are one bar; the table has them.
 const MAX_BARS: usize = 12;
@@ -47,7 +47,7 @@ impl ToolCallCounts {
         }
     }
 
-    fn and(self, other: ToolCallCounts) -> ToolCallCounts {
+    fn merge(self, other: ToolCallCounts) -> ToolCallCounts {
         ToolCallCounts {
             right: self.right + other.right,
             wrong: self.wrong + other.wrong,
@@ -56,7 +56,7 @@ impl ToolCallCounts {
         }
     }
 
-    fn bar(self, label: String) -> ChartBar {
+    fn to_chart_bar(self, label: String) -> ChartBar {
         let part = |fill, value: u64| BarSegment { fill, value: value as f64 };
         ChartBar {
             label,
@@ -66,7 +66,7 @@ impl ToolCallCounts {
                 part(BarFill::Unjudged, self.unjudged),
             ],
             below: Some(part(BarFill::Error, self.errors)),
-            note: count(self.right + self.wrong + self.unjudged),
+            note: format_count(self.right + self.wrong + self.unjudged),
             nothing: None,
         }
     }
@@ -78,22 +78,16 @@ impl ToolUseView {
         let shown = if tools.len() <= MAX_BARS + 1 { tools.len() } else { MAX_BARS };
         let mut rows: Vec<ChartBar> = tools[..shown]
             .iter()
-            .map(|tool| ToolCallCounts::from_tool_use(tool).bar(text::line(&tool.tool)))
+            .map(|tool| ToolCallCounts::from_tool_use(tool).to_chart_bar(text::format_display_line(&tool.tool)))
             .collect();
-        if let Some(rest) =
-            tools[shown..].iter().map(ToolCallCounts::from_tool_use).reduce(ToolCallCounts::and)
-        {
-            rows.push(rest.bar(format!("{} other tools", count((tools.len() - shown) as u64))));
+        if let Some(rest) = tools[shown..].iter().map(ToolCallCounts::from_tool_use).reduce(ToolCallCounts::merge) {
+            rows.push(rest.to_chart_bar(format!("{} other tools", format_count((tools.len() - shown) as u64))));
         }
-        let axis = BarAxis { title: "calls", whole: true, format: |number| count(number as u64) };
+        let axis = BarAxis { title: "calls", whole: true, format: |number| format_count(number as u64) };
         ToolUseView {
-            chart: bars(&rows, axis, "Calls of each tool. The table has the same numbers."),
+            chart: draw_bar_chart(&rows, axis, "Calls of each tool. The table has the same numbers."),
             rows: tools.iter().take(MAX_ROWS).map(ToolUseRow::from_tool_use).collect(),
-            omitted: tools
-                .len()
-                .checked_sub(MAX_ROWS)
-                .filter(|more| *more > 0)
-                .map(|more| count(more as u64)),
+            omitted: tools.len().checked_sub(MAX_ROWS).filter(|more| *more > 0).map(|more| format_count(more as u64)),
         }
     }
 }
@@ -102,13 +96,13 @@ impl ToolUseRow {
     fn from_tool_use(tool: &ToolUse) -> ToolUseRow {
         let calls = ToolCallCounts::from_tool_use(tool);
         ToolUseRow {
-            tool: text::line(&tool.tool),
-            calls: count(tool.uses),
-            right: count(calls.right),
-            wrong: count(calls.wrong),
-            unjudged: count(calls.unjudged),
-            share: (tool.judged > 0).then(|| percent(tool.right as f64 / tool.judged as f64)),
-            errors: count(calls.errors),
+            tool: text::format_display_line(&tool.tool),
+            calls: format_count(tool.uses),
+            right: format_count(calls.right),
+            wrong: format_count(calls.wrong),
+            unjudged: format_count(calls.unjudged),
+            share: (tool.judged > 0).then(|| format_percent(tool.right as f64 / tool.judged as f64)),
+            errors: format_count(calls.errors),
         }
     }
 }

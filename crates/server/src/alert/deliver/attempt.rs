@@ -10,21 +10,21 @@ use crate::alert::notice::AlertNotice;
 use crate::alert::target::AlertTarget;
 
 /// Delivers or gives up; both are counted, and giving up is logged.
-pub(super) async fn deliver(target: &AlertTarget, notice: &AlertNotice, shared: &DeliveryContext) {
+pub(super) async fn deliver_with_retries(target: &AlertTarget, notice: &AlertNotice, shared: &DeliveryContext) {
     let DeliveryContext { settings, counters, .. } = shared;
     let give_up_at = Instant::now() + settings.give_up_after;
     let mut attempts = 0;
     let reason = loop {
         attempts += 1;
-        let (reason, retry_after) = match attempt(target, notice, shared).await {
+        let (reason, retry_after) = match attempt_delivery(target, notice, shared).await {
             Ok(()) => {
-                counters.sent(target.kind());
+                counters.count_sent(target.kind());
                 return;
             }
             Err(DeliveryFailure::ForGood { reason }) => break reason,
             Err(DeliveryFailure::ForNow { reason, retry_after }) => (reason, retry_after),
         };
-        let pause = pause(settings, attempts, retry_after);
+        let pause = compute_retry_delay(settings, attempts, retry_after);
         if attempts >= settings.attempts || Instant::now() + pause > give_up_at {
             break reason;
         }
@@ -35,13 +35,13 @@ pub(super) async fn deliver(target: &AlertTarget, notice: &AlertNotice, shared: 
             tracing::debug!(%target, attempts, reason, ?pause, "an alert could not be delivered yet");
         }
         tokio::time::sleep(pause).await;
-        counters.retried(target.kind());
+        counters.count_retried(target.kind());
     };
-    counters.failed(target.kind());
+    counters.count_failed(target.kind());
     tracing::warn!(%target, rule = notice.rule, attempts, reason, "an alert could not be delivered");
 }
 
-async fn attempt(
+async fn attempt_delivery(
     target: &AlertTarget,
     notice: &AlertNotice,
     shared: &DeliveryContext,
@@ -49,15 +49,15 @@ async fn attempt(
     let base_url = shared.settings.base_url.as_deref();
     match target {
         AlertTarget::Log => Ok(()),
-        AlertTarget::Webhook(url) => webhook::post(&shared.http, url, &notice.json(base_url)).await,
-        AlertTarget::Slack(url) => webhook::post(&shared.http, url, &notice.slack(base_url)).await,
+        AlertTarget::Webhook(url) => webhook::post_webhook(&shared.http, url, &notice.to_json(base_url)).await,
+        AlertTarget::Slack(url) => webhook::post_webhook(&shared.http, url, &notice.to_slack_message(base_url)).await,
         AlertTarget::Command { words, env } => {
-            command::run(words, env, notice, base_url, shared.settings.command_timeout).await
+            command::run_alert_command(words, env, notice, base_url, shared.settings.command_timeout).await
         }
     }
 }
 
-fn pause(settings: &DeliverySettings, failures: u32, retry_after: Option<Duration>) -> Duration {
+fn compute_retry_delay(settings: &DeliverySettings, failures: u32, retry_after: Option<Duration>) -> Duration {
     let doubled = settings.first_pause.saturating_mul(1 << (failures.clamp(1, 20) - 1));
     let ceiling = doubled.min(settings.longest_pause);
     match retry_after {
@@ -77,11 +77,11 @@ mod tests {
         let settings = DeliverySettings::default();
         for failures in 1..40 {
             let ceiling = Duration::from_secs(1 << (failures - 1).min(20)).min(settings.longest_pause);
-            let found = pause(&settings, failures, None);
+            let found = compute_retry_delay(&settings, failures, None);
             assert!(found >= ceiling / 2 && found <= ceiling, "{found:?} after {failures}");
         }
-        let asked = pause(&settings, 1, Some(Duration::from_secs(60)));
+        let asked = compute_retry_delay(&settings, 1, Some(Duration::from_secs(60)));
         assert!(asked >= Duration::from_secs(60) && asked < Duration::from_secs(61));
-        assert_eq!(pause(&settings, 1, Some(Duration::MAX)), Duration::MAX);
+        assert_eq!(compute_retry_delay(&settings, 1, Some(Duration::MAX)), Duration::MAX);
     }
 }

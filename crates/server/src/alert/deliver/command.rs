@@ -11,7 +11,7 @@ use tokio::process::{Child, Command};
 use crate::alert::deliver::failure::DeliveryFailure;
 use crate::alert::notice::AlertNotice;
 
-pub(super) async fn run(
+pub(super) async fn run_alert_command(
     words: &[String],
     passed_variables: &[String],
     notice: &AlertNotice,
@@ -27,7 +27,7 @@ pub(super) async fn run(
         // Keys of ours are for no program that was not named them.
         .env_clear()
         .envs(child_variables(passed_variables))
-        .envs(environment(notice))
+        .envs(build_alert_environment(notice))
         .stdin(Stdio::piped())
         // What it prints is nobody's; what it complains about belongs to the server's own complaints.
         .stdout(Stdio::null())
@@ -40,8 +40,7 @@ pub(super) async fn run(
         _ => DeliveryFailure::for_now(error.to_string()),
     })?;
     let group = CommandProcessGroup::from_child(&child);
-    let finished =
-        tokio::time::timeout(timeout, feed_and_wait(&mut child, notice.json(base_url).to_string())).await;
+    let finished = tokio::time::timeout(timeout, feed_and_wait(&mut child, notice.to_json(base_url).to_string())).await;
     let status = match finished {
         Ok(status) => status.map_err(|error| DeliveryFailure::for_now(error.to_string()))?,
         Err(_) => return Err(DeliveryFailure::for_now(format!("not done after {timeout:?}"))),
@@ -51,7 +50,7 @@ pub(super) async fn run(
     if status.success() { Ok(()) } else { Err(DeliveryFailure::for_now(status.to_string())) }
 }
 
-fn environment(notice: &AlertNotice) -> [(&'static str, String); 8] {
+fn build_alert_environment(notice: &AlertNotice) -> [(&'static str, String); 8] {
     [
         ("GRADUS_ALERT_NAME", notice.rule.clone()),
         ("GRADUS_ALERT_KIND", notice.kind.name().to_owned()),

@@ -45,19 +45,19 @@ struct KindCounters {
 }
 
 impl DeliveryCounters {
-    pub(super) fn sent(&self, kind: TargetKind) {
+    pub(super) fn count_sent(&self, kind: TargetKind) {
         self.kinds[kind as usize].sent.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn failed(&self, kind: TargetKind) {
+    pub(super) fn count_failed(&self, kind: TargetKind) {
         self.kinds[kind as usize].failed.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn retried(&self, kind: TargetKind) {
+    pub(super) fn count_retried(&self, kind: TargetKind) {
         self.kinds[kind as usize].retried.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn dropped(&self, kind: TargetKind, count: u64) {
+    pub(super) fn count_dropped(&self, kind: TargetKind, count: u64) {
         self.kinds[kind as usize].dropped.fetch_add(count, Ordering::Relaxed);
     }
 

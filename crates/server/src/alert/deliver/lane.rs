@@ -33,11 +33,7 @@ struct NoticeQueueState {
 }
 
 impl DeliveryLane {
-    pub(super) fn start(
-        target: AlertTarget,
-        shared: &Arc<DeliveryContext>,
-        runtime: &Handle,
-    ) -> DeliveryLane {
+    pub(super) fn start(target: AlertTarget, shared: &Arc<DeliveryContext>, runtime: &Handle) -> DeliveryLane {
         let queue = Arc::new(NoticeQueue::default());
         let task = runtime.spawn(deliver_all(target, Arc::clone(&queue), Arc::clone(shared)));
         DeliveryLane { queue, task }
@@ -56,7 +52,7 @@ impl DeliveryLane {
         is_full
     }
 
-    pub(super) fn waiting(&self) -> usize {
+    pub(super) fn waiting_count(&self) -> usize {
         let waiting = self.queue.lock();
         waiting.notices.len() + usize::from(waiting.is_busy)
     }
@@ -74,7 +70,7 @@ impl DeliveryLane {
             // A command that still runs is ended with it.
             let _ = (&mut self.task).await;
         }
-        self.waiting() as u64
+        self.waiting_count() as u64
     }
 }
 
@@ -108,6 +104,6 @@ impl NoticeQueue {
 
 async fn deliver_all(target: AlertTarget, queue: Arc<NoticeQueue>, shared: Arc<DeliveryContext>) {
     while let Some(notice) = queue.next().await {
-        attempt::deliver(&target, &notice, &shared).await;
+        attempt::deliver_with_retries(&target, &notice, &shared).await;
     }
 }

@@ -31,8 +31,7 @@ struct Server {
 impl Server {
     async fn start(script: &'static [&'static str]) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address =
-            format!("http://{}/services/secret?token=secret", listener.local_addr().expect("an address"));
+        let address = format!("http://{}/services/secret?token=secret", listener.local_addr().expect("an address"));
         let (sender, posted) = unbounded_channel();
         tokio::spawn(async move {
             for turn in 0.. {
@@ -99,11 +98,11 @@ async fn both_forms_are_posted() {
     let posted = server.next().await;
     assert!(posted.head.starts_with("POST /services/secret?token=secret HTTP/1.1"), "{}", posted.head);
     assert!(posted.head.to_ascii_lowercase().contains("content-type: application/json"), "{}", posted.head);
-    assert_eq!(posted.body, any_notice().json(Some("https://gradus.example")));
+    assert_eq!(posted.body, any_notice().to_json(Some("https://gradus.example")));
 
     let slack = AlertTarget::Slack(WebhookUrl::parse(&server.address).expect("an address"));
     dispatcher.send(any_notice(), &[slack]);
-    assert_eq!(server.next().await.body, any_notice().slack(Some("https://gradus.example")));
+    assert_eq!(server.next().await.body, any_notice().to_slack_message(Some("https://gradus.example")));
     let counters = Arc::clone(&dispatcher.shared);
     assert_eq!(dispatcher.drain(LONG).await, 0);
     let counts = counters.counters.snapshot();
@@ -183,7 +182,7 @@ async fn a_dead_webhook_delays_no_other_and_not_the_sender() {
     for count in 4..20 {
         dispatcher.send(numbered(count), std::slice::from_ref(&dead));
     }
-    assert_eq!(dispatcher.waiting(), 6);
+    assert_eq!(dispatcher.waiting_count(), 6);
     assert_eq!(dispatcher.counts().for_kind(TargetKind::Webhook).dropped, 14);
     let shared = Arc::clone(&dispatcher.shared);
     let started = Instant::now();
@@ -194,10 +193,7 @@ async fn a_dead_webhook_delays_no_other_and_not_the_sender() {
 
 fn shell(script: &str) -> AlertTarget {
     // The shell is the program here; Gradus itself uses none.
-    AlertTarget::Command {
-        words: vec!["/bin/sh".to_owned(), "-c".to_owned(), script.to_owned()],
-        env: Vec::new(),
-    }
+    AlertTarget::Command { words: vec!["/bin/sh".to_owned(), "-c".to_owned(), script.to_owned()], env: Vec::new() }
 }
 
 #[tokio::test]
@@ -212,7 +208,7 @@ async fn a_command_gets_the_notice() {
     dispatcher.send(any_notice(), &[shell(&script)]);
     assert_eq!(dispatcher.drain(LONG).await, 0);
     let written = std::fs::read_to_string(path).expect("written");
-    let json = any_notice().json(Some("https://gradus.example"));
+    let json = any_notice().to_json(Some("https://gradus.example"));
     assert_eq!(written, format!("{json}tool <choice> fired 0.5\n"));
 }
 
@@ -261,19 +257,12 @@ async fn what_a_hanging_command_started_is_ended_with_it() {
 async fn no_reason_names_the_address() {
     let silent = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let closed = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("an address");
-    let http = webhook::client(Duration::from_millis(200)).expect("a client");
-    for host in [
-        silent.local_addr().expect("an address").to_string(),
-        closed.to_string(),
-        "nowhere.invalid".to_owned(),
-    ] {
-        let url =
-            WebhookUrl::parse(&format!("http://me:secret@{host}/secret?token=secret")).expect("an address");
-        let failed = webhook::post(&http, &url, &Json::Null).await.expect_err("nobody there");
+    let http = webhook::build_webhook_client(Duration::from_millis(200)).expect("a client");
+    for host in [silent.local_addr().expect("an address").to_string(), closed.to_string(), "nowhere.invalid".to_owned()]
+    {
+        let url = WebhookUrl::parse(&format!("http://me:secret@{host}/secret?token=secret")).expect("an address");
+        let failed = webhook::post_webhook(&http, &url, &Json::Null).await.expect_err("nobody there");
         assert!(!format!("{failed:?}").contains("secret"), "{failed:?}");
-        assert!(
-            matches!(failed, crate::alert::deliver::failure::DeliveryFailure::ForNow { .. }),
-            "{failed:?}"
-        );
+        assert!(matches!(failed, crate::alert::deliver::failure::DeliveryFailure::ForNow { .. }), "{failed:?}");
     }
 }

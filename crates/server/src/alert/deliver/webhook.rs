@@ -9,17 +9,12 @@ use crate::alert::deliver::failure::DeliveryFailure;
 use crate::alert::target::WebhookUrl;
 
 /// The client that all webhooks share.
-pub(super) fn client(timeout: Duration) -> Result<reqwest::Client, String> {
+pub(super) fn build_webhook_client(timeout: Duration) -> Result<reqwest::Client, String> {
     gradus_http::http_client().timeout(timeout).build().map_err(|error| gradus_http::root_cause(&error))
 }
 
-pub(super) async fn post(
-    http: &reqwest::Client,
-    url: &WebhookUrl,
-    body: &Json,
-) -> Result<(), DeliveryFailure> {
-    let request =
-        http.post(url.expose().clone()).header(CONTENT_TYPE, "application/json").body(body.to_string());
+pub(super) async fn post_webhook(http: &reqwest::Client, url: &WebhookUrl, body: &Json) -> Result<(), DeliveryFailure> {
+    let request = http.post(url.expose().clone()).header(CONTENT_TYPE, "application/json").body(body.to_string());
     let response = request.send().await.map_err(|error| {
         // The address is a secret, and errors carry it.
         let error = error.without_url();
@@ -33,9 +28,9 @@ pub(super) async fn post(
     let reason = format!("HTTP {}", status.as_u16());
     match status.as_u16() {
         200..=299 => Ok(()),
-        300..=399 => Err(DeliveryFailure::ForGood {
-            reason: format!("{reason}: it sends us elsewhere; check the address"),
-        }),
+        300..=399 => {
+            Err(DeliveryFailure::ForGood { reason: format!("{reason}: it sends us elsewhere; check the address") })
+        }
         408 | 425 | 429 | 500.. => {
             Err(DeliveryFailure::ForNow { reason, retry_after: gradus_http::retry_after(response.headers()) })
         }

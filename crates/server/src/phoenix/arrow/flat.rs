@@ -13,93 +13,93 @@ pub(super) struct FlatbufferTable<'b> {
 
 impl<'b> FlatbufferTable<'b> {
     /// The table that a buffer is about.
-    pub(super) fn root(bytes: &'b [u8]) -> Option<FlatbufferTable<'b>> {
-        FlatbufferTable::at(bytes, follow(bytes, 0)?)
+    pub(super) fn parse_root(bytes: &'b [u8]) -> Option<FlatbufferTable<'b>> {
+        FlatbufferTable::from_offset(bytes, follow_offset(bytes, 0)?)
     }
 
-    fn at(bytes: &'b [u8], at: usize) -> Option<FlatbufferTable<'b>> {
-        let back = i64::from(i32::from_le_bytes(chunk(bytes, at)?));
+    fn from_offset(bytes: &'b [u8], at: usize) -> Option<FlatbufferTable<'b>> {
+        let back = i64::from(i32::from_le_bytes(read_byte_array(bytes, at)?));
         let directory = usize::try_from(i64::try_from(at).ok()?.checked_sub(back)?).ok()?;
-        let length = usize::from(u16::from_le_bytes(chunk(bytes, directory)?));
+        let length = usize::from(u16::from_le_bytes(read_byte_array(bytes, directory)?));
         Some(FlatbufferTable { bytes, at, directory, fields: length.checked_sub(4)? / 2 })
     }
 
-    fn field(&self, number: usize) -> Option<usize> {
+    fn field_offset(&self, number: usize) -> Option<usize> {
         if number >= self.fields {
             return None;
         }
-        let offset = usize::from(u16::from_le_bytes(chunk(self.bytes, self.directory + 4 + 2 * number)?));
+        let offset = usize::from(u16::from_le_bytes(read_byte_array(self.bytes, self.directory + 4 + 2 * number)?));
         if offset == 0 { None } else { self.at.checked_add(offset) }
     }
 
     /// The bytes of a plain field; `None` when it is left out, or lies outside.
-    fn plain<const N: usize>(&self, number: usize) -> Option<[u8; N]> {
-        chunk(self.bytes, self.field(number)?)
+    fn scalar_bytes<const N: usize>(&self, number: usize) -> Option<[u8; N]> {
+        read_byte_array(self.bytes, self.field_offset(number)?)
     }
 
     pub(super) fn u8(&self, number: usize) -> u8 {
-        self.plain(number).map_or(0, u8::from_le_bytes)
+        self.scalar_bytes(number).map_or(0, u8::from_le_bytes)
     }
 
     pub(super) fn i16(&self, number: usize) -> i16 {
-        self.plain(number).map_or(0, i16::from_le_bytes)
+        self.scalar_bytes(number).map_or(0, i16::from_le_bytes)
     }
 
     pub(super) fn i32(&self, number: usize) -> i32 {
-        self.plain(number).map_or(0, i32::from_le_bytes)
+        self.scalar_bytes(number).map_or(0, i32::from_le_bytes)
     }
 
     pub(super) fn i64(&self, number: usize) -> i64 {
-        self.plain(number).map_or(0, i64::from_le_bytes)
+        self.scalar_bytes(number).map_or(0, i64::from_le_bytes)
     }
 
-    pub(super) fn has(&self, number: usize) -> bool {
-        self.field(number).is_some()
+    pub(super) fn has_field(&self, number: usize) -> bool {
+        self.field_offset(number).is_some()
     }
 
     pub(super) fn table(&self, number: usize) -> Option<FlatbufferTable<'b>> {
-        FlatbufferTable::at(self.bytes, follow(self.bytes, self.field(number)?)?)
+        FlatbufferTable::from_offset(self.bytes, follow_offset(self.bytes, self.field_offset(number)?)?)
     }
 
     pub(super) fn text(&self, number: usize) -> Option<&'b str> {
-        let (start, length) = self.list(number, 1)?;
+        let (start, length) = self.vector_bounds(number, 1)?;
         std::str::from_utf8(self.bytes.get(start..start + length)?).ok()
     }
 
     pub(super) fn tables(&self, number: usize) -> Option<Vec<FlatbufferTable<'b>>> {
-        let Some((start, count)) = self.list(number, 4) else { return Some(Vec::new()) };
+        let Some((start, count)) = self.vector_bounds(number, 4) else { return Some(Vec::new()) };
         (0..count)
-            .map(|index| FlatbufferTable::at(self.bytes, follow(self.bytes, start + 4 * index)?))
+            .map(|index| FlatbufferTable::from_offset(self.bytes, follow_offset(self.bytes, start + 4 * index)?))
             .collect()
     }
 
     /// A list of pairs of numbers.
-    pub(super) fn pairs(&self, number: usize) -> Option<Vec<(i64, i64)>> {
-        let Some((start, count)) = self.list(number, 16) else { return Some(Vec::new()) };
+    pub(super) fn i64_pairs(&self, number: usize) -> Option<Vec<(i64, i64)>> {
+        let Some((start, count)) = self.vector_bounds(number, 16) else { return Some(Vec::new()) };
         let pair = |at: usize| {
-            let one = |at| Some(i64::from_le_bytes(chunk(self.bytes, at)?));
+            let one = |at| Some(i64::from_le_bytes(read_byte_array(self.bytes, at)?));
             Some((one(at)?, one(at + 8)?))
         };
         (0..count).map(|index| pair(start + 16 * index)).collect()
     }
 
     /// Where a list begins, and how many items it has; all of them are there.
-    fn list(&self, number: usize, item: usize) -> Option<(usize, usize)> {
-        let at = follow(self.bytes, self.field(number)?)?;
-        let count = u32::from_le_bytes(chunk(self.bytes, at)?) as usize;
+    fn vector_bounds(&self, number: usize, item: usize) -> Option<(usize, usize)> {
+        let at = follow_offset(self.bytes, self.field_offset(number)?)?;
+        let count = u32::from_le_bytes(read_byte_array(self.bytes, at)?) as usize;
         let start = at + 4;
         let end = count.checked_mul(item)?.checked_add(start)?;
         (end <= self.bytes.len()).then_some((start, count))
     }
 }
 
-fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+fn read_byte_array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at.checked_add(N)?)?.try_into().ok()
 }
 
 /// Where a reference leads.
-fn follow(bytes: &[u8], at: usize) -> Option<usize> {
-    let ahead = u32::from_le_bytes(chunk(bytes, at)?) as usize;
+fn follow_offset(bytes: &[u8], at: usize) -> Option<usize> {
+    let ahead = u32::from_le_bytes(read_byte_array(bytes, at)?) as usize;
     at.checked_add(ahead).filter(|to| *to < bytes.len())
 }
 
@@ -122,10 +122,10 @@ pub(super) enum FlatbufferField {
 }
 
 /// A buffer about this table.
-pub(super) fn write(root: &FlatbufferNode) -> Vec<u8> {
+pub(super) fn encode_flatbuffer(root: &FlatbufferNode) -> Vec<u8> {
     let mut out = vec![0; 4];
     let at = write_node(root, &mut out);
-    refer(&mut out, 0, at);
+    write_offset(&mut out, 0, at);
     out
 }
 
@@ -133,7 +133,7 @@ fn write_node(node: &FlatbufferNode, out: &mut Vec<u8>) -> usize {
     match node {
         FlatbufferNode::Table(slots) => write_table(slots, out),
         FlatbufferNode::Text(text) => {
-            align(out, 4, 0);
+            pad_to_alignment(out, 4, 0);
             let at = out.len();
             out.extend((text.len() as u32).to_le_bytes());
             out.extend(text.as_bytes());
@@ -141,19 +141,19 @@ fn write_node(node: &FlatbufferNode, out: &mut Vec<u8>) -> usize {
             at
         }
         FlatbufferNode::List(nodes) => {
-            align(out, 4, 0);
+            pad_to_alignment(out, 4, 0);
             let at = out.len();
             out.extend((nodes.len() as u32).to_le_bytes());
             let first = out.len();
             out.resize(first + 4 * nodes.len(), 0);
             for (index, node) in nodes.iter().enumerate() {
                 let to = write_node(node, out);
-                refer(out, first + 4 * index, to);
+                write_offset(out, first + 4 * index, to);
             }
             at
         }
         FlatbufferNode::Pairs(pairs) => {
-            align(out, 8, 4);
+            pad_to_alignment(out, 8, 4);
             let at = out.len();
             out.extend((pairs.len() as u32).to_le_bytes());
             for (a, b) in pairs {
@@ -209,19 +209,19 @@ fn write_table(slots: &[FlatbufferField], out: &mut Vec<u8>) -> usize {
             FlatbufferField::I64(value) => out[place..place + 8].copy_from_slice(&value.to_le_bytes()),
             FlatbufferField::Node(node) => {
                 let to = write_node(node, out);
-                refer(out, place, to);
+                write_offset(out, place, to);
             }
         }
     }
     at
 }
 
-fn refer(out: &mut [u8], from: usize, to: usize) {
+fn write_offset(out: &mut [u8], from: usize, to: usize) {
     out[from..from + 4].copy_from_slice(&((to - from) as u32).to_le_bytes());
 }
 
 /// Fills up until the end lies `rest` behind a multiple of `unit`.
-fn align(out: &mut Vec<u8>, unit: usize, rest: usize) {
+fn pad_to_alignment(out: &mut Vec<u8>, unit: usize, rest: usize) {
     while out.len() % unit != rest {
         out.push(0);
     }
@@ -245,12 +245,12 @@ mod tests {
             FlatbufferField::Node(FlatbufferNode::Pairs(vec![(1, -1), (2, -2)])),
             FlatbufferField::I32(9),
         ]);
-        let bytes = write(&root);
-        let table = FlatbufferTable::root(&bytes).unwrap();
+        let bytes = encode_flatbuffer(&root);
+        let table = FlatbufferTable::parse_root(&bytes).unwrap();
         assert_eq!((table.i16(0), table.i64(2), table.i32(5)), (-2, 1 << 40, 9));
-        assert!(!table.has(1) && !table.has(60) && table.has(2));
+        assert!(!table.has_field(1) && !table.has_field(60) && table.has_field(2));
         let below = table.tables(3).unwrap();
         assert_eq!((below[0].u8(0), below[0].text(1)), (7, Some("below")));
-        assert_eq!(table.pairs(4).unwrap(), [(1, -1), (2, -2)]);
+        assert_eq!(table.i64_pairs(4).unwrap(), [(1, -1), (2, -2)]);
     }
 }

@@ -14,10 +14,10 @@ use std::ops::ControlFlow;
 use gradus_store::StoreError;
 use serde_json::json;
 
-pub(super) use read::{ArrowColumnValues, ArrowTable, read};
+pub(super) use read::{ArrowColumnValues, ArrowTable, read_arrow_stream};
 
 use super::frame::DataFrameCell;
-use super::frame_json::{declared, named};
+use super::frame_json::{list_declared_columns, list_projected_columns};
 use super::query::SpanQuery;
 use super::rows::{self, SpanQueryBounds};
 use crate::state::ServerState;
@@ -50,13 +50,12 @@ pub(super) fn write_frame(
     sink: &mut ResponseSink,
 ) -> Result<(), StoreError> {
     let folder = &server.settings.data;
-    let failed =
-        |error: io::Error| StoreError::NotWritable { path: folder.clone(), reason: error.to_string() };
+    let failed = |error: io::Error| StoreError::NotWritable { path: folder.clone(), reason: error.to_string() };
     let mut shape = ArrowTableSchema::new(query);
     let mut spool = ArrowRowSpool::new(folder).map_err(failed)?;
     let mut spooled = Ok(());
-    rows::answer(server, query, bounds, &mut |(index, cells)| {
-        let row = shape.see(index, cells);
+    rows::visit_query_rows(server, query, bounds, &mut |(index, cells)| {
+        let row = shape.add_row(index, cells);
         spooled = spool.add(&row);
         if spooled.is_err() || sink.is_gone() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
@@ -65,23 +64,23 @@ pub(super) fn write_frame(
         return Ok(());
     }
     if shape.rows == 0 {
-        named(query).iter().for_each(|name| {
-            shape.number(name);
+        list_projected_columns(query).iter().for_each(|name| {
+            shape.ensure_column(name);
         });
     }
     let fields = shape.fields();
-    sink.write(&write::schema(&fields, &[("pandas", shape.pandas(&fields))]));
+    sink.write(&write::encode_schema_message(&fields, &[("pandas", shape.pandas_metadata(&fields))]));
     let mut batch = ArrowRowBatch::default();
     let read = spool.read(|row| {
         batch.add(row);
         if batch.is_full(&shape) {
-            sink.write(&batch.take(&shape));
+            sink.write(&batch.drain_to_message(&shape));
         }
         !sink.is_gone()
     });
     read.map_err(failed)?;
     if !batch.rows.is_empty() {
-        sink.write(&batch.take(&shape));
+        sink.write(&batch.drain_to_message(&shape));
     }
     sink.write(&write::END);
     Ok(())
@@ -92,13 +91,13 @@ impl ArrowTableSchema {
         let with_type = |name: String| (name, ArrowColumnType::default());
         let index = query.index_names().into_iter().map(with_type).collect();
         let mut shape = ArrowTableSchema { index, columns: Vec::new(), by_name: HashMap::new(), rows: 0 };
-        declared(query).iter().for_each(|name| {
-            shape.number(name);
+        list_declared_columns(query).iter().for_each(|name| {
+            shape.ensure_column(name);
         });
         shape
     }
 
-    fn number(&mut self, name: &str) -> usize {
+    fn ensure_column(&mut self, name: &str) -> usize {
         if let Some(number) = self.by_name.get(name) {
             return *number;
         }
@@ -108,14 +107,14 @@ impl ArrowTableSchema {
     }
 
     /// Takes a row into account; its columns have numbers then.
-    fn see(&mut self, index: Vec<DataFrameCell>, cells: Vec<(String, DataFrameCell)>) -> SpooledRow {
+    fn add_row(&mut self, index: Vec<DataFrameCell>, cells: Vec<(String, DataFrameCell)>) -> SpooledRow {
         self.rows += 1;
         for ((_, kind), cell) in self.index.iter_mut().zip(&index) {
             kind.widen(cell);
         }
         let mut numbered = Vec::with_capacity(cells.len());
         for (name, cell) in cells {
-            let number = self.number(&name);
+            let number = self.ensure_column(&name);
             self.columns[number].1.widen(&cell);
             numbered.push((number, cell));
         }
@@ -133,12 +132,12 @@ impl ArrowTableSchema {
     }
 
     /// What pandas has to know to make the same table again.
-    fn pandas(&self, fields: &[(String, ArrowColumnType)]) -> String {
+    fn pandas_metadata(&self, fields: &[(String, ArrowColumnType)]) -> String {
         let names = self.columns.iter().chain(&self.index).map(|(name, _)| name);
         let columns: Vec<serde_json::Value> = names
             .zip(fields)
             .map(|(name, (field, kind))| {
-                let (pandas_type, numpy_type) = kind.names();
+                let (pandas_type, numpy_type) = kind.pandas_type_names();
                 let metadata = if *kind == ArrowColumnType::Time { json!({"timezone": "UTC"}) } else { json!(null) };
                 json!({"name": name, "field_name": field, "pandas_type": pandas_type, "numpy_type": numpy_type,
                        "metadata": metadata})
@@ -163,7 +162,7 @@ struct ArrowRowBatch {
 impl ArrowRowBatch {
     fn add(&mut self, row: SpooledRow) {
         let cells = row.index.iter().chain(row.cells.iter().map(|(_, cell)| cell));
-        self.bytes += cells.map(size).sum::<usize>();
+        self.bytes += cells.map(estimate_cell_size).sum::<usize>();
         self.rows.push(row);
     }
 
@@ -172,15 +171,11 @@ impl ArrowRowBatch {
         rows >= BATCH_ROWS || self.bytes >= BATCH_BYTES || rows * shape.columns.len() >= BATCH_CELLS
     }
 
-    fn take(&mut self, shape: &ArrowTableSchema) -> Vec<u8> {
+    fn drain_to_message(&mut self, shape: &ArrowTableSchema) -> Vec<u8> {
         let rows = std::mem::take(&mut self.rows);
         self.bytes = 0;
-        let mut columns: Vec<(&ArrowColumnType, Vec<Option<&DataFrameCell>>)> = shape
-            .columns
-            .iter()
-            .chain(&shape.index)
-            .map(|(_, kind)| (kind, vec![None; rows.len()]))
-            .collect();
+        let mut columns: Vec<(&ArrowColumnType, Vec<Option<&DataFrameCell>>)> =
+            shape.columns.iter().chain(&shape.index).map(|(_, kind)| (kind, vec![None; rows.len()])).collect();
         for (place, row) in rows.iter().enumerate() {
             for (number, cell) in row.index.iter().enumerate() {
                 columns[shape.columns.len() + number].1[place] = Some(cell);
@@ -189,19 +184,17 @@ impl ArrowRowBatch {
                 columns[*number].1[place] = Some(cell);
             }
         }
-        write::batch(&columns, rows.len())
+        write::encode_batch_message(&columns, rows.len())
     }
 }
 
 /// What a cell takes, about.
-fn size(cell: &DataFrameCell) -> usize {
+fn estimate_cell_size(cell: &DataFrameCell) -> usize {
     fn json_size(value: &serde_json::Value) -> usize {
         16 + match value {
             serde_json::Value::String(text) => text.len(),
             serde_json::Value::Array(items) => items.iter().map(json_size).sum(),
-            serde_json::Value::Object(entries) => {
-                entries.iter().map(|(key, value)| key.len() + json_size(value)).sum()
-            }
+            serde_json::Value::Object(entries) => entries.iter().map(|(key, value)| key.len() + json_size(value)).sum(),
             _ => 0,
         }
     }
@@ -217,18 +210,16 @@ mod tests {
 
     #[test]
     fn batches_are_small_however_many_columns_there_are() {
-        let mut shape =
-            ArrowTableSchema { index: Vec::new(), columns: Vec::new(), by_name: HashMap::new(), rows: 0 };
+        let mut shape = ArrowTableSchema { index: Vec::new(), columns: Vec::new(), by_name: HashMap::new(), rows: 0 };
         let mut batch = ArrowRowBatch::default();
-        let many =
-            (0..100_000).map(|number| (format!("c{number}"), DataFrameCell::Json(json!(null)))).collect();
-        batch.add(shape.see(Vec::new(), many));
+        let many = (0..100_000).map(|number| (format!("c{number}"), DataFrameCell::Json(json!(null)))).collect();
+        batch.add(shape.add_row(Vec::new(), many));
         let mut rows = 1;
         while !batch.is_full(&shape) {
-            batch.add(shape.see(Vec::new(), vec![("c1".to_owned(), DataFrameCell::Json(json!(1)))]));
+            batch.add(shape.add_row(Vec::new(), vec![("c1".to_owned(), DataFrameCell::Json(json!(1)))]));
             rows += 1;
         }
         assert_eq!(rows, 3);
-        assert!(batch.take(&shape).len() < 32 << 20 && !batch.is_full(&shape));
+        assert!(batch.drain_to_message(&shape).len() < 32 << 20 && !batch.is_full(&shape));
     }
 }

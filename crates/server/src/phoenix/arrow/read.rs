@@ -8,9 +8,7 @@ use super::flat::FlatbufferTable;
 pub(in crate::phoenix) enum ArrowError {
     #[error("this is no Arrow stream: {0}")]
     Broken(&'static str),
-    #[error(
-        "the Arrow stream has {0}, which cannot be read here; send columns of texts and numbers, uncompressed"
-    )]
+    #[error("the Arrow stream has {0}, which cannot be read here; send columns of texts and numbers, uncompressed")]
     Unsupported(&'static str),
     #[error("more than {limit} rows in one request; send fewer at once")]
     TooMany { limit: usize },
@@ -89,20 +87,20 @@ const SCHEMA: u8 = 1;
 const BATCH: u8 = 3;
 
 /// Reads a whole stream, up to so many rows.
-pub(in crate::phoenix) fn read(mut bytes: &[u8], most_rows: usize) -> Result<ArrowTable, ArrowError> {
+pub(in crate::phoenix) fn read_arrow_stream(mut bytes: &[u8], most_rows: usize) -> Result<ArrowTable, ArrowError> {
     let mut fields: Option<Vec<ArrowField>> = None;
     let mut found = ArrowTable::default();
     while let Some((message, body)) = next_message(&mut bytes)? {
         let header = message.table(2).ok_or(ArrowError::Broken("a message without content"))?;
         match (message.u8(1), &fields) {
             (SCHEMA, None) => {
-                let read = schema(&header)?;
-                found.metadata = metadata(&header);
-                let empty = |field: &ArrowField| (field.name.clone(), empty(field.kind));
+                let read = parse_arrow_schema(&header)?;
+                found.metadata = parse_schema_metadata(&header);
+                let empty = |field: &ArrowField| (field.name.clone(), create_empty_column(field.kind));
                 found.columns = read.iter().map(empty).collect();
                 fields = Some(read);
             }
-            (BATCH, Some(fields)) => batch(&header, body, fields, most_rows, &mut found)?,
+            (BATCH, Some(fields)) => read_record_batch(&header, body, fields, most_rows, &mut found)?,
             (2, _) => return Err(ArrowError::Unsupported("categories")),
             _ => return Err(ArrowError::Broken("messages in a wrong order")),
         }
@@ -129,22 +127,22 @@ fn next_message<'b>(bytes: &mut &'b [u8]) -> Result<Option<(FlatbufferTable<'b>,
         return Ok(None);
     }
     let (head, rest) = bytes.split_at_checked(length as usize).ok_or(ArrowError::Broken("it breaks off"))?;
-    let message = FlatbufferTable::root(head).ok_or(ArrowError::Broken("a message cannot be read"))?;
+    let message = FlatbufferTable::parse_root(head).ok_or(ArrowError::Broken("a message cannot be read"))?;
     let body = usize::try_from(message.i64(3)).map_err(|_| ArrowError::Broken("a length below zero"))?;
     let (body, rest) = rest.split_at_checked(body).ok_or(ArrowError::Broken("it breaks off"))?;
     *bytes = rest;
     Ok(Some((message, body)))
 }
 
-fn schema(header: &FlatbufferTable<'_>) -> Result<Vec<ArrowField>, ArrowError> {
+fn parse_arrow_schema(header: &FlatbufferTable<'_>) -> Result<Vec<ArrowField>, ArrowError> {
     if header.i16(0) != 0 {
         return Err(ArrowError::Unsupported("numbers with their bytes turned round"));
     }
     let mut left = MAX_FIELDS;
-    fields(header, 1, 0, &mut left)
+    parse_arrow_fields(header, 1, 0, &mut left)
 }
 
-fn fields(
+fn parse_arrow_fields(
     table: &FlatbufferTable<'_>,
     number: usize,
     depth: usize,
@@ -157,11 +155,11 @@ fn fields(
     }
     let mut read = Vec::with_capacity(tables.len());
     for field in tables {
-        if field.has(4) {
+        if field.has_field(4) {
             return Err(ArrowError::Unsupported("categories"));
         }
-        let kind = kind(&field)?;
-        let children = fields(&field, 5, depth + 1, left)?;
+        let kind = parse_field_kind(&field)?;
+        let children = parse_arrow_fields(&field, 5, depth + 1, left)?;
         let name = field.text(0).unwrap_or_default();
         if name.len() > MAX_NAME {
             return Err(ArrowError::Broken("a column's name is too long"));
@@ -171,14 +169,12 @@ fn fields(
     Ok(read)
 }
 
-fn kind(field: &FlatbufferTable<'_>) -> Result<ArrowFieldKind, ArrowError> {
+fn parse_field_kind(field: &FlatbufferTable<'_>) -> Result<ArrowFieldKind, ArrowError> {
     let details = field.table(3);
     let number = |place: usize| details.as_ref().map_or(0, |table| table.i32(place));
     Ok(match field.u8(2) {
         1 => ArrowFieldKind::Null,
-        2 => {
-            ArrowFieldKind::Int { bits: number(0), is_signed: details.is_some_and(|table| table.u8(1) != 0) }
-        }
+        2 => ArrowFieldKind::Int { bits: number(0), is_signed: details.is_some_and(|table| table.u8(1) != 0) },
         3 => ArrowFieldKind::Float { precision: details.map_or(0, |table| table.i16(0)) },
         5 => ArrowFieldKind::Text { is_large: false },
         20 => ArrowFieldKind::Text { is_large: true },
@@ -190,7 +186,7 @@ fn kind(field: &FlatbufferTable<'_>) -> Result<ArrowFieldKind, ArrowError> {
     })
 }
 
-fn empty(kind: ArrowFieldKind) -> ArrowColumnValues {
+fn create_empty_column(kind: ArrowFieldKind) -> ArrowColumnValues {
     match kind {
         ArrowFieldKind::Null => ArrowColumnValues::Nulls,
         ArrowFieldKind::Int { .. } | ArrowFieldKind::Float { .. } | ArrowFieldKind::Bool => {
@@ -201,7 +197,7 @@ fn empty(kind: ArrowFieldKind) -> ArrowColumnValues {
     }
 }
 
-fn metadata(header: &FlatbufferTable<'_>) -> Vec<(String, String)> {
+fn parse_schema_metadata(header: &FlatbufferTable<'_>) -> Vec<(String, String)> {
     const MAX_METADATA_ENTRIES: usize = 100;
     const MAX_METADATA_BYTES: usize = 64 << 10;
     let pairs = header.tables(2).unwrap_or_default();
@@ -224,12 +220,12 @@ struct ArrowBatchReader<'b> {
 
 impl<'b> ArrowBatchReader<'b> {
     /// How many values a column has.
-    fn length(&mut self) -> Result<usize, ArrowError> {
+    fn next_length(&mut self) -> Result<usize, ArrowError> {
         let (length, _) = self.nodes.next().ok_or(ArrowError::Broken("a column is missing"))?;
         usize::try_from(length).map_err(|_| ArrowError::Broken("a length below zero"))
     }
 
-    fn buffer(&mut self) -> Result<&'b [u8], ArrowError> {
+    fn next_buffer(&mut self) -> Result<&'b [u8], ArrowError> {
         let outside = || ArrowError::Broken("a column lies outside");
         let (offset, length) = self.buffers.next().ok_or(ArrowError::Broken("a column is missing"))?;
         let offset = usize::try_from(offset).map_err(|_| outside())?;
@@ -247,7 +243,7 @@ impl<'b> ArrowBatchReader<'b> {
     }
 
     fn pass_over(&mut self, field: &ArrowField) -> Result<(), ArrowError> {
-        self.length()?;
+        self.next_length()?;
         let own = match field.kind {
             ArrowFieldKind::Null => 0,
             ArrowFieldKind::Text { .. } => 3,
@@ -255,28 +251,27 @@ impl<'b> ArrowBatchReader<'b> {
             ArrowFieldKind::Other { buffers } => buffers,
         };
         for _ in 0..own {
-            self.buffer()?;
+            self.next_buffer()?;
         }
         field.children.iter().try_for_each(|child| self.pass_over(child))
     }
 }
 
-fn batch(
+fn read_record_batch(
     header: &FlatbufferTable<'_>,
     body: &[u8],
     fields: &[ArrowField],
     most_rows: usize,
     found: &mut ArrowTable,
 ) -> Result<(), ArrowError> {
-    if header.has(3) {
+    if header.has_field(3) {
         return Err(ArrowError::Unsupported("compressed columns"));
     }
     let rows = usize::try_from(header.i64(0)).map_err(|_| ArrowError::Broken("a length below zero"))?;
     let after = found.rows.checked_add(rows).filter(|after| *after <= most_rows);
     found.rows = after.ok_or(ArrowError::TooMany { limit: most_rows })?;
-    let pairs = |number| header.pairs(number).ok_or(ArrowError::Broken("a batch cannot be read"));
-    let mut parts =
-        ArrowBatchReader { body, nodes: pairs(1)?.into_iter(), buffers: pairs(2)?.into_iter(), used: 0 };
+    let pairs = |number| header.i64_pairs(number).ok_or(ArrowError::Broken("a batch cannot be read"));
+    let mut parts = ArrowBatchReader { body, nodes: pairs(1)?.into_iter(), buffers: pairs(2)?.into_iter(), used: 0 };
     for (field, (_, values)) in fields.iter().zip(&mut found.columns) {
         match (field.kind, values) {
             (ArrowFieldKind::Text { is_large }, ArrowColumnValues::Texts(texts)) => {
@@ -309,10 +304,10 @@ fn read_texts(
     rows: usize,
 ) -> Result<Vec<Option<String>>, ArrowError> {
     const SHORT: ArrowError = ArrowError::Broken("a column is too short");
-    if parts.length()? != rows {
+    if parts.next_length()? != rows {
         return Err(ArrowError::Broken("a column has another length than its batch"));
     }
-    let (validity, offsets, data) = (parts.buffer()?, parts.buffer()?, parts.buffer()?);
+    let (validity, offsets, data) = (parts.next_buffer()?, parts.next_buffer()?, parts.next_buffer()?);
     let offset = |row: usize| -> Result<usize, ArrowError> {
         let number = if is_large {
             let bytes = offsets.get(row * 8..row * 8 + 8).and_then(|bytes| bytes.try_into().ok());
@@ -338,13 +333,13 @@ fn read_numbers(
     kind: ArrowFieldKind,
     rows: usize,
 ) -> Result<Vec<Option<f64>>, ArrowError> {
-    if parts.length()? != rows {
+    if parts.next_length()? != rows {
         return Err(ArrowError::Broken("a column has another length than its batch"));
     }
-    let (validity, data) = (parts.buffer()?, parts.buffer()?);
+    let (validity, data) = (parts.next_buffer()?, parts.next_buffer()?);
     let mut numbers = Vec::new();
     for row in 0..rows {
-        let number = number(data, kind, row)?;
+        let number = decode_column_number(data, kind, row)?;
         // NaN is how pandas says that there is none.
         let is_there = is_there(validity, row)? && !number.is_nan();
         numbers.push(is_there.then_some(number));
@@ -352,7 +347,7 @@ fn read_numbers(
     Ok(numbers)
 }
 
-fn number(data: &[u8], kind: ArrowFieldKind, row: usize) -> Result<f64, ArrowError> {
+fn decode_column_number(data: &[u8], kind: ArrowFieldKind, row: usize) -> Result<f64, ArrowError> {
     fn at<const N: usize>(data: &[u8], row: usize) -> Result<[u8; N], ArrowError> {
         let bytes = data.get(row * N..row * N + N).and_then(|bytes| bytes.try_into().ok());
         bytes.ok_or(ArrowError::Broken("a column is too short"))

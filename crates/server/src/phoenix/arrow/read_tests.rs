@@ -18,36 +18,31 @@ fn recorded() -> Vec<u8> {
 }
 
 fn written(rows: usize) -> Vec<u8> {
-    let ids: Vec<DataFrameCell> =
-        (0..rows).map(|row| DataFrameCell::Json(json!(format!("{row:016x}")))).collect();
+    let ids: Vec<DataFrameCell> = (0..rows).map(|row| DataFrameCell::Json(json!(format!("{row:016x}")))).collect();
     let scores: Vec<DataFrameCell> = (0..rows)
         .map(|row| DataFrameCell::Json(if row % 3 == 0 { json!(null) } else { json!(row as f64 / 2.0) }))
         .collect();
-    let lists: Vec<DataFrameCell> =
-        (0..rows).map(|row| DataFrameCell::Json(json!([{"a": row}, null]))).collect();
-    let nested = ArrowColumnType::List(Box::new(ArrowColumnType::Struct(vec![(
-        "a".to_owned(),
-        ArrowColumnType::Int,
-    )])));
+    let lists: Vec<DataFrameCell> = (0..rows).map(|row| DataFrameCell::Json(json!([{"a": row}, null]))).collect();
+    let nested = ArrowColumnType::List(Box::new(ArrowColumnType::Struct(vec![("a".to_owned(), ArrowColumnType::Int)])));
     let columns = [
         ("id".to_owned(), ArrowColumnType::Text),
         ("nested".to_owned(), nested.clone()),
         ("score".to_owned(), ArrowColumnType::Float),
     ];
-    let mut stream = write::schema(&columns, &[("arize", "{}".to_owned())]);
+    let mut stream = write::encode_schema_message(&columns, &[("arize", "{}".to_owned())]);
     let batch = [
         (&ArrowColumnType::Text, ids.iter().map(Some).collect()),
         (&nested, lists.iter().map(Some).collect()),
         (&ArrowColumnType::Float, scores.iter().map(Some).collect()),
     ];
-    stream.extend(write::batch(&batch, rows));
+    stream.extend(write::encode_batch_message(&batch, rows));
     stream.extend(write::END);
     stream
 }
 
 #[test]
 fn what_pyarrow_wrote() {
-    let table = read(&recorded(), 100).unwrap();
+    let table = read_arrow_stream(&recorded(), 100).unwrap();
     assert_eq!(table.rows, 3);
     let about = table.metadata.iter().find(|(key, _)| key == "arize").unwrap();
     assert!(about.1.contains("\"eval_type\": \"SpanEvaluations\""), "{}", about.1);
@@ -61,22 +56,21 @@ fn what_pyarrow_wrote() {
 
 #[test]
 fn what_was_written_here() {
-    let table = read(&written(10), 10).unwrap();
+    let table = read_arrow_stream(&written(10), 10).unwrap();
     assert_eq!(table.rows, 10);
     assert_eq!(table.text("id", 9), Some("0000000000000009"));
     assert_eq!((table.number("score", 3), table.number("score", 4)), (None, Some(2.0)));
     assert_eq!(table.column("nested"), Some(&ArrowColumnValues::Others));
-    assert_eq!(read(&written(11), 10).unwrap_err(), ArrowError::TooMany { limit: 10 });
+    assert_eq!(read_arrow_stream(&written(11), 10).unwrap_err(), ArrowError::TooMany { limit: 10 });
 }
 
 /// Two columns of one text a row.
 fn two_texts() -> Vec<u8> {
-    let texts: Vec<DataFrameCell> =
-        (0..4).map(|row| DataFrameCell::Json(json!(format!("{row:016x}")))).collect();
+    let texts: Vec<DataFrameCell> = (0..4).map(|row| DataFrameCell::Json(json!(format!("{row:016x}")))).collect();
     let columns = [("a".to_owned(), ArrowColumnType::Text), ("b".to_owned(), ArrowColumnType::Text)];
-    let mut stream = write::schema(&columns, &[]);
+    let mut stream = write::encode_schema_message(&columns, &[]);
     let column = || (&ArrowColumnType::Text, texts.iter().map(Some).collect());
-    stream.extend(write::batch(&[column(), column()], 4));
+    stream.extend(write::encode_batch_message(&[column(), column()], 4));
     stream.extend(write::END);
     stream
 }
@@ -86,39 +80,38 @@ fn two_texts() -> Vec<u8> {
 fn columns_share_no_bytes() {
     const TEXTS: u64 = 4 * 16;
     let mut stream = two_texts();
-    assert_eq!(read(&stream, 10).unwrap().text("b", 3), Some("0000000000000003"));
+    assert_eq!(read_arrow_stream(&stream, 10).unwrap().text("b", 3), Some("0000000000000003"));
     // Where the batch says that texts are: a place and this length.
     let number = |at: usize| u64::from_le_bytes(stream[at..at + 8].try_into().unwrap());
-    let places: Vec<usize> = (0..stream.len() - 16)
-        .filter(|at| number(at + 8) == TEXTS && number(*at) < stream.len() as u64)
-        .collect();
+    let places: Vec<usize> =
+        (0..stream.len() - 16).filter(|at| number(at + 8) == TEXTS && number(*at) < stream.len() as u64).collect();
     let &[first, second] = places.as_slice() else { panic!("{places:?}") };
     stream.copy_within(first..first + 16, second);
-    assert_eq!(read(&stream, 10).unwrap_err(), ArrowError::Broken("columns lie over each other"));
+    assert_eq!(read_arrow_stream(&stream, 10).unwrap_err(), ArrowError::Broken("columns lie over each other"));
 }
 
 #[test]
 fn columns_are_few_and_have_short_names() {
     let stream = |names: &[String]| {
         let columns: Vec<_> = names.iter().map(|name| (name.clone(), ArrowColumnType::Float)).collect();
-        [write::schema(&columns, &[]), write::END.to_vec()].concat()
+        [write::encode_schema_message(&columns, &[]), write::END.to_vec()].concat()
     };
     let many: Vec<String> = (0..MAX_FIELDS).map(|number| number.to_string()).collect();
-    assert_eq!(read(&stream(&many), 10).unwrap().columns.len(), MAX_FIELDS);
-    assert!(read(&stream(&[many, vec!["more".to_owned()]].concat()), 10).is_err());
-    assert!(read(&stream(&["x".repeat(MAX_NAME)]), 10).is_ok());
-    assert!(read(&stream(&["x".repeat(MAX_NAME + 1)]), 10).is_err());
+    assert_eq!(read_arrow_stream(&stream(&many), 10).unwrap().columns.len(), MAX_FIELDS);
+    assert!(read_arrow_stream(&stream(&[many, vec!["more".to_owned()]].concat()), 10).is_err());
+    assert!(read_arrow_stream(&stream(&["x".repeat(MAX_NAME)]), 10).is_ok());
+    assert!(read_arrow_stream(&stream(&["x".repeat(MAX_NAME + 1)]), 10).is_err());
 }
 
 #[test]
 fn what_is_no_stream() {
-    assert!(matches!(read(b"", 10), Err(ArrowError::Broken(_))));
-    assert!(matches!(read(b"not arrow at all", 10), Err(ArrowError::Broken(_))));
-    assert!(matches!(read(&[0xff; 64], 10), Err(ArrowError::Broken(_))));
+    assert!(matches!(read_arrow_stream(b"", 10), Err(ArrowError::Broken(_))));
+    assert!(matches!(read_arrow_stream(b"not arrow at all", 10), Err(ArrowError::Broken(_))));
+    assert!(matches!(read_arrow_stream(&[0xff; 64], 10), Err(ArrowError::Broken(_))));
     let whole = recorded();
     for length in 0..whole.len() {
         // Half a stream is an error or fewer rows, never a panic.
-        let _ = read(&whole[..length], 10);
+        let _ = read_arrow_stream(&whole[..length], 10);
     }
 }
 
@@ -133,7 +126,7 @@ proptest! {
             let place = place.index(bytes.len());
             bytes[place] = value;
         }
-        if let Ok(table) = read(&bytes, 100) {
+        if let Ok(table) = read_arrow_stream(&bytes, 100) {
             prop_assert!(table.rows <= 100);
         }
     }
@@ -145,11 +138,11 @@ proptest! {
         let mut bytes = recorded();
         let place = place.index(bytes.len() - 8);
         bytes[place..place + 8].copy_from_slice(&value.to_le_bytes());
-        let _ = read(&bytes, 100);
+        let _ = read_arrow_stream(&bytes, 100);
     }
 
     #[test]
     fn any_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let _ = read(&bytes, 100);
+        let _ = read_arrow_stream(&bytes, 100);
     }
 }

@@ -86,7 +86,7 @@ impl ArrowColumnType {
     }
 
     /// What pandas and numpy call it.
-    pub(super) fn names(&self) -> (&'static str, &'static str) {
+    pub(super) fn pandas_type_names(&self) -> (&'static str, &'static str) {
         match self {
             ArrowColumnType::Null => ("empty", "object"),
             ArrowColumnType::Bool => ("bool", "object"),
@@ -117,10 +117,7 @@ mod tests {
         assert_eq!(of(&[json!(null)]), ArrowColumnType::Null);
         assert_eq!(of(&[json!(1), json!(null), json!(2.5)]), ArrowColumnType::Float);
         assert_eq!(of(&[json!(1), json!("x")]), ArrowColumnType::Mixed);
-        assert_eq!(
-            of(&[json!([1]), json!([null, 2])]),
-            ArrowColumnType::List(Box::new(ArrowColumnType::Int))
-        );
+        assert_eq!(of(&[json!([1]), json!([null, 2])]), ArrowColumnType::List(Box::new(ArrowColumnType::Int)));
         let wanted = vec![("a".to_owned(), ArrowColumnType::Int), ("b".to_owned(), ArrowColumnType::Text)];
         assert_eq!(of(&[json!({"a": 1}), json!({"b": "x"})]), ArrowColumnType::Struct(wanted));
         assert_eq!(of(&[json!({"a": 1}), json!([1])]), ArrowColumnType::Mixed);

@@ -14,8 +14,8 @@ const BATCH: u8 = 3;
 pub(super) const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
 /// The message that a stream begins with.
-pub(super) fn schema(columns: &[(String, ArrowColumnType)], metadata: &[(&str, String)]) -> Vec<u8> {
-    let fields = columns.iter().map(|(name, kind)| field(name, kind)).collect();
+pub(super) fn encode_schema_message(columns: &[(String, ArrowColumnType)], metadata: &[(&str, String)]) -> Vec<u8> {
+    let fields = columns.iter().map(|(name, kind)| build_field_node(name, kind)).collect();
     let pairs = metadata.iter().map(|(key, value)| {
         FlatbufferNode::Table(vec![
             FlatbufferField::Node(FlatbufferNode::Text((*key).to_owned())),
@@ -27,10 +27,10 @@ pub(super) fn schema(columns: &[(String, ArrowColumnType)], metadata: &[(&str, S
         FlatbufferField::Node(FlatbufferNode::List(fields)),
         FlatbufferField::Node(FlatbufferNode::List(pairs.collect())),
     ]);
-    message(SCHEMA, header, &[])
+    encode_ipc_message(SCHEMA, header, &[])
 }
 
-fn field(name: &str, kind: &ArrowColumnType) -> FlatbufferNode {
+fn build_field_node(name: &str, kind: &ArrowColumnType) -> FlatbufferNode {
     let int = |bits: i32| FlatbufferNode::Table(vec![FlatbufferField::I32(bits), FlatbufferField::U8(1)]);
     let nothing = || FlatbufferNode::Table(Vec::new());
     let (number, details, children) = match kind {
@@ -47,9 +47,9 @@ fn field(name: &str, kind: &ArrowColumnType) -> FlatbufferNode {
             ]),
             Vec::new(),
         ),
-        ArrowColumnType::List(item) => (12, nothing(), vec![field("item", item)]),
+        ArrowColumnType::List(item) => (12, nothing(), vec![build_field_node("item", item)]),
         ArrowColumnType::Struct(fields) => {
-            (13, nothing(), fields.iter().map(|(name, kind)| field(name, kind)).collect())
+            (13, nothing(), fields.iter().map(|(name, kind)| build_field_node(name, kind)).collect())
         }
     };
     FlatbufferNode::Table(vec![
@@ -63,14 +63,17 @@ fn field(name: &str, kind: &ArrowColumnType) -> FlatbufferNode {
 }
 
 /// A message with rows; each column has as many cells, and a cell that is left out is null.
-pub(super) fn batch(columns: &[(&ArrowColumnType, Vec<Option<&DataFrameCell>>)], rows: usize) -> Vec<u8> {
+pub(super) fn encode_batch_message(
+    columns: &[(&ArrowColumnType, Vec<Option<&DataFrameCell>>)],
+    rows: usize,
+) -> Vec<u8> {
     let mut arrays = ArrowBatchBuilder::default();
     for (kind, cells) in columns {
         match kind {
-            ArrowColumnType::Time => arrays.times(cells),
+            ArrowColumnType::Time => arrays.push_timestamps(cells),
             kind => {
-                let values: Vec<Option<&Value>> = cells.iter().map(|cell| json(*cell)).collect();
-                arrays.column(kind, &values);
+                let values: Vec<Option<&Value>> = cells.iter().map(|cell| get_cell_json(*cell)).collect();
+                arrays.push_column(kind, &values);
             }
         }
     }
@@ -79,24 +82,24 @@ pub(super) fn batch(columns: &[(&ArrowColumnType, Vec<Option<&DataFrameCell>>)],
         FlatbufferField::Node(FlatbufferNode::Pairs(arrays.nodes)),
         FlatbufferField::Node(FlatbufferNode::Pairs(arrays.buffers)),
     ]);
-    message(BATCH, header, &arrays.body)
+    encode_ipc_message(BATCH, header, &arrays.body)
 }
 
-fn json(cell: Option<&DataFrameCell>) -> Option<&Value> {
+fn get_cell_json(cell: Option<&DataFrameCell>) -> Option<&Value> {
     match cell {
         Some(DataFrameCell::Json(value)) if !value.is_null() => Some(value),
         _ => None,
     }
 }
 
-fn message(kind: u8, header: FlatbufferNode, body: &[u8]) -> Vec<u8> {
+fn encode_ipc_message(kind: u8, header: FlatbufferNode, body: &[u8]) -> Vec<u8> {
     let root = FlatbufferNode::Table(vec![
         FlatbufferField::I16(VERSION),
         FlatbufferField::U8(kind),
         FlatbufferField::Node(header),
         FlatbufferField::I64(body.len() as i64),
     ]);
-    let mut head = flat::write(&root);
+    let mut head = flat::encode_flatbuffer(&root);
     while !head.len().is_multiple_of(8) {
         head.push(0);
     }
@@ -116,7 +119,7 @@ struct ArrowBatchBuilder {
 }
 
 impl ArrowBatchBuilder {
-    fn buffer(&mut self, bytes: &[u8]) {
+    fn push_buffer(&mut self, bytes: &[u8]) {
         self.buffers.push((self.body.len() as i64, bytes.len() as i64));
         self.body.extend(bytes);
         while !self.body.len().is_multiple_of(8) {
@@ -125,13 +128,13 @@ impl ArrowBatchBuilder {
     }
 
     /// Begins a column: how many values it has, and which of them are there.
-    fn node(&mut self, is_there: &[bool]) {
+    fn begin_column(&mut self, is_there: &[bool]) {
         let nulls = is_there.iter().filter(|is_there| !**is_there).count();
         self.nodes.push((is_there.len() as i64, nulls as i64));
-        self.buffer(&if nulls == 0 { Vec::new() } else { bits(is_there) });
+        self.push_buffer(&if nulls == 0 { Vec::new() } else { pack_bits(is_there) });
     }
 
-    fn times(&mut self, cells: &[Option<&DataFrameCell>]) {
+    fn push_timestamps(&mut self, cells: &[Option<&DataFrameCell>]) {
         let times: Vec<Option<i64>> = cells
             .iter()
             .map(|cell| match cell {
@@ -139,40 +142,37 @@ impl ArrowBatchBuilder {
                 _ => None,
             })
             .collect();
-        self.node(&times.iter().map(Option::is_some).collect::<Vec<bool>>());
-        self.buffer(&times.iter().flat_map(|ns| ns.unwrap_or(0).to_le_bytes()).collect::<Vec<u8>>());
+        self.begin_column(&times.iter().map(Option::is_some).collect::<Vec<bool>>());
+        self.push_buffer(&times.iter().flat_map(|ns| ns.unwrap_or(0).to_le_bytes()).collect::<Vec<u8>>());
     }
 
-    fn column(&mut self, kind: &ArrowColumnType, values: &[Option<&Value>]) {
+    fn push_column(&mut self, kind: &ArrowColumnType, values: &[Option<&Value>]) {
         if *kind == ArrowColumnType::Null {
             self.nodes.push((values.len() as i64, values.len() as i64));
             return;
         }
-        self.node(&values.iter().map(Option::is_some).collect::<Vec<bool>>());
+        self.begin_column(&values.iter().map(Option::is_some).collect::<Vec<bool>>());
         match kind {
             ArrowColumnType::Null | ArrowColumnType::Time => {}
             ArrowColumnType::Bool => {
                 let is_true = |value: &Option<&Value>| value.and_then(Value::as_bool).unwrap_or(false);
-                self.buffer(&bits(&values.iter().map(is_true).collect::<Vec<bool>>()));
+                self.push_buffer(&pack_bits(&values.iter().map(is_true).collect::<Vec<bool>>()));
             }
             ArrowColumnType::Int => {
-                let number =
-                    |value: &Option<&Value>| value.and_then(Value::as_i64).unwrap_or(0).to_le_bytes();
-                self.buffer(&values.iter().flat_map(number).collect::<Vec<u8>>());
+                let number = |value: &Option<&Value>| value.and_then(Value::as_i64).unwrap_or(0).to_le_bytes();
+                self.push_buffer(&values.iter().flat_map(number).collect::<Vec<u8>>());
             }
             ArrowColumnType::Float => {
-                let number =
-                    |value: &Option<&Value>| value.and_then(Value::as_f64).unwrap_or(0.0).to_le_bytes();
-                self.buffer(&values.iter().flat_map(number).collect::<Vec<u8>>());
+                let number = |value: &Option<&Value>| value.and_then(Value::as_f64).unwrap_or(0.0).to_le_bytes();
+                self.push_buffer(&values.iter().flat_map(number).collect::<Vec<u8>>());
             }
-            ArrowColumnType::Text | ArrowColumnType::Mixed => self.texts(values),
+            ArrowColumnType::Text | ArrowColumnType::Mixed => self.push_texts(values),
             ArrowColumnType::List(item) => {
-                let lists =
-                    values.iter().map(|value| value.and_then(Value::as_array).map_or(&[][..], Vec::as_slice));
-                self.offsets(lists.clone().map(<[Value]>::len));
+                let lists = values.iter().map(|value| value.and_then(Value::as_array).map_or(&[][..], Vec::as_slice));
+                self.push_offsets(lists.clone().map(<[Value]>::len));
                 let items: Vec<Option<&Value>> =
                     lists.flatten().map(|item| Some(item).filter(|item| !item.is_null())).collect();
-                self.column(item, &items);
+                self.push_column(item, &items);
             }
             ArrowColumnType::Struct(fields) => {
                 for (name, kind) in fields {
@@ -180,13 +180,13 @@ impl ArrowBatchBuilder {
                         .iter()
                         .map(|value| value.and_then(|value| value.get(name)).filter(|value| !value.is_null()))
                         .collect();
-                    self.column(kind, &below);
+                    self.push_column(kind, &below);
                 }
             }
         }
     }
 
-    fn texts(&mut self, values: &[Option<&Value>]) {
+    fn push_texts(&mut self, values: &[Option<&Value>]) {
         let mut data = Vec::new();
         let mut lengths = Vec::with_capacity(values.len());
         for value in values {
@@ -198,11 +198,11 @@ impl ArrowBatchBuilder {
             }
             lengths.push(data.len() - before);
         }
-        self.offsets(lengths.into_iter());
-        self.buffer(&data);
+        self.push_offsets(lengths.into_iter());
+        self.push_buffer(&data);
     }
 
-    fn offsets(&mut self, lengths: impl Iterator<Item = usize>) {
+    fn push_offsets(&mut self, lengths: impl Iterator<Item = usize>) {
         let mut at = 0_i32;
         let mut offsets = at.to_le_bytes().to_vec();
         for length in lengths {
@@ -210,11 +210,11 @@ impl ArrowBatchBuilder {
             at = at.saturating_add(i32::try_from(length).unwrap_or(i32::MAX));
             offsets.extend(at.to_le_bytes());
         }
-        self.buffer(&offsets);
+        self.push_buffer(&offsets);
     }
 }
 
-fn bits(flags: &[bool]) -> Vec<u8> {
+fn pack_bits(flags: &[bool]) -> Vec<u8> {
     let mut bytes = vec![0; flags.len().div_ceil(8)];
     for (index, _) in flags.iter().enumerate().filter(|(_, flag)| **flag) {
         bytes[index / 8] |= 1 << (index % 8);
