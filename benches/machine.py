@@ -16,6 +16,19 @@ def machine():
             "rustc": rustc, "python": platform.python_version()}
 
 
+def cpu_times():
+    """All processor time so far and the part that the hypervisor gave to others, in ticks."""
+    with open("/proc/stat") as stat:
+        ticks = [int(field) for field in stat.readline().split()[1:9]]
+    return sum(ticks), ticks[7]
+
+
+def stolen_share(before, after):
+    """The share of processor time between two `cpu_times` that other virtual machines got: latencies then say little."""
+    total = after[0] - before[0]
+    return round((after[1] - before[1]) / total, 3) if total else 0.0
+
+
 # Starts the command and measures it. The kernel counts the memory of the process that starts a program as the program's own
 # until it runs, so this one is small and holds nothing.
 LAUNCHER = """

@@ -3,6 +3,8 @@ import json
 import os
 import time
 
+from machine import cpu_times, stolen_share
+
 from .clients import PROJECT, Prober, Reader, Sender, TraceMaker
 from .seed import fill
 
@@ -31,12 +33,12 @@ class Soak:
         server, attackers = self.server, [self.attackers[name] for name in names]
         crashes, set_aside = len(server.crashes), server.stores_set_aside
         server.reset_peak()
-        cpu, begin = server.cpu_s(), time.monotonic()
+        cpu, begin, times = server.cpu_s(), time.monotonic(), cpu_times()
         for attacker in attackers:
             attacker.begin(server)
         time.sleep(seconds)
         end = time.monotonic()
-        load, rss = os.getloadavg()[0], server.memory_mib()
+        load, rss, stolen = os.getloadavg()[0], server.memory_mib(), stolen_share(times, cpu_times())
         cpu = (server.cpu_s() - cpu) / (end - begin)
         counted = self.end_attacks(attackers)
         for client in (self.sender, self.prober, self.reader):
@@ -49,7 +51,7 @@ class Soak:
         phase = {"phase": label, "seconds": round(end - begin, 1), "sender": self.sender.summary(begin, end), "healthz": self.prober.summary(begin, end),
                  "reader": self.reader.summary(begin, end), "grading": {**grading, "queue_empty": drained, "queue_empty_after_s": drained_s},
                  "memory_mib": {"peak": round(max(server.peak_mib, server.memory_mib("VmHWM"))), "at_end": round(rss), "after": round(server.memory_mib())},
-                 "server_cores": round(cpu, 2), "load": round(load, 1), "survived": len(server.crashes) == crashes,
+                 "server_cores": round(cpu, 2), "load": round(load, 1), "stolen": stolen, "survived": len(server.crashes) == crashes,
                  "crashes": [f"status {crash['status']}: {crash['log'][-160:]}" for crash in server.crashes[crashes:]],
                  "store_set_aside": server.stores_set_aside > set_aside, "attackers": counted}
         self.phases.append(phase)

@@ -8,7 +8,7 @@ BARS = {"sender_p99_ms": 250, "healthz_p99_ms": 100, "peak_mib": 512, "stop_s": 
 
 def table(mode):
     """Lines for people: one for each phase."""
-    head = f"{'phase':22} {'sender ms p50':>13} {'p99':>7} {'max':>7} {'refused':>8} {'healthz p99':>11} {'max':>7} {'reader p99':>10} {'graded':>11} {'p99 s':>6} {'peak MiB':>8} {'after':>6} {'cores':>5} {'load':>5}  "
+    head = f"{'phase':22} {'sender ms p50':>13} {'p99':>7} {'max':>7} {'refused':>8} {'healthz p99':>11} {'max':>7} {'reader p99':>10} {'graded':>11} {'p99 s':>6} {'peak MiB':>8} {'after':>6} {'cores':>5} {'load':>5} {'stolen':>6}  "
     lines = [f"mode: {mode['mode']}", head]
     for phase in mode["phases"]:
         sender, healthz, reader, grading, memory = (phase[key] for key in ("sender", "healthz", "reader", "grading", "memory_mib"))
@@ -17,7 +17,7 @@ def table(mode):
         ending += ", store set aside" if phase["store_set_aside"] else ""
         lines.append(f"{phase['phase']:22} {number(sender.get('p50_ms')):>13} {number(sender.get('p99_ms')):>7} {number(sender.get('max_ms')):>7} {sum(sender['refused'].values()):>8} "
                      f"{number(healthz.get('p99_ms')):>11} {number(healthz.get('max_ms')):>7} {number(reader.get('p99_ms')):>10} {grading['graded']:>5}/{grading['sent']:<5} "
-                     f"{number(grading['delay_p99_s']):>6} {memory['peak']:>8} {memory['after']:>6} {phase['server_cores']:>5} {phase['load']:>5}  {ending}")
+                     f"{number(grading['delay_p99_s']):>6} {memory['peak']:>8} {memory['after']:>6} {phase['server_cores']:>5} {phase['load']:>5} {phase['stolen']:>6.0%}  {ending}")
     for name in ("recovery", "stop", "restart"):
         if name in mode:
             lines.append(f"{name}: " + ", ".join(f"{key} {value}" for key, value in mode[name].items()))
@@ -31,7 +31,7 @@ def summarize_phase(phase):
     grading, crashes = phase["grading"], phase["crashes"]
     summary = {"phase": phase["phase"], "seconds": phase["seconds"], **latencies, "refused": refused,
                "graded": f"{grading['graded']} of {grading['sent']}", "grading_p99_s": grading["delay_p99_s"], "queue_empty_after_s": grading["queue_empty_after_s"] if grading["queue_empty"] else None,
-               "peak_mib": phase["memory_mib"]["peak"], "after_mib": phase["memory_mib"]["after"], "server_cores": phase["server_cores"], "crash_count": len(crashes),
+               "peak_mib": phase["memory_mib"]["peak"], "after_mib": phase["memory_mib"]["after"], "server_cores": phase["server_cores"], "stolen": phase["stolen"], "crash_count": len(crashes),
                "attackers": {name: {**results["outcomes"], **{key: value for key, value in results.items() if key != "outcomes" and value}} for name, results in phase["attackers"].items()}}
     if crashes:
         summary["last_crash"] = crashes[-1]

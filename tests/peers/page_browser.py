@@ -432,7 +432,7 @@ def without_script(browser):
     page.goto(URL + "/review?which=all&evaluator=call_validity")
     page.get_by_label("Your name").fill("bob")
     with page.expect_navigation():
-        page.get_by_role("button", name="Right").click()
+        page.get_by_role("button", name="Agree").click()
     page.goto(URL + "/agreement")
     expect(page.locator("main")).to_contain_text("Call Validity")
 
@@ -442,7 +442,7 @@ def three_labels(browser):
     page = opened(browser, "/review?project=graded&evaluator=helpful")
     labels = lambda: {(one["trajectory_id"], one["step_index"]): one for one in map(json.loads, page.request.get(URL + "/labels?project=graded").text().splitlines())}
     hint = page.locator("[data-review] .keys-hint")
-    expect(hint).to_contain_text("1 to 2 wrong, and what it should be")
+    expect(hint).to_contain_text("1 to 2 disagree, with the right label")
     page.get_by_label("Your name").fill("ann")
     page.locator("h1").click()
     said = page.locator("[data-review] .badge").first.inner_text()

@@ -20,7 +20,7 @@ const VISIBLE_CRATES: [(&str, &[&str]); 16] = [
     ("phoenix", &["core", "otlp", "http", "eval", "ingest"]),
     ("server", &["host", "core", "otlp", "http", "llm", "eval", "store", "ingest", "report", "phoenix"]),
     ("github-sim", &["host"]),
-    ("github-agent", &["host", "http", "llm"]),
+    ("github-agent", &["react", "host", "http", "llm"]),
     ("github-bench", &["core", "llm", "eval", "report", "github-sim", "github-agent"]),
     (
         "gradus",

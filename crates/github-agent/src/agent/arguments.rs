@@ -1,8 +1,7 @@
 //! Arguments as models write them. Whether they fit the tool, the tool says.
 
+use gradus_react::lenient_json::parse_lenient_json;
 use serde_json::{Map, Value};
-
-use super::literal;
 
 /// How deep a text may be packed into texts.
 const MAX_WRAPPINGS: usize = 3;
@@ -17,7 +16,7 @@ pub(super) fn parse_tool_arguments(text: &str) -> Result<Value, String> {
         // Whoever grades the call reads what is nearly JSON as well; so it is carried out.
         let value = match serde_json::from_str::<Value>(&text) {
             Ok(value) => value,
-            Err(error) => match literal::parse_literal(&text).filter(|_| text.starts_with(['{', '"', '\''])) {
+            Err(error) => match parse_lenient_json(&text).filter(|_| text.starts_with(['{', '"', '\''])) {
                 Some(value) => value,
                 None => {
                     return Err(format!(

@@ -4,13 +4,11 @@
 mod arguments;
 mod context;
 mod drive;
-mod literal;
 mod machine;
 mod model;
 pub mod nearest;
 mod observer;
 mod prompt;
-mod react;
 mod recorder;
 mod reply;
 mod run_step;

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use gradus_llm::{ChatReply, FinishReason};
+use gradus_react::react_text::{MAX_REPLY_CALLS, TextCall, TextCalls, TextReply, read_text_reply, split_think};
 
-use super::react::{self, MAX_CALLS, TextCall, TextCalls, TextReply};
 use super::state::ToolCallMode;
 
 #[derive(Debug, PartialEq)]
@@ -52,11 +52,11 @@ pub(super) fn interpret_reply(
         // What lacks its end is neither an answer nor, if it is a call, one that could be made.
         ToolCallMode::Native if is_cut && reply.calls.len() < 2 => ReplyIntent::Problem(cut()),
         ToolCallMode::Native if !reply.calls.is_empty() => read_native_reply(reply, is_cut),
-        ToolCallMode::Native => match react::parse_text_reply(&reply.text) {
+        ToolCallMode::Native => match read_text_reply(&reply.text) {
             TextReply::Calls(read) if is_meant(&read, &reply.text, is_tool) => build_calls_intent(read),
             _ => parse_answer_intent(&reply.text),
         },
-        ToolCallMode::Text => match react::parse_text_reply(&reply.text) {
+        ToolCallMode::Text => match read_text_reply(&reply.text) {
             TextReply::Unreadable(_) if is_cut => ReplyIntent::Problem(cut()),
             TextReply::Unreadable(problem) => ReplyIntent::Problem(problem.to_owned()),
             TextReply::Answer(_) if is_cut => ReplyIntent::Problem(cut()),
@@ -79,15 +79,15 @@ fn build_calls_intent(read: TextCalls<'_>) -> ReplyIntent {
         thought: read.thought.map(Cow::into_owned),
         text: read.kept.to_owned(),
         // One list can hold more; it stays whole, as a part of it would be no JSON.
-        has_more: read.has_more || read.calls.len() > MAX_CALLS,
-        calls: read.calls.into_iter().take(MAX_CALLS).map(to_reply_call).collect(),
+        has_more: read.has_more || read.calls.len() > MAX_REPLY_CALLS,
+        calls: read.calls.into_iter().take(MAX_REPLY_CALLS).map(to_reply_call).collect(),
         is_written: true,
     }
 }
 
 /// An answer is what is said behind what was thought aloud.
 fn parse_answer_intent(text: &str) -> ReplyIntent {
-    let (thinking, answer) = react::split_thinking(text);
+    let (thinking, answer) = split_think(text);
     match answer.trim() {
         "" if thinking.is_some() => ReplyIntent::Problem("it has a thought and nothing else".to_owned()),
         "" => ReplyIntent::Problem("it was empty".to_owned()),
@@ -107,11 +107,11 @@ fn read_native_reply(reply: &ChatReply, is_cut: bool) -> ReplyIntent {
     // The last call may lack its end, and some endpoints close it so that nobody can tell.
     let whole = reply.calls.len() - usize::from(is_cut);
     // Some models think aloud or write the label also where they call tools natively.
-    let (thinking, said) = react::split_thinking(&reply.text);
+    let (thinking, said) = split_think(&reply.text);
     let said = said.trim();
     let said = said.strip_prefix("Thought:").unwrap_or(said).trim();
     let thought = if said.is_empty() { thinking } else { Some(said) };
-    let calls = reply.calls[..whole].iter().take(MAX_CALLS).map(|call| ReplyToolCall {
+    let calls = reply.calls[..whole].iter().take(MAX_REPLY_CALLS).map(|call| ReplyToolCall {
         id: call.id.clone(),
         name: call.name.clone(),
         arguments: call.arguments.clone(),
@@ -120,7 +120,7 @@ fn read_native_reply(reply: &ChatReply, is_cut: bool) -> ReplyIntent {
         thought: thought.map(str::to_owned),
         text: reply.text.clone(),
         calls: calls.collect(),
-        has_more: is_cut || whole > MAX_CALLS,
+        has_more: is_cut || whole > MAX_REPLY_CALLS,
         is_written: false,
     }
 }

@@ -1,5 +1,5 @@
 //! What the agent carries out and what our extractor reads in its trace are the same, in every form in which a model may
-//! write its action: two readers that share no code are held against each other.
+//! write its action.
 
 use std::path::Path;
 use std::sync::Arc;

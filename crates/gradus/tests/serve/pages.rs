@@ -344,8 +344,8 @@ fn keys_are_asked_for_and_kept_where_no_script_sees_them() {
     };
     eventually("the trace is judged", || looked(shown).contains("action=\"/labels\"").then_some(()));
     let read_only = looked(reader);
-    assert!(read_only.contains("may only read") && !read_only.contains("action=\"/labels\""), "{read_only}");
-    assert!(!looked(shown).contains("may only read"));
+    assert!(read_only.contains("can only read") && !read_only.contains("action=\"/labels\""), "{read_only}");
+    assert!(!looked(shown).contains("can only read"));
     let sender = post(&server, "/sign-in", &format!("key={ingest}&next=/"));
     assert_eq!((sender.status, sender.header("set-cookie")), (403, None));
     assert!(sender.text().contains("does not have the scope read") && sender.text().contains("name=\"key\""));

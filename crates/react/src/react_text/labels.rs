@@ -112,6 +112,11 @@ fn read_field_label(line: &str) -> Option<(SectionLabel, Option<u32>, usize)> {
     Some((label, None, line.len()))
 }
 
+/// Whether a line begins with `Observation:` in one of its forms.
+pub(super) fn starts_observation(line: &str) -> bool {
+    read_label(line).is_some_and(|(label, ..)| label == SectionLabel::Observation)
+}
+
 /// The label a line begins with, its number, and the length of it all.
 fn read_label(line: &str) -> Option<(SectionLabel, Option<u32>, usize)> {
     if line.starts_with("[[ ## ") {

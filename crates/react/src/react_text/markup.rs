@@ -33,16 +33,13 @@ pub(super) fn read_markup_transcript(text: &str) -> Option<ReactTranscript<'_>> 
             "tool" => {
                 let (input, behind) = input_element(rest);
                 rest = behind;
-                push_markup_step(
-                    &mut transcript,
-                    said,
-                    Cow::Borrowed(inside.trim()),
-                    inputs.drop_excess_json(read_input(input)),
-                );
+                let (tool, input) = (Cow::Borrowed(inside.trim()), inputs.drop_excess_json(read_input(input)));
+                push_markup_step(&mut transcript, said, tool, input, text.len() - rest.len());
             }
             "tool_call" => {
                 if let Some((name, input)) = call_object(inside) {
-                    push_markup_step(&mut transcript, said, Cow::Owned(name), inputs.drop_excess_json(input));
+                    let input = inputs.drop_excess_json(input);
+                    push_markup_step(&mut transcript, said, Cow::Owned(name), input, text.len() - rest.len());
                 }
             }
             "observation" | "tool_response" => {
@@ -64,6 +61,7 @@ fn push_markup_step<'t>(
     thought: Option<Cow<'t, str>>,
     tool: Cow<'t, str>,
     input: ActionInput<'t>,
+    end: usize,
 ) {
     // Calls without a word in between were asked for together.
     let parallel = thought.is_none() && transcript.steps.last().is_some_and(|step| step.observation.is_none());
@@ -74,7 +72,7 @@ fn push_markup_step<'t>(
     if let Some(kind) = input.defect {
         transcript.defects.push((kind, input.raw.clone()));
     }
-    transcript.steps.push(TextStep { thought, tool, input, observation: None, parallel });
+    transcript.steps.push(TextStep { thought, tool, input, observation: None, parallel, end });
 }
 
 /// The text before the next element, its name, what is inside and what is behind.

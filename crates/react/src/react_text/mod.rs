@@ -10,6 +10,7 @@ mod code;
 mod console;
 mod labels;
 mod markup;
+mod reply;
 mod text_step;
 mod transcript;
 
@@ -17,6 +18,7 @@ pub use crate::react_text::text_step::{ReactTranscript, TextStep};
 pub use action::{ActionInput, read_input};
 pub use code::{CodeCall, code_block, code_calls};
 pub use console::console_runs;
+pub use reply::{MAX_REPLY_CALLS, TextCall, TextCalls, TextReply, read_text_reply};
 pub use transcript::{read_react_transcript, split_runs, starts_like_observation};
 
 use std::borrow::Cow;
@@ -53,5 +55,7 @@ fn non_empty(text: &str) -> Option<Cow<'_, str>> {
     (!text.is_empty()).then_some(Cow::Borrowed(text))
 }
 
+#[cfg(test)]
+mod reply_tests;
 #[cfg(test)]
 mod tests;

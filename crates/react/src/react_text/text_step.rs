@@ -27,6 +27,8 @@ pub struct TextStep<'t> {
     pub observation: Option<Cow<'t, str>>,
     /// Asked for in the same action as the step before.
     pub parallel: bool,
+    /// Where its action ends in the text that was read.
+    pub end: usize,
 }
 
 impl<'t> TextStep<'t> {

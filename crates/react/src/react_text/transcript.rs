@@ -17,12 +17,29 @@ use super::{markup, non_empty, split_think};
 
 /// Reads a ReAct text. Total: any text gives a transcript.
 pub fn read_react_transcript(text: &str) -> ReactTranscript<'_> {
+    fold_transcript(text).0
+}
+
+/// What a text begins and does not complete. A transcript has no place for it; whoever wrote the text can be told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct TextGaps {
+    /// `Action:` with nothing behind it.
+    pub has_nameless_action: bool,
+    /// `Action Input:` without an `Action:` before it.
+    pub has_stray_input: bool,
+    /// A finishing action without an answer in it.
+    pub has_empty_answer: bool,
+}
+
+/// The transcript of a text and what is missing in it.
+pub(super) fn fold_transcript(text: &str) -> (ReactTranscript<'_>, TextGaps) {
     let (think, body) = split_think(text);
     let sections = find_labeled_sections(body);
     if !is_react(&sections, body) {
         // Words like "User:" and "Answer:" stand in any text.
-        return read_unlabeled_call(text).unwrap_or_default();
+        return (read_unlabeled_call(text).unwrap_or_default(), TextGaps::default());
     }
+    let offset = text.len() - body.len();
     let mut folder = TranscriptBuilder { think, ..TranscriptBuilder::default() };
     folder.transcript.is_react = true;
     if let Some(first) = sections.first()
@@ -34,14 +51,19 @@ pub fn read_react_transcript(text: &str) -> ReactTranscript<'_> {
     for (index, section) in sections.iter().enumerate() {
         let content = &body[section.line.content..section.end];
         let next = sections.get(index + 1).map(|next| next.line.label);
+        if matches!(section.line.label, SectionLabel::Action | SectionLabel::ActionInput | SectionLabel::Code) {
+            folder.action_end = offset + section.end;
+        }
         folder.add_section(section.line.label, content, next);
     }
+    folder.settle_pending();
+    let gaps = folder.gaps;
     let labelled = folder.finish();
     if labelled.steps.is_empty() && labelled.answer.is_none() {
         // A thought with its label, and the call in a form of its own.
-        return read_unlabeled_call(text).unwrap_or(labelled);
+        return (read_unlabeled_call(text).unwrap_or(labelled), gaps);
     }
-    labelled
+    (labelled, gaps)
 }
 
 /// A call without labels: in markup, or as the object that the text ends with.
@@ -51,7 +73,7 @@ fn read_unlabeled_call(text: &str) -> Option<ReactTranscript<'_>> {
         let (before, tool, input) = ending_call(body)?;
         let thought = before.trim();
         let thought = non_empty(thought.strip_prefix("Thought:").unwrap_or(thought));
-        let mut folder = TranscriptBuilder { think, thought, ..TranscriptBuilder::default() };
+        let mut folder = TranscriptBuilder { think, thought, action_end: text.len(), ..TranscriptBuilder::default() };
         folder.transcript.is_react = true;
         folder.push(tool, input, false);
         Some(folder.finish())
@@ -294,6 +316,9 @@ struct TranscriptBuilder<'t> {
     pending: Option<&'t str>,
     /// The first step that the next observation belongs to.
     unanswered: Option<usize>,
+    /// Where the last action or its input ends in the text.
+    action_end: usize,
+    gaps: TextGaps,
     inputs: InputBudget,
     copies: CopyBudget,
 }
@@ -313,7 +338,10 @@ impl<'t> TranscriptBuilder<'t> {
             SectionLabel::Action => self.add_action(content, next),
             SectionLabel::ActionInput => match self.pending.take() {
                 Some(name) => self.push(Cow::Borrowed(name), read_input(content), false),
-                None => self.add_defect(TextDefect::MissingToolName, content),
+                None => {
+                    self.gaps.has_stray_input = true;
+                    self.add_defect(TextDefect::MissingToolName, content);
+                }
             },
             SectionLabel::Observation => {
                 self.settle_pending();
@@ -347,7 +375,10 @@ impl<'t> TranscriptBuilder<'t> {
             ActionForm::Unreadable if next == Some(SectionLabel::Action) => {
                 self.add_thought_line("Action: ", content.trim())
             }
-            ActionForm::Unreadable => self.add_defect(TextDefect::MissingToolName, content),
+            ActionForm::Unreadable => {
+                self.gaps.has_nameless_action |= content.trim().is_empty();
+                self.add_defect(TextDefect::MissingToolName, content);
+            }
         }
     }
 
@@ -390,6 +421,7 @@ impl<'t> TranscriptBuilder<'t> {
         {
             self.transcript.last_thought = self.take_thought();
             self.transcript.answer = Some(answer_of(input)).filter(|answer| !answer.is_empty() && answer != "{}");
+            self.gaps.has_empty_answer |= self.transcript.answer.is_none();
             return;
         }
         if tool.eq_ignore_ascii_case("think") {
@@ -409,7 +441,14 @@ impl<'t> TranscriptBuilder<'t> {
             self.take_thought()
         };
         self.unanswered.get_or_insert(self.transcript.steps.len());
-        self.transcript.steps.push(TextStep { thought, tool, input, observation: None, parallel });
+        self.transcript.steps.push(TextStep {
+            thought,
+            tool,
+            input,
+            observation: None,
+            parallel,
+            end: self.action_end,
+        });
     }
 
     fn add_observation(&mut self, content: &'t str) {

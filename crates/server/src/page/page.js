@@ -348,17 +348,17 @@ const KEYS = {
   k: ["previous step", () => go(steps, -1), steps.length > 0],
   n: ["next step that was found wrong", () => go(failing, 1), steps.length > 0],
   p: ["previous step that was found wrong", () => go(failing, -1), steps.length > 0],
-  y: ["the verdict is right", () => label("y"), all("[data-key=y]").length > 0],
-  x: ["the verdict is wrong", () => label("x"), all("[data-key=x]").length > 0],
+  y: ["agree with the verdict", () => label("y"), all("[data-key=y]").length > 0],
+  x: ["disagree with the verdict", () => label("x"), all("[data-key=x]").length > 0],
   s: ["skip it", () => document.querySelector("[data-skip]").click(), all("[data-skip]").length > 0],
   e: ["write a note", () => ofVerdict("[data-note]")[0]?.focus(), all("[data-note]").length > 0],
   "/": ["search", () => document.querySelector("[type=search]").focus(), all("[type=search]").length > 0],
-  "?": ["these keys", help, true],
+  "?": ["show these keys", help, true],
 };
 
 for (let number = 1; number <= 9; number += 1) {
   const key = String(number);
-  KEYS[key] = ["give the label that has this number", () => label(key), all(`[data-key="${key}"]`).length > 0];
+  KEYS[key] = ["give the label with this number", () => label(key), all(`[data-key="${key}"]`).length > 0];
 }
 
 // Whoever speaks to the browser may not want single keys to mean something.

@@ -77,7 +77,7 @@ fn form() -> impl Strategy<Value = ToolCallMode> {
 proptest! {
     #[test]
     fn any_text_can_be_read(text in text()) {
-        let _ = super::super::react::parse_text_reply(&text);
+        let _ = gradus_react::react_text::read_text_reply(&text);
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! Replies as models write them.
 
-use super::*;
+use serde_json::json;
+
+use super::reply::*;
 
 fn calls(text: &str) -> TextCalls<'_> {
-    match parse_text_reply(text) {
+    match read_text_reply(text) {
         TextReply::Calls(calls) => calls,
         other => panic!("{text}: {other:?}"),
     }
@@ -64,8 +66,8 @@ fn reads_actions_as_models_write_them() {
     ] {
         let read = calls(text);
         assert_eq!(&*call(text).name, "read", "{text}");
-        let input = super::super::arguments::parse_tool_arguments(&call(text).input);
-        assert_eq!(input, Ok(serde_json::json!({"a": 1})), "{text}");
+        let input = crate::lenient_json::parse_lenient_json(&call(text).input);
+        assert_eq!(input, Some(json!({"a": 1})), "{text}");
         assert!(read.thought.is_some_and(|thought| thought.starts_with('t')), "{text}");
         assert!(!read.kept.contains("Observation"), "{text}");
     }
@@ -112,7 +114,7 @@ fn labels_in_fences_and_files_are_text() {
     let text = "Action: write({\"content\": \"Action Input: no\"})";
     assert_eq!((&*call(text).name, &*call(text).input), ("write", "{\"content\": \"Action Input: no\"}"));
     let text = "Thought: I would do\n```\nAction: x\n```\nFinal Answer: no";
-    assert_eq!(parse_text_reply(text), TextReply::Answer("no".into()));
+    assert_eq!(read_text_reply(text), TextReply::Answer("no".into()));
 }
 
 #[test]
@@ -133,10 +135,10 @@ fn reads_answers_as_models_write_them() {
         "{\"action\": \"Final Answer\", \"action_input\": \"42\"}",
         "t\n<final_answer>42</final_answer>",
     ] {
-        assert_eq!(parse_text_reply(text), TextReply::Answer("42".into()), "{text}");
+        assert_eq!(read_text_reply(text), TextReply::Answer("42".into()), "{text}");
     }
     let long = "Final Answer: one\n\nAction: not a label here\n- two\nThought: nice";
-    assert!(matches!(parse_text_reply(long), TextReply::Answer(answer) if answer.ends_with("two")));
+    assert!(matches!(read_text_reply(long), TextReply::Answer(answer) if answer.ends_with("two")));
     let later = "Answer: I must look first.\nAction: look\nAction Input: {}";
     assert_eq!(call(later).name, "look");
 }
@@ -158,9 +160,9 @@ fn says_what_is_missing() {
         ("{\"action\": \"read\"}", "neither"),
     ] {
         assert!(
-            matches!(parse_text_reply(text), TextReply::Unreadable(found) if found.contains(reason)),
+            matches!(read_text_reply(text), TextReply::Unreadable(found) if found.contains(reason)),
             "{text}: {:?}",
-            parse_text_reply(text)
+            read_text_reply(text)
         );
     }
 }
@@ -182,10 +184,10 @@ fn long_texts_are_read_in_linear_time() {
     ] {
         let text = part.repeat(400_000 / part.len());
         let begun = std::time::Instant::now();
-        let _ = parse_text_reply(&text);
+        let _ = read_text_reply(&text);
         assert!(begun.elapsed() < std::time::Duration::from_secs(2), "{part}");
-        let _ = parse_text_reply(&format!("Action: {text}"));
-        let _ = parse_text_reply(&format!("{text}\nAction: a"));
+        let _ = read_text_reply(&format!("Action: {text}"));
+        let _ = read_text_reply(&format!("{text}\nAction: a"));
         assert!(begun.elapsed() < std::time::Duration::from_secs(4), "{part}");
     }
 }
