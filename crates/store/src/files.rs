@@ -60,7 +60,7 @@ fn file_identity(data: &Metadata) -> (u64, u64) {
 }
 
 #[cfg(not(unix))]
-fn identity(_: &Metadata) -> (u64, u64) {
+fn file_identity(_: &Metadata) -> (u64, u64) {
     (0, 0)
 }
 
