@@ -306,8 +306,8 @@ fn a_days_budget_ends_the_asking() {
     let asked = endpoint.received();
     assert!((2..=25).contains(&asked), "{asked}");
     let shown = page(&server, "/server");
-    assert!(shown.contains("rests since") && shown.contains("well</span>"), "{shown}");
-    assert!(page(&server, "/?project=p").contains("Judging stands still"));
+    assert!(shown.contains("paused since") && shown.contains("healthy</span>"), "{shown}");
+    assert!(page(&server, "/?project=p").contains("Judging is paused"));
     let waiting = server.metric("gradus_trajectories_ungraded").unwrap();
     assert!(waiting >= 5.0, "{waiting}");
     // What rules can say is said of all.
@@ -323,7 +323,7 @@ fn a_days_budget_ends_the_asking() {
     server.signal(Signal::HUP);
     server.graded();
     assert_eq!((model_outcomes(&server).len(), endpoint.received()), (30, 30));
-    assert!(!page(&server, "/server").contains("rests since"));
+    assert!(!page(&server, "/server").contains("paused since"));
 }
 
 /// An endpoint that does not say what it used: the most that a question can have cost counts, over restarts, too.
@@ -389,13 +389,13 @@ fn a_dead_endpoint_stops_nothing_else() {
     assert_eq!(metrics["items"][0]["scored"], 20, "{metrics}");
     assert_eq!(server.get("/readyz").status, 200);
     let shown = page(&server, "/server");
-    assert!(shown.contains("cannot be asked since") && shown.contains("needs a look"), "{shown}");
+    assert!(shown.contains("failing since") && shown.contains("needs attention"), "{shown}");
     let endpoint = Endpoint::start_on(port, Arc::new(|incoming| incoming.verdict("correct"))).unwrap();
     server.graded();
     let outcomes = model_outcomes(&server);
     assert_eq!((outcomes.len(), endpoint.received()), (20, 20));
     assert!(outcomes.iter().all(|outcome| outcome["outcome"] == "scored"), "{outcomes:?}");
-    assert!(page(&server, "/server").contains("well</span>"));
+    assert!(page(&server, "/server").contains("healthy</span>"));
 }
 
 #[test]
