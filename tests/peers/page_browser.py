@@ -48,7 +48,7 @@ def the_whole_way(browser):
     expect(page.get_by_text("Judged by rules, not by a model.")).to_be_visible()
     expect(page.locator("table.bench").first).to_contain_text("oracle")
     # What was never sent here is looked at in its run.
-    page.locator(".finding[open]").get_by_role("link", name="In its trajectory").click()
+    page.locator(".finding[open]").get_by_role("link", name="Open the trajectory").click()
     expect(page.get_by_text("Verdicts of this run.")).to_be_visible()
     page.goto(URL + "/runs")
     rows.filter(has_text="offline").first.get_by_role("radio", name=re.compile("^A")).check()
