@@ -56,7 +56,7 @@ pub(super) fn with_status(status: StatusCode, page: &impl Template) -> Response 
     match page.render() {
         Ok(text) => (status, build_html_headers(), text).into_response(),
         Err(error) => {
-            tracing::error!(%error, "a page could not be made");
+            tracing::error!(%error, "failed to render a page");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }

@@ -196,7 +196,7 @@ fn load_trial_measurements(server: &ServerState, run: &RunFolder) -> Vec<TrialMe
     match (server.settings.supplements)(run.path()) {
         Ok(supplement) => supplement.map(|supplement| supplement.measurements()).unwrap_or_default(),
         Err(error) => {
-            tracing::error!(error, "the bench of a run cannot be read; it is compared without it");
+            tracing::error!(error, "failed to read the benchmark results of a run; comparing without them");
             Vec::new()
         }
     }

@@ -267,7 +267,7 @@ fn order_span_tree(spans: &[SpanTreeNode]) -> Vec<(usize, usize)> {
 
 fn draw_span_bar(from: f64, to: f64, span: &SpanTreeNode, began: &str, took: &str) -> Svg {
     const WIDTH: f64 = 400.0;
-    let mut svg = Svg::new_stretched("waterfall", WIDTH, 12.0, &format!("begins after {began}, takes {took}"));
+    let mut svg = Svg::new_stretched("waterfall", WIDTH, 12.0, &format!("starts after {began}, duration {took}"));
     let class = match span.kind.as_str() {
         _ if span.error.is_some() => "w-error",
         "LLM" => "w-model",

@@ -257,7 +257,7 @@ impl RubricTrialQuestion {
         let spend = JudgeSpend { rule, calls, unpriced, cost_usd: cost_usd.unwrap_or_default() };
         let written = server.store.record_spend(spend, subject.project.clone(), now_ns());
         if let Err(error) = async { written?.wait_async().await }.await {
-            tracing::error!(%error, "what a trial cost could not be written down");
+            tracing::error!(%error, "failed to record the cost of a rubric trial");
         }
         let reading = judgement.result.map_err(|failure| format!("The judge gave no verdict: {failure}"))?;
         Ok(RubricTrialAnswer {
