@@ -338,7 +338,7 @@ fn a_rubric_is_tried_with_the_projects_own_judge_and_paid_by_its_rule() {
     // However often it is looked at.
     for _ in 0..2 {
         let text = page(&server, &address);
-        assert!(text.contains("<bdi>incorrect</bdi>") && text.contains("not stored"), "{text}");
+        assert!(text.contains("<bdi>incorrect</bdi>") && text.contains(" · not stored"), "{text}");
         assert_eq!(asked.load(Ordering::Relaxed), 1);
     }
     assert_ne!(spent(), unspent);
