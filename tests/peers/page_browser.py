@@ -19,11 +19,11 @@ from page_open import FOREIGN, GIVEN, IDS, URL, draw_frames, fine, found_runs, o
 def the_whole_way(browser):
     """One visit over what `gradus demo` keeps: overview, failing trace, guilty step, disagree, agreement, two runs."""
     page = opened(browser, "/agreement")
-    expect(page.get_by_text("Nothing was labelled yet.")).to_be_visible()
-    page.get_by_role("navigation", name="Places").get_by_role("link", name="Overview").click()
+    expect(page.get_by_text("No labels yet.")).to_be_visible()
+    page.get_by_role("navigation", name="Main").get_by_role("link", name="Overview").click()
     page.get_by_label("Time", exact=True).select_option("all")
     page.get_by_role("button", name="Show").click()
-    wrong = page.get_by_role("link", name="What was found wrong in Call Validity")
+    wrong = page.get_by_role("link", name="Flagged traces in Call Validity")
     expect(page.locator(".card", has=wrong).locator(".big")).to_contain_text("%")
     # Two clicks to the guilty step.
     wrong.click()
@@ -38,18 +38,18 @@ def the_whole_way(browser):
     verdict.get_by_label("Your name").fill("dora")
     verdict.get_by_role("button", name=re.compile("^Wrong")).first.click()
     expect(page.locator("[data-step]:target .said", has_text="dora").first).to_be_attached()
-    open_until(page, "/agreement", lambda page: page.get_by_text("Nothing was labelled yet.").count() == 0)
+    open_until(page, "/agreement", lambda page: page.get_by_text("No labels yet.").count() == 0)
     expect(page.locator("tr", has_text="Call Validity").first).to_be_visible()
     # Two runs over the same.
-    page.get_by_role("navigation", name="Places").get_by_role("link", name="Runs").click()
+    page.get_by_role("navigation", name="Main").get_by_role("link", name="Runs").click()
     rows = page.locator("tr", has=page.locator("a[href^='/runs/']"))
     # The demo's own run tells of its trials, as its report does.
     rows.last.locator("a[href^='/runs/']").click()
     expect(page.get_by_text("Judged by rules, not by a model.")).to_be_visible()
     expect(page.locator("table.bench").first).to_contain_text("oracle")
     # What was never sent here is looked at in its run.
-    page.locator(".finding[open]").get_by_role("link", name="In its trajectory").click()
-    expect(page.get_by_text("As this run judged it.")).to_be_visible()
+    page.locator(".finding[open]").get_by_role("link", name="Open the trajectory").click()
+    expect(page.get_by_text("Verdicts of this run.")).to_be_visible()
     page.goto(URL + "/runs")
     rows.filter(has_text="offline").first.get_by_role("radio", name=re.compile("^A")).check()
     rows.filter(has_text="openai:strict").first.get_by_role("radio", name=re.compile("^B")).check()
@@ -89,7 +89,7 @@ def late_in_the_second_trajectory(browser):
     expect(page.locator("#step-10 details.fail[open]").first).to_be_visible()
     # Whoever opens the trace itself sees where it fails.
     page.goto(f"{URL}/traces/{IDS['nested']}")
-    expect(page.locator(".tabs a", has_text="back_agent")).to_contain_text("found wrong")
+    expect(page.locator(".tabs a", has_text="back_agent")).to_contain_text("flagged")
     # All steps are searched at once.
     page.goto(page.locator(".tabs a", has_text="back_agent").evaluate("link => link.href"))
     page.get_by_role("searchbox", name="Find in all steps").fill("SIX THOUSAND")
@@ -105,7 +105,7 @@ def from_the_overview_to_the_guilty_step(browser):
     expect(card.locator(".big")).to_contain_text("%")
     expect(card).to_contain_text("Could not be judged")
     # Two clicks.
-    card.get_by_role("link", name="What was found wrong").click()
+    card.get_by_role("link", name="Flagged traces").click()
     expect(page).to_have_url(re.compile("wrong=thought_to_tool"))
     page.locator("tr[data-id] a").first.click()
     step = page.locator("[data-failing]:target")
@@ -123,14 +123,14 @@ def from_the_overview_to_the_guilty_step(browser):
     open_until(page, page.url.removeprefix(URL), lambda page: page.locator("svg .alarm").count())
     # What is looked at goes on to the list.
     version = opened(browser, "/?project=shop&version=1.5.0&range=24h")
-    version.get_by_role("link", name="What was found wrong in Thought-to-Tool").click()
+    version.get_by_role("link", name="Flagged traces in Thought-to-Tool").click()
     expect(version).to_have_url(re.compile("project=shop&version=1.5.0&from=.*&wrong=thought_to_tool"))
     expect(version.locator("tr[data-id]").first).to_be_visible()
     # Days in its place, so that what is shared stays.
     page.get_by_label("From day").fill("2020-01-01")
     page.get_by_role("button", name="Show").click()
     expect(page).to_have_url(re.compile("from=2020-01-01"))
-    expect(page.get_by_role("link", name="Without days")).to_be_visible()
+    expect(page.get_by_role("link", name="Clear the days")).to_be_visible()
     expect(page.locator(".card").first).to_be_visible()
     # The page and all that it loads, for who comes for the first time.
     first = opened(browser, "/?range=30d")
@@ -154,9 +154,9 @@ def two_runs(browser):
     expect(flips.first).to_be_visible()
     flips.first.get_by_role("link").first.click()
     expect(page.get_by_role("heading", name="Steps")).to_be_visible()
-    expect(page.get_by_text("As this run judged it.")).to_be_visible()
+    expect(page.get_by_text("Verdicts of this run.")).to_be_visible()
     expect(page).to_have_url(re.compile("/trajectories/"))
-    page.get_by_role("link", name="In its trace").click()
+    page.get_by_role("link", name="Open the trace").click()
     expect(page).to_have_url(re.compile("/traces/"))
     page.goto(URL + IDS["run"])
     expect(page.locator("#results .card").first).to_be_visible()
@@ -174,8 +174,8 @@ def rubrics_alerts_server(browser):
     expect(page.get_by_role("status")).to_contain_text("by rules")
     page.reload()
     expect(page.get_by_role("status")).to_contain_text("by rules")
-    page.get_by_text("Change it for a trial").click()
-    text = page.get_by_label("The rubric's file")
+    page.get_by_text("Try a changed rubric").click()
+    text = page.get_by_label("Rubric file")
     text.fill(text.input_value() + "\nSay why, <b>in one word</b>.\n")
     page.get_by_role("button", name="Show its prompt").click()
     expect(page.locator("pre", has_text="Say why, <b>in one word</b>.").first).to_be_visible()
@@ -184,10 +184,10 @@ def rubrics_alerts_server(browser):
     expect(page.get_by_role("alert")).to_contain_text("no step 99")
     page.goto(URL + "/alerts")
     rule = page.locator("tr", has_text="thought_to_tool < 0.95 over 7d")
-    expect(rule).to_contain_text("over at")
+    expect(rule).to_contain_text("clears at")
     # Rules look every few seconds.
     open_until(page, "/alerts", lambda _: re.search("0\\.[0-9]{3,5} of [0-9]+ steps", rule.inner_text()))
-    open_until(page, "/server", lambda page: page.locator(".badge.pass", has_text="well").count())
+    open_until(page, "/server", lambda page: page.locator(".badge.pass", has_text="healthy").count())
     expect(page.locator("main")).to_contain_text("everything")
     fine(page)
 
@@ -213,7 +213,7 @@ def from_a_list_to_the_guilty_step(browser):
     press(page, "j", "j")
     expect(page).to_have_url(re.compile("#step-3$"))
     press(page, "?")
-    expect(page.get_by_role("dialog")).to_contain_text("next step that was found wrong")
+    expect(page.get_by_role("dialog")).to_contain_text("next flagged step")
     # They can be switched off, and on again.
     page.get_by_label("Keys do something").uncheck()
     page.keyboard.press("Escape")
@@ -421,11 +421,11 @@ def spans(browser):
 
 def without_script(browser):
     page = opened(browser, "/traces", java_script_enabled=False)
-    page.get_by_label("Words").fill("refund")
+    page.get_by_label("Search text").fill("refund")
     page.get_by_role("button", name="Show").click()
     expect(page).to_have_url(re.compile("q=refund"))
     page.locator("tr[data-id] a", has_text="6001").first.click()
-    page.get_by_role("link", name="on a page of their own").click()
+    page.get_by_role("link", name="Open the spans on a separate page").click()
     expect(page).to_have_url(re.compile("/spans$"))
     page.locator("table a").nth(1).click()
     expect(page.locator("main")).to_contain_text("openinference.span.kind")

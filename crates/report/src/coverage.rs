@@ -19,7 +19,7 @@ pub fn print_coverage(sources: &[SourceCoverage], total: &SourceCoverage, out: &
         if sources.len() > MAX_SOURCES {
             writeln!(
                 out,
-                "{DIM}... and {} more sources; --format json has them all{DIM:#}\n",
+                "{DIM}... and {} more sources; --format json lists all{DIM:#}\n",
                 sources.len() - MAX_SOURCES
             )?;
         }
@@ -32,7 +32,7 @@ fn print_one(coverage: &SourceCoverage, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{BOLD}{}{BOLD:#}", printable_line(&c.source))?;
     let mut read = format!("{} spans in {} traces", c.spans, c.traces);
     for (count, what) in
-        [(c.log_records, "log records"), (c.documents, "documents"), (c.skipped_files, "files that are no traces")]
+        [(c.log_records, "log records"), (c.documents, "documents"), (c.skipped_files, "non-trace files skipped")]
     {
         if count > 0 {
             read.push_str(&format!(", {count} {what}"));

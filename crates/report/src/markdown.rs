@@ -11,7 +11,7 @@ use gradus_core::visible::printable_line;
 const MAX_LISTED_FINDINGS: usize = 15;
 
 pub fn write_markdown_report(summary: &EvaluationSummary, gates: &[GateResult], out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "## Gradus: how the agent did\n")?;
+    writeln!(out, "## Gradus evaluation\n")?;
     let rules = if summary.judge == OFFLINE { " (rules, not a model)" } else { "" };
     writeln!(
         out,
@@ -22,11 +22,7 @@ pub fn write_markdown_report(summary: &EvaluationSummary, gates: &[GateResult], 
         summary.run_id
     )?;
     if let Some(reason) = &summary.stopped_because {
-        writeln!(
-            out,
-            "> **Not complete:** {}. The numbers are about what was judged.\n",
-            escape_markdown_cell(reason)
-        )?;
+        writeln!(out, "> **Incomplete run:** {}. The numbers cover what was judged.\n", escape_markdown_cell(reason))?;
     }
     if !gates.is_empty() {
         writeln!(out, "| gate | verdict | value | |\n|---|---|---|---|")?;
@@ -47,7 +43,7 @@ pub fn write_markdown_report(summary: &EvaluationSummary, gates: &[GateResult], 
         write_metric(metric, out)?;
     }
     if !summary.tools.is_empty() {
-        writeln!(out, "\n| tool | uses | chosen rightly | failed |\n|---|--:|--:|--:|")?;
+        writeln!(out, "\n| tool | uses | correct choices | failed |\n|---|--:|--:|--:|")?;
         for tool in summary.tools.iter().take(MAX_LISTED_FINDINGS) {
             writeln!(
                 out,
@@ -83,11 +79,11 @@ pub fn write_markdown_report(summary: &EvaluationSummary, gates: &[GateResult], 
         let usd = summary.cost.usd.map_or_else(|| "price not known".to_owned(), |usd| format!("${usd:.4}"));
         writeln!(
             out,
-            "\nCost: {usd}; {}, {} in, {} out; {} there already.",
+            "\nCost: {usd}; {}, {} in, {} out; {} from the cache.",
             format_counted_noun(summary.cost.calls, "call", "calls"),
             format_counted_noun(summary.cost.tokens.prompt, "token", "tokens"),
             format_count(summary.cost.tokens.completion),
-            format_counted_noun(summary.cost.from_cache, "verdict was", "verdicts were")
+            format_counted_noun(summary.cost.from_cache, "verdict", "verdicts")
         )?;
     }
     Ok(())

@@ -24,7 +24,7 @@ pub fn print_summary(summary: &EvaluationSummary, gates: &[GateResult], out: &mu
     )?;
     if let Some(reason) = &summary.stopped_because {
         let reason = printable_line(reason);
-        writeln!(out, "{YELLOW}This run is not complete: {reason}. The numbers are about what was judged.{YELLOW:#}")?;
+        writeln!(out, "{YELLOW}This run is incomplete: {reason}. The numbers cover what was judged.{YELLOW:#}")?;
     }
     writeln!(out)?;
     for metric in &summary.metrics {
@@ -79,7 +79,7 @@ fn print_tools(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Result<(
         let name = printable_line(&tool.tool);
         let mut notes = Vec::new();
         if tool.judged > 0 {
-            notes.push(format!("{} of {} chosen rightly", tool.right, tool.judged));
+            notes.push(format!("{} of {} choices correct", tool.right, tool.judged));
         }
         if tool.errors > 0 {
             notes.push(format!("{} failed", tool.errors));
@@ -139,12 +139,12 @@ fn print_cost(summary: &EvaluationSummary, out: &mut dyn Write) -> io::Result<()
     let usd = cost.usd.map_or_else(|| "price not known".to_owned(), |usd| format!("${usd:.4}"));
     writeln!(
         out,
-        "\n{BOLD}Cost{BOLD:#}  {usd}; {}, {} in ({} of them cached), {} out; {} there already",
+        "\n{BOLD}Cost{BOLD:#}  {usd}; {}, {} in ({} cached), {} out; {} from the cache",
         format_counted_noun(cost.calls, "call", "calls"),
         format_counted_noun(cost.tokens.prompt, "token", "tokens"),
         format_count(cost.tokens.cached_prompt),
         format_count(cost.tokens.completion),
-        format_counted_noun(cost.from_cache, "verdict was", "verdicts were")
+        format_counted_noun(cost.from_cache, "verdict", "verdicts")
     )?;
     let asked = cost.by_evaluator.iter().filter(|part| part.calls > 0 || part.from_cache > 0);
     for part in asked {

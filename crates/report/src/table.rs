@@ -83,7 +83,7 @@ impl TrajectoryTable {
         }
         let total: usize = self.rows.len();
         let what = if total == 1 { "trajectory" } else { "trajectories" };
-        writeln!(out, "{DIM}{total} {what}; `gradus traces show ID SOURCE...` reads one{DIM:#}")
+        writeln!(out, "{DIM}{total} {what}; `gradus traces show ID SOURCE...` prints one{DIM:#}")
     }
 
     /// How much of the ids has to be shown to tell them apart.

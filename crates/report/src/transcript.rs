@@ -23,7 +23,7 @@ pub fn print_transcript(trajectory: &Trajectory, full: bool, out: &mut dyn Write
     print_section(out, "Final Answer", &text(trajectory.final_answer.as_deref().unwrap_or("(none)")))?;
     if !trajectory.tools.is_empty() {
         let names: Vec<String> = trajectory.tools.iter().map(|tool| printable_line(&tool.name)).collect();
-        writeln!(out, "\n{BOLD}Tools on offer ({}){BOLD:#}  {}", names.len(), names.join(", "))?;
+        writeln!(out, "\n{BOLD}Available tools ({}){BOLD:#}  {}", names.len(), names.join(", "))?;
     }
     if !trajectory.defects.is_empty() {
         writeln!(out, "\n{BOLD}Defects ({}){BOLD:#}", trajectory.defects.len())?;
@@ -57,7 +57,7 @@ fn list_header_fields(trajectory: &Trajectory) -> Vec<(&'static str, String)> {
 }
 
 fn print_step(step: &TrajectoryStep, full: bool, out: &mut dyn Write) -> io::Result<()> {
-    let with = if step.parallel_with_previous { " (in the same reply as the step before)" } else { "" };
+    let with = if step.parallel_with_previous { " (in the same reply as the previous step)" } else { "" };
     writeln!(out, "\n{BOLD}Step {}{BOLD:#}{DIM}{with}{DIM:#}", step.index)?;
     if let Some(thought) = &step.thought {
         print_field(out, "Thought", &truncate_transcript_text(thought, full))?;

@@ -304,7 +304,7 @@ impl ConnectionRegistry {
             self.close(&victim, reason);
             if let Some(times) = self.evictions.record_occurrence() {
                 let (address, was_busy) = (victim.address, reason == ConnectionCloseReason::EvictedBusy);
-                tracing::warn!(%address, was_busy, times, "connections were closed for new ones: too many are open");
+                tracing::warn!(%address, was_busy, times, "closed connections to admit new ones: too many are open");
             }
         }
         Some(ConnectionSlot { registry: Arc::clone(self), number, state })
@@ -361,7 +361,7 @@ impl ConnectionRegistry {
     fn report_refusal(&self, address: ClientAddress, connections: usize) {
         self.refused.fetch_add(1, Ordering::Relaxed);
         if let Some(times) = self.refusals.record_occurrence() {
-            tracing::warn!(%address, connections, times, "connections were refused: too many are open");
+            tracing::warn!(%address, connections, times, "refused connections: too many are open");
         }
     }
 

@@ -98,7 +98,7 @@ pub fn run_server(read_config: ConfigReader<'_>, format: LogFormat) -> Result<()
         ));
     }
     if let Err(error) = gradus_host::raise_open_file_limit(settings.connections.total) {
-        tracing::warn!(%error, "not every connection that the settings allow can be opened");
+        tracing::warn!(%error, "the open file limit is too low for the configured number of connections");
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -219,7 +219,7 @@ impl RunningServer {
 
     /// Finishes what is under way, and lets go of the store.
     pub async fn stop(self) {
-        tracing::info!("going down: finishing what is under way");
+        tracing::info!("shutting down; finishing work in progress");
         self.server.is_stopping.store(true, Ordering::Relaxed);
         self.server.queries.shut_down(QUERY_GRACE);
         let _ = self.stop.send(true);
@@ -230,8 +230,8 @@ impl RunningServer {
         self.closing.abort();
         self.live.stop(&self.server).await;
         match self.server.store.check_files() {
-            Ok(()) => tracing::info!("stopped; everything that was acknowledged is stored"),
-            Err(error) => tracing::error!(%error, "stopped; what was acknowledged may not be stored"),
+            Ok(()) => tracing::info!("stopped; all acknowledged data is stored"),
+            Err(error) => tracing::error!(%error, "stopped; acknowledged data may not be stored"),
         }
     }
 }
@@ -243,19 +243,19 @@ fn reload_settings(read_config: ConfigReader<'_>, server: &Arc<ServerState>, liv
             // Without its file, a server would go on with rules, redaction and retention of nobody.
             if let (Some(path), None) = (&fixed.config_file, &settings.config_file) {
                 let path = path.display();
-                tracing::error!(%path, "the settings file is gone; those from before stay");
+                tracing::error!(%path, "the settings file is missing; keeping the previous settings");
                 return;
             }
             if format!("{settings:?}") != format!("{fixed:?}") {
                 tracing::warn!(
-                    "settings of [serve] other than redact and retention, and of the command line, change only with a restart"
+                    "changes to [serve] (except redact and retention) and to command-line options need a restart"
                 );
             }
             server.set_reloadable(reloadable);
             live.reload(server);
-            tracing::info!("settings read again");
+            tracing::info!("settings reloaded");
         }
-        Err(reason) => tracing::error!(%reason, "the settings are wrong; those from before stay"),
+        Err(reason) => tracing::error!(%reason, "invalid settings; keeping the previous settings"),
     }
 }
 
@@ -276,16 +276,16 @@ async fn enforce_retention(server: Arc<ServerState>) {
                     removed_in_all.0 += removed.traces;
                     removed_in_all.1 += removed.spans;
                 }
-                Ok(Err(error)) => tracing::error!(%error, "old traces could not be removed"),
-                Err(error) => tracing::error!(%error, "old traces could not be removed"),
+                Ok(Err(error)) => tracing::error!(%error, "failed to delete old traces"),
+                Err(error) => tracing::error!(%error, "failed to delete old traces"),
             }
         }
         if !has_more && removed_in_all.0 > 0 {
             let (traces, spans) = std::mem::take(&mut removed_in_all);
-            tracing::info!(traces, spans, "the oldest traces were removed, as serve.retention asks");
+            tracing::info!(traces, spans, "deleted the oldest traces (serve.retention)");
             let store = Arc::clone(&server.store);
             if let Ok(Err(error)) = tokio::task::spawn_blocking(move || store.give_back_room()).await {
-                tracing::warn!(%error, "the file could not be made smaller; that is tried again later");
+                tracing::warn!(%error, "failed to shrink the store file; retrying later");
             }
         }
         settle_annotations(&server).await;
@@ -303,7 +303,7 @@ async fn settle_annotations(server: &Arc<ServerState>) {
             Err(error) => Err(error),
         };
         after = settled.unwrap_or_else(|error| {
-            tracing::error!(%error, "annotations could not be brought together with their spans");
+            tracing::error!(%error, "failed to attach annotations to their spans");
             None
         });
     }

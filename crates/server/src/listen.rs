@@ -116,12 +116,12 @@ pub(super) async fn serve_connections(
     let (ended, has_ended) = oneshot::channel::<()>();
     let accepting = std::thread::Builder::new().name("accept".to_owned()).spawn(move || {
         if let Err(error) = accept_connections(listener, stopping, take) {
-            tracing::error!(%error, "connections cannot be accepted any more");
+            tracing::error!(%error, "stopped accepting connections");
         }
         drop(ended);
     });
     if let Err(error) = accepting {
-        tracing::error!(%error, "connections cannot be accepted");
+        tracing::error!(%error, "failed to start accepting connections");
     }
     let _ = has_ended.await;
     let _ = tokio::time::timeout(GRACE, all_closed.recv()).await;
@@ -148,7 +148,7 @@ fn accept_connections(
                 Err(error) => {
                     // Out of file handles, mostly: others have to close theirs first.
                     if let Some(times) = failures.record_occurrence() {
-                        tracing::warn!(%error, times, "a connection could not be accepted");
+                        tracing::warn!(%error, times, "failed to accept a connection");
                     }
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }

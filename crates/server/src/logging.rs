@@ -34,7 +34,7 @@ pub(super) fn init_logging(format: LogFormat) {
 pub(super) fn report_store_failure(error: &StoreError) {
     static FAILURES: LazyLock<ThrottledLog> = LazyLock::new(ThrottledLog::default);
     if let Some(times) = FAILURES.record_occurrence() {
-        tracing::error!(%error, times, "the store failed");
+        tracing::error!(%error, times, "store operation failed");
     }
 }
 
@@ -42,7 +42,7 @@ pub(super) fn report_store_failure(error: &StoreError) {
 pub(super) fn report_spill_failure(error: &std::io::Error) {
     static FAILURES: LazyLock<ThrottledLog> = LazyLock::new(ThrottledLog::default);
     if let Some(times) = FAILURES.record_occurrence() {
-        tracing::error!(%error, times, "a large response could not be written to a file");
+        tracing::error!(%error, times, "failed to write a large response to a file");
     }
 }
 

@@ -196,7 +196,7 @@ impl SharedBudget {
             && let Some(times) = self.cut_offs.record_occurrence()
         {
             let (address, bytes) = (slowest.client, slowest.bytes());
-            tracing::warn!(%address, bytes, times, "a slow large request was cut off, since small ones found no memory");
+            tracing::warn!(%address, bytes, times, "aborted a slow large request to free memory for small ones");
         }
     }
 

@@ -17,6 +17,6 @@ pub(crate) async fn retry_quarantined_traces(
         number.map(TraceId).ok_or_else(|| ApiError::bad_request("a trace id has 32 hexadecimal digits"))
     });
     let retried = server.store.retry_quarantined(trace_id.transpose()?)?.wait_async().await?;
-    tracing::info!(retried, "quarantined traces are tried again");
+    tracing::info!(retried, "retrying quarantined traces");
     Ok(retried)
 }

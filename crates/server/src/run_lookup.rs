@@ -7,7 +7,7 @@ use crate::state::ServerState;
 
 /// A run that is in the list: an id is a name, not a path.
 pub(super) fn find_run(server: &ServerState, id: &str) -> Result<RunFolder, ApiError> {
-    let missing = || ApiError::not_found("There is no run with this id in the server's folder.");
+    let missing = || ApiError::not_found("The data folder of this server has no run with this id.");
     let folder = StateFolder::from_path(&server.settings.data);
     let known = folder.run_ids().into_iter().find(|known| known == id).ok_or_else(missing)?;
     folder.read_run(&known).map_err(log_run_failure)
@@ -15,6 +15,6 @@ pub(super) fn find_run(server: &ServerState, id: &str) -> Result<RunFolder, ApiE
 
 #[allow(clippy::needless_pass_by_value, reason = "for map_err")]
 pub(super) fn log_run_failure(error: RunFileError) -> ApiError {
-    tracing::error!(%error, "a run cannot be read");
-    ApiError::not_found("The run's files cannot be read; see the server's log.")
+    tracing::error!(%error, "failed to read a run");
+    ApiError::not_found("The files of this run cannot be read; see the server log.")
 }

@@ -117,14 +117,14 @@ impl ServerState {
     /// Says that the store takes nothing, now and then: every sender meets it.
     pub(super) fn tell_of_store(&self, error: &StoreError) {
         if let Some(times) = self.store_fails.record_occurrence() {
-            tracing::error!(%error, times, "spans cannot be stored; senders are told to try again");
+            tracing::error!(%error, times, "failed to store spans; senders are asked to retry");
         }
     }
 
     /// Says that somebody was refused: who sends in vain may not look at the answers.
     pub(super) fn tell_of_refusal(&self, what: &str, status: u16, reason: &str) {
         if let Some(times) = self.refusals.record_occurrence() {
-            tracing::warn!(what, status, reason, times, "a request was refused");
+            tracing::warn!(what, status, reason, times, "request refused");
         }
     }
 
@@ -174,7 +174,7 @@ impl ServerState {
     fn mark_identity(&self, name: &str, redacted: &str) -> String {
         let key = self.identity_key.get_or_init(|| {
             let loaded = IdentityKey::load(&self.settings.data);
-            loaded.inspect_err(|error| tracing::error!(%error, "redacted names cannot be told apart")).ok()
+            loaded.inspect_err(|error| tracing::error!(%error, "redacted names cannot be distinguished")).ok()
         });
         key.as_ref().map_or_else(|| redacted.to_owned(), |key| key.tag_redacted_name(name, redacted))
     }

@@ -104,11 +104,11 @@ pub(super) fn stream_query_body(
             sink.is_cut.store(sink.is_gone, Ordering::Relaxed);
         }
         Err(StoreError::Stopped(QueryStop::Cancelled)) => {}
-        Err(error @ StoreError::Stopped(_)) => tracing::warn!(%error, "a download was cut off"),
+        Err(error @ StoreError::Stopped(_)) => tracing::warn!(%error, "a download was aborted"),
         Err(error) => report_store_failure(&error),
     });
     if let Err(error) = &running {
-        tracing::error!(%error, "a download could not be started");
+        tracing::error!(%error, "failed to start a download");
     }
     let poll = move |context: &mut Context<'_>| match receiver.poll_recv(context) {
         // Whoever reads must see that this is not the end.

@@ -36,7 +36,7 @@ impl RunReportParts {
         let (mut supplement, is_partial) = match supplements(run.path()) {
             Ok(supplement) => (supplement, false),
             Err(error) => {
-                tracing::error!(error, "the bench of a run cannot be read; its report is shown without it");
+                tracing::error!(error, "failed to read the benchmark results of a run; reporting without them");
                 (None, true)
             }
         };
@@ -162,7 +162,7 @@ impl RunReportCache {
         let brief = RunReportParts::load_run(run, self.supplements)
             .map(|whole| RunListSummary::from_report(record, &whole))
             .unwrap_or_else(|error| {
-                tracing::error!(%error, "a run cannot be read");
+                tracing::error!(%error, "failed to read a run");
                 RunListSummary { ended: record.ended.clone(), ..RunListSummary::default() }
             });
         let mut kept = lock();

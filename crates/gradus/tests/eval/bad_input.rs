@@ -30,7 +30,7 @@ fn a_wrong_key() {
     assert!(line.contains("set OPENAI_API_KEY") && line.contains("what was judged is kept"), "{line}");
     assert!(!ran.err.contains("sk-test") && !ran.out.contains("sk-test"));
     assert_eq!(lab.lines("out.jsonl").len(), 25, "partial results are there");
-    assert!(ran.out.contains("This run is not complete"), "{}", ran.out);
+    assert!(ran.out.contains("This run is incomplete"), "{}", ran.out);
     // Steps that were not asked about are neither right nor wrong.
     let ran = lab.run(&["report"]).exits_with(0);
     assert!(ran.out.contains("(25 of 25"), "{}", ran.out);

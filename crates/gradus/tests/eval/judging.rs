@@ -28,7 +28,7 @@ fn judges_every_question_and_sums_up() {
         "Sequence Optimality accuracy:     75.00 %  (30 of 40",
         "Combined (both correct):          75.00 %  (30 of 40",
         "Trajectories all right:           75.00 %  (30 of 40",
-        "read_file                        40 uses  30 of 40 chosen rightly",
+        "read_file                        40 uses  30 of 40 choices correct",
     ] {
         assert!(ran.out.contains(line), "{line:?} in\n{}", ran.out);
     }
@@ -72,7 +72,7 @@ fn the_same_question_is_asked_once() {
     // And not at all the next time, whatever else is asked.
     let ran = lab.run_at(&endpoint, &eval(&["--concurrency", "3"])).exits_with(0);
     assert_eq!(endpoint.received(), 6);
-    assert!(ran.out.contains("$0.0000; 0 calls") && ran.out.contains("25 verdicts were there already"), "{}", ran.out);
+    assert!(ran.out.contains("$0.0000; 0 calls") && ran.out.contains("25 verdicts from the cache"), "{}", ran.out);
     assert!(lab.lines("out.jsonl").iter().all(|line| line["cached"] == true && line["cost_usd"] == 0.0));
     lab.run_at(&endpoint, &eval(&["--fresh"])).exits_with(0);
     assert_eq!(endpoint.received(), 12);

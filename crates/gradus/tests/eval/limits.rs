@@ -27,7 +27,7 @@ fn calls_and_dollars_are_never_overdrawn() {
     let ran = lab.run_at(&endpoint, &eval(&["--max-calls", "7"])).exits_with(0);
     assert_eq!(endpoint.received(), 7);
     assert!(ran.err.contains("the limit of 7 calls is reached"), "{}", ran.err);
-    assert!(ran.out.contains("This run is not complete"), "{}", ran.out);
+    assert!(ran.out.contains("This run is incomplete"), "{}", ran.out);
     // A call is $0.0014, and asked three times with long answers it could be about $0.04.
     let ran = lab.run_at(&endpoint, &eval(&["--max-cost", "0.08"])).exits_with(0);
     assert!(ran.err.contains("and go over the limit of $0.08"), "{}", ran.err);

@@ -59,7 +59,7 @@ fn silent_connections_do_not_shut_out_anybody() {
     };
     assert!(number("gradus_connections_closed_total{reason=\"evicted\"}") >= 500.0, "{metrics}");
     assert!(number("gradus_connections_open") <= 1600.0, "{metrics}");
-    assert!(server.log().contains("127.0.0.1") && server.log().contains("connections were closed for new ones"));
+    assert!(server.log().contains("127.0.0.1") && server.log().contains("closed connections to admit new ones"));
     assert!(server.peak_memory_mib() < 200.0, "{}", server.peak_memory_mib());
 }
 

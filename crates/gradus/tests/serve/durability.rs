@@ -131,7 +131,7 @@ fn an_orderly_end_drains() {
     assert_eq!(acknowledged, 5);
     let (code, log) = server.stop();
     assert_eq!(code, Some(0), "{log}");
-    assert!(log.contains("everything that was acknowledged is stored"), "{log}");
+    assert!(log.contains("all acknowledged data is stored"), "{log}");
     assert!(!lab.path(".gradus/gradus.db-wal").exists(), "the log is moved into the file");
     let server = lab.serve();
     assert_eq!(server.spans("p").len(), 2);

@@ -301,13 +301,13 @@ fn a_days_budget_ends_the_asking() {
     lab.configure("", &rule(&endpoint.url(), "daily_budget_usd = 0.06"));
     let server = lab.serve();
     send_visits(&server, 1..=30);
-    eventually("it is told", || server.log().contains("judging rests").then_some(()));
+    eventually("it is told", || server.log().contains("budget exhausted").then_some(()));
     server.assembled();
     let asked = endpoint.received();
     assert!((2..=25).contains(&asked), "{asked}");
     let shown = page(&server, "/server");
-    assert!(shown.contains("rests since") && shown.contains("well</span>"), "{shown}");
-    assert!(page(&server, "/?project=p").contains("Judging stands still"));
+    assert!(shown.contains("paused since") && shown.contains("healthy</span>"), "{shown}");
+    assert!(page(&server, "/?project=p").contains("Judging is paused"));
     let waiting = server.metric("gradus_trajectories_ungraded").unwrap();
     assert!(waiting >= 5.0, "{waiting}");
     // What rules can say is said of all.
@@ -316,14 +316,14 @@ fn a_days_budget_ends_the_asking() {
     server.stop();
     // A restart does not make money.
     let server = lab.serve();
-    eventually("it is told again", || server.log().contains("judging rests").then_some(()));
+    eventually("it is told again", || server.log().contains("budget exhausted").then_some(()));
     assert!(endpoint.received() <= asked + 1, "{} after {asked}", endpoint.received());
     // Who gives more has the rest judged.
     lab.configure("", &rule(&endpoint.url(), "daily_budget_usd = 10.0"));
     server.signal(Signal::HUP);
     server.graded();
     assert_eq!((model_outcomes(&server).len(), endpoint.received()), (30, 30));
-    assert!(!page(&server, "/server").contains("rests since"));
+    assert!(!page(&server, "/server").contains("paused since"));
 }
 
 /// An endpoint that does not say what it used: the most that a question can have cost counts, over restarts, too.
@@ -343,7 +343,7 @@ fn a_days_budget_holds_where_no_usage_is_reported() {
     for round in 0..3 {
         let server = lab.serve();
         send_visits(&server, round * 30 + 1..=round * 30 + 30);
-        eventually("it is told", || server.log().contains("judging rests").then_some(()));
+        eventually("it is told", || server.log().contains("budget exhausted").then_some(()));
         server.assembled();
         if round == 0 {
             asked = endpoint.received();
@@ -366,7 +366,7 @@ fn a_store_that_takes_nothing_loses_no_verdict_and_no_cost() {
     // The store waits for five seconds and then gives up on what it was given.
     let sql = lab.sql();
     sql.execute_batch("BEGIN IMMEDIATE").unwrap();
-    eventually("it is told", || server.log().contains("verdicts could not be stored").then_some(()));
+    eventually("it is told", || server.log().contains("failed to store verdicts").then_some(()));
     sql.execute_batch("ROLLBACK").unwrap();
     server.graded();
     assert_eq!((model_outcomes(&server).len(), endpoint.received()), (12, 12));
@@ -382,20 +382,20 @@ fn a_dead_endpoint_stops_nothing_else() {
     lab.configure("", &rule(&format!("http://127.0.0.1:{port}/v1"), ""));
     let server = lab.serve();
     send_visits(&server, 1..=10);
-    eventually("the judge is dead", || server.log().contains("the judge cannot be asked").then_some(()));
+    eventually("the judge is dead", || server.log().contains("the judge is unavailable").then_some(()));
     send_visits(&server, 11..=20);
     server.assembled();
     let metrics = server.json("/api/v1/metrics?evaluator=call_validity");
     assert_eq!(metrics["items"][0]["scored"], 20, "{metrics}");
     assert_eq!(server.get("/readyz").status, 200);
     let shown = page(&server, "/server");
-    assert!(shown.contains("cannot be asked since") && shown.contains("needs a look"), "{shown}");
+    assert!(shown.contains("failing since") && shown.contains("needs attention"), "{shown}");
     let endpoint = Endpoint::start_on(port, Arc::new(|incoming| incoming.verdict("correct"))).unwrap();
     server.graded();
     let outcomes = model_outcomes(&server);
     assert_eq!((outcomes.len(), endpoint.received()), (20, 20));
     assert!(outcomes.iter().all(|outcome| outcome["outcome"] == "scored"), "{outcomes:?}");
-    assert!(page(&server, "/server").contains("well</span>"));
+    assert!(page(&server, "/server").contains("healthy</span>"));
 }
 
 #[test]

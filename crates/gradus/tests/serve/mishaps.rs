@@ -156,7 +156,7 @@ fn a_sender_that_nearly_gets_it_right_is_told() {
     let request = server.request("POST", "/v1/traces").header("content-type", "application/x-protobuf");
     assert_eq!(request.header("content-encoding", "GZIP").body(&packed).send().status, 200);
     // The log says that somebody sends in vain, once.
-    let refusals = server.log().lines().filter(|line| line.contains("a request was refused")).count();
+    let refusals = server.log().lines().filter(|line| line.contains("request refused")).count();
     assert_eq!(refusals, 1, "{}", server.log());
 }
 

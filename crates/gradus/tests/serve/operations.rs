@@ -113,10 +113,10 @@ fn settings_are_read_again() {
     assert!(!outcomes.is_empty());
     assert!(outcomes.iter().all(|outcome| outcome["evaluator"] == "thought_to_tool"), "{outcomes:?}");
     for wrong in ["[[rule]]\nname = 7", "[[rule]]\nsample = 3.0", "[[alert]]\nname = \"a\"\nwhen = \"x\"", "[serve"] {
-        let before = server.log().matches("those from before stay").count();
+        let before = server.log().matches("keeping the previous settings").count();
         lab.configure("", wrong);
         server.signal(Signal::HUP);
-        eventually("it is told", || (server.log().matches("those from before stay").count() > before).then_some(()));
+        eventually("logged", || (server.log().matches("keeping the previous settings").count() > before).then_some(()));
         assert_eq!(rules()[0]["name"], "second");
     }
     // Redaction takes effect without a restart, too.

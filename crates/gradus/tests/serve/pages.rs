@@ -75,7 +75,7 @@ fn what_is_not_there_is_told_to_people_as_a_page_and_to_programs_as_json() {
     for path in ["/nowhere", "/traces/123", &format!("/traces/{}", trace_id(99))] {
         let reply = server.request("GET", path).header("accept", "text/html").send();
         assert_eq!(reply.status, 404, "{path}");
-        assert!(reply.text().contains("<h1>Not here</h1>"), "{path}");
+        assert!(reply.text().contains("<h1>Not found</h1>"), "{path}");
     }
     assert!(server.get("/nowhere").json()["error"].is_string());
     assert!(server.get("/api/v1/nowhere").json()["error"].is_string());
@@ -95,10 +95,10 @@ fn pages_pass_over_parameters_that_they_do_not_know_and_tell_people_what_they_ca
     }
     let refused = server.request("GET", "/review?which=zz").header("accept", "text/html").send();
     assert_eq!((refused.status, refused.header("content-type")), (400, Some("text/html; charset=utf-8")));
-    assert!(refused.text().contains("Not understood"), "{}", refused.text());
+    assert!(refused.text().contains("<h1>Bad request</h1>"), "{}", refused.text());
     assert_eq!(server.get("/api/v1/traces?nonsense=1").status, 400, "programs are told");
     let wrong = page(&server, "/traces?where=span_kind+%3D%3D");
-    assert!(wrong.contains("id=\"wrong\"") && !wrong.contains("No trace fits"), "{wrong}");
+    assert!(wrong.contains("id=\"wrong\"") && !wrong.contains("No traces match"), "{wrong}");
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn whatever_a_trace_holds_is_text() {
 #[test]
 fn a_label_is_kept_with_who_and_when_and_agreement_follows() {
     let (_lab, server) = filled();
-    assert!(page(&server, "/agreement").contains("Nothing was labelled yet."));
+    assert!(page(&server, "/agreement").contains("No labels yet."));
     let trace = server.trace(&trace_id(3));
     let trajectory = trace["trajectories"][0]["trajectory_id"].as_str().unwrap();
     let fields = |label: &str, author: &str| {
@@ -257,7 +257,7 @@ fn a_label_is_kept_with_who_and_when_and_agreement_follows() {
     // Whoever has an older verdict before him labels nothing else.
     let with = |seen: &str| post(&server, "/labels", &format!("{}&seen={seen}", fields("correct", "eve")));
     let refused = with("0");
-    assert!(refused.status == 409 && refused.text().contains("another one since you looked"));
+    assert!(refused.status == 409 && refused.text().contains("The verdict changed after you opened the page"));
     let shown = page(&server, &format!("/traces/{}", trace_id(3)));
     let (_, form) = shown.split_once("name=\"evaluator\" value=\"call_validity\"").unwrap();
     let seen = text_between(form, "name=\"seen\" value=\"", "\"");
@@ -387,20 +387,23 @@ fn the_overview_says_how_many_were_judged_and_is_narrowed_by_its_address() {
     assert!(card.contains("/traces?project=shop&#38;from=") && card.contains("&#38;wrong=call_validity"), "{card}");
     let all = page(&server, "/?project=shop&agent=librarian&model=gpt-4o&range=all");
     let link = "/traces?project=shop&#38;agent=librarian&#38;model=gpt-4o&#38;wrong=call_validity";
-    assert!(all.contains(link) && all.contains("Time and cost of a trajectory"), "{all}");
+    assert!(all.contains(link) && all.contains("Duration and cost per trajectory"), "{all}");
     let wrong = page(&server, &link.replace("&#38;", "&"));
     assert_eq!(wrong.matches("<tr data-id").count(), 1);
     // A row leads to what is wrong in it.
     assert!(wrong.contains(&format!("href=\"/traces/{}#step-1\"", trace_id(3))), "{wrong}");
-    assert!(text.contains("Time and cost of a trajectory"), "{text}");
+    assert!(text.contains("Duration and cost per trajectory"), "{text}");
     let days = page(&server, "/?project=shop&from=2020-01-01&to=2020-01-31");
-    assert!(days.contains("Nothing was graded in this time.") && days.contains("Without days"), "{days}");
+    assert!(days.contains("Nothing was graded in this time range.") && days.contains("Clear the days"), "{days}");
     let today = page(&server, "/?project=shop&from=2020-01-01");
     assert!(today.contains("2 of 3 right"), "{today}");
     assert!(text.contains("<option value=\"librarian\">librarian</option>"), "{text}");
     assert!(text.contains("Show me file 3 of the demo repository"), "{text}");
     let none = page(&server, "/?project=shop&agent=nobody&range=24h");
-    assert!(none.contains("Nothing was graded in this time.") && none.contains("value=\"nobody\" selected"), "{none}");
+    assert!(
+        none.contains("Nothing was graded in this time range.") && none.contains("value=\"nobody\" selected"),
+        "{none}"
+    );
     for wrong in ["range=1y", "from=soon", "from=2026-01-02&to=2026-01-01"] {
         let refused = server.request("GET", &format!("/?{wrong}")).header("accept", "text/html").send();
         assert_eq!(refused.status, 400, "{wrong}");
@@ -438,7 +441,7 @@ fn a_clock_that_is_ahead_spoils_no_number() {
     server.assembled();
     for range in ["24h", "7d", "30d", "all"] {
         let text = page(&server, &format!("/?project=shop&range={range}"));
-        assert!(text.contains("2 of 3 right") && text.contains("From the future"), "{range}: {text}");
+        assert!(text.contains("2 of 3 right") && text.contains("start in the future"), "{range}: {text}");
         // One period holds all that there is, and no year of the future stands at an axis.
         assert!(!text.contains(" 209") && !text.contains(">209"), "{range}: {text}");
         let ahead = text.split("href=\"").find(|part| part.contains(">1 trace</a>")).unwrap();
@@ -449,7 +452,7 @@ fn a_clock_that_is_ahead_spoils_no_number() {
         assert_eq!(page(&server, &wrong).matches("<tr data-id").count(), 1, "{wrong}");
     }
     assert!(page(&server, "/traces").contains(&trace_id(9)));
-    assert!(!page(&server, "/?project=none").contains("From the future"));
+    assert!(!page(&server, "/?project=none").contains("start in the future"));
 }
 
 #[test]
@@ -484,7 +487,7 @@ fn two_runs_are_compared_trajectory_by_trajectory() {
         let href = href.unwrap().split('"').next().unwrap().replace("&#38;", "&");
         let shown = page(&server, href.split('#').next().unwrap());
         assert!(shown.contains(&format!("<bdi>Thought-to-Tool</bdi>: <bdi>{label}</bdi>")), "{href}: {shown}");
-        assert!(shown.contains("In its trace") && !shown.contains("<form class=\"labelling\""), "{shown}");
+        assert!(shown.contains("Open the trace") && !shown.contains("<form class=\"labelling\""), "{shown}");
     }
     assert!(page(&server, &format!("/runs/{model}")).contains("id=\"results\""));
     assert!(page(&server, &format!("/runs/{model}")).contains(&format!("/runs/{model}/trajectories/")));
@@ -526,7 +529,7 @@ fn two_benches_are_compared_by_what_they_measure() {
     let href = text.split("href=\"").find(|part| part.starts_with(&format!("/runs/{later}/trajectories/"))).unwrap();
     let path = href.split(['"', '#']).next().unwrap().replace("&#38;", "&");
     let shown = page(&server, &path);
-    assert!(shown.contains("As this run judged it.") && !shown.contains("In its trace"), "{shown}");
+    assert!(shown.contains("Verdicts of this run.") && !shown.contains("Open the trace"), "{shown}");
     let query = server.get(&format!("{}/text?part=query", path.split('?').next().unwrap()));
     assert_eq!((query.status, query.header("content-type")), (200, Some("text/plain; charset=utf-8")));
     assert!(!query.text().is_empty());

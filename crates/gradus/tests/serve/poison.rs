@@ -181,7 +181,7 @@ fn a_trace_that_ends_the_server_twice_is_quarantined_and_can_be_retried() {
         (server.trace(&trace_id(2))["outcomes"].as_array()?.len() == 4).then_some(())
     });
     assert_eq!(server.metric("gradus_traces_quarantined"), Some(1.0));
-    assert!(server.log().contains("ended while it assembled traces"), "{}", server.log());
+    assert!(server.log().contains("ended while assembling traces"), "{}", server.log());
     let list = server.json("/api/v1/quarantine");
     assert_eq!(list["items"][0]["trace_id"], trace_id(1));
     assert_eq!(list["items"][0]["attempts"], 2);

@@ -163,6 +163,6 @@ fn a_stop_does_not_wait_for_queries() {
     eventually("they run", || (server.metric("gradus_queries_under_way")? >= 2.0).then_some(()));
     let (code, log) = server.stop();
     assert_eq!(code, Some(0), "{log}");
-    assert!(log.contains("everything that was acknowledged is stored"), "{log}");
+    assert!(log.contains("all acknowledged data is stored"), "{log}");
     leave(clients);
 }

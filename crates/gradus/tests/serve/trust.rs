@@ -87,12 +87,12 @@ fn a_file_that_changes_under_a_running_server_is_not_applied() {
     lab.configure("", ALERT);
     server.signal(Signal::HUP);
     eventually("it is refused", || server.log().contains("alert[0].command").then_some(()));
-    assert!(!server.log().contains("settings read again"));
+    assert!(!server.log().contains("settings reloaded"));
     assert!(!server.get("/api/v1/alerts").text().contains("error_rate"));
     // Once it is trusted, it is.
     untrusted(&lab, &["trust", "--yes"]).exits_with(0);
     server.signal(Signal::HUP);
-    eventually("it is applied", || server.log().contains("settings read again").then_some(()));
+    eventually("it is applied", || server.log().contains("settings reloaded").then_some(()));
     fail_often(&server);
     eventually("the command ran", || lab.path("ran").exists().then_some(()));
 }
@@ -103,8 +103,8 @@ fn settings_stay_when_their_file_is_gone() {
     let server = Server::start(lab.untrusting_command(&SERVE));
     std::fs::remove_file(lab.path("gradus.toml")).unwrap();
     server.signal(Signal::HUP);
-    eventually("it is reported", || server.log().contains("the settings file is gone").then_some(()));
-    assert!(!server.log().contains("settings read again"));
+    eventually("it is reported", || server.log().contains("the settings file is missing").then_some(()));
+    assert!(!server.log().contains("settings reloaded"));
     let mut visit = Visit::new(1);
     visit.query = "Write to ann@shop.example.".to_owned();
     server.export(&visit.export("p"));

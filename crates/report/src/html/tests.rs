@@ -107,7 +107,7 @@ fn hostile_strings_stay_text() {
 fn long_strings_are_cut() {
     let (summary, gates) = example::filled_with(&"W".repeat(1_000_000));
     let page = render("long", &summary, &gates);
-    assert!(page.contains("Cut: the whole text has 1,000,000 characters."));
+    assert!(page.contains("Truncated: the full text has 1,000,000 characters."));
     assert!(page.len() < 250_000, "{}", page.len());
     assert_harmless(&page);
 }
@@ -129,13 +129,13 @@ fn shows_the_numbers() {
         "FAIL",
         "398,214",
         "$0.2113",
-        "For 7 answers the judge saw only a part",
+        "For 7 answers the judge saw only part",
         // Thought to tool: what is wrong, what was not judged, what did not apply.
         "Wrong</dt><dd>27</dd>",
         "Could not be judged</dt><dd>9</dd>",
         "Not applicable</dt><dd>3</dd>",
         "&#34;max_fee_eur&#34;: 120.00\n}</pre>",
-        "Not valid JSON; shown as it is.",
+        "Not valid JSON; shown unformatted.",
         "Whole trajectory",
         "get_weather_forecast_for_destination",
     ] {
@@ -160,9 +160,9 @@ fn says_that_there_is_nothing() {
         "This run stopped early.",
         "interrupted",
         "No gates were set",
-        "Nothing was asked",
+        "No questions were asked",
         "No tool was used",
-        "Nothing was judged, so nothing could be found wrong.",
+        "Nothing was judged, so nothing could be flagged.",
         "nothing spent",
     ] {
         assert!(page.contains(expected), "{expected}");
@@ -174,7 +174,7 @@ fn a_run_without_a_fault_says_so() {
     let (mut summary, gates) = example::ordinary();
     summary.findings.clear();
     let page = render("faultless", &summary, &gates);
-    assert!(page.contains("Nothing that was judged was found wrong."));
+    assert!(page.contains("No judged step or trajectory was flagged."));
 }
 
 #[test]

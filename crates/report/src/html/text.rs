@@ -42,7 +42,7 @@ pub fn format_display_json(text: &str) -> DisplayText {
     if serde_json::from_str::<IgnoredAny>(text).is_err() {
         let mut block = format_display_block(text);
         let note = block.note.map_or(String::new(), |note| format!(" {note}"));
-        block.note = Some(format!("Not valid JSON; shown as it is.{note}"));
+        block.note = Some(format!("Not valid JSON; shown unformatted.{note}"));
         return block;
     }
     match indent_json(text, 4 * MAX_CHARS + 4) {
@@ -62,7 +62,7 @@ fn truncate_display_text(shown: &str, whole: &str) -> DisplayText {
     let (start, is_cut) = split_first_chars(shown, MAX_CHARS);
     let note = is_cut.then(|| {
         let count = crate::html::count_text::format_count(whole.chars().count() as u64);
-        format!("Cut: the whole text has {count} characters.")
+        format!("Truncated: the full text has {count} characters.")
     });
     DisplayText { text: make_printable(&start.replace("\r\n", "\n")).into_owned(), note }
 }
@@ -140,7 +140,7 @@ mod tests {
                         \"n\": 12345678901234567890.10,\n  \"a\": {},\n  \"e\": []\n}";
         assert_eq!(format_display_json(text), DisplayText { text: expected.to_owned(), note: None });
         assert_eq!(format_display_json("\"\\\\\"").text, "\"\\\\\"");
-        assert_eq!(format_display_json("{oops").note.as_deref(), Some("Not valid JSON; shown as it is."));
+        assert_eq!(format_display_json("{oops").note.as_deref(), Some("Not valid JSON; shown unformatted."));
     }
 
     #[test]
@@ -150,7 +150,7 @@ mod tests {
         let long = format!("[{}1]", "1,".repeat(100_000));
         let block = format_display_json(&long);
         assert!(block.text.chars().count() <= MAX_CHARS);
-        assert_eq!(block.note.as_deref(), Some("Cut: the whole text has 200,003 characters."));
+        assert_eq!(block.note.as_deref(), Some("Truncated: the full text has 200,003 characters."));
     }
 
     #[test]
@@ -179,6 +179,6 @@ mod tests {
         assert_eq!(format_display_block(&"é".repeat(4_000)).note, None);
         let long = format_display_block(&"é".repeat(4_001));
         assert_eq!(long.text.chars().count(), 4_000);
-        assert_eq!(long.note.as_deref(), Some("Cut: the whole text has 4,001 characters."));
+        assert_eq!(long.note.as_deref(), Some("Truncated: the full text has 4,001 characters."));
     }
 }

@@ -101,7 +101,7 @@ impl NoticeDispatcher {
                 && lane.push(Arc::clone(&notice), self.shared.settings.queue)
             {
                 self.shared.counters.count_dropped(target.kind(), 1);
-                tracing::warn!(%target, "an alert's queue is full: its oldest notice is dropped");
+                tracing::warn!(%target, "alert queue is full; dropped its oldest notice");
             }
         }
     }
@@ -128,7 +128,7 @@ impl NoticeDispatcher {
             let undelivered = lane.finish(deadline).await;
             if undelivered > 0 {
                 self.shared.counters.count_dropped(target.kind(), undelivered);
-                tracing::warn!(%target, undelivered, "alert notices are lost: the server stops");
+                tracing::warn!(%target, undelivered, "dropped undelivered alert notices: the server is stopping");
             }
             left += undelivered;
         }

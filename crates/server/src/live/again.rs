@@ -27,7 +27,7 @@ pub(super) fn trajectories_again(
             Ok(all) => all.into_iter().map(|one| (one.trajectory_id.clone(), one)).collect(),
             Err(setback) => {
                 let setback = setback.into_group_failure()?;
-                tracing::error!(trace_group = number, error = %setback, "a trace cannot be judged; it is put off");
+                tracing::error!(trace_group = number, error = %setback, "judging a trace failed; postponed");
                 HashMap::new()
             }
         };

@@ -47,7 +47,7 @@ impl AssemblyPool {
             tracing::warn!(
                 unfinished,
                 quarantined,
-                "the last server ended while it assembled traces; each is tried once more, alone, and quarantined if it ends the server again"
+                "the previous server process ended while assembling traces; each is retried once, alone, and quarantined if it ends the process again"
             );
         }
         for trace in server.store.quarantined_traces(MAX_LOGGED_TRACES)? {
@@ -84,10 +84,10 @@ impl AssemblyPool {
             return;
         }
         let unfinished = self.queue.claimed_trace_groups();
-        tracing::info!(traces = unfinished.len(), "traces that are being assembled are left for the next start");
+        tracing::info!(traces = unfinished.len(), "traces in progress are left for the next start");
         // The stop is no fault of theirs.
         if let Err(error) = server.store.cancel_attempts(unfinished).and_then(WriteHandle::wait) {
-            tracing::error!(%error, "attempts to assemble traces could not be taken back");
+            tracing::error!(%error, "failed to cancel attempts to assemble traces");
         }
     }
 }
@@ -101,7 +101,7 @@ fn run_assembly_worker(server: &ServerState, queue: &AssemblyQueue) {
             Ok(true) => Duration::ZERO,
             Err(setback) => {
                 server.meters.set_back(setback.kind());
-                tracing::error!(error = %setback, "traces could not be assembled; trying again");
+                tracing::error!(error = %setback, "failed to assemble traces; retrying");
                 judges = RuleJudges::default();
                 PAUSE_AFTER_FAILURE
             }
@@ -261,7 +261,7 @@ impl AssemblyBatch<'_> {
         }
         let cancelled = self.server.store.cancel_attempts(trace_groups.clone()).and_then(WriteHandle::wait);
         if let Err(error) = cancelled {
-            tracing::error!(%error, "attempts to assemble traces could not be taken back");
+            tracing::error!(%error, "failed to cancel attempts to assemble traces");
         }
         for trace_group in trace_groups {
             self.queue.release(trace_group, self.is_large, Duration::ZERO);
@@ -279,10 +279,10 @@ impl AssemblyBatch<'_> {
                 tracing::error!(
                     trace_group,
                     error = reason,
-                    "a trace could not be assembled twice and is quarantined; see /server, where it can be retried"
+                    "a trace is quarantined after two failed attempts to assemble it; retry it on /server"
                 );
             } else {
-                tracing::error!(trace_group, error = reason, "a trace could not be assembled; trying once more");
+                tracing::error!(trace_group, error = reason, "failed to assemble a trace; retrying once");
             }
             Ok(())
         });

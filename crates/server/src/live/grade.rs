@@ -90,8 +90,8 @@ async fn keep_routing(server: Arc<ServerState>, reloadable: Arc<ReloadableSettin
         let routed = tokio::task::spawn_blocking(move || reroute_ungraded(&store, &rules.rules)).await;
         match routed {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::error!(%error, "what waits for a model could not be looked at"),
-            Err(error) => tracing::error!(%error, "what waits for a model could not be looked at"),
+            Ok(Err(error)) => tracing::error!(%error, "failed to reassign trajectories that wait for a model"),
+            Err(error) => tracing::error!(%error, "failed to reassign trajectories that wait for a model"),
         }
         let until = tokio::time::Instant::now() + ROUTED_EVERY;
         while tokio::time::Instant::now() < until && !is_over() {
@@ -127,13 +127,13 @@ impl RuleGrader {
                 Ok(RunTermination::Finished) => pause = MIN_PAUSE,
                 Ok(RunTermination::Limit(reason)) => {
                     self.stands_still(JudgePauseReason::Budget, reason.clone());
-                    tracing::warn!(rule, %reason, "judging rests; what waits is judged when there is money again");
+                    tracing::warn!(rule, %reason, "budget exhausted; judging resumes when it resets at 00:00 UTC");
                     self.sleep(MAX_PAUSE).await;
                 }
                 Ok(RunTermination::Interrupted) => {}
                 Ok(RunTermination::Endpoint(failure)) => {
                     self.stands_still(JudgePauseReason::Judge, failure.to_string());
-                    tracing::error!(rule, %failure, pause_s = pause.as_secs(), "the judge cannot be asked");
+                    tracing::error!(rule, %failure, pause_s = pause.as_secs(), "the judge is unavailable");
                     self.sleep(pause).await;
                     pause = (pause * 2).min(MAX_PAUSE);
                 }

@@ -256,7 +256,7 @@ impl ActiveTrajectories {
                 judging.news.spend.unpriced += handed.spend.unpriced;
                 judging.news.spend.cost_usd += handed.spend.cost_usd;
                 if !was_failing {
-                    tracing::error!(%error, "verdicts could not be stored; trying again");
+                    tracing::error!(%error, "failed to store verdicts; retrying");
                 }
             }
         }
@@ -267,14 +267,14 @@ impl ActiveTrajectories {
         let mut until = None;
         loop {
             if let Err(error) = self.write(store) {
-                tracing::error!(%error, "verdicts could not be stored; they are taken from the cache again");
+                tracing::error!(%error, "failed to store verdicts; they will be read from the verdict cache again");
                 return;
             }
             if !self.lock().values().any(|judging| judging.is_being_written || judging.has_news()) {
                 return;
             }
             if is_stopping() && Instant::now() > *until.get_or_insert(Instant::now() + LAST_WRITES) {
-                tracing::error!("the store takes nothing; verdicts are taken from the cache again");
+                tracing::error!("the store accepts no writes; verdicts will be read from the verdict cache again");
                 return;
             }
             tokio::time::sleep(POLL).await;

@@ -64,7 +64,7 @@ impl LiveWorkers {
             let _ = watch.await;
         };
         if tokio::time::timeout(MAX_STOP_WAIT, judging).await.is_err() {
-            tracing::info!("a model or an alert has not answered; what waits for it is left for the next start");
+            tracing::info!("a model or alert target did not answer in time; pending work is left for the next start");
         }
         // It waits for the store, which may have much to write.
         let _ = tokio::time::timeout(MAX_STOP_WAIT, assembling).await;

@@ -16,8 +16,8 @@ pub(super) fn reroute_ungraded(store: &Store, rules: &[GradingRule]) -> Result<(
                 some => count += some,
             }
         }
-        let to = to.as_deref().unwrap_or("nobody");
-        tracing::info!(rule, project, to, count, "trajectories waited for a rule that asks no model any more");
+        let to = to.as_deref().unwrap_or("none");
+        tracing::info!(rule, project, to, count, "reassigned trajectories of a rule that no longer calls a model");
     }
     Ok(())
 }

@@ -25,7 +25,7 @@ pub(super) async fn watch_alerts(server: Arc<ServerState>, mut stop: oneshot::Re
     let dispatcher = match NoticeDispatcher::start(settings) {
         Ok(dispatcher) => dispatcher,
         Err(error) => {
-            tracing::error!(%error, "alerts cannot be sent");
+            tracing::error!(%error, "failed to start alert delivery; no alerts are sent");
             return;
         }
     };
@@ -44,14 +44,14 @@ pub(super) async fn watch_alerts(server: Arc<ServerState>, mut stop: oneshot::Re
                     dispatcher.send(notice, &targets);
                 }
             }
-            Err(error) => tracing::error!(%error, "alert rules could not be looked at"),
+            Err(error) => tracing::error!(%error, "failed to evaluate alert rules"),
         }
         server.meters.set_delivery_counts(&dispatcher.counts());
     }
     // What the store says was told is told.
     let left = dispatcher.drain(LAST_NOTICES).await;
     if left > 0 {
-        tracing::warn!(left, "notices could not be delivered in time");
+        tracing::warn!(left, "alert notices were not delivered in time");
     }
 }
 
@@ -64,7 +64,7 @@ fn evaluate_alert_rules(server: &ServerState) -> Vec<(AlertNotice, Vec<alert::Al
             Ok(None) => {}
             Err(error) => {
                 server.readings.forget(rule);
-                tracing::error!(rule = rule.name, %error, "an alert rule could not be looked at");
+                tracing::error!(rule = rule.name, %error, "failed to evaluate an alert rule");
             }
         }
     }

@@ -149,10 +149,10 @@ impl DimensionAgreement {
             interval: known.interval.map(number::format_score_interval),
             note: match known.one_sided {
                 Some(ConstantRater::Judge) => {
-                    "the judge gave one label only on what was labelled so far: go on with verdicts of other kinds"
+                    "the judge gave only one label to the labelled verdicts; label verdicts with other labels too"
                 }
-                Some(ConstantRater::People) => "people gave one label only so far",
-                Some(ConstantRater::Both) => "only one label was given so far",
+                Some(ConstantRater::People) => "people have used only one label",
+                Some(ConstantRater::Both) => "only one label has been used",
                 None => "",
             },
             agreed: format!("{} of {}", format_count(known.agreed), format_count(known.count)),
@@ -223,7 +223,7 @@ fn draw_kappa_chart(dimensions: &[DimensionAgreement]) -> ResponsiveChart {
     interval_bars(
         &bars,
         AxisRange { low: -1.0, high: 1.0, format: |kappa| format!("{kappa}") },
-        "kappa: 0 is what chance gives",
+        "kappa (0 is chance agreement)",
         "Kappa with its 95 % interval. The table has the same numbers.",
     )
 }

@@ -54,8 +54,8 @@ struct AlertMeasurementView {
 impl AlertMeasurementView {
     fn for_rule(rule: &AlertRule, reading: Option<LatestAlertMeasurement>) -> AlertMeasurementView {
         let only = |of: &str| AlertMeasurementView { value: "–".to_owned(), of: of.to_owned(), unseen: Vec::new() };
-        let Some(reading) = reading else { return only("not looked at yet") };
-        let Some(measured) = reading.measured else { return only("no data in its window") };
+        let Some(reading) = reading else { return only("not evaluated yet") };
+        let Some(measured) = reading.measured else { return only("no data in the window") };
         let condition = &rule.condition;
         let least = condition.least_count();
         let unit = condition.floor.and_then(|floor| floor.unit).or(condition.subject.units().first().copied());
@@ -67,7 +67,7 @@ impl AlertMeasurementView {
             value: condition.show_measured(measured.value),
             of: match (measured.count < least, condition.subject == AlertMetric::CostPerHour) {
                 (true, _) => {
-                    format!("of {}: too few, it takes {}", counted(measured.count), counted(least))
+                    format!("of {}; needs at least {}", counted(measured.count), counted(least))
                 }
                 (false, true) => String::new(),
                 (false, false) if condition.subject == AlertMetric::UnseenTool => {

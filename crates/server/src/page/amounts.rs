@@ -60,7 +60,7 @@ impl UsageOverview {
                 .take(MAX_VERSIONS)
                 .map(|row| VersionUsageRow {
                     name: match row.version.as_str() {
-                        "" => "none given".to_owned(),
+                        "" => "no version".to_owned(),
                         version => text::format_display_line(version),
                     },
                     trajectories: format_count(row.totals.trajectories),
@@ -97,19 +97,19 @@ fn summarize_usage(
     usage.iter().for_each(|(_, usage)| sum += *usage);
     let mut facts = vec![
         ("Trajectories", format_count(positive(sum.trajectories))),
-        ("Judged in one dimension, at the most", format_count(graded)),
+        ("Most judged by one evaluator", format_count(graded)),
         (
             "Ended in an error",
             format!("{} of {}", format_count(positive(sum.errors)), format_count(positive(sum.trajectories))),
         ),
         ("Steps", format_count(positive(sum.steps))),
     ];
-    facts.extend(format_duration_percentile(latest, 0.5).map(|time| ("Took, median", time)));
-    facts.extend(format_duration_percentile(latest, 0.95).map(|time| ("Took, 95 of 100 less than", time)));
-    facts.push(("Tokens of agents", format_count(positive(sum.tokens))));
+    facts.extend(format_duration_percentile(latest, 0.5).map(|time| ("Duration, median", time)));
+    facts.extend(format_duration_percentile(latest, 0.95).map(|time| ("Duration, p95", time)));
+    facts.push(("Agent tokens", format_count(positive(sum.tokens))));
     let cost = if sum.costed > 0 { number::format_usd(sum.cost_usd) } else { "not recorded".to_owned() };
-    facts.push(("Cost of agents", cost));
-    facts.extend(judging.map(|spent| ("Cost of judging", spent_words(spent))));
+    facts.push(("Agent cost", cost));
+    facts.extend(judging.map(|spent| ("Judging cost", spent_words(spent))));
     facts
 }
 
@@ -138,7 +138,7 @@ impl UsageTimeline {
                 (!points.is_empty()).then(|| draw_timeline(&points, &[], &axis.ticks(), scale, &label))
             };
         let shown_time = |ns: f64| if ns == 0.0 { "0".to_owned() } else { format_duration(ns as i64) };
-        let took = line(took_ns, shown_time, time_step, "How long a trajectory took in the mean");
+        let took = line(took_ns, shown_time, time_step, "Mean duration of a trajectory");
         let shown = |(at, usage): &(i64, TrajectoryUsage)| UsagePeriodRow {
             period: format_period(*at, period),
             trajectories: format_count(u64::try_from(usage.trajectories).unwrap_or(0)),
@@ -148,7 +148,7 @@ impl UsageTimeline {
         };
         UsageTimeline {
             took: took.unwrap_or_else(|| draw_timeline(&[], &[], &axis.ticks(), TimelineScale::SHARE, "")),
-            cost: line(cost_usd, number::format_usd, round_step, "What a trajectory cost in the mean"),
+            cost: line(cost_usd, number::format_usd, round_step, "Mean cost of a trajectory"),
             rows: rows.iter().rev().map(shown).collect(),
         }
     }

@@ -56,7 +56,7 @@ pub(super) fn with_status(status: StatusCode, page: &impl Template) -> Response 
     match page.render() {
         Ok(text) => (status, build_html_headers(), text).into_response(),
         Err(error) => {
-            tracing::error!(%error, "a page could not be made");
+            tracing::error!(%error, "failed to render a page");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
         }
     }
@@ -131,12 +131,12 @@ impl PageError {
     pub(super) fn render_response(&self, is_signed_in: bool) -> Response {
         let PageError(status, message) = self;
         let title = match *status {
-            StatusCode::NOT_FOUND => "Not here",
+            StatusCode::NOT_FOUND => "Not found",
             StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED => "Not allowed",
-            StatusCode::BAD_REQUEST => "Not understood",
-            StatusCode::UNPROCESSABLE_ENTITY => "Too much work",
-            StatusCode::CONFLICT => "Changed meanwhile",
-            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => "Not now",
+            StatusCode::BAD_REQUEST => "Bad request",
+            StatusCode::UNPROCESSABLE_ENTITY => "Query timed out",
+            StatusCode::CONFLICT => "Conflict",
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => "Try again later",
             _ => "Something went wrong",
         };
         let frame = PageLayout { is_signed_in, ..PageLayout::new("", None, &HeaderMap::new()) };

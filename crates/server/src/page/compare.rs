@@ -173,20 +173,20 @@ fn describe_pairing(pairing: &TrajectoryPairing, all: (usize, usize)) -> String 
     let pairs = number::format_counted_noun(units as u64, "pair", "pairs");
     let how = match (units, same) {
         (0, _) if pairing.is_too_few => {
-            "Not paired: too few trajectories and requests are in both runs to stand for them. The means of all are compared."
+            "Not paired: the runs share too few trajectories and requests. The means of all trajectories are compared."
         }
-        (0, _) => "Not paired: the runs have no trajectory and no request in common. The means of all are compared.",
-        (_, 0) => "Paired by task: trajectories with the same request are compared, several trials by their mean.",
+        (0, _) => "Not paired: the runs share no trajectory or request. The means of all trajectories are compared.",
+        (_, 0) => "Paired by task: trajectories with the same request are compared; several trials are averaged.",
         _ if same == units && covered == all => "Paired: both runs judged the same trajectories.",
         _ if same == units => "Paired: only the trajectories that both runs judged are compared.",
-        _ => "Paired: the same trajectories, and others by task, where they have the same request.",
+        _ => "Paired: identical trajectories, and others by task where the request is the same.",
     };
     let left = (all.0.saturating_sub(covered.0), all.1.saturating_sub(covered.1));
     match (units, left) {
         (0, _) => how.to_owned(),
         (_, (0, 0)) => format!("{how} {pairs}."),
         (_, (a, b)) => {
-            format!("{how} {pairs}; left out are {} of A and {} of B.", format_count(a as u64), format_count(b as u64))
+            format!("{how} {pairs}; {} of A and {} of B are excluded.", format_count(a as u64), format_count(b as u64))
         }
     }
 }
@@ -196,7 +196,7 @@ fn load_trial_measurements(server: &ServerState, run: &RunFolder) -> Vec<TrialMe
     match (server.settings.supplements)(run.path()) {
         Ok(supplement) => supplement.map(|supplement| supplement.measurements()).unwrap_or_default(),
         Err(error) => {
-            tracing::error!(error, "the bench of a run cannot be read; it is compared without it");
+            tracing::error!(error, "failed to read the benchmark results of a run; comparing without them");
             Vec::new()
         }
     }
@@ -423,9 +423,9 @@ fn describe_difference(difference: Option<&ScoreDifference>, chance: Option<f64>
             ("", "no difference".to_owned())
         }
         // More changed one way than the other, and yet the mean may be the same.
-        (false, ..) if is_lopsided => ("", format!("unclear{alone}")),
-        (false, ..) => ("", format!("may be chance{alone}")),
-        (true, false, _) => ("", format!("may be chance among so many{together}")),
+        (false, ..) if is_lopsided => ("", format!("inconclusive{alone}")),
+        (false, ..) => ("", format!("not significant{alone}")),
+        (true, false, _) => ("", format!("not significant{together}")),
         (true, true, true) => ("pass", format!("better{together}")),
         (true, true, false) => ("fail", format!("worse{together}")),
     }
@@ -466,7 +466,7 @@ mod tests {
             ("pass", "better (p = 0.031 after correction)".to_owned())
         );
         let many = describe_difference(Some(&known), Some(0.125));
-        assert_eq!(many, ("", "may be chance among so many (p = 0.125 after correction)".to_owned()));
+        assert_eq!(many, ("", "not significant (p = 0.125 after correction)".to_owned()));
         let same = paired_difference(&[ScorePair { trajectory: 0, before: 1.0, after: 1.0 }]).unwrap();
         assert_eq!(describe_difference(Some(&same), Some(1.0)), ("", "no difference".to_owned()));
         assert_eq!(describe_difference(None, None).1, "nothing to compare");

@@ -112,7 +112,7 @@ pub(super) async fn respond_with_text(
     let text = blocking_large(server, move |server| {
         let (trajectory, which) = open(server)?;
         let found = find_text_part(&trajectory, which.step, &which.part);
-        let text = found.ok_or_else(|| ApiError::not_found("There is no such text in this trace."))?;
+        let text = found.ok_or_else(|| ApiError::not_found("This trace has no such text."))?;
         let text = moved_in(&text).unwrap_or(text);
         Ok(make_printable(&text.replace("\r\n", "\n")).into_owned())
     })

@@ -20,7 +20,7 @@ pub(super) async fn read_form<T: DeserializeOwned>(
 ) -> Result<T, PageError> {
     let text = |name| headers.get(name).and_then(|value: &axum::http::HeaderValue| value.to_str().ok());
     if !text(CONTENT_TYPE).is_some_and(|kind| kind.starts_with("application/x-www-form-urlencoded")) {
-        return Err(PageError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "This is for forms of the page only."));
+        return Err(PageError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "This address accepts only HTML form data."));
     }
     let (bytes, _lease) = receive::read_small_body(server, headers, body, MAX_BYTES).await?;
     serde_urlencoded::from_bytes(&bytes)

@@ -98,10 +98,10 @@ impl JudgePauseView {
         let reason = text::format_display_line(&known.reason);
         match known.why {
             JudgePauseReason::Budget => {
-                JudgePauseView { is_fault: false, text: format!("rests since {since}, until midnight UTC: {reason}") }
+                JudgePauseView { is_fault: false, text: format!("paused since {since}, until 00:00 UTC: {reason}") }
             }
             JudgePauseReason::Judge => {
-                JudgePauseView { is_fault: true, text: format!("cannot be asked since {since}: {reason}") }
+                JudgePauseView { is_fault: true, text: format!("failing since {since}: {reason}") }
             }
         }
     }
@@ -131,8 +131,8 @@ fn build_health_page(server: &ServerState, frame: PageLayout) -> Result<HealthPa
     let quarantined_count = store.quarantined_count()?;
     let facts = vec![
         ("Version", env!("CARGO_PKG_VERSION").to_owned()),
-        ("Up for", format_duration(i64::try_from(server.started.elapsed().as_nanos()).unwrap_or(i64::MAX))),
-        ("Takes spans", if is_failing { "no; see the log" } else { "yes" }.to_owned()),
+        ("Uptime", format_duration(i64::try_from(server.started.elapsed().as_nanos()).unwrap_or(i64::MAX))),
+        ("Accepts spans", if is_failing { "no; see the log" } else { "yes" }.to_owned()),
         (
             "Store",
             match free {
@@ -140,9 +140,9 @@ fn build_health_page(server: &ServerState, frame: PageLayout) -> Result<HealthPa
                 free => format!("{}, {} of it free", bytes(used + free), bytes(free)),
             },
         ),
-        ("Traces still arriving or to be assembled", format_whole_number(store.due_count()?)),
+        ("Traces in the ready queue", format_whole_number(store.due_count()?)),
         ("Quarantined traces", format_whole_number(quarantined_count)),
-        ("Trajectories that wait for a model", format_whole_number(store.ungraded_count()?)),
+        ("Trajectories waiting for a model", format_whole_number(store.ungraded_count()?)),
     ];
     let settings = server.reloadable();
     let today = today_ns();

@@ -56,11 +56,11 @@ pub(super) async fn submit_label(
         .map_or_else(|| LabelAuthor::from_headers(&headers, &caller), |name| LabelAuthor::from_name(name, &caller));
     let wrong = |message: &str| Err(PageError::new(StatusCode::BAD_REQUEST, message));
     if person.name.is_empty() {
-        return wrong("Say who you are: a label is kept with a name.");
+        return wrong("Enter your name: a label is stored with the name of its author.");
     }
     if server.reloadable().redaction.apply(&person.name).is_some() {
         // It would be kept as another name, and as the same for everybody whose name is of this kind.
-        return wrong("This server does not keep names like this one (its redaction takes it out): give another.");
+        return wrong("The redaction of this server removes this name. Enter another name.");
     }
     let back = own_path(label.back.as_deref()).unwrap_or("/").to_owned();
     let name = person.name.clone();
@@ -85,10 +85,10 @@ pub(super) async fn submit_label(
 impl LabelForm {
     fn into_annotation(self, server: &ServerState, person: LabelAuthor) -> Result<NewAnnotation, ApiError> {
         let step: Option<u32> = match self.step.as_deref().filter(|step| !step.is_empty()) {
-            Some(step) => Some(step.parse().map_err(|_| ApiError::bad_request("step: this is no number"))?),
+            Some(step) => Some(step.parse().map_err(|_| ApiError::bad_request("step: not a number"))?),
             None => None,
         };
-        let missing = || ApiError::not_found("There is no such verdict any more; the trace may be too old.");
+        let missing = || ApiError::not_found("This verdict no longer exists. Retention may have deleted its trace.");
         let trace_id = server.store.trace_of_trajectory(&self.trajectory)?.ok_or_else(missing)?;
         let verdict = server
             .store
@@ -98,7 +98,7 @@ impl LabelForm {
         if self.seen.as_ref().is_some_and(|seen| *seen != verdict::fingerprint_verdict(&verdict)) {
             return Err(ApiError::new(
                 StatusCode::CONFLICT,
-                "The verdict is another one since you looked, so nothing was kept. Go back and look at it again.",
+                "The verdict changed after you opened the page, so the label was not stored. Go back and review it.",
             ));
         }
         let known = evaluators::find_evaluator_labels(&server.reloadable(), &self.evaluator);
@@ -111,9 +111,9 @@ impl LabelForm {
             Some((_, score)) => Some(*score),
             None if verdict.label.as_deref() == Some(label) => verdict.score,
             None if known.is_empty() && (1..=MAX_NAME).contains(&label.len()) => None,
-            None if label.is_empty() => return Err(ApiError::bad_request("Say what the label should be.")),
+            None if label.is_empty() => return Err(ApiError::bad_request("Enter the correct label.")),
             None => {
-                return Err(ApiError::bad_request(format!("{label:?} is no label of {}", self.evaluator)));
+                return Err(ApiError::bad_request(format!("{label:?} is not a label of {}", self.evaluator)));
             }
         };
         let label = label.to_owned();

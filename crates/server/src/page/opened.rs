@@ -60,7 +60,7 @@ pub(super) fn step_address(trace: &str, trajectory: Option<&str>, step: Option<u
 
 /// Opens a trace at one of its trajectories, or at the first.
 pub(super) fn load_trace(server: &ServerState, trace: &str, wanted: Option<&str>) -> Result<LoadedTrace, ApiError> {
-    let missing = || ApiError::not_found("There is no trace with this id; it may be too old to be kept.");
+    let missing = || ApiError::not_found("No trace has this id. Retention may have deleted it.");
     let id = trace_id(trace).ok_or_else(missing)?;
     let row = server.store.trace(id)?.ok_or_else(missing)?;
     let quarantine_reason = server.store.quarantine_reason(row.trace_group)?;
@@ -69,7 +69,7 @@ pub(super) fn load_trace(server: &ServerState, trace: &str, wanted: Option<&str>
     let (trajectory, others) =
         if stored && !is_open { stored_one(server, &row, wanted)? } else { assemble_selection(server, &row, wanted)? };
     if wanted.is_some() && trajectory.is_none() {
-        return Err(ApiError::not_found("There is no trajectory with this id in this trace."));
+        return Err(ApiError::not_found("This trace has no trajectory with this id."));
     }
     let mut outcomes = Vec::new();
     if let Some(trajectory) = &trajectory {

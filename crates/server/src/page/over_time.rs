@@ -94,7 +94,7 @@ impl OverviewTimeRange {
         let (from_ns, last_ns) = (parse_day("from", from)?, parse_day("to", to)?);
         let to_ns = last_ns.map(|last| last.saturating_add(DAY_NS));
         if from_ns.zip(to_ns).is_some_and(|(from, to)| from >= to) {
-            return Err("from: it is behind to".to_owned());
+            return Err("from: must not be after to".to_owned());
         }
         let length = from_ns.map(|from| to_ns.unwrap_or(now_ns).saturating_sub(from).max(DAY_NS));
         let before_ns = from_ns.zip(length).map(|(from, length)| from.saturating_sub(length));
@@ -139,7 +139,7 @@ fn choose_period_ns(length_ns: Option<i64>) -> i64 {
 /// A day as `2026-11-15`, at its beginning.
 fn parse_day(name: &str, text: Option<&str>) -> Result<Option<i64>, String> {
     let Some(text) = text else { return Ok(None) };
-    let wrong = || format!("{name}={}: write it as 2026-11-15", text.escape_debug());
+    let wrong = || format!("{name}={}: expected a date such as 2026-11-15", text.escape_debug());
     let date: jiff::civil::Date = text.parse().map_err(|_| wrong())?;
     let zoned = date.to_zoned(jiff::tz::TimeZone::UTC).map_err(|_| wrong())?;
     i64::try_from(zoned.timestamp().as_nanosecond()).map(Some).map_err(|_| wrong())

@@ -143,7 +143,7 @@ pub(super) async fn render_overview_page(
 }
 
 fn build_render_error() -> ApiError {
-    ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "The page could not be made.")
+    ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "The page could not be rendered.")
 }
 
 fn build_overview_page(
@@ -312,7 +312,7 @@ impl OverviewQuery {
 fn kept_from(first_ns: Option<i64>, usage: &[(i64, TrajectoryUsage)], period_ns: i64) -> Option<String> {
     let (begins_ns, _) = usage.first()?;
     match first_ns {
-        None => Some("none of them is".to_owned()),
+        None => Some("none".to_owned()),
         Some(first) => {
             (first >= begins_ns.saturating_add(period_ns)).then(|| format!("from {} on", format_timestamp(first)))
         }
@@ -376,17 +376,17 @@ impl ScoreTrend {
         };
         let (class, word) = match change {
             change if change.abs() < if now.is_share { 0.0005 } else { 0.005 } => {
-                ("same", "as in the time before".to_owned())
+                ("same", "same as in the previous period".to_owned())
             }
-            change if change > 0.0 => ("up", format!("▲ {} above the time before", points(change))),
-            change => ("down", format!("▼ {} below the time before", points(-change))),
+            change if change > 0.0 => ("up", format!("▲ {} above the previous period", points(change))),
+            change => ("down", format!("▼ {} below the previous period", points(-change))),
         };
         // Where the intervals meet, it may be chance.
         let is_sure = match (now.interval, before.and_then(|before| before.interval)) {
             (Some(a), Some(b)) => a.low > b.high || b.low > a.high,
             _ => false,
         };
-        let unsure = if is_sure || class == "same" { "" } else { ", which may be chance" };
+        let unsure = if is_sure || class == "same" { "" } else { " (may be chance)" };
         Some(ScoreTrend { class: if is_sure { class } else { "same" }, text: format!("{word}{unsure}") })
     }
 }

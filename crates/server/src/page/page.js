@@ -346,10 +346,10 @@ for (const form of all("form.labelling")) {
 const KEYS = {
   j: ["next step", () => go(steps, 1), steps.length > 0],
   k: ["previous step", () => go(steps, -1), steps.length > 0],
-  n: ["next step that was found wrong", () => go(failing, 1), steps.length > 0],
-  p: ["previous step that was found wrong", () => go(failing, -1), steps.length > 0],
   y: ["agree with the verdict", () => label("y"), all("[data-key=y]").length > 0],
   x: ["disagree with the verdict", () => label("x"), all("[data-key=x]").length > 0],
+  n: ["next flagged step", () => go(failing, 1), steps.length > 0],
+  p: ["previous flagged step", () => go(failing, -1), steps.length > 0],
   s: ["skip it", () => document.querySelector("[data-skip]").click(), all("[data-skip]").length > 0],
   e: ["write a note", () => ofVerdict("[data-note]")[0]?.focus(), all("[data-note]").length > 0],
   "/": ["search", () => document.querySelector("[type=search]").focus(), all("[type=search]").length > 0],

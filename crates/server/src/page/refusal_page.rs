@@ -57,7 +57,7 @@ pub(super) fn find_return_path(method: &Method, uri: &Uri, headers: &HeaderMap) 
 
 /// The answer to a person who asks for what is not there.
 pub(crate) fn render_not_found(headers: &HeaderMap) -> Response {
-    PageError::not_found("There is no page at this address.")
+    PageError::not_found("No page exists at this address.")
         .render_response(super::read_session_cookie(headers).is_some())
 }
 

@@ -134,7 +134,7 @@ fn build_review_page(
 ) -> Result<ReviewPage, ApiError> {
     let settings = server.reloadable();
     let after = match &choice.after {
-        Some(text) => Some(text.parse().map_err(|()| ApiError::bad_request("after: this is no place in the list"))?),
+        Some(text) => Some(text.parse().map_err(|()| ApiError::bad_request("after: not a position in the list"))?),
         None => None,
     };
     let filter = ReviewFilter {

@@ -158,7 +158,7 @@ pub(super) async fn render_rubric_page(
         nobody: "",
         shown: None,
         answer,
-        wrong: wrong.or_else(|| is_gone.then(|| "This trial is not kept any more; make it again.".to_owned())),
+        wrong: wrong.or_else(|| is_gone.then(|| "This trial has expired; run it again.".to_owned())),
     };
     if !page.trajectory.is_empty() {
         let is_changed = text.is_some();
@@ -183,7 +183,7 @@ pub(super) async fn render_rubric_page(
 }
 
 fn find_rubric<'r>(settings: &'r ReloadableSettings, name: &str) -> Result<&'r Rubric, ApiError> {
-    settings.library.find(name).ok_or_else(|| ApiError::not_found("There is no rubric of this name."))
+    settings.library.find(name).ok_or_else(|| ApiError::not_found("No rubric has this name."))
 }
 
 #[derive(Deserialize)]
@@ -223,7 +223,7 @@ pub(super) async fn try_out(
     let changed = text.as_deref().map(|text| Rubric::parse(text, RubricOrigin::BuiltIn)).transpose();
     let mut trial = RubricTrial { text, ..RubricTrial::default() };
     match changed {
-        Err(error) => trial.wrong = Some(text::format_display_line(&format!("This is no rubric: {error}"))),
+        Err(error) => trial.wrong = Some(text::format_display_line(&format!("Invalid rubric: {error}"))),
         Ok(_) if wanted.what == RubricTrialAction::Load => {
             return Ok(respond_rubric_file(&name, trial.text.as_deref().unwrap_or(&rubric.source)));
         }
@@ -241,7 +241,7 @@ pub(super) async fn try_out(
                     // What it costs is written down even if whoever asked goes away meanwhile.
                     let (server, tried) = (Arc::clone(&server), tried.clone());
                     let asked = tokio::spawn(async move { question.ask_judge(&server, &tried).await }).await;
-                    asked.unwrap_or_else(|_| Err("The judge could not be asked; see the server's log.".to_owned()))
+                    asked.unwrap_or_else(|_| Err("The judge could not be called; see the server log.".to_owned()))
                 }
                 Ok(Err(reason)) => Err(reason),
                 Err(error) => Err(error.message().to_owned()),

@@ -90,8 +90,7 @@ fn read_run_trajectory(
 ) -> Result<(RunManifest, Trajectory, Vec<RecordedVerdict>), ApiError> {
     let mut reader = RunReader::open(&crate::run_lookup::find_run(server, run)?).map_err(log_run_failure)?;
     let found = reader.find_trajectory(id).map_err(log_run_failure)?;
-    let (trajectory, lines) =
-        found.ok_or_else(|| ApiError::not_found("There is no trajectory with this id in this run."))?;
+    let (trajectory, lines) = found.ok_or_else(|| ApiError::not_found("This run has no trajectory with this id."))?;
     let record = reader.record.clone();
     let outcomes = lines.into_iter().map(|line| to_recorded_verdict(&record, line)).collect();
     Ok((record, trajectory, outcomes))

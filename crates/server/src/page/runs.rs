@@ -118,7 +118,7 @@ impl RunListRow {
             id: text::format_display_line(&record.run_id),
             href: run_address(&record.run_id, project),
             state: match record.state {
-                RunState::Running => "running, or killed",
+                RunState::Running => "running or killed",
                 RunState::Stopped => "stopped early",
                 RunState::Finished => "complete",
             },

@@ -21,7 +21,7 @@ use crate::state::ServerState;
 
 const COOKIE_NAME: &str = "gradus_session";
 /// What a key that only sends gets to hear.
-pub(super) const MAY_NOT_LOOK: &str = "This key may not look: it does not have the scope read. Give another one.";
+pub(super) const MAY_NOT_LOOK: &str = "This key does not have the scope read. Enter another key.";
 const SECONDS: u32 = 30 * 86_400;
 
 #[derive(Template)]
@@ -78,7 +78,7 @@ pub(super) async fn submit_sign_in(
     let next = own_path(entry.next.as_deref()).unwrap_or("/").to_owned();
     let now = now_ns();
     let until = now.saturating_add(i64::from(SECONDS) * 1_000_000_000);
-    let failed = |_| PageError::new(StatusCode::SERVICE_UNAVAILABLE, "Keys cannot be looked up at the moment.");
+    let failed = |_| PageError::new(StatusCode::SERVICE_UNAVAILABLE, "The server cannot check keys at the moment.");
     let known = server.store.scopes_of(&key).map_err(ApiError::from).map_err(failed)?;
     if known.as_ref().is_some_and(|(_, scopes)| !scopes.read && !scopes.admin) {
         let wrong = MAY_NOT_LOOK.to_owned();
@@ -92,7 +92,7 @@ pub(super) async fn submit_sign_in(
         None
     };
     let Some(session) = session else {
-        let wrong = "This key is not known, or it was revoked.".to_owned();
+        let wrong = "This key is unknown or revoked.".to_owned();
         server.tell_of_refusal("/sign-in", StatusCode::UNAUTHORIZED.as_u16(), &wrong);
         return Ok(answer::with_status(StatusCode::UNAUTHORIZED, &SignIn::new(&next, Some(wrong))));
     };

@@ -147,7 +147,7 @@ pub(super) async fn one_part(
 
 /// The records of a trace, and of those that belong together with it.
 fn load_trace_records(server: &ServerState, id: &str) -> Result<(TraceId, String, StoredTraceGroup), ApiError> {
-    let missing = || ApiError::not_found("There is no trace with this id; it may be too old to be kept.");
+    let missing = || ApiError::not_found("No trace has this id. Retention may have deleted it.");
     let id = opened::trace_id(id).ok_or_else(missing)?;
     let row = server.store.trace(id)?.ok_or_else(missing)?;
     Ok((id, row.project, server.store.trace_group(row.trace_group)?))
@@ -173,7 +173,7 @@ fn load_span_detail(server: &ServerState, id: &str, span: &str) -> Result<(Strin
             found = Some(SpanDetailView::from_span(span));
         }
     });
-    let found = found.ok_or_else(|| ApiError::not_found("There is no span with this id in this trace."))?;
+    let found = found.ok_or_else(|| ApiError::not_found("This trace has no span with this id."))?;
     Ok((trace.to_string(), project, found))
 }
 
@@ -267,7 +267,7 @@ fn order_span_tree(spans: &[SpanTreeNode]) -> Vec<(usize, usize)> {
 
 fn draw_span_bar(from: f64, to: f64, span: &SpanTreeNode, began: &str, took: &str) -> Svg {
     const WIDTH: f64 = 400.0;
-    let mut svg = Svg::new_stretched("waterfall", WIDTH, 12.0, &format!("begins after {began}, takes {took}"));
+    let mut svg = Svg::new_stretched("waterfall", WIDTH, 12.0, &format!("starts after {began}, duration {took}"));
     let class = match span.kind.as_str() {
         _ if span.error.is_some() => "w-error",
         "LLM" => "w-model",
@@ -330,7 +330,7 @@ fn build_attribute_row(name: &str, value: &AttributeValue<'_>) -> SpanAttributeR
     let end = shown.floor_char_boundary(MAX_VALUE);
     SpanAttributeRow {
         name: text::format_display_line(name),
-        note: (end < shown.len()).then(|| format!("Cut: the whole value has {}.", format_byte_size(whole.len()))),
+        note: (end < shown.len()).then(|| format!("Truncated: the full value has {}.", format_byte_size(whole.len()))),
         is_long: shown.len() > 120 || shown.contains('\n'),
         value: make_printable(&shown[..end].replace("\r\n", "\n")).into_owned(),
     }

@@ -87,7 +87,7 @@ impl ToolUsageTable {
         all.truncate(MAX_TOOLS);
         let more = match (left, is_cut) {
             (0, false) => None,
-            (_, true) => Some("There are more tools or calls than were looked at.".to_owned()),
+            (_, true) => Some("Incomplete: there are more tools or calls than this page reads.".to_owned()),
             (left, false) => Some(format!("And {}.", number::format_counted_noun(left, "more tool", "more tools"))),
         };
         Ok(ToolUsageTable {
@@ -171,6 +171,6 @@ fn build_tool_chart(settings: &ReloadableSettings, tools: &[ToolScoreMoments]) -
     draw_bar_chart(
         &rows,
         axis,
-        "Calls of each tool, by whether the choice was right; below, calls that the tool cannot take. The table has the same numbers.",
+        "Calls of each tool by tool choice; below, invalid calls. The table has the same numbers.",
     )
 }

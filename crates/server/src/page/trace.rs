@@ -216,8 +216,8 @@ fn list_trace_properties(opened: &LoadedTrace, trajectory: &Trajectory) -> Vec<(
     facts.extend(
         named.into_iter().filter_map(|(name, value)| Some((name, text::format_display_line(value.as_deref()?)))),
     );
-    facts.push(("Began", format_timestamp(row.start_ns)));
-    facts.push(("Took", format_duration(row.end_ns.saturating_sub(row.start_ns))));
+    facts.push(("Started", format_timestamp(row.start_ns)));
+    facts.push(("Duration", format_duration(row.end_ns.saturating_sub(row.start_ns))));
     facts.push(("Steps", number::format_count(trajectory.steps.len() as u64)));
     facts.push(("Spans", format_whole_number(row.spans)));
     let tokens = trajectory.tokens;

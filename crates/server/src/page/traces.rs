@@ -342,14 +342,14 @@ fn wrong_words(labels: &[(String, f64)]) -> Option<String> {
     match labels {
         [] => None,
         [.., (worst, _)] if labels.len() <= 2 => Some(text::format_display_line(worst)),
-        _ => Some("found wrong".to_owned()),
+        _ => Some("flagged".to_owned()),
     }
 }
 
 fn load_trace_table(server: &ServerState, choice: &TraceListQuery) -> Result<TraceListTable, ApiError> {
     let filter = choice.to_trace_filter()?;
     let cursor: Option<TraceListCursor> = match &choice.cursor {
-        Some(text) => Some(text.parse().map_err(|()| ApiError::bad_request("cursor: this is no place in the list"))?),
+        Some(text) => Some(text.parse().map_err(|()| ApiError::bad_request("cursor: not a position in the list"))?),
         None => None,
     };
     let (found, next) = match &choice.condition {
@@ -509,7 +509,7 @@ impl TraceScoreCell {
         if scored == 0 {
             let (class, text, about) = match (failed > 0, asked) {
                 (true, _) => ("unjudged", "?", format!("{failed} could not be judged")),
-                (false, true) => ("none", "–", "the question does not arise".to_owned()),
+                (false, true) => ("none", "–", "not applicable".to_owned()),
                 (false, false) => ("none", "", "not judged".to_owned()),
             };
             return TraceScoreCell { class, text: text.to_owned(), about, unjudged: None };
@@ -535,7 +535,7 @@ mod tests {
             |names: &[&str]| -> Vec<(String, f64)> { names.iter().map(|name| ((*name).to_owned(), 0.0)).collect() };
         assert_eq!(wrong_words(&[]), None);
         assert_eq!(wrong_words(&labels(&["correct", "incorrect"])).as_deref(), Some("incorrect"));
-        assert_eq!(wrong_words(&labels(&["good", "fair", "bad"])).as_deref(), Some("found wrong"));
+        assert_eq!(wrong_words(&labels(&["good", "fair", "bad"])).as_deref(), Some("flagged"));
     }
 
     #[test]

@@ -92,11 +92,11 @@ impl RubricTrialSubject {
     ) -> Result<T, ApiError> {
         let of_steps = rubric.subject == RubricSubject::Step;
         if of_steps && step.is_none() {
-            return Err(ApiError::bad_request("Say which step: this rubric is about one."));
+            return Err(ApiError::bad_request("Enter a step: this rubric applies to one step."));
         }
         let (id, rubric) = (id.to_owned(), rubric.clone());
         blocking_large(server, move |server| {
-            let missing = || ApiError::not_found("There is no trajectory with this id.");
+            let missing = || ApiError::not_found("No trajectory has this id.");
             let trace = server.store.trace_of_trajectory(&id)?.ok_or_else(missing)?;
             let row = server.store.trace(trace)?.ok_or_else(missing)?;
             let all = TraceGroupView::load(&server.store, row.trace_group)?.trajectories;
@@ -107,7 +107,7 @@ impl RubricTrialSubject {
             let at = step.filter(|_| of_steps).map(|number| {
                 found.steps.iter().position(|step| step.index == number).ok_or_else(|| {
                     let steps = found.steps.len();
-                    ApiError::not_found(format!("This trajectory has no step {number}; it has {steps}."))
+                    ApiError::not_found(format!("This trajectory has no step {number} (number of steps: {steps})."))
                 })
             });
             let subject = RubricTrialSubject { step: at.transpose()?, trajectory: found, tools, project: row.project };
@@ -128,17 +128,17 @@ impl RubricTrialSubject {
         is_changed: bool,
     ) -> RubricTrialJudge<'r> {
         let Some(rule) = rule_of(settings, &self.project) else {
-            return RubricTrialJudge::Nobody("No rule of this server is for this project, so nobody can be asked.");
+            return RubricTrialJudge::Nobody("No rule matches this project, so it has no judge.");
         };
         match (&rule.judge, Evaluator::with_offline_rules(rubric)) {
             (Some(judge), _) => RubricTrialJudge::Model(rule, judge),
             (None, Some(_)) if is_changed => RubricTrialJudge::Nobody(
-                "This project's rule has no model, and rules do not read a prompt that was changed.",
+                "The rule of this project uses the offline judge, which does not read prompts.",
             ),
             (None, Some(evaluator)) => RubricTrialJudge::Rules(rule, Box::new(evaluator)),
-            (None, None) => {
-                RubricTrialJudge::Nobody("This project's rule has no model, and there are no rules for this rubric.")
-            }
+            (None, None) => RubricTrialJudge::Nobody(
+                "The rule of this project uses the offline judge, which has no rules for this rubric.",
+            ),
         }
     }
 
@@ -149,7 +149,7 @@ impl RubricTrialSubject {
         who: &RubricTrialJudge<'_>,
     ) -> Result<RubricPromptPreview, String> {
         if let Some(reason) = explain_not_applicable(rubric, &self.as_evaluation_case()) {
-            return Err(format!("The question does not arise here: {reason}."));
+            return Err(format!("Not applicable: {reason}."));
         }
         let window = match who {
             RubricTrialJudge::Model(_, judge) => judge.settings.window,
@@ -162,8 +162,8 @@ impl RubricTrialSubject {
             user: truncate_for_page(&prompt.user),
             notes: [
                 (!prompt.shortened.is_empty())
-                    .then_some("Some of it did not fit the judge's window, and is marked as left out."),
-                is_cut.then_some("Only the first 60,000 bytes of each part are shown here; the judge gets all of it."),
+                    .then_some("The prompt exceeds the judge's context window. Omitted parts are marked."),
+                is_cut.then_some("This page shows the first 60,000 bytes of each part. The judge receives all of it."),
             ]
             .into_iter()
             .flatten()
@@ -178,7 +178,7 @@ impl RubricTrialSubject {
     /// Asks the rules, or makes the question that a model is asked.
     pub(super) fn begin_trial(self, rubric: &Rubric, who: &RubricTrialJudge<'_>) -> Result<RubricTrialReply, String> {
         if let Some(reason) = explain_not_applicable(rubric, &self.as_evaluation_case()) {
-            return Err(format!("The question does not arise here: {reason}."));
+            return Err(format!("Not applicable: {reason}."));
         }
         match who {
             RubricTrialJudge::Model(rule, judge) => Ok(RubricTrialReply::Model(Box::new(RubricTrialQuestion {
@@ -198,7 +198,7 @@ impl RubricTrialSubject {
         let step = self.step.and_then(|at| self.trajectory.steps.get(at)).map(|step| step.index);
         let lines = judge.judge(self.trajectory.clone());
         let line = lines.into_iter().find(|line| line.step_index == step);
-        let line = line.ok_or_else(|| "The rules say nothing of this step.".to_owned())?;
+        let line = line.ok_or_else(|| "The offline judge gives no outcome for this.".to_owned())?;
         let words = line.explanation.as_deref().or(line.reason.as_deref()).unwrap_or_default();
         let is_best = line.label.as_deref() == Some(evaluator.labels.best());
         Ok(RubricTrialAnswer {
@@ -241,7 +241,7 @@ impl RubricTrialQuestion {
             if spent + most_usd.unwrap_or_default() > budget {
                 let (spent, budget) = (number::format_usd(spent), number::format_usd(budget));
                 return Err(format!(
-                    "Of today's budget of {budget} for the rule, {spent} is spent: what is left may not be enough for this question."
+                    "The rule has spent {spent} of today's budget of {budget}; the rest may not cover this question."
                 ));
             }
         }
@@ -257,7 +257,7 @@ impl RubricTrialQuestion {
         let spend = JudgeSpend { rule, calls, unpriced, cost_usd: cost_usd.unwrap_or_default() };
         let written = server.store.record_spend(spend, subject.project.clone(), now_ns());
         if let Err(error) = async { written?.wait_async().await }.await {
-            tracing::error!(%error, "what a trial cost could not be written down");
+            tracing::error!(%error, "failed to record the cost of a rubric trial");
         }
         let reading = judgement.result.map_err(|failure| format!("The judge gave no verdict: {failure}"))?;
         Ok(RubricTrialAnswer {

@@ -188,7 +188,7 @@ fn look_at(trace: &TraceRecords, visit: &mut TraceVisitor<'_>) -> Result<Control
         tracing::warn!(
             trace_id = %trace.trace_id,
             times,
-            "a trace holds more than a query reads: Phoenix's clients see the spans that came first"
+            "a trace exceeds what one query reads; Phoenix clients see only the spans that arrived first"
         );
     }
     Ok(visit(&TraceView {

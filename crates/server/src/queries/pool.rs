@@ -161,7 +161,7 @@ impl QueryPool {
             let _ = sender.send(query());
         });
         let mut running = running.map_err(|error| {
-            tracing::error!(%error, "a query could not be started");
+            tracing::error!(%error, "failed to start a query");
             QueryRefusal::Failed
         })?;
         match answered.await {

@@ -95,7 +95,7 @@ fn draw_cost_chart(summary: &EvaluationSummary) -> ResponsiveChart {
                 parts: vec![BarSegment { fill: BarFill::Plain, value }],
                 below: None,
                 nothing: match (part.calls, value > 0.0) {
-                    (0, _) => Some("no model was asked".to_owned()),
+                    (0, _) => Some("no model called".to_owned()),
                     (_, false) => Some(note.clone()),
                     _ => None,
                 },

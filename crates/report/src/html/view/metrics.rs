@@ -60,7 +60,7 @@ impl MetricsView {
             chart: interval_bars(
                 &rows,
                 AxisRange::PERCENT,
-                "score (% of what was judged)",
+                "score (% of judged)",
                 "Scores with their 95 % intervals. The table has the same numbers.",
             ),
             cards: all
@@ -149,7 +149,7 @@ impl MetricCard {
             count: if unit == "%" { of.clone() } else { format!("{} judged", format_count(judged)) },
             of,
             interval,
-            strip: draw_segment_strip(&parts, "How the questions ended; the list has the same numbers."),
+            strip: draw_segment_strip(&parts, "Outcomes of the questions. The list has the same numbers."),
             pieces: pieces
                 .into_iter()
                 .map(|(fill, name, number)| MetricLegendItem {

@@ -30,15 +30,15 @@ pub(super) async fn deliver_with_retries(target: &AlertTarget, notice: &AlertNot
         }
         // Told once aloud: a target that stays dead would fill the log, one that nobody hears of is not mended.
         if attempts == 1 {
-            tracing::warn!(%target, rule = notice.rule, reason, "an alert could not be delivered yet; it is tried again");
+            tracing::warn!(%target, rule = notice.rule, reason, "failed to deliver an alert; retrying");
         } else {
-            tracing::debug!(%target, attempts, reason, ?pause, "an alert could not be delivered yet");
+            tracing::debug!(%target, attempts, reason, ?pause, "failed to deliver an alert; retrying");
         }
         tokio::time::sleep(pause).await;
         counters.count_retried(target.kind());
     };
     counters.count_failed(target.kind());
-    tracing::warn!(%target, rule = notice.rule, attempts, reason, "an alert could not be delivered");
+    tracing::warn!(%target, rule = notice.rule, attempts, reason, "failed to deliver an alert; giving up");
 }
 
 async fn attempt_delivery(
