@@ -55,10 +55,12 @@ impl Default for DeliverySettings {
     }
 }
 
-/// Why nothing can be delivered at all.
+/// The HTTP client for webhooks could not be built, so nothing can be delivered at all.
+///
+/// The message shows the root cause only, with secrets masked: the outer layers of `reqwest` repeat that building failed.
 #[derive(Debug, thiserror::Error)]
-#[error("no HTTPS here: {0}; check the system's certificates")]
-pub struct StartError(String);
+#[error("no HTTPS here: {}; check the system's certificates", gradus_http::root_cause(.0))]
+pub struct StartError(#[source] reqwest::Error);
 
 /// Takes notices and delivers them.
 #[derive(Debug)]

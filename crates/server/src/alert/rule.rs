@@ -7,9 +7,9 @@ use std::time::Duration;
 use gradus_host::child_environment::find_invalid_name;
 use serde::Deserialize;
 
-use super::condition::{AlertCondition, AlertThreshold};
+use super::condition::{AlertCondition, AlertThreshold, ConditionError};
 use super::subject::{AlertMetric, AlertableEvaluator, without_noise};
-use super::target::{AlertTarget, WebhookUrl};
+use super::target::{AlertTarget, WebhookUrl, WebhookUrlError};
 use gradus_core::duration_text::parse_duration;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -71,58 +71,116 @@ const COOL_DOWN: Duration = Duration::from_secs(30 * 60);
 /// Names go into logs, headers of messages and a command's environment.
 const MAX_NAME: usize = 100;
 
+/// Why an `[[alert]]` table is not a rule. The message is one line that names the rule, since a file may have many.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AlertRuleError {
+    /// The rule has no usable name, so the message cannot name it.
+    #[error("an alert's name has 1 to {MAX_NAME} characters on one line, as in name = \"tool choice\"")]
+    Name,
+    /// Boxed to keep the `Result` of a valid rule small.
+    #[error("alert {rule:?}: {}: {error}", .error.key())]
+    Setting {
+        rule: String,
+        #[source]
+        error: Box<AlertSettingError>,
+    },
+}
+
+/// What is wrong with the value of one key of an `[[alert]]` table. No message repeats an address or a command, which
+/// may contain secrets.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AlertSettingError {
+    #[error("a project's name has 1 to {MAX_NAME} characters on one line")]
+    Project,
+    #[error(transparent)]
+    Condition(ConditionError),
+    /// `unseen_tool` compares no value, so there is none at which the alert could be over.
+    #[error("an unseen tool has no value to come back; leave clear_at out")]
+    NeedlessClearAt,
+    #[error("{text:?} does not fit {subject}; write {form}")]
+    ClearAt { text: String, subject: String, form: String },
+    /// The alert would be over while its condition still holds.
+    #[error("{text} is on the bad side of '{condition}'; write a value {side} {threshold}")]
+    ClearAtSide { text: String, condition: String, side: &'static str, threshold: String },
+    #[error("{text:?} is no length of time; write 90s, 30m, 1h or 7d")]
+    CoolDown { text: String },
+    #[error(transparent)]
+    Webhook(WebhookUrlError),
+    #[error(transparent)]
+    Slack(WebhookUrlError),
+    #[error("the first text is the program, as in command = [\"notify\", \"--urgent\"]")]
+    Command,
+    #[error("{name:?} is not the name of a variable; write env = [\"SMTP_HOST\"]")]
+    Variable { name: String },
+    #[error("only a command has an environment; add command = [\"notify\"]")]
+    NeedlessEnvironment,
+}
+
+impl AlertSettingError {
+    /// The key of the table that the error is about.
+    fn key(&self) -> &'static str {
+        match self {
+            AlertSettingError::Project => "project",
+            AlertSettingError::Condition(_) => "when",
+            AlertSettingError::NeedlessClearAt
+            | AlertSettingError::ClearAt { .. }
+            | AlertSettingError::ClearAtSide { .. } => "clear_at",
+            AlertSettingError::CoolDown { .. } => "cool_down",
+            AlertSettingError::Webhook(_) => "webhook",
+            AlertSettingError::Slack(_) => "slack",
+            AlertSettingError::Command => "command",
+            AlertSettingError::Variable { .. } | AlertSettingError::NeedlessEnvironment => "env",
+        }
+    }
+}
+
 impl AlertRule {
-    /// Checks a table. The error is one line that names the rule.
+    /// Checks a table of the settings. Its condition may name one of `known_evaluators` or a built-in metric.
     pub fn from_section(
         section: AlertSection,
         known_evaluators: &[AlertableEvaluator<'_>],
-    ) -> Result<AlertRule, String> {
+    ) -> Result<AlertRule, AlertRuleError> {
         let AlertSection { name, project, when, clear_at, cool_down, webhook, slack, command, env } = section;
         let name = name.trim().to_owned();
         if !is_name(&name) {
-            return Err(format!(
-                "an alert's name has 1 to {MAX_NAME} characters on one line, as in name = \"tool choice\""
-            ));
+            return Err(AlertRuleError::Name);
         }
-        let wrong = |key: &str, error: &str| format!("alert {name:?}: {key}: {error}");
+        let wrong = |error: AlertSettingError| AlertRuleError::Setting { rule: name.clone(), error: Box::new(error) };
         if project.as_deref().is_some_and(|project| !is_name(project)) {
-            return Err(wrong("project", &format!("a project's name has 1 to {MAX_NAME} characters on one line")));
+            return Err(wrong(AlertSettingError::Project));
         }
-        let condition =
-            AlertCondition::parse(&when, known_evaluators).map_err(|error| wrong("when", &error.to_string()))?;
-        let clear_at = clear_at
-            .map(|clear_at| read_clear_at(&condition, &clear_at))
-            .transpose()
-            .map_err(|error| wrong("clear_at", &error))?;
+        let condition = AlertCondition::parse(&when, known_evaluators)
+            .map_err(|error| wrong(AlertSettingError::Condition(error)))?;
+        let clear_at = clear_at.map(|clear_at| read_clear_at(&condition, &clear_at)).transpose().map_err(wrong)?;
         let cool_down = match cool_down {
             None => COOL_DOWN,
-            Some(text) => parse_duration(text.trim()).ok_or_else(|| {
-                wrong("cool_down", &format!("{text:?} is no length of time; write 90s, 30m, 1h or 7d"))
-            })?,
+            Some(text) => match parse_duration(text.trim()) {
+                Some(cool_down) => cool_down,
+                None => return Err(wrong(AlertSettingError::CoolDown { text })),
+            },
         };
+        // The log is always a target: a notice is then on record even if nothing else can be reached.
         let mut targets = vec![AlertTarget::Log];
         if let Some(url) = webhook {
-            targets.push(AlertTarget::Webhook(WebhookUrl::parse(&url).map_err(|error| wrong("webhook", &error))?));
+            let url = WebhookUrl::parse(&url).map_err(|error| wrong(AlertSettingError::Webhook(error)))?;
+            targets.push(AlertTarget::Webhook(url));
         }
         if let Some(url) = slack {
-            targets.push(AlertTarget::Slack(WebhookUrl::parse(&url).map_err(|error| wrong("slack", &error))?));
+            let url = WebhookUrl::parse(&url).map_err(|error| wrong(AlertSettingError::Slack(error)))?;
+            targets.push(AlertTarget::Slack(url));
         }
         if let Some(words) = command {
             let is_program = words.first().is_some_and(|program| !program.trim().is_empty());
             // The operating system ends texts at a NUL.
             if !is_program || words.iter().any(|word| word.contains('\0')) {
-                let error = "the first text is the program, as in command = [\"notify\", \"--urgent\"]";
-                return Err(wrong("command", error));
+                return Err(wrong(AlertSettingError::Command));
             }
             if let Some(name) = find_invalid_name(&env) {
-                return Err(wrong(
-                    "env",
-                    &format!("{name:?} is not the name of a variable; write env = [\"SMTP_HOST\"]"),
-                ));
+                return Err(wrong(AlertSettingError::Variable { name: name.to_owned() }));
             }
             targets.push(AlertTarget::Command { words, env });
         } else if !env.is_empty() {
-            return Err(wrong("env", "only a command has an environment; add command = [\"notify\"]"));
+            return Err(wrong(AlertSettingError::NeedlessEnvironment));
         }
         Ok(AlertRule { name, project, condition, clear_at, cool_down, targets })
     }
@@ -154,17 +212,20 @@ fn default_clear_at(subject: &AlertMetric, bar: &AlertThreshold) -> f64 {
     })
 }
 
-fn read_clear_at(condition: &AlertCondition, clear_at: &ClearingThreshold) -> Result<f64, String> {
+/// Reads `clear_at` in the unit of the condition's threshold. It has to lie on the side where the condition does not
+/// hold; the threshold itself is allowed.
+fn read_clear_at(condition: &AlertCondition, clear_at: &ClearingThreshold) -> Result<f64, AlertSettingError> {
     let (subject, Some(bar)) = (&condition.subject, &condition.bar) else {
-        return Err("an unseen tool has no value to come back; leave clear_at out".to_owned());
+        return Err(AlertSettingError::NeedlessClearAt);
     };
     let text = match clear_at {
         ClearingThreshold::Number(number) => number.to_string(),
         ClearingThreshold::Text(text) => text.clone(),
     };
-    let value = subject
-        .parse_threshold(&text)
-        .ok_or_else(|| format!("{text:?} does not fit {subject}; write {}", subject.threshold_form()))?;
+    let Some(value) = subject.parse_threshold(&text) else {
+        let form = subject.threshold_form();
+        return Err(AlertSettingError::ClearAt { text, subject: subject.to_string(), form });
+    };
     let (is_good_side, side) = match bar.comparison.is_below() {
         true => (value >= bar.threshold, "at or above"),
         false => (value <= bar.threshold, "at or below"),
@@ -172,10 +233,12 @@ fn read_clear_at(condition: &AlertCondition, clear_at: &ClearingThreshold) -> Re
     if is_good_side {
         return Ok(value);
     }
-    Err(format!(
-        "{text} is on the bad side of '{condition}'; write a value {side} {}",
-        subject.format_value(bar.threshold)
-    ))
+    Err(AlertSettingError::ClearAtSide {
+        text,
+        condition: condition.to_string(),
+        side,
+        threshold: subject.format_value(bar.threshold),
+    })
 }
 
 #[cfg(test)]
@@ -186,6 +249,7 @@ mod tests {
         let section = toml::from_str(toml).map_err(|error| error.message().to_owned())?;
         let shares = AlertableEvaluator { name: "thought_to_tool", worst: 0.0, best: 1.0 };
         AlertRule::from_section(section, &[shares, AlertableEvaluator { name: "helpful", worst: 1.0, best: 5.0 }])
+            .map_err(|error| error.to_string())
     }
 
     fn clears_at(when: &str) -> f64 {

@@ -2,6 +2,7 @@
 //! scheme and host.
 
 use std::fmt;
+use std::str::FromStr;
 
 use reqwest::Url;
 
@@ -69,13 +70,25 @@ impl fmt::Display for AlertTarget {
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct WebhookUrl(Url);
 
+/// Why a text is not the address of a webhook. The message is one line and repeats nothing of the address but its
+/// scheme.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WebhookUrlError {
+    /// Not a URL by the WHATWG URL standard.
+    #[error("is no address ({0}); {EXPECTED}")]
+    Syntax(#[source] <Url as FromStr>::Err),
+    /// Not `http` or `https`, or a URL without a host.
+    #[error("is a {scheme} address; {EXPECTED}")]
+    Scheme { scheme: String },
+}
+
 impl WebhookUrl {
-    /// The error is one line, and as silent about the address as everything else.
-    pub fn parse(text: &str) -> Result<WebhookUrl, String> {
-        let url = Url::parse(text.trim()).map_err(|error| format!("is no address ({error}); {EXPECTED}"))?;
+    /// Surrounding spaces are ignored.
+    pub fn parse(text: &str) -> Result<WebhookUrl, WebhookUrlError> {
+        let url = Url::parse(text.trim()).map_err(WebhookUrlError::Syntax)?;
         match (url.scheme(), url.has_host()) {
             ("http" | "https", true) => Ok(WebhookUrl(url)),
-            (scheme, _) => Err(format!("is a {scheme} address; {EXPECTED}")),
+            (scheme, _) => Err(WebhookUrlError::Scheme { scheme: scheme.to_owned() }),
         }
     }
 
@@ -119,7 +132,7 @@ mod tests {
     fn refuses_other_addresses_without_repeating_them() {
         for text in ["", "hooks.example.com/key", "ftp://h/key", "file:///key", "mailto:key@h", "http://", "data:,key"]
         {
-            let error = WebhookUrl::parse(text).expect_err("no address");
+            let error = WebhookUrl::parse(text).expect_err("no address").to_string();
             assert!(!error.contains("key") && error.contains("https://hooks.example.com"), "{error}");
         }
     }

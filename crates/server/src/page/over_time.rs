@@ -62,6 +62,16 @@ impl TimeRangePreset {
     }
 }
 
+/// Why the days of an address are not a range of time.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum DayRangeError {
+    /// Not a calendar day as `2026-11-15`, or one outside the years that 64-bit nanoseconds can express (1677 to 2262).
+    #[error("{name}={}: write it as 2026-11-15", .text.escape_debug())]
+    Day { name: &'static str, text: String },
+    #[error("from: it is behind to")]
+    Reversed,
+}
+
 /// From when to when, and in which periods: of whole hours, and days where it is long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OverviewTimeRange {
@@ -90,11 +100,15 @@ impl OverviewTimeRange {
     }
 
     /// From one day to another, with both of them.
-    pub(super) fn from_days(from: Option<&str>, to: Option<&str>, now_ns: i64) -> Result<OverviewTimeRange, String> {
+    pub(super) fn from_days(
+        from: Option<&str>,
+        to: Option<&str>,
+        now_ns: i64,
+    ) -> Result<OverviewTimeRange, DayRangeError> {
         let (from_ns, last_ns) = (parse_day("from", from)?, parse_day("to", to)?);
         let to_ns = last_ns.map(|last| last.saturating_add(DAY_NS));
         if from_ns.zip(to_ns).is_some_and(|(from, to)| from >= to) {
-            return Err("from: it is behind to".to_owned());
+            return Err(DayRangeError::Reversed);
         }
         let length = from_ns.map(|from| to_ns.unwrap_or(now_ns).saturating_sub(from).max(DAY_NS));
         let before_ns = from_ns.zip(length).map(|(from, length)| from.saturating_sub(length));
@@ -137,9 +151,9 @@ fn choose_period_ns(length_ns: Option<i64>) -> i64 {
 }
 
 /// A day as `2026-11-15`, at its beginning.
-fn parse_day(name: &str, text: Option<&str>) -> Result<Option<i64>, String> {
+fn parse_day(name: &'static str, text: Option<&str>) -> Result<Option<i64>, DayRangeError> {
     let Some(text) = text else { return Ok(None) };
-    let wrong = || format!("{name}={}: write it as 2026-11-15", text.escape_debug());
+    let wrong = || DayRangeError::Day { name, text: text.to_owned() };
     let date: jiff::civil::Date = text.parse().map_err(|_| wrong())?;
     let zoned = date.to_zoned(jiff::tz::TimeZone::UTC).map_err(|_| wrong())?;
     i64::try_from(zoned.timestamp().as_nanosecond()).map(Some).map_err(|_| wrong())

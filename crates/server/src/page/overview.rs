@@ -125,7 +125,7 @@ pub(super) async fn render_overview_page(
     let now = now_ns();
     let time = if choice.has_days() {
         OverviewTimeRange::from_days(choice.from.as_deref(), choice.to.as_deref(), now)
-            .map_err(ApiError::bad_request)?
+            .map_err(|error| ApiError::bad_request(error.to_string()))?
     } else {
         OverviewTimeRange::from_preset(range, now)
     };

@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use super::address::PageUrl;
 use super::answer::{self, PageError, PageQuery};
-use super::trials::{RubricPromptPreview, RubricTrialJudge, RubricTrialReply, RubricTrialSubject};
+use super::trials::{RubricPromptPreview, RubricTrialError, RubricTrialJudge, RubricTrialReply, RubricTrialSubject};
 use super::{NavigationQuery, PageLayout, form};
 use crate::caller::{RequestCaller, RequiredScope};
 use crate::grading_rule::GradingRule;
@@ -173,7 +173,7 @@ pub(super) async fn render_rubric_page(
                 page.nobody = nobody;
                 match prompt {
                     Ok(shown) => page.shown = Some(shown),
-                    Err(reason) => page.wrong = page.wrong.or(Some(reason)),
+                    Err(error) => page.wrong = page.wrong.or_else(|| Some(error.to_string())),
                 }
             }
             Err(error) => page.wrong = page.wrong.or_else(|| Some(error.message().to_owned())),
@@ -241,14 +241,14 @@ pub(super) async fn try_out(
                     // What it costs is written down even if whoever asked goes away meanwhile.
                     let (server, tried) = (Arc::clone(&server), tried.clone());
                     let asked = tokio::spawn(async move { question.ask_judge(&server, &tried).await }).await;
-                    asked.unwrap_or_else(|_| Err("The judge could not be asked; see the server's log.".to_owned()))
+                    asked.unwrap_or_else(|error| Err(RubricTrialError::Aborted(error)))
                 }
-                Ok(Err(reason)) => Err(reason),
-                Err(error) => Err(error.message().to_owned()),
+                Ok(Err(error)) => Err(error),
+                Err(error) => Err(RubricTrialError::Query(error)),
             };
             match asked {
                 Ok(answer) => trial.answer = Some(answer),
-                Err(reason) => trial.wrong = Some(reason),
+                Err(error) => trial.wrong = Some(error.to_string()),
             }
         }
         Ok(_) => {}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::evaluator::Evaluator;
-use gradus_eval::judge::{ModelJudge, answer_form};
+use gradus_eval::judge::{JudgeFailure, ModelJudge, answer_form};
 use gradus_eval::outcome::OutcomeKind;
 use gradus_eval::prompt::{
     EvaluationCase, JudgePrompt, PromptRenderer, PromptWindow, ToolText, explain_not_applicable,
@@ -37,6 +37,32 @@ pub(super) struct RubricTrialSubject {
     step: Option<usize>,
     tools: Arc<ToolText>,
     project: String,
+}
+
+/// Why a trial has no answer, or no prompt to show. Each message is a sentence for the page.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RubricTrialError {
+    /// The trajectory or the step lacks something that the rubric requires.
+    #[error("The question does not arise here: {reason}.")]
+    NotApplicable { reason: String },
+    /// The project's rule has no judge for this rubric.
+    #[error("{reason}")]
+    NoJudge { reason: &'static str },
+    #[error("The rules say nothing of this step.")]
+    NoRuleVerdict,
+    /// Asking could exceed the daily budget of the rule. Both amounts are formatted dollars.
+    #[error(
+        "Of today's budget of {budget} for the rule, {spent} is spent: what is left may not be enough for this question."
+    )]
+    Budget { budget: String, spent: String },
+    #[error("The judge gave no verdict: {0}")]
+    Judge(#[source] JudgeFailure),
+    /// The task that asks the judge panicked or was cancelled.
+    #[error("The judge could not be asked; see the server's log.")]
+    Aborted(#[source] tokio::task::JoinError),
+    /// The trajectory or what was spent could not be read from the store.
+    #[error("{}", .0.message())]
+    Query(ApiError),
 }
 
 /// What came of asking.
@@ -147,9 +173,9 @@ impl RubricTrialSubject {
         &self,
         rubric: &Rubric,
         who: &RubricTrialJudge<'_>,
-    ) -> Result<RubricPromptPreview, String> {
+    ) -> Result<RubricPromptPreview, RubricTrialError> {
         if let Some(reason) = explain_not_applicable(rubric, &self.as_evaluation_case()) {
-            return Err(format!("The question does not arise here: {reason}."));
+            return Err(RubricTrialError::NotApplicable { reason });
         }
         let window = match who {
             RubricTrialJudge::Model(_, judge) => judge.settings.window,
@@ -176,9 +202,13 @@ impl RubricTrialSubject {
     }
 
     /// Asks the rules, or makes the question that a model is asked.
-    pub(super) fn begin_trial(self, rubric: &Rubric, who: &RubricTrialJudge<'_>) -> Result<RubricTrialReply, String> {
+    pub(super) fn begin_trial(
+        self,
+        rubric: &Rubric,
+        who: &RubricTrialJudge<'_>,
+    ) -> Result<RubricTrialReply, RubricTrialError> {
         if let Some(reason) = explain_not_applicable(rubric, &self.as_evaluation_case()) {
-            return Err(format!("The question does not arise here: {reason}."));
+            return Err(RubricTrialError::NotApplicable { reason });
         }
         match who {
             RubricTrialJudge::Model(rule, judge) => Ok(RubricTrialReply::Model(Box::new(RubricTrialQuestion {
@@ -189,16 +219,16 @@ impl RubricTrialSubject {
                 judge: Arc::clone(judge),
             }))),
             RubricTrialJudge::Rules(rule, evaluator) => self.ask_rules(rule, evaluator).map(RubricTrialReply::Rules),
-            RubricTrialJudge::Nobody(reason) => Err((*reason).to_owned()),
+            RubricTrialJudge::Nobody(reason) => Err(RubricTrialError::NoJudge { reason: *reason }),
         }
     }
 
-    fn ask_rules(&self, rule: &GradingRule, evaluator: &Evaluator) -> Result<RubricTrialAnswer, String> {
+    fn ask_rules(&self, rule: &GradingRule, evaluator: &Evaluator) -> Result<RubricTrialAnswer, RubricTrialError> {
         let mut judge = RulesJudge::new("trial", std::slice::from_ref(evaluator), rule.tool_texts());
         let step = self.step.and_then(|at| self.trajectory.steps.get(at)).map(|step| step.index);
         let lines = judge.judge(self.trajectory.clone());
         let line = lines.into_iter().find(|line| line.step_index == step);
-        let line = line.ok_or_else(|| "The rules say nothing of this step.".to_owned())?;
+        let line = line.ok_or(RubricTrialError::NoRuleVerdict)?;
         let words = line.explanation.as_deref().or(line.reason.as_deref()).unwrap_or_default();
         let is_best = line.label.as_deref() == Some(evaluator.labels.best());
         Ok(RubricTrialAnswer {
@@ -225,7 +255,7 @@ impl RubricTrialQuestion {
         self,
         server: &Arc<ServerState>,
         rubric: &Rubric,
-    ) -> Result<RubricTrialAnswer, String> {
+    ) -> Result<RubricTrialAnswer, RubricTrialError> {
         let RubricTrialQuestion { subject, prompt, rule, daily_budget_usd, judge } = self;
         let most_usd = judge.most_it_costs(&prompt);
         let _turn = match daily_budget_usd {
@@ -236,13 +266,11 @@ impl RubricTrialQuestion {
             let name = rule.clone();
             let spent =
                 run_store_query(server, move |server| Ok(server.store.spent_since(today_ns(), Some(&name), None)?));
-            let spent = spent.await.map_err(|error| error.message().to_owned())?;
+            let spent = spent.await.map_err(RubricTrialError::Query)?;
             let spent = spent.cost_usd;
             if spent + most_usd.unwrap_or_default() > budget {
                 let (spent, budget) = (number::format_usd(spent), number::format_usd(budget));
-                return Err(format!(
-                    "Of today's budget of {budget} for the rule, {spent} is spent: what is left may not be enough for this question."
-                ));
+                return Err(RubricTrialError::Budget { budget, spent });
             }
         }
         let form = answer_form(rubric, judge.settings.structured);
@@ -259,7 +287,7 @@ impl RubricTrialQuestion {
         if let Err(error) = async { written?.wait_async().await }.await {
             tracing::error!(%error, "what a trial cost could not be written down");
         }
-        let reading = judgement.result.map_err(|failure| format!("The judge gave no verdict: {failure}"))?;
+        let reading = judgement.result.map_err(RubricTrialError::Judge)?;
         Ok(RubricTrialAnswer {
             class: if rubric.labels.best() == reading.label { "pass" } else { "fail" },
             label: text::format_display_line(&reading.label),

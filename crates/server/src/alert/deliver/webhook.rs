@@ -8,9 +8,9 @@ use serde_json::Value as Json;
 use crate::alert::deliver::failure::DeliveryFailure;
 use crate::alert::target::WebhookUrl;
 
-/// The client that all webhooks share.
-pub(super) fn build_webhook_client(timeout: Duration) -> Result<reqwest::Client, String> {
-    gradus_http::http_client().timeout(timeout).build().map_err(|error| gradus_http::root_cause(&error))
+/// The client that all webhooks share. `timeout` bounds one request from connecting to the end of the response.
+pub(super) fn build_webhook_client(timeout: Duration) -> reqwest::Result<reqwest::Client> {
+    gradus_http::http_client().timeout(timeout).build()
 }
 
 pub(super) async fn post_webhook(http: &reqwest::Client, url: &WebhookUrl, body: &Json) -> Result<(), DeliveryFailure> {
