@@ -1,7 +1,7 @@
-//! Alerts of `gradus serve`: what a rule watches, when it fires and goes quiet, and how the word gets out.
+//! Alerts of `gradus serve`: what a rule watches, when it fires and resolves, and how notices are delivered.
 //!
-//! Nothing here sees the store. Whoever has the numbers hands them to [`advance_alert_state`] as [`AlertMeasurement`], keeps the [`AlertState`]
-//! that comes back, and gives the [`AlertNotice`], if there is one, to the [`NoticeDispatcher`].
+//! Nothing here reads the store. The caller measures, passes an [`AlertMeasurement`] to [`advance_alert_state`], stores
+//! the [`AlertState`] that it returns, and hands the [`AlertNotice`], if there is one, to the [`NoticeDispatcher`].
 
 mod condition;
 mod deliver;

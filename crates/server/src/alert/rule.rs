@@ -1,5 +1,4 @@
-//! An alert rule: what it watches, when it is over, how often it may speak, and to whom. Read from the `[[alert]]` tables
-//! of `gradus.toml`.
+//! Alert rules: condition, hysteresis, cool-down and targets. Read from the `[[alert]]` tables of `gradus.toml`.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,43 +11,44 @@ use super::subject::{AlertMetric, AlertableEvaluator, without_noise};
 use super::target::{AlertTarget, WebhookUrl, WebhookUrlError};
 use gradus_core::duration_text::parse_duration;
 
+/// A checked rule. State is stored under its name, so names are unique within the settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AlertRule {
     pub name: String,
-    /// Only this project; all of them if none is named.
+    /// Only this project; all projects if none is named.
     pub project: Option<String>,
     pub condition: AlertCondition,
-    /// The alert is over once the value is back past this; by default, a tenth beyond the threshold. Without a distance
-    /// between the two, a value that trembles around the threshold fires again and again.
+    /// The alert is over once the value is back past this one; by default a tenth beyond the threshold. Without a
+    /// distance between the two (hysteresis), a value that oscillates around the threshold fires again and again.
     pub clear_at: Option<f64>,
-    /// The least time between notices that say the same.
+    /// Minimum time between two notices of the same rule, except for the one that it is resolved.
     pub cool_down: Duration,
-    /// The log is always one of them.
+    /// Always contains the log.
     pub targets: Vec<AlertTarget>,
 }
 
-/// One `[[alert]]` table.
+/// One `[[alert]]` table as it is written, before any check.
 #[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AlertSection {
     pub name: String,
     pub project: Option<String>,
-    /// As `thought_to_tool < 0.8 over 1h, at least 30 steps`.
+    /// A condition as `thought_to_tool < 0.8 over 1h, at least 30 steps`.
     pub when: String,
-    /// As the threshold in `when`: `0.85`, `"85%"`, `"25s"`.
+    /// In the form of the threshold in `when`: `0.85`, `"85%"`, `"25s"`.
     pub clear_at: Option<ClearingThreshold>,
-    /// As `30m`.
+    /// A duration as `30m`, which is the default.
     pub cool_down: Option<String>,
     pub webhook: Option<String>,
     pub slack: Option<String>,
-    /// A program and its arguments.
+    /// A program and its arguments. No shell reads them.
     pub command: Option<Vec<String>>,
-    /// Variables of the server's environment that the program gets beside `PATH` and the like: names, `*` at the end.
+    /// Variables of the server's environment that the program gets besides `PATH` and the like. A name may end in `*`.
     #[serde(default)]
     pub env: Vec<String>,
 }
 
-/// Without its addresses, which are secrets, and its command, which may hold some.
+/// Omits the addresses, which are secrets, and the command, which may contain some.
 impl fmt::Debug for AlertSection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AlertSection")
@@ -59,7 +59,7 @@ impl fmt::Debug for AlertSection {
     }
 }
 
-/// TOML has numbers, and units make texts of them.
+/// A threshold with a unit is a string in TOML, one without is a number.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged, expecting = "clear_at takes a number, or a text as \"85%\" or \"25s\"")]
 pub enum ClearingThreshold {
@@ -68,7 +68,7 @@ pub enum ClearingThreshold {
 }
 
 const COOL_DOWN: Duration = Duration::from_secs(30 * 60);
-/// Names go into logs, headers of messages and a command's environment.
+/// In characters. Names are used in logs, headings of messages and the environment of a command.
 const MAX_NAME: usize = 100;
 
 /// Why an `[[alert]]` table is not a rule. The message is one line that names the rule, since a file may have many.
@@ -171,7 +171,7 @@ impl AlertRule {
         }
         if let Some(words) = command {
             let is_program = words.first().is_some_and(|program| !program.trim().is_empty());
-            // The operating system ends texts at a NUL.
+            // The operating system ends arguments at a NUL, so one would silently cut the command.
             if !is_program || words.iter().any(|word| word.contains('\0')) {
                 return Err(wrong(AlertSettingError::Command));
             }
@@ -185,12 +185,13 @@ impl AlertRule {
         Ok(AlertRule { name, project, condition, clear_at, cool_down, targets })
     }
 
-    /// The value at which the alert is over, for conditions that compare one.
+    /// The value at which the alert is over. None for conditions without a comparison.
     pub fn clears_at(&self) -> Option<f64> {
         self.clear_at.or_else(|| Some(default_clear_at(&self.condition.subject, &self.condition.bar?)))
     }
 
-    /// Whether a value is back past where the alert is over.
+    /// Whether the value is past the clearing threshold. A value that still meets the condition is never clear,
+    /// whatever `clear_at` says.
     pub(super) fn is_clear(&self, bar: &AlertThreshold, value: f64) -> bool {
         let clear_at = self.clears_at().unwrap_or(bar.threshold);
         let is_past = if bar.comparison.is_below() { value >= clear_at } else { value <= clear_at };
@@ -198,16 +199,19 @@ impl AlertRule {
     }
 }
 
+/// One line, not blank, without control characters, of bounded length.
 fn is_name(text: &str) -> bool {
     !text.trim().is_empty() && text.chars().count() <= MAX_NAME && !text.chars().any(char::is_control)
 }
 
+/// A tenth of the distance from the worst possible value to the threshold, on the good side of the threshold.
 fn default_clear_at(subject: &AlertMetric, bar: &AlertThreshold) -> f64 {
     let (low, high) = subject.value_range();
     let margin = 0.1 * (bar.threshold - low);
     without_noise(match bar.comparison.is_below() {
         false => bar.threshold - margin,
-        // A tenth above 0.95 is more than all, and would never come.
+        // A tenth above 0.95 exceeds the largest possible share and could never be reached, so at most half of what is
+        // left.
         true => bar.threshold + margin.min((high - bar.threshold) / 2.0),
     })
 }

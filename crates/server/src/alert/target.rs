@@ -1,25 +1,26 @@
-//! Where a notice goes. A webhook's address is a secret: whoever has it can post. Nothing here shows more of it than
-//! scheme and host.
+//! Targets of notices. The address of a webhook is a secret, since whoever has it can post: nothing here shows more of
+//! it than scheme and host.
 
 use std::fmt;
 use std::str::FromStr;
 
 use reqwest::Url;
 
+/// Equal targets of different rules share one queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum AlertTarget {
-    /// The server's own log.
+    /// The server's own log, written synchronously.
     Log,
-    /// The notice as JSON, posted.
+    /// An HTTP POST with the notice as JSON.
     Webhook(WebhookUrl),
-    /// The notice in Slack's form, posted.
+    /// An HTTP POST with the notice as a Slack message.
     Slack(WebhookUrl),
-    /// A program and its arguments, started without a shell, with the notice as JSON on its input, and the variables
-    /// that it gets beside those that every program gets.
+    /// A program and its arguments, started without a shell, with the notice as JSON on standard input. `env` names
+    /// variables that it gets besides the common ones.
     Command { words: Vec<String>, env: Vec<String> },
 }
 
-/// What kind of target, for counters.
+/// The kind of a target, as counters and pages name it. The discriminants index arrays, in the order of `ALL`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TargetKind {
     Log,
@@ -52,7 +53,7 @@ impl AlertTarget {
     }
 }
 
-/// What a log may say about it: of a command its program, as arguments may hold secrets, too.
+/// The form for logs. Of a command only the program is shown, since arguments may contain secrets.
 impl fmt::Display for AlertTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -66,7 +67,7 @@ impl fmt::Display for AlertTarget {
     }
 }
 
-/// An address to post to.
+/// An `http` or `https` address with a host. `Display` and `Debug` show scheme and host only.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct WebhookUrl(Url);
 
@@ -92,6 +93,7 @@ impl WebhookUrl {
         }
     }
 
+    /// The whole address, for the request only. It must not be logged.
     pub(super) fn expose(&self) -> &Url {
         &self.0
     }

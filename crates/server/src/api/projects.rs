@@ -1,4 +1,4 @@
-//! The projects there are.
+//! The list of projects.
 
 use std::sync::Arc;
 
@@ -15,7 +15,9 @@ use crate::time_text as time;
 #[schema(as = Project)]
 pub(super) struct ProjectSummary {
     name: String,
+    /// When the first span of the project arrived.
     created: String,
+    /// Stored traces, spans and trajectories; retention reduces them.
     traces: i64,
     spans: i64,
     trajectories: i64,

@@ -1,4 +1,5 @@
-//! Posts JSON. Redirects are not followed: a notice goes to the address that was written down, or nowhere.
+//! Posts JSON to webhooks. Redirects are not followed: a notice goes to the configured address or nowhere, since a
+//! redirect could send recorded text to somebody else.
 
 use std::time::Duration;
 
@@ -13,10 +14,11 @@ pub(super) fn build_webhook_client(timeout: Duration) -> reqwest::Result<reqwest
     gradus_http::http_client().timeout(timeout).build()
 }
 
+/// Any 2xx is a success. Timeouts, network errors, 408, 425, 429 and 5xx are retried; every other status is permanent.
 pub(super) async fn post_webhook(http: &reqwest::Client, url: &WebhookUrl, body: &Json) -> Result<(), DeliveryFailure> {
     let request = http.post(url.expose().clone()).header(CONTENT_TYPE, "application/json").body(body.to_string());
     let response = request.send().await.map_err(|error| {
-        // The address is a secret, and errors carry it.
+        // The address is a secret, and `reqwest` errors contain it.
         let error = error.without_url();
         DeliveryFailure::for_now(if error.is_timeout() {
             "no answer in time".to_owned()
