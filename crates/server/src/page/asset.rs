@@ -1,5 +1,5 @@
-//! Files that pages refer to. They are part of the program; their names change with their contents, so a browser may keep
-//! them for ever.
+//! Static files of pages. They are compiled into the program. Their URLs contain a digest of the content, so browsers
+//! may cache them for ever.
 
 use std::sync::LazyLock;
 
@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 
 use gradus_report::html;
 
+/// Built on first use; the address and the content never change while the program runs.
 struct StaticAsset {
     address: String,
     kind: &'static str,
@@ -24,7 +25,7 @@ impl StaticAsset {
 }
 
 static STYLE: LazyLock<StaticAsset> = LazyLock::new(|| {
-    // The report's look, and on top of it what only pages have.
+    // The style sheet of reports comes first, so that pages can override it.
     let text = format!("{}\n{}", html::STYLE, include_str!("page.css"));
     StaticAsset::new("gradus", "css", "text/css; charset=utf-8", text)
 });
@@ -46,6 +47,7 @@ pub(super) fn icon_url() -> &'static str {
     &ICON.address
 }
 
+/// `GET /assets/{name}`. A name with another digest is not found: that page was made by another version.
 pub(super) async fn serve_asset(Path(name): Path<String>) -> Response {
     let known = [&*STYLE, &*SCRIPT, &*ICON];
     let Some(asset) = known.into_iter().find(|asset| asset.address.strip_prefix("/assets/") == Some(name.as_str()))
