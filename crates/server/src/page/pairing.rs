@@ -74,6 +74,7 @@ impl ComparedTrajectory {
         &self.verdicts[from..to]
     }
 
+    /// Scores of one trajectory are one cluster of the cluster-robust interval.
     pub(super) fn cluster(&self, evaluator: u32) -> ScoreCluster {
         let given = self.evaluator_verdicts(evaluator);
         ScoreCluster { count: given.len() as f64, sum: given.iter().map(|given| given.score).sum() }

@@ -35,7 +35,7 @@ const MAX_LISTED: usize = 40;
 pub(super) struct ReviewQuery {
     project: Option<String>,
     evaluator: Option<String>,
-    /// `all`, `wrong`, or what could not be judged: `failed`.
+    /// `all`, `wrong`, or `failed` for questions without a verdict.
     which: ReviewSelection,
     /// Cursor: the verdict after which to continue. Skipping sets it.
     after: Option<String>,

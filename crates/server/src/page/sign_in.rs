@@ -25,6 +25,7 @@ pub(super) const MAY_NOT_LOOK: &str = "This key may not look: it does not have t
 /// Lifetime of a session: 30 days.
 const SECONDS: u32 = 30 * 86_400;
 
+/// The form.
 #[derive(Template)]
 #[template(path = "sign_in.html")]
 pub(super) struct SignIn {

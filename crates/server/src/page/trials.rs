@@ -1,5 +1,5 @@
-//! A rubric, as it is or changed for the moment, tried on one step: what a judge would see, and what the judge says that the
-//! project's own rule has. Data of a project goes nowhere else.
+//! Trials of a rubric on one recorded step: the prompt that a judge would get, and the answer of the project's own
+//! judge. Data of a project is sent to no other endpoint than the one that its rule names.
 
 use crate::rubric_trials::RubricTrialAnswer;
 use std::sync::Arc;
@@ -25,16 +25,17 @@ use gradus_core::visible::make_printable;
 use gradus_report::html::number;
 use gradus_report::html::text::{self};
 
-/// Of a prompt; a page is not the place for a window full of text.
+/// Bytes of each part of a prompt that the page shows.
 const MAX_PROMPT: usize = 60_000;
-/// Without a model there is no window to fit.
+/// Context window in tokens for a preview without a model.
 const WINDOW_TOKENS: usize = 32_000;
 
-/// A step that a rubric is tried on.
+/// The step or the trajectory that a rubric is tried on.
 pub(super) struct RubricTrialSubject {
     trajectory: Trajectory,
-    /// The step's place; none for the whole.
+    /// Index into the steps; none for the whole trajectory.
     step: Option<usize>,
+    /// The tools on offer, rendered as the project's rule does.
     tools: Arc<ToolText>,
     project: String,
 }
@@ -65,14 +66,14 @@ pub(super) enum RubricTrialError {
     Query(ApiError),
 }
 
-/// What came of asking.
+/// The first part of a trial. Rules answer at once; a model is asked outside of the query pool.
 pub(super) enum RubricTrialReply {
     Rules(RubricTrialAnswer),
-    /// The model is still to be asked.
+    /// The question for the model, still to be sent.
     Model(Box<RubricTrialQuestion>),
 }
 
-/// What a model is asked, by whose rule.
+/// A question to a model, with the rule that pays for it.
 pub(super) struct RubricTrialQuestion {
     subject: RubricTrialSubject,
     prompt: JudgePrompt,
@@ -81,22 +82,23 @@ pub(super) struct RubricTrialQuestion {
     judge: Arc<ModelJudge>,
 }
 
-/// What would be asked.
+/// A prompt as the judge would get it, truncated for the page.
 pub(super) struct RubricPromptPreview {
     pub(super) system: String,
     pub(super) user: String,
     pub(super) notes: Vec<&'static str>,
 }
 
-/// Who judges a project.
+/// The judge of a project.
 pub(super) enum RubricTrialJudge<'r> {
     Model(&'r GradingRule, &'r Arc<ModelJudge>),
     Rules(&'r GradingRule, Box<Evaluator>),
-    /// Nobody; why.
+    /// No judge; the reason as a sentence.
     Nobody(&'static str),
 }
 
 impl RubricTrialJudge<'_> {
+    /// None if nobody can be asked.
     pub(super) fn name(&self) -> Option<String> {
         match self {
             RubricTrialJudge::Model(_, judge) => Some(text::format_display_line(&judge.name())),
@@ -107,8 +109,8 @@ impl RubricTrialJudge<'_> {
 }
 
 impl RubricTrialSubject {
-    /// The trajectory as judges get it: with the tools on offer, and what the project's rule says of them. What is made of it
-    /// takes its time, as opening it does: both go where that holds up nobody, and only so many at once.
+    /// Loads the trajectory with the tools on offer, as judges get it, and calls `make` with it. Both run on the pool
+    /// for large queries: assembling a trace and rendering a prompt take time.
     pub(super) async fn load_with<T: Send + 'static>(
         server: &Arc<ServerState>,
         rubric: &Rubric,
@@ -146,7 +148,8 @@ impl RubricTrialSubject {
         EvaluationCase { trajectory: &self.trajectory, step: self.step, tools: &self.tools }
     }
 
-    /// Who may be asked: the judge of the rule that the project has, and no other.
+    /// The judge of the first rule that matches the project. Offline rules judge unchanged rubrics only: they do not
+    /// read the prompt.
     pub(super) fn select_judge<'r>(
         &self,
         settings: &'r ReloadableSettings,
@@ -168,7 +171,7 @@ impl RubricTrialSubject {
         }
     }
 
-    /// The prompt as the project's judge would get it.
+    /// The prompt, fitted to the context window of the judge.
     pub(super) fn preview_prompt(
         &self,
         rubric: &Rubric,
@@ -201,7 +204,7 @@ impl RubricTrialSubject {
         PromptRenderer::new(rubric, &self.tools, window).render(&self.as_evaluation_case())
     }
 
-    /// Asks the rules, or makes the question that a model is asked.
+    /// Asks the rules, or builds the question for the model.
     pub(super) fn begin_trial(
         self,
         rubric: &Rubric,
@@ -223,6 +226,7 @@ impl RubricTrialSubject {
         }
     }
 
+    /// Judges the whole trajectory, as live grading does, and picks the verdict on the step.
     fn ask_rules(&self, rule: &GradingRule, evaluator: &Evaluator) -> Result<RubricTrialAnswer, RubricTrialError> {
         let mut judge = RulesJudge::new("trial", std::slice::from_ref(evaluator), rule.tool_texts());
         let step = self.step.and_then(|at| self.trajectory.steps.get(at)).map(|step| step.index);
@@ -250,7 +254,7 @@ impl RubricTrialSubject {
 }
 
 impl RubricTrialQuestion {
-    /// Asks, which may cost money: of the project's rule, within its budget.
+    /// Asks the model. May cost money, which is charged to the rule and limited by its daily budget.
     pub(super) async fn ask_judge(
         self,
         server: &Arc<ServerState>,
@@ -258,6 +262,7 @@ impl RubricTrialQuestion {
     ) -> Result<RubricTrialAnswer, RubricTrialError> {
         let RubricTrialQuestion { subject, prompt, rule, daily_budget_usd, judge } = self;
         let most_usd = judge.most_it_costs(&prompt);
+        // With a budget only one question is asked at a time: its cost has to be known before the next one is allowed.
         let _turn = match daily_budget_usd {
             Some(_) => Some(server.trials.asking.lock().await),
             None => None,
@@ -277,13 +282,15 @@ impl RubricTrialQuestion {
         let render = |window: PromptWindow| subject.render_prompt(rubric, window);
         let judgement = judge.judge(&form, &rubric.labels, prompt, render).await;
         let known_usd = judge.price.zip(judgement.usage).map(|(price, usage)| price.cost_of_usage(usage));
-        // What the endpoint does not say counts as the most that it can be.
+        // If the endpoint does not report all usage, the maximum is charged.
         let cost_usd = if judgement.is_usage_partial { most_usd.or(known_usd) } else { known_usd };
         let calls = u64::from(judgement.calls);
+        // Calls without a price are counted, so that the sum is known to be incomplete.
         let unpriced = if cost_usd.is_some() { 0 } else { calls };
         server.meters.record_call_pricing(calls, cost_usd.is_some());
         let spend = JudgeSpend { rule, calls, unpriced, cost_usd: cost_usd.unwrap_or_default() };
         let written = server.store.record_spend(spend, subject.project.clone(), now_ns());
+        // The answer is already paid for, so it is shown even if its cost could not be stored.
         if let Err(error) = async { written?.wait_async().await }.await {
             tracing::error!(%error, "what a trial cost could not be written down");
         }
@@ -298,11 +305,12 @@ impl RubricTrialQuestion {
     }
 }
 
+/// The first rule that matches the project applies, as in live grading.
 fn rule_of<'r>(settings: &'r ReloadableSettings, project: &str) -> Option<&'r GradingRule> {
     settings.rules.iter().find(|rule| rule.matches_project(project))
 }
 
-/// As much of a text as a page shows.
+/// The beginning of a text, cut at a character boundary and without control characters.
 pub(super) fn truncate_for_page(whole: &str) -> String {
     make_printable(&whole[..whole.floor_char_boundary(MAX_PROMPT)]).into_owned()
 }
