@@ -85,6 +85,7 @@ fn format_suggestion(nearest: &Option<String>) -> String {
     nearest.as_ref().map(|name| format!(" (did you mean {name}?)")).unwrap_or_default()
 }
 
+/// Evaluators first, then built-in metrics.
 fn list_metric_names(evaluators: &[String]) -> String {
     let names: Vec<&str> = evaluators.iter().map(String::as_str).collect();
     [names.join(", "), AlertMetric::built_in_names()]
@@ -94,6 +95,7 @@ fn list_metric_names(evaluators: &[String]) -> String {
         .join(", ")
 }
 
+/// The file may contain anything; a message stays on one line of bounded length.
 fn truncate_for_error(text: &str) -> String {
     let text = text.trim();
     match text.char_indices().nth(SHOWN) {

@@ -67,6 +67,7 @@ pub enum ClearingThreshold {
     Text(String),
 }
 
+/// Default of `cool_down`.
 const COOL_DOWN: Duration = Duration::from_secs(30 * 60);
 /// In characters. Names are used in logs, headings of messages and the environment of a command.
 const MAX_NAME: usize = 100;

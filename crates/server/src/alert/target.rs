@@ -99,6 +99,7 @@ impl WebhookUrl {
     }
 }
 
+/// The end of every message about an address.
 const EXPECTED: &str = "write an http or https address, as \"https://hooks.example.com/alerts\"";
 
 impl fmt::Display for WebhookUrl {

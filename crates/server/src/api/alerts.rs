@@ -36,6 +36,7 @@ pub(super) struct AlertList {
     next_cursor: Option<i64>,
 }
 
+/// A rule of the current settings.
 #[derive(Serialize, ToSchema)]
 #[schema(as = AlertRule)]
 pub(super) struct AlertRuleStatus {

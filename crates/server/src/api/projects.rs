@@ -11,6 +11,7 @@ use crate::http_error::{ApiError, run_store_query};
 use crate::state::ServerState;
 use crate::time_text as time;
 
+/// A project with what is stored of it.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Project)]
 pub(super) struct ProjectSummary {

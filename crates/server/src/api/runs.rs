@@ -20,6 +20,7 @@ pub(super) struct RunList {
     items: Vec<RunListItem>,
 }
 
+/// A run of `gradus eval`, or a rule of live grading.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Run)]
 pub(super) struct RunListItem {

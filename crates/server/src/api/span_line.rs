@@ -26,6 +26,7 @@ pub(super) struct SpanLine<'a> {
     pub(super) events: Vec<EventLine<'a>>,
 }
 
+/// An event of a span.
 #[derive(Serialize, ToSchema)]
 pub(super) struct EventLine<'a> {
     pub(super) name: &'a str,

@@ -3,6 +3,7 @@
 use crate::api::span_line::SpanLine;
 use gradus_report::csv::sanitize_csv_cell;
 
+/// The fixed columns, in the order of the cells below. An interface: append only.
 const COLUMNS: [&str; 9] =
     ["trace_id", "span_id", "parent_id", "name", "kind", "start", "end", "status", "status_message"];
 /// The column with all attributes as JSON, if none are selected.

@@ -104,6 +104,7 @@ pub(super) async fn render_agreement_page(
     answer::render_page(&server, move |server| build_agreement_page(server, project.as_deref(), &headers)).await
 }
 
+/// `project` none means all projects.
 fn build_agreement_page(
     server: &ServerState,
     project: Option<&str>,
@@ -141,6 +142,8 @@ pub(super) fn compute_dimension_agreement(settings: &ReloadableSettings, rows: &
 }
 
 impl DimensionAgreement {
+    /// `rows` are labels on verdicts of one evaluator. Kappa is computed over labels, its interval over trajectories as
+    /// clusters.
     fn from_labels(settings: &ReloadableSettings, evaluator: &str, rows: &[&LabelRow]) -> DimensionAgreement {
         let pairs: Vec<LabelPair<'_>> = rows
             .iter()
@@ -201,6 +204,7 @@ fn build_confusion_matrix(
         unknown.remove(label.as_str());
     }
     let mut unknown: Vec<(&str, u64)> = unknown.into_iter().collect();
+    // The most frequent ones are kept, then put into alphabetical order for reading.
     unknown.sort_by_key(|(_, uses)| std::cmp::Reverse(*uses));
     let has_rest = unknown.len() > MAX_UNKNOWN;
     unknown.truncate(MAX_UNKNOWN);

@@ -129,6 +129,7 @@ fn summarize_usage(
 }
 
 impl UsageTimeline {
+    /// `rows` are sorted by time. Periods are merged as in the charts of scores, so that both have the same axis.
     fn from_usage(rows: &[(i64, TrajectoryUsage)], time: &OverviewTimeRange, now_ns: i64) -> UsageTimeline {
         let (period, rows) = merge_periods(rows, time.period_ns);
         let axis = PeriodAxis::for_rows(&rows, period, time, now_ns);

@@ -94,6 +94,7 @@ fn build_html_headers() -> [(axum::http::HeaderName, HeaderValue); 4] {
     ]
 }
 
+/// A title by status and one sentence.
 #[derive(Template)]
 #[template(path = "error.html")]
 struct ErrorPage {
@@ -120,6 +121,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for PageQuery<T> {
 pub(super) struct PageError(StatusCode, String);
 
 impl From<ApiError> for PageError {
+    /// Messages of API errors are also fit for people.
     fn from(error: ApiError) -> PageError {
         PageError(error.status(), error.message().to_owned())
     }

@@ -18,6 +18,7 @@ struct StaticAsset {
 }
 
 impl StaticAsset {
+    /// The address contains 64 bits of the digest.
     fn new(stem: &str, ending: &str, kind: &'static str, text: String) -> StaticAsset {
         let digest = gradus_core::stable_digest(text.as_bytes()) >> 64;
         StaticAsset { address: format!("/assets/{stem}-{digest:016x}.{ending}"), kind, text }
@@ -35,6 +36,7 @@ static SCRIPT: LazyLock<StaticAsset> = LazyLock::new(|| {
 static ICON: LazyLock<StaticAsset> =
     LazyLock::new(|| StaticAsset::new("icon", "svg", "image/svg+xml", include_str!("icon.svg").to_owned()));
 
+/// URLs for the frame of a page.
 pub(super) fn stylesheet_url() -> &'static str {
     &STYLE.address
 }

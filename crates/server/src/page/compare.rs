@@ -116,6 +116,7 @@ pub(super) async fn render_comparison_page(
     answer::of_large(&server, move |server| build_comparison_page(server, &choice, frame)).await
 }
 
+/// Reads both runs from their files and holds them in memory, within the bounds of `pairing`. 400 without two ids.
 fn build_comparison_page(
     server: &ServerState,
     choice: &RunComparisonQuery,
@@ -129,6 +130,7 @@ fn build_comparison_page(
         Ok::<_, ApiError>((RunReader::open(&run).map_err(log_run_failure)?, load_trial_measurements(server, &run)))
     };
     let ((mut first, first_trials), (mut second, second_trials)) = (open(&choice.a)?, open(&choice.b)?);
+    // Shared by both runs, so that equal labels have equal numbers.
     let mut words = LabelInterner::default();
     let before = ComparedRun::read(&mut first, &first_trials, &mut words).map_err(log_run_failure)?;
     let after = ComparedRun::read(&mut second, &second_trials, &mut words).map_err(log_run_failure)?;
@@ -286,6 +288,7 @@ impl RunComparison<'_> {
         run_trajectory_address(&self.runs[run], trajectory, step, self.project).to_string()
     }
 
+    /// The title in the runs, or else the one of the server.
     fn evaluator_title(&self, name: &str) -> String {
         self.titles.get(name).cloned().unwrap_or_else(|| find_evaluator_title(self.settings, name))
     }
@@ -295,6 +298,7 @@ impl RunComparison<'_> {
         self.scales.get(name).copied().unwrap_or(ScoreScale::SHARE)
     }
 
+    /// One row for each evaluator of either run.
     fn build_metric_rows(&self) -> Vec<MetricComparisonRow> {
         let evaluators: Vec<u32> = self.before.evaluators().union(&self.after.evaluators()).copied().collect();
         let differences: Vec<Option<ScoreDifference>> =
@@ -367,6 +371,7 @@ impl RunComparison<'_> {
         }
     }
 
+    /// `id` is the name of the offset parameter and of the section.
     fn build_flip_list(
         &self,
         choice: &RunComparisonQuery,
@@ -383,6 +388,7 @@ impl RunComparison<'_> {
         }
     }
 
+    /// Links to the trajectory in both runs; the request is that of run B.
     fn build_flip_row(&self, change: &VerdictChange) -> VerdictFlipRow {
         let (old, new) = (&self.before.judged[change.places.0], &self.after.judged[change.places.1]);
         let name = self.words.resolve(change.evaluator);

@@ -79,6 +79,7 @@ impl TrajectoryLocation<'_> {
         Some(TextPreview::from_text(given, || self.text_url(step, part)))
     }
 
+    /// URL that serves the whole text.
     fn text_url(self, step: Option<u32>, part: &str) -> PageUrl {
         let step = step.map(|step| step.to_string());
         let text = match self {

@@ -71,6 +71,7 @@ pub(super) async fn submit_retry(
     Ok(response)
 }
 
+/// A project with what is stored of it.
 struct ProjectHealthRow {
     name: String,
     href: String,
@@ -99,6 +100,7 @@ struct JudgePauseView {
 }
 
 impl JudgePauseView {
+    /// A budget resets at midnight UTC; a judge that cannot be reached is tried again until it answers.
     fn from_pause(known: &JudgePause) -> JudgePauseView {
         let since = format_timestamp(known.since_ns);
         let reason = text::format_display_line(&known.reason);
@@ -131,6 +133,7 @@ pub(super) async fn render_health_page(
     answer::render_page(&server, move |server| build_health_page(server, frame)).await
 }
 
+/// Reads counters of the store and of the server. Each number is current, but they are not from one transaction.
 fn build_health_page(server: &ServerState, frame: PageLayout) -> Result<HealthPage, ApiError> {
     let store = &server.store;
     // A store that is open for reading only accepts no spans either.
@@ -141,6 +144,7 @@ fn build_health_page(server: &ServerState, frame: PageLayout) -> Result<HealthPa
     let facts = vec![
         ("Version", env!("CARGO_PKG_VERSION").to_owned()),
         ("Up for", format_duration(i64::try_from(server.started.elapsed().as_nanos()).unwrap_or(i64::MAX))),
+        // Whether the last transaction succeeded.
         ("Takes spans", if is_failing { "no; see the log" } else { "yes" }.to_owned()),
         (
             "Store",

@@ -119,6 +119,7 @@ fn read_label_context(row: &LabelRow) -> (Option<String>, Option<String>, Option
     (now.map(|line| line.judge.to_string()), then, key)
 }
 
+/// The fields of `COLUMNS`, with null for missing values.
 fn format_label_line(row: &LabelRow) -> String {
     let (judge, then, key) = read_label_context(row);
     let line = json!({

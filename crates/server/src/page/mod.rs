@@ -181,6 +181,7 @@ struct SelectOption {
 /// Options for the names. The selected one is added if it is missing: it may have no traces any more, or be beyond the
 /// bound.
 fn build_project_options(projects: Vec<String>, chosen: Option<&str>) -> Vec<SelectOption> {
+    // Any sender can create projects by naming them, so the drop-down list is bounded.
     const MAX_LISTED_PROJECTS: usize = 500;
     let is_chosen = |name: &String| Some(name.as_str()) == chosen;
     let mut all: Vec<SelectOption> = projects

@@ -14,6 +14,7 @@ use gradus_report::html::number::{self, format_count};
 
 /// Periods in a chart. Longer ranges are merged into longer periods.
 const MAX_PERIODS: i64 = 40;
+/// Nanoseconds.
 const HOUR_NS: i64 = 3_600_000_000_000;
 const DAY_NS: i64 = 24 * HOUR_NS;
 
@@ -30,6 +31,7 @@ impl TimeRangePreset {
     pub(super) const ALL: [TimeRangePreset; 4] =
         [TimeRangePreset::Day, TimeRangePreset::Week, TimeRangePreset::Month, TimeRangePreset::All];
 
+    /// None for unknown names.
     pub(super) fn from_name(name: &str) -> Option<TimeRangePreset> {
         TimeRangePreset::ALL.into_iter().find(|range| range.name() == name)
     }
@@ -134,6 +136,7 @@ impl OverviewTimeRange {
         self.from_ns.is_some_and(|from| from >= self.ahead_ns)
     }
 
+    /// The end of the axis, which unlike `until_ns` is not rounded up.
     fn end_ns(&self, now_ns: i64) -> i64 {
         self.to_ns.unwrap_or(now_ns)
     }
@@ -248,8 +251,10 @@ fn build_evaluator_series(
     time: &OverviewTimeRange,
     now_ns: i64,
 ) -> EvaluatorSeries {
+    // Points and rows of the table have the same periods.
     let (period, rows) = merge_periods(rows, time.period_ns);
     let axis = PeriodAxis::for_rows(&rows, period, time, now_ns);
+    // A metric without scores still says whether the evaluator gives shares.
     let best = build_metric_result(settings, evaluator, &ScoreMoments::default());
     let mut points: Vec<TimelinePoint> = Vec::new();
     let (mut table, mut last) = (Vec::new(), None);

@@ -56,6 +56,7 @@ pub(super) struct OverviewQuery {
     to: Option<String>,
 }
 
+/// All sections of the page. Sections without data say so.
 #[derive(Template)]
 #[template(path = "overview.html")]
 struct OverviewPage {
@@ -154,6 +155,7 @@ pub(super) async fn render_overview_page(
     Ok(answer::respond_with_html(kept.await.unwrap_or_else(|_| Err(build_render_error()))?))
 }
 
+/// Details of a rendering error are of no use to people; rendering fails only on a defect in a template.
 fn build_render_error() -> ApiError {
     ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "The page could not be made.")
 }
@@ -194,6 +196,8 @@ fn build_overview_page(
         .iter()
         .map(|(name, moments)| DimensionTrendCard::from_moments(&settings, name, moments, before.get(name), &traces))
         .collect();
+    // Rollups count trajectories by evaluator only, so this is a lower bound of the trajectories that were graded at
+    // all.
     let graded = current.values().map(|moments| moments.trajectories).max().unwrap_or(0).unsigned_abs();
     let series = over_time::build_all_series(
         &settings,
@@ -255,6 +259,7 @@ fn build_overview_page(
     })
 }
 
+/// Adds up the periods of each evaluator. Moments are additive, so the interval of the sum is exact.
 fn sum_by_evaluator<'r>(rows: impl Iterator<Item = &'r MetricPeriod>) -> BTreeMap<&'r str, ScoreMoments> {
     let mut sums: BTreeMap<&str, ScoreMoments> = BTreeMap::new();
     for row in rows {
@@ -286,10 +291,12 @@ impl OverviewQuery {
         [&self.agent, &self.version, &self.model].iter().any(|name| name.is_some())
     }
 
+    /// Whether days are given, which replace the preset.
     fn has_days(&self) -> bool {
         self.from.is_some() || self.to.is_some()
     }
 
+    /// All parameters by name, for URLs and for the key of the page cache.
     fn parameters(&self) -> [(&'static str, &Option<String>); 7] {
         [
             ("project", &self.project),
@@ -366,6 +373,7 @@ impl FutureTraceNotice {
 }
 
 impl DimensionTrendCard {
+    /// `now` and `before` are the sums of both ranges.
     fn from_moments(
         settings: &ReloadableSettings,
         evaluator: &str,
@@ -412,6 +420,7 @@ impl ScoreTrend {
 }
 
 impl FailingTaskRow {
+    /// Links to the wrong step of one of the trajectories.
     fn from_row(row: &TaskRow) -> FailingTaskRow {
         FailingTaskRow {
             query: text::format_display_line(&row.query),

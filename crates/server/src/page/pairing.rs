@@ -25,6 +25,7 @@ pub(super) struct LabelInterner {
 }
 
 impl LabelInterner {
+    /// The number of a word; the same word always gets the same number.
     pub(super) fn intern(&mut self, word: &str) -> u32 {
         if let Some(known) = self.numbers.get(word) {
             return *known;
@@ -63,6 +64,7 @@ pub(super) struct ComparedTrajectory {
 }
 
 impl ComparedTrajectory {
+    /// Sorted by evaluator and step.
     pub(super) fn verdicts(&self) -> &[InternedVerdict] {
         &self.verdicts
     }
@@ -105,6 +107,7 @@ impl TrialIndex<'_> {
         found
     }
 
+    /// The trial of a trajectory, by id or else by session.
     fn find(&self, trajectory: &JudgedHead<'_>) -> Option<&TrialMeasurement> {
         let by_session = || self.by_session.get(trajectory.session_id.as_deref()?);
         self.by_id.get(&*trajectory.trajectory_id).or_else(by_session).copied()

@@ -68,6 +68,7 @@ impl ReviewQuery {
     }
 }
 
+/// Without an item the page says whether all is reviewed or the search has to continue.
 #[derive(Template)]
 #[template(path = "review.html")]
 struct ReviewPage {
@@ -267,6 +268,7 @@ fn shown_step(
     Some(StepView::from_step(&server.reloadable(), &judged, step, here))
 }
 
+/// The first steps on one line each. Whole texts are on the page of the trace.
 fn summarize_steps(trajectory: &Trajectory) -> Vec<StepSummaryLine> {
     let line = |step: &gradus_core::trajectory::TrajectoryStep| StepSummaryLine {
         number: step.index,

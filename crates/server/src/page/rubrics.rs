@@ -47,6 +47,7 @@ struct RubricListRow {
     rules: String,
 }
 
+/// A rubric with the state of the trial form.
 #[derive(Template)]
 #[template(path = "rubric.html")]
 struct RubricPage {
@@ -98,6 +99,7 @@ pub(super) async fn render_rubrics_page(
 }
 
 impl RubricListRow {
+    /// `project` is kept in the link.
     fn from_rubric(settings: &ReloadableSettings, rubric: &Rubric, project: Option<&str>) -> RubricListRow {
         let uses = |rule: &&GradingRule| rule.evaluators.iter().any(|one| *one.name == *rubric.name);
         let rules: Vec<&str> = settings.rules.iter().filter(uses).map(|rule| rule.name.as_str()).collect();
@@ -190,6 +192,7 @@ pub(super) async fn render_rubric_page(
     Ok(answer::respond_with_page(&page))
 }
 
+/// 404 for unknown names.
 fn find_rubric<'r>(settings: &'r ReloadableSettings, name: &str) -> Result<&'r Rubric, ApiError> {
     settings.library.find(name).ok_or_else(|| ApiError::not_found("There is no rubric of this name."))
 }

@@ -38,6 +38,7 @@ pub(super) struct RunTrajectoryQuery {
     project: Option<String>,
 }
 
+/// As the page of a trace, without labels, spans and defects.
 #[derive(Template)]
 #[template(path = "run_trajectory.html")]
 struct RunTrajectoryPage {
@@ -112,6 +113,7 @@ fn to_recorded_verdict(record: &RunManifest, line: OutcomeLine) -> RecordedVerdi
 }
 
 impl RunTrajectoryPage {
+    /// Marks and links failing steps as the page of a trace does.
     fn new(
         server: &ServerState,
         record: &RunManifest,

@@ -67,6 +67,7 @@ struct RunListRow {
     sources: String,
 }
 
+/// The report of a run inside the frame of the pages.
 #[derive(Template)]
 #[template(path = "run.html")]
 struct RunPage {
@@ -118,6 +119,7 @@ pub(super) async fn render_runs_page(
 }
 
 impl RunListRow {
+    /// `brief` is none if the summary is not cached and the time of the request is over.
     fn from_run(run: &RunFolder, brief: Option<RunListSummary>, project: Option<&str>) -> RunListRow {
         let record = &run.record;
         let brief = brief.unwrap_or_default();

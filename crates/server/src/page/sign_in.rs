@@ -19,6 +19,7 @@ use crate::clock::now_ns;
 use crate::http_error::ApiError;
 use crate::state::ServerState;
 
+/// Not prefixed with `__Host-`, which plain HTTP on a local network could not set.
 const COOKIE_NAME: &str = "gradus_session";
 /// Shown for a valid key without the scope `read`, as senders have.
 pub(super) const MAY_NOT_LOOK: &str = "This key may not look: it does not have the scope read. Give another one.";

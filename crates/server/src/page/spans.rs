@@ -92,7 +92,7 @@ struct SpanDetailView {
     scope: String,
     status: String,
     attributes: Vec<SpanAttributeRow>,
-    /// What is left out.
+    /// How many attributes are left out, as a sentence.
     more_attributes: Option<String>,
     events: Vec<SpanEventRow>,
     more_events: Option<String>,
@@ -206,6 +206,8 @@ struct SpanTreeNode {
 }
 
 impl SpanTreeNode {
+    /// `kind` is the kind by OpenInference, derived from other conventions where the attribute is missing. The message
+    /// of a recorded exception says more than the status of the span.
     fn from_span(span: &Span<'_>, kind: Option<&str>) -> SpanTreeNode {
         let message = span.exception_message().unwrap_or(&span.status.message);
         SpanTreeNode {
@@ -222,6 +224,7 @@ impl SpanTreeNode {
 }
 
 impl SpanTreeView {
+    /// `spans` are those of one trace, in any order.
     fn from_spans(trace: TraceId, mut spans: Vec<SpanTreeNode>) -> SpanTreeView {
         // Siblings are shown in order of time. The id makes the order of simultaneous spans stable.
         spans.sort_by_key(|span| (span.start_ns, span.id));
@@ -302,6 +305,7 @@ fn draw_span_bar(from: f64, to: f64, span: &SpanTreeNode, began: &str, took: &st
 }
 
 impl SpanDetailView {
+    /// Attributes, events and resource are bounded each; names and values are any text of the sender.
     fn from_span(span: &Span<'_>) -> SpanDetailView {
         let status = match span.status.code {
             StatusCode::Unset => "unset",
@@ -344,6 +348,8 @@ fn build_attribute_rows<'a, 's: 'a>(
     shown
 }
 
+/// JSON in strings is indented, because instrumentations record messages and arguments that way. The value is cut after
+/// formatting, at a character boundary.
 fn build_attribute_row(name: &str, value: &AttributeValue<'_>) -> SpanAttributeRow {
     let whole = match value {
         AttributeValue::Str(text) => text.to_string(),

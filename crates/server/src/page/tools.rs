@@ -123,6 +123,7 @@ impl ToolScoreMoments {
         [self.choice, self.valid].map(|one| one.scored + one.failed + one.not_applicable).into_iter().max().unwrap_or(0)
     }
 
+    /// Links lead to the traces that call this tool, narrowed to wrong verdicts for the scores.
     fn to_usage_row(&self, settings: &ReloadableSettings, traces: &PageUrl) -> ToolUsageRow {
         let calls = traces.clone().with("tool", Some(&self.name));
         let share = |evaluator: &str, one: &ScoreMoments| {

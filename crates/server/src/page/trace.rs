@@ -45,13 +45,14 @@ pub(super) struct TraceDetailQuery {
     q: Option<String>,
 }
 
+/// All texts of the template. Long texts are previews; the rest is loaded on request.
 #[derive(Template)]
 #[template(path = "trace.html")]
 struct TraceDetailPage {
     frame: PageLayout,
     trace_id: String,
     query: Option<TextPreview>,
-    /// On one line, for the title.
+    /// The request on one line, or the name of the trace.
     title: String,
     facts: Vec<(&'static str, String)>,
     /// Number of spans that ended in an error, in words.
@@ -67,7 +68,7 @@ struct TraceDetailPage {
     /// Links to wrong verdicts on any page, and the number of those without a link.
     failing: Vec<FailingStepLink>,
     more_failing: Option<String>,
-    /// Trajectories of the same trace that fail, where this one does not.
+    /// Other trajectories of the trace that fail, if this one does not: the cause may be there.
     failing_others: Vec<TrajectoryTab>,
     steps: Vec<StepView>,
     window: Option<PaginationLinks>,
@@ -115,7 +116,7 @@ pub(super) async fn render_trace_page(
     Path(id): Path<String>,
     PageQuery(choice): PageQuery<TraceDetailQuery>,
 ) -> Result<Response, PageError> {
-    // Read before the page is built on the query pool, where the request is not available.
+    // A trace may be large, so the page is built with the large queries.
     let author = LabelAuthor::from_headers(&headers, &caller);
     answer::of_large(&server, move |server| {
         let opened = opened::load_trace(server, &id, choice.trajectory.as_deref())?;
@@ -135,6 +136,7 @@ impl TraceDetailPage {
     ) -> TraceDetailPage {
         let row = &opened.row;
         let trace_id = row.trace_id.to_string();
+        // Stands in for a trajectory where the trace has none.
         let empty = Trajectory::default();
         let trajectory = opened.trajectory.as_ref().unwrap_or(&empty);
         let id = &trajectory.trajectory_id;
@@ -142,6 +144,7 @@ impl TraceDetailPage {
         // The first trajectory needs no parameter, which keeps the usual URL short and stable.
         let own_id = Some(id.as_str()).filter(|_| !is_first);
         let at = |step: Option<u32>| opened::build_trace_url(&trace_id, own_id, step);
+        // Index of the first step of the selected page.
         let first = first_shown(trajectory, choice.step);
         let shelf = TrajectoryLocation::Trace { trace: &trace_id, trajectory: id };
         let judged = TrajectoryVerdicts { shelf, outcomes: &opened.outcomes, said: &opened.said };

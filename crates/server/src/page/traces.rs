@@ -51,7 +51,7 @@ pub(super) struct TraceListQuery {
     version: Option<String>,
     model: Option<String>,
     tool: Option<String>,
-    /// An evaluator that found something below its best.
+    /// Evaluator with a score below its best.
     wrong: Option<String>,
     /// As in the API: `LABEL` or `EVALUATOR=LABEL`, and `EVALUATOR<NUMBER` for scores.
     label: Option<String>,
@@ -77,6 +77,7 @@ impl TraceListQuery {
         address
     }
 
+    /// The filter as parameters, in the order in which chips and URLs show them.
     fn query_params(&self) -> [(&'static str, &Option<String>); 13] {
         [
             ("project", &self.project),
@@ -227,6 +228,7 @@ struct TraceScoreCell {
     unjudged: Option<String>,
 }
 
+/// The list with its filters.
 #[derive(Template)]
 #[template(path = "traces.html")]
 struct TraceListPage {
@@ -262,6 +264,7 @@ struct FilterShortcut {
     href: String,
 }
 
+/// The rows without the page around them, for polling.
 #[derive(Template)]
 #[template(path = "trace_rows.html")]
 struct TraceRowsPart {
@@ -389,6 +392,7 @@ fn load_trace_table(server: &ServerState, choice: &TraceListQuery) -> Result<Tra
         }
     };
     let settings = server.reloadable();
+    // Columns are the evaluators that occur on this page, in alphabetical order.
     let mut evaluators: Vec<&str> = found
         .iter()
         .flat_map(|trace| &trace.trajectories)
@@ -399,6 +403,7 @@ fn load_trace_table(server: &ServerState, choice: &TraceListQuery) -> Result<Tra
     evaluators.dedup();
     let mut rows = Vec::with_capacity(found.len());
     for trace in &found {
+        // A trace without trajectories is either waiting to be assembled or contains no agent.
         let is_open = trace.trajectories.is_empty() && server.store.is_due(trace.trace_group)?;
         let guilty = find_wrong_step_url(server, trace, choice)?;
         rows.push(TraceListRow::from_row(&settings, trace, &evaluators, &guilty, is_open));

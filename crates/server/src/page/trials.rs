@@ -200,6 +200,7 @@ impl RubricTrialSubject {
         })
     }
 
+    /// `window` bounds the prompt; values that do not fit are shortened and marked.
     fn render_prompt(&self, rubric: &Rubric, window: PromptWindow) -> JudgePrompt {
         PromptRenderer::new(rubric, &self.tools, window).render(&self.as_evaluation_case())
     }

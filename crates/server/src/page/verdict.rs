@@ -183,6 +183,7 @@ impl VerdictDetailView {
 }
 
 impl HumanLabelView {
+    /// `agrees` compares labels, not scores: two labels may have the same score.
     fn from_annotation(row: &AnnotationRecord, line: &OutcomeLine) -> HumanLabelView {
         HumanLabelView {
             identifier: row.identifier.clone(),

@@ -66,6 +66,7 @@ pub(super) struct LiveRule {
 }
 
 impl LiveRule {
+    /// A rule without a model is shown as judged by rules.
     pub(super) fn from_rule(rule: &GradingRule) -> LiveRule {
         LiveRule {
             name: text::format_display_line(&rule.name),

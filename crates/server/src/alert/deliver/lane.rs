@@ -54,6 +54,7 @@ impl DeliveryLane {
         is_full
     }
 
+    /// Queued notices and the one that is being delivered.
     pub(super) fn waiting_count(&self) -> usize {
         let waiting = self.queue.lock();
         waiting.notices.len() + usize::from(waiting.is_busy)
