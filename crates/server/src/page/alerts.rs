@@ -54,8 +54,7 @@ struct AlertMeasurementView {
 }
 
 impl AlertMeasurementView {
-    /// None before the first measurement after a start or a reload of the settings: measurements are kept in memory
-    /// only.
+    /// `reading` is none before the first measurement after a start: measurements are kept in memory only.
     fn for_rule(rule: &AlertRule, reading: Option<LatestAlertMeasurement>) -> AlertMeasurementView {
         let only = |of: &str| AlertMeasurementView { value: "–".to_owned(), of: of.to_owned(), unseen: Vec::new() };
         let Some(reading) = reading else { return only("not looked at yet") };

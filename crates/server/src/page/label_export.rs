@@ -65,8 +65,8 @@ enum LabelExportFormat {
     Csv,
 }
 
-/// Pages by time of the last change and id (keyset), so labels that change meanwhile are neither skipped nor repeated
-/// without end. Ends early if the client is gone.
+/// Pages by time of the last change and id (keyset), so no label is skipped; one that changes meanwhile appears again at
+/// the end. Stops early if the client is gone.
 fn write_label_export(
     server: &ServerState,
     project: Option<&str>,

@@ -84,7 +84,7 @@ pub(super) struct OverviewTimeRange {
     pub(super) from_ns: Option<i64>,
     /// The end, if days were given. None for a range up to now.
     pub(super) to_ns: Option<i64>,
-    /// Exclusive end of what counts. Up to now it is the end of the current hour, since rollups are hourly there.
+    /// Exclusive end of what counts. Up to now it is the end of the current hour, since sums are of whole hours.
     pub(super) until_ns: i64,
     /// Trajectories that start here or later have a wrong clock or are from the future. They are counted separately.
     pub(super) ahead_ns: i64,
