@@ -1,4 +1,4 @@
-//! What is said when an alert fires, goes on or is over, and its JSON form.
+//! The notice that is sent when an alert fires, still fires or is resolved, and its JSON form.
 //!
 //! # The JSON form
 //!

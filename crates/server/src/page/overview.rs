@@ -397,7 +397,7 @@ impl ScoreTrend {
     fn from_metrics(now: &MetricResult, before: Option<&MetricResult>) -> Option<ScoreTrend> {
         let (value, earlier) = (now.value?, before?.value?);
         let change = value - earlier;
-        // Shares in points of a hundred, others on the scale that they have.
+        // Shares differ by percentage points, other scores by units of their scale.
         let points = |by: f64| {
             if now.is_share { format!("{:.1} points", 100.0 * by) } else { number::format_score(by) }
         };
