@@ -67,7 +67,7 @@ def a_whole_verdict_names_its_steps(browser):
     page = opened(browser, "/traces?q=bob%40example.com&wrong=sequence_optimality")
     page.locator("tr[data-id] a.query").first.click()
     whole = page.locator("#whole details.fail", has_text="Sequence Optimality")
-    expect(whole).to_contain_text("It speaks of")
+    expect(whole).to_contain_text("Refers to")
     chip = page.locator(".failing-list a", has_text="named by Sequence Optimality").first
     number = re.search("Step ([0-9]+)", chip.inner_text()).group(1)
     chip.click()

@@ -219,7 +219,7 @@ impl ReloadableSettings {
         let known = list_alertable_evaluators(&library);
         let mut alerts: Vec<alert::AlertRule> = Vec::new();
         for section in &config.alerts {
-            let rule = alert::AlertRule::from_section(section.clone(), &known)?;
+            let rule = alert::AlertRule::from_section(section.clone(), &known).map_err(|error| error.to_string())?;
             // How an alert stands is kept under its name.
             if alerts.iter().any(|known| known.name == rule.name) {
                 return Err(format!("two alerts are called {:?}: give them different names", rule.name));

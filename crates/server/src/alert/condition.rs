@@ -1,4 +1,7 @@
-//! When a rule fires, as people write it: `thought_to_tool < 0.8 over 1h, at least 30 steps`.
+//! The text form of an alert condition: `thought_to_tool < 0.8 over 1h, at least 30 steps`.
+//!
+//! Grammar: `METRIC [COMPARISON THRESHOLD] over DURATION [, at least COUNT [UNIT]]`. Keywords are case-insensitive.
+//! Parsing and `Display` are inverse: what `Display` writes parses to an equal condition.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,23 +9,27 @@ use std::time::Duration;
 use super::subject::{AlertMetric, AlertableEvaluator, SampleUnit};
 use gradus_core::duration_text::{format_duration, parse_duration};
 
+/// A parsed condition. It holds no measurement; `advance_alert_state` compares it with one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AlertCondition {
     pub subject: AlertMetric,
-    /// What the value is compared with; none for unseen tools, which are there or not.
+    /// The comparison. None only for `unseen_tool`, which fires as soon as one tool is unseen.
     pub bar: Option<AlertThreshold>,
-    /// How far back is looked.
+    /// Length of the period before now that is measured.
     pub window: Duration,
+    /// Measurements from a smaller sample neither fire nor resolve the alert.
     pub floor: Option<MinSampleSize>,
 }
 
+/// A comparison operator with its right-hand side.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AlertThreshold {
     pub comparison: ThresholdComparison,
-    /// A share, a score, dollars or seconds, as the subject's values.
+    /// In the unit of the metric: a share from 0 to 1, a score, dollars an hour or seconds.
     pub threshold: f64,
 }
 
+/// Equality is left out on purpose: measured means almost never equal a number exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThresholdComparison {
     Less,
@@ -31,14 +38,16 @@ pub enum ThresholdComparison {
     AtLeast,
 }
 
-/// `at least 30 steps`
+/// The minimum sample size, written `at least 30 steps`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MinSampleSize {
     pub count: u64,
+    /// Only checked against the metric and shown again; the metric itself decides what is counted.
     pub unit: Option<SampleUnit>,
 }
 
-/// Why a text is no condition. Each message is one line and shows a right one.
+/// Why a text is not a condition. Each message is one line and shows a valid condition for the same metric, so a user
+/// can correct the file without the documentation. Texts from the file are truncated before they are repeated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConditionError {
     #[error("nothing says what to watch; write a name first, as in '{EXAMPLE}'")]
@@ -67,14 +76,16 @@ pub enum ConditionError {
     Unit { unit: &'static str, subject: String, fitting: String, example: String },
 }
 
+/// Shown where the metric is not known, so no example of its own can be given.
 const EXAMPLE: &str = "failure_rate > 5% over 1h, at least 50 questions";
-/// Of what was written, as much as an error repeats.
+/// Characters of the written text that an error repeats.
 const SHOWN: usize = 60;
 
 fn format_suggestion(nearest: &Option<String>) -> String {
     nearest.as_ref().map(|name| format!(" (did you mean {name}?)")).unwrap_or_default()
 }
 
+/// Evaluators first, then built-in metrics.
 fn list_metric_names(evaluators: &[String]) -> String {
     let names: Vec<&str> = evaluators.iter().map(String::as_str).collect();
     [names.join(", "), AlertMetric::built_in_names()]
@@ -84,6 +95,7 @@ fn list_metric_names(evaluators: &[String]) -> String {
         .join(", ")
 }
 
+/// The file may contain anything; a message stays on one line of bounded length.
 fn truncate_for_error(text: &str) -> String {
     let text = text.trim();
     match text.char_indices().nth(SHOWN) {
@@ -93,8 +105,9 @@ fn truncate_for_error(text: &str) -> String {
 }
 
 impl AlertCondition {
-    /// Reads a condition about one of these evaluators, or about the other numbers.
+    /// Parses a condition on one of `evaluators` or on a built-in metric.
     pub fn parse(text: &str, evaluators: &[AlertableEvaluator<'_>]) -> Result<AlertCondition, ConditionError> {
+        // `over` is found first: everything before it is the comparison, and an evaluator may have any name but that.
         let (head, tail) = match split_at_word(text, "over") {
             Some((head, tail)) => (head, Some(tail)),
             None => (text, None),
@@ -115,7 +128,8 @@ impl AlertCondition {
         Ok(AlertCondition { subject, bar, window, floor })
     }
 
-    /// A measured value, with as many digits as tell it from the threshold.
+    /// Formats a measured value. Where rounding would make it look equal to the threshold, it gets more digits: "0.800
+    /// is below 0.8" would read as a mistake.
     pub fn show_measured(&self, value: f64) -> String {
         let shown = self.subject.show_measured(value);
         let seems_equal =
@@ -129,8 +143,8 @@ impl AlertCondition {
         }
     }
 
-    /// How much has to be counted before a value is believed. A cost of nothing is a fact; every other value needs
-    /// something that it is taken from.
+    /// The smallest sample that is compared. Without `at least` it is 1, because a mean of nothing says nothing. For
+    /// the cost it is 0: no trajectories cost 0 dollars, which is a valid measurement.
     pub fn least_count(&self) -> u64 {
         let default = u64::from(self.subject != AlertMetric::CostPerHour);
         self.floor.map_or(default, |floor| floor.count)
@@ -148,6 +162,7 @@ fn parse_subject(name: &str, evaluators: &[AlertableEvaluator<'_>]) -> Result<Al
     })
 }
 
+/// `compared` is the part from the operator on. It is empty where no operator was written.
 fn parse_bar(subject: &AlertMetric, compared: &str) -> Result<Option<AlertThreshold>, ConditionError> {
     let example = subject.example_condition();
     match (subject, compared.is_empty()) {
@@ -172,6 +187,7 @@ fn parse_bar(subject: &AlertMetric, compared: &str) -> Result<Option<AlertThresh
         });
     };
     let bar = AlertThreshold { comparison, threshold };
+    // A condition that no possible value changes is a mistake in the file: it would fire for ever, or never.
     match bar.constant_result(subject.value_range()) {
         Some(answer) => Err(ConditionError::Constant {
             written: format!("{subject} {symbol} {}", subject.format_value(threshold)),
@@ -182,12 +198,13 @@ fn parse_bar(subject: &AlertMetric, compared: &str) -> Result<Option<AlertThresh
     }
 }
 
-/// ` at least 30 steps`
+/// Parses the part behind the comma: ` at least 30 steps`.
 fn parse_floor(subject: &AlertMetric, text: &str) -> Result<MinSampleSize, ConditionError> {
     let example = subject.example_condition();
     if *subject == AlertMetric::CostPerHour {
         return Err(ConditionError::NeedlessFloor { subject: subject.to_string(), example });
     }
+    // One word more than a valid text has, so that extra words are noticed without collecting all of them.
     let words: Vec<&str> = text.split_whitespace().take(5).collect();
     let (count, unit) = match words.as_slice() {
         [at, least, count] if is_at_least(at, least) => (*count, None),
@@ -215,7 +232,7 @@ fn is_at_least(at: &str, least: &str) -> bool {
     at.eq_ignore_ascii_case("at") && least.eq_ignore_ascii_case("least")
 }
 
-/// Splits around the first word that is this one.
+/// Splits around the first whole word that equals `word`, ignoring case. The word itself is in neither part.
 fn split_at_word<'a>(text: &'a str, word: &str) -> Option<(&'a str, &'a str)> {
     let mut from = 0;
     loop {
@@ -245,13 +262,14 @@ impl ThresholdComparison {
         }
     }
 
-    /// Whether low values are the bad ones.
+    /// Whether the alert fires on low values.
     pub fn is_below(self) -> bool {
         matches!(self, ThresholdComparison::Less | ThresholdComparison::AtMost)
     }
 }
 
 impl AlertThreshold {
+    /// NaN meets no comparison, so a value that is not a number never fires.
     pub fn is_met_by(&self, value: f64) -> bool {
         match self.comparison {
             ThresholdComparison::Less => value < self.threshold,
@@ -261,7 +279,7 @@ impl AlertThreshold {
         }
     }
 
-    /// What it always says, if that does not depend on the value: none is below or above what values lie between.
+    /// The result of the comparison if it is the same for every value from `low` to `high`, both included.
     fn constant_result(&self, (low, high): (f64, f64)) -> Option<bool> {
         match self.comparison {
             ThresholdComparison::Less if self.threshold <= low => Some(false),
@@ -273,7 +291,7 @@ impl AlertThreshold {
     }
 }
 
-/// As it can be read again.
+/// The canonical text form. `AlertCondition::parse` reads it back.
 impl fmt::Display for AlertCondition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.subject)?;

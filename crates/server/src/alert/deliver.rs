@@ -1,7 +1,8 @@
-//! Gets notices out without holding anyone up: a bounded queue and a task for every target, so that one that is dead or
-//! slow delays no other, and none delays the server.
+//! Delivery of notices. Every target has a bounded queue and a task of its own (a lane), so a dead or slow target
+//! delays neither other targets nor the server.
 //!
-//! Delivery is at least once: a target whose answer got lost is told again.
+//! Delivery is at least once: a target whose response is lost gets the notice again. Notices are held in memory only;
+//! what is still queued when the server stops is lost and counted as dropped.
 
 mod attempt;
 mod command;
@@ -24,18 +25,23 @@ use self::counters::DeliveryCounters;
 use super::notice::{AlertNotice, NoticeKind};
 use super::target::{AlertTarget, TargetKind};
 
-/// How patient deliveries are.
+/// Limits of queues, retries and time. The defaults make ten attempts within nine minutes; only a target that asks for
+/// longer delays (`Retry-After`) gets up to an hour.
 #[derive(Clone, Debug)]
 pub struct DeliverySettings {
-    /// Where people open this server; without it, notices have no links.
+    /// Address under which people open this server. Without it notices contain no links.
     pub base_url: Option<String>,
-    /// Notices that wait for one target. When there are more, the oldest is dropped: it says least about now.
+    /// Maximum number of notices that wait for one target. A full queue drops its oldest notice, which says least about
+    /// the present state.
     pub queue: usize,
-    /// Tries for one notice, and the time after which there are no more.
+    /// Maximum number of attempts for one notice, the first included.
     pub attempts: u32,
+    /// Time after the first attempt at which no further one starts.
     pub give_up_after: Duration,
+    /// Delay before the second attempt. It doubles with each failure up to `longest_pause`.
     pub first_pause: Duration,
     pub longest_pause: Duration,
+    /// For one HTTP request, and for one run of a command with all processes that it starts.
     pub request_timeout: Duration,
     pub command_timeout: Duration,
 }
@@ -55,20 +61,25 @@ impl Default for DeliverySettings {
     }
 }
 
-/// Why nothing can be delivered at all.
+/// The HTTP client for webhooks could not be built, so nothing can be delivered at all.
+///
+/// The message shows the root cause only, with secrets masked: the outer layers of `reqwest` repeat that building failed.
 #[derive(Debug, thiserror::Error)]
-#[error("no HTTPS here: {0}; check the system's certificates")]
-pub struct StartError(String);
+#[error("no HTTPS here: {}; check the system's certificates", gradus_http::root_cause(.0))]
+pub struct StartError(#[source] reqwest::Error);
 
-/// Takes notices and delivers them.
+/// Accepts notices from any thread and delivers them on the runtime that it was started in. Dropping it aborts what is
+/// under way; `drain` delivers first.
 #[derive(Debug)]
 pub struct NoticeDispatcher {
     shared: Arc<DeliveryContext>,
     runtime: Handle,
+    /// A lane starts with the first notice to its target and stays: the settings name few targets. The lock is held
+    /// only for queue operations, never while something is sent.
     lanes: Mutex<HashMap<AlertTarget, DeliveryLane>>,
 }
 
-/// What all lanes use.
+/// What all lanes share.
 #[derive(Debug)]
 struct DeliveryContext {
     settings: DeliverySettings,
@@ -84,7 +95,8 @@ impl NoticeDispatcher {
         Ok(NoticeDispatcher { shared, runtime: Handle::current(), lanes: Mutex::default() })
     }
 
-    /// Puts a notice into the queue of every target. Never waits; may be called from any thread.
+    /// Puts a notice into the queue of every target. Never blocks; may be called from any thread. The log is written at
+    /// once and has no queue.
     pub fn send(&self, notice: AlertNotice, targets: &[AlertTarget]) {
         let notice = Arc::new(notice);
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -106,22 +118,23 @@ impl NoticeDispatcher {
         }
     }
 
-    /// What has happened so far, for metrics.
+    /// A snapshot for `/metrics`.
     pub fn counts(&self) -> DeliveryCounts {
         self.shared.counters.snapshot()
     }
 
-    /// Notices that wait, all targets together.
+    /// Notices that are queued or being delivered, over all targets.
     pub fn waiting_count(&self) -> usize {
         let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         lanes.values().map(DeliveryLane::waiting_count).sum()
     }
 
-    /// Delivers what waits, for at most this long, and says how many notices could not be delivered.
+    /// Delivers what is queued, for at most `at_most`, and returns the number of notices that were lost.
     pub async fn drain(self, at_most: Duration) -> u64 {
         let deadline = Instant::now() + at_most;
         let lanes = std::mem::take(&mut *self.lanes.lock().unwrap_or_else(PoisonError::into_inner));
-        // All at once: they share the time.
+        // All lanes are closed before the first one is awaited, so they share the deadline instead of getting it in
+        // turn.
         lanes.values().for_each(DeliveryLane::close);
         let mut left = 0;
         for (target, lane) in lanes {
@@ -136,7 +149,7 @@ impl NoticeDispatcher {
     }
 }
 
-/// Without its examples: what was recorded has no place in the server's log.
+/// Logs a notice without its examples: recorded text of users does not belong into the server's log.
 fn log_notice(notice: &AlertNotice) {
     let AlertNotice { kind, rule, project, condition, value_text, count, since, .. } = notice;
     let (kind_name, project) = (kind.name(), project.as_deref().unwrap_or("(all)"));

@@ -1,23 +1,24 @@
-//! What was measured for an alert, with examples.
+//! Measurements that conditions are compared with, and examples for notices.
 
-/// What was found in a condition's window.
+/// What was measured in the window of a condition.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AlertMeasurement {
-    /// A share or a score, dollars an hour, seconds, or the number of unseen tools.
+    /// A share, a score, dollars an hour, seconds, or the number of unseen tools, depending on the metric.
     pub value: f64,
-    /// How many steps, trajectories or questions it is taken from.
+    /// Sample size in the unit of the metric: steps, trajectories or questions.
     pub count: u64,
-    /// The tools that were not called in the window before.
+    /// Tools that were called now and not in the window before. Empty for other metrics than `unseen_tool`.
     pub unseen: Vec<String>,
 }
 
-/// A step or a trajectory to look at.
+/// A step or a trajectory that shows the problem.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AlertExample {
     pub trace_id: String,
     pub trajectory_id: String,
+    /// Counted from 1; none for the whole trajectory.
     pub step_index: Option<u32>,
-    /// In a few words; recorded text is welcome, it is escaped where it is shown.
+    /// A few words. May be recorded text of any content: every output escapes and truncates it.
     pub summary: String,
     pub score: Option<f64>,
 }

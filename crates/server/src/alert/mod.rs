@@ -1,7 +1,7 @@
-//! Alerts of `gradus serve`: what a rule watches, when it fires and goes quiet, and how the word gets out.
+//! Alerts of `gradus serve`: what a rule watches, when it fires and resolves, and how notices are delivered.
 //!
-//! Nothing here sees the store. Whoever has the numbers hands them to [`advance_alert_state`] as [`AlertMeasurement`], keeps the [`AlertState`]
-//! that comes back, and gives the [`AlertNotice`], if there is one, to the [`NoticeDispatcher`].
+//! Nothing here reads the store. The caller measures, passes an [`AlertMeasurement`] to [`advance_alert_state`], stores
+//! the [`AlertState`] that it returns, and hands the [`AlertNotice`], if there is one, to the [`NoticeDispatcher`].
 
 mod condition;
 mod deliver;
@@ -18,7 +18,7 @@ pub use crate::alert::measurement::{AlertExample, AlertMeasurement};
 pub use condition::{AlertCondition, AlertThreshold, ConditionError, MinSampleSize, ThresholdComparison};
 pub use deliver::{DeliveryCounts, DeliverySettings, KindCounts, NoticeDispatcher, StartError};
 pub use notice::{AlertNotice, NoticeKind, SCHEMA};
-pub use rule::{AlertRule, AlertSection, ClearingThreshold};
+pub use rule::{AlertRule, AlertRuleError, AlertSection, AlertSettingError, ClearingThreshold};
 pub use state::{AlertState, advance_alert_state};
 pub use subject::{AlertMetric, AlertableEvaluator, LatencyPercentile, SampleUnit};
-pub use target::{AlertTarget, TargetKind, WebhookUrl};
+pub use target::{AlertTarget, TargetKind, WebhookUrl, WebhookUrlError};

@@ -1,9 +1,10 @@
-//! The name that was probably meant, for a name that nobody knows.
+//! The suggestion for a misspelt metric name.
 
-/// Longer names are not typing errors of ours, and comparing them costs.
+/// Longer texts are not misspelt names, and edit distance takes quadratic time.
 const MAX_NAME_BYTES: usize = 64;
 
-/// The known name with the fewest edits, if that is few enough to be a typing error.
+/// The known name with the smallest Levenshtein distance. None if more than a third of the letters would have to
+/// change.
 pub(super) fn find_nearest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if name.len() > MAX_NAME_BYTES {
         return None;

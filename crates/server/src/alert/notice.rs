@@ -1,4 +1,4 @@
-//! What is said when an alert fires, goes on or is over, and its JSON form.
+//! The notice that is sent when an alert fires, still fires or is resolved, and its JSON form.
 //!
 //! # The JSON form
 //!
@@ -28,11 +28,14 @@ use crate::alert::measurement::{AlertExample, AlertMeasurement};
 
 /// The version of the JSON form.
 pub const SCHEMA: u32 = 1;
-/// Examples and tools in a notice, and characters of a text in one: what a person reads, and what a queue can hold.
+/// Bounds on the content of a notice, so that a person can read it and a queue of notices stays small. Texts are
+/// counted in characters.
 const MAX_EXAMPLES: usize = 10;
 const MAX_UNSEEN: usize = 50;
 const MAX_TEXT: usize = 500;
 
+/// A message about one change or reminder of a rule. It copies what it shows from the rule, so that a reload of the
+/// settings does not change notices that are queued. The fields are those of the JSON form above.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AlertNotice {
     pub kind: NoticeKind,
@@ -51,10 +54,11 @@ pub struct AlertNotice {
     pub examples: Vec<AlertExample>,
 }
 
+/// `Reminder` and `Resolved` are only sent for an alert that was `Fired` before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoticeKind {
     Fired,
-    /// It still fires.
+    /// The condition still holds after the cool-down.
     Reminder,
     Resolved,
 }
@@ -70,6 +74,7 @@ impl NoticeKind {
 }
 
 impl AlertNotice {
+    /// Names of tools are recorded text: they are truncated and put on one line here, once for all outputs.
     pub(super) fn new(
         rule: &AlertRule,
         kind: NoticeKind,
@@ -100,7 +105,7 @@ impl AlertNotice {
         }
     }
 
-    /// Steps and trajectories to look at, the worst first.
+    /// Appends examples, worst first, up to the bound.
     pub fn add_examples(&mut self, examples: impl Iterator<Item = AlertExample>) {
         let room = MAX_EXAMPLES.saturating_sub(self.examples.len());
         self.examples.extend(examples.take(room).map(|mut example| {
@@ -109,7 +114,7 @@ impl AlertNotice {
         }));
     }
 
-    /// The form that webhooks and commands get. `base_url` is where people open this server.
+    /// The JSON form for webhooks and commands. `base_url` is the address under which people open this server.
     pub fn to_json(&self, base_url: Option<&str>) -> Json {
         let examples = self.examples.iter().map(|example| {
             json!({
@@ -141,7 +146,7 @@ impl AlertNotice {
     }
 }
 
-/// `{base_url}/traces/{trace_id}#step-N`; a trace that holds several trajectories is opened at the one that is meant.
+/// `{base_url}/traces/{trace_id}#step-N`, with `?trajectory=` where the trace contains several trajectories.
 pub(super) fn build_example_url(base_url: Option<&str>, example: &AlertExample) -> Option<String> {
     let mut url = format!("{}/traces/", base_url?.trim_end_matches('/'));
     push_id(&mut url, &example.trace_id);
@@ -155,7 +160,8 @@ pub(super) fn build_example_url(base_url: Option<&str>, example: &AlertExample) 
     Some(url)
 }
 
-/// Ids are hexadecimal, unless a source made up its own.
+/// Percent-encodes everything but the unreserved characters of RFC 3986. Ids are usually hexadecimal, but a source may
+/// use any text.
 fn push_id(url: &mut String, id: &str) {
     for byte in id.bytes() {
         match byte {
@@ -165,10 +171,10 @@ fn push_id(url: &mut String, id: &str) {
     }
 }
 
-/// A recorded text without line breaks and control characters, cut to size.
+/// Collapses white space and control characters to single spaces and truncates to `longest` characters.
 pub(super) fn one_line(text: &str, longest: usize) -> String {
     let mut line = String::new();
-    // Looks at a bounded part only: a recorded text may be megabytes of spaces.
+    // Reads a bounded part only: a recorded text may be megabytes of spaces.
     let mut letters = text.chars().take(8 * longest).map(|c| if c.is_control() { ' ' } else { c });
     let mut length = 0;
     while let Some(letter) = letters.next() {

@@ -1,5 +1,4 @@
-//! An alert rule: what it watches, when it is over, how often it may speak, and to whom. Read from the `[[alert]]` tables
-//! of `gradus.toml`.
+//! Alert rules: condition, hysteresis, cool-down and targets. Read from the `[[alert]]` tables of `gradus.toml`.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,48 +6,49 @@ use std::time::Duration;
 use gradus_host::child_environment::find_invalid_name;
 use serde::Deserialize;
 
-use super::condition::{AlertCondition, AlertThreshold};
+use super::condition::{AlertCondition, AlertThreshold, ConditionError};
 use super::subject::{AlertMetric, AlertableEvaluator, without_noise};
-use super::target::{AlertTarget, WebhookUrl};
+use super::target::{AlertTarget, WebhookUrl, WebhookUrlError};
 use gradus_core::duration_text::parse_duration;
 
+/// A checked rule. State is stored under its name, so names are unique within the settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AlertRule {
     pub name: String,
-    /// Only this project; all of them if none is named.
+    /// Only this project; all projects if none is named.
     pub project: Option<String>,
     pub condition: AlertCondition,
-    /// The alert is over once the value is back past this; by default, a tenth beyond the threshold. Without a distance
-    /// between the two, a value that trembles around the threshold fires again and again.
+    /// The alert is over once the value is back past this one; by default a tenth beyond the threshold. Without a
+    /// distance between the two (hysteresis), a value that oscillates around the threshold fires again and again.
     pub clear_at: Option<f64>,
-    /// The least time between notices that say the same.
+    /// Minimum time between two notices of the same rule, except for the one that it is resolved.
     pub cool_down: Duration,
-    /// The log is always one of them.
+    /// Always contains the log.
     pub targets: Vec<AlertTarget>,
 }
 
-/// One `[[alert]]` table.
+/// One `[[alert]]` table as it is written, before any check.
 #[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AlertSection {
     pub name: String,
     pub project: Option<String>,
-    /// As `thought_to_tool < 0.8 over 1h, at least 30 steps`.
+    /// A condition as `thought_to_tool < 0.8 over 1h, at least 30 steps`.
     pub when: String,
-    /// As the threshold in `when`: `0.85`, `"85%"`, `"25s"`.
+    /// In the form of the threshold in `when`: `0.85`, `"85%"`, `"25s"`.
     pub clear_at: Option<ClearingThreshold>,
-    /// As `30m`.
+    /// A duration as `30m`, which is the default.
     pub cool_down: Option<String>,
     pub webhook: Option<String>,
     pub slack: Option<String>,
-    /// A program and its arguments.
+    /// A program and its arguments. No shell reads them.
     pub command: Option<Vec<String>>,
-    /// Variables of the server's environment that the program gets beside `PATH` and the like: names, `*` at the end.
+    /// Variables of the server's environment that the program gets besides `PATH` and the like. A name may end in `*`.
     #[serde(default)]
     pub env: Vec<String>,
 }
 
-/// Without its addresses, which are secrets, and its command, which may hold some.
+/// Omits the addresses, which are secrets, and the command, which may contain some.
 impl fmt::Debug for AlertSection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AlertSection")
@@ -59,7 +59,7 @@ impl fmt::Debug for AlertSection {
     }
 }
 
-/// TOML has numbers, and units make texts of them.
+/// A threshold with a unit is a string in TOML, one without is a number.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged, expecting = "clear_at takes a number, or a text as \"85%\" or \"25s\"")]
 pub enum ClearingThreshold {
@@ -67,72 +67,132 @@ pub enum ClearingThreshold {
     Text(String),
 }
 
+/// Default of `cool_down`.
 const COOL_DOWN: Duration = Duration::from_secs(30 * 60);
-/// Names go into logs, headers of messages and a command's environment.
+/// In characters. Names are used in logs, headings of messages and the environment of a command.
 const MAX_NAME: usize = 100;
 
+/// Why an `[[alert]]` table is not a rule. The message is one line that names the rule, since a file may have many.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AlertRuleError {
+    /// The rule has no usable name, so the message cannot name it.
+    #[error("an alert's name has 1 to {MAX_NAME} characters on one line, as in name = \"tool choice\"")]
+    Name,
+    /// Boxed to keep the `Result` of a valid rule small.
+    #[error("alert {rule:?}: {}: {error}", .error.key())]
+    Setting {
+        rule: String,
+        #[source]
+        error: Box<AlertSettingError>,
+    },
+}
+
+/// What is wrong with the value of one key of an `[[alert]]` table. No message repeats an address or a command, which
+/// may contain secrets.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AlertSettingError {
+    #[error("a project's name has 1 to {MAX_NAME} characters on one line")]
+    Project,
+    #[error(transparent)]
+    Condition(ConditionError),
+    /// `unseen_tool` compares no value, so there is none at which the alert could be over.
+    #[error("an unseen tool has no value to come back; leave clear_at out")]
+    NeedlessClearAt,
+    #[error("{text:?} does not fit {subject}; write {form}")]
+    ClearAt { text: String, subject: String, form: String },
+    /// The alert would be over while its condition still holds.
+    #[error("{text} is on the bad side of '{condition}'; write a value {side} {threshold}")]
+    ClearAtSide { text: String, condition: String, side: &'static str, threshold: String },
+    #[error("{text:?} is no length of time; write 90s, 30m, 1h or 7d")]
+    CoolDown { text: String },
+    #[error(transparent)]
+    Webhook(WebhookUrlError),
+    #[error(transparent)]
+    Slack(WebhookUrlError),
+    #[error("the first text is the program, as in command = [\"notify\", \"--urgent\"]")]
+    Command,
+    #[error("{name:?} is not the name of a variable; write env = [\"SMTP_HOST\"]")]
+    Variable { name: String },
+    #[error("only a command has an environment; add command = [\"notify\"]")]
+    NeedlessEnvironment,
+}
+
+impl AlertSettingError {
+    /// The key of the table that the error is about.
+    fn key(&self) -> &'static str {
+        match self {
+            AlertSettingError::Project => "project",
+            AlertSettingError::Condition(_) => "when",
+            AlertSettingError::NeedlessClearAt
+            | AlertSettingError::ClearAt { .. }
+            | AlertSettingError::ClearAtSide { .. } => "clear_at",
+            AlertSettingError::CoolDown { .. } => "cool_down",
+            AlertSettingError::Webhook(_) => "webhook",
+            AlertSettingError::Slack(_) => "slack",
+            AlertSettingError::Command => "command",
+            AlertSettingError::Variable { .. } | AlertSettingError::NeedlessEnvironment => "env",
+        }
+    }
+}
+
 impl AlertRule {
-    /// Checks a table. The error is one line that names the rule.
+    /// Checks a table of the settings. Its condition may name one of `known_evaluators` or a built-in metric.
     pub fn from_section(
         section: AlertSection,
         known_evaluators: &[AlertableEvaluator<'_>],
-    ) -> Result<AlertRule, String> {
+    ) -> Result<AlertRule, AlertRuleError> {
         let AlertSection { name, project, when, clear_at, cool_down, webhook, slack, command, env } = section;
         let name = name.trim().to_owned();
         if !is_name(&name) {
-            return Err(format!(
-                "an alert's name has 1 to {MAX_NAME} characters on one line, as in name = \"tool choice\""
-            ));
+            return Err(AlertRuleError::Name);
         }
-        let wrong = |key: &str, error: &str| format!("alert {name:?}: {key}: {error}");
+        let wrong = |error: AlertSettingError| AlertRuleError::Setting { rule: name.clone(), error: Box::new(error) };
         if project.as_deref().is_some_and(|project| !is_name(project)) {
-            return Err(wrong("project", &format!("a project's name has 1 to {MAX_NAME} characters on one line")));
+            return Err(wrong(AlertSettingError::Project));
         }
-        let condition =
-            AlertCondition::parse(&when, known_evaluators).map_err(|error| wrong("when", &error.to_string()))?;
-        let clear_at = clear_at
-            .map(|clear_at| read_clear_at(&condition, &clear_at))
-            .transpose()
-            .map_err(|error| wrong("clear_at", &error))?;
+        let condition = AlertCondition::parse(&when, known_evaluators)
+            .map_err(|error| wrong(AlertSettingError::Condition(error)))?;
+        let clear_at = clear_at.map(|clear_at| read_clear_at(&condition, &clear_at)).transpose().map_err(wrong)?;
         let cool_down = match cool_down {
             None => COOL_DOWN,
-            Some(text) => parse_duration(text.trim()).ok_or_else(|| {
-                wrong("cool_down", &format!("{text:?} is no length of time; write 90s, 30m, 1h or 7d"))
-            })?,
+            Some(text) => match parse_duration(text.trim()) {
+                Some(cool_down) => cool_down,
+                None => return Err(wrong(AlertSettingError::CoolDown { text })),
+            },
         };
+        // The log is always a target: a notice is then on record even if nothing else can be reached.
         let mut targets = vec![AlertTarget::Log];
         if let Some(url) = webhook {
-            targets.push(AlertTarget::Webhook(WebhookUrl::parse(&url).map_err(|error| wrong("webhook", &error))?));
+            let url = WebhookUrl::parse(&url).map_err(|error| wrong(AlertSettingError::Webhook(error)))?;
+            targets.push(AlertTarget::Webhook(url));
         }
         if let Some(url) = slack {
-            targets.push(AlertTarget::Slack(WebhookUrl::parse(&url).map_err(|error| wrong("slack", &error))?));
+            let url = WebhookUrl::parse(&url).map_err(|error| wrong(AlertSettingError::Slack(error)))?;
+            targets.push(AlertTarget::Slack(url));
         }
         if let Some(words) = command {
             let is_program = words.first().is_some_and(|program| !program.trim().is_empty());
-            // The operating system ends texts at a NUL.
+            // The operating system ends arguments at a NUL, so one would silently cut the command.
             if !is_program || words.iter().any(|word| word.contains('\0')) {
-                let error = "the first text is the program, as in command = [\"notify\", \"--urgent\"]";
-                return Err(wrong("command", error));
+                return Err(wrong(AlertSettingError::Command));
             }
             if let Some(name) = find_invalid_name(&env) {
-                return Err(wrong(
-                    "env",
-                    &format!("{name:?} is not the name of a variable; write env = [\"SMTP_HOST\"]"),
-                ));
+                return Err(wrong(AlertSettingError::Variable { name: name.to_owned() }));
             }
             targets.push(AlertTarget::Command { words, env });
         } else if !env.is_empty() {
-            return Err(wrong("env", "only a command has an environment; add command = [\"notify\"]"));
+            return Err(wrong(AlertSettingError::NeedlessEnvironment));
         }
         Ok(AlertRule { name, project, condition, clear_at, cool_down, targets })
     }
 
-    /// The value at which the alert is over, for conditions that compare one.
+    /// The value at which the alert is over. None for conditions without a comparison.
     pub fn clears_at(&self) -> Option<f64> {
         self.clear_at.or_else(|| Some(default_clear_at(&self.condition.subject, &self.condition.bar?)))
     }
 
-    /// Whether a value is back past where the alert is over.
+    /// Whether the value is past the clearing threshold. A value that still meets the condition is never clear,
+    /// whatever `clear_at` says.
     pub(super) fn is_clear(&self, bar: &AlertThreshold, value: f64) -> bool {
         let clear_at = self.clears_at().unwrap_or(bar.threshold);
         let is_past = if bar.comparison.is_below() { value >= clear_at } else { value <= clear_at };
@@ -140,31 +200,37 @@ impl AlertRule {
     }
 }
 
+/// One line, not blank, without control characters, of bounded length.
 fn is_name(text: &str) -> bool {
     !text.trim().is_empty() && text.chars().count() <= MAX_NAME && !text.chars().any(char::is_control)
 }
 
+/// A tenth of the distance from the worst possible value to the threshold, on the good side of the threshold.
 fn default_clear_at(subject: &AlertMetric, bar: &AlertThreshold) -> f64 {
     let (low, high) = subject.value_range();
     let margin = 0.1 * (bar.threshold - low);
     without_noise(match bar.comparison.is_below() {
         false => bar.threshold - margin,
-        // A tenth above 0.95 is more than all, and would never come.
+        // A tenth above 0.95 exceeds the largest possible share and could never be reached, so at most half of what is
+        // left.
         true => bar.threshold + margin.min((high - bar.threshold) / 2.0),
     })
 }
 
-fn read_clear_at(condition: &AlertCondition, clear_at: &ClearingThreshold) -> Result<f64, String> {
+/// Reads `clear_at` in the unit of the condition's threshold. It has to lie on the side where the condition does not
+/// hold; the threshold itself is allowed.
+fn read_clear_at(condition: &AlertCondition, clear_at: &ClearingThreshold) -> Result<f64, AlertSettingError> {
     let (subject, Some(bar)) = (&condition.subject, &condition.bar) else {
-        return Err("an unseen tool has no value to come back; leave clear_at out".to_owned());
+        return Err(AlertSettingError::NeedlessClearAt);
     };
     let text = match clear_at {
         ClearingThreshold::Number(number) => number.to_string(),
         ClearingThreshold::Text(text) => text.clone(),
     };
-    let value = subject
-        .parse_threshold(&text)
-        .ok_or_else(|| format!("{text:?} does not fit {subject}; write {}", subject.threshold_form()))?;
+    let Some(value) = subject.parse_threshold(&text) else {
+        let form = subject.threshold_form();
+        return Err(AlertSettingError::ClearAt { text, subject: subject.to_string(), form });
+    };
     let (is_good_side, side) = match bar.comparison.is_below() {
         true => (value >= bar.threshold, "at or above"),
         false => (value <= bar.threshold, "at or below"),
@@ -172,10 +238,12 @@ fn read_clear_at(condition: &AlertCondition, clear_at: &ClearingThreshold) -> Re
     if is_good_side {
         return Ok(value);
     }
-    Err(format!(
-        "{text} is on the bad side of '{condition}'; write a value {side} {}",
-        subject.format_value(bar.threshold)
-    ))
+    Err(AlertSettingError::ClearAtSide {
+        text,
+        condition: condition.to_string(),
+        side,
+        threshold: subject.format_value(bar.threshold),
+    })
 }
 
 #[cfg(test)]
@@ -186,6 +254,7 @@ mod tests {
         let section = toml::from_str(toml).map_err(|error| error.message().to_owned())?;
         let shares = AlertableEvaluator { name: "thought_to_tool", worst: 0.0, best: 1.0 };
         AlertRule::from_section(section, &[shares, AlertableEvaluator { name: "helpful", worst: 1.0, best: 5.0 }])
+            .map_err(|error| error.to_string())
     }
 
     fn clears_at(when: &str) -> f64 {

@@ -1,19 +1,21 @@
-//! A notice in the form that Slack's incoming webhooks take, and those of others who took it over.
+//! Notices in the message format of Slack's incoming webhooks (Block Kit), which other chat services accept as well.
 //!
-//! Slack refuses a message that breaks one of its limits, so every text is cut well below them: 3,000 characters for a
-//! section, 150 for a header, 50 blocks. Recorded text cannot mention anyone or make links: `&`, `<` and `>` are escaped,
-//! and `verbatim` stops Slack from finding names and addresses by itself.
+//! Slack rejects a message that exceeds one of its limits, so every text is cut well below them: 3,000 characters for a
+//! section, 150 for a header, 50 blocks. Recorded text can neither mention people nor create links: `&`, `<` and `>`
+//! are escaped, and `verbatim` stops Slack from detecting names and addresses.
 
 use serde_json::{Value as Json, json};
 
 use super::notice::{AlertNotice, NoticeKind, build_example_url, one_line};
 
+/// Fewer than in the JSON form: a chat message should fit on a screen. Texts are counted in characters.
 const MAX_EXAMPLES: usize = 5;
 const MAX_UNSEEN: usize = 10;
 const MAX_HEADER: usize = 150;
 const MAX_TEXT: usize = 300;
 
 impl AlertNotice {
+    /// `text` is the fallback for notifications; clients that render blocks show the blocks only.
     pub fn to_slack_message(&self, base_url: Option<&str>) -> Json {
         let (sign, word) = match self.kind {
             NoticeKind::Fired => ("🔴", "Alert"),
@@ -29,6 +31,7 @@ impl AlertNotice {
         if !self.unseen.is_empty() {
             blocks.push(build_section_block(&self.format_unseen_tools()));
         }
+        // A resolved alert has nothing left to look at.
         if self.kind != NoticeKind::Resolved {
             blocks.extend(self.examples.iter().take(MAX_EXAMPLES).map(|example| {
                 let score = example.score.map(|score| format!(" (score {score:.2})")).unwrap_or_default();
@@ -76,7 +79,8 @@ impl AlertNotice {
     }
 }
 
-/// As much of the name as fits: an escaped character takes up to five.
+/// A header must not exceed 150 characters after escaping, and an escaped character takes up to five. The name is cut
+/// further where the first attempt is too long.
 fn format_headline(before: &str, name: &str) -> String {
     let whole = format!("{before}: {}", escape_truncated(name, 120));
     if whole.chars().count() <= MAX_HEADER { whole } else { format!("{before}: {}", escape_truncated(name, 120 / 5)) }
@@ -86,7 +90,7 @@ fn build_section_block(text: &str) -> Json {
     json!({ "type": "section", "text": { "type": "mrkdwn", "text": text, "verbatim": true } })
 }
 
-/// Cut first: an entity that is cut in half is shown as what it is.
+/// Truncates before escaping: half an entity would be shown literally.
 fn escape_truncated(text: &str, longest: usize) -> String {
     escape_mrkdwn(&one_line(text, longest))
 }

@@ -1,5 +1,5 @@
-//! What a rule is up to: quiet or firing, and when it last spoke. A state machine without a clock and without memory of
-//! its own; who calls it keeps the state, so that a restart neither forgets an alert nor repeats it.
+//! The state machine of a rule: quiet or firing, with the time of the last notice. It has neither a clock nor memory;
+//! the caller stores the state, so a restart neither forgets an alert nor repeats its notice.
 
 use crate::alert::measurement::AlertMeasurement;
 use jiff::Timestamp;
@@ -9,18 +9,19 @@ use super::condition::AlertCondition;
 use super::notice::{AlertNotice, NoticeKind};
 use super::rule::AlertRule;
 
-/// Kept between two measurements.
+/// Stored as JSON between two measurements and shown by the API. Field names are part of the stored format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum AlertState {
     Quiet {
-        /// When a notice last went out.
+        /// When the last notice of any kind went out. None before the first.
         noticed_at: Option<Timestamp>,
     },
     Firing {
         since: Timestamp,
         noticed_at: Option<Timestamp>,
-        /// Whether anyone was told of this firing. One that began within the cool-down of the last may pass untold.
+        /// Whether a notice about this firing went out. One that began within the cool-down of the last notice may
+        /// resolve without any.
         is_told: bool,
     },
 }
@@ -31,15 +32,16 @@ impl Default for AlertState {
     }
 }
 
-/// What a measurement says about a condition.
+/// A measurement compared with the condition and the clearing threshold.
 enum ConditionStatus {
     Bad,
-    /// Neither bad nor good enough to call it over.
+    /// The condition does not hold any more, but the value is not past the clearing threshold (hysteresis).
     Between,
     Good,
 }
 
-/// Takes in one measurement. Too little data, or none, changes nothing and says nothing.
+/// Applies one measurement and returns the new state with the notice to send, if any. A missing measurement or a sample
+/// below the minimum changes nothing: no data is no sign of recovery.
 pub fn advance_alert_state(
     rule: &AlertRule,
     state: AlertState,
@@ -57,6 +59,7 @@ pub fn advance_alert_state(
         (AlertState::Quiet { noticed_at }, ConditionStatus::Bad) if may_speak(noticed_at) => {
             (AlertState::Firing { since: now, noticed_at: Some(now), is_told: true }, tell(NoticeKind::Fired, now))
         }
+        // Within the cool-down it fires without a notice. If it still fires afterwards, that first notice is a `Fired`.
         (AlertState::Quiet { noticed_at }, ConditionStatus::Bad) => {
             (AlertState::Firing { since: now, noticed_at, is_told: false }, None)
         }
@@ -69,12 +72,14 @@ pub fn advance_alert_state(
         (AlertState::Firing { since, is_told: true, .. }, ConditionStatus::Good) => {
             (AlertState::Quiet { noticed_at: Some(now) }, tell(NoticeKind::Resolved, since))
         }
+        // Nobody was notified that it fired, so nobody is notified that it is over.
         (AlertState::Firing { noticed_at, is_told: false, .. }, ConditionStatus::Good) => {
             (AlertState::Quiet { noticed_at }, None)
         }
     }
 }
 
+/// None if the sample is too small or the value is not a number.
 fn evaluate_condition(rule: &AlertRule, measured: &AlertMeasurement) -> Option<ConditionStatus> {
     let AlertCondition { bar, .. } = &rule.condition;
     if measured.count < rule.condition.least_count() {
@@ -90,8 +95,8 @@ fn evaluate_condition(rule: &AlertRule, measured: &AlertMeasurement) -> Option<C
     })
 }
 
-/// Whether enough time has passed since the last notice. A notice from the future means that the clock was set back:
-/// waiting for it could take for ever.
+/// Whether the cool-down since the last notice is over. A notice in the future means that the clock was set back;
+/// waiting for that time could take for ever, so it counts as over.
 fn is_cooled_down(rule: &AlertRule, noticed_at: Option<Timestamp>, now: Timestamp) -> bool {
     let Some(noticed_at) = noticed_at else { return true };
     match std::time::Duration::try_from(now.duration_since(noticed_at)) {

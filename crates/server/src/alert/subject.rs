@@ -1,10 +1,10 @@
-//! What a condition is about: its name, what its threshold may look like, and what is counted for it.
+//! The metrics that a condition can watch: their names, units, the form of their thresholds, and what is counted.
 
 use std::fmt;
 
 use super::nearest::find_nearest_name;
 
-/// An evaluator that can be watched, with the worst and the best score that it gives.
+/// An evaluator that can be watched, with the range of the scores of its labels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AlertableEvaluator<'e> {
     pub name: &'e str,
@@ -12,10 +12,10 @@ pub struct AlertableEvaluator<'e> {
     pub best: f64,
 }
 
-/// What is watched.
+/// The left-hand side of a condition.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AlertMetric {
-    /// Mean score of an evaluator, from the worst to the best that it gives.
+    /// Mean score of an evaluator. `worst` and `best` bound its values.
     Evaluator { name: String, worst: f64, best: f64 },
     /// Share of questions that the judge could not answer.
     FailureRate,
@@ -29,6 +29,7 @@ pub enum AlertMetric {
     UnseenTool,
 }
 
+/// The percentiles that a condition can name, as in `latency_p95`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LatencyPercentile {
     P50,
@@ -38,7 +39,7 @@ pub enum LatencyPercentile {
 }
 
 impl LatencyPercentile {
-    /// As a share: 0.95 for the 95th.
+    /// 0.95 for the 95th percentile.
     pub fn as_fraction(self) -> f64 {
         match self {
             LatencyPercentile::P50 => 0.5,
@@ -49,7 +50,7 @@ impl LatencyPercentile {
     }
 }
 
-/// What is counted to know whether there is enough data.
+/// The unit of a sample size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SampleUnit {
     Steps,
@@ -58,6 +59,7 @@ pub enum SampleUnit {
 }
 
 impl SampleUnit {
+    /// Accepts singular and plural in any case.
     pub(super) fn from_name(word: &str) -> Option<SampleUnit> {
         match word.to_ascii_lowercase().as_str() {
             "step" | "steps" => Some(SampleUnit::Steps),
@@ -75,6 +77,7 @@ impl SampleUnit {
         }
     }
 
+    /// Singular or plural, as `count` requires.
     pub fn name_for(self, count: u64) -> &'static str {
         match (self, count) {
             (SampleUnit::Steps, 1) => "step",
@@ -85,7 +88,7 @@ impl SampleUnit {
     }
 }
 
-/// The subjects that are no evaluators.
+/// Names of the metrics that are not evaluators. They are part of the configuration format.
 const BUILT_IN: [(&str, AlertMetric); 8] = [
     ("failure_rate", AlertMetric::FailureRate),
     ("error_rate", AlertMetric::ErrorRate),
@@ -98,7 +101,7 @@ const BUILT_IN: [(&str, AlertMetric); 8] = [
 ];
 
 impl AlertMetric {
-    /// Built-in names win: an evaluator that takes one would make rules mean something else from one run to the next.
+    /// Built-in names win over evaluators: otherwise adding a rubric could change the meaning of an existing rule.
     pub(super) fn from_name(name: &str, evaluators: &[AlertableEvaluator<'_>]) -> Option<AlertMetric> {
         let built_in = BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, subject)| subject.clone());
         let evaluator = || {
@@ -108,7 +111,7 @@ impl AlertMetric {
         built_in.or_else(evaluator)
     }
 
-    /// The known name that a wrong one is closest to.
+    /// A suggestion for a name that is not known; none if no known name is similar.
     pub(super) fn nearest_name(name: &str, evaluators: &[AlertableEvaluator<'_>]) -> Option<String> {
         let known = evaluators.iter().map(|known| known.name).chain(BUILT_IN.iter().map(|(known, _)| *known));
         find_nearest_name(name, known).map(str::to_owned)
@@ -125,7 +128,7 @@ impl AlertMetric {
         }
     }
 
-    /// What its values lie between.
+    /// The smallest and the largest possible value, both included.
     pub(super) fn value_range(&self) -> (f64, f64) {
         match self {
             AlertMetric::Evaluator { worst, best, .. } => (*worst, *best),
@@ -134,13 +137,14 @@ impl AlertMetric {
         }
     }
 
-    /// Whether its values can be written as parts of a hundred.
+    /// Whether thresholds may be written in percent.
     fn is_share(&self) -> bool {
         let (low, high) = self.value_range();
         low >= 0.0 && high <= 1.0
     }
 
-    /// What may be counted for it. An evaluator judges steps or trajectories; which, its rubric says.
+    /// What may be counted for the metric. Whether an evaluator judges steps or trajectories depends on its rubric,
+    /// which is checked where the rubrics are known. The cost is a sum and has no sample.
     pub fn units(&self) -> &'static [SampleUnit] {
         match self {
             AlertMetric::Evaluator { .. } => &[SampleUnit::Steps, SampleUnit::Trajectories],
@@ -151,7 +155,7 @@ impl AlertMetric {
         }
     }
 
-    /// A right condition, to show beside a wrong one.
+    /// A valid condition on this metric, for error messages.
     pub(super) fn example_condition(&self) -> String {
         match self {
             AlertMetric::Evaluator { name, worst, best } => {
@@ -166,7 +170,7 @@ impl AlertMetric {
         }
     }
 
-    /// How a threshold is written, in words.
+    /// How a threshold of this metric is written, as part of a sentence.
     pub(super) fn threshold_form(&self) -> String {
         match self {
             AlertMetric::CostPerHour => "dollars, as $5 or 0.5".to_owned(),
@@ -178,7 +182,8 @@ impl AlertMetric {
         }
     }
 
-    /// Reads a threshold into the unit of this subject's values: shares, scores, dollars or seconds.
+    /// Parses a threshold into the unit of the metric. None if it has the wrong form or lies outside of the possible
+    /// values.
     pub(super) fn parse_threshold(&self, text: &str) -> Option<f64> {
         let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
         let value = match self {
@@ -204,12 +209,13 @@ impl AlertMetric {
                 None => plain_number(&text)?,
             },
         };
-        // A share that is never reached is told as what it is, a condition that never or always holds.
+        // A share within 0 to 1 that the evaluator never gives is accepted here; `parse_bar` rejects it with the better
+        // message that the condition is never or always true.
         let (low, high) = if self.is_share() { (0.0, 1.0) } else { self.value_range() };
         (value.is_finite() && (low..=high).contains(&value)).then_some(value)
     }
 
-    /// A value as people read it. `parse_threshold` reads it back exactly, so thresholds are shown by it, too.
+    /// Formats a threshold without rounding: `parse_threshold` reads it back exactly.
     pub fn format_value(&self, value: f64) -> String {
         match self {
             AlertMetric::CostPerHour => format!("${value}"),
@@ -218,7 +224,7 @@ impl AlertMetric {
         }
     }
 
-    /// A measured value, without the digits that mean nothing.
+    /// Formats a measured value, rounded to the digits that a sample can support.
     pub fn show_measured(&self, value: f64) -> String {
         match self {
             AlertMetric::Evaluator { .. } => format!("{value:.3}"),
@@ -237,12 +243,12 @@ impl fmt::Display for AlertMetric {
     }
 }
 
-/// 0.88, and not the 0.8800000000000001 that binary fractions make of it.
+/// Rounds to nine decimals: 0.88 instead of the 0.8800000000000001 of binary fractions.
 pub(super) fn without_noise(value: f64) -> f64 {
     (value * 1e9).round() / 1e9
 }
 
-/// Digits with at most one point: no signs, no exponents, no `inf`, which `f64` would all read.
+/// Digits with at most one point. `f64::from_str` would also accept signs, exponents and `inf`.
 fn plain_number(text: &str) -> Option<f64> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     if is_plain { text.parse().ok() } else { None }

@@ -1,24 +1,26 @@
-//! Where a notice goes. A webhook's address is a secret: whoever has it can post. Nothing here shows more of it than
-//! scheme and host.
+//! Targets of notices. The address of a webhook is a secret, since whoever has it can post: nothing here shows more of
+//! it than scheme and host.
 
 use std::fmt;
+use std::str::FromStr;
 
 use reqwest::Url;
 
+/// Equal targets of different rules share one queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum AlertTarget {
-    /// The server's own log.
+    /// The server's own log, written synchronously.
     Log,
-    /// The notice as JSON, posted.
+    /// An HTTP POST with the notice as JSON.
     Webhook(WebhookUrl),
-    /// The notice in Slack's form, posted.
+    /// An HTTP POST with the notice as a Slack message.
     Slack(WebhookUrl),
-    /// A program and its arguments, started without a shell, with the notice as JSON on its input, and the variables
-    /// that it gets beside those that every program gets.
+    /// A program and its arguments, started without a shell, with the notice as JSON on standard input. `env` names
+    /// variables that it gets besides the common ones.
     Command { words: Vec<String>, env: Vec<String> },
 }
 
-/// What kind of target, for counters.
+/// The kind of a target, as counters and pages name it. The discriminants index arrays, in the order of `ALL`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TargetKind {
     Log,
@@ -51,7 +53,7 @@ impl AlertTarget {
     }
 }
 
-/// What a log may say about it: of a command its program, as arguments may hold secrets, too.
+/// The form for logs. Of a command only the program is shown, since arguments may contain secrets.
 impl fmt::Display for AlertTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -65,25 +67,39 @@ impl fmt::Display for AlertTarget {
     }
 }
 
-/// An address to post to.
+/// An `http` or `https` address with a host. `Display` and `Debug` show scheme and host only.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct WebhookUrl(Url);
 
+/// Why a text is not the address of a webhook. The message is one line and repeats nothing of the address but its
+/// scheme.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WebhookUrlError {
+    /// Not a URL by the WHATWG URL standard.
+    #[error("is no address ({0}); {EXPECTED}")]
+    Syntax(#[source] <Url as FromStr>::Err),
+    /// Not `http` or `https`, or a URL without a host.
+    #[error("is a {scheme} address; {EXPECTED}")]
+    Scheme { scheme: String },
+}
+
 impl WebhookUrl {
-    /// The error is one line, and as silent about the address as everything else.
-    pub fn parse(text: &str) -> Result<WebhookUrl, String> {
-        let url = Url::parse(text.trim()).map_err(|error| format!("is no address ({error}); {EXPECTED}"))?;
+    /// Surrounding spaces are ignored.
+    pub fn parse(text: &str) -> Result<WebhookUrl, WebhookUrlError> {
+        let url = Url::parse(text.trim()).map_err(WebhookUrlError::Syntax)?;
         match (url.scheme(), url.has_host()) {
             ("http" | "https", true) => Ok(WebhookUrl(url)),
-            (scheme, _) => Err(format!("is a {scheme} address; {EXPECTED}")),
+            (scheme, _) => Err(WebhookUrlError::Scheme { scheme: scheme.to_owned() }),
         }
     }
 
+    /// The whole address, for the request only. It must not be logged.
     pub(super) fn expose(&self) -> &Url {
         &self.0
     }
 }
 
+/// The end of every message about an address.
 const EXPECTED: &str = "write an http or https address, as \"https://hooks.example.com/alerts\"";
 
 impl fmt::Display for WebhookUrl {
@@ -119,7 +135,7 @@ mod tests {
     fn refuses_other_addresses_without_repeating_them() {
         for text in ["", "hooks.example.com/key", "ftp://h/key", "file:///key", "mailto:key@h", "http://", "data:,key"]
         {
-            let error = WebhookUrl::parse(text).expect_err("no address");
+            let error = WebhookUrl::parse(text).expect_err("no address").to_string();
             assert!(!error.contains("key") && error.contains("https://hooks.example.com"), "{error}");
         }
     }

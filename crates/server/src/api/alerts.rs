@@ -1,4 +1,7 @@
-//! Alert rules as they stand, what was told, and the rules of live grading.
+//! Alert rules with their states and latest measurements, the notices so far, and the rules of live grading.
+//!
+//! Doc comments on types and handlers of this folder are published in `/openapi.json`; notes for maintainers are plain
+//! comments.
 
 use std::sync::Arc;
 
@@ -33,30 +36,35 @@ pub(super) struct AlertList {
     next_cursor: Option<i64>,
 }
 
+/// A rule of the current settings.
 #[derive(Serialize, ToSchema)]
 #[schema(as = AlertRule)]
 pub(super) struct AlertRuleStatus {
     name: String,
+    /// Null if the rule watches all projects.
     project: Option<String>,
+    /// The condition as text, in canonical form.
     condition: String,
-    /// How the rule stands: `quiet` or `firing`, and since when.
+    /// State of the rule: `quiet` or `firing`, with the time since when.
     #[schema(value_type = Object)]
     state: serde_json::Value,
-    /// The value at which an alert is over, as shares, scores, dollars or seconds; none for `unseen_tool`.
+    /// The value at which an alert is over: a share, a score, dollars or seconds. Null for `unseen_tool`.
     clear_at: Option<f64>,
-    /// What the rule found when it last looked; none before its first look.
+    /// The latest measurement; null before the first.
     now: Option<AlertReading>,
 }
 
+/// A measurement of a rule.
 #[derive(Serialize, ToSchema)]
 pub(super) struct AlertReading {
     at: String,
-    /// In the unit of `clear_at`, or the number of unseen tools; none where there was no data.
+    /// In the unit of `clear_at`, or the number of unseen tools. Null without data.
     value: Option<f64>,
     /// How many steps, trajectories or questions the value is taken from.
     count: u64,
-    /// Whether that is enough for the rule to say anything.
+    /// Whether the sample is large enough for the rule to fire or resolve.
     is_enough: bool,
+    /// Tools that were not called in the window before, for `unseen_tool`.
     unseen: Vec<String>,
 }
 
@@ -66,6 +74,7 @@ impl AlertReading {
         let measured = reading.measured.unwrap_or_default();
         AlertReading {
             at: time::format_rfc3339(reading.at_ns),
+            // JSON has no infinities and no NaN.
             value: value.filter(|value| value.is_finite()),
             count: measured.count,
             is_enough: measured.count >= rule.condition.least_count(),
@@ -74,31 +83,35 @@ impl AlertReading {
     }
 }
 
+/// A notice that was sent.
 #[derive(Serialize, ToSchema)]
 pub(super) struct AlertEventBody {
+    /// Grows with time; the cursor of the list.
     id: i64,
     at: String,
     rule: String,
     /// `fired`, `reminder` or `resolved`.
     kind: String,
-    /// As it is sent to webhooks.
+    /// The notice as webhooks get it.
     #[schema(value_type = Object)]
     notice: serde_json::Value,
 }
 
-/// Alert rules, and what they told.
+/// Alert rules with their states, and the notices that were sent.
 #[utoipa::path(get, path = "/api/v1/alerts", tag = "alerts", params(AlertParams),
     responses((status = 200, body = AlertList), (status = 400, body = crate::http_error::ErrorBody)))]
 pub(super) async fn list_alerts(
     State(server): State<Arc<ServerState>>,
     ApiQuery(params): ApiQuery<AlertParams>,
 ) -> Result<Json<AlertList>, ApiError> {
+    // The bounds are also declared in `AlertParams`, but `utoipa` only documents them.
     let limit = params.limit.unwrap_or(100);
     if !(1..=1000).contains(&limit) {
         return Err(ApiError::bad_request(format!("limit={limit}: from 1 to 1000")));
     }
     run_store_query(&server, move |server| {
         let mut rules = Vec::new();
+        // Only rules of the current settings: states of removed rules stay in the store and are not listed.
         for rule in &server.reloadable().alerts {
             let state = server.store.alert_state(&rule.name)?;
             rules.push(AlertRuleStatus {
@@ -111,6 +124,7 @@ pub(super) async fn list_alerts(
             });
         }
         let events = server.store.alert_events(params.cursor.unwrap_or(i64::MAX), limit)?;
+        // A full page may be the last one; then the next page is empty.
         let next_cursor = events.last().filter(|_| events.len() == limit).map(|event| event.no);
         let events = events.into_iter().map(|event| AlertEventBody {
             id: event.no,
@@ -130,22 +144,24 @@ pub(super) struct GradingRuleList {
     items: Vec<RuleBody>,
 }
 
-/// How the trajectories of a project are judged.
+/// How the trajectories of a project are graded as they arrive.
 #[derive(Serialize, ToSchema)]
 pub(super) struct RuleBody {
     name: String,
-    /// `*` at its end stands for anything.
+    /// A name; `*` at its end matches any ending.
     project: String,
+    /// `offline`, or provider and model as `openai:gpt-4o`.
     judge: String,
     evaluators: Vec<String>,
-    /// The share of trajectories that are judged.
+    /// Share of the trajectories that are graded, from 0 to 1.
     sample: f64,
-    /// Whether every trajectory with an error is judged.
+    /// Whether every trajectory with an error is graded in addition to the sample.
     all_errors: bool,
+    /// Dollars for a UTC day; null for no limit.
     daily_budget_usd: Option<f64>,
 }
 
-/// The rules of live grading; the first that fits a project counts.
+/// The rules of live grading. The first rule that matches a project applies.
 #[utoipa::path(get, path = "/api/v1/rules", tag = "rules", responses((status = 200, body = GradingRuleList)))]
 pub(super) async fn list_grading_rules(State(server): State<Arc<ServerState>>) -> Json<GradingRuleList> {
     let reloadable = server.reloadable();

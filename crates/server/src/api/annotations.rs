@@ -1,4 +1,5 @@
-//! Annotations: what people, and programs that are no judge of ours, say.
+//! Annotations: statements of people, and of programs other than our judges, about spans, traces, trajectories and
+//! steps.
 
 use std::sync::Arc;
 
@@ -19,13 +20,15 @@ use crate::signature;
 use crate::state::ServerState;
 use crate::time_text as time;
 
+/// A stored annotation.
 #[derive(Serialize, ToSchema)]
 pub(super) struct AnnotationBody {
     id: i64,
     /// `span:ID`, `trace:ID`, `trajectory:ID` or `trajectory:ID#STEP`.
     target: String,
-    /// What it is about; the name of an evaluator where it agrees or disagrees with one.
+    /// What the annotation is about. A label that agrees or disagrees with a verdict has the name of its evaluator.
     name: String,
+    /// Distinguishes several annotations of one name on one target. May be empty.
     identifier: String,
     /// `HUMAN`, `LLM` or `CODE`.
     annotator: String,
@@ -35,13 +38,14 @@ pub(super) struct AnnotationBody {
     #[schema(value_type = Object)]
     metadata: serde_json::Value,
     author: String,
-    /// The name of the API key that it was written with; null where none was needed.
+    /// Name of the API key that it was written with; null if the server requires no key.
     key: Option<String>,
     created: String,
     updated: String,
 }
 
 impl AnnotationBody {
+    /// Stored metadata also carries the signature of the key, which is taken out here: clients see their own metadata.
     pub(super) fn from_row(row: AnnotationRecord) -> AnnotationBody {
         let (metadata, key) = signature::split_signed_metadata(&row.metadata);
         AnnotationBody {
@@ -83,7 +87,7 @@ pub(super) struct AnnotationList {
     next_cursor: Option<i64>,
 }
 
-/// Annotations, in the order they were first made.
+/// Annotations, in the order in which they were first made.
 #[utoipa::path(get, path = "/api/v1/annotations", tag = "annotations", params(AnnotationParams),
     responses((status = 200, body = AnnotationList), (status = 400, body = crate::http_error::ErrorBody)))]
 pub(super) async fn search_annotations(
@@ -101,6 +105,7 @@ pub(super) async fn search_annotations(
         trace_id: None,
         annotator: None,
         after: params.cursor.unwrap_or(0),
+        // One row more than the page shows whether there is a next page.
         limit: limit + 1,
     };
     run_store_query(&server, move |server| {
@@ -113,7 +118,7 @@ pub(super) async fn search_annotations(
     .await
 }
 
-/// One annotation. It replaces what the same target has under the same name and identifier.
+/// A new annotation. It replaces the one with the same target, name and identifier.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AnnotationInput {
@@ -121,7 +126,7 @@ pub(super) struct AnnotationInput {
     target: String,
     #[schema(min_length = 1)]
     name: String,
-    /// Tells several annotations of one name apart. Without it a person's word stands beside those of others.
+    /// Distinguishes several annotations of one name on one target. The default keeps labels of different people apart.
     identifier: Option<String>,
     /// `HUMAN` (the default), `LLM` or `CODE`.
     annotator: Option<String>,
@@ -130,18 +135,19 @@ pub(super) struct AnnotationInput {
     explanation: Option<String>,
     #[schema(value_type = Option<Object>)]
     metadata: Option<serde_json::Map<String, serde_json::Value>>,
-    /// Who says so; the name of the API key without it.
+    /// Displayed author; by default the name of the API key.
     author: Option<String>,
 }
 
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AnnotationsInput {
-    /// All of them are kept, or none.
+    /// Stored in one transaction: all of them or none.
     #[schema(max_items = 1000)]
     items: Vec<AnnotationInput>,
 }
 
+/// Ids of the stored annotations, in the order of the request.
 #[derive(Serialize, ToSchema)]
 pub(super) struct AnnotationIds {
     ids: Vec<i64>,
@@ -157,6 +163,7 @@ pub(super) async fn add_annotations(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<AnnotationIds>, ApiError> {
+    // The lease keeps the memory of the body reserved until the annotations are written.
     let (input, _lease) = json_body::<AnnotationsInput>(&server, &headers, body).await?;
     if input.items.len() > 1000 {
         return Err(ApiError::bad_request("at most 1000 annotations at once"));
@@ -164,6 +171,7 @@ pub(super) async fn add_annotations(
     let signed = blocking_sender(&server, move |server| {
         let items = input.items.into_iter().map(|item| item.resolve(server, &caller));
         let items: Vec<NewAnnotation> = items.collect::<Result<_, _>>()?;
+        // A caller must not overwrite labels of another person by using that person's name.
         if let Some(reason) = server.find_borrowed_name(&caller, &items)? {
             return Err(ApiError::new(StatusCode::FORBIDDEN, reason));
         }
@@ -174,7 +182,8 @@ pub(super) async fn add_annotations(
 }
 
 impl AnnotationInput {
-    /// Finds what it is about.
+    /// Checks the input and finds the trace that the target belongs to. A target that is not stored is an error: the
+    /// annotation would never be shown or deleted with its trace.
     fn resolve(self, server: &ServerState, caller: &RequestCaller) -> Result<NewAnnotation, ApiError> {
         let annotator = self.annotator.as_deref().unwrap_or("HUMAN");
         if !matches!(annotator, "HUMAN" | "LLM" | "CODE") {
@@ -191,7 +200,8 @@ impl AnnotationInput {
         let trace_id = trace_of(server, &self.target)?
             .ok_or_else(|| ApiError::not_found(format!("{:?} is not there", self.target)))?;
         let author = self.author.unwrap_or_else(|| caller.name.clone());
-        // With keys, nobody takes the place of what another said by giving his name.
+        // The default identifier. With keys it is the name of the key, which nobody else can use, so a person cannot
+        // replace the label of another by giving that name. Programs share the empty identifier.
         let own = match (annotator, caller.name.is_empty()) {
             ("HUMAN", true) => author.clone(),
             ("HUMAN", false) => caller.name.clone(),
@@ -214,6 +224,7 @@ impl AnnotationInput {
     }
 }
 
+/// The trace of a target, or none if it is not stored. The error is for targets of no known form.
 fn trace_of(server: &ServerState, target: &str) -> Result<Option<TraceId>, ApiError> {
     let wrong =
         || ApiError::bad_request(format!("target {target:?}: span:ID, trace:ID, trajectory:ID or trajectory:ID#STEP"));
@@ -229,6 +240,8 @@ fn trace_of(server: &ServerState, target: &str) -> Result<Option<TraceId>, ApiEr
         }
         "trajectory" => {
             let whole = server.store.trace_of_trajectory(id)?;
+            // A trajectory id may contain `#`, so the whole text is tried as an id before the part behind the last `#`
+            // is read as a step.
             match (whole, id.rsplit_once('#')) {
                 (None, Some((id, step))) => {
                     let step: u32 = step.parse().map_err(|_| wrong())?;
@@ -248,7 +261,7 @@ fn trace_of(server: &ServerState, target: &str) -> Result<Option<TraceId>, ApiEr
     })
 }
 
-/// Takes an annotation back.
+/// Deletes an annotation.
 #[utoipa::path(delete, path = "/api/v1/annotations/{id}", tag = "annotations", params(("id" = i64, Path)),
     responses((status = 204), (status = 404, body = crate::http_error::ErrorBody)))]
 pub(super) async fn delete_annotation(

@@ -1,4 +1,4 @@
-//! Bodies of requests to the API: bounded in size, in time and, all together, in memory, as those of spans are.
+//! JSON bodies of API requests: bounded in size and time, and within the memory budget that all requests share.
 
 use std::sync::Arc;
 
@@ -12,9 +12,11 @@ use crate::memory::MemoryLease;
 use crate::receive;
 use crate::state::ServerState;
 
+/// Enough for 1,000 annotations with explanations.
 const MAX_BYTES: usize = 2 << 20;
 
-/// Reads a body as JSON; the memory that it takes is held as long as the lease.
+/// Reads and parses a body. The memory is reserved as long as the returned lease lives. Other content types than
+/// `application/json` get 415: a form of another site could not send this one without a preflight request.
 pub(super) async fn json_body<T: DeserializeOwned + Send + 'static>(
     server: &Arc<ServerState>,
     headers: &HeaderMap,

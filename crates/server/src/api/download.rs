@@ -1,4 +1,4 @@
-//! Sends all that a project holds, page by page.
+//! Streams all records of a project, one page of the store after another.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use crate::queries::QueryKind;
 use crate::state::ServerState;
 use crate::stream;
 
-/// Sends `head`, and then what `write` makes of each page.
+/// Streams `head`, then what `write` makes of each page. At most one page is in memory, however large the project is. A
+/// client that stops reading is cut off after the stall timeout, since it occupies a download permit.
 pub(super) async fn of_project(
     server: Arc<ServerState>,
     project: String,
@@ -21,6 +22,7 @@ pub(super) async fn of_project(
     let (queries, stall_timeout) = (Arc::clone(&server.queries), server.settings.timeouts.stall);
     Ok(stream::stream_query_body(&queries, permit, stall_timeout, move |sink| {
         sink.write(&head);
+        // Keyset pagination: the stream stays correct while traces arrive or are deleted.
         let mut after = None;
         while !sink.is_gone()
             && let Some((page, last)) = server.store.project_page(&project, after)?

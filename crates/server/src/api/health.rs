@@ -1,4 +1,4 @@
-//! Whether the server is there, whether it can take something, and what it has counted.
+//! Liveness, readiness and metrics of the server.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,6 +15,7 @@ use utoipa::ToSchema;
 use crate::http_error::blocking_sender;
 use crate::state::ServerState;
 
+/// Liveness says nothing about the store: a restart does not repair a full disk.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Health)]
 pub(super) struct HealthStatus {
@@ -22,35 +23,37 @@ pub(super) struct HealthStatus {
     version: &'static str,
 }
 
-/// The server runs.
+/// The server is running.
 #[utoipa::path(get, path = "/healthz", tag = "operations", responses((status = 200, body = HealthStatus)))]
 pub(super) async fn report_health() -> Json<HealthStatus> {
     Json(HealthStatus { status: "ok", version: env!("CARGO_PKG_VERSION") })
 }
 
+/// Whether spans are accepted.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Readiness)]
 pub(super) struct ReadinessStatus {
     is_ready: bool,
-    /// Why it is not.
+    /// Why they are not; null if they are.
     reason: Option<&'static str>,
 }
 
-/// How long a trial to write may take.
+/// Time limit of a trial write. Probes usually time out after a few seconds.
 const TRIAL: Duration = Duration::from_secs(2);
 
-/// The server takes spans.
+/// The server accepts spans.
 #[utoipa::path(get, path = "/readyz", tag = "operations",
     responses((status = 200, body = ReadinessStatus), (status = 503, body = ReadinessStatus)))]
 pub(super) async fn report_readiness(State(server): State<Arc<ServerState>>) -> Response {
     let failing = || server.store.writer_status().is_none_or(|status| status.is_failing.load(Ordering::Relaxed));
     if failing() {
-        // Who is told that nothing can be written sends nothing, and then nothing would show that it can be again.
+        // While the server reports that it cannot write, clients send nothing, so no write would notice that the disk
+        // has space again. The probe itself therefore tries to write.
         if let Ok(tried) = server.store.try_to_write() {
             let _ = tokio::time::timeout(TRIAL, tried.wait_async()).await;
         }
     }
-    // Found out at once, and not only when somebody sends something.
+    // Deleted or replaced files are noticed here, before a client sends something.
     let is_failing = failing() || server.store.check_files().is_err();
     let reason = if server.is_stopping.load(Ordering::Relaxed) {
         Some("the server is going down")
@@ -67,17 +70,19 @@ pub(super) async fn report_readiness(State(server): State<Arc<ServerState>>) -> 
     (status, Json(ReadinessStatus { is_ready: reason.is_none(), reason })).into_response()
 }
 
-/// What was counted, for Prometheus.
+/// Metrics in the OpenMetrics text format, for Prometheus.
 #[utoipa::path(get, path = "/metrics", tag = "operations",
     responses((status = 200, body = String, content_type = "text/plain")))]
 pub(super) async fn export_server_metrics(State(server): State<Arc<ServerState>>) -> Response {
-    // Answered also when all queries are busy, and by one thread however often it is asked for.
+    // Not admitted as a query, so that the metrics are available while all queries are busy. One at a time, so that
+    // frequent scrapes cannot occupy the threads.
     let _turn = server.metrics_turn.acquire().await;
     let text = blocking_sender(&server, |server| Ok(super::prometheus::render_prometheus_metrics(server))).await;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     text.map(|text| ([(CONTENT_TYPE, kind)], text)).into_response()
 }
 
+/// The description is rendered once when the routes are built.
 pub(super) async fn serve_openapi(description: String) -> Response {
     ([(CONTENT_TYPE, "application/json")], description).into_response()
 }

@@ -1,4 +1,4 @@
-//! Scores over time, or by agent, version, model or tool.
+//! Scores over time, or by agent, version, model or tool, from the rollups of the store.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(super) struct MetricParams {
     agent: Option<String>,
     version: Option<String>,
     model: Option<String>,
-    /// Steps that call this tool only.
+    /// Only steps that call this tool.
     tool: Option<String>,
     /// Trajectories that began at or after this time.
     from: Option<String>,
@@ -41,23 +41,27 @@ pub(super) struct MetricList {
     items: Vec<MetricPoint>,
 }
 
+/// Mean score of one evaluator in one group.
 #[derive(Serialize, ToSchema)]
 pub(super) struct MetricPoint {
     evaluator: String,
-    /// What `by` asks for: the beginning of a period, or a name. Null without `by`.
+    /// The value of what `by` names: the start of a period (RFC 3339) or a name. Null without `by`.
     group: Option<String>,
     /// Null when nothing was scored.
     mean: Option<f64>,
-    /// 95 %, with regard to steps of one trajectory hanging together, on the scale of the evaluator's labels.
+    /// Cluster-robust 95 % confidence interval of the mean, on the scale of the labels. Steps of one trajectory are one
+    /// cluster.
     low: Option<f64>,
     high: Option<f64>,
+    /// Numbers of outcomes by kind.
     scored: i64,
     failed: i64,
     not_applicable: i64,
+    /// Number of trajectories with an outcome of any kind.
     trajectories: i64,
 }
 
-/// Metrics of what was graded. Sums are kept in periods of five minutes, and longer than the traces they are made of.
+/// Scores of graded trajectories. They come from rollups of five minutes, which are kept longer than traces.
 #[utoipa::path(get, path = "/api/v1/metrics", tag = "metrics", params(MetricParams),
     responses((status = 200, body = MetricList), (status = 400, body = crate::http_error::ErrorBody)))]
 pub(super) async fn list_metrics(
@@ -84,6 +88,7 @@ pub(super) async fn list_metrics(
     .await
 }
 
+/// A period has to be a multiple of the rollup bucket: shorter or unaligned periods cannot be computed from rollups.
 fn parse_metric_group(by: Option<&str>, period: Option<&str>) -> Result<MetricGroup, ApiError> {
     Ok(match by {
         None => MetricGroup::All,

@@ -1,4 +1,4 @@
-//! The JSON API. What it can be asked is described by the code itself: `/openapi.json` is made from these functions.
+//! The JSON API. `/openapi.json` is generated from these functions, so the description cannot differ from the code.
 
 mod alerts;
 mod annotations;
@@ -27,6 +27,7 @@ use utoipa_axum::routes;
 
 use crate::state::ServerState;
 
+/// The head of the description; routes add themselves.
 #[derive(OpenApi)]
 #[openapi(info(
     title = "Gradus",
@@ -34,7 +35,7 @@ use crate::state::ServerState;
 ))]
 struct OpenApiSpec;
 
-/// The API's routes, and their description.
+/// All routes of the API. Authentication, limits and logging are layers of the outer router.
 pub(super) fn build_api_routes() -> Router<Arc<ServerState>> {
     let (router, description) = OpenApiRouter::with_openapi(OpenApiSpec::openapi())
         .routes(routes!(projects::list_all_projects))
@@ -57,6 +58,7 @@ pub(super) fn build_api_routes() -> Router<Arc<ServerState>> {
         .routes(routes!(health::report_readiness))
         .routes(routes!(health::export_server_metrics))
         .split_for_parts();
+    // Rendered once: it only depends on the code.
     let description = description.to_pretty_json().unwrap_or_default();
     router.route("/openapi.json", get(move || health::serve_openapi(description.clone())))
 }

@@ -1,4 +1,4 @@
-//! The projects there are.
+//! The list of projects.
 
 use std::sync::Arc;
 
@@ -11,11 +11,14 @@ use crate::http_error::{ApiError, run_store_query};
 use crate::state::ServerState;
 use crate::time_text as time;
 
+/// A project with what is stored of it.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Project)]
 pub(super) struct ProjectSummary {
     name: String,
+    /// When the first span of the project arrived.
     created: String,
+    /// Stored traces, spans and trajectories; retention reduces them.
     traces: i64,
     spans: i64,
     trajectories: i64,

@@ -1,4 +1,4 @@
-//! What the server counts, in Prometheus' text form.
+//! Server metrics in the OpenMetrics text format. Names and labels are an interface: dashboards and alerts use them.
 
 use std::fmt::Write as _;
 use std::sync::PoisonError;
@@ -13,7 +13,8 @@ use crate::connection::ConnectionCloseReason;
 use crate::meters::CounterFamily;
 use crate::state::ServerState;
 
-/// All of it in Prometheus' text form.
+/// Renders all metrics with the prefix `gradus_`. The registry is built for each scrape, since gauges are read from
+/// where they are kept; counters are shared handles. Reads the store, so it must not run on an async thread.
 pub(super) fn render_prometheus_metrics(server: &ServerState) -> String {
     let mut registry = Registry::with_prefix("gradus");
     let meters = &server.meters;
@@ -39,12 +40,14 @@ pub(super) fn render_prometheus_metrics(server: &ServerState) -> String {
     register_connections(server, &mut registry);
     register_state(server, &mut registry);
     let mut text = String::new();
+    // OpenMetrics requires the `# EOF` marker; without it a scraper rejects the answer as truncated.
     if encode(&mut text, &registry).is_err() {
         let _ = writeln!(text, "# EOF");
     }
     text
 }
 
+/// Numbers that other parts count themselves are copied into counters of this scrape.
 fn register_connections(server: &ServerState, registry: &mut Registry) {
     let mut counter = |name: &str, help: &str, value: u64| {
         let counter: Counter = Counter::default();
@@ -61,6 +64,8 @@ fn register_connections(server: &ServerState, registry: &mut Registry) {
     registry.register("connections_closed", "Connections that the server closed, by reason", closed);
 }
 
+/// Current values as gauges. What cannot be read is left out of this scrape: a missing series is visible, a zero would
+/// be wrong.
 fn register_state(server: &ServerState, registry: &mut Registry) {
     let mut gauge = |name: &str, help: &str, value: f64| {
         let gauge: Gauge<f64, AtomicU64> = Gauge::default();
@@ -76,6 +81,7 @@ fn register_state(server: &ServerState, registry: &mut Registry) {
     let (open, keyed) = server.connections.open_count();
     gauge("connections_open", "Connections that are open", open as f64);
     gauge("connections_keyed", "Connections that have shown a valid key", keyed as f64);
+    // None if the store is open for reading only.
     if let Some(status) = server.store.writer_status() {
         let number = |value: &AtomicU64| value.load(Ordering::Relaxed) as f64;
         gauge("store_queue_bytes", "Waiting to be written", status.queued_bytes.load(Ordering::Relaxed) as f64);
@@ -84,12 +90,14 @@ fn register_state(server: &ServerState, registry: &mut Registry) {
         gauge("store_failed_commits", "Transactions that failed so far", number(&status.failed_commits));
         gauge("store_commit_seconds", "Time spent in transactions so far", number(&status.commit_ns) / 1e9);
     }
+    // Totals, exported as gauges because the pool keeps the numbers itself.
     for (result, count) in server.queries.counts().by_result() {
         gauge(&format!("queries_{result}"), "Queries so far by their result", count as f64);
     }
     let (under_way, waiting) = server.queries.under_way();
     gauge("queries_under_way", "Queries that run or take turns", under_way as f64);
     gauge("queries_waiting", "Queries that wait to be let in", waiting as f64);
+    // A poisoned lock still holds valid numbers.
     let deliveries = *server.meters.deliveries.lock().unwrap_or_else(PoisonError::into_inner);
     for (kind, counts) in deliveries.iter() {
         let kind = kind.name();

@@ -1,4 +1,4 @@
-//! Traces that could not be assembled twice: which they are, and another attempt by hand.
+//! Quarantined traces, which could not be assembled twice: the list, and a retry by hand.
 
 use crate::quarantine::retry_quarantined_traces;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use crate::http_error::{ApiError, run_store_query};
 use crate::state::ServerState;
 use crate::time_text as time;
 
+/// A defect in one instrumentation can quarantine every trace of a project; the list stays readable.
 const MAX_LISTED: usize = 1_000;
 
 #[derive(Serialize, ToSchema)]
@@ -21,20 +22,23 @@ pub(super) struct QuarantineList {
     items: Vec<QuarantineItem>,
 }
 
+/// A trace with its failures. Its spans stay stored.
 #[derive(Serialize, ToSchema)]
 struct QuarantineItem {
     trace_id: String,
     project: String,
     name: String,
     spans: i64,
+    /// Failed attempts to assemble it.
     attempts: i64,
+    /// When it was quarantined (RFC 3339).
     since: String,
     reason: String,
 }
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct RetryResult {
-    /// Traces that are in the ready queue again.
+    /// Number of traces that are in the ready queue again.
     retried: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What is asked, and what the answers are worth.
+//! The rubrics that the server knows.
 
 use std::sync::Arc;
 
@@ -16,27 +16,29 @@ pub(super) struct RubricList {
     items: Vec<RubricBody>,
 }
 
+/// A rubric without its prompt text.
 #[derive(Serialize, ToSchema)]
 pub(super) struct RubricBody {
     name: String,
     title: String,
     /// `step` or `trajectory`.
     subject: &'static str,
-    /// Best first.
+    /// Best label first.
     labels: Vec<LabelBody>,
-    /// Changes when what is asked does.
+    /// Digest of the question. Verdicts with different hashes answer different questions.
     hash: String,
-    /// The name of its annotations in Phoenix.
+    /// Name of its annotations in Phoenix.
     phoenix_name: String,
 }
 
+/// A possible answer and its score.
 #[derive(Serialize, ToSchema)]
 pub(super) struct LabelBody {
     label: String,
     score: f64,
 }
 
-/// All rubrics, the built-in ones and those of the configuration.
+/// All rubrics: the built-in ones and those of the configuration.
 #[utoipa::path(get, path = "/api/v1/rubrics", tag = "rubrics", responses((status = 200, body = RubricList)))]
 pub(super) async fn list_rubrics(State(server): State<Arc<ServerState>>) -> Json<RubricList> {
     let reloadable = server.reloadable();

@@ -1,4 +1,4 @@
-//! Runs of `gradus eval` that were kept in the server's folder, and the live ones: one for each rule.
+//! Runs of `gradus eval` in the data folder of the server, and one live run for each rule of live grading.
 
 use std::sync::Arc;
 
@@ -20,16 +20,21 @@ pub(super) struct RunList {
     items: Vec<RunListItem>,
 }
 
+/// A run of `gradus eval`, or a rule of live grading.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Run)]
 pub(super) struct RunListItem {
     run_id: String,
     /// `running`, `stopped` or `finished`; a live run is always running.
     state: &'static str,
+    /// Whether it is a rule of live grading instead of a run of `gradus eval`.
     is_live: bool,
+    /// RFC 3339; null for live runs.
     started: Option<String>,
     ended: Option<String>,
+    /// Why the run ended early, if it did.
     stopped_because: Option<String>,
+    /// Sources as they were given; the project pattern of a live run.
     sources: Vec<String>,
     judge: String,
     evaluators: Vec<String>,
@@ -54,6 +59,7 @@ pub(super) async fn list_runs(State(server): State<Arc<ServerState>>) -> Result<
         let mut items: Vec<RunListItem> = live.collect();
         let folder = StateFolder::from_path(&server.settings.data);
         for id in folder.run_ids() {
+            // A run that is being created or deleted at this moment has no readable manifest yet, or any more.
             if let Ok(run) = folder.read_run(&id) {
                 items.push(RunListItem::from_record(run.record));
             }
@@ -63,6 +69,7 @@ pub(super) async fn list_runs(State(server): State<Arc<ServerState>>) -> Result<
     .await
 }
 
+/// Newtype for the schema: `EvaluationSummary` describes itself with `schemars`, not with `utoipa`.
 #[derive(Serialize)]
 pub(super) struct RunSummary(EvaluationSummary);
 
@@ -74,13 +81,14 @@ impl utoipa::PartialSchema for RunSummary {
 
 impl ToSchema for RunSummary {}
 
-/// What a run of `gradus eval` came to, as `gradus eval --json` writes it.
+/// The summary of a run of `gradus eval`, as `gradus eval --json` writes it.
 #[utoipa::path(get, path = "/api/v1/runs/{run_id}", tag = "runs", params(("run_id" = String, Path)),
     responses((status = 200, body = RunSummary), (status = 404, body = crate::http_error::ErrorBody)))]
 pub(super) async fn get_run(
     State(server): State<Arc<ServerState>>,
     Path(id): Path<String>,
 ) -> Result<Json<RunSummary>, ApiError> {
+    // A summary that is not cached reads all outcomes of the run.
     blocking_large(&server, move |server| {
         let run = crate::run_lookup::find_run(server, &id)?;
         let whole = server.summaries.load_report(&run).map_err(log_run_failure)?;

@@ -1,11 +1,13 @@
-//! Descriptions of the line formats, taken from where they are described already.
+//! Reuses the JSON schemas of the line formats in the OpenAPI description.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use utoipa::openapi::schema::Object;
 use utoipa::openapi::{RefOr, Schema};
 
-/// The JSON schema of a type as an OpenAPI schema: since 3.1 the one is the other.
+/// The JSON schema of a type as an OpenAPI schema. Both are the same dialect since OpenAPI 3.1 (JSON Schema 2020-12).
+/// Subschemas are inlined, because `$ref`s to `#/$defs` would not resolve in the larger document. Falls back to an
+/// unconstrained object.
 pub(super) fn generate_openapi_schema<T: JsonSchema>() -> RefOr<Schema> {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;

@@ -1,18 +1,20 @@
-//! A span as one line of JSON.
+//! A span as one line of JSON. Serializes from borrowed spans, since attributes may be megabytes.
 
 use gradus_core::span::{AttributeList, AttributeValue};
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
-/// A span; a line of the answer.
+/// A span; one line of the response.
 #[derive(Serialize, ToSchema)]
 pub(super) struct SpanLine<'a> {
     pub(super) trace_id: String,
     pub(super) span_id: String,
     pub(super) parent_id: Option<String>,
     pub(super) name: &'a str,
+    /// Kind of the span as OpenInference names it: `LLM`, `TOOL`, `AGENT`, `CHAIN` and others.
     pub(super) kind: Option<&'a str>,
+    /// RFC 3339.
     pub(super) start: String,
     pub(super) end: String,
     /// `OK`, `ERROR` or `UNSET`.
@@ -24,6 +26,7 @@ pub(super) struct SpanLine<'a> {
     pub(super) events: Vec<EventLine<'a>>,
 }
 
+/// An event of a span.
 #[derive(Serialize, ToSchema)]
 pub(super) struct EventLine<'a> {
     pub(super) name: &'a str,
@@ -32,14 +35,15 @@ pub(super) struct EventLine<'a> {
     pub(super) attributes: AttributeMap<'a>,
 }
 
-/// Attributes as an object, without a copy.
+/// Attributes as a JSON object, serialized without a copy.
 pub(super) struct AttributeMap<'a> {
     pub(super) attributes: &'a AttributeList<'a>,
+    /// Names of the attributes to write; all if empty.
     pub(super) only: &'a [String],
 }
 
 impl AttributeMap<'_> {
-    /// One attribute as a cell: a text as it is, the rest as JSON.
+    /// One attribute as a CSV cell: strings as they are, everything else as JSON, an empty cell if it is missing.
     pub(super) fn format_cell(&self, name: &str) -> String {
         match self.attributes.get(name) {
             None | Some(AttributeValue::Null) => String::new(),
@@ -61,6 +65,8 @@ impl Serialize for AttributeMap<'_> {
     }
 }
 
+/// Serializes a value of OTLP's `AnyValue`. Bytes become a string with replacement characters, since JSON has no bytes;
+/// NaN and infinities become null.
 pub(super) struct SpanAttributeValue<'a>(&'a AttributeValue<'a>);
 
 impl Serialize for SpanAttributeValue<'_> {

@@ -1,5 +1,5 @@
-//! Spans of a project, as lines: for tables and for other programs. They are read and sent page by page, so neither side
-//! has to hold them all.
+//! Spans of a project as JSON lines, CSV or OTLP. They are read and sent page by page, so neither side has to hold them
+//! all.
 
 use crate::api::span_line::SpanLine;
 use crate::api::span_line::{AttributeMap, EventLine};
@@ -22,16 +22,17 @@ use crate::time_text as time;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct SpanParams {
-    /// `LLM`, `TOOL`, `AGENT`, `CHAIN`, ...: the kind that OpenInference gives it, or what it comes to.
+    /// `LLM`, `TOOL`, `AGENT`, `CHAIN` and so on: the kind that OpenInference gives, or the one derived from other
+    /// conventions.
     kind: Option<String>,
-    /// Only these attributes, by their names with commas between; all without it.
+    /// Names of the attributes to return, separated by commas; all by default.
     attributes: Option<String>,
-    /// `jsonl`, or `csv`: a column for each of `attributes`, or one with all of them as JSON.
+    /// `jsonl`, or `csv` with a column for each of `attributes`, or one column with all of them as JSON.
     #[param(default = "jsonl")]
     format: Option<String>,
 }
 
-/// The spans of a project, a line of JSON each, in order of their traces.
+/// The spans of a project, one line of JSON each, ordered by trace.
 #[utoipa::path(get, path = "/api/v1/projects/{project}/spans", tag = "projects",
     params(("project" = String, Path), SpanParams),
     responses((status = 200, body = SpanLine, content_type = "application/x-ndjson"),
@@ -50,7 +51,7 @@ pub(super) async fn of_project(
         None | Some("jsonl") => {
             let body = download::of_project(server, project, Vec::new(), move |trace_group, out| {
                 visit_spans(trace_group, kind.as_deref(), &mut |span, kind| {
-                    // Straight to the client: a line may be large. Writing cannot fail.
+                    // Written straight into the response, because a line may be large. Writing to memory cannot fail.
                     let _ = serde_json::to_writer(LineWriter(out), &span_line(span, kind, &only));
                     out(b"\n");
                 });
@@ -72,7 +73,7 @@ pub(super) async fn of_project(
     }
 }
 
-/// Hands on what is written.
+/// Adapts a callback to `std::io::Write` for `serde_json`.
 struct LineWriter<'o>(&'o mut dyn FnMut(&[u8]));
 
 impl std::io::Write for LineWriter<'_> {
@@ -86,8 +87,10 @@ impl std::io::Write for LineWriter<'_> {
     }
 }
 
-/// All records of a project as OTLP: export requests one behind the other, which are one export request. `gradus traces`
-/// and `gradus eval` read this.
+/// All records of a project as OTLP protobuf.
+///
+/// The body is a sequence of `ExportTraceServiceRequest` messages, which together are again one valid message, since
+/// protobuf merges repeated fields. `gradus traces` and `gradus eval` read this.
 #[utoipa::path(get, path = "/api/v1/projects/{project}/otlp", tag = "projects",
     params(("project" = String, Path)),
     responses((status = 200, body = Vec<u8>, content_type = "application/x-protobuf"),
@@ -104,12 +107,14 @@ pub(super) async fn export_project_otlp(
     Ok(([(CONTENT_TYPE, "application/x-protobuf")], body).into_response())
 }
 
+/// Checked before the stream starts: a status cannot be changed after the first byte.
 async fn known_project(server: &Arc<ServerState>, project: &str) -> Result<(), ApiError> {
     let name = project.to_owned();
     let is_known = run_store_query(server, move |server| Ok(server.store.has_project(&name)?)).await?;
     if is_known { Ok(()) } else { Err(ApiError::not_found(format!("there is no project {project:?}"))) }
 }
 
+/// Events are left out where attributes are selected: the caller asked for columns of spans.
 fn span_line<'a>(span: &'a Span<'a>, kind: Option<&'a str>, only: &'a [String]) -> SpanLine<'a> {
     let time = |ns: u64| time::format_rfc3339(i64::try_from(ns).unwrap_or(i64::MAX));
     SpanLine {

@@ -1,13 +1,15 @@
-//! Spans as a table of comma-separated values.
+//! Spans as CSV (RFC 4180). Text cells are sanitized against formula injection in spreadsheets.
 
 use crate::api::span_line::SpanLine;
 use gradus_report::csv::sanitize_csv_cell;
 
+/// The fixed columns, in the order of the cells below. An interface: append only.
 const COLUMNS: [&str; 9] =
     ["trace_id", "span_id", "parent_id", "name", "kind", "start", "end", "status", "status_message"];
+/// The column with all attributes as JSON, if none are selected.
 const ALL: &str = "attributes";
 
-/// The names of the columns.
+/// The header row: the fixed columns, then the selected attributes. Attribute names come from the caller.
 pub(super) fn format_csv_header(attributes: &[String]) -> Vec<u8> {
     let own = COLUMNS.iter().map(|name| (*name).to_owned());
     if attributes.is_empty() {
@@ -17,6 +19,7 @@ pub(super) fn format_csv_header(attributes: &[String]) -> Vec<u8> {
     }
 }
 
+/// Ids and times are not sanitized: they are formatted by us.
 pub(super) fn format_span_row(span: &SpanLine<'_>, attributes: &[String]) -> Vec<u8> {
     let own = [
         span.trace_id.clone(),

@@ -1,4 +1,4 @@
-//! Traces: the list, and one of them with all that is known of it.
+//! The list of traces, and one trace with its trajectories, verdicts and annotations.
 
 use crate::score_bound::score_bound;
 use std::sync::Arc;
@@ -27,21 +27,21 @@ use crate::trace_group::TraceGroupView;
 #[into_params(parameter_in = Query)]
 pub(super) struct ListParams {
     project: Option<String>,
-    /// Begun at or after this time.
+    /// Started at or after this time (RFC 3339).
     from: Option<String>,
-    /// Begun before this time.
+    /// Started before this time (RFC 3339).
     to: Option<String>,
     agent: Option<String>,
     model: Option<String>,
     /// Calls this tool.
     tool: Option<String>,
-    /// Was given this label: `incorrect`, or `thought_to_tool=incorrect`.
+    /// Has a verdict with this label: `incorrect`, or `thought_to_tool=incorrect`.
     label: Option<String>,
-    /// A trajectory's mean score: `thought_to_tool<0.5` or `thought_to_tool>=0.9`.
+    /// Mean score of a trajectory: `thought_to_tool<0.5` or `thought_to_tool>=0.9`.
     score: Option<String>,
-    /// Holds an error, or none.
+    /// Contains an error, or does not.
     error: Option<bool>,
-    /// Words that the trajectory holds, all of them.
+    /// Full-text search: all of these words occur in a trajectory.
     q: Option<String>,
     /// `next_cursor` of the page before.
     cursor: Option<String>,
@@ -50,13 +50,15 @@ pub(super) struct ListParams {
     limit: Option<usize>,
 }
 
+/// A page of traces.
 #[derive(Serialize, ToSchema)]
 pub(super) struct TracePage {
     items: Vec<TraceSummary>,
-    /// Null at the end. A page may be short, or empty, and still have a next one.
+    /// Null at the end. A page may be short or empty and still have a next one.
     next_cursor: Option<String>,
 }
 
+/// A trace without its content.
 #[derive(Serialize, ToSchema)]
 pub(super) struct TraceSummary {
     trace_id: String,
@@ -74,19 +76,20 @@ pub(super) struct TraceSummary {
     bytes: i64,
     /// False while the root span is missing.
     has_root: bool,
-    /// When something of it came last.
+    /// When its latest record arrived.
     arrived: String,
-    /// Those that begin in this trace; empty until the trace is complete.
+    /// Trajectories that begin in this trace; empty until the trace is complete.
     trajectories: Vec<TrajectorySummary>,
 }
 
+/// A trajectory without its steps.
 #[derive(Serialize, ToSchema)]
 pub(super) struct TrajectorySummary {
     trajectory_id: String,
     agent: Option<String>,
     version: Option<String>,
     model: Option<String>,
-    /// Its beginning.
+    /// The beginning of the request.
     query: Option<String>,
     steps: i64,
     is_error: bool,
@@ -97,20 +100,21 @@ pub(super) struct TrajectorySummary {
     scores: Vec<EvaluatorScoreSummary>,
 }
 
+/// Outcomes of one evaluator in one trajectory.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Score)]
 pub(super) struct EvaluatorScoreSummary {
     evaluator: String,
-    /// Null when nothing was scored: that is neither 0 nor 1.
+    /// Null if nothing was scored, which is neither 0 nor 1.
     mean: Option<f64>,
     scored: i64,
-    /// Could not be judged.
+    /// Questions that could not be judged.
     failed: i64,
-    /// The question did not arise.
+    /// Questions that did not apply.
     not_applicable: i64,
 }
 
-/// Traces, newest first; those that are found by words (`q`) in the order they came, latest first.
+/// Traces, newest first. With `q` they are ordered by arrival, latest first.
 #[utoipa::path(get, path = "/api/v1/traces", tag = "traces", params(ListParams),
     responses((status = 200, body = TracePage), (status = 400, body = crate::http_error::ErrorBody)))]
 pub(super) async fn search_traces(
@@ -140,6 +144,7 @@ pub(super) async fn search_traces(
         text: params.q.filter(|text| !text.trim().is_empty()),
         ..TraceFilter::default()
     };
+    // The JSON is serialized on the thread of the query: a page of traces would hold up the async threads.
     respond_to_query(&server, QueryKind::Rows, move |server| {
         let page = server.store.traces(&filter, cursor, limit)?;
         let items = page.traces.into_iter().map(TraceSummary::from_row).collect();
@@ -148,6 +153,7 @@ pub(super) async fn search_traces(
     .await
 }
 
+/// One trace with everything that is known of it.
 #[derive(Serialize, ToSchema)]
 pub(super) struct TraceDetail {
     trace: TraceSummary,
@@ -158,11 +164,11 @@ pub(super) struct TraceDetail {
     #[schema(schema_with = outcomes_schema)]
     outcomes: Vec<Box<RawValue>>,
     annotations: Vec<AnnotationBody>,
-    /// True while the trace may still grow: the trajectories are then made for this answer, and not judged yet.
+    /// True while the trace may still grow. Its trajectories are then assembled for this response and not graded yet.
     is_open: bool,
-    /// True when it holds more than is looked at together: the last records are left out here.
+    /// True if the trace group exceeds the size that is assembled at once. Its last records are missing here.
     is_cut: bool,
-    /// Why the trace could not be assembled and is left alone; its spans are stored.
+    /// Why the trace could not be assembled. Its spans are stored.
     quarantine_reason: Option<String>,
 }
 
@@ -174,7 +180,7 @@ fn outcomes_schema() -> utoipa::openapi::schema::Array {
     utoipa::openapi::schema::Array::new(schema::generate_openapi_schema::<OutcomeLine>())
 }
 
-/// One trace with its trajectories, the verdicts on them, and what people said.
+/// One trace with its trajectories, their verdicts and the annotations.
 #[utoipa::path(get, path = "/api/v1/traces/{trace_id}", tag = "traces",
     params(("trace_id" = String, Path, description = "32 hexadecimal digits")),
     responses((status = 200, body = TraceDetail), (status = 404, body = crate::http_error::ErrorBody)))]
@@ -184,7 +190,7 @@ pub(super) async fn get_trace(
 ) -> Result<Response, ApiError> {
     let missing = || ApiError::not_found("there is no trace with this id");
     let number = u128::from_str_radix(&id, 16).ok().filter(|_| id.len() == 32).ok_or_else(missing)?;
-    // A trace may be large, and is assembled for each answer.
+    // A trace may be large and is assembled for each request, so few of these run at once.
     respond_json(&server, QueryKind::Large, move |server| {
         let row = server.store.trace(TraceId(number))?.ok_or_else(missing)?;
         let (trajectories, outcomes, trace_group) = load_trajectories(server, &row)?;
@@ -203,9 +209,11 @@ pub(super) async fn get_trace(
     .await
 }
 
+/// Stored lines are passed on unparsed, so fields of newer versions survive.
 type OutcomeLines = Vec<Box<RawValue>>;
 
-/// The trajectories of a trace, made of what is there at this moment, and the verdicts that there are on them.
+/// Assembles the trajectories of a trace from what is stored now, with their verdicts. The whole trace group is
+/// assembled, because a trajectory may span several traces; those without a span in this trace are dropped.
 fn load_trajectories(
     server: &ServerState,
     row: &TraceRow,
@@ -223,6 +231,8 @@ fn load_trajectories(
 }
 
 impl TraceSummary {
+    /// A trace counts as failed if a span ended in an error or a trajectory did: some agents report errors only in
+    /// messages.
     fn from_row(row: TraceRow) -> TraceSummary {
         let is_error = row.errors > 0 || row.trajectories.iter().any(|trajectory| trajectory.is_error);
         TraceSummary {
@@ -245,6 +255,7 @@ impl TraceSummary {
 
 impl TrajectorySummary {
     fn from_row(row: TrajectoryRow) -> TrajectorySummary {
+        // The store writes missing names as empty strings.
         let text = |text: String| (!text.is_empty()).then_some(text);
         TrajectorySummary {
             trajectory_id: row.trajectory_id,

@@ -1,12 +1,14 @@
-//! Addresses of pages: what is looked at stands in them, so that a view can be shared.
+//! URLs of pages. Filters and selections are query parameters, so that a view can be shared as a link.
 
 use std::fmt;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// What may stand in a query as it is.
+/// Characters that are percent-encoded in a query value or a path segment: all but the unreserved ones of RFC 3986 and
+/// `:`, which keeps times readable.
 const VALUE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');
 
+/// A relative URL of this server. Values are encoded when it is written, so they can be any recorded text.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct PageUrl {
     path: String,
@@ -15,12 +17,12 @@ pub(super) struct PageUrl {
 }
 
 impl PageUrl {
-    /// An address of ours; `path` must be one already.
+    /// `path` has to be encoded already.
     pub(super) fn from_path(path: impl Into<String>) -> PageUrl {
         PageUrl { path: path.into(), ..PageUrl::default() }
     }
 
-    /// With a parameter, if it is given.
+    /// Adds a parameter. None and the empty string add nothing: an absent filter leaves no trace in the URL.
     pub(super) fn with(mut self, name: &'static str, value: Option<&str>) -> PageUrl {
         if let Some(value) = value.filter(|value| !value.is_empty()) {
             self.pairs.push((name, value.to_owned()));
@@ -28,18 +30,20 @@ impl PageUrl {
         self
     }
 
-    /// With a parameter in place of what it was.
+    /// A copy with this parameter set anew, or removed for `None`.
     pub(super) fn with_replaced(&self, name: &'static str, value: Option<&str>) -> PageUrl {
         let mut other = self.clone();
         other.pairs.retain(|(known, _)| *known != name);
         other.with(name, value)
     }
 
+    /// `fragment` is written as it is; an empty one is left out.
     pub(super) fn with_fragment(mut self, fragment: impl Into<String>) -> PageUrl {
         self.fragment = fragment.into();
         self
     }
 
+    /// The parameters in the order in which they were added, not encoded.
     pub(super) fn pairs(&self) -> &[(&'static str, String)] {
         &self.pairs
     }
@@ -59,14 +63,16 @@ impl fmt::Display for PageUrl {
     }
 }
 
-/// A name as one part of a path. A dot alone would be taken for a place.
+/// Encodes a name as one path segment. Segments of dots only are encoded as well, since browsers resolve `.` and `..`.
 pub(super) fn encode_path_segment(name: &str) -> String {
     let dots = name.chars().all(|c| c == '.');
     let text = utf8_percent_encode(name, VALUE).to_string();
     if dots { text.replace('.', "%2E") } else { text }
 }
 
-/// An address that somebody was on, if it is one of ours: nobody is sent elsewhere.
+/// Accepts a path of this server as the target of a redirect. Rejects what a browser could take for another host, as
+/// `//host` and `/\host`, and control characters, which could split a header: the value comes from a form (open
+/// redirect).
 pub(super) fn own_path(given: Option<&str>) -> Option<&str> {
     given.filter(|path| {
         path.starts_with('/')
@@ -75,7 +81,7 @@ pub(super) fn own_path(given: Option<&str>) -> Option<&str> {
     })
 }
 
-/// Where in its page a verdict stands.
+/// The element id of a step's section, or of the verdicts on the whole trajectory.
 pub(super) fn format_step_anchor(step: Option<u32>) -> String {
     step.map_or_else(|| "whole".to_owned(), |step| format!("step-{step}"))
 }

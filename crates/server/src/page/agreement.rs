@@ -1,4 +1,5 @@
-//! How far people agree with the judge, dimension by dimension, and every label for whoever wants to look closer.
+//! Agreement of people with the judge for each evaluator (Cohen's kappa, confusion matrix), the disagreements, and
+//! links to download all labels.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -25,41 +26,47 @@ use gradus_report::html::charts::{AxisRange, IntervalBar, ResponsiveChart, inter
 use gradus_report::html::number::{self, format_count};
 use gradus_report::html::text;
 
-/// Labels that are looked at beside a verdict, where the next one is waited for.
+/// Labels that the review page computes agreement from. Fewer than here, because that page is loaded after every label.
 pub(super) const FEW: usize = 2_000;
-/// Labels that are looked at, the latest.
+/// Labels that are read, latest first.
 const MAX_LABELS: usize = 10_000;
-/// Disagreements that are listed.
+/// Disagreements in the list.
 const MAX_LISTED: usize = 50;
-/// Labels that no rubric knows and that have a row of their own: anybody can send any.
+/// Labels outside of the rubric that get a row of their own in the confusion matrix. The API accepts any label, so
+/// there may be thousands.
 const MAX_UNKNOWN: usize = 8;
-/// Where the others stand.
+/// Title of the row and the column for all remaining labels.
 const OTHER: &str = "other";
 
+/// Parameters of `/agreement`.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct AgreementQuery {
     project: Option<String>,
 }
 
-/// A dimension as people and the judge see it.
+/// Agreement on one evaluator, formatted.
 pub(super) struct DimensionAgreement {
     pub(super) title: String,
+    /// Cohen's kappa with its 95 % interval. None if either side gave one label only: then it is undefined.
     pub(super) kappa: Option<String>,
     pub(super) interval: Option<String>,
-    /// Why there is no kappa.
+    /// Why there is no kappa; empty if there is one.
     pub(super) note: &'static str,
+    /// `12 of 15`, the same as a share, and the interval of the share.
     pub(super) agreed: String,
     pub(super) share: String,
     pub(super) share_interval: String,
     pub(super) people: String,
-    /// The judge's labels down, people's across.
+    /// The confusion matrix: labels of the judge in rows, those of people in columns, both in this order.
     pub(super) labels: Vec<String>,
     pub(super) table: Vec<(String, Vec<String>)>,
+    /// Kappa and its interval as numbers, for the chart.
     value: Option<f64>,
     bounds: Option<gradus_eval::interval::ConfidenceInterval>,
 }
 
+/// A row of the list of disagreements. All texts are ready to be displayed.
 struct LabelDisagreement {
     href: String,
     what: String,
@@ -80,13 +87,14 @@ struct AgreementPage {
     disagreements: Vec<LabelDisagreement>,
     count: String,
     is_cut: bool,
-    /// Traces are not kept for ever, and labels go with them.
+    /// Whether a retention policy is set. Labels are deleted with their traces, so people are advised to download them.
     may_go: bool,
     jsonl: String,
     csv: String,
     review: String,
 }
 
+/// `GET /agreement`
 pub(super) async fn render_agreement_page(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
@@ -96,11 +104,13 @@ pub(super) async fn render_agreement_page(
     answer::render_page(&server, move |server| build_agreement_page(server, project.as_deref(), &headers)).await
 }
 
+/// `project` none means all projects.
 fn build_agreement_page(
     server: &ServerState,
     project: Option<&str>,
     headers: &HeaderMap,
 ) -> Result<AgreementPage, ApiError> {
+    // One row more than the limit shows whether there are more.
     let mut rows = server.store.labels(project, MAX_LABELS + 1)?;
     let is_cut = rows.len() > MAX_LABELS;
     rows.truncate(MAX_LABELS);
@@ -122,6 +132,7 @@ fn build_agreement_page(
     })
 }
 
+/// Groups labels by evaluator. Labels without a verdict to compare with are ignored.
 pub(super) fn compute_dimension_agreement(settings: &ReloadableSettings, rows: &[LabelRow]) -> Vec<DimensionAgreement> {
     let mut by_evaluator: BTreeMap<&str, Vec<&LabelRow>> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.judge_label.is_some()) {
@@ -131,6 +142,8 @@ pub(super) fn compute_dimension_agreement(settings: &ReloadableSettings, rows: &
 }
 
 impl DimensionAgreement {
+    /// `rows` are labels on verdicts of one evaluator. Kappa is computed over labels, its interval over trajectories as
+    /// clusters.
     fn from_labels(settings: &ReloadableSettings, evaluator: &str, rows: &[&LabelRow]) -> DimensionAgreement {
         let pairs: Vec<LabelPair<'_>> = rows
             .iter()
@@ -167,13 +180,14 @@ impl DimensionAgreement {
     }
 }
 
-/// What tells people apart: not the name that somebody gave, which may be anybody's.
+/// The identifier of a person: the key's name where there are keys. The displayed author is chosen freely and may be
+/// anybody's name.
 fn identify_labeler(row: &LabelRow) -> &str {
     if row.identifier.is_empty() { &row.author } else { &row.identifier }
 }
 
-/// How often which label of the judge met which of people: the rubric's own labels, the most frequent of the others, and
-/// the rest together.
+/// Counts pairs of labels. Rows and columns are the labels of the rubric, then the most frequent other labels in
+/// alphabetical order, then one for the rest.
 fn build_confusion_matrix(
     mut order: Vec<String>,
     pairs: &[LabelPair<'_>],
@@ -190,12 +204,14 @@ fn build_confusion_matrix(
         unknown.remove(label.as_str());
     }
     let mut unknown: Vec<(&str, u64)> = unknown.into_iter().collect();
+    // The most frequent ones are kept, then put into alphabetical order for reading.
     unknown.sort_by_key(|(_, uses)| std::cmp::Reverse(*uses));
     let has_rest = unknown.len() > MAX_UNKNOWN;
     unknown.truncate(MAX_UNKNOWN);
     unknown.sort_unstable();
     order.extend(unknown.into_iter().map(|(label, _)| label.to_owned()));
     let rows = order.len() + usize::from(has_rest);
+    // Bounded: a rubric has few labels, and at most `MAX_UNKNOWN + 1` others are added.
     let mut sums = vec![vec![0_u64; rows]; rows];
     let places: HashMap<&str, usize> = order.iter().enumerate().map(|(at, label)| (label.as_str(), at)).collect();
     for ((judge, person), count) in cells {
@@ -209,6 +225,7 @@ fn build_confusion_matrix(
     (shown, table)
 }
 
+/// Kappa ranges from -1 to 1; 0 is the agreement expected by chance.
 fn draw_kappa_chart(dimensions: &[DimensionAgreement]) -> ResponsiveChart {
     let bars: Vec<IntervalBar> = dimensions
         .iter()
@@ -228,6 +245,7 @@ fn draw_kappa_chart(dimensions: &[DimensionAgreement]) -> ResponsiveChart {
     )
 }
 
+/// Rows come latest first from the store and stay in that order.
 fn list_disagreements(
     settings: &ReloadableSettings,
     speakers: &KeyNameSet,

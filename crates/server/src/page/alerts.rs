@@ -1,4 +1,4 @@
-//! Alert rules as they stand, and what they told.
+//! Alert rules with their states and latest measurements, and the latest notices.
 
 use std::sync::Arc;
 
@@ -19,8 +19,9 @@ use crate::state::ServerState;
 use gradus_report::html::number::{format_count, format_minute};
 use gradus_report::html::text;
 
+/// Latest notices on the page. The API pages through all of them.
 const MAX_EVENTS: usize = 100;
-/// Names of tools in one row.
+/// Names of unseen tools in one row.
 const MAX_TOOLS: usize = 20;
 
 #[derive(Template)]
@@ -31,11 +32,12 @@ struct AlertListPage {
     events: Vec<AlertEventRow>,
 }
 
+/// A rule of the current settings.
 struct AlertRuleRow {
     name: String,
     project: String,
     condition: String,
-    /// The value at which an alert is over.
+    /// The value at which the alert is over, with its unit.
     clears: Option<String>,
     now: AlertMeasurementView,
     is_firing: bool,
@@ -43,21 +45,23 @@ struct AlertRuleRow {
     targets: String,
 }
 
-/// What the rule found when it last looked.
+/// The latest measurement of a rule, or why there is none.
 struct AlertMeasurementView {
     value: String,
-    /// What it is taken from, or why it says nothing.
+    /// Sample size, or why the value cannot fire the rule.
     of: String,
     unseen: Vec<String>,
 }
 
 impl AlertMeasurementView {
+    /// `reading` is none before the first measurement after a start: measurements are kept in memory only.
     fn for_rule(rule: &AlertRule, reading: Option<LatestAlertMeasurement>) -> AlertMeasurementView {
         let only = |of: &str| AlertMeasurementView { value: "–".to_owned(), of: of.to_owned(), unseen: Vec::new() };
         let Some(reading) = reading else { return only("not evaluated yet") };
         let Some(measured) = reading.measured else { return only("no data in the window") };
         let condition = &rule.condition;
         let least = condition.least_count();
+        // Without `at least` the unit is that of the metric.
         let unit = condition.floor.and_then(|floor| floor.unit).or(condition.subject.units().first().copied());
         let counted = |number: u64| match unit {
             Some(unit) => format!("{} {}", format_count(number), unit.name_for(number)),
@@ -80,6 +84,7 @@ impl AlertMeasurementView {
     }
 }
 
+/// A notice from the store. Notices are JSON of the version that wrote them, so every field may be missing.
 struct AlertEventRow {
     at: String,
     rule: String,
@@ -87,9 +92,11 @@ struct AlertEventRow {
     class: &'static str,
     value: String,
     unseen: Vec<String>,
+    /// URL and summary.
     examples: Vec<(String, String)>,
 }
 
+/// `GET /alerts`
 pub(super) async fn render_alerts_page(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
@@ -134,13 +141,14 @@ pub(super) async fn render_alerts_page(
     .await
 }
 
-/// Tools that were not called before.
+/// Tools that were not called in the window before.
 fn list_unseen_tools(notice: &Json) -> Vec<String> {
     let names = notice["unseen"].as_array().into_iter().flatten().filter_map(Json::as_str);
     names.take(MAX_TOOLS).map(text::format_display_line).collect()
 }
 
-/// Where examples are, and what they are about.
+/// URLs and summaries of the examples. Those whose trace id is not hexadecimal get no link: the id would be part of a
+/// path.
 fn list_example_links(notice: &Json) -> Vec<(String, String)> {
     let example = |one: &Json| {
         let trace = one["trace_id"].as_str().filter(|id| trace_id(id).is_some())?;

@@ -1,4 +1,4 @@
-//! How much there was, how long it took and what it cost: in all, over time, and by version.
+//! Usage: numbers of trajectories, durations and costs, in total, over time and by version.
 
 use gradus_store::{LatestOverview, OverviewTotals, SpendTotal, TrajectoryUsage};
 
@@ -8,31 +8,40 @@ use gradus_report::html::charts::{ResponsiveChart, TimelinePoint, TimelineScale,
 use gradus_report::html::number::{self, format_count};
 use gradus_report::html::text;
 
+/// Rows of the table of versions.
 const MAX_VERSIONS: usize = 8;
 
+/// The usage section of the overview, formatted.
 pub(super) struct UsageOverview {
     pub(super) facts: Vec<(&'static str, String)>,
     pub(super) versions: Vec<VersionUsageRow>,
-    /// None where there is nothing.
+    /// None if no trajectory is in the range.
     pub(super) over_time: Option<UsageTimeline>,
+    /// Percentiles and versions come from the latest trajectories only, because not all could be read.
     pub(super) is_cut: bool,
 }
 
+/// Usage of one version of an agent.
 pub(super) struct VersionUsageRow {
     pub(super) name: String,
     pub(super) trajectories: String,
     pub(super) errors: String,
+    /// Median and 95th percentile of the duration.
     pub(super) median: String,
     pub(super) slow: String,
+    /// Mean cost of a trajectory; none if no cost was recorded.
     pub(super) cost: Option<String>,
 }
 
+/// Charts over time, with the same numbers as a table.
 pub(super) struct UsageTimeline {
     pub(super) took: ResponsiveChart,
+    /// None if no cost was recorded in any period.
     pub(super) cost: Option<ResponsiveChart>,
     pub(super) rows: Vec<UsagePeriodRow>,
 }
 
+/// One period. Duration and cost are means for a trajectory.
 pub(super) struct UsagePeriodRow {
     pub(super) period: String,
     pub(super) trajectories: String,
@@ -42,6 +51,9 @@ pub(super) struct UsagePeriodRow {
 }
 
 impl UsageOverview {
+    /// Totals and timelines come from rollups (`usage`), which are complete. Percentiles need single durations, so they
+    /// come from the latest trajectories (`latest`). `judging` is what the judges cost, where that is known for the
+    /// filter.
     pub(super) fn new(
         graded: u64,
         latest: &LatestOverview,
@@ -52,7 +64,7 @@ impl UsageOverview {
     ) -> UsageOverview {
         UsageOverview {
             facts: summarize_usage(graded, &latest.totals, usage, judging),
-            // Where nobody gives one there is nothing to tell apart.
+            // A table of versions is useless if no trajectory has one.
             versions: latest
                 .versions
                 .iter()
@@ -76,16 +88,19 @@ impl UsageOverview {
     }
 }
 
-/// So many of a hundred took no longer.
+/// The nearest-rank percentile. `durations_ns` is sorted.
 fn format_duration_percentile(totals: &OverviewTotals, share: f64) -> Option<String> {
     let last = totals.durations_ns.len().checked_sub(1)?;
     totals.durations_ns.get((share * last as f64).round() as usize).map(|ns| format_duration(*ns))
 }
 
+/// `costed` is the number of trajectories with a known cost: others must not lower the mean.
 fn format_mean_cost(cost_usd: f64, costed: u64) -> Option<String> {
     (costed > 0).then(|| number::format_usd(cost_usd / costed as f64))
 }
 
+/// `graded` is the number of trajectories that the most frequent evaluator judged. Rollups do not know how many were
+/// judged by any of them.
 fn summarize_usage(
     graded: u64,
     latest: &OverviewTotals,
@@ -114,9 +129,11 @@ fn summarize_usage(
 }
 
 impl UsageTimeline {
+    /// `rows` are sorted by time. Periods are merged as in the charts of scores, so that both have the same axis.
     fn from_usage(rows: &[(i64, TrajectoryUsage)], time: &OverviewTimeRange, now_ns: i64) -> UsageTimeline {
         let (period, rows) = merge_periods(rows, time.period_ns);
         let axis = PeriodAxis::for_rows(&rows, period, time, now_ns);
+        // One timeline. Periods without a value are gaps: `follows` connects only points of adjacent periods.
         let line =
             |value: fn(&TrajectoryUsage) -> Option<f64>, shown: fn(f64) -> String, step: fn(f64) -> f64, what: &str| {
                 let mut last = None;
@@ -154,7 +171,8 @@ impl UsageTimeline {
     }
 }
 
-/// A round number of minutes or hours, where it is long.
+/// A round step of the axis, in nanoseconds: round decimals below half a minute, then whole minutes and hours, as the
+/// labels show them.
 fn time_step(ns: f64) -> f64 {
     const MINUTE_NS: f64 = 60e9;
     match ns / MINUTE_NS {
@@ -167,10 +185,12 @@ fn time_step(ns: f64) -> f64 {
     }
 }
 
+/// Mean duration of a trajectory. None for a period without trajectories.
 fn took_ns(usage: &TrajectoryUsage) -> Option<f64> {
     (usage.trajectories > 0).then(|| usage.took_ns / usage.trajectories as f64)
 }
 
+/// Mean cost over trajectories with a known cost. None if there are none.
 fn cost_usd(usage: &TrajectoryUsage) -> Option<f64> {
     (usage.costed > 0).then(|| usage.cost_usd / usage.costed as f64)
 }

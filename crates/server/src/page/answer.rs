@@ -1,4 +1,4 @@
-//! Pages as answers: their headers, and what is shown when something is not there or not allowed.
+//! Responses with pages: headers, conditional requests, and error pages.
 
 use std::sync::Arc;
 
@@ -14,15 +14,18 @@ use super::PageLayout;
 use crate::http_error::{ApiError, ApiQuery, blocking_large, run_store_query};
 use crate::state::ServerState;
 
-/// Scripts, styles and pictures are files of this server; nothing stands in the page itself, and forms go nowhere else.
+/// Content Security Policy. Scripts, styles and images come only from this server, inline code is forbidden, and forms
+/// can only be sent to this server. Recorded text that got past escaping could still not run.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
+/// Renders on the calling thread. Pages that read the store use `render_page`.
 pub(super) fn respond_with_page(page: &impl Template) -> Response {
     with_status(StatusCode::OK, page)
 }
 
-/// A page that is made where it may take its time: what it shows is looked up, summed and written out there.
+/// Builds and renders a page on the query pool, within the time budget of a query: rendering a large page would hold up
+/// the async threads.
 pub(super) async fn render_page<P: Template>(
     server: &Arc<ServerState>,
     make: impl FnOnce(&ServerState) -> Result<P, ApiError> + Send + 'static,
@@ -30,7 +33,7 @@ pub(super) async fn render_page<P: Template>(
     Ok(run_store_query(server, move |server| Ok(respond_with_page(&make(server)?))).await?)
 }
 
-/// The same for what takes much, a few at once.
+/// As `render_page`, for pages that read whole traces or runs. Few of those run at once.
 pub(super) async fn of_large<P: Template>(
     server: &Arc<ServerState>,
     make: impl FnOnce(&ServerState) -> Result<P, ApiError> + Send + 'static,
@@ -38,7 +41,7 @@ pub(super) async fn of_large<P: Template>(
     Ok(blocking_large(server, move |server| Ok(respond_with_page(&make(server)?))).await?)
 }
 
-/// The same for a part of a page.
+/// As `of_large`, for a fragment.
 pub(super) async fn part_of_large<P: Template>(
     server: &Arc<ServerState>,
     headers: HeaderMap,
@@ -47,11 +50,12 @@ pub(super) async fn part_of_large<P: Template>(
     Ok(blocking_large(server, move |server| Ok(respond_with_fragment(&make(server)?, &headers))).await?)
 }
 
-/// A page that is there already.
+/// For a page that was rendered before, as those of the page cache.
 pub(super) fn respond_with_html(text: String) -> Response {
     (build_html_headers(), text).into_response()
 }
 
+/// Rendering fails only on a defect in a template; the details go to the log.
 pub(super) fn with_status(status: StatusCode, page: &impl Template) -> Response {
     match page.render() {
         Ok(text) => (status, build_html_headers(), text).into_response(),
@@ -62,7 +66,8 @@ pub(super) fn with_status(status: StatusCode, page: &impl Template) -> Response 
     }
 }
 
-/// A part of a page that is asked for again and again: nothing is sent while it stays the same.
+/// A part of a page that the script polls. The entity tag is a digest of the content, so an unchanged fragment is
+/// answered with 304 and no body.
 pub(super) fn respond_with_fragment(part: &impl Template, asked: &HeaderMap) -> Response {
     let Ok(text) = part.render() else { return StatusCode::INTERNAL_SERVER_ERROR.into_response() };
     let tag = format!("\"{:032x}\"", gradus_core::stable_digest(text.as_bytes()));
@@ -77,17 +82,19 @@ pub(super) fn respond_with_fragment(part: &impl Template, asked: &HeaderMap) -> 
     response
 }
 
+/// The same for every page and fragment.
 fn build_html_headers() -> [(axum::http::HeaderName, HeaderValue); 4] {
     [
         (CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
         (CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY)),
-        // Without it a browser does not say where a form comes from, not even to ourselves.
+        // With `no-referrer` browsers would send `Origin: null` with forms, and `is_own` could not recognise them.
         (REFERRER_POLICY, HeaderValue::from_static("same-origin")),
-        // What was recorded is not to lie around in shared caches, and a page is to be true when it is seen again.
+        // Recorded data must not be stored in shared caches, and a page that is shown again has to be current.
         (CACHE_CONTROL, HeaderValue::from_static("private, no-cache")),
     ]
 }
 
+/// A title by status and one sentence.
 #[derive(Template)]
 #[template(path = "error.html")]
 struct ErrorPage {
@@ -96,8 +103,8 @@ struct ErrorPage {
     message: String,
 }
 
-/// The parameters of a page. Those that it does not know, as others put into links, are passed over; what it cannot read
-/// is told to people.
+/// Query parameters of a page. Unknown parameters, which other sites append to links, are ignored; values that cannot
+/// be parsed give an error page instead of JSON.
 pub(super) struct PageQuery<T>(pub(super) T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for PageQuery<T> {
@@ -109,11 +116,12 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for PageQuery<T> {
     }
 }
 
-/// What went wrong, for people.
+/// A status and a sentence for people. Converts into an error page.
 #[derive(Clone)]
 pub(super) struct PageError(StatusCode, String);
 
 impl From<ApiError> for PageError {
+    /// Messages of API errors are also fit for people.
     fn from(error: ApiError) -> PageError {
         PageError(error.status(), error.message().to_owned())
     }
@@ -128,6 +136,7 @@ impl PageError {
         PageError(StatusCode::NOT_FOUND, message.into())
     }
 
+    /// Renders the error page. `is_signed_in` shows the button to sign out.
     pub(super) fn render_response(&self, is_signed_in: bool) -> Response {
         let PageError(status, message) = self;
         let title = match *status {
@@ -147,6 +156,8 @@ impl PageError {
 impl IntoResponse for PageError {
     fn into_response(self) -> Response {
         let mut response = self.render_response(false);
+        // The error does not know the request. The `with_way_out` layer finds the error here and renders it again for
+        // people who are signed in.
         response.extensions_mut().insert(self);
         response
     }

@@ -1,5 +1,5 @@
-//! Files that pages refer to. They are part of the program; their names change with their contents, so a browser may keep
-//! them for ever.
+//! Static files of pages. They are compiled into the program. Their URLs contain a digest of the content, so browsers
+//! may cache them for ever.
 
 use std::sync::LazyLock;
 
@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 
 use gradus_report::html;
 
+/// Built on first use; the address and the content never change while the program runs.
 struct StaticAsset {
     address: String,
     kind: &'static str,
@@ -17,6 +18,7 @@ struct StaticAsset {
 }
 
 impl StaticAsset {
+    /// The address contains 64 bits of the digest.
     fn new(stem: &str, ending: &str, kind: &'static str, text: String) -> StaticAsset {
         let digest = gradus_core::stable_digest(text.as_bytes()) >> 64;
         StaticAsset { address: format!("/assets/{stem}-{digest:016x}.{ending}"), kind, text }
@@ -24,7 +26,7 @@ impl StaticAsset {
 }
 
 static STYLE: LazyLock<StaticAsset> = LazyLock::new(|| {
-    // The report's look, and on top of it what only pages have.
+    // The style sheet of reports comes first, so that pages can override it.
     let text = format!("{}\n{}", html::STYLE, include_str!("page.css"));
     StaticAsset::new("gradus", "css", "text/css; charset=utf-8", text)
 });
@@ -34,6 +36,7 @@ static SCRIPT: LazyLock<StaticAsset> = LazyLock::new(|| {
 static ICON: LazyLock<StaticAsset> =
     LazyLock::new(|| StaticAsset::new("icon", "svg", "image/svg+xml", include_str!("icon.svg").to_owned()));
 
+/// URLs for the frame of a page.
 pub(super) fn stylesheet_url() -> &'static str {
     &STYLE.address
 }
@@ -46,6 +49,7 @@ pub(super) fn icon_url() -> &'static str {
     &ICON.address
 }
 
+/// `GET /assets/{name}`. A name with another digest is not found: that page was made by another version.
 pub(super) async fn serve_asset(Path(name): Path<String>) -> Response {
     let known = [&*STYLE, &*SCRIPT, &*ICON];
     let Some(asset) = known.into_iter().find(|asset| asset.address.strip_prefix("/assets/") == Some(name.as_str()))

@@ -1,4 +1,4 @@
-//! Two runs side by side: what differs, how sure that is, and which verdicts changed sides.
+//! Comparison of two runs: differences of scores with their significance, and the verdicts that changed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,15 +30,16 @@ use crate::run_lookup::log_run_failure;
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 
+/// Parameters of `/compare`: the ids of the runs, A (before) and B (after).
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct RunComparisonQuery {
     a: String,
     b: String,
-    /// How many changes come before the page of those that got worse, and of those that got better.
+    /// Offsets of the two lists of changes, which are paged independently.
     worse: u64,
     better: u64,
-    /// Runs belong to no project: it is kept for the other places.
+    /// Runs belong to no project. It is passed on to the links of the navigation.
     project: Option<String>,
 }
 
@@ -48,13 +49,16 @@ struct RunComparisonPage {
     frame: PageLayout,
     a: ComparedRunView,
     b: ComparedRunView,
+    /// How trajectories were paired, as a sentence.
     how: String,
     rows: Vec<MetricComparisonRow>,
-    /// None where nothing is paired: then there is no telling what changed.
+    /// Worse, then better. None if nothing is paired: without pairs no verdict can have changed.
     flips: Option<[VerdictFlipList; 2]>,
+    /// A run is larger than what is compared.
     is_cut: bool,
 }
 
+/// One of the runs. `compared` is the number of trajectories that the comparison uses.
 struct ComparedRunView {
     id: String,
     href: String,
@@ -63,39 +67,45 @@ struct ComparedRunView {
     compared: String,
 }
 
+/// One evaluator. Shares are in percent and their differences in percentage points.
 struct MetricComparisonRow {
     title: String,
     before: String,
     after: String,
     change: Option<String>,
+    /// 95 % confidence interval of the difference.
     interval: Option<String>,
+    /// `pass` or `fail` for a significant difference; otherwise empty.
     class: &'static str,
     word: String,
     count: String,
-    /// How often each run could not judge.
+    /// Questions without a verdict, in A and in B.
     failed: (String, String),
 }
 
+/// The changes in one direction.
 struct VerdictFlipList {
     id: &'static str,
     title: &'static str,
     count: String,
-    /// Which of many are shown, and where the others are.
+    /// None if all changes are on this page.
     window: Option<PaginationLinks>,
     all: Vec<VerdictFlipRow>,
 }
 
+/// A verdict that changed.
 struct VerdictFlipRow {
-    /// The trajectory as B judged it.
+    /// The trajectory with the verdicts of run B.
     href: String,
     what: String,
     query: String,
     before: String,
     after: String,
-    /// The same of A.
+    /// The trajectory with the verdicts of run A.
     before_href: String,
 }
 
+/// `GET /compare`
 pub(super) async fn render_comparison_page(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
@@ -106,6 +116,7 @@ pub(super) async fn render_comparison_page(
     answer::of_large(&server, move |server| build_comparison_page(server, &choice, frame)).await
 }
 
+/// Reads both runs from their files and holds them in memory, within the bounds of `pairing`. 400 without two ids.
 fn build_comparison_page(
     server: &ServerState,
     choice: &RunComparisonQuery,
@@ -119,9 +130,11 @@ fn build_comparison_page(
         Ok::<_, ApiError>((RunReader::open(&run).map_err(log_run_failure)?, load_trial_measurements(server, &run)))
     };
     let ((mut first, first_trials), (mut second, second_trials)) = (open(&choice.a)?, open(&choice.b)?);
+    // Shared by both runs, so that equal labels have equal numbers.
     let mut words = LabelInterner::default();
     let before = ComparedRun::read(&mut first, &first_trials, &mut words).map_err(log_run_failure)?;
     let after = ComparedRun::read(&mut second, &second_trials, &mut words).map_err(log_run_failure)?;
+    // Reading a run stops early when the query is cancelled; this turns that into the error.
     gradus_store::check_query().map_err(gradus_store::StoreError::from)?;
     let pairing = TrajectoryPairing::from_runs(&before.judged, &after.judged);
     let settings = server.reloadable();
@@ -141,6 +154,7 @@ fn build_comparison_page(
         href: run_address(&reader.record.run_id, choice.project.as_deref()),
         judge: text::format_display_line(&reader.record.judge),
         trajectories: format_count(run.judged.len() as u64),
+        // Without pairs all trajectories are compared by their means.
         compared: format_count(if pairing.units.is_empty() { run.judged.len() } else { compared } as u64),
     };
     let flips = match pairing.units.is_empty() {
@@ -165,7 +179,7 @@ fn build_comparison_page(
     })
 }
 
-/// How the runs are compared; `all` is how many trajectories each has.
+/// How trajectories were paired, as a sentence. `all` are the numbers of trajectories of the runs.
 fn describe_pairing(pairing: &TrajectoryPairing, all: (usize, usize)) -> String {
     let is_same = |unit: &PairedUnit| matches!(unit, PairedUnit::Same(..));
     let (same, units) = (pairing.units.iter().filter(|unit| is_same(unit)).count(), pairing.units.len());
@@ -191,7 +205,8 @@ fn describe_pairing(pairing: &TrajectoryPairing, all: (usize, usize)) -> String 
     }
 }
 
-/// The trials of the bench that a run is about, if it is about one.
+/// The trials of a benchmark run; empty for other runs. An unreadable benchmark is logged, and the verdicts are
+/// compared without it.
 fn load_trial_measurements(server: &ServerState, run: &RunFolder) -> Vec<TrialMeasurement> {
     match (server.settings.supplements)(run.path()) {
         Ok(supplement) => supplement.map(|supplement| supplement.measurements()).unwrap_or_default(),
@@ -202,7 +217,7 @@ fn load_trial_measurements(server: &ServerState, run: &RunFolder) -> Vec<TrialMe
     }
 }
 
-/// What the runs call their evaluators: the server may not know them.
+/// Titles from the manifests of the runs: the server may not have these evaluators.
 fn collect_evaluator_titles<'t>(
     runs: [&RunReader; 2],
     trials: impl Iterator<Item = &'t TrialMeasurement>,
@@ -212,7 +227,7 @@ fn collect_evaluator_titles<'t>(
     known.map(|known| (known.name.clone(), text::format_display_line(&known.title))).chain(measured).collect()
 }
 
-/// The scale of each evaluator, which may have changed from one run to the other.
+/// The range of scores of each evaluator: the union of both runs, whose rubrics may differ.
 fn collect_evaluator_scales(runs: [&RunReader; 2]) -> HashMap<String, ScoreScale> {
     let mut scales: HashMap<String, ScoreScale> = HashMap::new();
     for known in runs.iter().flat_map(|run| &run.record.evaluators) {
@@ -222,7 +237,7 @@ fn collect_evaluator_scales(runs: [&RunReader; 2]) -> HashMap<String, ScoreScale
     scales
 }
 
-/// None where all are shown.
+/// None if all changes are shown. The link of one list keeps the offset of the other.
 fn build_flip_pagination(
     choice: &RunComparisonQuery,
     id: &str,
@@ -253,7 +268,7 @@ fn build_flip_pagination(
     })
 }
 
-/// All that is known of the two runs.
+/// Both runs with everything that is needed to show them.
 struct RunComparison<'c> {
     settings: &'c ReloadableSettings,
     words: &'c LabelInterner,
@@ -262,30 +277,34 @@ struct RunComparison<'c> {
     pairing: &'c TrajectoryPairing,
     scales: HashMap<String, ScoreScale>,
     titles: HashMap<String, String>,
-    /// Their ids.
+    /// Ids of A and B.
     runs: [String; 2],
     project: Option<&'c str>,
 }
 
 impl RunComparison<'_> {
-    /// Where a trajectory is, as one of the runs judged it.
+    /// URL of a trajectory with the verdicts of run `run`: 0 for A, 1 for B.
     fn trajectory_url(&self, run: usize, trajectory: &str, step: Option<u32>) -> String {
         run_trajectory_address(&self.runs[run], trajectory, step, self.project).to_string()
     }
 
+    /// The title in the runs, or else the one of the server.
     fn evaluator_title(&self, name: &str) -> String {
         self.titles.get(name).cloned().unwrap_or_else(|| find_evaluator_title(self.settings, name))
     }
 
+    /// 0 to 1 if neither run knows the evaluator, as for results of trials.
     fn evaluator_scale(&self, name: &str) -> ScoreScale {
         self.scales.get(name).copied().unwrap_or(ScoreScale::SHARE)
     }
 
+    /// One row for each evaluator of either run.
     fn build_metric_rows(&self) -> Vec<MetricComparisonRow> {
         let evaluators: Vec<u32> = self.before.evaluators().union(&self.after.evaluators()).copied().collect();
         let differences: Vec<Option<ScoreDifference>> =
             evaluators.iter().map(|evaluator| self.score_difference(*evaluator)).collect();
-        // Several questions are asked at once: of twenty that do not differ, one would seem to by chance.
+        // Multiple comparisons: with twenty evaluators and no real difference, one p-value below 0.05 is expected. The
+        // p-values are therefore corrected together.
         let known: Vec<ScoreDifference> = differences.iter().flatten().copied().collect();
         let mut chances = correct_p_values(&known).into_iter();
         let chance = |known: &Option<ScoreDifference>| known.and_then(|_| chances.next());
@@ -294,6 +313,8 @@ impl RunComparison<'_> {
         all.map(|((evaluator, difference), chance)| self.build_metric_row(evaluator, difference, chance)).collect()
     }
 
+    /// A paired test where trajectories are paired, otherwise one of two independent samples. None if a side has no
+    /// scores.
     fn score_difference(&self, evaluator: u32) -> Option<ScoreDifference> {
         let ScoreScale { worst, best } = self.evaluator_scale(self.words.resolve(evaluator));
         if self.pairing.units.is_empty() {
@@ -303,7 +324,7 @@ impl RunComparison<'_> {
         }
     }
 
-    /// `chance` is that of the difference, corrected for how many there are.
+    /// `chance` is the p-value of the difference after correction for the number of evaluators.
     fn build_metric_row(
         &self,
         evaluator: u32,
@@ -319,6 +340,7 @@ impl RunComparison<'_> {
             true => format!("{:+.1}", 100.0 * value),
             false => format!("{value:+.2}"),
         };
+        // A no-break space keeps the number and its unit on one line.
         let unit = if is_share { "\u{a0}points" } else { "" };
         let (class, word) = describe_difference(difference.as_ref(), chance);
         let failed =
@@ -349,6 +371,7 @@ impl RunComparison<'_> {
         }
     }
 
+    /// `id` is the name of the offset parameter and of the section.
     fn build_flip_list(
         &self,
         choice: &RunComparisonQuery,
@@ -365,6 +388,7 @@ impl RunComparison<'_> {
         }
     }
 
+    /// Links to the trajectory in both runs; the request is that of run B.
     fn build_flip_row(&self, change: &VerdictChange) -> VerdictFlipRow {
         let (old, new) = (&self.before.judged[change.places.0], &self.after.judged[change.places.1]);
         let name = self.words.resolve(change.evaluator);
@@ -391,7 +415,7 @@ impl RunComparison<'_> {
     }
 }
 
-/// How many verdicts there are, in how many trajectories.
+/// Number of verdicts and of the trajectories that they are in.
 fn format_verdict_count(clusters: &[ScoreCluster]) -> String {
     let verdicts: f64 = clusters.iter().map(|one| one.count).sum();
     let trajectories = clusters.iter().filter(|one| one.count > 0.0).count() as u64;
@@ -402,12 +426,14 @@ fn format_verdict_count(clusters: &[ScoreCluster]) -> String {
     )
 }
 
+/// Mean over verdicts, not over trajectories. None without verdicts.
 fn compute_mean_score(clusters: &[ScoreCluster]) -> Option<f64> {
     let count: f64 = clusters.iter().map(|one| one.count).sum();
     (count > 0.0).then(|| clusters.iter().map(|one| one.sum).sum::<f64>() / count)
 }
 
-/// What a difference means, when `chance` is how probable it is if there is none, corrected for all that are compared.
+/// The class and the words for a difference. `chance` is the p-value after correction. Both the interval and the
+/// corrected p-value have to exclude chance before a difference is called better or worse.
 fn describe_difference(difference: Option<&ScoreDifference>, chance: Option<f64>) -> (&'static str, String) {
     let Some(known) = difference else { return ("", "nothing to compare".to_owned()) };
     let p = |chance: f64| match chance {
@@ -422,7 +448,8 @@ fn describe_difference(difference: Option<&ScoreDifference>, chance: Option<f64>
         (false, ..) if known.value == 0.0 && known.before == known.after && known.chance == Some(1.0) => {
             ("", "no difference".to_owned())
         }
-        // More changed one way than the other, and yet the mean may be the same.
+        // The paired test is significant, but the interval of the mean contains 0: many small changes one way, few
+        // large ones the other.
         (false, ..) if is_lopsided => ("", format!("inconclusive{alone}")),
         (false, ..) => ("", format!("not significant{alone}")),
         (true, false, _) => ("", format!("not significant{together}")),

@@ -1,4 +1,4 @@
-//! Links to the steps that were found wrong.
+//! Links to failing steps, and the pages of a long trajectory.
 
 use std::collections::HashMap;
 
@@ -14,18 +14,19 @@ use crate::page::address::format_step_anchor;
 use crate::page::recorded_verdict::RecordedVerdict;
 use crate::settings::ReloadableSettings;
 
+/// A link to a step or to the verdicts on the whole trajectory.
 pub(super) struct FailingStepLink {
     pub(super) href: String,
     pub(super) text: String,
 }
 
-/// The place of the first step of the page that has a step, or of the first page.
+/// Index of the first step on the page that contains `step`; 0 if there is no such step.
 pub(super) fn first_shown(trajectory: &Trajectory, step: Option<u32>) -> usize {
     let at = step.and_then(|step| trajectory.steps.iter().position(|known| known.index == step));
     at.unwrap_or(0) / STEPS_OF_A_PAGE * STEPS_OF_A_PAGE
 }
 
-/// None where all steps are on one page.
+/// None if all steps fit on one page. `at` gives the URL of the page that contains a step.
 pub(super) fn build_step_pagination(
     trajectory: &Trajectory,
     first: usize,
@@ -48,7 +49,7 @@ pub(super) fn build_step_pagination(
     })
 }
 
-/// Links to what was found wrong, wherever it is, and how many more there are.
+/// Links to wrong verdicts on any page of the trajectory, and the number of those that are left out.
 pub(super) fn build_failing_links(
     settings: &ReloadableSettings,
     outcomes: &[RecordedVerdict],
@@ -72,7 +73,7 @@ pub(super) fn build_failing_links(
             href: at(step).with_fragment(format_step_anchor(step)).to_string(),
             text: format!("{what} · {title}: {label}"),
         });
-        // What is said of the whole is mostly the fault of some step.
+        // A verdict on the whole trajectory usually blames steps in its explanation, so those are linked as well.
         for named in mentions.only_by(title).filter(|_| step.is_none()) {
             failing.push(FailingStepLink {
                 href: at(Some(named)).with_fragment(format_step_anchor(Some(named))).to_string(),
@@ -83,5 +84,5 @@ pub(super) fn build_failing_links(
     (failing, (more > 0).then(|| number::format_count(more)))
 }
 
-/// Links to what was found wrong.
+/// Links to wrong verdicts before the rest is only counted. A failing trajectory can have thousands.
 pub(super) const MAX_CHIPS: usize = 50;

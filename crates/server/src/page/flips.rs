@@ -1,33 +1,34 @@
-//! What changed sides from one run to the other: verdicts on the same trajectory, and tasks whose trials went otherwise.
+//! Verdicts that differ between two runs: on the same trajectory, or in the mean over the trials of the same task.
 
 use super::pairing::{ComparedTrajectory, PairedUnit, TrajectoryPairing, mean_of, same_questions};
 
-/// Changes on one page, each way.
+/// Changes on one page, in each direction.
 pub(super) const MAX_FLIPS_PER_PAGE: usize = 50;
 
-/// What is another in the other run.
+/// One change. Evaluators and labels are numbers of the `LabelInterner`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct VerdictChange {
     pub(super) evaluator: u32,
-    /// None for the whole trajectory, and for a task.
+    /// None for the whole trajectory and for tasks.
     pub(super) step: Option<u32>,
-    /// The trajectories to look at, by their places.
+    /// Indexes of the trajectories to show, in A and in B.
     pub(super) places: (usize, usize),
     pub(super) what: VerdictChangeValues,
 }
 
+/// Old and new value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum VerdictChangeValues {
-    /// Labels, by their numbers.
+    /// Interned labels.
     Labels(u32, u32),
-    /// Means over the trials of a task.
+    /// Mean scores over the trials of a task.
     Means(f64, f64),
 }
 
-/// Changes one way: how many there are, and those of one page.
+/// The changes in one direction: all are counted, those of one page are kept.
 pub(super) struct PagedVerdictChanges {
     pub(super) count: u64,
-    /// How many come before those of the page.
+    /// Offset of the page.
     pub(super) skipped: u64,
     pub(super) shown: Vec<VerdictChange>,
 }
@@ -37,6 +38,7 @@ impl PagedVerdictChanges {
         PagedVerdictChanges { count: 0, skipped, shown: Vec::new() }
     }
 
+    /// `change` is only called for changes of the page, because finding the best example takes time.
     fn add(&mut self, change: impl FnOnce() -> Option<VerdictChange>) {
         if self.count >= self.skipped && self.shown.len() < MAX_FLIPS_PER_PAGE {
             self.shown.extend(change());
@@ -45,7 +47,8 @@ impl PagedVerdictChanges {
     }
 }
 
-/// What got worse, and what got better: of each the page that begins after so many.
+/// Changes for the worse and for the better. `skipped` are the offsets of the two pages. Order follows the pairs, so
+/// paging is stable.
 pub(super) fn find_verdict_flips(
     before: &[ComparedTrajectory],
     after: &[ComparedTrajectory],
@@ -78,6 +81,7 @@ pub(super) fn find_verdict_flips(
     (worse, better)
 }
 
+/// Compares the means of a task's trials. A single trial on both sides shows its labels instead.
 fn compare_task_trials(
     before: &[ComparedTrajectory],
     after: &[ComparedTrajectory],
@@ -95,7 +99,7 @@ fn compare_task_trials(
         let is_worse = is < was;
         let side = if is_worse { &mut *worse } else { &mut *better };
         side.add(|| {
-            // Those that show it best: where it went well, and where it did not.
+            // The examples with the clearest contrast: the best trial of one run and the worst of the other.
             let (old_at, new_at) = if is_worse {
                 (find_extreme_trial(before, old, evaluator, 1.0)?, find_extreme_trial(after, new, evaluator, -1.0)?)
             } else {
@@ -111,7 +115,7 @@ fn compare_task_trials(
     }
 }
 
-/// The trial with the highest mean, or with the lowest where `sign` is negative.
+/// The trial with the highest mean, or the lowest if `sign` is -1. None if no trial was scored.
 fn find_extreme_trial(all: &[ComparedTrajectory], trials: &[usize], evaluator: u32, sign: f64) -> Option<usize> {
     let means = trials.iter().filter_map(|at| Some((*at, sign * all[*at].mean(evaluator)?)));
     means.max_by(|(_, one), (_, other)| one.total_cmp(other)).map(|(at, _)| at)

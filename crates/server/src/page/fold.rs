@@ -1,4 +1,4 @@
-//! Long texts: their beginning in the page, the whole when it is asked for.
+//! Long texts: the page contains their beginning, and the whole text is loaded on request.
 
 use axum::response::IntoResponse;
 use std::sync::Arc;
@@ -20,21 +20,21 @@ use super::words::format_byte_size;
 use crate::http_error::{ApiError, blocking_large};
 use crate::state::ServerState;
 
-/// What of a long text stands in the page.
+/// Bounds of the beginning that the page contains. Whichever is reached first applies.
 const SHOWN_BYTES: usize = 1_500;
 const SHOWN_LINES: usize = 18;
-/// JSON up to this size is moved in; larger is shown as it is.
+/// JSON up to this size in bytes is indented. Larger JSON is shown as recorded, since formatting would take too long.
 const MOVED_IN: usize = 200_000;
 
-/// A text, or its beginning.
+/// A text or its beginning, ready to be displayed.
 pub(super) struct TextPreview {
     pub(super) text: String,
-    /// The whole of it, and how much that is.
+    /// URL and size of the whole text. None if all of it is shown.
     pub(super) rest: Option<(String, String)>,
 }
 
 impl TextPreview {
-    /// `whole` is where all of it is.
+    /// `whole` gives the URL of the whole text and is only called if the text is cut.
     pub(super) fn from_text(given: &str, whole: impl FnOnce() -> PageUrl) -> TextPreview {
         let moved = moved_in(given);
         let shown = moved.as_deref().unwrap_or(given);
@@ -42,7 +42,7 @@ impl TextPreview {
         if let Some((line_end, _)) = shown.match_indices('\n').nth(SHOWN_LINES - 1) {
             end = end.min(line_end);
         }
-        // A few more bytes are better than a click.
+        // A rest of a few bytes or lines is shown: less than the link to it would take.
         let is_cut = shown.len() > end + SHOWN_BYTES / 4 || shown[end..].matches('\n').count() > 4;
         let shown = if is_cut { &shown[..end] } else { shown };
         TextPreview {
@@ -52,12 +52,12 @@ impl TextPreview {
     }
 }
 
-/// A text that is JSON over lines, here and where all of it is.
+/// Indented JSON, or none if the text is not JSON or too large.
 fn moved_in(given: &str) -> Option<String> {
     (given.len() <= MOVED_IN).then(|| text::whole_json(given)).flatten()
 }
 
-/// Which text of a trace.
+/// Selects a text: without `step` the query or the answer, else `thought`, `arguments` or `observation` of that step.
 #[derive(Deserialize)]
 pub(super) struct TextPartQuery {
     trajectory: Option<String>,
@@ -65,7 +65,7 @@ pub(super) struct TextPartQuery {
     part: String,
 }
 
-/// Where a trajectory comes from, and its texts with it.
+/// Whether a trajectory comes from the store or from a run, which decides the URLs of its texts.
 #[derive(Clone, Copy)]
 pub(super) enum TrajectoryLocation<'s> {
     Trace { trace: &'s str, trajectory: &'s str },
@@ -73,12 +73,13 @@ pub(super) enum TrajectoryLocation<'s> {
 }
 
 impl TrajectoryLocation<'_> {
-    /// A text of the trajectory or of a step, if there is one.
+    /// None for a missing or empty text.
     pub(super) fn preview_text(self, given: Option<&str>, step: Option<u32>, part: &str) -> Option<TextPreview> {
         let given = given.filter(|given| !given.is_empty())?;
         Some(TextPreview::from_text(given, || self.text_url(step, part)))
     }
 
+    /// URL that serves the whole text.
     fn text_url(self, step: Option<u32>, part: &str) -> PageUrl {
         let step = step.map(|step| step.to_string());
         let text = match self {
@@ -91,7 +92,7 @@ impl TrajectoryLocation<'_> {
     }
 }
 
-/// The whole of a text, as plain text.
+/// `GET /traces/{trace}/text`: one whole text.
 pub(super) async fn serve_trace_text(
     State(server): State<Arc<ServerState>>,
     Path(id): Path<String>,
@@ -104,7 +105,7 @@ pub(super) async fn serve_trace_text(
     .await
 }
 
-/// A text of a trajectory that is opened for it.
+/// Sends the selected text as `text/plain`, so that a browser never interprets recorded HTML.
 pub(super) async fn respond_with_text(
     server: &Arc<ServerState>,
     open: impl FnOnce(&ServerState) -> Result<(Trajectory, TextPartQuery), ApiError> + Send + 'static,
@@ -124,6 +125,7 @@ pub(super) async fn respond_with_text(
     Ok((headers, text).into_response())
 }
 
+/// None for unknown parts and missing texts.
 fn find_text_part(trajectory: &Trajectory, step: Option<u32>, part: &str) -> Option<String> {
     let Some(number) = step else {
         return match part {

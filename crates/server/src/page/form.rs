@@ -1,4 +1,4 @@
-//! What people send with forms.
+//! Bodies of HTML forms.
 
 use axum::body::Body;
 use axum::http::header::CONTENT_TYPE;
@@ -9,10 +9,10 @@ use super::answer::PageError;
 use crate::receive;
 use crate::state::ServerState;
 
-/// A rubric that is changed for a trial is the longest that people send.
+/// In bytes. The largest field is the text of a rubric that is changed for a trial.
 const MAX_BYTES: usize = 64 << 10;
 
-/// Reads the fields of a form.
+/// Reads a form within the memory budget of requests. Other content types get 415.
 pub(super) async fn read_form<T: DeserializeOwned>(
     server: &ServerState,
     headers: &HeaderMap,

@@ -1,4 +1,4 @@
-//! The server itself: whether it is well, by which rules it grades, and who has keys.
+//! State of the server: health, rules of live grading, projects, quarantined traces and API keys.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,10 +21,12 @@ use crate::state::ServerState;
 use gradus_report::html::number;
 use gradus_report::html::text;
 
-/// What waits for a rule is counted up to this.
+/// The backlog of a rule is counted up to this number; counting it fully would read as many rows.
 const MAX_WAITING: usize = 10_000;
+/// Rows on the page. The API lists more.
 const MAX_QUARANTINED_SHOWN: usize = 100;
 
+/// `is_well` is false if writing fails, traces are quarantined, or a judge cannot be reached.
 #[derive(Template)]
 #[template(path = "health.html")]
 struct HealthPage {
@@ -38,7 +40,7 @@ struct HealthPage {
     needs_key: bool,
 }
 
-/// A trace that could not be assembled.
+/// A trace that failed to be assembled twice.
 struct QuarantinedTraceRow {
     trace_id: String,
     name: String,
@@ -48,13 +50,15 @@ struct QuarantinedTraceRow {
     reason: String,
 }
 
+/// Body of `POST /server/retry`.
 #[derive(Deserialize)]
 struct RetryForm {
-    /// All of them without it.
+    /// Id of the trace; all quarantined traces without it.
     trace: Option<String>,
 }
 
-/// Puts quarantined traces back into the ready queue.
+/// `POST /server/retry`: puts quarantined traces back into the ready queue. Responds with 303, so that reloading the
+/// page does not repeat it.
 pub(super) async fn submit_retry(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
@@ -67,6 +71,7 @@ pub(super) async fn submit_retry(
     Ok(response)
 }
 
+/// A project with what is stored of it.
 struct ProjectHealthRow {
     name: String,
     href: String,
@@ -76,23 +81,26 @@ struct ProjectHealthRow {
     last: String,
 }
 
+/// A rule of live grading with what it spent today (UTC).
 struct GradingRuleRow {
     rule: LiveRule,
     share: String,
     budget: String,
     spent: String,
-    /// Why its model is not asked at the moment.
+    /// Why its model is paused, if it is.
     standstill: Option<JudgePauseView>,
-    /// Empty for rules without a model: nothing ever waits for them.
+    /// Backlog of the rule. Empty for rules without a model, which grade at once.
     waiting: String,
 }
 
+/// A pause of a judge. An exhausted budget is expected and no fault; an unreachable judge is one.
 struct JudgePauseView {
     is_fault: bool,
     text: String,
 }
 
 impl JudgePauseView {
+    /// A budget resets at midnight UTC; a judge that cannot be reached is tried again until it answers.
     fn from_pause(known: &JudgePause) -> JudgePauseView {
         let since = format_timestamp(known.since_ns);
         let reason = text::format_display_line(&known.reason);
@@ -107,6 +115,7 @@ impl JudgePauseView {
     }
 }
 
+/// An API key without its secret, which the store does not have: it keeps a hash.
 struct ApiKeyRow {
     name: String,
     scopes: String,
@@ -114,6 +123,7 @@ struct ApiKeyRow {
     revoked: Option<String>,
 }
 
+/// `GET /server`
 pub(super) async fn render_health_page(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
@@ -123,8 +133,10 @@ pub(super) async fn render_health_page(
     answer::render_page(&server, move |server| build_health_page(server, frame)).await
 }
 
+/// Reads counters of the store and of the server. Each number is current, but they are not from one transaction.
 fn build_health_page(server: &ServerState, frame: PageLayout) -> Result<HealthPage, ApiError> {
     let store = &server.store;
+    // A store that is open for reading only accepts no spans either.
     let is_failing = store.writer_status().is_none_or(|status| status.is_failing.load(Ordering::Relaxed));
     let (used, free) = store.used_and_free_bytes()?;
     let bytes = |bytes: u64| format_byte_size(usize::try_from(bytes).unwrap_or(usize::MAX));
@@ -132,6 +144,7 @@ fn build_health_page(server: &ServerState, frame: PageLayout) -> Result<HealthPa
     let facts = vec![
         ("Version", env!("CARGO_PKG_VERSION").to_owned()),
         ("Uptime", format_duration(i64::try_from(server.started.elapsed().as_nanos()).unwrap_or(i64::MAX))),
+        // Whether the last transaction succeeded.
         ("Accepts spans", if is_failing { "no; see the log" } else { "yes" }.to_owned()),
         (
             "Store",
@@ -197,6 +210,7 @@ fn build_health_page(server: &ServerState, frame: PageLayout) -> Result<HealthPa
             && quarantined_count == 0
             && !rules.iter().any(|one| one.standstill.as_ref().is_some_and(|still| still.is_fault)),
         facts,
+        // Any sender can create projects by naming them; the page stays readable.
         projects: projects.take(200).collect(),
         rules,
         keys: keys.collect(),

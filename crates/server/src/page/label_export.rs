@@ -1,4 +1,5 @@
-//! Every label with what the judge says of the same, for other programs. They are sent while they are read.
+//! Download of all labels with the verdicts that they are about, as JSON lines or CSV. Rows are streamed while they are
+//! read.
 
 use std::sync::Arc;
 
@@ -20,9 +21,10 @@ use crate::stream::{self, ResponseSink};
 use crate::time_text::format_rfc3339 as show_time;
 use gradus_report::csv::sanitize_csv_cell;
 
-/// Labels that are read at once.
+/// Labels in one query. Between two queries the store is free for others.
 const AT_ONCE: usize = 1_000;
 
+/// Parameters of `GET /labels`. Unknown ones are an error: programs use this URL.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct LabelExportQuery {
@@ -30,6 +32,7 @@ pub(super) struct LabelExportQuery {
     format: Option<String>,
 }
 
+/// `GET /labels`. The response is a download of bounded memory, whatever the number of labels.
 pub(super) async fn export_labels(
     State(server): State<Arc<ServerState>>,
     ApiQuery(choice): ApiQuery<LabelExportQuery>,
@@ -55,12 +58,15 @@ pub(super) async fn export_labels(
     Ok((headers, body).into_response())
 }
 
+/// JSON lines is the default.
 #[derive(Clone, Copy)]
 enum LabelExportFormat {
     JsonLines,
     Csv,
 }
 
+/// Pages by time of the last change and id (keyset), so no label is skipped; one that changes meanwhile appears again at
+/// the end. Stops early if the client is gone.
 fn write_label_export(
     server: &ServerState,
     project: Option<&str>,
@@ -87,6 +93,7 @@ fn write_label_export(
     Ok(())
 }
 
+/// Columns of the CSV and, under the same names, fields of the JSON lines. An interface: append only.
 const COLUMNS: [&str; 14] = [
     "project",
     "trace_id",
@@ -104,7 +111,7 @@ const COLUMNS: [&str; 14] = [
     "at",
 ];
 
-/// Who judges now, what the judge had said when the label was given, and whose key it was given with.
+/// The current judge, the judge's label when the person labelled, and the API key that was used.
 fn read_label_context(row: &LabelRow) -> (Option<String>, Option<String>, Option<String>) {
     let now = row.judged.as_deref().and_then(|line| serde_json::from_str::<OutcomeLine>(line).ok());
     let (kept, key) = signature::split_signed_metadata(&row.metadata);
@@ -112,6 +119,7 @@ fn read_label_context(row: &LabelRow) -> (Option<String>, Option<String>, Option
     (now.map(|line| line.judge.to_string()), then, key)
 }
 
+/// The fields of `COLUMNS`, with null for missing values.
 fn format_label_line(row: &LabelRow) -> String {
     let (judge, then, key) = read_label_context(row);
     let line = json!({
@@ -124,6 +132,7 @@ fn format_label_line(row: &LabelRow) -> String {
     format!("{line}\n")
 }
 
+/// Cells in the order of `COLUMNS`. Texts are sanitized against formula injection in spreadsheets.
 fn build_label_cells(row: &LabelRow) -> [String; 14] {
     let text = |text: &Option<String>| sanitize_csv_cell(text.as_deref().unwrap_or_default());
     let (judge, then, key) = read_label_context(row);

@@ -1,5 +1,5 @@
-//! What people say of verdicts: right, or wrong and what it should have been. Kept as annotations: of the step or the
-//! trajectory, under the evaluator's name, with the label that the person gives, who it is and when.
+//! Labels of people on verdicts: whether a verdict is right, and otherwise what it should have been. A label is stored
+//! as an annotation of the step or the trajectory, with the evaluator's name, the label, the person and the time.
 
 use super::people::AUTHOR_COOKIE;
 use axum::response::IntoResponse;
@@ -25,25 +25,27 @@ use crate::http_error::{ApiError, blocking_sender};
 use crate::page::people::{LabelAuthor, MAX_NAME};
 use crate::state::ServerState;
 
+/// Body of `POST /labels`. Everything in it is untrusted: the verdict is looked up again.
 #[derive(Deserialize)]
 struct LabelForm {
     trajectory: String,
+    /// Empty for a verdict on the whole trajectory.
     step: Option<String>,
     evaluator: String,
-    /// The label that the person gives.
+    /// The label that the person gives; empty if `other` is used.
     #[serde(default)]
     label: String,
-    /// The same in his own words, where nobody knows what labels there are.
+    /// A label in the person's own words, accepted only if no rubric defines the labels of the evaluator.
     other: Option<String>,
     note: Option<String>,
     author: Option<String>,
-    /// What the person saw of the verdict.
+    /// Fingerprint of the verdict that the page showed.
     seen: Option<String>,
-    /// Where to go from here.
+    /// Path to return to.
     back: Option<String>,
 }
 
-/// Stores a label, and goes on.
+/// `POST /labels`: stores a label and redirects back. The name of the person is kept in a cookie for a year.
 pub(super) async fn submit_label(
     State(server): State<Arc<ServerState>>,
     Extension(caller): Extension<RequestCaller>,
@@ -55,11 +57,13 @@ pub(super) async fn submit_label(
     let person = given
         .map_or_else(|| LabelAuthor::from_headers(&headers, &caller), |name| LabelAuthor::from_name(name, &caller));
     let wrong = |message: &str| Err(PageError::new(StatusCode::BAD_REQUEST, message));
+    // Without a name nobody could be told apart, and agreement between people could not be computed.
     if person.name.is_empty() {
         return wrong("Enter your name: a label is stored with the name of its author.");
     }
     if server.reloadable().redaction.apply(&person.name).is_some() {
-        // It would be kept as another name, and as the same for everybody whose name is of this kind.
+        // The redacted form would be the same for everybody whose name is redacted, so their labels would replace each
+        // other.
         return wrong("The redaction of this server removes this name. Enter another name.");
     }
     let back = own_path(label.back.as_deref()).unwrap_or("/").to_owned();
@@ -72,6 +76,7 @@ pub(super) async fn submit_label(
     server.annotate(signed).await.map_err(ApiError::from)?;
     let mut response = StatusCode::SEE_OTHER.into_response();
     let name = utf8_percent_encode(&name, NON_ALPHANUMERIC);
+    // Behind a TLS proxy the cookie must not travel over plain HTTP.
     let secure = if server.settings.public_url.starts_with("https://") { "; Secure" } else { "" };
     let cookie = format!("{AUTHOR_COOKIE}={name}; Path=/; HttpOnly; SameSite=Lax; Max-Age=31536000{secure}");
     for (name, value) in [(LOCATION, back), (SET_COOKIE, cookie)] {
@@ -83,6 +88,8 @@ pub(super) async fn submit_label(
 }
 
 impl LabelForm {
+    /// Checks the label against the verdict and the labels of the rubric. Answers 404 if the verdict is gone and 409 if
+    /// it changed since the page was loaded: the person judged something else.
     fn into_annotation(self, server: &ServerState, person: LabelAuthor) -> Result<NewAnnotation, ApiError> {
         let step: Option<u32> = match self.step.as_deref().filter(|step| !step.is_empty()) {
             Some(step) => Some(step.parse().map_err(|_| ApiError::bad_request("step: not a number"))?),
@@ -103,10 +110,12 @@ impl LabelForm {
         }
         let known = evaluators::find_evaluator_labels(&server.reloadable(), &self.evaluator);
         let label = match self.label.as_str() {
-            // Of an evaluator that is in no rubric and no rule any more nobody knows the labels: people write what is right.
+            // An evaluator without a rubric and a rule has no known labels, so the person writes one.
             "" if known.is_empty() => self.other.as_deref().unwrap_or_default().trim(),
             given => given,
         };
+        // The score of the label on the scale of the rubric. The label of the verdict is accepted even if the rubric
+        // does not have it any more: agreeing must always be possible.
         let score = match known.iter().find(|(known, _)| known == label) {
             Some((_, score)) => Some(*score),
             None if verdict.label.as_deref() == Some(label) => verdict.score,
@@ -117,7 +126,7 @@ impl LabelForm {
             }
         };
         let label = label.to_owned();
-        // What the person saw, should the verdict change.
+        // What the person saw, for the case that the verdict changes later.
         let metadata = json!({
             "judge": verdict.judge,
             "judge_label": verdict.label,

@@ -1,5 +1,5 @@
-//! Steps that a verdict on the whole trajectory speaks of. Such a verdict is about no step, and yet mostly says which are to
-//! blame: whoever looks for the guilty one is led there.
+//! Steps that a verdict on the whole trajectory mentions. Such a verdict belongs to no step, but its explanation
+//! usually names the steps that caused it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,21 +13,22 @@ use crate::page::address::format_step_anchor;
 use crate::page::recorded_verdict::RecordedVerdict;
 use crate::settings::ReloadableSettings;
 
-/// Steps that one verdict is read for.
+/// Steps that are taken from one verdict.
 const MAX_MENTIONED_STEPS: usize = 20;
-/// Of an explanation.
+/// Bytes of an explanation that are searched.
 const LOOKED_AT: usize = 20_000;
 
-/// What was found wrong with the whole, by the steps it speaks of.
+/// Mentions in wrong verdicts on the whole trajectory.
 #[derive(Default)]
 pub(super) struct StepMentions {
-    /// By step: titles of evaluators. Steps that were found wrong themselves need no other to point at them.
+    /// Titles of evaluators by step. Steps with a wrong verdict of their own are left out: they are marked already.
     by_step: BTreeMap<u32, Vec<String>>,
-    /// By the evaluator's title.
+    /// Mentioned steps by title of the evaluator, including those with a wrong verdict of their own.
     by_title: BTreeMap<String, Vec<u32>>,
 }
 
 impl StepMentions {
+    /// Numbers that are no steps of the trajectory are ignored: explanations are text of a model.
     pub(super) fn from_outcomes(
         settings: &ReloadableSettings,
         trajectory: &Trajectory,
@@ -52,14 +53,14 @@ impl StepMentions {
         found
     }
 
-    /// Says of each step which verdicts speak of it.
+    /// Sets `named_by` of each step.
     pub(super) fn mark_steps(&self, steps: &mut [StepView]) {
         for step in steps {
             step.named_by = self.by_step.get(&step.number).cloned().unwrap_or_default();
         }
     }
 
-    /// Leads from each verdict to the steps it speaks of.
+    /// Sets the links of wrong verdicts to the steps that they mention.
     pub(super) fn link_verdicts(&self, whole: &mut [VerdictDetailView], at: impl Fn(Option<u32>) -> PageUrl) {
         for verdict in whole.iter_mut().filter(|verdict| verdict.is_wrong()) {
             let named = self.by_title.get(&verdict.title).into_iter().flatten();
@@ -69,19 +70,21 @@ impl StepMentions {
         }
     }
 
-    /// The steps that the verdict of an evaluator on the whole speaks of, and no other.
+    /// Steps that this evaluator is the first to mention, so that each step is listed once.
     pub(super) fn only_by(&self, title: &str) -> impl Iterator<Item = u32> {
         let is_by = move |titles: &Vec<String>| titles.first().is_some_and(|first| first == title);
         self.by_step.iter().filter(move |(_, titles)| is_by(titles)).map(|(step, _)| *step)
     }
 }
 
-/// The numbers behind each "step" or "steps" of a text: `step 2`, `Steps 3, 4 and 6`, `step #5`, `steps 2-4`.
+/// The numbers behind "step" or "steps" in a text: `step 2`, `Steps 3, 4 and 6`, `step #5`, `steps 2-4`. Ranges are
+/// cut, since a model may write `steps 1-4000000000`.
 fn steps_in(text: &str) -> Vec<u32> {
     let text = &text[..text.floor_char_boundary(LOOKED_AT)];
     let mut found = Vec::new();
     let mut is_listed = false;
     let mut range_from = None;
+    // Dashes stay inside words, so that a range is one word.
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '–');
     for word in words.filter(|word| !word.is_empty()) {
         let parts: Vec<&str> = word.split(['-', '–']).filter(|part| !part.is_empty()).collect();

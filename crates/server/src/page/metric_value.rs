@@ -1,4 +1,4 @@
-//! A metric out of sums.
+//! Converts rollups into the metrics of reports.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,8 @@ use crate::evaluators::compute_mean_interval;
 use crate::evaluators::{find_evaluator_scale, find_evaluator_title};
 use crate::settings::ReloadableSettings;
 
-/// A metric as reports have it.
+/// A metric from the sums of a rollup. The interval is the cluster-robust one, computed from the stored moments, so
+/// single scores are not needed. `judge` and `labels` are empty: rollups do not contain them.
 pub(super) fn build_metric_result(
     settings: &ReloadableSettings,
     evaluator: &str,
@@ -18,7 +19,7 @@ pub(super) fn build_metric_result(
 ) -> MetricResult {
     let positive = |number: i64| u64::try_from(number).unwrap_or(0);
     let value = (moments.scored > 0).then(|| moments.sum / moments.scored as f64);
-    // Of a scale that is not known nothing is assumed: the same mean may be good on one and bad on another.
+    // An unknown scale is not assumed to be a share: the same mean may be good on one scale and bad on another.
     let is_share = find_evaluator_scale(settings, evaluator).is_some_and(ScoreScale::is_share);
     MetricResult {
         name: evaluator.to_owned(),

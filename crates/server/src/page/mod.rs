@@ -1,8 +1,11 @@
-//! The page people look at: rendered here, usable without a script, and asking for nothing from elsewhere.
+//! The web pages. They are rendered on the server, work without a script, and load nothing from other hosts.
 //!
-//! One page a file; `templates/` says where things stand, `page.css` how they look on top of the report's own style sheet,
-//! `page.js` adds keys, live lists and texts that are loaded when they are wanted. What a page shows comes from the store's
-//! queries, as the JSON API does.
+//! Each page has a file. `templates/` contains the markup, `page.css` extends the style sheet of reports, and `page.js`
+//! adds keyboard shortcuts, live lists and texts that are loaded on request. Pages use the same store queries as the
+//! JSON API.
+//!
+//! All recorded text is untrusted. Templates escape it, `text::format_display_line` and `format_display_block` remove
+//! control characters, and every list has a bound.
 
 mod address;
 mod agreement;
@@ -62,6 +65,8 @@ use gradus_report::html::charts;
 use gradus_report::html::svg::Svg;
 use gradus_report::html::text;
 
+/// The routes of all pages. Authentication is a layer of the outer router; the layers here render error pages and
+/// compress.
 pub(super) fn build_page_routes(server: &Arc<ServerState>) -> Router<Arc<ServerState>> {
     Router::new()
         .route("/assets/{name}", get(asset::serve_asset))
@@ -93,25 +98,29 @@ pub(super) fn build_page_routes(server: &Arc<ServerState>) -> Router<Arc<ServerS
         .layer(axum::middleware::from_fn_with_state(Arc::clone(server), packed::gzip_response))
 }
 
-/// What stands around every page.
+/// The frame around every page.
 struct PageLayout {
+    /// URLs of the static files, which contain a digest of their content.
     style: &'static str,
     script: &'static str,
     icon: &'static str,
+    /// Symbol definitions that charts and icons refer to.
     symbols: Svg,
-    /// The places that there are, with the project that is looked at.
+    /// The main navigation. Its links keep the selected project.
     places: Vec<NavigationLink>,
     version: &'static str,
-    /// Whether there is a session to end.
+    /// Whether the browser sent a session cookie, which decides on the button to sign out.
     is_signed_in: bool,
 }
 
+/// An entry of the main navigation.
 struct NavigationLink {
     title: &'static str,
     href: String,
     is_here: bool,
 }
 
+/// Title and path of the entries.
 const PLACES: [(&str, &str); 7] = [
     ("Overview", "/"),
     ("Traces", "/traces"),
@@ -123,12 +132,12 @@ const PLACES: [(&str, &str); 7] = [
 ];
 
 impl PageLayout {
-    /// Where a place is, for the project that is looked at.
+    /// URL of an entry by its title; the overview for unknown titles.
     fn href(&self, title: &str) -> &str {
         self.places.iter().find(|place| place.title == title).map_or("/", |place| &place.href)
     }
 
-    /// The frame of a page in one of the places, for a project if one is looked at.
+    /// `here` is the path of the entry that is marked as current.
     fn new(here: &str, project: Option<&str>, headers: &HeaderMap) -> PageLayout {
         let place = |(title, path): (&'static str, &str)| NavigationLink {
             title,
@@ -147,7 +156,7 @@ impl PageLayout {
     }
 }
 
-/// What a page that is about no project keeps for the other places: the one that is looked at.
+/// The selected project, on pages that do not depend on one. They pass it on to their links.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct NavigationQuery {
@@ -155,20 +164,24 @@ struct NavigationQuery {
 }
 
 impl NavigationQuery {
+    /// None for the empty string, which the form sends for all projects.
     fn project(&self) -> Option<&str> {
         self.project.as_deref().filter(|name| !name.is_empty())
     }
 }
 
-/// A project that can be chosen.
+/// An option of a drop-down list.
 struct SelectOption {
     name: String,
-    /// As it is shown.
+    /// Displayed text.
     title: String,
     is_chosen: bool,
 }
 
+/// Options for the names. The selected one is added if it is missing: it may have no traces any more, or be beyond the
+/// bound.
 fn build_project_options(projects: Vec<String>, chosen: Option<&str>) -> Vec<SelectOption> {
+    // Any sender can create projects by naming them, so the drop-down list is bounded.
     const MAX_LISTED_PROJECTS: usize = 500;
     let is_chosen = |name: &String| Some(name.as_str()) == chosen;
     let mut all: Vec<SelectOption> = projects
@@ -182,7 +195,7 @@ fn build_project_options(projects: Vec<String>, chosen: Option<&str>) -> Vec<Sel
     all
 }
 
-/// Whether a path belongs to the page, and not to programs.
+/// Whether a path is a page for people. The other paths are interfaces for programs, which get JSON errors.
 pub(super) fn is_page(path: &str) -> bool {
     let is_for_programs = ["/api/", "/v1/", "/opentelemetry."].iter().any(|beginning| path.starts_with(beginning))
         || matches!(
@@ -192,27 +205,27 @@ pub(super) fn is_page(path: &str) -> bool {
     !is_for_programs
 }
 
-/// Whether an answer is for a person's eyes.
+/// Whether an error should be answered with a page: the path is one, and the client accepts HTML.
 pub(super) fn is_for_people(uri: &Uri, headers: &HeaderMap) -> bool {
     let accepts = headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     is_page(uri.path()) && accepts.contains("text/html")
 }
 
-/// Whether a path takes what people send from our pages.
+/// Whether a path accepts forms of our pages. Requests to these have to pass `is_own`.
 pub(super) fn is_form(path: &str) -> bool {
     matches!(path, "/sign-in" | "/sign-out" | "/labels" | "/server/retry") || path.starts_with("/rubrics/")
 }
 
-/// What needs no key: it tells nothing.
+/// Whether a path needs no key. Such paths must not reveal recorded data.
 pub(super) fn is_open(path: &str) -> bool {
     path.starts_with("/assets/") || matches!(path, "/sign-in" | "/sign-out")
 }
 
-/// Whether a browser says that the request comes from a page of this server: a page from elsewhere can send forms here,
-/// but it cannot say so.
+/// Protection against cross-site request forgery: whether the browser states that the request comes from a page of this
+/// server. A page of another site can send forms here, but it cannot forge these headers.
 pub(super) fn is_own(uri: &Uri, headers: &HeaderMap) -> bool {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    // Browsers of today say it in so many words, on connections that they trust.
+    // Fetch Metadata, which browsers send on trustworthy connections. Otherwise `Origin` is compared with `Host`.
     if let Some(site) = text("sec-fetch-site") {
         return site == "same-origin";
     }

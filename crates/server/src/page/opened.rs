@@ -1,4 +1,4 @@
-//! A trace that is being looked at: one of its trajectories, with the verdicts on it and what people said of them.
+//! Loading of the trace that a page shows: one of its trajectories with verdicts and labels.
 
 use gradus_core::span::TraceId;
 use gradus_core::trajectory::Trajectory;
@@ -12,59 +12,68 @@ use crate::page::recorded_verdict::RecordedVerdict;
 use crate::state::ServerState;
 use crate::trace_group::TraceGroupView;
 
+/// A trace and the selected trajectory.
 pub(super) struct LoadedTrace {
     pub(super) row: TraceRow,
+    /// None if the trace contains no trajectory, as one with a few unrelated spans.
     pub(super) trajectory: Option<Trajectory>,
-    /// All that the trace holds, in order.
+    /// All trajectories of the trace in order, the selected one included.
     pub(super) others: Vec<TrajectoryListEntry>,
+    /// Verdicts on the selected trajectory. Lines that cannot be parsed are left out.
     pub(super) outcomes: Vec<RecordedVerdict>,
-    /// With their authors as they are shown.
+    /// Annotations of people on the whole trace. `author` is already formatted for display.
     pub(super) said: Vec<AnnotationRecord>,
-    /// A model has still to judge it.
+    /// Whether the trajectory waits for a judge model.
     pub(super) waits: bool,
-    /// The trace may still grow; what is shown is as far as it came, and not judged yet.
+    /// The trace may still grow. What is shown was assembled for this request and is not graded yet.
     pub(super) is_open: bool,
-    /// Why it is quarantined, if it is.
+    /// Why the trace is quarantined, if it is.
     pub(super) quarantine_reason: Option<String>,
 }
 
+/// An entry of the list of trajectories.
 pub(super) struct TrajectoryListEntry {
     pub(super) id: String,
     pub(super) agent: Option<String>,
     pub(super) query: Option<String>,
     pub(super) steps: usize,
-    /// Something in it was found wrong.
+    /// Whether it has a wrong verdict. Always false while the trace is open.
     pub(super) is_failing: bool,
 }
 
-/// What people said of one trace that is looked at.
+/// Annotations that are loaded with one trace.
 const MAX_SAID: usize = 2_000;
 
+/// Parses exactly 32 hexadecimal digits. Anything else could not be stored and would be unsafe in a path.
 pub(super) fn trace_id(text: &str) -> Option<TraceId> {
     u128::from_str_radix(text, 16).ok().filter(|_| text.len() == 32).map(TraceId)
 }
 
-/// Steps of one page.
+/// Steps on one page of a trajectory.
 pub(super) const STEPS_OF_A_PAGE: usize = 200;
 
-/// Where a trajectory of a trace is shown, and on which page of it a step.
+/// URL of a trajectory. `step` selects the page that contains it; the first page needs no parameter, since steps are
+/// numbered from 1.
 pub(super) fn build_trace_url(trace: &str, trajectory: Option<&str>, step: Option<u32>) -> PageUrl {
     let step = step.filter(|step| *step as usize > STEPS_OF_A_PAGE).map(|step| step.to_string());
     PageUrl::from_path(format!("/traces/{trace}")).with("trajectory", trajectory).with("step", step.as_deref())
 }
 
-/// Where one step of a trajectory is looked at, or the trajectory as a whole: on the page that has it.
+/// URL of a step, or of the verdicts on the whole trajectory, with the fragment.
 pub(super) fn step_address(trace: &str, trajectory: Option<&str>, step: Option<u32>) -> String {
     build_trace_url(trace, trajectory, step).with_fragment(format_step_anchor(step)).to_string()
 }
 
-/// Opens a trace at one of its trajectories, or at the first.
+/// Loads a trace with the trajectory `wanted`, or with the first one. 404 if either does not exist. Reads and possibly
+/// assembles a whole trace group, so it belongs on the pool for large queries.
 pub(super) fn load_trace(server: &ServerState, trace: &str, wanted: Option<&str>) -> Result<LoadedTrace, ApiError> {
     let missing = || ApiError::not_found("No trace has this id. Retention may have deleted it.");
     let id = trace_id(trace).ok_or_else(missing)?;
     let row = server.store.trace(id)?.ok_or_else(missing)?;
     let quarantine_reason = server.store.quarantine_reason(row.trace_group)?;
     let is_open = quarantine_reason.is_none() && server.store.is_due(row.trace_group)?;
+    // A stored trajectory is read as it was graded. While the trace is open it may be outdated, and one that begins in
+    // another trace of the group is not among the rows of this trace; both are assembled anew.
     let stored = row.trajectories.iter().any(|known| wanted.is_none_or(|id| known.trajectory_id == id));
     let (trajectory, others) =
         if stored && !is_open { stored_one(server, &row, wanted)? } else { assemble_selection(server, &row, wanted)? };
@@ -88,6 +97,7 @@ pub(super) fn load_trace(server: &ServerState, trace: &str, wanted: Option<&str>
         ..AnnotationFilter::default()
     };
     let mut said = server.store.annotations(&filter)?;
+    // Key names are only needed to format authors.
     if !said.is_empty() {
         let speakers = KeyNameSet::load_from_store(&server.store)?;
         for one in &mut said {
@@ -101,9 +111,10 @@ pub(super) fn load_trace(server: &ServerState, trace: &str, wanted: Option<&str>
     Ok(LoadedTrace { row, trajectory, others, outcomes, said, waits, is_open, quarantine_reason })
 }
 
+/// The selected trajectory, and the list of all.
 type TrajectorySelection = (Option<Trajectory>, Vec<TrajectoryListEntry>);
 
-/// As it was kept when the trace was complete.
+/// Reads the trajectory that was stored when the trace was complete.
 fn stored_one(server: &ServerState, row: &TraceRow, wanted: Option<&str>) -> Result<TrajectorySelection, ApiError> {
     let chosen = row.trajectories.iter().find(|known| wanted.is_none_or(|id| known.trajectory_id == id));
     let json = chosen.map(|known| server.store.trajectory_json(&known.trajectory_id)).transpose()?.flatten();
@@ -118,7 +129,8 @@ fn stored_one(server: &ServerState, row: &TraceRow, wanted: Option<&str>) -> Res
     Ok((json.and_then(|json| serde_json::from_slice(&json).ok()), others.collect()))
 }
 
-/// Made of the records that are there: while a trace arrives, and where its trajectory begins in another trace.
+/// Assembles the trajectories from the stored records: while a trace arrives, and for a trajectory that begins in
+/// another trace.
 fn assemble_selection(
     server: &ServerState,
     row: &TraceRow,

@@ -1,4 +1,4 @@
-//! Scores over time: which time is looked at, in which periods, and what gives alarm in them.
+//! Scores over time: the selected range, its periods, and the thresholds of alert rules in the charts.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,13 @@ use crate::settings::ReloadableSettings;
 use gradus_report::html::charts::{ResponsiveChart, ThresholdBand, TimelinePoint, TimelineScale, draw_timeline};
 use gradus_report::html::number::{self, format_count};
 
-/// Periods that are drawn, at most: where there are more, they are longer.
+/// Periods in a chart. Longer ranges are merged into longer periods.
 const MAX_PERIODS: i64 = 40;
+/// Nanoseconds.
 const HOUR_NS: i64 = 3_600_000_000_000;
 const DAY_NS: i64 = 24 * HOUR_NS;
 
-/// The time that is looked at.
+/// A range that ends now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TimeRangePreset {
     Day,
@@ -30,10 +31,12 @@ impl TimeRangePreset {
     pub(super) const ALL: [TimeRangePreset; 4] =
         [TimeRangePreset::Day, TimeRangePreset::Week, TimeRangePreset::Month, TimeRangePreset::All];
 
+    /// None for unknown names.
     pub(super) fn from_name(name: &str) -> Option<TimeRangePreset> {
         TimeRangePreset::ALL.into_iter().find(|range| range.name() == name)
     }
 
+    /// The value of the parameter `range`.
     pub(super) fn name(self) -> &'static str {
         match self {
             TimeRangePreset::Day => "24h",
@@ -52,6 +55,7 @@ impl TimeRangePreset {
         }
     }
 
+    /// None for all time.
     fn length_ns(self) -> Option<i64> {
         match self {
             TimeRangePreset::Day => Some(DAY_NS),
@@ -62,23 +66,36 @@ impl TimeRangePreset {
     }
 }
 
-/// From when to when, and in which periods: of whole hours, and days where it is long.
+/// Why the days of an address are not a range of time.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum DayRangeError {
+    /// Not a calendar day as `2026-11-15`, or one outside the years that 64-bit nanoseconds can express (1677 to 2262).
+    #[error("{name}={}: expected a date such as 2026-11-15", .text.escape_debug())]
+    Day { name: &'static str, text: String },
+    #[error("from: must not be after to")]
+    Reversed,
+}
+
+/// The range of time of the overview. All times are nanoseconds since the epoch in UTC; starts are aligned to whole
+/// periods, because rollups are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OverviewTimeRange {
+    /// None for all time.
     pub(super) from_ns: Option<i64>,
-    /// Where it ends; not given where that is now.
+    /// The end, if days were given. None for a range up to now.
     pub(super) to_ns: Option<i64>,
-    /// What begins here or later does not count: where it ends, or, up to now, with the hour that now is in.
+    /// Exclusive end of what counts. Up to now it is the end of the current hour, since sums are of whole hours.
     pub(super) until_ns: i64,
-    /// What begins here or later is from the future.
+    /// Trajectories that start here or later have a wrong clock or are from the future. They are counted separately.
     pub(super) ahead_ns: i64,
+    /// Length of a period, before merging.
     pub(super) period_ns: i64,
-    /// When the time before it begins, which is as long.
+    /// Start of the preceding range of the same length, which trends compare with. None for all time.
     pub(super) before_ns: Option<i64>,
 }
 
 impl OverviewTimeRange {
-    /// Up to now. It begins with a whole period.
+    /// A range up to now. Its start is rounded down to a whole period.
     pub(super) fn from_preset(range: TimeRangePreset, now_ns: i64) -> OverviewTimeRange {
         let period_ns = choose_period_ns(range.length_ns());
         let from_ns = range
@@ -89,18 +106,22 @@ impl OverviewTimeRange {
         OverviewTimeRange { from_ns, to_ns: None, until_ns: ahead_ns, ahead_ns, period_ns, before_ns }
     }
 
-    /// From one day to another, with both of them.
-    pub(super) fn from_days(from: Option<&str>, to: Option<&str>, now_ns: i64) -> Result<OverviewTimeRange, String> {
+    /// From the beginning of one day to the end of another, both in UTC and either may be missing.
+    pub(super) fn from_days(
+        from: Option<&str>,
+        to: Option<&str>,
+        now_ns: i64,
+    ) -> Result<OverviewTimeRange, DayRangeError> {
         let (from_ns, last_ns) = (parse_day("from", from)?, parse_day("to", to)?);
         let to_ns = last_ns.map(|last| last.saturating_add(DAY_NS));
         if from_ns.zip(to_ns).is_some_and(|(from, to)| from >= to) {
-            return Err("from: must not be after to".to_owned());
+            return Err(DayRangeError::Reversed);
         }
         let length = from_ns.map(|from| to_ns.unwrap_or(now_ns).saturating_sub(from).max(DAY_NS));
         let before_ns = from_ns.zip(length).map(|(from, length)| from.saturating_sub(length));
         let period_ns = choose_period_ns(length);
         let ahead_ns = current_hour_end(now_ns);
-        // Whoever asks for the future itself gets it.
+        // A range that lies in the future was asked for on purpose, so it is not cut at the current hour.
         let time = OverviewTimeRange { from_ns, to_ns, until_ns: ahead_ns, ahead_ns, period_ns, before_ns };
         let until_ns = match to_ns {
             Some(to) if time.is_ahead() => to,
@@ -110,24 +131,25 @@ impl OverviewTimeRange {
         Ok(OverviewTimeRange { until_ns, ..time })
     }
 
-    /// Whether it is about the future.
+    /// Whether the whole range lies in the future.
     pub(super) fn is_ahead(&self) -> bool {
         self.from_ns.is_some_and(|from| from >= self.ahead_ns)
     }
 
+    /// The end of the axis, which unlike `until_ns` is not rounded up.
     fn end_ns(&self, now_ns: i64) -> i64 {
         self.to_ns.unwrap_or(now_ns)
     }
 }
 
-/// The end of the hour that now is in, and a little more: clocks differ, and sums are of whole hours.
+/// End of the current hour. Five minutes of tolerance allow for clocks of senders that are slightly ahead.
 fn current_hour_end(now_ns: i64) -> i64 {
     const TOLERANCE_NS: i64 = 300 * 1_000_000_000;
     let hour = now_ns.saturating_add(TOLERANCE_NS).div_euclid(HOUR_NS);
     hour.saturating_add(1).saturating_mul(HOUR_NS)
 }
 
-/// Few enough to be drawn beside each other.
+/// Hours up to a day, six hours up to ten days, otherwise days: at most 40 periods for every preset.
 fn choose_period_ns(length_ns: Option<i64>) -> i64 {
     match length_ns {
         Some(length) if length <= DAY_NS => HOUR_NS,
@@ -136,23 +158,25 @@ fn choose_period_ns(length_ns: Option<i64>) -> i64 {
     }
 }
 
-/// A day as `2026-11-15`, at its beginning.
-fn parse_day(name: &str, text: Option<&str>) -> Result<Option<i64>, String> {
+/// The beginning of a day in UTC. None if there is no text.
+fn parse_day(name: &'static str, text: Option<&str>) -> Result<Option<i64>, DayRangeError> {
     let Some(text) = text else { return Ok(None) };
-    let wrong = || format!("{name}={}: expected a date such as 2026-11-15", text.escape_debug());
+    let wrong = || DayRangeError::Day { name, text: text.to_owned() };
     let date: jiff::civil::Date = text.parse().map_err(|_| wrong())?;
     let zoned = date.to_zoned(jiff::tz::TimeZone::UTC).map_err(|_| wrong())?;
     i64::try_from(zoned.timestamp().as_nanosecond()).map(Some).map_err(|_| wrong())
 }
 
-/// One evaluator over time.
+/// Scores of one evaluator over time, as a chart and as a table.
 pub(super) struct EvaluatorSeries {
     pub(super) title: String,
     pub(super) chart: ResponsiveChart,
     pub(super) rows: Vec<ScorePeriodRow>,
+    /// Whether an alert rule watches this evaluator; its threshold is drawn.
     pub(super) has_alarm: bool,
 }
 
+/// One period of the table, latest first.
 pub(super) struct ScorePeriodRow {
     pub(super) period: String,
     pub(super) value: String,
@@ -161,7 +185,7 @@ pub(super) struct ScorePeriodRow {
     pub(super) unjudged: String,
 }
 
-/// From sums of what is looked at, in order of time.
+/// One series for each evaluator in `rows`, in alphabetical order.
 pub(super) fn build_all_series<'r>(
     settings: &ReloadableSettings,
     project: Option<&str>,
@@ -181,7 +205,8 @@ pub(super) fn build_all_series<'r>(
     made.collect()
 }
 
-/// Periods so long that there are few enough of them, and the sums of each.
+/// Merges rows into periods of a multiple length, so that there are at most `MAX_PERIODS` (one more at an unaligned
+/// start). `rows` are sorted by time. Returns the new length and the sums.
 pub(super) fn merge_periods<T: Copy + Default + std::ops::AddAssign>(
     rows: &[(i64, T)],
     period_ns: i64,
@@ -198,7 +223,8 @@ pub(super) fn merge_periods<T: Copy + Default + std::ops::AddAssign>(
     (longer, sums.into_iter().collect())
 }
 
-/// What alert rules watch of an evaluator, for the project that is looked at.
+/// Thresholds of the alert rules on this evaluator that apply to the selected project. Without a project only rules for
+/// all projects apply.
 fn find_threshold_bands(settings: &ReloadableSettings, evaluator: &str, project: Option<&str>) -> Vec<ThresholdBand> {
     let rules = settings.alerts.iter().filter(|rule| match (rule.project.as_deref(), project) {
         (pattern, _) if project_pattern::is_all(pattern) => true,
@@ -216,6 +242,7 @@ fn find_threshold_bands(settings: &ReloadableSettings, evaluator: &str, project:
     bands
 }
 
+/// Periods without scores are rows of the table but not points of the chart.
 fn build_evaluator_series(
     settings: &ReloadableSettings,
     evaluator: &str,
@@ -224,8 +251,10 @@ fn build_evaluator_series(
     time: &OverviewTimeRange,
     now_ns: i64,
 ) -> EvaluatorSeries {
+    // Points and rows of the table have the same periods.
     let (period, rows) = merge_periods(rows, time.period_ns);
     let axis = PeriodAxis::for_rows(&rows, period, time, now_ns);
+    // A metric without scores still says whether the evaluator gives shares.
     let best = build_metric_result(settings, evaluator, &ScoreMoments::default());
     let mut points: Vec<TimelinePoint> = Vec::new();
     let (mut table, mut last) = (Vec::new(), None);
@@ -240,6 +269,7 @@ fn build_evaluator_series(
                 value: mean,
                 interval: known.interval,
                 title: format!("{named}: {value} of {judged} judged"),
+                // The line is interrupted where a period has no score.
                 follows: last == Some(at - period),
             });
             last = Some(*at);
@@ -264,20 +294,21 @@ fn build_evaluator_series(
     }
 }
 
-/// From the worst to the best that an evaluator gives, or, where that is not known, that is drawn.
+/// The axis of an evaluator that is not a share: the range of its labels, or of the drawn values if the rubric is
+/// unknown.
 fn own_scale(settings: &ReloadableSettings, evaluator: &str, points: &[TimelinePoint]) -> TimelineScale {
     let known = find_evaluator_scale(settings, evaluator).map(|known| (known.worst, known.best));
     let (low, high) = known.unwrap_or_else(|| {
         let values = || points.iter().map(|point| point.value);
         (values().fold(0.0, f64::min).floor(), values().fold(1.0, f64::max).ceil())
     });
-    // A step for each whole score, where there are few of them.
+    // One grid line for each whole score, if there are few.
     let whole = high - low;
     let steps = if whole.fract() == 0.0 && (2.0..=8.0).contains(&whole) { whole as u32 } else { 4 };
     TimelineScale { low, high, steps, format: number::format_score }
 }
 
-/// The time that is drawn: what is looked at, from where there is something on.
+/// The time axis of a chart: the selected range, without the empty part before the first data.
 pub(super) struct PeriodAxis {
     from_ns: i64,
     to_ns: i64,
@@ -285,6 +316,7 @@ pub(super) struct PeriodAxis {
 }
 
 impl PeriodAxis {
+    /// One empty period is kept before the first row, so that its point does not lie on the edge.
     pub(super) fn for_rows<T>(rows: &[(i64, T)], period_ns: i64, time: &OverviewTimeRange, now_ns: i64) -> PeriodAxis {
         let last = rows.last().map_or(now_ns, |(at, _)| at.saturating_add(period_ns));
         let to_ns = time.end_ns(now_ns).min(if time.is_ahead() { last } else { now_ns });
@@ -293,24 +325,26 @@ impl PeriodAxis {
         PeriodAxis { from_ns: from_ns.min(to_ns), to_ns, period_ns }
     }
 
-    /// The middle of a period.
+    /// The middle of a period as a fraction of the axis. The last period ends now.
     pub(super) fn position(&self, at_ns: i64) -> f64 {
         let middle = at_ns.saturating_add(self.period_ns / 2).min(self.to_ns);
         let length = (self.to_ns - self.from_ns).max(1) as f64;
         ((middle - self.from_ns) as f64 / length).clamp(0.0, 1.0)
     }
 
+    /// Positions as fractions of the axis, with labels.
     pub(super) fn ticks(&self) -> Vec<(f64, String)> {
         compute_time_ticks(self.from_ns, self.to_ns)
     }
 }
 
+/// Start of a period, with the time of day if periods are shorter than a day.
 pub(super) fn format_period(ns: i64, period: i64) -> String {
     let Ok(time) = jiff::Timestamp::from_nanosecond(i128::from(ns)) else { return String::new() };
     time.strftime(if period < DAY_NS { "%m-%d %H:%M" } else { "%Y-%m-%d" }).to_string()
 }
 
-/// Places on the axis, of round times: full hours, midnights, or first days of months.
+/// At most six ticks at round times: full hours, midnights, or first days of months.
 fn compute_time_ticks(from: i64, to: i64) -> Vec<(f64, String)> {
     const MAX_TICKS: i64 = 5;
     const MINUTE_NS: i64 = HOUR_NS / 60;
@@ -338,13 +372,13 @@ fn compute_time_ticks(from: i64, to: i64) -> Vec<(f64, String)> {
     };
     let first = from.div_euclid(step).saturating_add(i64::from(from.rem_euclid(step) > 0));
     let places = (first..).map(|at| at.saturating_mul(step)).take_while(|at| *at <= to);
-    // A midnight among hours says which day it is.
+    // A midnight among hours is labelled with its date.
     let form = |at: i64| if at.rem_euclid(DAY_NS) == 0 { "%b %-d" } else { "%H:%M" };
     let found: Vec<(f64, String)> = places.take(1 + MAX_TICKS as usize).filter_map(|at| tick(at, form(at))).collect();
     if found.is_empty() { tick(from, "%H:%M").into_iter().collect() } else { found }
 }
 
-/// First days of months or years, few enough.
+/// First days of months or years. The step is chosen so that there are at most six.
 fn list_month_starts(from: i64, to: i64) -> Vec<i64> {
     let date = |ns: i64| {
         let time = jiff::Timestamp::from_nanosecond(i128::from(ns)).ok()?;

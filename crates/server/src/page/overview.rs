@@ -1,4 +1,4 @@
-//! The first page: how well agents do, now and over time, with which tools and at which tasks they fail, and what it costs.
+//! The overview: scores with trends, scores over time, failing tools and tasks, and usage.
 
 use crate::page::metric_value::build_metric_result;
 use std::collections::BTreeMap;
@@ -31,14 +31,16 @@ use gradus_report::html::number::{self, format_count};
 use gradus_report::html::text;
 use gradus_report::html::view::metrics::MetricCard;
 
+/// Rows of the list of failing tasks.
 const MAX_TASKS: usize = 8;
-/// Traces from the future that are counted.
+/// Traces from the future are counted up to this number.
 const MAX_AHEAD: usize = 1_000;
-/// Trajectories that wait for a model and are counted.
+/// The grading backlog is counted up to this number.
 const MAX_WAITING: usize = 10_000;
-/// Names that can be chosen among.
+/// Options in a drop-down list.
 const MAX_NAMES: usize = 200;
 
+/// Parameters of `/`.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct OverviewQuery {
@@ -46,12 +48,15 @@ pub(super) struct OverviewQuery {
     agent: Option<String>,
     version: Option<String>,
     model: Option<String>,
+    /// Name of a preset. Ignored if days are given.
     range: Option<String>,
-    /// Days, in place of a range: what is shared stays what it was.
+    /// First and last day as `2026-11-15`. A shared link with days always shows the same data; a preset moves with the
+    /// time.
     from: Option<String>,
     to: Option<String>,
 }
 
+/// All sections of the page. Sections without data say so.
 #[derive(Template)]
 #[template(path = "overview.html")]
 struct OverviewPage {
@@ -60,53 +65,58 @@ struct OverviewPage {
     projects: Vec<SelectOption>,
     selects: Vec<FilterDropdown>,
     ranges: Vec<SelectOption>,
-    /// The same without days, where days are given.
+    /// URL without the days, if days are given.
     without_days: Option<String>,
     cards: Vec<DimensionTrendCard>,
     series: Vec<EvaluatorSeries>,
     has_alarms: bool,
-    /// Not all of the time could be looked at.
+    /// Not all rollups of the range could be read.
     is_cut: bool,
-    /// Trajectories that a model has still to judge.
+    /// Number of trajectories that wait for a judge model, in words.
     waiting: Option<String>,
-    /// Why what waits is not judged.
+    /// Whether a judge that they wait for is paused.
     stands_still: bool,
-    /// Sums know of trajectories that are not kept any more: from when on they are.
+    /// Rollups reach further back than stored trajectories: from when on trajectories exist, in words.
     kept_from: Option<String>,
-    /// In how many trajectories the dimension was judged that was judged most, and how many there are, where that differs.
+    /// Trajectories that the most frequent evaluator judged, and all of them, if the numbers differ.
     of_graded: Option<(String, String)>,
     ahead: Option<FutureTraceNotice>,
     tools: ToolUsageTable,
     tasks: Vec<FailingTaskRow>,
     amounts: UsageOverview,
+    /// URL of the list of traces with the same filter.
     traces: String,
 }
 
-/// Traces whose clock is ahead of ours: they count nowhere on this page.
+/// Traces whose clock is ahead. They are in no number of this page.
 struct FutureTraceNotice {
     words: String,
     href: String,
 }
 
+/// A filter by agent, version or model.
 struct FilterDropdown {
     name: &'static str,
     title: &'static str,
     options: Vec<SelectOption>,
 }
 
+/// The score of one evaluator.
 struct DimensionTrendCard {
     card: MetricCard,
-    /// Against the time before; none where there is nothing to compare with.
+    /// Change against the preceding range; none if that has no scores.
     trend: Option<ScoreTrend>,
-    /// Where the traces are that were found wrong.
+    /// URL of the traces with wrong verdicts of this evaluator, if there are any.
     wrong: Option<String>,
 }
 
+/// The class is `up` or `down` only for a change that is surely none by chance.
 struct ScoreTrend {
     class: &'static str,
     text: String,
 }
 
+/// Trajectories with the same request, with their share of wrong verdicts.
 struct FailingTaskRow {
     query: String,
     href: String,
@@ -114,6 +124,7 @@ struct FailingTaskRow {
     trajectories: String,
 }
 
+/// `GET /`. Pages are cached for a moment, since many people keep this page open.
 pub(super) async fn render_overview_page(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
@@ -125,13 +136,15 @@ pub(super) async fn render_overview_page(
     let now = now_ns();
     let time = if choice.has_days() {
         OverviewTimeRange::from_days(choice.from.as_deref(), choice.to.as_deref(), now)
-            .map_err(ApiError::bad_request)?
+            .map_err(|error| ApiError::bad_request(error.to_string()))?
     } else {
         OverviewTimeRange::from_preset(range, now)
     };
     let frame = PageLayout::new("/", choice.project.as_deref(), &headers);
+    // The key of the page cache: everything that the content depends on, the button to sign out included.
     let asked = format!("{} {} {:?}", frame.is_signed_in, range.name(), choice.parameters());
-    // It is made once for all who ask for it, also when the first of them goes away.
+    // The page is rendered once for everybody who asks for it at the same time. It is a task of its own, so that it is
+    // finished even if the first client disconnects. The caller is passed on for the accounting of queries.
     let kept = tokio::spawn(queries::with_caller(queries::current_caller(), async move {
         let make = run_store_query(&server, move |server| {
             let page = build_overview_page(server, choice, range, &time, now, frame)?;
@@ -142,10 +155,12 @@ pub(super) async fn render_overview_page(
     Ok(answer::respond_with_html(kept.await.unwrap_or_else(|_| Err(build_render_error()))?))
 }
 
+/// Details of a rendering error are of no use to people; rendering fails only on a defect in a template.
 fn build_render_error() -> ApiError {
     ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "The page could not be rendered.")
 }
 
+/// Reads rollups for both ranges in one query and splits them, so that the trend compares the same state of the store.
 fn build_overview_page(
     server: &ServerState,
     choice: OverviewQuery,
@@ -165,13 +180,13 @@ fn build_overview_page(
         to_ns: Some(time.until_ns),
         ..MetricFilter::default()
     };
-    // One look at the sums, for this time and for the time before.
+    // The preceding range ends where the selected one begins.
     let wide = MetricFilter { from_ns: time.before_ns.or(time.from_ns), ..filter.clone() };
     let periods = store.metric_periods(&wide, time.period_ns)?;
     let is_current = |row: &&MetricPeriod| time.from_ns.is_none_or(|from| row.start_ns >= from);
     let current = sum_by_evaluator(periods.rows.iter().filter(is_current));
     let before = sum_by_evaluator(periods.rows.iter().filter(|row| !is_current(row)));
-    // Of who asks for the future nothing is left out.
+    // If the future itself was selected, nothing is left out.
     let ahead = match time.is_ahead() {
         true => 0,
         false => store.traces_since(choice.project.as_deref(), time.ahead_ns, MAX_AHEAD)?,
@@ -181,6 +196,8 @@ fn build_overview_page(
         .iter()
         .map(|(name, moments)| DimensionTrendCard::from_moments(&settings, name, moments, before.get(name), &traces))
         .collect();
+    // Rollups count trajectories by evaluator only, so this is a lower bound of the trajectories that were graded at
+    // all.
     let graded = current.values().map(|moments| moments.trajectories).max().unwrap_or(0).unsigned_abs();
     let series = over_time::build_all_series(
         &settings,
@@ -193,7 +210,7 @@ fn build_overview_page(
     let usage = store.usage_periods(&filter, time.period_ns)?;
     let is_up_to_now = time.to_ns.is_none();
     let spent = Some(time.from_ns.unwrap_or(0))
-        // What judging cost is not known by agent, version and model.
+        // Costs of judging are recorded by project and time only.
         .filter(|_| is_up_to_now && !choice.has_names())
         .map(|from| store.spent_since(from, None, choice.project.as_deref()));
     let selects = [
@@ -242,6 +259,7 @@ fn build_overview_page(
     })
 }
 
+/// Adds up the periods of each evaluator. Moments are additive, so the interval of the sum is exact.
 fn sum_by_evaluator<'r>(rows: impl Iterator<Item = &'r MetricPeriod>) -> BTreeMap<&'r str, ScoreMoments> {
     let mut sums: BTreeMap<&str, ScoreMoments> = BTreeMap::new();
     for row in rows {
@@ -251,6 +269,7 @@ fn sum_by_evaluator<'r>(rows: impl Iterator<Item = &'r MetricPeriod>) -> BTreeMa
 }
 
 impl OverviewQuery {
+    /// Drops empty parameters, which are fields of the form that were left blank.
     fn without_blanks(mut self) -> OverviewQuery {
         let all = [
             &mut self.project,
@@ -267,14 +286,17 @@ impl OverviewQuery {
         self
     }
 
+    /// Whether agent, version or model is selected.
     fn has_names(&self) -> bool {
         [&self.agent, &self.version, &self.model].iter().any(|name| name.is_some())
     }
 
+    /// Whether days are given, which replace the preset.
     fn has_days(&self) -> bool {
         self.from.is_some() || self.to.is_some()
     }
 
+    /// All parameters by name, for URLs and for the key of the page cache.
     fn parameters(&self) -> [(&'static str, &Option<String>); 7] {
         [
             ("project", &self.project),
@@ -293,9 +315,10 @@ impl OverviewQuery {
             .fold(PageUrl::from_path("/"), |address, (name, value)| address.with(name, value.as_deref()))
     }
 
-    /// The list of the traces that are looked at.
+    /// URL of the list of traces with the same filter and range.
     fn traces_url(&self, time: &OverviewTimeRange, has_ahead: bool) -> PageUrl {
-        // Without an end the list goes on with what arrives; what does not count is not in it.
+        // Without an end the list includes what arrives later. If there are traces from the future, they have to be
+        // excluded.
         let to_ns = if has_ahead { Some(time.until_ns) } else { time.to_ns };
         let of = |ns: Option<i64>| ns.map(show_time);
         PageUrl::from_path("/traces")
@@ -308,7 +331,7 @@ impl OverviewQuery {
     }
 }
 
-/// When the first trajectory that is kept began, where sums go back further than that.
+/// From when on trajectories are stored, if rollups are older. Retention deletes trajectories but keeps rollups.
 fn kept_from(first_ns: Option<i64>, usage: &[(i64, TrajectoryUsage)], period_ns: i64) -> Option<String> {
     let (begins_ns, _) = usage.first()?;
     match first_ns {
@@ -319,14 +342,15 @@ fn kept_from(first_ns: Option<i64>, usage: &[(i64, TrajectoryUsage)], period_ns:
     }
 }
 
-/// In how many the dimension was judged that was judged most, and how many there are. Of how many any was judged sums do not
-/// know: rules of different projects judge different dimensions.
+/// The number of trajectories with a verdict of the most frequent evaluator, and of all. Rollups cannot tell how many
+/// have any verdict, since projects may use different evaluators.
 fn of_graded(graded: u64, usage: &[(i64, TrajectoryUsage)]) -> Option<(String, String)> {
     let all: i64 = usage.iter().map(|(_, usage)| usage.trajectories).sum();
     let all = u64::try_from(all).unwrap_or(0);
     (graded < all).then(|| (number::format_count(graded), number::format_count(all)))
 }
 
+/// None if nothing waits.
 fn format_grading_backlog(found: GradingBacklog, is_of_project: bool) -> Option<String> {
     let more = if found.is_cut { " or more" } else { "" };
     let of = if is_of_project { " of this project" } else { "" };
@@ -335,6 +359,7 @@ fn format_grading_backlog(found: GradingBacklog, is_of_project: bool) -> Option<
 }
 
 impl FutureTraceNotice {
+    /// None if there are no such traces.
     fn from_count(count: u64, choice: &OverviewQuery, time: &OverviewTimeRange) -> Option<FutureTraceNotice> {
         let more = if count >= MAX_AHEAD as u64 { " or more" } else { "" };
         (count > 0).then(|| FutureTraceNotice {
@@ -348,6 +373,7 @@ impl FutureTraceNotice {
 }
 
 impl DimensionTrendCard {
+    /// `now` and `before` are the sums of both ranges.
     fn from_moments(
         settings: &ReloadableSettings,
         evaluator: &str,
@@ -367,21 +393,23 @@ impl DimensionTrendCard {
 }
 
 impl ScoreTrend {
+    /// None if either range has no score.
     fn from_metrics(now: &MetricResult, before: Option<&MetricResult>) -> Option<ScoreTrend> {
         let (value, earlier) = (now.value?, before?.value?);
         let change = value - earlier;
-        // Shares in points of a hundred, others on the scale that they have.
+        // Shares differ by percentage points, other scores by units of their scale.
         let points = |by: f64| {
             if now.is_share { format!("{:.1} points", 100.0 * by) } else { number::format_score(by) }
         };
         let (class, word) = match change {
+            // Changes that the displayed digits cannot show count as none.
             change if change.abs() < if now.is_share { 0.0005 } else { 0.005 } => {
                 ("same", "same as in the previous period".to_owned())
             }
             change if change > 0.0 => ("up", format!("▲ {} above the previous period", points(change))),
             change => ("down", format!("▼ {} below the previous period", points(-change))),
         };
-        // Where the intervals meet, it may be chance.
+        // Intervals that do not overlap are a conservative test of the difference.
         let is_sure = match (now.interval, before.and_then(|before| before.interval)) {
             (Some(a), Some(b)) => a.low > b.high || b.low > a.high,
             _ => false,
@@ -392,6 +420,7 @@ impl ScoreTrend {
 }
 
 impl FailingTaskRow {
+    /// Links to the wrong step of one of the trajectories.
     fn from_row(row: &TaskRow) -> FailingTaskRow {
         FailingTaskRow {
             query: text::format_display_line(&row.query),

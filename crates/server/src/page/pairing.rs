@@ -1,4 +1,6 @@
-//! Two runs as they are compared: what each said of which trajectory, and which of them belong together.
+//! The verdicts of two runs in memory, and the pairing of their trajectories.
+//!
+//! Two runs of 50,000 trajectories have to fit into memory, so names and labels are interned and verdicts are small.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -11,11 +13,11 @@ use gradus_eval::run::RunFileError;
 use gradus_report::html::text;
 use gradus_report::{TrialMeasurement, TrialResult};
 
-/// Trajectories and verdicts of a run that are compared; those behind are left out, with a word.
+/// Bounds of what is read of one run. The page says when a run is cut.
 pub(super) const MAX_TRAJECTORIES: usize = 50_000;
 pub(super) const MAX_VERDICTS: usize = 500_000;
 
-/// Names and labels as numbers, the same for both runs: there are few, and each is in many verdicts.
+/// Maps names and labels to numbers, shared by both runs: there are few of them, and each is in many verdicts.
 #[derive(Default)]
 pub(super) struct LabelInterner {
     all: Vec<String>,
@@ -23,6 +25,7 @@ pub(super) struct LabelInterner {
 }
 
 impl LabelInterner {
+    /// The number of a word; the same word always gets the same number.
     pub(super) fn intern(&mut self, word: &str) -> u32 {
         if let Some(known) = self.numbers.get(word) {
             return *known;
@@ -33,12 +36,13 @@ impl LabelInterner {
         number
     }
 
+    /// The empty string for numbers that were never given out.
     pub(super) fn resolve(&self, number: u32) -> &str {
         self.all.get(number as usize).map_or("", String::as_str)
     }
 }
 
-/// One verdict.
+/// A verdict with a score.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct InternedVerdict {
     pub(super) evaluator: u32,
@@ -48,18 +52,19 @@ pub(super) struct InternedVerdict {
     pub(super) score: f64,
 }
 
-/// What a run said of a trajectory.
+/// The verdicts of a run on one trajectory.
 pub(super) struct ComparedTrajectory {
     pub(super) id: Box<str>,
-    /// The request's digest: what is asked in the same words is the same task.
+    /// Digest of the request. Trajectories with the same request are trials of the same task.
     task: Option<u128>,
-    /// The request on one line.
+    /// The request on one line, truncated for display.
     pub(super) query: Box<str>,
-    /// In order of evaluator and step.
+    /// Sorted by evaluator and step; the lookups below use binary search.
     verdicts: Box<[InternedVerdict]>,
 }
 
 impl ComparedTrajectory {
+    /// Sorted by evaluator and step.
     pub(super) fn verdicts(&self) -> &[InternedVerdict] {
         &self.verdicts
     }
@@ -71,18 +76,20 @@ impl ComparedTrajectory {
         &self.verdicts[from..to]
     }
 
+    /// Scores of one trajectory are one cluster of the cluster-robust interval.
     pub(super) fn cluster(&self, evaluator: u32) -> ScoreCluster {
         let given = self.evaluator_verdicts(evaluator);
         ScoreCluster { count: given.len() as f64, sum: given.iter().map(|given| given.score).sum() }
     }
 
+    /// Mean score of an evaluator in this trajectory; none without scores.
     pub(super) fn mean(&self, evaluator: u32) -> Option<f64> {
         let ScoreCluster { count, sum } = self.cluster(evaluator);
         (count > 0.0).then(|| sum / count)
     }
 }
 
-/// Trials by their trajectories.
+/// Trials of a benchmark by trajectory id, or by session where the id was not recorded.
 struct TrialIndex<'t> {
     by_id: HashMap<&'t str, &'t TrialMeasurement>,
     by_session: HashMap<&'t str, &'t TrialMeasurement>,
@@ -100,23 +107,26 @@ impl TrialIndex<'_> {
         found
     }
 
+    /// The trial of a trajectory, by id or else by session.
     fn find(&self, trajectory: &JudgedHead<'_>) -> Option<&TrialMeasurement> {
         let by_session = || self.by_session.get(trajectory.session_id.as_deref()?);
         self.by_id.get(&*trajectory.trajectory_id).or_else(by_session).copied()
     }
 }
 
-/// A run, as far as it is compared.
+/// A run as far as it is compared.
 #[derive(Default)]
 pub(super) struct ComparedRun {
     pub(super) judged: Vec<ComparedTrajectory>,
-    /// How often an evaluator could not judge.
+    /// Number of questions without a verdict, by evaluator.
     pub(super) failed: BTreeMap<u32, u64>,
+    /// The run exceeds the bounds; the rest of it was not read.
     pub(super) is_cut: bool,
 }
 
 impl ComparedRun {
-    /// `trials` are those of the bench that the run is about: what was measured of them is compared, too.
+    /// Reads a run. `trials` are those of its benchmark, if it has one: their results become verdicts with the labels
+    /// yes and no. Stops early if the query is cancelled; the caller has to check for that.
     pub(super) fn read(
         reader: &mut RunReader,
         trials: &[TrialMeasurement],
@@ -128,7 +138,8 @@ impl ComparedRun {
         let evaluators: Vec<u32> =
             reader.record.evaluators.iter().map(|evaluator| words.intern(&evaluator.name)).collect();
         reader.visit_verdicts(|trajectory, outcomes| {
-            // The caller asks again, and finds out why it ends here.
+            // The query was cancelled or ran out of time. The visitor cannot return an error, so the caller checks
+            // again.
             if gradus_store::check_query().is_err() {
                 return ControlFlow::Break(());
             }
@@ -157,6 +168,7 @@ impl ComparedRun {
                     });
                 }
             }
+            // Establishes the order that `evaluator_verdicts` and `same_questions` rely on.
             given.sort_unstable_by_key(|given| (given.evaluator, given.step));
             verdicts += given.len();
             let query = trajectory.query.as_deref().map(str::trim).filter(|query| !query.is_empty());
@@ -171,38 +183,41 @@ impl ComparedRun {
         Ok(run)
     }
 
+    /// All evaluators that were asked, including those that only failed.
     pub(super) fn evaluators(&self) -> BTreeSet<u32> {
         let judged = self.judged.iter().flat_map(|one| one.verdicts.iter().map(|given| given.evaluator));
         judged.chain(self.failed.keys().copied()).collect()
     }
 
+    /// One cluster for each trajectory with a score of this evaluator.
     pub(super) fn clusters(&self, evaluator: u32) -> Vec<ScoreCluster> {
         let all = self.judged.iter().map(|one| one.cluster(evaluator));
         all.filter(|cluster| cluster.count > 0.0).collect()
     }
 }
 
-/// What is compared with what, by places in the runs.
+/// A unit of the paired comparison, by indexes into the two runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PairedUnit {
-    /// The same trajectory in both.
+    /// The same trajectory, graded by both runs.
     Same(usize, usize),
-    /// Trajectories with the same request: the trials of one task.
+    /// Trials of the same task, which are different trajectories. Compared by their means.
     Task(Vec<usize>, Vec<usize>),
 }
 
-/// Which trajectories of the two runs belong together.
+/// The pairs of two runs.
 #[derive(Default)]
 pub(super) struct TrajectoryPairing {
     pub(super) units: Vec<PairedUnit>,
-    /// How many trajectories of each run are in one of them.
+    /// Numbers of trajectories of each run that are in a unit.
     pub(super) covered: (usize, usize),
-    /// There are some, but not enough to stand for the runs.
+    /// There are pairs, but too few to represent the runs; then `units` is empty.
     pub(super) is_too_few: bool,
 }
 
 impl TrajectoryPairing {
-    /// By id, and by request among the rest. If that leaves out more than half of the smaller run, nothing is paired.
+    /// Pairs by trajectory id, and the rest by request. If that covers less than half of the smaller run, nothing is
+    /// paired: the pairs would be an arbitrary selection.
     pub(super) fn from_runs(before: &[ComparedTrajectory], after: &[ComparedTrajectory]) -> TrajectoryPairing {
         let ids: HashMap<&str, usize> = before.iter().enumerate().map(|(at, one)| (&*one.id, at)).collect();
         let mut units = Vec::new();
@@ -225,6 +240,7 @@ impl TrajectoryPairing {
         }
         let mut tasks: Vec<(Vec<usize>, Vec<usize>)> = tasks.into_values().collect();
         tasks.retain(|(old, _)| !old.is_empty());
+        // The map is ordered by digest; the order of the runs is more useful for paging and stable as well.
         tasks.sort_unstable();
         units.extend(tasks.into_iter().map(|(old, new)| PairedUnit::Task(old, new)));
         let sizes = units.iter().map(|unit| match unit {
@@ -241,7 +257,8 @@ impl TrajectoryPairing {
         TrajectoryPairing { units, covered, is_too_few: is_too_few && of_it > 0 }
     }
 
-    /// The scores of an evaluator, paired: the same questions of the same trajectory; of a task, the means of its trials.
+    /// Pairs of scores of one evaluator. `trajectory` numbers the cluster that a pair belongs to. A task is one pair of
+    /// means.
     pub(super) fn pair_scores(
         &self,
         before: &[ComparedTrajectory],
@@ -268,7 +285,7 @@ impl TrajectoryPairing {
     }
 }
 
-/// The verdicts on the same step by the same evaluator.
+/// Verdicts of the same evaluator on the same step. Both slices have to be sorted by evaluator and step.
 pub(super) fn same_questions<'g>(
     old: &'g [InternedVerdict],
     new: &'g [InternedVerdict],
@@ -280,7 +297,7 @@ pub(super) fn same_questions<'g>(
     })
 }
 
-/// The mean over trials, each of which counts once however long it is.
+/// Mean over the means of trials, so that a long trial counts no more than a short one. None if no trial was scored.
 pub(super) fn mean_of(all: &[ComparedTrajectory], trials: &[usize], evaluator: u32) -> Option<f64> {
     let means: Vec<f64> = trials.iter().filter_map(|at| all[*at].mean(evaluator)).collect();
     (!means.is_empty()).then(|| means.iter().sum::<f64>() / means.len() as f64)

@@ -1,4 +1,4 @@
-//! Who looks, and whose name is whose.
+//! Identity of people who label, and how authors are displayed.
 
 use std::collections::HashSet;
 
@@ -11,18 +11,19 @@ use super::sign_in::read_cookie;
 use crate::caller::{RequestCaller, RequiredScope};
 use crate::signature;
 
-/// Who looks.
+/// The person who looks at a page or sends a label.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct LabelAuthor {
-    /// Whose labels are whose: the key's name, which nobody else can give himself; without keys, the name that was given.
+    /// Decides whose labels replace each other: the name of the API key, which nobody else can use. Without keys it is
+    /// the name that the person gave.
     pub(super) identifier: String,
-    /// As it is shown.
+    /// Displayed name, chosen freely.
     pub(super) name: String,
-    /// Whether labels are taken from this person.
+    /// Whether the key has the scope to write.
     pub(super) may_label: bool,
 }
 
-/// The names of keys, for telling whose key somebody used under another name.
+/// Names of all API keys, to tell identifiers that are keys from names that were given.
 pub(super) struct KeyNameSet(pub(super) HashSet<String>);
 
 impl KeyNameSet {
@@ -30,8 +31,8 @@ impl KeyNameSet {
         Ok(KeyNameSet(store.keys()?.into_iter().map(|key| key.name).collect()))
     }
 
-    /// Who said something, as it is shown: the name that was given, which may be anybody's, what tells people apart where
-    /// that is another, and whose key it was, where neither says so.
+    /// The displayed author of an annotation: the given name, which may be anybody's, then in brackets the identifier
+    /// and the key where they differ. A person who uses another name can thus be recognised.
     pub(super) fn format_author(&self, author: &str, identifier: &str, metadata: &str) -> String {
         let (_, key) = signature::split_signed_metadata(metadata);
         let mut more = Vec::new();
@@ -51,18 +52,19 @@ impl KeyNameSet {
 }
 
 impl LabelAuthor {
-    /// Where nothing can be labelled.
+    /// For pages on which nothing can be labelled.
     pub(super) fn read_only() -> LabelAuthor {
         LabelAuthor { identifier: String::new(), name: String::new(), may_label: false }
     }
 
-    /// Who asks, by the name that was given last.
+    /// The person by the name in the cookie, which is the one that was given last.
     pub(super) fn from_headers(headers: &HeaderMap, caller: &RequestCaller) -> LabelAuthor {
         let given = read_cookie(headers, AUTHOR_COOKIE)
             .and_then(|name| percent_decode_str(name).decode_utf8().ok().map(std::borrow::Cow::into_owned));
         LabelAuthor::from_name(given.as_deref().unwrap_or_default(), caller)
     }
 
+    /// The name is cut to its maximum length at a character boundary. Without a name it is that of the key.
     pub(super) fn from_name(given: &str, caller: &RequestCaller) -> LabelAuthor {
         let given = given[..given.floor_char_boundary(MAX_NAME)].trim();
         let name = if given.is_empty() { &caller.name } else { given };
@@ -72,6 +74,8 @@ impl LabelAuthor {
     }
 }
 
+/// Holds the percent-encoded name. It is no credential.
 pub(super) const AUTHOR_COOKIE: &str = "gradus_author";
 
+/// In bytes.
 pub(super) const MAX_NAME: usize = 100;

@@ -1,11 +1,12 @@
-//! A verdict as it was recorded.
+//! A verdict from the store or from a run.
 
 use gradus_eval::outcome::OutcomeLine;
 
-/// A verdict as it was given.
+/// A verdict with what was decided when it was recorded.
 pub(super) struct RecordedVerdict {
+    /// When it was given. Verdicts of a run have the time at which the run ended.
     pub(super) at_ns: i64,
-    /// Below the best that its evaluator gave then: what rubrics say today does not change it.
+    /// Whether the score was below the best of its evaluator at that time. Later changes of the rubric do not alter it.
     pub(super) is_wrong: bool,
     pub(super) line: OutcomeLine,
 }

@@ -1,4 +1,4 @@
-//! What people see who are refused, or who ask for what is not there.
+//! Pages for requests that are refused or match no route.
 
 use super::answer::{PageError, with_status};
 use axum::extract::Request;
@@ -10,7 +10,8 @@ use axum::response::Response;
 use super::address::own_path;
 use super::sign_in::{MAY_NOT_LOOK, SignIn};
 
-/// Where something goes wrong, nobody knows who asks: whoever is signed in finds the way out on that page, too.
+/// Renders error pages again for people who are signed in, so that the button to sign out is on them. The place where
+/// an error arises does not know the request.
 pub(super) async fn with_way_out(request: Request, next: Next) -> Response {
     let is_signed_in = super::read_session_cookie(request.headers()).is_some();
     let mut response = next.run(request).await;
@@ -20,7 +21,7 @@ pub(super) async fn with_way_out(request: Request, next: Next) -> Response {
     }
 }
 
-/// The answer to a person whom the guard does not let in; `lacks_scope` where that is for what the key may do.
+/// The page for a request that authentication refused. `lacks_scope` says that the key is valid but may not do this.
 pub(crate) fn render_refusal(
     status: StatusCode,
     message: &str,
@@ -30,12 +31,12 @@ pub(crate) fn render_refusal(
     headers: &HeaderMap,
 ) -> Response {
     if status == StatusCode::UNAUTHORIZED {
-        // A session that is not known any more is told apart from none.
+        // Only an expired session gets a message. A first visit shows the plain form.
         let was_in = super::read_session_cookie(headers).is_some();
         let next = find_return_path(method, uri, headers);
         return with_status(status, &SignIn::new(&next, was_in.then(|| message.to_owned())));
     }
-    // Whoever is signed in with a key that may not look finds no page at all: here is the way to another key, and out.
+    // A key without the scope `read` can open no page, so this one offers to use another key or to sign out.
     let is_look = matches!(*method, Method::GET | Method::HEAD);
     if status == StatusCode::FORBIDDEN && lacks_scope && is_look && super::read_session_cookie(headers).is_some() {
         return with_status(status, &SignIn::for_signed_in(&find_return_path(method, uri, headers), MAY_NOT_LOOK));
@@ -43,8 +44,8 @@ pub(crate) fn render_refusal(
     PageError::new(status, message).render_response(super::read_session_cookie(headers).is_some())
 }
 
-/// Where somebody wants to go who has to sign in first. What was sent is not sent again, so whoever sent something goes back
-/// to where it was written.
+/// Where to continue after signing in. A form is not sent again, so for other methods than GET it is the page that the
+/// form was on.
 pub(super) fn find_return_path(method: &Method, uri: &Uri, headers: &HeaderMap) -> String {
     let path = |uri: &Uri| uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
     if matches!(*method, Method::GET | Method::HEAD) {
@@ -55,7 +56,7 @@ pub(super) fn find_return_path(method: &Method, uri: &Uri, headers: &HeaderMap) 
     own_path(Some(&from)).unwrap_or("/").to_owned()
 }
 
-/// The answer to a person who asks for what is not there.
+/// The page for a path that does not exist.
 pub(crate) fn render_not_found(headers: &HeaderMap) -> Response {
     PageError::not_found("No page exists at this address.")
         .render_response(super::read_session_cookie(headers).is_some())

@@ -1,4 +1,4 @@
-//! Verdicts one after another, for people to say whether they are right: a key for each, and the next one comes by itself.
+//! Review of verdicts, one after another. Each label has a keyboard shortcut, and the next verdict follows at once.
 
 use std::sync::Arc;
 
@@ -26,21 +26,23 @@ use crate::state::ServerState;
 use gradus_report::html::number::format_count;
 use gradus_report::html::text;
 
-/// Steps that are listed where the whole trajectory is judged.
+/// Steps in the summary of a verdict on the whole trajectory.
 const MAX_LISTED: usize = 40;
 
+/// Parameters of `/review`.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ReviewQuery {
     project: Option<String>,
     evaluator: Option<String>,
-    /// `all`, `wrong`, or what could not be judged: `failed`.
+    /// `all`, `wrong`, or `failed` for questions without a verdict.
     which: ReviewSelection,
+    /// Cursor: the verdict after which to continue. Skipping sets it.
     after: Option<String>,
 }
 
-/// Which verdicts come. All of them, as they were given, unless something else is chosen: whoever sees only one of the
-/// judge's labels cannot tell by them how good it is.
+/// Which verdicts are reviewed. The default is all of them in order: labels on wrong verdicts only would bias the
+/// measured agreement.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum ReviewSelection {
@@ -52,6 +54,7 @@ enum ReviewSelection {
 }
 
 impl ReviewQuery {
+    /// Without the cursor.
     fn to_url(&self) -> PageUrl {
         let which = match self.which {
             ReviewSelection::All => None,
@@ -65,6 +68,7 @@ impl ReviewQuery {
     }
 }
 
+/// Without an item the page says whether all is reviewed or the search has to continue.
 #[derive(Template)]
 #[template(path = "review.html")]
 struct ReviewPage {
@@ -73,28 +77,31 @@ struct ReviewPage {
     evaluators: Vec<SelectOption>,
     which: ReviewSelection,
     item: Option<ReviewItemView>,
-    /// Where to look further when nothing was found so far.
+    /// URL to continue the search if its time was over before a verdict was found.
     further: Option<String>,
     author: LabelAuthor,
     dimensions: Vec<DimensionAgreement>,
-    /// Where only so many of the latest labels count.
+    /// Number of labels that agreement is computed from, if there are more.
     of_latest: Option<String>,
     agreement: String,
 }
 
+/// The verdict under review with its context.
 struct ReviewItemView {
     verdict: VerdictDetailView,
-    /// Labels of others are not shown before this person has decided: agreement among people would be worth nothing.
+    /// Number of labels by others. Their content is hidden until this person has decided, so that people judge
+    /// independently.
     others_said: usize,
     query: Option<TextPreview>,
     answer: Option<TextPreview>,
-    /// None where the whole trajectory is judged.
+    /// None for a verdict on the whole trajectory.
     step: Option<StepView>,
     steps: Vec<StepSummaryLine>,
-    /// How many steps there are, where not all are listed.
+    /// Number of steps, if not all are listed.
     of_steps: Option<String>,
     trace: String,
     what: String,
+    /// URL of the next verdict without labelling this one.
     skip: String,
 }
 
@@ -107,6 +114,7 @@ struct StepSummaryLine {
     is_error: bool,
 }
 
+/// `GET /review`
 pub(super) async fn render_review_page(
     State(server): State<Arc<ServerState>>,
     Extension(caller): Extension<RequestCaller>,
@@ -122,10 +130,11 @@ pub(super) async fn render_review_page(
     };
     let person = LabelAuthor::from_headers(&headers, &caller);
     let frame = PageLayout::new("/review", choice.project.as_deref(), &headers);
-    // The trace that it is about may be large.
+    // The trace of the verdict may be large.
     answer::of_large(&server, move |server| build_review_page(server, &choice, frame, person)).await
 }
 
+/// Evaluators to choose from are those of the rules, plus the one that is selected.
 fn build_review_page(
     server: &ServerState,
     choice: &ReviewQuery,
@@ -176,10 +185,10 @@ fn build_review_page(
     })
 }
 
-/// Verdicts that are passed over because their trace changes at this moment.
+/// Verdicts that are skipped in one request because their trace is changing.
 const MAX_PASSED: usize = 20;
 
-/// The next verdict that can be shown, or where to look further.
+/// The next verdict that can be shown, or the cursor to continue from.
 fn find_next_item(
     server: &ServerState,
     choice: &ReviewQuery,
@@ -192,6 +201,7 @@ fn find_next_item(
         match ReviewItemView::load_for_review(server, choice, &found) {
             Ok(Some(item)) => return Ok((Some(item), None)),
             Ok(None) => {}
+            // The trace was deleted since the verdict was found.
             Err(error) if error.status() == StatusCode::NOT_FOUND => {}
             Err(error) => return Err(error),
         }
@@ -201,7 +211,7 @@ fn find_next_item(
 }
 
 impl ReviewItemView {
-    /// None when the verdict went away while it was looked for.
+    /// None if the verdict was replaced since it was found.
     fn load_for_review(
         server: &ServerState,
         choice: &ReviewQuery,
@@ -210,6 +220,7 @@ impl ReviewItemView {
         let trace = format!("{:032x}", found.trace_id);
         let opened = opened::load_trace(server, &trace, Some(&found.trajectory_id))?;
         let settings = server.reloadable();
+        // The store writes 0 for the whole trajectory.
         let step = Some(found.place.step).filter(|step| *step > 0);
         let Some(trajectory) = &opened.trajectory else { return Ok(None) };
         let is_asked = |line: &gradus_eval::outcome::OutcomeLine| {
@@ -218,7 +229,7 @@ impl ReviewItemView {
         let Some(given) = opened.outcomes.iter().find(|given| is_asked(&given.line)) else {
             return Ok(None);
         };
-        // What was labelled is passed over the next time, so a label brings back to the same address.
+        // A labelled verdict is not found again, so the same URL shows the next one.
         let here = choice.to_url().with("after", choice.after.as_deref());
         let mut verdict = VerdictDetailView::from_recorded(&settings, given, &opened.said, &here);
         if let Some(form) = &mut verdict.labelling {
@@ -242,6 +253,7 @@ impl ReviewItemView {
     }
 }
 
+/// None if the trajectory changed and has no such step any more.
 fn shown_step(
     opened: &LoadedTrace,
     trajectory: &Trajectory,
@@ -256,6 +268,7 @@ fn shown_step(
     Some(StepView::from_step(&server.reloadable(), &judged, step, here))
 }
 
+/// The first steps on one line each. Whole texts are on the page of the trace.
 fn summarize_steps(trajectory: &Trajectory) -> Vec<StepSummaryLine> {
     let line = |step: &gradus_core::trajectory::TrajectoryStep| StepSummaryLine {
         number: step.index,

@@ -1,6 +1,6 @@
-//! Rubrics: what is asked, and what the answers are worth. Each can be tried on a step, as it is or changed: the prompt is
-//! shown as a judge would get it, and, when asked to, the judge of the project answers. Nothing of a trial is kept for good;
-//! whoever wants to keep a changed rubric loads it down as a file.
+//! Rubrics, and trials of them on a recorded step. The prompt is shown as a judge would get it; on request the judge of
+//! the project answers. Trials are kept in memory for a while and never stored; a changed rubric can be downloaded as a
+//! file.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use super::address::PageUrl;
 use super::answer::{self, PageError, PageQuery};
-use super::trials::{RubricPromptPreview, RubricTrialJudge, RubricTrialReply, RubricTrialSubject};
+use super::trials::{RubricPromptPreview, RubricTrialError, RubricTrialJudge, RubricTrialReply, RubricTrialSubject};
 use super::{NavigationQuery, PageLayout, form};
 use crate::caller::{RequestCaller, RequiredScope};
 use crate::grading_rule::GradingRule;
@@ -33,17 +33,21 @@ struct RubricListPage {
     rubrics: Vec<RubricListRow>,
 }
 
+/// A rubric as the list and its own page show it.
 struct RubricListRow {
     name: String,
     href: String,
     title: String,
     about: DisplayText,
     subject: &'static str,
+    /// Label and score, best first.
     labels: Vec<(String, String)>,
     origin: String,
+    /// Names of the rules that use it.
     rules: String,
 }
 
+/// A rubric with the state of the trial form.
 #[derive(Template)]
 #[template(path = "rubric.html")]
 struct RubricPage {
@@ -51,34 +55,37 @@ struct RubricPage {
     project: String,
     rubric: RubricListRow,
     hash: String,
-    /// The rubric's file, or what was made of it.
+    /// Text of the rubric file, or the changed text of the trial.
     source: String,
     is_changed: bool,
     trajectory: String,
     step: String,
     of_steps: bool,
-    /// Whether trials are taken from whoever looks.
+    /// Whether the person may make trials, which takes the scope `admin`: a trial can cost money.
     may_try: bool,
-    /// Who would be asked.
+    /// The judge that would be asked.
     judge: Option<String>,
-    /// Why nobody can be.
+    /// Why no judge can be asked; empty if one can.
     nobody: &'static str,
     shown: Option<RubricPromptPreview>,
     answer: Option<RubricTrialAnswer>,
+    /// Why there is no prompt or no answer.
     wrong: Option<String>,
 }
 
+/// Parameters of `/rubrics/{rubric}`.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct RubricTrialQuery {
     trajectory: Option<String>,
     step: Option<String>,
-    /// A trial that was made.
+    /// Id of a trial in the cache.
     trial: Option<String>,
-    /// Rubrics belong to no project: it is kept for the other places.
+    /// Rubrics belong to no project. It is passed on to the links of the navigation.
     project: Option<String>,
 }
 
+/// `GET /rubrics`
 pub(super) async fn render_rubrics_page(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
@@ -92,6 +99,7 @@ pub(super) async fn render_rubrics_page(
 }
 
 impl RubricListRow {
+    /// `project` is kept in the link.
     fn from_rubric(settings: &ReloadableSettings, rubric: &Rubric, project: Option<&str>) -> RubricListRow {
         let uses = |rule: &&GradingRule| rule.evaluators.iter().any(|one| *one.name == *rubric.name);
         let rules: Vec<&str> = settings.rules.iter().filter(uses).map(|rule| rule.name.as_str()).collect();
@@ -118,12 +126,13 @@ impl RubricListRow {
     }
 }
 
+/// Names come from files and may contain any character.
 pub(super) fn build_rubric_url(name: &str) -> PageUrl {
     let name = percent_encoding::utf8_percent_encode(name, percent_encoding::NON_ALPHANUMERIC);
     PageUrl::from_path(format!("/rubrics/{name}"))
 }
 
-/// One rubric, with the prompt for a step if one is named. That costs nothing.
+/// `GET /rubrics/{rubric}`: a rubric, with the prompt for a step if one is selected. Asks no judge and costs nothing.
 pub(super) async fn render_rubric_page(
     State(server): State<Arc<ServerState>>,
     Extension(caller): Extension<RequestCaller>,
@@ -135,6 +144,7 @@ pub(super) async fn render_rubric_page(
     let rubric = find_rubric(&settings, &name)?;
     let project = choice.project.as_deref().filter(|name| !name.is_empty());
     let trial = choice.trial.as_deref().filter(|name| !name.is_empty());
+    // An id that is not in the cache is reported: the trial was evicted, or the server restarted.
     let kept = trial.map(|name| server.trials.get(name).ok_or(()));
     let is_gone = matches!(kept, Some(Err(())));
     let RubricTrial { text, answer, wrong } = kept.and_then(Result::ok).unwrap_or_default();
@@ -173,7 +183,7 @@ pub(super) async fn render_rubric_page(
                 page.nobody = nobody;
                 match prompt {
                     Ok(shown) => page.shown = Some(shown),
-                    Err(reason) => page.wrong = page.wrong.or(Some(reason)),
+                    Err(error) => page.wrong = page.wrong.or_else(|| Some(error.to_string())),
                 }
             }
             Err(error) => page.wrong = page.wrong.or_else(|| Some(error.message().to_owned())),
@@ -182,10 +192,12 @@ pub(super) async fn render_rubric_page(
     Ok(answer::respond_with_page(&page))
 }
 
+/// 404 for unknown names.
 fn find_rubric<'r>(settings: &'r ReloadableSettings, name: &str) -> Result<&'r Rubric, ApiError> {
     settings.library.find(name).ok_or_else(|| ApiError::not_found("No rubric has this name."))
 }
 
+/// Body of `POST /rubrics/{rubric}`.
 #[derive(Deserialize)]
 struct RubricTrialForm {
     #[serde(default)]
@@ -194,11 +206,12 @@ struct RubricTrialForm {
     step: String,
     #[serde(default)]
     project: String,
-    /// The rubric's text, as somebody made it.
+    /// The text of the rubric as edited.
     text: Option<String>,
     what: RubricTrialAction,
 }
 
+/// The button that was pressed: show the prompt, ask the judge, or download the file.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum RubricTrialAction {
@@ -207,7 +220,8 @@ enum RubricTrialAction {
     Load,
 }
 
-/// Tries a rubric, and goes to where the trial can be looked at, again and again: what cost money is not asked twice.
+/// `POST /rubrics/{rubric}`: makes a trial, keeps it in the cache and redirects to its page. Reloading that page asks
+/// nobody again, so nothing is paid twice.
 pub(super) async fn try_out(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
@@ -217,8 +231,9 @@ pub(super) async fn try_out(
     let wanted: RubricTrialForm = form::read_form(&server, &headers, body).await?;
     let settings = server.reloadable();
     let rubric = find_rubric(&settings, &name)?;
-    // Forms end their lines in their own way.
+    // Forms send CRLF line ends, which would change the hash of the rubric.
     let text = wanted.text.map(|text| text.replace("\r\n", "\n"));
+    // An unchanged text is not a changed rubric: offline rules may judge then.
     let text = text.filter(|text| text.trim() != rubric.source.trim());
     let changed = text.as_deref().map(|text| Rubric::parse(text, RubricOrigin::BuiltIn)).transpose();
     let mut trial = RubricTrial { text, ..RubricTrial::default() };
@@ -238,17 +253,17 @@ pub(super) async fn try_out(
             let asked = match RubricTrialSubject::load_with(&server, tried, wanted.trajectory.trim(), step, ask).await {
                 Ok(Ok(RubricTrialReply::Rules(answer))) => Ok(answer),
                 Ok(Ok(RubricTrialReply::Model(question))) => {
-                    // What it costs is written down even if whoever asked goes away meanwhile.
+                    // A task of its own: what the call costs is recorded even if the client disconnects.
                     let (server, tried) = (Arc::clone(&server), tried.clone());
                     let asked = tokio::spawn(async move { question.ask_judge(&server, &tried).await }).await;
-                    asked.unwrap_or_else(|_| Err("The judge could not be called; see the server log.".to_owned()))
+                    asked.unwrap_or_else(|error| Err(RubricTrialError::Aborted(error)))
                 }
-                Ok(Err(reason)) => Err(reason),
-                Err(error) => Err(error.message().to_owned()),
+                Ok(Err(error)) => Err(error),
+                Err(error) => Err(RubricTrialError::Query(error)),
             };
             match asked {
                 Ok(answer) => trial.answer = Some(answer),
-                Err(reason) => trial.wrong = Some(reason),
+                Err(error) => trial.wrong = Some(error.to_string()),
             }
         }
         Ok(_) => {}
@@ -266,14 +281,14 @@ pub(super) async fn try_out(
     Ok(response)
 }
 
-/// The rubric as a file, for whoever wants to keep it.
+/// The text as a file for download.
 fn respond_rubric_file(name: &str, text: &str) -> Response {
     let headers = [
         (CONTENT_TYPE, HeaderValue::from_static("text/markdown; charset=utf-8")),
         (CONTENT_DISPOSITION, HeaderValue::from_static("attachment")),
     ];
     let mut response = (headers, text.to_owned()).into_response();
-    // A rubric's name is of plain letters.
+    // Names of rubrics consist of plain letters; any other name keeps the header without a file name.
     if let Ok(value) = HeaderValue::from_str(&format!("attachment; filename={name}.md")) {
         response.headers_mut().insert(CONTENT_DISPOSITION, value);
     }

@@ -1,4 +1,4 @@
-//! Where runs and their trajectories are looked at.
+//! URLs of runs and their trajectories.
 
 use super::address::{PageUrl, encode_path_segment};
 use super::opened;
@@ -6,12 +6,12 @@ use crate::http_error::ApiError;
 use crate::page::address::format_step_anchor;
 use crate::state::ServerState;
 
-/// Where a run is looked at.
+/// URL of a run. Ids of runs need no encoding: they are checked when a run is read.
 pub(super) fn run_address(id: &str, project: Option<&str>) -> String {
     PageUrl::from_path(format!("/runs/{id}")).with("project", project).to_string()
 }
 
-/// Where a trajectory of a run can be looked at; none if its trace was never sent here.
+/// URL of a trajectory in its trace. None if the trace was never sent to this server.
 pub(super) fn trajectory_address(
     server: &ServerState,
     id: &str,
@@ -21,7 +21,7 @@ pub(super) fn trajectory_address(
     Ok(trace.map(|trace| opened::step_address(&trace.to_string(), Some(id), step)))
 }
 
-/// Where a trajectory of a run is looked at, or one of its steps.
+/// URL of a trajectory with the verdicts of the run, at a step or at the verdicts on the whole.
 pub(super) fn run_trajectory_address(run: &str, trajectory: &str, step: Option<u32>, project: Option<&str>) -> PageUrl {
     let page = step.filter(|step| *step as usize > opened::STEPS_OF_A_PAGE).map(|step| step.to_string());
     trajectory_path(run, trajectory)
@@ -30,11 +30,12 @@ pub(super) fn run_trajectory_address(run: &str, trajectory: &str, step: Option<u
         .with_fragment(format_step_anchor(step))
 }
 
+/// Trajectory ids come from the files of the run and may be any text.
 fn trajectory_path(run: &str, trajectory: &str) -> PageUrl {
     PageUrl::from_path(format!("/runs/{run}/trajectories/{}", encode_path_segment(trajectory)))
 }
 
-/// Where a text of it is.
+/// Path that serves whole texts of the trajectory.
 pub(super) fn run_text_address(run: &str, trajectory: &str) -> String {
     format!("{}/text", trajectory_path(run, trajectory))
 }

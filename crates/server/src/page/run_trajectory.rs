@@ -1,5 +1,5 @@
-//! A trajectory as a run judged it: with the run's own verdicts, which may be others than those given since, and also where
-//! its trace was never sent here.
+//! A trajectory with the verdicts of a run. They may differ from those that the server gave since, and the trace need
+//! not be on this server.
 
 use std::sync::Arc;
 
@@ -29,27 +29,30 @@ use crate::page::recorded_verdict::RecordedVerdict;
 use crate::run_lookup::log_run_failure;
 use crate::state::ServerState;
 
+/// Parameters of the page.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct RunTrajectoryQuery {
-    /// The page of steps that has this one is shown.
+    /// Selects the page of steps that contains this one.
     step: Option<u32>,
     project: Option<String>,
 }
 
+/// As the page of a trace, without labels, spans and defects.
 #[derive(Template)]
 #[template(path = "run_trajectory.html")]
 struct RunTrajectoryPage {
     frame: PageLayout,
     run_id: String,
     run: String,
-    /// Where its trace is, if it was sent here.
+    /// URL of the trace, if it is on this server.
     trace: Option<String>,
     title: String,
     query: Option<TextPreview>,
     answer: Option<TextPreview>,
     facts: Vec<(&'static str, String)>,
     failing: Vec<FailingStepLink>,
+    /// Number of wrong verdicts without a link.
     more_failing: Option<String>,
     whole: Vec<VerdictDetailView>,
     steps: Vec<StepView>,
@@ -57,6 +60,7 @@ struct RunTrajectoryPage {
     author: LabelAuthor,
 }
 
+/// `GET /runs/{run}/trajectories/{trajectory}`
 pub(super) async fn render_run_trajectory(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
@@ -70,7 +74,7 @@ pub(super) async fn render_run_trajectory(
     .await
 }
 
-/// The whole of a text, as plain text.
+/// `GET /runs/{run}/trajectories/{trajectory}/text`: one whole text.
 pub(super) async fn serve_run_text(
     State(server): State<Arc<ServerState>>,
     Path((run, id)): Path<(String, String)>,
@@ -83,6 +87,7 @@ pub(super) async fn serve_run_text(
     .await
 }
 
+/// Reads the files of the run up to the trajectory. 404 if the run or the trajectory does not exist.
 fn read_run_trajectory(
     server: &ServerState,
     run: &str,
@@ -96,15 +101,18 @@ fn read_run_trajectory(
     Ok((record, trajectory, outcomes))
 }
 
+/// Right or wrong is decided by the labels in the manifest of the run, not by today's rubrics.
 fn to_recorded_verdict(record: &RunManifest, line: OutcomeLine) -> RecordedVerdict {
     let known = record.evaluators.iter().find(|known| *known.name == *line.evaluator);
     let is_wrong = line.score.is_some() && known.is_some_and(|known| !known.is_right(line.score));
+    // Outcome lines have no time of their own.
     let ended = record.ended.as_deref().unwrap_or(&record.started);
     let at = ended.parse::<jiff::Timestamp>().ok();
     RecordedVerdict { at_ns: at.and_then(|at| i64::try_from(at.as_nanosecond()).ok()).unwrap_or(0), is_wrong, line }
 }
 
 impl RunTrajectoryPage {
+    /// Marks and links failing steps as the page of a trace does.
     fn new(
         server: &ServerState,
         record: &RunManifest,
@@ -128,7 +136,7 @@ impl RunTrajectoryPage {
         let whole = outcomes.iter().filter(|given| given.line.step_index.is_none());
         let mut whole: Vec<VerdictDetailView> =
             whole.map(|given| VerdictDetailView::from_recorded(&settings, given, &[], &at(None))).collect();
-        // What a run said is not labelled: people label what is judged as it arrives.
+        // Verdicts of a run cannot be labelled: labels belong to the verdicts of live grading.
         for verdict in whole.iter_mut().chain(steps.iter_mut().flat_map(|step| &mut step.verdicts)) {
             verdict.labelling = None;
         }

@@ -1,4 +1,4 @@
-//! Runs of `gradus eval`: the list, and one run's report as `--html` writes it.
+//! The list of runs of `gradus eval`, and the report of one run as `--html` writes it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,17 +22,19 @@ use crate::run_lookup::log_run_failure;
 use crate::state::ServerState;
 use crate::summaries::{RunGateStatus, RunListSummary};
 
-/// Runs of one page.
+/// Runs on one page.
 const MAX_RUNS_PER_PAGE: usize = 100;
-/// How long one request sums up runs for the list: what is left comes with the next.
+/// Time that one request spends on summarising runs. Rows without a summary are shown without scores; the next request
+/// continues.
 const SUMS_FOR: Duration = Duration::from_millis(250);
 
+/// Parameters of `/runs`.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct RunListQuery {
-    /// Those that began before this one.
+    /// Cursor: only runs with a smaller id. Ids begin with the time, so they sort by age.
     before: Option<String>,
-    /// Runs belong to no project: it is kept for the other places.
+    /// Runs belong to no project. It is passed on to the links of the navigation.
     project: Option<String>,
 }
 
@@ -41,20 +43,23 @@ pub(super) struct RunListQuery {
 struct RunListPage {
     frame: PageLayout,
     runs: Vec<RunListRow>,
+    /// Rules of live grading, which are runs without an end.
     live: Vec<LiveRule>,
+    /// Whether this is the page with the latest runs, whose URL is `latest`.
     is_first: bool,
     latest: String,
     older: Option<String>,
     project: String,
 }
 
+/// A run with its summary, as far as that is cached or could be computed in time.
 struct RunListRow {
     id: String,
     href: String,
     state: &'static str,
     started: String,
     judge: String,
-    /// Empty where it is not known.
+    /// Empty if there is no summary yet.
     trajectories: String,
     scores: String,
     gates: Option<RunGateStatus>,
@@ -62,28 +67,30 @@ struct RunListRow {
     sources: String,
 }
 
+/// The report of a run inside the frame of the pages.
 #[derive(Template)]
 #[template(path = "run.html")]
 struct RunPage {
     frame: PageLayout,
     report: ReportView,
-    /// Of the bench that the run is about.
+    /// Tables of the benchmark, for runs of one.
     tables: Vec<tables::ReportTableView>,
 }
 
+/// `GET /runs`
 pub(super) async fn render_runs_page(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
     PageQuery(choice): PageQuery<RunListQuery>,
 ) -> Result<Response, PageError> {
-    // Sums of runs may have to be made.
+    // Summaries may have to be computed, which reads whole runs.
     answer::of_large(&server, move |server| {
         let started = Instant::now();
         let folder = StateFolder::from_path(&server.settings.data);
         let project = choice.project.filter(|name| !name.is_empty());
         let list = PageUrl::from_path("/runs").with("project", project.as_deref());
         let before = choice.before.filter(|id| !id.is_empty());
-        // The latest come first.
+        // Latest first.
         let mut ids = folder.run_ids();
         ids.retain(|id| before.as_ref().is_none_or(|before| id < before));
         let has_more = ids.len() > MAX_RUNS_PER_PAGE;
@@ -98,6 +105,7 @@ pub(super) async fn render_runs_page(
             project: project.clone().unwrap_or_default(),
             runs: ids
                 .iter()
+                // A run that is being created or deleted has no readable manifest.
                 .filter_map(|id| folder.read_run(id).ok())
                 .map(|run| {
                     let brief = server.summaries.load_list_summary(&run, started.elapsed() < SUMS_FOR);
@@ -111,6 +119,7 @@ pub(super) async fn render_runs_page(
 }
 
 impl RunListRow {
+    /// `brief` is none if the summary is not cached and the time of the request is over.
     fn from_run(run: &RunFolder, brief: Option<RunListSummary>, project: Option<&str>) -> RunListRow {
         let record = &run.record;
         let brief = brief.unwrap_or_default();
@@ -133,6 +142,7 @@ impl RunListRow {
     }
 }
 
+/// `GET /runs/{run}`
 pub(super) async fn render_run_page(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
@@ -144,7 +154,9 @@ pub(super) async fn render_run_page(
         let run = crate::run_lookup::find_run(server, &id)?;
         let whole = server.summaries.load_report(&run).map_err(log_run_failure)?;
         let mut report = ReportView::from_summary(&whole.summary, &whole.gates);
+        // `Running` is also the state of a run that was killed.
         report.is_running = run.record.state == RunState::Running;
+        // The report itself has no links; here findings lead to the page of the trajectory.
         for (shown, found) in report.findings.all.iter_mut().zip(&whole.summary.findings) {
             let project = looked.project();
             let at = run_trajectory_address(&run.record.run_id, &found.trajectory_id, found.step_index, project);

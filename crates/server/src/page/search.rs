@@ -1,29 +1,32 @@
-//! Where a text stands in the steps of a trajectory.
+//! Full-text search in the steps of one trajectory.
 
 use gradus_core::trajectory::Trajectory;
 
 use super::address::PageUrl;
 use gradus_report::html::text;
 
-/// Places that are told.
+/// Hits that are listed.
 const MAX_HITS: usize = 50;
 
-/// A place in which a text was found.
+/// A hit: the first one in a thought, a call or an observation.
 pub(super) struct StepSearchHit {
     pub(super) href: String,
+    /// `Step 3, observation`
     pub(super) place: String,
+    /// The text around the hit, split so that the template can mark the hit.
     pub(super) before: String,
     pub(super) found: String,
     pub(super) after: String,
 }
 
-/// Where a text stands in what was thought, called and seen, in whatever case it is written.
+/// Searches thoughts, arguments and observations, ignoring case. Returns the hits and whether there are more.
 pub(super) fn search_steps(
     trajectory: &Trajectory,
     wanted: &str,
     at: impl Fn(Option<u32>) -> PageUrl,
 ) -> (Vec<StepSearchHit>, bool) {
-    // Letter by letter, as what it is sought in: a word has another last letter in Greek.
+    // Lowercased character by character, as the searched text is: `str::to_lowercase` depends on the context (final
+    // sigma in Greek), so the two would not match.
     let low: String = wanted.chars().flat_map(char::to_lowercase).collect();
     let mut hits = Vec::new();
     for step in &trajectory.steps {
@@ -39,10 +42,11 @@ pub(super) fn search_steps(
                 return (hits, true);
             }
             let given = given.unwrap_or_default();
+            // 60 bytes of context on both sides, at character boundaries.
             let from = given.floor_char_boundary(found.start.saturating_sub(60));
             let to = given.ceil_char_boundary((found.end + 60).min(given.len()));
             hits.push(StepSearchHit {
-                // The page there goes on with the search, which may have found something that is folded.
+                // The link keeps the search, so that the script can unfold the text that contains the hit.
                 href: at(Some(step.index))
                     .with("q", Some(wanted))
                     .with_fragment(format!("step-{}-{part}", step.index))
@@ -57,7 +61,7 @@ pub(super) fn search_steps(
     (hits, false)
 }
 
-/// What stands beside something that was found, with the space between the two.
+/// Context of a hit on one line. Keeps the space next to the hit, which trimming would remove.
 fn format_hit_context(given: &str) -> String {
     let space = |has: bool| if has { " " } else { "" };
     let shown = text::format_display_line(given);
@@ -65,12 +69,13 @@ fn format_hit_context(given: &str) -> String {
     format!("{}{shown}{}", space(first), space(last && !shown.is_empty()))
 }
 
-/// A letter may have another length in lower case: places are those of the text as it is.
+/// Byte range of the first hit in the original text. Lower case may have another length than the original, as for `İ`,
+/// so positions are mapped back.
 fn first_place(given: &str, low: &str) -> Option<std::ops::Range<usize>> {
     let mut lower = String::with_capacity(given.len());
     let mut places: Vec<(usize, usize)> = Vec::new();
     for (at, c) in given.char_indices() {
-        // Only where the two come apart has it to be known how far.
+        // An entry is only needed where the lengths differ: between two entries positions advance together.
         let before = lower.len();
         lower.extend(c.to_lowercase());
         if lower.len() - before != c.len_utf8() || places.is_empty() {

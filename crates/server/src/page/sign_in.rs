@@ -1,6 +1,6 @@
-//! For servers that want keys: a form that takes one, and a cookie that shows with each request that there was one. It holds
-//! the name of a session, not the key: browsers send cookies to every port of a machine. A script cannot read it, and no
-//! other site can send it.
+//! Sign-in for servers that require API keys. A form takes a key and sets a session cookie. The cookie holds a session
+//! id and not the key, because browsers send cookies to every port of a host. Scripts cannot read it (`HttpOnly`), and
+//! other sites cannot send it with forms (`SameSite=Lax`).
 
 use std::sync::Arc;
 
@@ -19,32 +19,37 @@ use crate::clock::now_ns;
 use crate::http_error::ApiError;
 use crate::state::ServerState;
 
+/// Not prefixed with `__Host-`, which plain HTTP on a local network could not set.
 const COOKIE_NAME: &str = "gradus_session";
-/// What a key that only sends gets to hear.
+/// Shown for a valid key without the scope `read`, as senders have.
 pub(super) const MAY_NOT_LOOK: &str = "This key does not have the scope read. Enter another key.";
+/// Lifetime of a session: 30 days.
 const SECONDS: u32 = 30 * 86_400;
 
+/// The form.
 #[derive(Template)]
 #[template(path = "sign_in.html")]
 pub(super) struct SignIn {
     frame: PageLayout,
-    /// Where to go from here.
+    /// Path to continue with; always one of this server.
     next: String,
+    /// Why the last attempt failed.
     wrong: Option<String>,
-    /// With a key that may not look.
+    /// Whether there is a session, with a key that may not read.
     is_signed_in: bool,
 }
 
 impl SignIn {
+    /// `next` comes from the URL and is replaced by `/` if it leads elsewhere.
     pub(super) fn new(next: &str, wrong: Option<String>) -> SignIn {
         let next = own_path(Some(next)).unwrap_or("/").to_owned();
         let mut frame = PageLayout::new("", None, &HeaderMap::new());
-        // Nothing of it can be opened yet.
+        // None of these pages can be opened yet.
         frame.places.clear();
         SignIn { frame, next, wrong, is_signed_in: false }
     }
 
-    /// For who is signed in, with a key that may not look.
+    /// For a session whose key may not read. Offers to sign out.
     pub(super) fn for_signed_in(next: &str, wrong: &str) -> SignIn {
         let mut page = SignIn::new(next, Some(wrong.to_owned()));
         page.frame.is_signed_in = true;
@@ -53,21 +58,26 @@ impl SignIn {
     }
 }
 
+/// Parameters of `/sign-in`.
 #[derive(Deserialize)]
 pub(super) struct SignInQuery {
     next: Option<String>,
 }
 
+/// `GET /sign-in`
 pub(super) async fn render_sign_in_page(Query(query): Query<SignInQuery>) -> Response {
     answer::respond_with_page(&SignIn::new(query.next.as_deref().unwrap_or("/"), None))
 }
 
+/// Body of `POST /sign-in`.
 #[derive(Deserialize)]
 struct SignInForm {
     key: String,
     next: Option<String>,
 }
 
+/// `POST /sign-in`: checks the key and starts a session. Unknown and revoked keys get the same message. Refusals are
+/// logged, so that guessing is visible.
 pub(super) async fn submit_sign_in(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
@@ -78,6 +88,7 @@ pub(super) async fn submit_sign_in(
     let next = own_path(entry.next.as_deref()).unwrap_or("/").to_owned();
     let now = now_ns();
     let until = now.saturating_add(i64::from(SECONDS) * 1_000_000_000);
+    // Details of store errors are not shown to people without a key.
     let failed = |_| PageError::new(StatusCode::SERVICE_UNAVAILABLE, "The server cannot check keys at the moment.");
     let known = server.store.scopes_of(&key).map_err(ApiError::from).map_err(failed)?;
     if known.as_ref().is_some_and(|(_, scopes)| !scopes.read && !scopes.admin) {
@@ -87,6 +98,7 @@ pub(super) async fn submit_sign_in(
     }
     let session = if known.is_some() {
         let begun = server.store.begin_session(&key, now, until).map_err(ApiError::from).map_err(failed)?;
+        // The session has to be on disk before the browser gets it: the next request reads it from the store.
         begun.wait_async().await.map_err(ApiError::from).map_err(failed)?
     } else {
         None
@@ -99,10 +111,10 @@ pub(super) async fn submit_sign_in(
     Ok(redirect_with_session(&server, &next, &session, SECONDS))
 }
 
-/// Ends the session.
+/// `POST /sign-out`: ends the session and deletes the cookie.
 pub(super) async fn sign_out(State(server): State<Arc<ServerState>>, headers: HeaderMap) -> Response {
     if let Some(session) = read_session_cookie(&headers) {
-        // If it cannot be ended, the browser forgets it all the same.
+        // If the store cannot be written, the browser forgets the session at least.
         if let Ok(ended) = server.store.end_session(session) {
             let _ = ended.wait_async().await;
         }
@@ -110,9 +122,10 @@ pub(super) async fn sign_out(State(server): State<Arc<ServerState>>, headers: He
     redirect_with_session(&server, "/sign-in", "", 0)
 }
 
+/// Redirects with 303 and sets the cookie. An empty session with 0 seconds deletes it.
 fn redirect_with_session(server: &ServerState, to: &str, session: &str, seconds: u32) -> Response {
-    // Lax: who follows a link from elsewhere is signed in, and forms of other sites are refused by where they come from.
-    // Behind a proxy with a certificate the cookie never travels without it.
+    // `Lax` lets links from other sites open pages signed in; forms of other sites are refused by `is_own`. Behind a
+    // TLS proxy the cookie must not travel over plain HTTP.
     let secure = if server.settings.public_url.starts_with("https://") { "; Secure" } else { "" };
     let cookie = format!("{COOKIE_NAME}={session}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}");
     let mut response = StatusCode::SEE_OTHER.into_response();
@@ -124,12 +137,12 @@ fn redirect_with_session(server: &ServerState, to: &str, session: &str, seconds:
     response
 }
 
-/// The session that a browser shows.
+/// The session id that the browser sent. It is not checked here.
 pub(crate) fn read_session_cookie(headers: &HeaderMap) -> Option<&str> {
     read_cookie(headers, COOKIE_NAME)
 }
 
-/// A cookie's value, if there is one.
+/// The first value of a cookie that is not empty (RFC 6265).
 pub(super) fn read_cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     let cookies = headers.get_all(COOKIE).into_iter().filter_map(|value| value.to_str().ok());
     let mut pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));

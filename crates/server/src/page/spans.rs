@@ -1,4 +1,4 @@
-//! The raw spans of a trace: a tree with a waterfall beside it, and the attributes of one span when they are wanted.
+//! The raw spans of a trace as a tree with a waterfall, and the attributes of one span.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,15 +21,17 @@ use gradus_report::html::number::format_count;
 use gradus_report::html::svg::Svg;
 use gradus_report::html::text;
 
-/// Spans of one page.
+/// Spans on one page. Traces can have hundreds of thousands; the API returns all of them.
 const MAX_ROWS: usize = 1_000;
-/// Deeper spans are not moved in any further.
+/// Deeper spans are not indented further, so that names stay visible.
 const MAX_INDENT: usize = 12;
-/// Of one attribute's value.
+/// Bytes of one attribute value that are shown.
 const MAX_VALUE: usize = 20_000;
+/// Attributes and events of one span that are shown.
 const MAX_ATTRIBUTES: usize = 500;
 const MAX_EVENTS: usize = 100;
 
+/// A row of the tree, ready to be displayed.
 struct SpanTreeRow {
     href: String,
     id: String,
@@ -37,14 +39,18 @@ struct SpanTreeRow {
     name: String,
     kind: String,
     took: String,
-    /// Where it stands in the time of the whole.
+    /// The waterfall bar: position and length within the duration of the trace.
     bar: Svg,
+    /// Message of the exception or the status, if the span ended in an error.
     error: Option<String>,
 }
 
+/// The tree in depth-first order.
 struct SpanTreeView {
     rows: Vec<SpanTreeRow>,
+    /// Number of spans that are not shown.
     omitted: Option<String>,
+    /// Duration from the first start to the last end.
     whole: String,
 }
 
@@ -56,32 +62,37 @@ struct SpanTreePage {
     tree: SpanTreeView,
 }
 
+/// The tree without the page around it, which the script loads into the page of the trace.
 #[derive(Template)]
 #[template(path = "span_rows.html")]
 struct SpanRowsPart {
     tree: SpanTreeView,
 }
 
+/// An attribute. `note` says how much of a long value is missing.
 struct SpanAttributeRow {
     name: String,
     value: String,
+    /// Shown as a block below the name instead of beside it.
     is_long: bool,
     note: Option<String>,
 }
 
+/// An event of a span, with its time after the start of the span.
 struct SpanEventRow {
     name: String,
     at: String,
     attributes: Vec<SpanAttributeRow>,
 }
 
+/// One span with attributes, events and resource.
 struct SpanDetailView {
     name: String,
     id: String,
     scope: String,
     status: String,
     attributes: Vec<SpanAttributeRow>,
-    /// What is left out.
+    /// How many attributes are left out, as a sentence.
     more_attributes: Option<String>,
     events: Vec<SpanEventRow>,
     more_events: Option<String>,
@@ -96,12 +107,14 @@ struct DetailPage {
     span: SpanDetailView,
 }
 
+/// The details without the page around them.
 #[derive(Template)]
 #[template(path = "span_detail.html")]
 struct DetailPart {
     span: SpanDetailView,
 }
 
+/// `GET /traces/{trace}/spans`
 pub(super) async fn render_spans_page(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
@@ -114,7 +127,7 @@ pub(super) async fn render_spans_page(
     .await
 }
 
-/// The rows alone, for a page that shows them when they are wanted.
+/// `GET /traces/{trace}/spans/rows`: the tree for the page of the trace, loaded when it is unfolded.
 pub(super) async fn render_span_rows(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
@@ -124,6 +137,7 @@ pub(super) async fn render_span_rows(
         .await
 }
 
+/// `GET /traces/{trace}/spans/{span}`
 pub(super) async fn render_span_page(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
@@ -136,6 +150,7 @@ pub(super) async fn render_span_page(
     .await
 }
 
+/// `GET /traces/{trace}/spans/{span}/part`: the details for the tree, loaded when a row is unfolded.
 pub(super) async fn one_part(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
@@ -145,7 +160,7 @@ pub(super) async fn one_part(
     answer::part_of_large(&server, headers, make).await
 }
 
-/// The records of a trace, and of those that belong together with it.
+/// The records of the whole trace group, since the store keeps them together. Callers filter by trace.
 fn load_trace_records(server: &ServerState, id: &str) -> Result<(TraceId, String, StoredTraceGroup), ApiError> {
     let missing = || ApiError::not_found("No trace has this id. Retention may have deleted it.");
     let id = opened::trace_id(id).ok_or_else(missing)?;
@@ -153,6 +168,7 @@ fn load_trace_records(server: &ServerState, id: &str) -> Result<(TraceId, String
     Ok((id, row.project, server.store.trace_group(row.trace_group)?))
 }
 
+/// Returns trace id, project and tree.
 fn load_span_tree(server: &ServerState, id: &str) -> Result<(String, String, SpanTreeView), ApiError> {
     let (trace, project, trace_group) = load_trace_records(server, id)?;
     let mut spans = Vec::new();
@@ -164,6 +180,7 @@ fn load_span_tree(server: &ServerState, id: &str) -> Result<(String, String, Spa
     Ok((trace.to_string(), project, SpanTreeView::from_spans(trace, spans)))
 }
 
+/// Returns trace id, project and span. If the span was sent twice, the later record wins.
 fn load_span_detail(server: &ServerState, id: &str, span: &str) -> Result<(String, String, SpanDetailView), ApiError> {
     let (trace, project, trace_group) = load_trace_records(server, id)?;
     let wanted = SpanId::parse(span);
@@ -177,7 +194,7 @@ fn load_span_detail(server: &ServerState, id: &str, span: &str) -> Result<(Strin
     Ok((trace.to_string(), project, found))
 }
 
-/// What the tree needs of a span.
+/// What the tree needs of a span. Owned, because the decoded span lives only during the visit.
 struct SpanTreeNode {
     id: SpanId,
     parent: Option<SpanId>,
@@ -189,6 +206,8 @@ struct SpanTreeNode {
 }
 
 impl SpanTreeNode {
+    /// `kind` is the kind by OpenInference, derived from other conventions where the attribute is missing. The message
+    /// of a recorded exception says more than the status of the span.
     fn from_span(span: &Span<'_>, kind: Option<&str>) -> SpanTreeNode {
         let message = span.exception_message().unwrap_or(&span.status.message);
         SpanTreeNode {
@@ -197,6 +216,7 @@ impl SpanTreeNode {
             name: text::format_display_line(&span.name),
             kind: text::format_display_line(kind.unwrap_or_default()),
             start_ns: span.start_ns,
+            // Clocks of senders may run backwards; a negative duration would overflow.
             end_ns: span.end_ns.max(span.start_ns),
             error: span.is_error().then(|| text::format_display_line(message)),
         }
@@ -204,7 +224,9 @@ impl SpanTreeNode {
 }
 
 impl SpanTreeView {
+    /// `spans` are those of one trace, in any order.
     fn from_spans(trace: TraceId, mut spans: Vec<SpanTreeNode>) -> SpanTreeView {
+        // Siblings are shown in order of time. The id makes the order of simultaneous spans stable.
         spans.sort_by_key(|span| (span.start_ns, span.id));
         let from = spans.iter().map(|span| span.start_ns).min().unwrap_or(0);
         let to = spans.iter().map(|span| span.end_ns).max().unwrap_or(0);
@@ -238,8 +260,8 @@ impl SpanTreeView {
     }
 }
 
-/// Parents before their children, each with its depth. A span whose parent is not there is a root; spans that are each
-/// other's parents are shown as roots, too.
+/// Depth-first order with depths. A span whose parent is missing is a root. Spans in a cycle of parents have no root
+/// and are listed at the end, starting with the first of them. Iterative, since the depth is up to the sender.
 fn order_span_tree(spans: &[SpanTreeNode]) -> Vec<(usize, usize)> {
     let by_id: HashMap<SpanId, usize> = spans.iter().enumerate().map(|(at, span)| (span.id, at)).collect();
     let mut children: Vec<Vec<usize>> = vec![Vec::new(); spans.len()];
@@ -252,6 +274,7 @@ fn order_span_tree(spans: &[SpanTreeNode]) -> Vec<(usize, usize)> {
     }
     let mut is_listed = vec![false; spans.len()];
     let mut listed = Vec::with_capacity(spans.len());
+    // After the roots come all spans again, which only lists those that no root reaches.
     for root in roots.into_iter().chain(0..spans.len()) {
         let mut open = vec![(root, 0)];
         while let Some((at, depth)) = open.pop() {
@@ -265,6 +288,8 @@ fn order_span_tree(spans: &[SpanTreeNode]) -> Vec<(usize, usize)> {
     listed
 }
 
+/// `from` and `to` are fractions of the whole duration. A bar is at least 1.5 units wide, so that short spans stay
+/// visible.
 fn draw_span_bar(from: f64, to: f64, span: &SpanTreeNode, began: &str, took: &str) -> Svg {
     const WIDTH: f64 = 400.0;
     let mut svg = Svg::new_stretched("waterfall", WIDTH, 12.0, &format!("starts after {began}, duration {took}"));
@@ -280,6 +305,7 @@ fn draw_span_bar(from: f64, to: f64, span: &SpanTreeNode, began: &str, took: &st
 }
 
 impl SpanDetailView {
+    /// Attributes, events and resource are bounded each; names and values are any text of the sender.
     fn from_span(span: &Span<'_>) -> SpanDetailView {
         let status = match span.status.code {
             StatusCode::Unset => "unset",
@@ -306,11 +332,13 @@ impl SpanDetailView {
     }
 }
 
+/// None if nothing is left out.
 fn left_out(all: usize, most: usize) -> Option<String> {
     let more = all.checked_sub(most).filter(|more| *more > 0)?;
     Some(format!("And {} more; the API has all of them.", format_count(more as u64)))
 }
 
+/// Cut before sorting: the first attributes of a span are those that its instrumentation set first.
 fn build_attribute_rows<'a, 's: 'a>(
     all: impl Iterator<Item = (&'a str, &'a AttributeValue<'s>)>,
 ) -> Vec<SpanAttributeRow> {
@@ -320,6 +348,8 @@ fn build_attribute_rows<'a, 's: 'a>(
     shown
 }
 
+/// JSON in strings is indented, because instrumentations record messages and arguments that way. The value is cut after
+/// formatting, at a character boundary.
 fn build_attribute_row(name: &str, value: &AttributeValue<'_>) -> SpanAttributeRow {
     let whole = match value {
         AttributeValue::Str(text) => text.to_string(),

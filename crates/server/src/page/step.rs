@@ -1,4 +1,4 @@
-//! One step as it is shown: on the page of its trajectory, and where a verdict on it is reviewed.
+//! One step: on the page of its trajectory, and where a verdict on it is reviewed.
 
 use gradus_core::trajectory::TrajectoryStep;
 use gradus_eval::evaluator::CALL_VALIDITY;
@@ -13,36 +13,43 @@ use crate::settings::ReloadableSettings;
 use gradus_report::html::number;
 use gradus_report::html::text::{self, DisplayText};
 
+/// A step, ready to be displayed.
 pub(super) struct StepView {
+    /// Index of the step, from 1. Part of element ids and links.
     pub(super) number: u32,
     pub(super) tool: String,
     pub(super) thought: Option<TextPreview>,
     pub(super) arguments: Option<TextPreview>,
-    /// What is wrong with the call itself.
+    /// Why the tool cannot accept the call: the wrong verdict of the call validity evaluator.
     pub(super) violation: Option<ToolCallViolation>,
     pub(super) observation: Option<TextPreview>,
     pub(super) is_error: bool,
+    /// Called in the same model reply as the step before.
     pub(super) is_parallel: bool,
+    /// Duration, tokens and agent, as far as they are recorded.
     pub(super) facts: Vec<String>,
     pub(super) verdicts: Vec<VerdictDetailView>,
     pub(super) is_failing: bool,
-    /// Evaluators whose verdict on the whole trajectory speaks of this step.
+    /// Titles of evaluators whose verdict on the whole trajectory mentions this step. Filled in by `StepMentions`.
     pub(super) named_by: Vec<String>,
 }
 
-/// What is known of a trajectory whose steps are shown.
+/// The context of the steps of one trajectory.
 pub(super) struct TrajectoryVerdicts<'j> {
     pub(super) shelf: TrajectoryLocation<'j>,
     pub(super) outcomes: &'j [RecordedVerdict],
+    /// Annotations of people on the trace, or nothing for runs.
     pub(super) said: &'j [AnnotationRecord],
 }
 
+/// Explanation and evidence of an invalid call, shown next to its arguments.
 pub(super) struct ToolCallViolation {
     pub(super) what: DisplayText,
     pub(super) evidence: Vec<DisplayText>,
 }
 
 impl StepView {
+    /// `here` is the URL of the page that shows the step; labels return to it.
     pub(super) fn from_step(
         settings: &ReloadableSettings,
         judged: &TrajectoryVerdicts<'_>,
@@ -59,6 +66,7 @@ impl StepView {
             evidence: line.evidence.iter().take(8).map(|piece| text::format_display_block(piece)).collect(),
         });
         let mut facts = Vec::new();
+        // Trajectories have times as RFC 3339 text. Those that cannot be parsed give no duration.
         let time = |text: &Option<String>| -> Option<i64> {
             let time: jiff::Timestamp = text.as_deref()?.parse().ok()?;
             i64::try_from(time.as_nanosecond()).ok()

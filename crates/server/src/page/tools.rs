@@ -1,4 +1,4 @@
-//! Which tools are called, and how often it is the right one and called as it can be.
+//! Tools of the agents: number of calls, correctness of the choice, and validity of the arguments.
 
 use std::collections::BTreeMap;
 
@@ -14,32 +14,38 @@ use gradus_report::html::charts::{BarAxis, BarFill, BarSegment, ChartBar, Respon
 use gradus_report::html::number::{self, format_count};
 use gradus_report::html::text;
 
+/// Tools in the table and the chart.
 const MAX_TOOLS: usize = 12;
 
+/// Table and chart with the same numbers, worst tools first.
 pub(super) struct ToolUsageTable {
     pub(super) rows: Vec<ToolUsageRow>,
     pub(super) chart: ResponsiveChart,
-    /// There are more than are shown, or more than were looked at.
+    /// Sentence about what is missing: further tools, or calls beyond the limit of the query.
     pub(super) more: Option<String>,
 }
 
+/// A tool.
 pub(super) struct ToolUsageRow {
     pub(super) name: String,
     pub(super) href: String,
     pub(super) calls: String,
+    /// Scores of the evaluators `thought_to_tool` and `call_validity` on calls of this tool. None without scores.
     pub(super) choice: Option<ToolScoreCell>,
     pub(super) valid: Option<ToolScoreCell>,
+    /// Calls without a score of `thought_to_tool`.
     pub(super) unjudged: String,
 }
 
+/// A mean with its 95 % interval.
 pub(super) struct ToolScoreCell {
     pub(super) value: String,
     pub(super) interval: Option<String>,
-    /// Where the traces are in which one of its calls was found wrong, if there are any.
+    /// URL of the traces with a wrong call of this tool, if there are any.
     pub(super) wrong: Option<String>,
 }
 
-/// What is known of a tool.
+/// Sums of both evaluators for one tool.
 #[derive(Default)]
 struct ToolScoreMoments {
     name: String,
@@ -57,7 +63,7 @@ impl ToolUsageTable {
         }
     }
 
-    /// `traces` is the list of what is looked at.
+    /// `traces` is the URL of the list of traces with the same filter; rows narrow it to their tool.
     pub(super) fn load_from_store(
         store: &Store,
         settings: &ReloadableSettings,
@@ -78,7 +84,8 @@ impl ToolUsageTable {
         }
         let mut all: Vec<ToolScoreMoments> =
             by_name.into_iter().map(|(name, known)| ToolScoreMoments { name, ..known }).collect();
-        // Those of which most is wrong first, as far as that is sure: one bad call says little.
+        // Sorted by the part that is surely wrong, then by calls and name. The mean would put a tool with one bad call
+        // first.
         all.sort_by_cached_key(|known| {
             let wrong = known.surely_wrong(settings);
             (std::cmp::Reverse((wrong * 1e9) as u64), std::cmp::Reverse(known.call_count()), known.name.clone())
@@ -99,7 +106,8 @@ impl ToolUsageTable {
 }
 
 impl ToolScoreMoments {
-    /// The share of its calls that are the wrong choice or cannot be taken, whichever is more: the lower end of its interval.
+    /// Lower bound of the share of wrong calls: the larger one of both evaluators, from the upper end of the interval
+    /// of the mean, scaled to 0 to 1.
     fn surely_wrong(&self, settings: &ReloadableSettings) -> f64 {
         let wrong = [(THOUGHT_TO_TOOL, &self.choice), (CALL_VALIDITY, &self.valid)].map(|(name, one)| {
             let known = build_metric_result(settings, name, one);
@@ -110,10 +118,12 @@ impl ToolScoreMoments {
         wrong[0].max(wrong[1])
     }
 
+    /// The evaluators may have seen different numbers of calls, since a rule need not use both.
     fn call_count(&self) -> i64 {
         [self.choice, self.valid].map(|one| one.scored + one.failed + one.not_applicable).into_iter().max().unwrap_or(0)
     }
 
+    /// Links lead to the traces that call this tool, narrowed to wrong verdicts for the scores.
     fn to_usage_row(&self, settings: &ReloadableSettings, traces: &PageUrl) -> ToolUsageRow {
         let calls = traces.clone().with("tool", Some(&self.name));
         let share = |evaluator: &str, one: &ScoreMoments| {
@@ -137,14 +147,15 @@ impl ToolScoreMoments {
     }
 }
 
-/// A name that is nothing to the eye cannot be pressed.
+/// A name of invisible characters would give a link that cannot be clicked.
 fn format_tool_name(name: &str) -> String {
     let shown = text::format_display_line(name);
     if shown.trim().is_empty() { "(blank)".to_owned() } else { shown }
 }
 
+/// Bars are numbers of calls. Partial scores count as parts of a right call.
 fn build_tool_chart(settings: &ReloadableSettings, tools: &[ToolScoreMoments]) -> ResponsiveChart {
-    // What a mean counts for, on whatever scale.
+    // The sum of scores, scaled so that the worst score counts 0 and the best counts 1.
     let right = |name: &str, one: &ScoreMoments| {
         let ScoreScale { worst, best } = find_evaluator_scale(settings, name).unwrap_or(ScoreScale::SHARE);
         (one.sum - worst * one.scored as f64) / (best - worst)

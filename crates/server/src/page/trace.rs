@@ -1,4 +1,4 @@
-//! One trajectory: a timeline of thought, call and observation, with what was found of each step.
+//! The page of a trajectory: a timeline of thoughts, calls and observations with the verdicts on each step.
 
 use std::sync::Arc;
 
@@ -29,57 +29,70 @@ use crate::page::recorded_verdict::RecordedVerdict;
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 
+/// Rows of the list of defects, and tabs of the other trajectories of the trace.
 const MAX_DEFECTS: usize = 50;
 const MAX_OTHERS: usize = 50;
 
+/// Parameters of `/traces/{trace}`.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct TraceDetailQuery {
+    /// Id of the trajectory; the first one of the trace without it.
     trajectory: Option<String>,
-    /// The page of steps that has this one is shown.
+    /// Selects the page of steps that contains this one.
     step: Option<u32>,
-    /// What is sought in all steps.
+    /// Text to search for in all steps.
     q: Option<String>,
 }
 
+/// All texts of the template. Long texts are previews; the rest is loaded on request.
 #[derive(Template)]
 #[template(path = "trace.html")]
 struct TraceDetailPage {
     frame: PageLayout,
     trace_id: String,
     query: Option<TextPreview>,
-    /// On one line, for the title.
+    /// The request on one line, or the name of the trace.
     title: String,
     facts: Vec<(&'static str, String)>,
+    /// Number of spans that ended in an error, in words.
     errors: Option<String>,
+    /// The trace may still grow; the page says so, because verdicts are missing.
     is_open: bool,
     quarantine_reason: Option<String>,
     others: Vec<TrajectoryTab>,
+    /// URL of the step that started this trajectory, for an agent called by another one.
     parent: Option<String>,
+    /// Verdicts on the whole trajectory.
     whole: Vec<VerdictDetailView>,
+    /// Links to wrong verdicts on any page, and the number of those without a link.
     failing: Vec<FailingStepLink>,
     more_failing: Option<String>,
-    /// Trajectories of the same trace that fail, where this one does not.
+    /// Other trajectories of the trace that fail, if this one does not: the cause may be there.
     failing_others: Vec<TrajectoryTab>,
     steps: Vec<StepView>,
     window: Option<PaginationLinks>,
+    /// The search text and its hits.
     sought: Option<String>,
     hits: Vec<StepSearchHit>,
     more_hits: bool,
+    /// Hidden field of the search form; empty for the first trajectory.
     here_trajectory: String,
     answer: Option<TextPreview>,
     defects: Vec<TraceDefectRow>,
+    /// URLs of the tree of spans: as a fragment, and as a page.
     spans: String,
     spans_page: String,
     project_traces: String,
     author: LabelAuthor,
     is_judged: bool,
-    /// How many questions got no answer.
+    /// Number of questions without a verdict.
     unjudged: Option<String>,
-    /// A model has still to judge it.
+    /// Whether the trajectory waits for a judge model.
     waits: bool,
 }
 
+/// A link to one trajectory of the trace.
 struct TrajectoryTab {
     href: String,
     title: String,
@@ -88,12 +101,14 @@ struct TrajectoryTab {
     is_failing: bool,
 }
 
+/// A defect that assembly reported, with the id of the span where it was found.
 struct TraceDefectRow {
     kind: String,
     detail: String,
     span: Option<String>,
 }
 
+/// `GET /traces/{trace}`
 pub(super) async fn render_trace_page(
     State(server): State<Arc<ServerState>>,
     Extension(caller): Extension<RequestCaller>,
@@ -101,7 +116,7 @@ pub(super) async fn render_trace_page(
     Path(id): Path<String>,
     PageQuery(choice): PageQuery<TraceDetailQuery>,
 ) -> Result<Response, PageError> {
-    // A trace may be large.
+    // A trace may be large, so the page is built with the large queries.
     let author = LabelAuthor::from_headers(&headers, &caller);
     answer::of_large(&server, move |server| {
         let opened = opened::load_trace(server, &id, choice.trajectory.as_deref())?;
@@ -111,6 +126,7 @@ pub(super) async fn render_trace_page(
 }
 
 impl TraceDetailPage {
+    /// A trace without a trajectory is shown with an empty one: its spans and properties are still useful.
     fn from_trace(
         settings: &ReloadableSettings,
         opened: &LoadedTrace,
@@ -120,12 +136,15 @@ impl TraceDetailPage {
     ) -> TraceDetailPage {
         let row = &opened.row;
         let trace_id = row.trace_id.to_string();
+        // Stands in for a trajectory where the trace has none.
         let empty = Trajectory::default();
         let trajectory = opened.trajectory.as_ref().unwrap_or(&empty);
         let id = &trajectory.trajectory_id;
         let is_first = opened.others.first().is_none_or(|first| first.id == *id);
+        // The first trajectory needs no parameter, which keeps the usual URL short and stable.
         let own_id = Some(id.as_str()).filter(|_| !is_first);
         let at = |step: Option<u32>| opened::build_trace_url(&trace_id, own_id, step);
+        // Index of the first step of the selected page.
         let first = first_shown(trajectory, choice.step);
         let shelf = TrajectoryLocation::Trace { trace: &trace_id, trajectory: id };
         let judged = TrajectoryVerdicts { shelf, outcomes: &opened.outcomes, said: &opened.said };
@@ -199,11 +218,13 @@ impl TraceDetailPage {
     }
 }
 
+/// None if every question has a verdict or did not apply.
 fn format_unjudged_count(outcomes: &[RecordedVerdict]) -> Option<String> {
     let count = outcomes.iter().filter(|given| given.line.outcome == OutcomeKind::Failed).count() as u64;
     (count > 0).then(|| number::format_counted_noun(count, "question", "questions"))
 }
 
+/// Name and value of each property that is recorded.
 fn list_trace_properties(opened: &LoadedTrace, trajectory: &Trajectory) -> Vec<(&'static str, String)> {
     let row = &opened.row;
     let mut facts = vec![("Project", text::format_display_line(&row.project))];
@@ -231,6 +252,7 @@ fn list_trace_properties(opened: &LoadedTrace, trajectory: &Trajectory) -> Vec<(
     facts
 }
 
+/// Empty for a single trajectory: there is nothing to choose.
 fn build_trajectory_tabs(opened: &LoadedTrace, trace_id: &str, chosen: &str) -> Vec<TrajectoryTab> {
     if opened.others.len() < 2 {
         return Vec::new();

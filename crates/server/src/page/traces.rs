@@ -1,4 +1,4 @@
-//! The list of traces: newest first, narrowed by what stands in the address, and kept up to date while traces arrive.
+//! The list of traces: newest first, filtered by the parameters of the URL, and updated while traces arrive.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,39 +29,46 @@ use crate::time_text::parse_rfc3339 as read_time;
 use gradus_report::html::number;
 use gradus_report::html::text;
 
-/// Rows of one page.
+/// Rows on one page.
 const ROWS: usize = 50;
-/// Traces that are tried together when spans have to be read for it.
+/// Traces of one query when a condition on spans has to be tested.
 const TRIED_AT_ONCE: usize = 10;
-/// Traces that one request tries, and how long it goes on: then the page is short, and the next one goes on from there.
+/// Limits of testing a condition in one request, since spans are not indexed. Afterwards the page is short and the
+/// cursor continues from there.
 const MAX_TRIED: usize = 1_000;
 const TRIES_FOR: Duration = Duration::from_millis(50);
 const DAY_NS: i64 = 86_400_000_000_000;
 
-/// What stands in the address. What is empty was left so in the form.
+/// Parameters of `/traces`. Empty ones are fields of the form that were left blank.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct TraceListQuery {
     project: Option<String>,
+    /// RFC 3339, local form as `datetime-local` inputs send it (read as UTC), or a day. `to` includes a whole day.
     from: Option<String>,
     to: Option<String>,
     agent: Option<String>,
     version: Option<String>,
     model: Option<String>,
     tool: Option<String>,
-    /// An evaluator that found something below its best.
+    /// Evaluator with a score below its best.
     wrong: Option<String>,
+    /// As in the API: `LABEL` or `EVALUATOR=LABEL`, and `EVALUATOR<NUMBER` for scores.
     label: Option<String>,
     score: Option<String>,
+    /// `true` or `false`.
     error: Option<String>,
+    /// Full-text search.
     q: Option<String>,
-    /// A condition that one of the trace's spans must meet.
+    /// A filter expression of Phoenix that one span of the trace must match.
     #[serde(rename = "where")]
     condition: Option<String>,
+    /// Where to continue; not part of the filter.
     cursor: Option<String>,
 }
 
 impl TraceListQuery {
+    /// The same filter for another path, without the cursor.
     fn to_page_url(&self, path: &str) -> PageUrl {
         let mut address = PageUrl::from_path(path);
         for (name, value) in self.query_params() {
@@ -70,6 +77,7 @@ impl TraceListQuery {
         address
     }
 
+    /// The filter as parameters, in the order in which chips and URLs show them.
     fn query_params(&self) -> [(&'static str, &Option<String>); 13] {
         [
             ("project", &self.project),
@@ -88,6 +96,7 @@ impl TraceListQuery {
         ]
     }
 
+    /// Trims all parameters and drops empty ones.
     fn without_blanks(mut self) -> TraceListQuery {
         for value in [
             &mut self.project,
@@ -110,11 +119,12 @@ impl TraceListQuery {
         self
     }
 
-    /// Whether something else than all is asked for.
+    /// Whether any filter is set.
     fn is_narrowed(&self) -> bool {
         self.query_params().iter().any(|(_, value)| value.is_some())
     }
 
+    /// The filter of the store. The condition on spans is not part of it. 400 for values that cannot be parsed.
     fn to_trace_filter(&self) -> Result<TraceFilter, ApiError> {
         let error = match self.error.as_deref() {
             None => None,
@@ -138,26 +148,28 @@ impl TraceListQuery {
         })
     }
 
-    /// A bound of time as a field for it takes it.
+    /// A time in the form of `datetime-local` inputs; empty if it cannot be parsed.
     fn format_datetime_input(bound: Option<&String>) -> String {
         let ns = parse_time_bound("", bound.map(String::as_str), 0).ok().flatten();
         ns.map(|ns| format_timestamp(ns).replace(' ', "T")).unwrap_or_default()
     }
 
-    /// The evaluator whose verdicts are looked for.
+    /// The evaluator that a filter asks for, if any: links then lead to its wrong step.
     fn evaluator(&self) -> Option<&str> {
         let of_label = || self.label.as_deref()?.split_once('=').map(|(evaluator, _)| evaluator);
         self.wrong.as_deref().or_else(of_label)
     }
 }
 
-/// A point of time: as programs write it, as a field for it does, or a day, with what is added to one.
+/// Parses RFC 3339, a local date and time (read as UTC), or a day. `of_a_day_ns` is added to a day, so that an upper
+/// bound includes it.
 fn parse_time_bound(name: &str, text: Option<&str>, of_a_day_ns: i64) -> Result<Option<i64>, ApiError> {
     let Some(given) = text else { return Ok(None) };
     let ns = |time: jiff::civil::DateTime| {
         let zoned = time.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
         i64::try_from(zoned.timestamp().as_nanosecond()).ok()
     };
+    // An offset begins behind the date, whose own hyphens do not count.
     let is_bare = !given.ends_with(['Z', 'z']) && !given.get(10..).is_some_and(|rest| rest.contains(['+', '-']));
     if let Some(day) = given.parse::<jiff::civil::Date>().ok().filter(|_| given.len() == 10) {
         return Ok(ns(day.at(0, 0, 0, 0)).map(|ns| ns.saturating_add(of_a_day_ns)));
@@ -168,21 +180,26 @@ fn parse_time_bound(name: &str, text: Option<&str>, of_a_day_ns: i64) -> Result<
     }
 }
 
+/// The rows of one page with their columns.
 struct TraceListTable {
+    /// Titles of the evaluators that occur on this page.
     columns: Vec<String>,
     rows: Vec<TraceListRow>,
     next: Option<String>,
-    /// The page ended before it was full: more was to be looked at than one request may.
+    /// The page ended before it was full, because one request may not test more traces.
     is_short: bool,
-    /// Something else than all is asked for.
+    /// Whether a filter is set, which changes the text for an empty list.
     is_narrowed: bool,
 }
 
+/// A trace, ready to be displayed.
 struct TraceListRow {
+    /// URL of the first wrong step, or of the trace.
     href: String,
     id: String,
-    /// When it began, for whoever asks which of them are newer.
+    /// Start in nanoseconds since the epoch. The script compares it to find new rows.
     at: i64,
+    /// Request, agent and model are those of the first trajectory.
     query: Option<String>,
     name: String,
     project: String,
@@ -195,32 +212,37 @@ struct TraceListRow {
     errors: Option<String>,
     /// One for each column.
     cells: Vec<TraceScoreCell>,
+    /// Sum over trajectories with a known cost.
     cost: Option<String>,
+    /// Not assembled yet.
     is_open: bool,
 }
 
-/// What an evaluator came to in a trace.
+/// The mean score of one evaluator over all trajectories of a trace.
 struct TraceScoreCell {
     class: &'static str,
     text: String,
+    /// Tooltip.
     about: String,
-    /// How many could not be judged beside those that have a score.
+    /// Number of questions without a verdict, besides those with a score.
     unjudged: Option<String>,
 }
 
+/// The list with its filters.
 #[derive(Template)]
 #[template(path = "traces.html")]
 struct TraceListPage {
     frame: PageLayout,
     choice: TraceListQuery,
+    /// Error message about a filter. The form stays filled in, so that it can be corrected.
     wrong: Option<String>,
     chips: Vec<FilterChip>,
     shortcuts: Vec<FilterShortcut>,
     projects: Vec<SelectOption>,
     rows: TraceListTable,
-    /// Where the rows are asked for again; none on later pages, which do not change.
+    /// URL that the script polls for the rows. None on later pages, which do not change.
     live: Option<String>,
-    /// With a condition, only so many are looked at, at a time: what was found stays, and new ones come on top.
+    /// With a condition each poll tests only some traces, so the script adds new rows instead of replacing all.
     is_growing: bool,
     from: String,
     to: String,
@@ -228,24 +250,28 @@ struct TraceListPage {
     first: String,
 }
 
+/// A filter that is set.
 struct FilterChip {
     name: &'static str,
     value: String,
-    /// The same list without it.
+    /// URL of the list without this filter.
     without: String,
 }
 
+/// A suggested filter.
 struct FilterShortcut {
     text: String,
     href: String,
 }
 
+/// The rows without the page around them, for polling.
 #[derive(Template)]
 #[template(path = "trace_rows.html")]
 struct TraceRowsPart {
     rows: TraceListTable,
 }
 
+/// `GET /traces`
 pub(super) async fn render_trace_list(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
@@ -253,7 +279,7 @@ pub(super) async fn render_trace_list(
 ) -> Result<Response, PageError> {
     let choice = choice.without_blanks();
     in_its_turn(&server, choice.condition.is_some(), move |server| {
-        // What is wrong with a condition is told beside it, where it can be mended.
+        // A mistake in a filter is shown next to the form instead of on an error page.
         let (rows, wrong) = match load_trace_table(server, &choice) {
             Ok(rows) => (rows, None),
             Err(error) if error.status().is_client_error() => {
@@ -282,7 +308,7 @@ pub(super) async fn render_trace_list(
     .await
 }
 
-/// The rows alone, for a list that is kept up to date.
+/// `GET /traces/rows`: the rows alone, for polling. Answers 304 while nothing changes.
 pub(super) async fn render_trace_rows(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
@@ -295,7 +321,7 @@ pub(super) async fn render_trace_rows(
     .await
 }
 
-/// Whoever looks for a condition reads whole traces: a few at a time.
+/// A condition on spans reads whole traces, so it runs with the large queries, of which few run at once.
 async fn in_its_turn(
     server: &Arc<ServerState>,
     has_condition: bool,
@@ -307,6 +333,7 @@ async fn in_its_turn(
     })
 }
 
+/// One for each parameter of the URL.
 fn build_filter_chips(address: &PageUrl) -> Vec<FilterChip> {
     let chip = |(name, value): &(&'static str, String)| FilterChip {
         name,
@@ -316,7 +343,7 @@ fn build_filter_chips(address: &PageUrl) -> Vec<FilterChip> {
     address.pairs().iter().map(chip).collect()
 }
 
-/// What people look for most: what was found wrong, and what failed.
+/// The most frequent searches: wrong verdicts of each evaluator of the rules, and errors.
 fn build_filter_shortcuts(settings: &ReloadableSettings, address: &PageUrl) -> Vec<FilterShortcut> {
     let mut names: Vec<String> =
         settings.rules.iter().flat_map(|rule| &rule.evaluators).map(|evaluator| evaluator.name.to_string()).collect();
@@ -336,8 +363,8 @@ fn build_filter_shortcuts(settings: &ReloadableSettings, address: &PageUrl) -> V
     wrong.chain([errors]).collect()
 }
 
-/// What the traces have in common that an evaluator found something wrong with: one label where there is but one besides the
-/// best, and none of many.
+/// Words for wrong verdicts of an evaluator. With two labels it is the worse one; with more no single label fits. None
+/// if the labels are not known. Labels are ordered from best to worst.
 fn wrong_words(labels: &[(String, f64)]) -> Option<String> {
     match labels {
         [] => None,
@@ -346,6 +373,7 @@ fn wrong_words(labels: &[(String, f64)]) -> Option<String> {
     }
 }
 
+/// One page of rows. Reads one more query for each row, to find its wrong step.
 fn load_trace_table(server: &ServerState, choice: &TraceListQuery) -> Result<TraceListTable, ApiError> {
     let filter = choice.to_trace_filter()?;
     let cursor: Option<TraceListCursor> = match &choice.cursor {
@@ -364,6 +392,7 @@ fn load_trace_table(server: &ServerState, choice: &TraceListQuery) -> Result<Tra
         }
     };
     let settings = server.reloadable();
+    // Columns are the evaluators that occur on this page, in alphabetical order.
     let mut evaluators: Vec<&str> = found
         .iter()
         .flat_map(|trace| &trace.trajectories)
@@ -374,6 +403,7 @@ fn load_trace_table(server: &ServerState, choice: &TraceListQuery) -> Result<Tra
     evaluators.dedup();
     let mut rows = Vec::with_capacity(found.len());
     for trace in &found {
+        // A trace without trajectories is either waiting to be assembled or contains no agent.
         let is_open = trace.trajectories.is_empty() && server.store.is_due(trace.trace_group)?;
         let guilty = find_wrong_step_url(server, trace, choice)?;
         rows.push(TraceListRow::from_row(&settings, trace, &evaluators, &guilty, is_open));
@@ -387,8 +417,8 @@ fn load_trace_table(server: &ServerState, choice: &TraceListQuery) -> Result<Tra
     })
 }
 
-/// Those with a span that the condition is true of. Spans are not indexed by what they hold: they are read, and only so
-/// many of them for one page.
+/// Traces with a span that matches the condition. Spans are not indexed by content, so they are read, bounded by number
+/// and time. Returns the cursor to continue from, even if nothing was found.
 fn list_where(
     server: &ServerState,
     filter: &TraceFilter,
@@ -406,8 +436,8 @@ fn list_where(
             if phoenix::has_matching_span(server, &trace.project, trace.trace_id, condition)? {
                 found.push(trace);
             }
-            // One trace can be large: the time is looked at behind each. Words are found in an order of their own, in
-            // which a trace is no place to go on from.
+            // Checked after each trace, since one can be large. Full-text results have an order of their own, in which
+            // a trace is not a valid cursor, so those pages are finished.
             let is_enough = found.len() >= ROWS || tried >= MAX_TRIED || started.elapsed() > TRIES_FOR;
             if is_enough && filter.text.is_none() && at + 1 < last {
                 return Ok((found, Some(place)));
@@ -422,13 +452,14 @@ fn list_where(
 }
 
 impl TraceListTable {
+    /// For a filter that cannot be applied.
     fn empty() -> TraceListTable {
         TraceListTable { columns: Vec::new(), rows: Vec::new(), next: None, is_short: false, is_narrowed: true }
     }
 }
 
 impl TraceListRow {
-    /// `guilty` is where it opens.
+    /// `guilty` is the URL that the row links to.
     fn from_row(
         settings: &ReloadableSettings,
         trace: &TraceRow,
@@ -454,6 +485,7 @@ impl TraceListRow {
             duration: format_duration(trace.end_ns.saturating_sub(trace.start_ns)),
             steps: format_whole_number(trace.trajectories.iter().map(|trajectory| trajectory.steps).sum()),
             spans: number::format_counted_noun(u64::try_from(trace.spans).unwrap_or(0), "span", "spans"),
+            // A trajectory can fail without a failed span; that counts as one error.
             errors: (trace.errors > 0 || trace.trajectories.iter().any(|trajectory| trajectory.is_error))
                 .then(|| number::format_counted_noun(trace.errors.max(1) as u64, "error", "errors")),
             cells: evaluators.iter().map(|name| TraceScoreCell::for_evaluator(settings, trace, name)).collect(),
@@ -463,8 +495,7 @@ impl TraceListRow {
     }
 }
 
-/// Where the first thing is that was found wrong, by the evaluator and with the tool that are looked for, if there are; else
-/// the trace.
+/// URL of the first wrong step that matches the filter, or of the trace.
 fn find_wrong_step_url(server: &ServerState, trace: &TraceRow, choice: &TraceListQuery) -> Result<PageUrl, ApiError> {
     if let Some((trajectory, step)) = server.store.wrong_step(trace.no, &choice.to_trace_filter()?)? {
         let is_first = trace.trajectories.first().is_some_and(|first| first.trajectory_id == trajectory);
@@ -476,12 +507,13 @@ fn find_wrong_step_url(server: &ServerState, trace: &TraceRow, choice: &TraceLis
     Ok(first_wrong(trace, choice.evaluator()))
 }
 
+/// The first wrong verdict of any evaluator, or of `wanted`, by the summaries that are loaded already.
 fn first_wrong(trace: &TraceRow, wanted: Option<&str>) -> PageUrl {
     let id = trace.trace_id.to_string();
     let fits = |score: &&ScoreRow| wanted.is_none_or(|wanted| wanted == score.evaluator);
     let first = trace.trajectories.iter().enumerate().find_map(|(at, trajectory)| {
         let wrong = trajectory.scores.iter().filter(fits).filter_map(|score| score.first_wrong);
-        // A step before the whole, and the first of them.
+        // A step is preferred to the whole trajectory, for which the store writes 0.
         let step = wrong.min_by_key(|step| (*step == 0, *step))?;
         Some((at, trajectory, step))
     });
@@ -496,6 +528,7 @@ fn first_wrong(trace: &TraceRow, wanted: Option<&str>) -> PageUrl {
 }
 
 impl TraceScoreCell {
+    /// Distinguishes three cases without a score: not judged, not applicable, and failed.
     fn for_evaluator(settings: &ReloadableSettings, trace: &TraceRow, evaluator: &str) -> TraceScoreCell {
         let (mut scored, mut sum, mut failed, mut wrong, mut asked) = (0, 0.0, 0, 0, false);
         let all = trace.trajectories.iter().flat_map(|trajectory| &trajectory.scores);

@@ -1,12 +1,12 @@
-//! A rubric, as it is or changed for the moment, tried on one step: what a judge would see, and what the judge says that the
-//! project's own rule has. Data of a project goes nowhere else.
+//! Trials of a rubric on one recorded step: the prompt that a judge would get, and the answer of the project's own
+//! judge. Data of a project is sent to no other endpoint than the one that its rule names.
 
 use crate::rubric_trials::RubricTrialAnswer;
 use std::sync::Arc;
 
 use gradus_core::trajectory::Trajectory;
 use gradus_eval::evaluator::Evaluator;
-use gradus_eval::judge::{ModelJudge, answer_form};
+use gradus_eval::judge::{JudgeFailure, ModelJudge, answer_form};
 use gradus_eval::outcome::OutcomeKind;
 use gradus_eval::prompt::{
     EvaluationCase, JudgePrompt, PromptRenderer, PromptWindow, ToolText, explain_not_applicable,
@@ -25,28 +25,55 @@ use gradus_core::visible::make_printable;
 use gradus_report::html::number;
 use gradus_report::html::text::{self};
 
-/// Of a prompt; a page is not the place for a window full of text.
+/// Bytes of each part of a prompt that the page shows.
 const MAX_PROMPT: usize = 60_000;
-/// Without a model there is no window to fit.
+/// Context window in tokens for a preview without a model.
 const WINDOW_TOKENS: usize = 32_000;
 
-/// A step that a rubric is tried on.
+/// The step or the trajectory that a rubric is tried on.
 pub(super) struct RubricTrialSubject {
     trajectory: Trajectory,
-    /// The step's place; none for the whole.
+    /// Index into the steps; none for the whole trajectory.
     step: Option<usize>,
+    /// The tools on offer, rendered as the project's rule does.
     tools: Arc<ToolText>,
     project: String,
 }
 
-/// What came of asking.
+/// Why a trial has no answer, or no prompt to show. Each message is a sentence for the page.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RubricTrialError {
+    /// The trajectory or the step lacks something that the rubric requires.
+    #[error("Not applicable: {reason}.")]
+    NotApplicable { reason: String },
+    /// The project's rule has no judge for this rubric.
+    #[error("{reason}")]
+    NoJudge { reason: &'static str },
+    #[error("The offline judge gives no outcome for this.")]
+    NoRuleVerdict,
+    /// Asking could exceed the daily budget of the rule. Both amounts are formatted dollars.
+    #[error(
+        "The rule has spent {spent} of today's budget of {budget}; the rest may not cover this question."
+    )]
+    Budget { budget: String, spent: String },
+    #[error("The judge gave no verdict: {0}")]
+    Judge(#[source] JudgeFailure),
+    /// The task that asks the judge panicked or was cancelled.
+    #[error("The judge could not be called; see the server log.")]
+    Aborted(#[source] tokio::task::JoinError),
+    /// The trajectory or what was spent could not be read from the store.
+    #[error("{}", .0.message())]
+    Query(ApiError),
+}
+
+/// The first part of a trial. Rules answer at once; a model is asked outside of the query pool.
 pub(super) enum RubricTrialReply {
     Rules(RubricTrialAnswer),
-    /// The model is still to be asked.
+    /// The question for the model, still to be sent.
     Model(Box<RubricTrialQuestion>),
 }
 
-/// What a model is asked, by whose rule.
+/// A question to a model, with the rule that pays for it.
 pub(super) struct RubricTrialQuestion {
     subject: RubricTrialSubject,
     prompt: JudgePrompt,
@@ -55,22 +82,23 @@ pub(super) struct RubricTrialQuestion {
     judge: Arc<ModelJudge>,
 }
 
-/// What would be asked.
+/// A prompt as the judge would get it, truncated for the page.
 pub(super) struct RubricPromptPreview {
     pub(super) system: String,
     pub(super) user: String,
     pub(super) notes: Vec<&'static str>,
 }
 
-/// Who judges a project.
+/// The judge of a project.
 pub(super) enum RubricTrialJudge<'r> {
     Model(&'r GradingRule, &'r Arc<ModelJudge>),
     Rules(&'r GradingRule, Box<Evaluator>),
-    /// Nobody; why.
+    /// No judge; the reason as a sentence.
     Nobody(&'static str),
 }
 
 impl RubricTrialJudge<'_> {
+    /// None if nobody can be asked.
     pub(super) fn name(&self) -> Option<String> {
         match self {
             RubricTrialJudge::Model(_, judge) => Some(text::format_display_line(&judge.name())),
@@ -81,8 +109,8 @@ impl RubricTrialJudge<'_> {
 }
 
 impl RubricTrialSubject {
-    /// The trajectory as judges get it: with the tools on offer, and what the project's rule says of them. What is made of it
-    /// takes its time, as opening it does: both go where that holds up nobody, and only so many at once.
+    /// Loads the trajectory with the tools on offer, as judges get it, and calls `make` with it. Both run on the pool
+    /// for large queries: assembling a trace and rendering a prompt take time.
     pub(super) async fn load_with<T: Send + 'static>(
         server: &Arc<ServerState>,
         rubric: &Rubric,
@@ -120,7 +148,8 @@ impl RubricTrialSubject {
         EvaluationCase { trajectory: &self.trajectory, step: self.step, tools: &self.tools }
     }
 
-    /// Who may be asked: the judge of the rule that the project has, and no other.
+    /// The judge of the first rule that matches the project. Offline rules judge unchanged rubrics only: they do not
+    /// read the prompt.
     pub(super) fn select_judge<'r>(
         &self,
         settings: &'r ReloadableSettings,
@@ -142,14 +171,14 @@ impl RubricTrialSubject {
         }
     }
 
-    /// The prompt as the project's judge would get it.
+    /// The prompt, fitted to the context window of the judge.
     pub(super) fn preview_prompt(
         &self,
         rubric: &Rubric,
         who: &RubricTrialJudge<'_>,
-    ) -> Result<RubricPromptPreview, String> {
+    ) -> Result<RubricPromptPreview, RubricTrialError> {
         if let Some(reason) = explain_not_applicable(rubric, &self.as_evaluation_case()) {
-            return Err(format!("Not applicable: {reason}."));
+            return Err(RubricTrialError::NotApplicable { reason });
         }
         let window = match who {
             RubricTrialJudge::Model(_, judge) => judge.settings.window,
@@ -171,14 +200,19 @@ impl RubricTrialSubject {
         })
     }
 
+    /// `window` bounds the prompt; values that do not fit are shortened and marked.
     fn render_prompt(&self, rubric: &Rubric, window: PromptWindow) -> JudgePrompt {
         PromptRenderer::new(rubric, &self.tools, window).render(&self.as_evaluation_case())
     }
 
-    /// Asks the rules, or makes the question that a model is asked.
-    pub(super) fn begin_trial(self, rubric: &Rubric, who: &RubricTrialJudge<'_>) -> Result<RubricTrialReply, String> {
+    /// Asks the rules, or builds the question for the model.
+    pub(super) fn begin_trial(
+        self,
+        rubric: &Rubric,
+        who: &RubricTrialJudge<'_>,
+    ) -> Result<RubricTrialReply, RubricTrialError> {
         if let Some(reason) = explain_not_applicable(rubric, &self.as_evaluation_case()) {
-            return Err(format!("Not applicable: {reason}."));
+            return Err(RubricTrialError::NotApplicable { reason });
         }
         match who {
             RubricTrialJudge::Model(rule, judge) => Ok(RubricTrialReply::Model(Box::new(RubricTrialQuestion {
@@ -189,16 +223,17 @@ impl RubricTrialSubject {
                 judge: Arc::clone(judge),
             }))),
             RubricTrialJudge::Rules(rule, evaluator) => self.ask_rules(rule, evaluator).map(RubricTrialReply::Rules),
-            RubricTrialJudge::Nobody(reason) => Err((*reason).to_owned()),
+            RubricTrialJudge::Nobody(reason) => Err(RubricTrialError::NoJudge { reason: *reason }),
         }
     }
 
-    fn ask_rules(&self, rule: &GradingRule, evaluator: &Evaluator) -> Result<RubricTrialAnswer, String> {
+    /// Judges the whole trajectory, as live grading does, and picks the verdict on the step.
+    fn ask_rules(&self, rule: &GradingRule, evaluator: &Evaluator) -> Result<RubricTrialAnswer, RubricTrialError> {
         let mut judge = RulesJudge::new("trial", std::slice::from_ref(evaluator), rule.tool_texts());
         let step = self.step.and_then(|at| self.trajectory.steps.get(at)).map(|step| step.index);
         let lines = judge.judge(self.trajectory.clone());
         let line = lines.into_iter().find(|line| line.step_index == step);
-        let line = line.ok_or_else(|| "The offline judge gives no outcome for this.".to_owned())?;
+        let line = line.ok_or(RubricTrialError::NoRuleVerdict)?;
         let words = line.explanation.as_deref().or(line.reason.as_deref()).unwrap_or_default();
         let is_best = line.label.as_deref() == Some(evaluator.labels.best());
         Ok(RubricTrialAnswer {
@@ -220,14 +255,15 @@ impl RubricTrialSubject {
 }
 
 impl RubricTrialQuestion {
-    /// Asks, which may cost money: of the project's rule, within its budget.
+    /// Asks the model. May cost money, which is charged to the rule and limited by its daily budget.
     pub(super) async fn ask_judge(
         self,
         server: &Arc<ServerState>,
         rubric: &Rubric,
-    ) -> Result<RubricTrialAnswer, String> {
+    ) -> Result<RubricTrialAnswer, RubricTrialError> {
         let RubricTrialQuestion { subject, prompt, rule, daily_budget_usd, judge } = self;
         let most_usd = judge.most_it_costs(&prompt);
+        // With a budget only one question is asked at a time: its cost has to be known before the next one is allowed.
         let _turn = match daily_budget_usd {
             Some(_) => Some(server.trials.asking.lock().await),
             None => None,
@@ -236,30 +272,30 @@ impl RubricTrialQuestion {
             let name = rule.clone();
             let spent =
                 run_store_query(server, move |server| Ok(server.store.spent_since(today_ns(), Some(&name), None)?));
-            let spent = spent.await.map_err(|error| error.message().to_owned())?;
+            let spent = spent.await.map_err(RubricTrialError::Query)?;
             let spent = spent.cost_usd;
             if spent + most_usd.unwrap_or_default() > budget {
                 let (spent, budget) = (number::format_usd(spent), number::format_usd(budget));
-                return Err(format!(
-                    "The rule has spent {spent} of today's budget of {budget}; the rest may not cover this question."
-                ));
+                return Err(RubricTrialError::Budget { budget, spent });
             }
         }
         let form = answer_form(rubric, judge.settings.structured);
         let render = |window: PromptWindow| subject.render_prompt(rubric, window);
         let judgement = judge.judge(&form, &rubric.labels, prompt, render).await;
         let known_usd = judge.price.zip(judgement.usage).map(|(price, usage)| price.cost_of_usage(usage));
-        // What the endpoint does not say counts as the most that it can be.
+        // If the endpoint does not report all usage, the maximum is charged.
         let cost_usd = if judgement.is_usage_partial { most_usd.or(known_usd) } else { known_usd };
         let calls = u64::from(judgement.calls);
+        // Calls without a price are counted, so that the sum is known to be incomplete.
         let unpriced = if cost_usd.is_some() { 0 } else { calls };
         server.meters.record_call_pricing(calls, cost_usd.is_some());
         let spend = JudgeSpend { rule, calls, unpriced, cost_usd: cost_usd.unwrap_or_default() };
         let written = server.store.record_spend(spend, subject.project.clone(), now_ns());
+        // The answer is already paid for, so it is shown even if its cost could not be stored.
         if let Err(error) = async { written?.wait_async().await }.await {
             tracing::error!(%error, "failed to record the cost of a rubric trial");
         }
-        let reading = judgement.result.map_err(|failure| format!("The judge gave no verdict: {failure}"))?;
+        let reading = judgement.result.map_err(RubricTrialError::Judge)?;
         Ok(RubricTrialAnswer {
             class: if rubric.labels.best() == reading.label { "pass" } else { "fail" },
             label: text::format_display_line(&reading.label),
@@ -270,11 +306,12 @@ impl RubricTrialQuestion {
     }
 }
 
+/// The first rule that matches the project applies, as in live grading.
 fn rule_of<'r>(settings: &'r ReloadableSettings, project: &str) -> Option<&'r GradingRule> {
     settings.rules.iter().find(|rule| rule.matches_project(project))
 }
 
-/// As much of a text as a page shows.
+/// The beginning of a text, cut at a character boundary and without control characters.
 pub(super) fn truncate_for_page(whole: &str) -> String {
     make_printable(&whole[..whole.floor_char_boundary(MAX_PROMPT)]).into_owned()
 }

@@ -1,4 +1,4 @@
-//! One verdict: what was found, on what grounds, by whom, and what people say to that.
+//! One verdict: label, explanation, evidence, judge, and the labels of people.
 
 use gradus_eval::evaluator::{OFFLINE, RULES};
 use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
@@ -15,31 +15,35 @@ use crate::page::people::LabelAuthor;
 use crate::page::recorded_verdict::RecordedVerdict;
 use crate::settings::ReloadableSettings;
 
-/// More evidence than this is left out.
+/// Pieces of evidence that are shown.
 const MAX_EVIDENCE: usize = 20;
 
+/// A verdict, ready to be displayed.
 pub(super) struct VerdictDetailView {
-    /// `pass`, `fail`, `unsure` or `na`: the class and the icon's name.
+    /// `pass`, `fail`, `unsure` or `na`: CSS class and name of the icon.
     pub(super) class: &'static str,
     pub(super) title: String,
+    /// The label, or why there is none.
     pub(super) label: String,
     pub(super) explanation: Option<DisplayText>,
     pub(super) evidence: Vec<DisplayText>,
+    /// The judge: `rules`, or provider and model.
     pub(super) by: String,
+    /// Price of the question. None for rules and where it is not known.
     pub(super) cost: Option<String>,
     pub(super) when: String,
-    /// Where its rubric can be tried on the same step.
+    /// URL for a trial of the rubric on the same step. None if the rubric is not known.
     pub(super) rubric: Option<String>,
     pub(super) said: Vec<HumanLabelView>,
-    /// Steps that a verdict on the whole speaks of, and where they are.
+    /// Steps that a verdict on the whole mentions, with their URLs. Filled in by `StepMentions`.
     pub(super) mentions: Vec<(u32, String)>,
-    /// None where there is nothing to agree with.
+    /// Fields of the label form. None if the question did not apply: there is nothing to agree with.
     pub(super) labelling: Option<LabelFormFields>,
 }
 
-/// What a person says.
+/// The label of a person.
 pub(super) struct HumanLabelView {
-    /// Tells people apart.
+    /// Distinguishes people; see `LabelAuthor::identifier`.
     identifier: String,
     pub(super) author: String,
     pub(super) when: String,
@@ -48,28 +52,28 @@ pub(super) struct HumanLabelView {
     pub(super) agrees: bool,
 }
 
-/// What a form to label it needs.
+/// Fields of the form that labels a verdict.
 pub(super) struct LabelFormFields {
     pub(super) trajectory: String,
     pub(super) step: Option<u32>,
     pub(super) evaluator: String,
-    /// What the judge says; none where it could not judge.
+    /// Label of the judge; none if it failed.
     pub(super) right: Option<String>,
-    /// The other labels that there are. None are known of an evaluator that is in no rubric and no rule any more.
+    /// The other labels of the rubric. Empty if the rubric is not known any more.
     pub(super) others: Vec<String>,
-    /// Where a label brings to.
+    /// Path to return to after labelling.
     pub(super) back: String,
-    /// Tells the fields of one form from those of another.
+    /// Makes element ids unique: a page has many of these forms.
     pub(super) key: String,
-    /// What the person sees of the verdict.
+    /// Fingerprint of the verdict, to detect that it changed.
     pub(super) seen: String,
 }
 
-/// Keys that are numbers.
+/// Number keys for shortcuts.
 const MAX_NUMBERS: usize = 9;
 
 impl LabelFormFields {
-    /// Whether there is more than one label to choose from, beside what the judge says: then each has a number as its key.
+    /// Whether the labels have number keys. With a single other label the key is `x`.
     pub(super) fn has_numbers(&self) -> bool {
         self.others.len() > 1 || (self.right.is_none() && !self.others.is_empty())
     }
@@ -83,12 +87,14 @@ impl LabelFormFields {
         self.others.iter().enumerate().map(|(at, label)| (label.as_str(), key(at))).collect()
     }
 
+    /// The highest number key, for the help text.
     pub(super) fn last_number(&self) -> usize {
         self.others.len().min(MAX_NUMBERS)
     }
 }
 
-/// Tells a verdict from another to the same question: somebody may have the old one before him while the new one is given.
+/// Distinguishes verdicts on the same question by label and explanation. A person may still see the old verdict while a
+/// new one is stored.
 pub(super) fn fingerprint_verdict(line: &OutcomeLine) -> String {
     let words = line.explanation.as_deref().or(line.reason.as_deref()).unwrap_or_default();
     let text = format!("{}\n{words}", line.label.as_deref().unwrap_or_default());
@@ -96,7 +102,7 @@ pub(super) fn fingerprint_verdict(line: &OutcomeLine) -> String {
 }
 
 impl VerdictDetailView {
-    /// `here` is the page that it is shown on.
+    /// `here` is the URL of the page that shows the verdict. Of `said` only labels on this verdict are used.
     pub(super) fn from_recorded(
         settings: &ReloadableSettings,
         given: &RecordedVerdict,
@@ -118,6 +124,7 @@ impl VerdictDetailView {
         };
         let words = line.explanation.as_deref().or(line.reason.as_deref());
         let target = format_label_target(&line.trajectory_id, line.step_index);
+        // Annotations without a label are comments and agree with nothing.
         let is_about = |one: &&AnnotationRecord| {
             one.target == target && one.name == *line.evaluator && one.annotator == "HUMAN" && one.label.is_some()
         };
@@ -164,17 +171,19 @@ impl VerdictDetailView {
         }
     }
 
-    /// Whether a person has labelled it.
+    /// Whether this person has labelled the verdict.
     pub(super) fn is_labelled_by(&self, person: &LabelAuthor) -> bool {
         self.said.iter().any(|one| one.identifier == person.identifier)
     }
 
+    /// Right and wrong are decided when a verdict is recorded; see `RecordedVerdict::is_wrong`.
     pub(super) fn is_wrong(&self) -> bool {
         self.class == "fail"
     }
 }
 
 impl HumanLabelView {
+    /// `agrees` compares labels, not scores: two labels may have the same score.
     fn from_annotation(row: &AnnotationRecord, line: &OutcomeLine) -> HumanLabelView {
         HumanLabelView {
             identifier: row.identifier.clone(),
@@ -187,7 +196,7 @@ impl HumanLabelView {
     }
 }
 
-/// What a label is about, as annotations name it.
+/// The target of a label in the form of annotations: `trajectory:ID` or `trajectory:ID#STEP`.
 pub(super) fn format_label_target(trajectory: &str, step: Option<u32>) -> String {
     match step {
         Some(step) => format!("trajectory:{trajectory}#{step}"),

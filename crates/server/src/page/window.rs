@@ -1,5 +1,6 @@
-//! Which part of many is shown, and where the others are.
+//! Links between the pages of a long list.
 
+/// `text` says which part is shown. The URLs are none at either end.
 pub(super) struct PaginationLinks {
     pub(super) text: String,
     pub(super) earlier: Option<String>,

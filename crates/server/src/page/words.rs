@@ -1,4 +1,4 @@
-//! Times, lengths, sizes, costs and rules as pages show them.
+//! Formatting of times, durations, sizes, costs and rules for pages.
 
 use gradus_store::SpendTotal;
 
@@ -6,16 +6,16 @@ use crate::grading_rule::GradingRule;
 use gradus_report::html::number::{self, format_count};
 use gradus_report::html::text;
 
-/// Between a number and its unit: no line ends there.
+/// No-break space between a number and its unit.
 const SPACE: char = '\u{a0}';
 
-/// `2026-11-15 14:02:11`
+/// `2026-11-15 14:02:11`, in UTC. Empty for times that cannot be expressed.
 pub(super) fn format_timestamp(ns: i64) -> String {
     let Ok(time) = jiff::Timestamp::from_nanosecond(i128::from(ns)) else { return String::new() };
     time.strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
 
-/// How long something took.
+/// A duration with two or three significant digits. Negative ones, from clocks that ran backwards, are shown as 0.
 pub(super) fn format_duration(ns: i64) -> String {
     let seconds = ns.max(0) as f64 / 1e9;
     if seconds < 0.001 {
@@ -31,7 +31,7 @@ pub(super) fn format_duration(ns: i64) -> String {
     }
 }
 
-/// `1.2 MB`
+/// `1.2 MB`; decimal units.
 pub(super) fn format_byte_size(bytes: usize) -> String {
     match bytes {
         0..1_000 => format!("{bytes}{SPACE}bytes"),
@@ -40,11 +40,12 @@ pub(super) fn format_byte_size(bytes: usize) -> String {
     }
 }
 
+/// A count of the store. Negative numbers do not occur and are shown as 0.
 pub(super) fn format_whole_number(number: i64) -> String {
     format_count(u64::try_from(number).unwrap_or(0))
 }
 
-/// What judging cost, as far as that is known.
+/// Costs of judging. Calls without a known price are named, since they are not in the sum.
 pub(super) fn format_spend(spent: SpendTotal) -> String {
     let unpriced = || number::format_counted_noun(spent.unpriced, "call", "calls");
     match (spent.unpriced, spent.cost_usd > 0.0) {
@@ -56,7 +57,7 @@ pub(super) fn format_spend(spent: SpendTotal) -> String {
     }
 }
 
-/// A rule of live grading, as it is shown.
+/// A rule of live grading, ready to be displayed.
 pub(super) struct LiveRule {
     pub(super) name: String,
     pub(super) project: String,
@@ -65,6 +66,7 @@ pub(super) struct LiveRule {
 }
 
 impl LiveRule {
+    /// A rule without a model is shown as judged by rules.
     pub(super) fn from_rule(rule: &GradingRule) -> LiveRule {
         LiveRule {
             name: text::format_display_line(&rule.name),

@@ -1,4 +1,4 @@
-//! One notice to one target, tried until it is there or there is no hope.
+//! Delivery of one notice to one target, with exponential backoff until it succeeds or is given up.
 
 use crate::alert::deliver::failure::DeliveryFailure;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::{DeliveryContext, DeliverySettings, command, webhook};
 use crate::alert::notice::AlertNotice;
 use crate::alert::target::AlertTarget;
 
-/// Delivers or gives up; both are counted, and giving up is logged.
+/// Returns when the notice was accepted or given up. Both are counted, and giving up is logged.
 pub(super) async fn deliver_with_retries(target: &AlertTarget, notice: &AlertNotice, shared: &DeliveryContext) {
     let DeliveryContext { settings, counters, .. } = shared;
     let give_up_at = Instant::now() + settings.give_up_after;
@@ -25,10 +25,12 @@ pub(super) async fn deliver_with_retries(target: &AlertTarget, notice: &AlertNot
             Err(DeliveryFailure::ForNow { reason, retry_after }) => (reason, retry_after),
         };
         let pause = compute_retry_delay(settings, attempts, retry_after);
+        // Checked before the pause: waiting for an attempt that would not be made helps nobody.
         if attempts >= settings.attempts || Instant::now() + pause > give_up_at {
             break reason;
         }
-        // Told once aloud: a target that stays dead would fill the log, one that nobody hears of is not mended.
+        // The first failure is logged as a warning, so that somebody can repair the target. Repetitions are only for
+        // debugging: a target that stays dead would fill the log.
         if attempts == 1 {
             tracing::warn!(%target, rule = notice.rule, reason, "failed to deliver an alert; retrying");
         } else {
@@ -41,6 +43,7 @@ pub(super) async fn deliver_with_retries(target: &AlertTarget, notice: &AlertNot
     tracing::warn!(%target, rule = notice.rule, attempts, reason, "failed to deliver an alert; giving up");
 }
 
+/// One attempt. `Log` never gets here: the dispatcher writes it at once.
 async fn attempt_delivery(
     target: &AlertTarget,
     notice: &AlertNotice,
@@ -57,13 +60,15 @@ async fn attempt_delivery(
     }
 }
 
+/// Exponential backoff with jitter. `failures` is at least 1; the exponent is capped so that the shift cannot overflow.
 fn compute_retry_delay(settings: &DeliverySettings, failures: u32, retry_after: Option<Duration>) -> Duration {
     let doubled = settings.first_pause.saturating_mul(1 << (failures.clamp(1, 20) - 1));
     let ceiling = doubled.min(settings.longest_pause);
     match retry_after {
-        // The target knows better; some spread on top, as it tells everyone the same.
+        // `Retry-After` takes precedence over the own schedule. Up to 20 % of the first pause is added, since the
+        // target may have sent the same value to everyone.
         Some(asked) => asked.saturating_add(settings.first_pause.min(asked).mul_f64(0.2 * fastrand::f64())),
-        // Half fixed, half random: servers that lost a target together do not come back together.
+        // Half fixed, half random: servers that lost a target at the same time do not all return at the same time.
         None => ceiling.mul_f64(0.5 + 0.5 * fastrand::f64()),
     }
 }

@@ -1,4 +1,5 @@
-//! Runs a command for a notice: no shell, a cleaned environment, the notice on its input, a time limit on it and on all it started.
+//! Runs a program for a notice: without a shell, with a cleaned environment, with the notice as JSON on standard input,
+//! and with a time limit on it and on everything that it starts.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -11,6 +12,8 @@ use tokio::process::{Child, Command};
 use crate::alert::deliver::failure::DeliveryFailure;
 use crate::alert::notice::AlertNotice;
 
+/// Succeeds if the program exits with 0 within `timeout`. A program that cannot be found or may not be executed is a
+/// permanent failure; everything else is retried.
 pub(super) async fn run_alert_command(
     words: &[String],
     passed_variables: &[String],
@@ -24,13 +27,15 @@ pub(super) async fn run_alert_command(
     let mut command = Command::new(program);
     command
         .args(arguments)
-        // Keys of ours are for no program that was not named them.
+        // The server's environment may contain API keys. The program gets only the common variables and those named in
+        // `env`.
         .env_clear()
         .envs(child_variables(passed_variables))
         .envs(build_alert_environment(notice))
         .stdin(Stdio::piped())
-        // What it prints is nobody's; what it complains about belongs to the server's own complaints.
+        // Standard output is discarded. Standard error is inherited, so complaints end up in the server's log.
         .stdout(Stdio::null())
+        // A process group of its own can be killed as a whole.
         .process_group(0)
         .kill_on_drop(true);
     let mut child = command.spawn().map_err(|error| match error.kind() {
@@ -45,11 +50,12 @@ pub(super) async fn run_alert_command(
         Ok(status) => status.map_err(|error| DeliveryFailure::for_now(error.to_string()))?,
         Err(_) => return Err(DeliveryFailure::for_now(format!("not done after {timeout:?}"))),
     };
-    // It is gone, and its number may soon be another's.
+    // The program has ended and its process id may be reused: the guard must not kill that group any more.
     std::mem::forget(group);
     if status.success() { Ok(()) } else { Err(DeliveryFailure::for_now(status.to_string())) }
 }
 
+/// The notice for scripts that do not parse JSON. The names are part of the documented interface.
 fn build_alert_environment(notice: &AlertNotice) -> [(&'static str, String); 8] {
     [
         ("GRADUS_ALERT_NAME", notice.rule.clone()),
@@ -63,7 +69,8 @@ fn build_alert_environment(notice: &AlertNotice) -> [(&'static str, String); 8] 
     ]
 }
 
-/// A command need not read its input, nor all of it.
+/// Writes the input and waits for the program at the same time: a program that does not read all of its input must not
+/// block. The writer never resolves by itself, so only the exit of the program ends the wait.
 async fn feed_and_wait(child: &mut Child, text: String) -> std::io::Result<std::process::ExitStatus> {
     let stdin = child.stdin.take();
     let feed = async move {
@@ -78,7 +85,7 @@ async fn feed_and_wait(child: &mut Child, text: String) -> std::io::Result<std::
     }
 }
 
-/// The command and all it started. Ends them when dropped: after too long, or when the server stops.
+/// Kills the program and everything that it started when dropped, which happens on a timeout and when the server stops.
 struct CommandProcessGroup(Option<Pid>);
 
 impl CommandProcessGroup {
@@ -90,7 +97,7 @@ impl CommandProcessGroup {
 impl Drop for CommandProcessGroup {
     fn drop(&mut self) {
         if let Some(pid) = self.0 {
-            // It may have ended just now.
+            // The group may have ended in the meantime, which is no error.
             let _ = kill_process_group(pid, Signal::KILL);
         }
     }

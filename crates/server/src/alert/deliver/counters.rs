@@ -1,23 +1,24 @@
-//! What became of notices, by kind of target.
+//! Counters of deliveries by kind of target.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::alert::target::TargetKind;
 
-/// A snapshot.
+/// A snapshot of the counters. Counters only grow while the server runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeliveryCounts {
     kinds: [KindCounts; TargetKind::ALL.len()],
 }
 
+/// Counts for one kind of target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KindCounts {
     pub sent: u64,
-    /// Given up.
+    /// Notices that were given up after the last attempt or a permanent failure.
     pub failed: u64,
-    /// Tries after the first.
+    /// Attempts after the first one of a notice.
     pub retried: u64,
-    /// Pushed out of a full queue, or left over when the server stopped.
+    /// Notices pushed out of a full queue, or still queued when the server stopped.
     pub dropped: u64,
 }
 
@@ -31,6 +32,7 @@ impl DeliveryCounts {
     }
 }
 
+/// Written by all lanes at once. Relaxed ordering suffices: no other memory depends on these numbers.
 #[derive(Debug, Default)]
 pub(super) struct DeliveryCounters {
     kinds: [KindCounters; TargetKind::ALL.len()],

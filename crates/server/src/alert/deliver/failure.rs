@@ -1,13 +1,13 @@
-//! Why a notice did not arrive.
+//! Failures of one delivery attempt.
 
 use std::time::Duration;
 
-/// Why a try failed.
+/// Reasons end up in the log, so they contain neither the address of a webhook nor the arguments of a command.
 #[derive(Debug)]
 pub(super) enum DeliveryFailure {
-    /// It may pass. The target may have said when to come back.
+    /// Worth another attempt. `retry_after` is the `Retry-After` of the response, if it had one.
     ForNow { reason: String, retry_after: Option<Duration> },
-    /// Trying again would end the same way.
+    /// Another attempt would fail in the same way, so the notice is given up at once.
     ForGood { reason: String },
 }
 

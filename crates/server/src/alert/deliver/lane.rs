@@ -1,4 +1,4 @@
-//! One target's queue and the task that empties it.
+//! The queue of one target and the task that empties it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,12 +12,14 @@ use super::{DeliveryContext, attempt};
 use crate::alert::notice::AlertNotice;
 use crate::alert::target::AlertTarget;
 
+/// The task owns no handle to the lane, only to the queue; `Drop` aborts it.
 #[derive(Debug)]
 pub(super) struct DeliveryLane {
     queue: Arc<NoticeQueue>,
     task: JoinHandle<()>,
 }
 
+/// Bounded by `push`. `changed` is notified after every change of the state, with the lock released.
 #[derive(Debug, Default)]
 struct NoticeQueue {
     waiting: Mutex<NoticeQueueState>,
@@ -27,7 +29,7 @@ struct NoticeQueue {
 #[derive(Debug, Default)]
 struct NoticeQueueState {
     notices: VecDeque<Arc<AlertNotice>>,
-    /// Whether one has been taken out and is on its way.
+    /// Whether the task has taken a notice out of the queue and not finished it.
     is_busy: bool,
     is_closed: bool,
 }
@@ -39,7 +41,7 @@ impl DeliveryLane {
         DeliveryLane { queue, task }
     }
 
-    /// Adds a notice; true if another had to go for it.
+    /// Appends a notice and returns whether the oldest one was dropped for it. A limit of 0 counts as 1.
     pub(super) fn push(&self, notice: Arc<AlertNotice>, limit: usize) -> bool {
         let mut waiting = self.queue.lock();
         let is_full = waiting.notices.len() >= limit.max(1);
@@ -52,29 +54,30 @@ impl DeliveryLane {
         is_full
     }
 
+    /// Queued notices and the one that is being delivered.
     pub(super) fn waiting_count(&self) -> usize {
         let waiting = self.queue.lock();
         waiting.notices.len() + usize::from(waiting.is_busy)
     }
 
-    /// Lets the task end once the queue is empty.
+    /// Lets the task end after the queue is empty.
     pub(super) fn close(&self) {
         self.queue.lock().is_closed = true;
         self.queue.changed.notify_one();
     }
 
-    /// Waits for the task, and ends it if that takes too long; the number of notices that were left.
+    /// Waits for the task until `deadline`, then aborts it. Returns the number of notices that were not delivered.
     pub(super) async fn finish(mut self, deadline: Instant) -> u64 {
         if tokio::time::timeout_at(deadline, &mut self.task).await.is_err() {
             self.task.abort();
-            // A command that still runs is ended with it.
+            // Waiting for the abort drops the future of the delivery, which kills a command that still runs.
             let _ = (&mut self.task).await;
         }
         self.waiting_count() as u64
     }
 }
 
-/// A lane that is dropped, and not finished, leaves nothing behind.
+/// A lane that is dropped without `finish` leaves no task behind.
 impl Drop for DeliveryLane {
     fn drop(&mut self) {
         self.task.abort();
@@ -86,7 +89,7 @@ impl NoticeQueue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next notice; `None` when there will be none.
+    /// The next notice, or `None` once the queue is closed and empty.
     async fn next(&self) -> Option<Arc<AlertNotice>> {
         loop {
             {
@@ -97,6 +100,7 @@ impl NoticeQueue {
                     return next;
                 }
             }
+            // `notify_one` stores a permit, so a change between the unlock and this line is not missed.
             self.changed.notified().await;
         }
     }

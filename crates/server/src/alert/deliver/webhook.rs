@@ -1,4 +1,5 @@
-//! Posts JSON. Redirects are not followed: a notice goes to the address that was written down, or nowhere.
+//! Posts JSON to webhooks. Redirects are not followed: a notice goes to the configured address or nowhere, since a
+//! redirect could send recorded text to somebody else.
 
 use std::time::Duration;
 
@@ -8,15 +9,16 @@ use serde_json::Value as Json;
 use crate::alert::deliver::failure::DeliveryFailure;
 use crate::alert::target::WebhookUrl;
 
-/// The client that all webhooks share.
-pub(super) fn build_webhook_client(timeout: Duration) -> Result<reqwest::Client, String> {
-    gradus_http::http_client().timeout(timeout).build().map_err(|error| gradus_http::root_cause(&error))
+/// The client that all webhooks share. `timeout` bounds one request from connecting to the end of the response.
+pub(super) fn build_webhook_client(timeout: Duration) -> reqwest::Result<reqwest::Client> {
+    gradus_http::http_client().timeout(timeout).build()
 }
 
+/// Any 2xx is a success. Timeouts, network errors, 408, 425, 429 and 5xx are retried; every other status is permanent.
 pub(super) async fn post_webhook(http: &reqwest::Client, url: &WebhookUrl, body: &Json) -> Result<(), DeliveryFailure> {
     let request = http.post(url.expose().clone()).header(CONTENT_TYPE, "application/json").body(body.to_string());
     let response = request.send().await.map_err(|error| {
-        // The address is a secret, and errors carry it.
+        // The address is a secret, and `reqwest` errors contain it.
         let error = error.without_url();
         DeliveryFailure::for_now(if error.is_timeout() {
             "no answer in time".to_owned()
