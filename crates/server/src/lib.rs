@@ -60,20 +60,22 @@ mod work_pool;
 
 pub use crate::server_config::ServerConfig;
 pub use clock::now_ns;
+pub use grading_rule::GradingRuleError;
+pub use listen::ListenerBindError;
 pub use live::words_of;
 pub use logging::LogFormat;
 pub use serve_section::{RetentionSection, RuleSection, ServeSection};
 pub use server_source::ServerSource;
-pub use settings::ServerSummary;
+pub use settings::{ServerSettingsError, ServerSummary};
 pub use store_source::StoreSource;
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use gradus_store::{Store, StoreOptions};
+use gradus_store::{Store, StoreError, StoreOptions};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -82,20 +84,43 @@ use live::LiveWorkers;
 use settings::{ReloadableSettings, ServerSettings};
 use state::ServerState;
 
-/// Reads a server's settings, at its start and whenever it is told to read them again.
+/// Reads a server's settings: once at its start, and again after each SIGHUP. The error is a line for the user or the log;
+/// the caller owns the command line and the file, and so the types of their errors.
 pub type ConfigReader<'r> = &'r dyn Fn() -> Result<ServerConfig, String>;
 
-/// Runs until it is told to stop. The error is for the user.
-pub fn run_server(read_config: ConfigReader<'_>, format: LogFormat) -> Result<(), String> {
-    let (settings, reloadable) = read_config()?.to_settings()?;
+/// Why a server cannot start. Each message is one line for the user.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerStartError {
+    /// The caller could not read the settings; its message stands for itself.
+    #[error("{0}")]
+    Config(String),
+    #[error(transparent)]
+    Settings(#[from] ServerSettingsError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The server listens on more than loopback, and the store holds no key that is not revoked.
+    #[error(
+        "a server that others can reach needs keys, and there is none: make one with `gradus keys add NAME --data {}`",
+        .data.display()
+    )]
+    NoKeys { data: PathBuf },
+    #[error(transparent)]
+    Listen(#[from] ListenerBindError),
+    /// The operating system refused a thread, a signal handler or a file of the data folder.
+    #[error("the server cannot start: {0}")]
+    System(#[source] std::io::Error),
+    /// The store opened, and the background workers could not read or write it.
+    #[error("the server cannot start: {0}")]
+    Workers(#[source] StoreError),
+}
+
+/// Runs until SIGTERM or SIGINT arrives, and then finishes open requests. SIGHUP reads the settings again.
+pub fn run_server(read_config: ConfigReader<'_>, format: LogFormat) -> Result<(), ServerStartError> {
+    let (settings, reloadable) = read_config().map_err(ServerStartError::Config)?.to_settings()?;
     logging::init_logging(format);
-    let store = Store::open(&settings.data, StoreOptions { most_queued_bytes: settings.memory_bytes / 2 })
-        .map_err(|error| error.to_string())?;
+    let store = Store::open(&settings.data, StoreOptions { most_queued_bytes: settings.memory_bytes / 2 })?;
     if settings.needs_key && store.keys().is_ok_and(|keys| keys.iter().all(|key| key.revoked_ns.is_some())) {
-        return Err(format!(
-            "a server that others can reach needs keys, and there is none: make one with `gradus keys add NAME --data {}`",
-            settings.data.display()
-        ));
+        return Err(ServerStartError::NoKeys { data: settings.data });
     }
     if let Err(error) = gradus_host::raise_open_file_limit(settings.connections.total) {
         tracing::warn!(%error, "not every connection that the settings allow can be opened");
@@ -105,7 +130,7 @@ pub fn run_server(read_config: ConfigReader<'_>, format: LogFormat) -> Result<()
         .worker_threads(std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8))
         .max_blocking_threads(32)
         .build()
-        .map_err(|error| format!("the server cannot start: {error}"))?;
+        .map_err(ServerStartError::System)?;
     let served = runtime.block_on(serve_until_signal(read_config, settings, reloadable, store));
     // A query that still runs is nobody's any more.
     runtime.shutdown_timeout(Duration::from_secs(1));
@@ -117,11 +142,10 @@ async fn serve_until_signal(
     settings: ServerSettings,
     reloadable: ReloadableSettings,
     store: Store,
-) -> Result<(), String> {
-    let failed = |error: std::io::Error| format!("the server cannot start: {error}");
-    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-    let mut hang_up = signal(SignalKind::hangup()).map_err(failed)?;
+) -> Result<(), ServerStartError> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(ServerStartError::System)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(ServerStartError::System)?;
+    let mut hang_up = signal(SignalKind::hangup()).map_err(ServerStartError::System)?;
     let mut running = RunningServer::start(settings, reloadable, store).await?;
     loop {
         tokio::select! {
@@ -155,9 +179,9 @@ impl RunningServer {
         mut settings: ServerSettings,
         reloadable: ReloadableSettings,
         store: Store,
-    ) -> Result<RunningServer, String> {
+    ) -> Result<RunningServer, ServerStartError> {
         let http = listen::bind_listener(settings.http, "--http")?;
-        let http_address = http.local_addr().map_err(|error| format!("the server cannot start: {error}"))?;
+        let http_address = http.local_addr().map_err(ServerStartError::System)?;
         if settings.public_url == format!("http://{}", settings.http) {
             // Links lead to where it really listens.
             settings.public_url = format!("http://{http_address}");
@@ -173,11 +197,11 @@ impl RunningServer {
             None => None,
         };
         let server = ServerState::new(store, settings, reloadable);
-        let server = Arc::new(server.map_err(|error| format!("the server cannot start: {error}"))?);
+        let server = Arc::new(server.map_err(ServerStartError::System)?);
         let guard = Arc::new(auth::AuthGuard::new(Arc::clone(&server)));
         let router = router::build_router(Arc::clone(&server))
             .layer(axum::middleware::from_fn_with_state(guard, auth::authorize_request));
-        let live = LiveWorkers::start(&server).await.map_err(|error| format!("the server cannot start: {error}"))?;
+        let live = LiveWorkers::start(&server).await.map_err(ServerStartError::Workers)?;
         let (stop, stopped) = watch::channel(false);
         let mut listening = Vec::new();
         let address = |listener: &tokio::net::TcpListener| {
@@ -202,13 +226,13 @@ impl RunningServer {
 
     /// Receives only what comes from this machine, on free ports, and keeps it in this folder; settings of the user's own
     /// servers are nothing to it.
-    pub async fn start_private(data: &Path) -> Result<RunningServer, String> {
+    pub async fn start_private(data: &Path) -> Result<RunningServer, ServerStartError> {
         let free = || Some("127.0.0.1:0".to_owned());
         let mut config = ServerConfig::new(data.to_owned());
         config.serve = ServeSection { http: free(), grpc: free(), ..ServeSection::default() };
         let (settings, reloadable) = config.to_settings()?;
         let options = StoreOptions { most_queued_bytes: settings.memory_bytes / 2 };
-        let store = Store::open(&settings.data, options).map_err(|error| error.to_string())?;
+        let store = Store::open(&settings.data, options)?;
         RunningServer::start(settings, reloadable, store).await
     }
 
@@ -237,7 +261,7 @@ impl RunningServer {
 }
 
 fn reload_settings(read_config: ConfigReader<'_>, server: &Arc<ServerState>, live: &mut LiveWorkers) {
-    match read_config().and_then(|config| config.to_settings()) {
+    match read_config().map_err(ServerStartError::Config).and_then(|config| Ok(config.to_settings()?)) {
         Ok((settings, reloadable)) => {
             let fixed = &server.settings;
             // Without its file, a server would go on with rules, redaction and retention of nobody.

@@ -62,22 +62,32 @@ const MAX_ANSWERED_REFUSALS: usize = 32;
 /// Connections that wait to be accepted; the system may have a lower limit.
 const MAX_UNACCEPTED: u32 = 4096;
 
-/// Opens a port; the error says what to do.
-pub(super) fn bind_listener(address: SocketAddr, option: &str) -> Result<TcpListener, String> {
+/// An address that the server cannot listen on, with the option that chose it and what the user can do.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address} ({source}): {advice} with {option}")]
+pub struct ListenerBindError {
+    address: SocketAddr,
+    option: &'static str,
+    advice: &'static str,
+    source: std::io::Error,
+}
+
+/// Opens a listening socket. `option` is the command-line option that names the address, for the error message.
+pub(super) fn bind_listener(address: SocketAddr, option: &'static str) -> Result<TcpListener, ListenerBindError> {
     let open = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
         socket.listen(MAX_UNACCEPTED)
     };
-    open().map_err(|error: std::io::Error| {
-        let advice = match error.kind() {
+    open().map_err(|source: std::io::Error| {
+        let advice = match source.kind() {
             std::io::ErrorKind::AddrInUse => "something else listens there; stop it, or choose another port",
             std::io::ErrorKind::PermissionDenied => "ports below 1024 need more rights; choose a higher one",
             std::io::ErrorKind::AddrNotAvailable => "this machine does not have that address",
             _ => "choose another address",
         };
-        format!("cannot listen on {address} ({error}): {advice} with {option}")
+        ListenerBindError { address, option, advice, source }
     })
 }
 

@@ -234,7 +234,7 @@ pub(super) async fn store_annotations(
     let signed = blocking_sender(server, move |server| {
         said.iter()
             .try_for_each(|one| check_annotation_size(&one.annotation))
-            .map_err(|reason| PhoenixApiError::new(StatusCode::PAYLOAD_TOO_LARGE, reason))?;
+            .map_err(|error| PhoenixApiError::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()))?;
         if let Some(reason) = server.find_borrowed_name(&caller, said.iter().map(|one| &one.annotation))? {
             return Err(PhoenixApiError::new(StatusCode::FORBIDDEN, reason));
         }

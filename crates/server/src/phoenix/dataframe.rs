@@ -10,7 +10,7 @@ use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 
 use super::error::{PhoenixApiError, run_rows_query};
-use super::query::{QueryBody, SpanQuery};
+use super::query::{DataFrameError, QueryBody, SpanQuery};
 use super::request::{DEFAULT_PROJECT, PhoenixQueryParams, read_time};
 use super::rows::{RootSpanFilter, SpanQueryBounds};
 use super::{arrow, frame_json, ids};
@@ -66,8 +66,8 @@ fn read_queries(text: &[u8], lease: &mut MemoryLease) -> Result<(QueryBody, Vec<
     if body.queries.len() > MAX_QUERIES {
         return Err(PhoenixApiError::unprocessable(format!("at most {MAX_QUERIES} queries at once")));
     }
-    let queries = body.queries.iter().map(SpanQuery::read).collect::<Result<Vec<SpanQuery>, String>>();
-    let queries = queries.map_err(|reason| PhoenixApiError::unprocessable(format!("Invalid query: {reason}")))?;
+    let queries = body.queries.iter().map(SpanQuery::read).collect::<Result<Vec<SpanQuery>, DataFrameError>>();
+    let queries = queries.map_err(|error| PhoenixApiError::unprocessable(format!("Invalid query: {error}")))?;
     if queries.is_empty() {
         return Err(PhoenixApiError::not_found("there is no query in this request"));
     }

@@ -48,44 +48,62 @@ pub(super) async fn log_evaluations(
             .map_err(|error| PhoenixApiError::unprocessable(error.to_string()))?;
         drop(bytes);
         lease.grow(table.rows * ROW_BYTES).map_err(ReceiveRefusal::from)?;
-        parse_evaluation_table(&table, &by).map_err(PhoenixApiError::unprocessable)
+        parse_evaluation_table(&table, &by).map_err(|error| PhoenixApiError::unprocessable(error.to_string()))
     })
     .await?;
     store_annotations(&server, subject, said, &caller, false).await?;
     Ok(StatusCode::OK)
 }
 
+/// Why a readable Arrow table is no table of evaluations. Rows are counted from 1, as people count them.
+#[derive(Debug, thiserror::Error)]
+enum EvaluationTableError {
+    #[error("the table does not say what was evaluated: its schema has no metadata \"arize\"")]
+    MissingMetadata,
+    #[error("the metadata \"arize\" cannot be read: {0}")]
+    InvalidMetadata(#[source] serde_json::Error),
+    #[error("the name of an evaluation has at most {limit} bytes", limit = MAX_NAME_BYTES)]
+    NameTooLong,
+    #[error("{0:?} is not known here; there are SpanEvaluations and TraceEvaluations")]
+    UnknownKind(String),
+    #[error("the table has no column of ids {0:?}")]
+    MissingIdColumn(&'static str),
+    #[error("row {row} has no id")]
+    MissingId { row: usize },
+    #[error("row {row} has no document_position")]
+    MissingDocumentPosition { row: usize },
+}
+
+/// Reads what is annotated and one annotation for each row. All rows are read before anything is stored, so that a table with
+/// one bad row leaves nothing behind.
 fn parse_evaluation_table(
     table: &ArrowTable,
     caller: &RequestCaller,
-) -> Result<(PhoenixAnnotationTarget, Vec<ReceivedAnnotation>), String> {
+) -> Result<(PhoenixAnnotationTarget, Vec<ReceivedAnnotation>), EvaluationTableError> {
     let about = table.metadata.iter().find(|(key, _)| key == "arize").map(|(_, about)| about);
-    let about = about.ok_or("the table does not say what was evaluated: its schema has no metadata \"arize\"")?;
-    let about: EvaluationTableMetadata =
-        serde_json::from_str(about).map_err(|error| format!("the metadata \"arize\" cannot be read: {error}"))?;
+    let about = about.ok_or(EvaluationTableError::MissingMetadata)?;
+    let about: EvaluationTableMetadata = serde_json::from_str(about).map_err(EvaluationTableError::InvalidMetadata)?;
     // It is repeated in every row.
     if about.eval_name.len() > MAX_NAME_BYTES {
-        return Err(format!("the name of an evaluation has at most {MAX_NAME_BYTES} bytes"));
+        return Err(EvaluationTableError::NameTooLong);
     }
     let (subject, ids) = match about.eval_type.as_str() {
         "SpanEvaluations" => (PhoenixAnnotationTarget::Span, ["context.span_id", "span_id"]),
         "TraceEvaluations" => (PhoenixAnnotationTarget::Trace, ["context.trace_id", "trace_id"]),
         "DocumentEvaluations" => (PhoenixAnnotationTarget::Document, ["context.span_id", "span_id"]),
-        other => {
-            return Err(format!("{other:?} is not known here; there are SpanEvaluations and TraceEvaluations"));
-        }
+        other => return Err(EvaluationTableError::UnknownKind(other.to_owned())),
     };
     let id = ids.into_iter().find(|name| matches!(table.column(name), Some(ArrowColumnValues::Texts(_))));
-    let id = id.ok_or_else(|| format!("the table has no column of ids {:?}", ids[0]))?;
+    let id = id.ok_or(EvaluationTableError::MissingIdColumn(ids[0]))?;
     let mut said = Vec::with_capacity(table.rows);
     for row in 0..table.rows {
-        let Some(id) = table.text(id, row) else { return Err(format!("row {} has no id", row + 1)) };
+        let id = table.text(id, row).ok_or(EvaluationTableError::MissingId { row: row + 1 })?;
         let mut target = subject.format_target(id);
         if subject == PhoenixAnnotationTarget::Document {
             let positions = ["document_position", "position"];
             let position = positions.into_iter().find_map(|name| table.number(name, row));
             let position = position.filter(|position| *position >= 0.0 && position.fract() == 0.0);
-            let position = position.ok_or_else(|| format!("row {} has no document_position", row + 1))?;
+            let position = position.ok_or(EvaluationTableError::MissingDocumentPosition { row: row + 1 })?;
             target = format!("{target}#{position}");
         }
         let text = |name: &str| table.text(name, row).map(str::to_owned);

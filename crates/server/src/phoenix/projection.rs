@@ -39,19 +39,26 @@ enum AttributePathSegment {
 
 /// Longer than any path that means something.
 const MAX_BYTES: usize = 1000;
+/// Characters of a refused path that the error repeats.
+const MAX_SHOWN: usize = 80;
+
+/// A path that is not of the forms that [`SpanProjection::parse`] accepts. Only the beginning of the path is kept, since a
+/// client may send any text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{shown:?} cannot be selected; write a name, a.dotted.path or attributes['a']['b'][0]")]
+pub(super) struct SpanProjectionError {
+    shown: String,
+}
 
 impl SpanProjection {
     /// Reads `name`, `a.dotted.path`, `attributes['a']['b'][0]` or `metadata['key']`.
-    pub(super) fn parse(text: &str) -> Result<SpanProjection, String> {
+    pub(super) fn parse(text: &str) -> Result<SpanProjection, SpanProjectionError> {
         let key = match text {
             "span_id" => "context.span_id",
             "trace_id" => "context.trace_id",
             other => other,
         };
-        let wrong = || {
-            let shown: String = text.chars().take(80).collect();
-            format!("{shown:?} cannot be selected; write a name, a.dotted.path or attributes['a']['b'][0]")
-        };
+        let wrong = || SpanProjectionError { shown: text.chars().take(MAX_SHOWN).collect() };
         if text.len() > MAX_BYTES {
             return Err(wrong());
         }
@@ -205,7 +212,7 @@ mod tests {
         for wrong in
             ["", "a..b", "a b", "f(x)", "attributes[0]", "attributes['a'", "a[0]", "1a", "a + b", "attributes[]"]
         {
-            let refused = SpanProjection::parse(wrong).unwrap_err();
+            let refused = SpanProjection::parse(wrong).unwrap_err().to_string();
             assert!(!refused.contains('\n') && refused.contains("cannot be selected"), "{wrong}");
         }
     }

@@ -3,11 +3,11 @@
 
 use std::collections::HashMap;
 
-use gradus_phoenix::filter::FilterExpression;
+use gradus_phoenix::filter::{FilterError, FilterExpression};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::projection::SpanProjection;
+use super::projection::{SpanProjection, SpanProjectionError};
 
 /// A request, as clients of all versions write it.
 #[derive(Deserialize)]
@@ -55,8 +55,22 @@ pub(super) struct SpanListProjection {
 const SPAN_ID: &str = "context.span_id";
 const SEPARATOR: &str = "\n\n";
 
+/// Why a query cannot be answered. Handlers answer it with status 422 and `Invalid query: ` before the message, as Phoenix
+/// does.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DataFrameError {
+    /// A column, an index or a list is no path that can be selected.
+    #[error(transparent)]
+    Projection(#[from] SpanProjectionError),
+    /// The condition is not in Phoenix's filter language.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
+}
+
 impl SpanQuery {
-    pub(super) fn read(raw: &RawQuery) -> Result<SpanQuery, String> {
+    /// Checks a query before anything is read from the store. Entries of another type than Phoenix documents are treated as
+    /// left out, as Phoenix does.
+    pub(super) fn read(raw: &RawQuery) -> Result<SpanQuery, DataFrameError> {
         let mut select = Vec::new();
         for (name, projection) in raw.select.iter().flatten() {
             let key = projection.get("key").and_then(Value::as_str).unwrap_or_default();
@@ -64,7 +78,7 @@ impl SpanQuery {
         }
         let condition = raw.filter.as_ref().and_then(|filter| filter.get("condition")).and_then(Value::as_str);
         let filter = match condition.map(str::trim).filter(|condition| !condition.is_empty()) {
-            Some(condition) => Some(FilterExpression::parse(condition).map_err(|error| error.to_string())?),
+            Some(condition) => Some(FilterExpression::parse(condition)?),
             None => None,
         };
         let key = raw.index.as_ref().and_then(|index| index.get("key")).and_then(Value::as_str);
@@ -110,7 +124,8 @@ fn resolve_column_alias(name: &str) -> &str {
     }
 }
 
-fn parse_list_projection(raw: Option<&Map<String, Value>>) -> Result<Option<SpanListProjection>, String> {
+/// Reads `explode` or `concat`. `None` without a key: clients send the entry empty where it is not used.
+fn parse_list_projection(raw: Option<&Map<String, Value>>) -> Result<Option<SpanListProjection>, SpanProjectionError> {
     let Some(raw) = raw else { return Ok(None) };
     let text = |name: &str| raw.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
     let Some(key) = text("key") else { return Ok(None) };
