@@ -1,4 +1,5 @@
-//! How large an annotation may be: lists of annotations are read many at a time, and metadata is parsed whenever it is.
+//! How large an annotation may be. Lists read many annotations at a time, and metadata is parsed each time, so one
+//! large annotation would make every later query slow.
 
 use gradus_store::NewAnnotation;
 
@@ -6,9 +7,9 @@ use super::json_size::estimate_parsed_size;
 
 const MAX_EXPLANATION_BYTES: usize = 128 << 10;
 const MAX_METADATA_BYTES: usize = 64 << 10;
-/// Of every other text.
+/// The limit of every other text: target, name, identifier, author, label.
 const MAX_TEXT_BYTES: usize = 4 << 10;
-/// What metadata takes as parsed values.
+/// Bytes that metadata may take as parsed values, by the estimate of [`estimate_parsed_size`].
 const MAX_PARSED_METADATA: usize = 1 << 20;
 
 /// What is too large about an annotation. Handlers answer it with status 413.

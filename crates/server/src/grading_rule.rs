@@ -1,4 +1,4 @@
-//! Which project is judged by what, how much of it, and for how much money.
+//! Grading rules: which projects are judged by which evaluators and judge, at what share, and within what budget.
 
 use crate::serve_section::RuleSection;
 use std::error::Error;
@@ -15,15 +15,20 @@ use gradus_eval::tool_file;
 use crate::project_pattern;
 use crate::server_config::ServerConfig;
 
-/// How the trajectories of a project are judged.
+/// A checked `[[rule]]`. The first rule whose pattern matches a project grades it.
 #[derive(Debug)]
 pub(crate) struct GradingRule {
+    /// Unique. The store keys verdicts, spending and the ungraded queue by it.
     pub(crate) name: String,
+    /// The pattern of project names; `None` matches every project.
     project: Option<String>,
     pub(crate) evaluators: Vec<Evaluator>,
+    /// `None` for the offline judge, which runs while traces are assembled.
     pub(crate) judge: Option<Arc<ModelJudge>>,
     pub(crate) concurrency: usize,
+    /// The share of trajectories that are graded, from 0 to 1.
     pub(crate) sample: f64,
+    /// Grade trajectories with an error even if they are not in the sample.
     pub(crate) all_errors: bool,
     pub(crate) daily_budget_usd: Option<f64>,
     tools: Vec<gradus_core::trajectory::ToolDefinition>,
@@ -79,13 +84,15 @@ pub(crate) fn build_grading_rules(
 }
 
 impl GradingRule {
+    /// Checks one table. Prices and budgets are checked together, because a budget without a price can never be kept.
     fn from_section(
         section: &RuleSection,
         config: &ServerConfig,
         library: &RubricLibrary,
     ) -> Result<GradingRule, GradingRuleError> {
         let project = section.project.clone().filter(|project| project != "*");
-        // What waits for a rule and what it spent are kept under its name, which must not depend on where it stands.
+        // The store keys spending and the ungraded queue by this name, so it must not depend on the order of the
+        // tables.
         let name = section.name.clone().or_else(|| project.clone()).unwrap_or_else(|| "default".to_owned());
         let wrong = |source: Box<dyn Error + Send + Sync>| GradingRuleError::Judging { rule: name.clone(), source };
         let asked = JudgeConfig {
@@ -116,7 +123,8 @@ impl GradingRule {
                 let model = judge.client.endpoint().model.clone();
                 return Err(GradingRuleError::UnknownPrice { rule: name, model });
             }
-            // Nothing at all is a way to let judging rest.
+            // A budget of 0 is allowed: it pauses the rule. A budget above 0 that cannot pay for one answer is a
+            // mistake.
             if let Some(answer) = judge.as_ref().and_then(|judge| judge.most_an_answer_costs())
                 && (f64::MIN_POSITIVE..answer).contains(&budget)
             {
@@ -150,7 +158,7 @@ impl GradingRule {
         })
     }
 
-    /// The name under which its verdicts are kept.
+    /// The id of the endless run that holds the verdicts of this rule.
     pub(crate) fn run_id(&self) -> String {
         format!("live-{}", self.name)
     }
@@ -159,24 +167,29 @@ impl GradingRule {
         self.project.as_deref().is_none_or(|pattern| project_pattern::is_project_match(pattern, project))
     }
 
+    /// Tool definitions and notes from files, which a prompt uses where the trace does not record the tools on offer.
     pub(crate) fn tool_texts(&self) -> ToolTexts {
         ToolTexts::new(self.tools.clone(), self.notes.clone())
     }
 
-    /// Whether a trajectory is in the share that is judged: the same one always is, or never.
+    /// Whether a trajectory is graded. Sampling hashes the trajectory id, so that the decision is the same after a
+    /// restart and when the trajectory is assembled again.
     pub(crate) fn should_grade(&self, trajectory: &Trajectory) -> bool {
         let has_error = trajectory.is_error || trajectory.steps.iter().any(|step| step.is_error);
         if self.sample >= 1.0 || (self.all_errors && has_error) {
             return true;
         }
+        // The upper 64 bits of the digest are uniform on 0..2^64.
         let lot = gradus_core::stable_digest(trajectory.trajectory_id.as_bytes()) >> 64;
         (lot as f64) < self.sample * 2f64.powi(64)
     }
 
+    /// Whether the rule has questions for a model. A rule with a model and offline evaluators only never asks it.
     pub(crate) fn asks_a_model(&self) -> bool {
         self.judge.is_some() && self.evaluators.iter().any(Evaluator::asks_a_model)
     }
 
+    /// The pattern for people: `*` where the rule has none.
     pub(crate) fn project_pattern(&self) -> &str {
         self.project.as_deref().unwrap_or("*")
     }

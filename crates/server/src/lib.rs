@@ -1,7 +1,8 @@
-//! `gradus serve`: receives OTLP, keeps it, grades what agents did while it happens, and answers questions about it.
+//! `gradus serve`: receives OTLP, stores it, grades trajectories while they arrive, and answers queries about them.
 //!
-//! It owns what is live: receiving, grading rules, alerts, the API, the web pages, keys and redaction. It reads no
-//! environment and no command line: whoever starts it hands in a [`ServerConfig`].
+//! This crate owns everything that is live: receiving, grading rules, alerts, the API, the web pages, keys and
+//! redaction. It reads no environment variable and no command line. The caller passes a [`ServerConfig`], or a function
+//! that reads one where settings can be reloaded.
 
 pub mod alert;
 mod alert_readings;
@@ -122,6 +123,7 @@ pub fn run_server(read_config: ConfigReader<'_>, format: LogFormat) -> Result<()
     if settings.needs_key && store.keys().is_ok_and(|keys| keys.iter().all(|key| key.revoked_ns.is_some())) {
         return Err(ServerStartError::NoKeys { data: settings.data });
     }
+    // A low limit is no reason to refuse the start: fewer connections are served.
     if let Err(error) = gradus_host::raise_open_file_limit(settings.connections.total) {
         tracing::warn!(%error, "not every connection that the settings allow can be opened");
     }
@@ -132,11 +134,13 @@ pub fn run_server(read_config: ConfigReader<'_>, format: LogFormat) -> Result<()
         .build()
         .map_err(ServerStartError::System)?;
     let served = runtime.block_on(serve_until_signal(read_config, settings, reloadable, store));
-    // A query that still runs is nobody's any more.
+    // The listeners are closed, so a query that still runs has no client. It gets one second and is then abandoned.
     runtime.shutdown_timeout(Duration::from_secs(1));
     served
 }
 
+/// Handles the three signals of a server process. Signal handlers are installed before the ports open, so that a signal
+/// during the start is not lost.
 async fn serve_until_signal(
     read_config: ConfigReader<'_>,
     settings: ServerSettings,
@@ -161,10 +165,10 @@ async fn serve_until_signal(
 /// How long queries may go on when the server stops.
 const QUERY_GRACE: Duration = Duration::from_secs(3);
 
-/// A server at work.
+/// A server with open ports and running workers. Dropping it does not stop the tasks: call [`RunningServer::stop`].
 #[allow(missing_debug_implementations, reason = "it holds threads and sockets")]
 pub struct RunningServer {
-    /// Where HTTP is answered.
+    /// The bound address. It differs from the configured one where that has port 0.
     pub http: SocketAddr,
     server: Arc<ServerState>,
     live: LiveWorkers,
@@ -175,6 +179,7 @@ pub struct RunningServer {
 }
 
 impl RunningServer {
+    /// Opens the ports before the store's workers start, so that a taken port has no effect on stored data.
     async fn start(
         mut settings: ServerSettings,
         reloadable: ReloadableSettings,
@@ -183,10 +188,11 @@ impl RunningServer {
         let http = listen::bind_listener(settings.http, "--http")?;
         let http_address = http.local_addr().map_err(ServerStartError::System)?;
         if settings.public_url == format!("http://{}", settings.http) {
-            // Links lead to where it really listens.
+            // With port 0 the configured URL is useless: links in notices must lead to the port that was assigned.
             settings.public_url = format!("http://{http_address}");
         }
-        // Port 0 is a free one, and another one each time.
+        // One port serves HTTP and gRPC if both addresses are equal. Two addresses with port 0 are two different free
+        // ports.
         let grpc = if settings.http == settings.grpc && settings.http.port() != 0 {
             None
         } else {
@@ -224,8 +230,8 @@ impl RunningServer {
         Ok(RunningServer { http: http_address, server, live, stop, listening, closing, retaining })
     }
 
-    /// Receives only what comes from this machine, on free ports, and keeps it in this folder; settings of the user's own
-    /// servers are nothing to it.
+    /// Starts a server for another command of this process: it listens on free loopback ports, needs no key and stores
+    /// everything in this folder. It ignores the user's settings of `[serve]`.
     pub async fn start_private(data: &Path) -> Result<RunningServer, ServerStartError> {
         let free = || Some("127.0.0.1:0".to_owned());
         let mut config = ServerConfig::new(data.to_owned());
@@ -236,12 +242,13 @@ impl RunningServer {
         RunningServer::start(settings, reloadable, store).await
     }
 
-    /// So many requests with records were not taken so far.
+    /// OTLP requests that were answered with an error since the start. A benchmark uses it to detect lost spans.
     pub fn refused_count(&self) -> u64 {
         self.server.meters.refused_count()
     }
 
-    /// Finishes what is under way, and lets go of the store.
+    /// Finishes open requests and background work within their time limits, and releases the store. Queries are stopped
+    /// first, since they may hold a read transaction for long.
     pub async fn stop(self) {
         tracing::info!("going down: finishing what is under way");
         self.server.is_stopping.store(true, Ordering::Relaxed);
@@ -260,16 +267,20 @@ impl RunningServer {
     }
 }
 
+/// Applies changed settings after SIGHUP. All of them are checked first, and a single wrong one leaves every old
+/// setting in place.
 fn reload_settings(read_config: ConfigReader<'_>, server: &Arc<ServerState>, live: &mut LiveWorkers) {
     match read_config().map_err(ServerStartError::Config).and_then(|config| Ok(config.to_settings()?)) {
         Ok((settings, reloadable)) => {
             let fixed = &server.settings;
-            // Without its file, a server would go on with rules, redaction and retention of nobody.
+            // A file that has disappeared would silently switch off redaction and retention. That is never what an
+            // operator wants.
             if let (Some(path), None) = (&fixed.config_file, &settings.config_file) {
                 let path = path.display();
                 tracing::error!(%path, "the settings file is gone; those from before stay");
                 return;
             }
+            // `ServerSettings` holds types without `PartialEq`, and this runs only on SIGHUP.
             if format!("{settings:?}") != format!("{fixed:?}") {
                 tracing::warn!(
                     "settings of [serve] other than redact and retention, and of the command line, change only with a restart"
@@ -283,7 +294,8 @@ fn reload_settings(read_config: ConfigReader<'_>, server: &Arc<ServerState>, liv
     }
 }
 
-/// Lets go of what is not to be kept, a little at a time.
+/// Deletes traces by age and size in short steps, so that ingest never waits long for the write lock. Runs for as long
+/// as the server does.
 async fn enforce_retention(server: Arc<ServerState>) {
     const EVERY: Duration = Duration::from_secs(30);
     const BETWEEN_STEPS: Duration = Duration::from_millis(50);
@@ -317,7 +329,8 @@ async fn enforce_retention(server: Arc<ServerState>) {
     }
 }
 
-/// Brings annotations that came before their spans together with them.
+/// Attaches annotations that arrived before their spans. `after` is the cursor of the store: each call examines a
+/// bounded number of rows, and `None` ends the pass.
 async fn settle_annotations(server: &Arc<ServerState>) {
     let forget_before_ns = server.reloadable().retention.max_age_ns.map(|age| now_ns().saturating_sub(age));
     let mut after = Some(0);

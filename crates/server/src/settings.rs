@@ -1,4 +1,5 @@
-//! From arguments, environment and file to what a server needs.
+//! Checks a [`ServerConfig`] and turns it into typed settings. Every error is found here, before a port or the store is
+//! opened.
 
 use crate::server_config::ServerConfig;
 use std::error::Error;
@@ -26,38 +27,46 @@ use crate::alert;
 use crate::redaction::{Redaction, RedactionError};
 use crate::serve_section::ServeSection;
 
-/// What a server is told at its start.
+/// Settings that are fixed until the next restart. Changing one of them needs new ports, pools or budgets.
 #[derive(Debug)]
 pub(crate) struct ServerSettings {
-    /// The file that was read, if there was one.
+    /// The `gradus.toml` that the settings come from, to notice after SIGHUP that it has disappeared.
     pub(super) config_file: Option<PathBuf>,
     pub(super) http: SocketAddr,
     pub(super) grpc: SocketAddr,
-    /// Another address for HTTP, for those who look for Phoenix.
+    /// A second HTTP address on the port that Phoenix clients use by default (6006).
     pub(super) phoenix: Option<SocketAddr>,
+    /// The state folder: the store, the runs, the verdict cache and temporary files.
     pub(super) data: PathBuf,
-    /// Where people reach this server, for links.
+    /// The URL of this server for people, without a slash at the end; used for links in notices and to recognise own
+    /// pages.
     pub(super) public_url: String,
+    /// A trace is assembled after this long without new spans if its root span has ended, and after `give_up`
+    /// otherwise.
     pub(super) quiet: Duration,
     pub(super) give_up: Duration,
+    /// Limit of one request body, before and after decompression.
     pub(super) max_request_bytes: usize,
-    /// Records of one trace that are assembled.
+    /// Bytes of one trace group that are read to assemble it. Later records stay stored and are not graded.
     pub(super) max_trace_bytes: usize,
+    /// The memory budget of all requests and unread responses together.
     pub(super) memory_bytes: usize,
-    /// What one client may hold of it.
+    /// The share of the memory budget that one client address may hold.
     pub(super) client_memory_bytes: usize,
     pub(super) connections: ConnectionLimits,
     pub(super) timeouts: ConnectionTimeouts,
+    /// The rate for each key, or for each client address where no keys are needed; unlimited without it.
     pub(super) requests_per_second: Option<f64>,
     pub(super) cors_origins: Vec<String>,
+    /// Limits on single OTLP records: size, nesting and number of attributes.
     pub(super) limits: gradus_otlp::RecordLimits,
     pub(super) queries: QueryLimits,
-    /// Whether callers have to show a key.
+    /// Whether requests need an API key: always when an address is not loopback.
     pub(super) needs_key: bool,
     pub(super) supplements: SupplementLoader,
 }
 
-/// What can change while it runs.
+/// Settings that SIGHUP replaces as a whole. Readers take an `Arc` of one version and keep it for the whole operation.
 #[derive(Debug)]
 pub(crate) struct ReloadableSettings {
     pub(super) rules: Vec<GradingRule>,
@@ -65,11 +74,13 @@ pub(crate) struct ReloadableSettings {
     pub(super) redaction: Redaction,
     pub(super) retention: RetentionPolicy,
     pub(super) library: RubricLibrary,
-    /// What verdicts are called, and what they are about.
+    /// Names and targets of the annotations that verdicts are shown as to Phoenix clients.
     pub(super) annotations: AnnotationSettings,
 }
 
+/// A hundred years: ages up to this fit in nanoseconds as `i64`.
 const MAX_AGE: Duration = Duration::from_secs(36_500 * 86_400);
+/// The default ports of OTLP (4318 for HTTP, 4317 for gRPC), on loopback only, so that no key is needed.
 const HTTP: &str = "127.0.0.1:4318";
 const GRPC: &str = "127.0.0.1:4317";
 
@@ -127,6 +138,7 @@ pub enum ServerSettingsError {
 impl ServerConfig {
     /// Checks all of it, before a port or the store is opened, so that a wrong setting has no effect.
     pub(crate) fn to_settings(&self) -> Result<(ServerSettings, ReloadableSettings), ServerSettingsError> {
+        // Rules and alerts first: most mistakes are there, and their messages are the most specific.
         let reloadable = ReloadableSettings::from_config(self)?;
         let serve = &self.serve;
         let http = resolve_socket_address(serve.http.as_deref().unwrap_or(HTTP), "--http")?;
@@ -142,7 +154,7 @@ impl ServerConfig {
         };
         let max_request_bytes = megabytes(serve.max_request_mb, 20, "max_request_mb")?;
         let memory_bytes = megabytes(serve.max_memory_mb, 128, "max_memory_mb")?;
-        // One to be answered, and one that takes its place.
+        // Eviction needs a free slot, one to serve and one to evict.
         if let Some(given @ 0..3) = serve.connections {
             return Err(ServerSettingsError::TooFewConnections { given });
         }
@@ -155,6 +167,7 @@ impl ServerConfig {
         if let Some(origin) = serve.cors_origins.iter().find(|origin| !is_web_address(origin)) {
             return Err(ServerSettingsError::CorsOrigin { origin: origin.clone() });
         }
+        // Smaller budgets would refuse the largest allowed request on an idle server.
         if memory_bytes < 4 * max_request_bytes {
             return Err(ServerSettingsError::MemoryBelowRequest { max_request_mb: max_request_bytes >> 20 });
         }
@@ -189,6 +202,7 @@ impl ServerConfig {
                     record_bytes: max_request_bytes,
                     ..gradus_otlp::RecordLimits::default()
                 },
+                // Phoenix's port is on the address of HTTP, so it needs no condition of its own.
                 needs_key: !http.ip().is_loopback() || !grpc.ip().is_loopback() || serve.require_key,
                 supplements: self.supplements,
             },
@@ -215,7 +229,8 @@ impl ServerConfig {
     }
 }
 
-/// What one address may hold of all memory: half of it, and as much as the largest request needs. 0 is no limit.
+/// The share of one client address: half of the budget, raised to what the largest request needs, and never more than
+/// three quarters. The setting 0 removes the limit.
 fn client_memory(serve: &ServeSection, total: usize, max_request: usize) -> Result<usize, ServerSettingsError> {
     match serve.max_memory_per_address_mb {
         Some(0) => Ok(total),
@@ -227,12 +242,14 @@ fn client_memory(serve: &ServeSection, total: usize, max_request: usize) -> Resu
     }
 }
 
+/// Reads the limits on connections. One address gets three quarters of all slots by default, so that a single client
+/// cannot lock out the others.
 fn connection_limits(serve: &ServeSection) -> Result<ConnectionLimits, ServerSettingsError> {
     let total = serve.connections.unwrap_or(2000);
     let per_address = match serve.max_connections_per_address {
         Some(0) => None,
         Some(number) => Some(number),
-        // The rest is for everybody else.
+        // The remaining quarter stays available to other addresses.
         None => Some((total * 3 / 4).max(1)),
     };
     let parse = |text: &String| {
@@ -242,20 +259,23 @@ fn connection_limits(serve: &ServeSection) -> Result<ConnectionLimits, ServerSet
     Ok(ConnectionLimits { total, per_address, trusted_proxies })
 }
 
-/// What `gradus doctor` looks at.
+/// The result of checking a configuration, for `gradus doctor`.
 #[derive(Debug)]
 pub struct ServerSummary {
+    /// One line for people: how many rules and alerts there are.
     pub text: String,
     pub http: SocketAddr,
     pub grpc: SocketAddr,
     pub phoenix: Option<SocketAddr>,
     pub data: PathBuf,
     pub needs_key: bool,
-    /// The models that rules ask, by rule.
+    /// The model of each rule that asks one, by the name of the rule, so that doctor can test the endpoints.
     pub judges: Vec<(String, Arc<ModelJudge>)>,
 }
 
 impl ReloadableSettings {
+    /// Reads rubrics, rules, alerts, redaction and retention. Alerts are checked against the rubrics, because a
+    /// misspelt evaluator would never fire.
     fn from_config(config: &ServerConfig) -> Result<ReloadableSettings, ServerSettingsError> {
         let library = rubric_library(&config.rubrics).map_err(|error| ServerSettingsError::Rubrics(error.into()))?;
         let known = list_alertable_evaluators(&library);
@@ -263,7 +283,7 @@ impl ReloadableSettings {
         for section in &config.alerts {
             let rule = alert::AlertRule::from_section(section.clone(), &known)
                 .map_err(|error| ServerSettingsError::Alert(error.into()))?;
-            // How an alert stands is kept under its name.
+            // The store keys the state of an alert by its name.
             if alerts.iter().any(|known| known.name == rule.name) {
                 return Err(ServerSettingsError::DuplicateAlert { name: rule.name });
             }
@@ -288,7 +308,7 @@ impl ReloadableSettings {
 
 #[cfg(test)]
 impl ReloadableSettings {
-    /// Without a rule or an alert.
+    /// No rule, alert, redaction or retention; the built-in rubrics only.
     pub(super) fn without_rules() -> ReloadableSettings {
         ReloadableSettings {
             rules: Vec::new(),
@@ -301,7 +321,8 @@ impl ReloadableSettings {
     }
 }
 
-/// The evaluators that alerts can be about, each with its scale.
+/// The evaluators that alert conditions may name, with the scale of their scores: all rubrics, and the built-in check
+/// of call validity.
 fn list_alertable_evaluators(library: &RubricLibrary) -> Vec<alert::AlertableEvaluator<'_>> {
     let rubrics = library.iter().map(|rubric| {
         let ScoreScale { worst, best } = rubric.labels.scale();
@@ -310,7 +331,8 @@ fn list_alertable_evaluators(library: &RubricLibrary) -> Vec<alert::AlertableEva
     rubrics.chain([alert::AlertableEvaluator { name: CALL_VALIDITY, worst: 0.0, best: 1.0 }]).collect()
 }
 
-/// The evaluator that a condition counts steps of, if it judges none.
+/// The name of the evaluator if a condition demands a minimum number of steps from one that judges whole trajectories.
+/// Such an alert could never fire. `None` if the condition is fine.
 fn judges_trajectories<'l>(condition: &alert::AlertCondition, library: &'l RubricLibrary) -> Option<&'l str> {
     let alert::AlertMetric::Evaluator { name, .. } = &condition.subject else { return None };
     let counts_steps = condition.floor.is_some_and(|floor| floor.unit == Some(alert::SampleUnit::Steps));
@@ -318,10 +340,12 @@ fn judges_trajectories<'l>(condition: &alert::AlertCondition, library: &'l Rubri
     (counts_steps && rubric.subject == RubricSubject::Trajectory).then_some(rubric.name.as_str())
 }
 
+/// Whether a text is an absolute `http` or `https` URL.
 fn is_web_address(text: &str) -> bool {
     reqwest::Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
 }
 
+/// Reads `[serve.retention]`. Without the table nothing is ever deleted.
 fn parse_retention_policy(section: &ServeSection) -> Result<RetentionPolicy, ServerSettingsError> {
     let Some(retention) = &section.retention else { return Ok(RetentionPolicy::default()) };
     let max_age_ns = match &retention.max_age {
@@ -341,6 +365,8 @@ fn parse_retention_policy(section: &ServeSection) -> Result<RetentionPolicy, Ser
     Ok(RetentionPolicy { max_age_ns, max_bytes })
 }
 
+/// Reads sizes such as `20GB`, in decimal units (1 GB is 10^9 bytes). `None` without a unit, since a plain number would
+/// be ambiguous.
 fn parse_byte_size(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).trim_end();
