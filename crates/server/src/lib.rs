@@ -165,7 +165,8 @@ async fn serve_until_signal(
 /// How long queries may go on when the server stops.
 const QUERY_GRACE: Duration = Duration::from_secs(3);
 
-/// A server with open ports and running workers. Dropping it does not stop the tasks: call [`RunningServer::stop`].
+/// A server with open ports and running workers. End it with [`RunningServer::stop`]: dropping it does not wait for what is
+/// under way.
 #[allow(missing_debug_implementations, reason = "it holds threads and sockets")]
 pub struct RunningServer {
     /// The bound address. It differs from the configured one where that has port 0.

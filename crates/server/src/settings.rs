@@ -38,8 +38,7 @@ pub(crate) struct ServerSettings {
     pub(super) phoenix: Option<SocketAddr>,
     /// The state folder: the store, the runs, the verdict cache and temporary files.
     pub(super) data: PathBuf,
-    /// The URL of this server for people, without a slash at the end; used for links in notices and to recognise own
-    /// pages.
+    /// The URL of this server for people; used for links in notices and to recognise requests of its own pages.
     pub(super) public_url: String,
     /// A trace is assembled after this long without new spans if its root span has ended, and after `give_up`
     /// otherwise.
