@@ -353,8 +353,8 @@ fn project_or_default(trajectory: &Trajectory) -> &str {
     trajectory.project.as_deref().unwrap_or("default")
 }
 
-/// Offline judges by rule name, kept between groups because building one compiles its rubrics. They are dropped when
-/// the settings change.
+/// Offline judges by rule name, kept between groups because building one copies the evaluators and tools of its rule.
+/// They are dropped when the settings change.
 #[derive(Default)]
 struct RuleJudges {
     made_for: Option<Arc<ReloadableSettings>>,

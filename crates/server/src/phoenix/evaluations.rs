@@ -1,5 +1,5 @@
-//! `POST /v1/evaluations`: how older clients log what they found out, a table in Arrow's stream format. Each row becomes
-//! an annotation, as if it had been logged as one.
+//! `POST /v1/evaluations`: how older Phoenix clients log evaluations, as a table in Arrow's stream format. Each row
+//! becomes an annotation.
 
 use std::sync::Arc;
 
@@ -18,15 +18,17 @@ use crate::phoenix::annotation_subject::PhoenixAnnotationTarget;
 use crate::receive::{ReceiveRefusal, parse_body};
 use crate::state::ServerState;
 
+/// The name is copied into every annotation of the table.
 const MAX_NAME_BYTES: usize = 1000;
 
-/// What the table says of itself.
+/// The schema metadata `arize` of the table: the name of the evaluation and the kind of its targets.
 #[derive(Deserialize)]
 struct EvaluationTableMetadata {
     eval_name: String,
     eval_type: String,
 }
 
+/// Rows of spans that have not arrived wait for them, as with other annotations.
 pub(super) async fn log_evaluations(
     State(server): State<Arc<ServerState>>,
     Extension(caller): Extension<RequestCaller>,
@@ -42,7 +44,7 @@ pub(super) async fn log_evaluations(
     }
     let by = caller.clone();
     let ((subject, said), _lease) = parse_body(&server, &headers, body, move |bytes, lease| {
-        // Texts are copied out of it.
+        // The texts are copied out of the body.
         lease.grow(bytes.len()).map_err(ReceiveRefusal::from)?;
         let table = arrow::read_arrow_stream(&bytes, MAX_ROWS)
             .map_err(|error| PhoenixApiError::unprocessable(error.to_string()))?;
@@ -83,7 +85,7 @@ fn parse_evaluation_table(
     let about = table.metadata.iter().find(|(key, _)| key == "arize").map(|(_, about)| about);
     let about = about.ok_or(EvaluationTableError::MissingMetadata)?;
     let about: EvaluationTableMetadata = serde_json::from_str(about).map_err(EvaluationTableError::InvalidMetadata)?;
-    // It is repeated in every row.
+    // It is copied into every row.
     if about.eval_name.len() > MAX_NAME_BYTES {
         return Err(EvaluationTableError::NameTooLong);
     }
@@ -93,6 +95,7 @@ fn parse_evaluation_table(
         "DocumentEvaluations" => (PhoenixAnnotationTarget::Document, ["context.span_id", "span_id"]),
         other => return Err(EvaluationTableError::UnknownKind(other.to_owned())),
     };
+    // pandas names the index column with or without its prefix, depending on the client's version.
     let id = ids.into_iter().find(|name| matches!(table.column(name), Some(ArrowColumnValues::Texts(_))));
     let id = id.ok_or(EvaluationTableError::MissingIdColumn(ids[0]))?;
     let mut said = Vec::with_capacity(table.rows);
@@ -107,7 +110,7 @@ fn parse_evaluation_table(
             target = format!("{target}#{position}");
         }
         let text = |name: &str| table.text(name, row).map(str::to_owned);
-        // Labels may have become numbers on their way.
+        // pandas turns a column of numeric labels into numbers.
         let label = text("label").or_else(|| table.number("label", row).map(|label| label.to_string()));
         said.push(ReceivedAnnotation {
             id: id.to_owned(),

@@ -1,5 +1,5 @@
-//! The queries behind data frames: what is selected, opened up, joined, renamed and counted by. Only read here; `rows`
-//! answers them.
+//! The queries behind data frames: select, filter, explode, concat, rename and index. They are parsed here and executed
+//! in `rows`.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::projection::{SpanProjection, SpanProjectionError};
 
-/// A request, as clients of all versions write it.
+/// A request of any client version. Unknown fields are ignored, as in Phoenix.
 #[derive(Deserialize)]
 pub(super) struct QueryBody {
     pub(super) queries: Vec<RawQuery>,
@@ -18,11 +18,14 @@ pub(super) struct QueryBody {
     /// The earlier name of `end_time`.
     pub(super) stop_time: Option<String>,
     pub(super) limit: Option<i64>,
+    /// Only spans without a parent. With `orphan_span_as_root_span`, which is the default, a span whose parent was not
+    /// received counts as one.
     pub(super) root_spans_only: Option<bool>,
     pub(super) orphan_span_as_root_span: Option<bool>,
     pub(super) project_name: Option<String>,
 }
 
+/// One query as JSON. The values are untyped, because clients of different versions write them differently.
 #[derive(Default, Deserialize)]
 pub(super) struct RawQuery {
     select: Option<Map<String, Value>>,
@@ -33,22 +36,25 @@ pub(super) struct RawQuery {
     index: Option<Map<String, Value>>,
 }
 
+/// A checked query.
 pub(super) struct SpanQuery {
-    /// Names of columns, and what is in them.
+    /// Columns with their projections, in order.
     pub(super) select: Vec<(String, SpanProjection)>,
     pub(super) filter: Option<FilterExpression>,
     pub(super) explode: Option<SpanListProjection>,
     pub(super) concat: Option<SpanListProjection>,
+    /// New names of columns, by their names in the query.
     pub(super) rename: HashMap<String, String>,
+    /// The first level of the index; the span id by default.
     pub(super) index: SpanProjection,
 }
 
-/// A list in each span, and what is taken out of its items.
+/// A list in each span, and the columns that are taken from its items.
 pub(super) struct SpanListProjection {
     pub(super) list: SpanProjection,
-    /// Names of columns and paths inside an item; everything without them.
+    /// Column names with paths inside of an item. Empty means all values of an item.
     pub(super) columns: Vec<(String, String)>,
-    /// Between the texts that are joined.
+    /// Joins the texts of a `concat`.
     pub(super) separator: String,
 }
 
@@ -93,12 +99,12 @@ impl SpanQuery {
         })
     }
 
-    /// Whether everything that is known of a span is wanted.
+    /// A query without select, explode and concat returns every attribute.
     pub(super) fn wants_all(&self) -> bool {
         self.select.is_empty() && self.explode.is_none() && self.concat.is_none()
     }
 
-    /// The names of the columns that rows are counted by.
+    /// Names of the index levels. `explode` adds the position of the item.
     pub(super) fn index_names(&self) -> Vec<String> {
         let mut names = vec![self.index.key.clone()];
         if let Some(explode) = &self.explode {
@@ -109,13 +115,14 @@ impl SpanQuery {
         names
     }
 
-    /// A column's name as it is shown.
+    /// The name of a column in the response, after `rename`.
     pub(super) fn output_column_name<'n>(&'n self, name: &'n str) -> &'n str {
         let name = resolve_column_alias(name);
         self.rename.get(name).map_or(name, String::as_str)
     }
 }
 
+/// Short names that older clients use.
 fn resolve_column_alias(name: &str) -> &str {
     match name {
         "span_id" => SPAN_ID,
