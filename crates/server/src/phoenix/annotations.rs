@@ -302,7 +302,7 @@ fn find_target_trace(
             server.store.trace_of_span(SpanId::parse(id.trim()))?
         }
         PhoenixAnnotationTarget::Trace => server.store.trace(TraceId::parse(id.trim()))?.map(|row| row.trace_id),
-        // A session is kept under its name as it is after redaction.
+        // Sessions are stored under their redacted names.
         PhoenixAnnotationTarget::Session => {
             let name = crate::phoenix::session_lookup::resolve_session_name(id);
             let kept = server.reloadable().redaction.apply(&name);
