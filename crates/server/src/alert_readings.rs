@@ -21,6 +21,7 @@ pub(crate) struct LatestAlertMeasurement {
 }
 
 impl AlertMeasurementCache {
+    /// Replaces the last measurement. `at_ns` is the time of the measurement, not of the data.
     pub(super) fn put(&self, rule: &AlertRule, measured: Option<AlertMeasurement>, at_ns: i64) {
         let (condition, project) = (rule.condition.to_string(), rule.project.clone());
         self.lock().insert(rule.name.clone(), LatestAlertMeasurement { condition, project, measured, at_ns });

@@ -5,6 +5,7 @@ use gradus_store::NewAnnotation;
 
 use super::json_size::estimate_parsed_size;
 
+/// Explanations of judges may quote much of a trajectory, so they have the largest limit.
 const MAX_EXPLANATION_BYTES: usize = 128 << 10;
 const MAX_METADATA_BYTES: usize = 64 << 10;
 /// The limit of every other text: target, name, identifier, author, label.

@@ -50,6 +50,7 @@ pub(super) fn needs_no_key(method: &Method, path: &str) -> bool {
     required_scope(method, path) == RequiredScope::NoKey
 }
 
+/// Health checks must work on an overloaded server, so they are exempt from keys and restrictions.
 fn is_health_check(path: &str) -> bool {
     matches!(path, "/healthz" | "/readyz")
 }
@@ -161,6 +162,7 @@ impl AccessRefusal {
         self.with_headers(response)
     }
 
+    /// Headers that belong to the status: `WWW-Authenticate` with 401 (RFC 9110), and `Retry-After`.
     fn with_headers(self, mut response: Response) -> Response {
         if self.status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -189,6 +191,7 @@ impl AuthGuard {
             && origin.is_some_and(|origin| self.is_known(origin))
     }
 
+    /// Origins are compared byte for byte, as browsers send them.
     fn is_known(&self, origin: &HeaderValue) -> bool {
         self.server.settings.cors_origins.iter().any(|known| known.as_bytes() == origin.as_bytes())
     }

@@ -39,6 +39,7 @@ impl RequiredScope {
             }
     }
 
+    /// As `gradus keys add --scope` takes it.
     pub(super) fn name(self) -> &'static str {
         match self {
             RequiredScope::NoKey => "none",

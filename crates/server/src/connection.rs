@@ -199,6 +199,7 @@ impl ConnectionState {
         self.last_progress_ms.fetch_max(now_ms, Ordering::Relaxed);
     }
 
+    /// When a byte was last received or written, with a resolution of a millisecond.
     pub(super) fn last_progress(&self) -> Instant {
         self.opened_at + Duration::from_millis(self.last_progress_ms.load(Ordering::Relaxed))
     }
@@ -239,6 +240,7 @@ impl ConnectionState {
         PendingChunk { connection: Arc::clone(self), number }
     }
 
+    /// The earliest deadline. Timeouts differ between chunks, so it is not always that of the oldest one.
     fn next_chunk_due_at(&self) -> Option<Instant> {
         let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         pending.due_at.values().min().copied()

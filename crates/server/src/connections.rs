@@ -123,6 +123,7 @@ impl OpenConnections {
         number
     }
 
+    /// Files a connection under its current progress and key in all indexes.
     fn insert_numbered(&mut self, number: u64, state: Arc<ConnectionState>) {
         let connection = OpenConnection { filed_at: state.last_progress(), is_filed_keyed: state.is_keyed(), state };
         let (address, is_keyed) = (connection.state.address, connection.is_filed_keyed);
@@ -136,6 +137,8 @@ impl OpenConnections {
         self.all.insert(number, connection);
     }
 
+    /// Uses the position under which the connection is filed, which may differ from its current state. `None` if it was
+    /// evicted before.
     fn remove(&mut self, number: u64) -> Option<Arc<ConnectionState>> {
         let connection = self.all.remove(&number)?;
         let (address, is_keyed) = (connection.state.address, connection.is_filed_keyed);
@@ -371,6 +374,7 @@ impl ConnectionRegistry {
         self.report_refusal(state.address, count);
     }
 
+    /// Counts a refusal, and logs it with throttling: an attack must not fill the log.
     fn report_refusal(&self, address: ClientAddress, connections: usize) {
         self.refused.fetch_add(1, Ordering::Relaxed);
         if let Some(times) = self.refusals.record_occurrence() {

@@ -163,6 +163,7 @@ impl GradingRule {
         format!("live-{}", self.name)
     }
 
+    /// The caller takes the first rule that matches.
     pub(crate) fn matches_project(&self, project: &str) -> bool {
         self.project.as_deref().is_none_or(|pattern| project_pattern::is_project_match(pattern, project))
     }

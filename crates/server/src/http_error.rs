@@ -131,6 +131,7 @@ pub(crate) async fn respond_json<T: Serialize>(
     .await
 }
 
+/// The outer error is a refusal by the pool, the inner one that of the query.
 async fn run_query<T: Send + 'static>(
     server: &Arc<ServerState>,
     kind: QueryKind,

@@ -5,6 +5,7 @@
 use std::io::{Error, Write as _};
 use std::path::Path;
 
+/// Beside the database and not in it, so that a copy of the database does not reveal the key.
 const FILE_NAME: &str = "redaction.key";
 /// Ten hexadecimal digits are 40 bits: collisions are improbable among thousands of people.
 const SHOWN_DIGITS: usize = 10;

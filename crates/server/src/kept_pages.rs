@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 const SLOW: Duration = Duration::from_millis(40);
 /// How stale a page may be. Pages of a live server change all the time, so this is short.
 const KEPT_FOR: Duration = Duration::from_secs(10);
+/// Pages that are cached at once. They are not counted in the memory budget, so their number is small.
 const MAX_CACHED_PAGES: usize = 64;
 
 /// A rendering under way. Waiters lock it and find the page when the first one is done.

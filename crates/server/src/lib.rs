@@ -298,6 +298,7 @@ fn reload_settings(read_config: ConfigReader<'_>, server: &Arc<ServerState>, liv
 /// Deletes traces by age and size in short steps, so that ingest never waits long for the write lock. Runs for as long
 /// as the server does.
 async fn enforce_retention(server: Arc<ServerState>) {
+    // The period when nothing is left to delete, and the pause between two steps, in which ingest runs.
     const EVERY: Duration = Duration::from_secs(30);
     const BETWEEN_STEPS: Duration = Duration::from_millis(50);
     let mut removed_in_all = (0, 0);

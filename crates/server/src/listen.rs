@@ -233,6 +233,7 @@ async fn serve_connection(
     }
 }
 
+/// Also returns when the sender is dropped, so that a server that was not stopped properly ends its tasks.
 async fn wait_for_stop(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
@@ -240,6 +241,7 @@ async fn wait_for_stop(stop: &mut watch::Receiver<bool>) {
 /// Sends a 503 on a refused connection if a request arrives within a moment, and closes the connection. The request is
 /// not parsed: its first bytes only tell HTTP/2 from HTTP/1.
 async fn answer_refusal(mut stream: TcpStream) {
+    // How long a refused connection may wait for its request. It holds a file descriptor meanwhile.
     const PATIENCE: Duration = Duration::from_millis(300);
     const HTTP1: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: 60\r\n\r\n{\"error\":\"too many connections are open; try again later\"}\r\n";
     // An empty SETTINGS frame, and GOAWAY with ENHANCE_YOUR_CALM (0xb) and last stream 0: no stream was processed.

@@ -232,6 +232,8 @@ impl SharedBudget {
         Ok(())
     }
 
+    /// Gives bytes back and wakes all waiting requests. Entries of clients that hold nothing are removed, so that the
+    /// map stays small.
     fn release(&self, client: ClientAddress, usage: MemoryUse, bytes: usize) {
         if bytes == 0 {
             return;

@@ -66,11 +66,13 @@ impl PrometheusMetrics {
         self.refused.load(Ordering::Relaxed)
     }
 
+    /// Counted once for each request, after it is stored.
     pub(super) fn record_received(&self, signal: TelemetrySignal, bytes: usize, rejected: &RejectedRecords) {
         self.bytes.get_or_create(&vec![("signal", signal_name(signal).to_owned())]).inc_by(bytes as u64);
         self.count_records(signal, "rejected", rejected.count);
     }
 
+    /// What the store did with the records of one batch: a repeated record has the digest of a stored one.
     pub(super) fn record_ingested(&self, signal: TelemetrySignal, ingested: &IngestCounts) {
         self.count_records(signal, "new", ingested.new);
         self.count_records(signal, "repeated", ingested.repeated);
@@ -93,6 +95,7 @@ impl PrometheusMetrics {
         self.setbacks.get_or_create(&vec![("reason", reason.to_owned())]).inc();
     }
 
+    /// Also adds the judge's calls and cost, if the outcome has any.
     pub(super) fn record_outcome(&self, line: &OutcomeLine) {
         let kind = match line.outcome {
             OutcomeKind::Scored => "scored",

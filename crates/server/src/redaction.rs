@@ -81,6 +81,7 @@ struct RedactionPattern {
 
 /// Matches in one text that are replaced one by one. A text with more is replaced as a whole.
 const MAX_FOUND: usize = 100_000;
+/// It has no quotes or backslashes, so it is valid inside of JSON strings.
 const TOO_MANY_FOUND: &str = "[redacted: a text with too many places to redact]";
 
 impl Redaction {

@@ -28,6 +28,7 @@ pub(super) struct StreamProgress {
 }
 
 impl StreamProgress {
+    /// Set when a chunk is handed out, and cleared when the next one is asked for.
     fn set_deadline(&self, due_at: Option<Instant>) {
         *self.due_at.lock().unwrap_or_else(PoisonError::into_inner) = due_at;
     }

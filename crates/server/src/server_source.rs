@@ -114,6 +114,7 @@ impl<'s> RemoteServerClient<'s> {
         Ok(RemoteServerClient { source, runtime, client })
     }
 
+    /// Also the check that the address is a Gradus server at all.
     fn fetch_projects(&self) -> Result<Vec<String>, SourceError> {
         let response = self.get("/api/v1/projects")?;
         let body = self.runtime.block_on(response.bytes()).map_err(|error| self.to_source_error(&error))?;
@@ -123,6 +124,7 @@ impl<'s> RemoteServerClient<'s> {
         Ok(projects.items.into_iter().map(|project| project.name).collect())
     }
 
+    /// The records of a project as concatenated OTLP export requests, read while they arrive.
     fn download_records(&self, project: &str) -> Result<DownloadReader<'_>, SourceError> {
         let encoded = gradus_http::percent_encode(project);
         let response = self.get(&format!("/api/v1/projects/{encoded}/otlp"))?;

@@ -126,6 +126,7 @@ pub(super) async fn spill_body_to_file(body: Body, folder: &Path, lease: MemoryL
     Ok(Body::new(SpilledBody { file: Arc::new(file), at: 0, length, is_exact: true, reading: None, _lease: lease }))
 }
 
+/// File operations block, so they never run on an async thread.
 async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
 ) -> std::io::Result<T> {

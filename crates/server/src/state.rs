@@ -208,6 +208,7 @@ impl ServerState {
         Arc::clone(&self.reloadable.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Operations that are under way keep the version that they have taken.
     pub(super) fn set_reloadable(&self, reloadable: ReloadableSettings) {
         *self.reloadable.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(reloadable);
     }

@@ -17,6 +17,7 @@ use super::queries::{CancelOnDrop, QueryPermit, QueryPool, are_downloads_waiting
 
 /// Pieces that wait to be sent, in addition to the one that is being filled.
 const PIECES: usize = 2;
+/// Bytes of one piece. Larger ones would hold more memory for each client that reads slowly.
 const PIECE_BYTES: usize = 64 << 10;
 /// A client that reads nothing for this long is cut off if another download waits for its slot.
 const CROWDED: Duration = Duration::from_secs(5);

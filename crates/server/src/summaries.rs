@@ -120,6 +120,7 @@ pub(super) struct RunGateStatus {
 }
 
 impl RunGateStatus {
+    /// `None` for a run without gates.
     fn from_results(results: &[GateResult]) -> Option<RunGateStatus> {
         let count = |verdict| results.iter().filter(|one| one.verdict == verdict).count();
         let (failed, unsure) = (count(GateVerdict::Fail), count(GateVerdict::Inconclusive));

@@ -30,6 +30,7 @@ pub(super) enum TraceGroupSize {
 }
 
 impl TraceGroupSize {
+    /// A group within both limits is cheap to assemble and shares a batch with others.
     const MAX_SMALL_BYTES: usize = 4 << 20;
     const MAX_SMALL_SPANS: i64 = 3_000;
 
@@ -56,6 +57,8 @@ pub(crate) struct TraceGroupView {
 }
 
 impl TraceGroupView {
+    /// Reads and assembles the group on the calling thread, which must not be an async one. A quarantined group is not
+    /// read.
     pub(crate) fn load(store: &Store, number: i64) -> Result<TraceGroupView, StoreError> {
         if let Some(reason) = store.quarantine_reason(number)? {
             return Ok(TraceGroupView { quarantine_reason: Some(reason), ..TraceGroupView::default() });

@@ -53,6 +53,7 @@ impl FairQueueState {
         jobs.push_back(job);
     }
 
+    /// Takes one job of the first client, which then goes to the end of the turns.
     fn pop(&mut self) -> Option<WorkPoolJob> {
         let client = self.turns.pop_front()?;
         let jobs = self.jobs.get_mut(&client)?;

@@ -29,6 +29,7 @@ pub(super) struct AssemblyQueue {
     state: Mutex<AssemblyQueueState>,
 }
 
+/// Groups are identified by their row number in the store.
 #[derive(Debug, Default)]
 struct AssemblyQueueState {
     candidates: VecDeque<ReadyTraceGroup>,
@@ -128,6 +129,7 @@ impl AssemblyQueue {
 }
 
 impl AssemblyQueueState {
+    /// Forgets groups whose rest is over. They are found again as candidates if they have new records.
     fn wake_rested(&mut self) {
         let now = Instant::now();
         while let Some((end, trace_group)) = self.rest_ends.first().copied().filter(|(end, _)| *end <= now) {

@@ -82,6 +82,7 @@ impl GraderTasks {
         GraderTasks { stop, all }
     }
 
+    /// Waits for questions in flight. The caller bounds the time.
     pub(super) async fn stop(self) {
         self.stop.store(true, Ordering::Relaxed);
         let _ = self.all.await;

@@ -5,6 +5,7 @@ use gradus_store::{
     AssembledTraceGroup, BlockSignal, SpanKey, Store, StoreOptions, TraceChunk, TrajectoryRecord, UngradedTrajectory,
 };
 
+/// A store in a temporary folder, which is deleted on drop.
 pub(super) struct Lab {
     folder: tempfile::TempDir,
     pub(super) store: Store,

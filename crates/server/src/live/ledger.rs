@@ -58,6 +58,7 @@ impl RunLedger for StoreLedger {
         }
     }
 
+    /// Called for every outcome, also for those from the cache. A scored answer of the model ends the rule's pause.
     fn outcome(&mut self, line: &OutcomeLine) -> Result<(), RunFileError> {
         self.server.meters.record_outcome(line);
         if line.outcome == OutcomeKind::Failed
@@ -113,6 +114,7 @@ impl RunLedger for StoreLedger {
 #[derive(Clone, Default)]
 pub(super) struct ActiveTrajectories(Arc<LedgerState>);
 
+/// Shared by the ledger, the feeding task and the tasks that wait for writes.
 #[derive(Default)]
 struct LedgerState {
     judging: Mutex<HashMap<String, TrajectoryJudgingState>>,
@@ -156,6 +158,7 @@ const LAST_WRITES: Duration = Duration::from_secs(8);
 const POLL: Duration = Duration::from_millis(50);
 
 impl TrajectoryJudgingState {
+    /// All planned outcomes have arrived.
     fn is_done(&self) -> bool {
         self.left == Some(0)
     }
@@ -219,6 +222,7 @@ impl ActiveTrajectories {
         self.lock().len()
     }
 
+    /// Ignored for a trajectory that is not registered: it was completed before.
     fn record_outcome(&self, line: &OutcomeLine) {
         if let Some(judging) = self.lock().get_mut(&*line.trajectory_id) {
             judging.news.outcomes.push(outcome_record(line, &judging.tools, &self.0.scales));

@@ -12,6 +12,7 @@ use gradus_store::{OutcomeRecord, RecordedKind, TrajectoryRecord};
 
 /// Bytes of the query that lists show. The whole text is in the stored JSON.
 const QUERY_BYTES: usize = 300;
+/// Bytes of agent, version, model, session and tool names that are kept.
 const NAME_BYTES: usize = 200;
 /// Distinct tools that a trajectory is indexed by.
 const MAX_TOOLS: usize = 500;

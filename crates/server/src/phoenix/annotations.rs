@@ -46,6 +46,7 @@ struct PhoenixEnvelope<T> {
     data: T,
 }
 
+/// All fields are optional: Phoenix accepts an annotation without a result.
 #[derive(Default, Deserialize)]
 struct ResultData {
     label: Option<String>,
@@ -53,6 +54,7 @@ struct ResultData {
     explanation: Option<String>,
 }
 
+/// Phoenix's enumeration. Another value is an error of the body.
 #[derive(Clone, Copy, Deserialize)]
 enum PhoenixAnnotatorKind {
     #[serde(rename = "LLM")]

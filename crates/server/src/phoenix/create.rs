@@ -122,6 +122,7 @@ impl SpanReader {
         Ok(())
     }
 
+    /// Concatenated export requests are one valid export request, so batches are simply appended.
     fn write_batch(&mut self) {
         self.export.extend(export_of_spans(&self.batch));
         self.batch.clear();
@@ -137,6 +138,7 @@ impl SpanReader {
 /// The memory of attributes after flattening. Each value gets its whole path as its name, so a long name around many
 /// values is repeated for each of them.
 fn flattened_size(path: usize, value: &Value) -> usize {
+    // Estimated bytes of one attribute, and digits of a list index in its name.
     const VALUE: usize = 120;
     const INDEX_DIGITS: usize = 8;
     let inner = |name: usize, value: &Value| flattened_size(path.saturating_add(name + 1), value);

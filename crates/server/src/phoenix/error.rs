@@ -127,6 +127,7 @@ pub(super) async fn blocking_large<T: Send + 'static>(
     run_query(server, QueryKind::Large, read).await
 }
 
+/// The outer error is a refusal by the pool, the inner one that of the query.
 async fn run_query<T: Send + 'static>(
     server: &Arc<ServerState>,
     kind: QueryKind,

@@ -43,6 +43,7 @@ pub(super) async fn list_projects(
     Ok(Json(json!({"data": found, "next_cursor": next})))
 }
 
+/// By global id or by name.
 pub(super) async fn get_project(
     State(server): State<Arc<ServerState>>,
     Path(identifier): Path<String>,

@@ -59,6 +59,7 @@ pub(super) struct SpanListProjection {
 }
 
 const SPAN_ID: &str = "context.span_id";
+/// Phoenix's default separator of `concat`.
 const SEPARATOR: &str = "\n\n";
 
 /// Why a query cannot be answered. Handlers answer it with status 422 and `Invalid query: ` before the message, as Phoenix

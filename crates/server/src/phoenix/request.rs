@@ -38,6 +38,7 @@ impl PhoenixQueryParams {
         last.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
     }
 
+    /// All values of a parameter that may repeat, in their order, empty ones included.
     pub(super) fn all_values(&self, name: &str) -> Vec<String> {
         let values = self.0.iter().filter(|(key, _)| key == name);
         values.map(|(_, value)| value.clone()).collect()

@@ -67,10 +67,12 @@ const MAX_TRACE_VALUES: usize = 1_000_000;
 /// Estimated bytes of one value.
 const VALUE_BYTES: usize = 64;
 
+/// `Break` ends the scan without an error.
 type SpanVisitor<'v> = dyn FnMut(&TraceView<'_>, usize) -> ControlFlow<()> + 'v;
 type TraceVisitor<'v> = dyn FnMut(&TraceView<'_>) -> ControlFlow<()> + 'v;
 
 impl SpanScan {
+    /// All spans of a project, from new to old.
     pub(super) fn for_project(project: i64) -> SpanScan {
         SpanScan { project, newest_first: true, from_us: None, to_us: None, traces: None, at: None }
     }

@@ -29,6 +29,7 @@ impl<'a> StoreFilterContext<'a> {
         StoreFilterContext { server, trace, index, failed: RefCell::new(None) }
     }
 
+    /// Must be called after each evaluation. A result that was computed after a failed lookup is invalid.
     pub(super) fn take_error(&self) -> Option<StoreError> {
         self.failed.borrow_mut().take()
     }
@@ -51,6 +52,7 @@ impl SpanFilterContext for StoreFilterContext<'_> {
         self.finds_parent()
     }
 
+    /// Filters call it in long loops, so that a query ends when its budget is used up.
     fn should_stop(&self) -> bool {
         self.look_up(gradus_store::check_query().map_err(StoreError::from)).is_none()
     }

@@ -26,6 +26,7 @@ impl TraceLatencyRanking {
         TraceLatencyRanking { slowest_first, at, limit, best: BTreeMap::new() }
     }
 
+    /// Drops the trace if it precedes the cursor, and the worst one if there are too many.
     pub(super) fn insert(&mut self, rank: TraceLatencyRank, trace: TraceId) {
         let is_before = |at: TraceLatencyRank| if self.slowest_first { rank > at } else { rank < at };
         if self.at.is_some_and(is_before) {
@@ -55,6 +56,7 @@ pub(super) fn write_cursor((took_us, position): TraceLatencyRank) -> String {
     ids::encode_node_id(NODE, format_args!("{took_us}:{}:{}", position.start_ns, position.trace))
 }
 
+/// `None` if the cursor is of another list or was changed.
 pub(super) fn read_cursor(cursor: &str) -> Option<TraceLatencyRank> {
     let text = ids::decode_node_id(NODE, cursor)?;
     let mut numbers = text.split(':').map(|number| number.parse::<i64>().ok());

@@ -94,6 +94,7 @@ impl VerdictAnnotation {
         })
     }
 
+    /// The same conditions as the store applies to logged annotations.
     fn matches_query(&self, query: &AnnotationQuery) -> bool {
         (query.names.is_empty() || query.names.iter().any(|name| self.is_called(name)))
             && (query.identifiers.is_empty() || query.identifiers.contains(&self.annotation.identifier))

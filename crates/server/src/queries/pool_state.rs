@@ -102,6 +102,7 @@ impl PoolShared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether the grace period of a stopping server is over.
     pub(super) fn is_past_shutdown(&self) -> bool {
         self.shutdown_at.get().is_some_and(|at| Instant::now() > *at)
     }
@@ -176,6 +177,7 @@ pub(crate) struct QueryCounts {
 }
 
 impl QueryCounts {
+    /// `None` is a query that has finished by itself.
     pub(super) fn count_end(&self, stop: Option<QueryStop>) {
         let counter = match stop {
             None => &self.done,
@@ -332,6 +334,7 @@ impl QueryBudget {
         }
     }
 
+    /// After it, a late stop has no effect on the counted result.
     pub(super) fn finish(&self) {
         let _ = self.stop.compare_exchange(0, FINISHED, Ordering::Relaxed, Ordering::Relaxed);
     }
@@ -368,6 +371,7 @@ impl QueryBudget {
         }
     }
 
+    /// Counts as a check, so that a new turn is not stalled at once.
     pub(super) fn begin_turn(&self) {
         let now = self.now_ns();
         self.checked_ns.store(now, Ordering::Relaxed);

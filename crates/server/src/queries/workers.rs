@@ -16,6 +16,7 @@ pub(super) struct QueryWorkers {
     ready: Condvar,
 }
 
+/// Guarded by one mutex, together with the condition variable `ready`.
 #[derive(Default)]
 struct WorkerState {
     jobs: VecDeque<QueryJob>,

@@ -215,6 +215,7 @@ fn build_trace_chunk(
     chunk
 }
 
+/// Cuts at a character boundary.
 fn truncate_name(text: &str) -> String {
     text[..text.floor_char_boundary(MAX_NAME_BYTES)].to_owned()
 }

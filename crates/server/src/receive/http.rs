@@ -63,6 +63,7 @@ fn is_json(headers: &HeaderMap) -> bool {
     content_type(headers).eq_ignore_ascii_case(JSON)
 }
 
+/// The limit of the body applies before and after decompression.
 async fn receive_http_export(
     server: &Arc<ServerState>,
     signal: TelemetrySignal,

@@ -62,6 +62,7 @@ impl From<WorkAborted> for ReceiveRefusal {
 }
 
 impl ReceiveRefusal {
+    /// OTLP exporters retry 429 and 503, and drop the data on 400, 413 and 415.
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             ReceiveRefusal::Bad(_) => StatusCode::BAD_REQUEST,

@@ -40,6 +40,7 @@ impl<'b> FlatbufferTable<'b> {
         read_byte_array(self.bytes, self.field_offset(number)?)
     }
 
+    /// Scalars that are left out have the default 0, as Arrow's schema defines for all of those that are read here.
     pub(super) fn u8(&self, number: usize) -> u8 {
         self.scalar_bytes(number).map_or(0, u8::from_le_bytes)
     }
@@ -64,6 +65,7 @@ impl<'b> FlatbufferTable<'b> {
         FlatbufferTable::from_offset(self.bytes, follow_offset(self.bytes, self.field_offset(number)?)?)
     }
 
+    /// `None` if the field is left out, lies outside of the buffer or is not UTF-8.
     pub(super) fn text(&self, number: usize) -> Option<&'b str> {
         let (start, length) = self.vector_bounds(number, 1)?;
         std::str::from_utf8(self.bytes.get(start..start + length)?).ok()
@@ -97,6 +99,7 @@ impl<'b> FlatbufferTable<'b> {
     }
 }
 
+/// All reads go through this function, so none can leave the buffer.
 fn read_byte_array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at.checked_add(N)?)?.try_into().ok()
 }
@@ -221,6 +224,7 @@ fn write_table(slots: &[FlatbufferField], out: &mut Vec<u8>) -> usize {
     at
 }
 
+/// References are relative to their own position.
 fn write_offset(out: &mut [u8], from: usize, to: usize) {
     out[from..from + 4].copy_from_slice(&((to - from) as u32).to_le_bytes());
 }

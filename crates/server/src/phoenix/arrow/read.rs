@@ -87,6 +87,7 @@ const MAX_DEPTH: usize = 16;
 /// Columns, nested ones included. An evaluation has three columns and an index. One bit in the stream becomes sixteen
 /// bytes in memory, so columns multiply memory.
 const MAX_FIELDS: usize = 100;
+/// Bytes of a column name, which is copied.
 const MAX_NAME: usize = 4096;
 /// `MessageHeader` of Arrow's `Message.fbs`: 1 schema, 2 dictionary batch, 3 record batch.
 const SCHEMA: u8 = 1;
@@ -240,6 +241,7 @@ impl<'b> ArrowBatchReader<'b> {
         usize::try_from(length).map_err(|_| ArrowError::Broken("a length below zero"))
     }
 
+    /// The bytes of the next buffer, which must lie inside of the body and behind the last one.
     fn next_buffer(&mut self) -> Result<&'b [u8], ArrowError> {
         let outside = || ArrowError::Broken("a column lies outside");
         let (offset, length) = self.buffers.next().ok_or(ArrowError::Broken("a column is missing"))?;
@@ -347,6 +349,7 @@ fn read_texts(
     Ok(texts)
 }
 
+/// Integers, floats and booleans as `f64`; nulls and NaN are `None`.
 fn read_numbers(
     parts: &mut ArrowBatchReader<'_>,
     kind: ArrowFieldKind,

@@ -104,6 +104,7 @@ fn put_cell(cell: &DataFrameCell, out: &mut Vec<u8>) {
     }
 }
 
+/// A compact binary form of JSON. Integers keep their sign and size, because the type of the column depends on them.
 fn put_value(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::Null => out.push(NULL),
@@ -175,6 +176,7 @@ fn get_cell(bytes: &mut &[u8]) -> Option<DataFrameCell> {
     get_value(bytes).map(DataFrameCell::Json)
 }
 
+/// The inverse of [`put_value`]. The depth is bounded, since only values that were decoded within limits are written.
 fn get_value(bytes: &mut &[u8]) -> Option<Value> {
     let (kind, rest) = bytes.split_first()?;
     *bytes = rest;

@@ -86,6 +86,7 @@ pub(super) fn encode_batch_message(
     encode_ipc_message(BATCH, header, &arrays.body)
 }
 
+/// JSON null and a missing cell are both null in Arrow.
 fn get_cell_json(cell: Option<&DataFrameCell>) -> Option<&Value> {
     match cell {
         Some(DataFrameCell::Json(value)) if !value.is_null() => Some(value),
@@ -191,6 +192,7 @@ impl ArrowBatchBuilder {
         }
     }
 
+    /// Values that are no strings are written as JSON: columns of mixed types are text.
     fn push_texts(&mut self, values: &[Option<&Value>]) {
         let mut data = Vec::new();
         let mut lengths = Vec::with_capacity(values.len());
