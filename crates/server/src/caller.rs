@@ -39,7 +39,7 @@ impl RequiredScope {
             }
     }
 
-    /// As `gradus keys add --scope` takes it.
+    /// As `gradus keys add` takes it, and as refusals name it.
     pub(super) fn name(self) -> &'static str {
         match self {
             RequiredScope::NoKey => "none",

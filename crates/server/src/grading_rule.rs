@@ -42,8 +42,8 @@ pub enum GradingRuleError {
         "two rules are called {rule:?}: give one of them another name (without a name, a rule is called by its project)"
     )]
     DuplicateName { rule: String },
-    /// The judge, its endpoint, its concurrency or the evaluators cannot be used. Boxed, because `gradus-eval` reports each of
-    /// them with a type of its own.
+    /// The judge, its endpoint, its concurrency or the evaluators cannot be used. Boxed, because `gradus-eval` reports
+    /// each of them with a type of its own.
     #[error("rule {rule:?}: {source}")]
     Judging { rule: String, source: Box<dyn Error + Send + Sync> },
     #[error("rule {rule:?}: sample = {sample}: give a share from 0 to 1")]
@@ -64,8 +64,8 @@ pub enum GradingRuleError {
     ToolFile(Box<dyn Error + Send + Sync>),
 }
 
-/// The rules of the file; without any, everything is judged by rules that cost nothing. Names are unique, because the store
-/// keys verdicts and spending by them.
+/// The rules of the file; without any, everything is judged by rules that cost nothing. Names are unique, because the
+/// store keys verdicts and spending by them.
 pub(crate) fn build_grading_rules(
     config: &ServerConfig,
     library: &RubricLibrary,

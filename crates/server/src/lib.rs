@@ -85,8 +85,8 @@ use live::LiveWorkers;
 use settings::{ReloadableSettings, ServerSettings};
 use state::ServerState;
 
-/// Reads a server's settings: once at its start, and again after each SIGHUP. The error is a line for the user or the log;
-/// the caller owns the command line and the file, and so the types of their errors.
+/// Reads a server's settings: once at its start, and again after each SIGHUP. The error is a line for the user or the
+/// log; the caller owns the command line and the file, and so the types of their errors.
 pub type ConfigReader<'r> = &'r dyn Fn() -> Result<ServerConfig, String>;
 
 /// Why a server cannot start. Each message is one line for the user.
@@ -165,8 +165,8 @@ async fn serve_until_signal(
 /// How long queries may go on when the server stops.
 const QUERY_GRACE: Duration = Duration::from_secs(3);
 
-/// A server with open ports and running workers. End it with [`RunningServer::stop`]: dropping it does not wait for what is
-/// under way.
+/// A server with open ports and running workers. End it with [`RunningServer::stop`]: dropping it does not wait for
+/// what is under way.
 #[allow(missing_debug_implementations, reason = "it holds threads and sockets")]
 pub struct RunningServer {
     /// The bound address. It differs from the configured one where that has port 0.

@@ -83,7 +83,8 @@ const MAX_AGE: Duration = Duration::from_secs(36_500 * 86_400);
 const HTTP: &str = "127.0.0.1:4318";
 const GRPC: &str = "127.0.0.1:4317";
 
-/// A setting that cannot be used: its name in `gradus.toml`, what was given, and how to write it. Each message is one line.
+/// A setting that cannot be used: its name in `gradus.toml`, what was given, and how to write it. Each message is one
+/// line.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerSettingsError {
     #[error("serve.{name} = {value}: give a number of seconds above 0")]

@@ -74,8 +74,8 @@ impl RunLedger for StoreLedger {
         Ok(())
     }
 
-    /// Counts the calls and the cost of a question when it ends, also without a verdict, so that a budget holds even where
-    /// the endpoint does not report its usage.
+    /// Counts the calls and the cost of a question when it ends, also without a verdict, so that a budget holds even
+    /// where the endpoint does not report its usage.
     fn asked(&mut self, trajectory_id: &str, effort: QuestionCost) {
         if let Some(judging) = self.at_work.lock().get_mut(trajectory_id) {
             let calls = u64::from(effort.calls);

@@ -76,8 +76,8 @@ enum EvaluationTableError {
     MissingDocumentPosition { row: usize },
 }
 
-/// Reads what is annotated and one annotation for each row. All rows are read before anything is stored, so that a table with
-/// one bad row leaves nothing behind.
+/// Reads what is annotated and one annotation for each row. All rows are read before anything is stored, so that a
+/// table with one bad row leaves nothing behind.
 fn parse_evaluation_table(
     table: &ArrowTable,
     caller: &RequestCaller,

@@ -45,8 +45,8 @@ const MAX_BYTES: usize = 1000;
 /// Characters of a refused path that the error repeats.
 const MAX_SHOWN: usize = 80;
 
-/// A path that is not of the forms that [`SpanProjection::parse`] accepts. Only the beginning of the path is kept, since a
-/// client may send any text.
+/// A path that is not of the forms that [`SpanProjection::parse`] accepts. Only the beginning of the path is kept,
+/// since a client may send any text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{shown:?} cannot be selected; write a name, a.dotted.path or attributes['a']['b'][0]")]
 pub(super) struct SpanProjectionError {

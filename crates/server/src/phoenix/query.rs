@@ -62,8 +62,8 @@ const SPAN_ID: &str = "context.span_id";
 /// Phoenix's default separator of `concat`.
 const SEPARATOR: &str = "\n\n";
 
-/// Why a query cannot be answered. Handlers answer it with status 422 and `Invalid query: ` before the message, as Phoenix
-/// does.
+/// Why a query cannot be answered. Handlers answer it with status 422 and `Invalid query: ` before the message, as
+/// Phoenix does.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DataFrameError {
     /// A column, an index or a list is no path that can be selected.
@@ -75,8 +75,8 @@ pub(super) enum DataFrameError {
 }
 
 impl SpanQuery {
-    /// Checks a query before anything is read from the store. Entries of another type than Phoenix documents are treated as
-    /// left out, as Phoenix does.
+    /// Checks a query before anything is read from the store. Entries of another type than Phoenix documents are
+    /// treated as left out, as Phoenix does.
     pub(super) fn read(raw: &RawQuery) -> Result<SpanQuery, DataFrameError> {
         let mut select = Vec::new();
         for (name, projection) in raw.select.iter().flatten() {
