@@ -82,7 +82,8 @@ impl ForeignAgent {
         let failed = |what: &str, error: &dyn std::fmt::Display| BenchError::Agent(format!("{what}: {error}"));
         let task = job.task;
         let folder = tempfile::tempdir().map_err(|error| failed("a temporary folder", &error))?;
-        let receiver = RunningServer::start_private(folder.path()).await.map_err(BenchError::Agent)?;
+        let receiver = RunningServer::start_private(folder.path()).await;
+        let receiver = receiver.map_err(|error| BenchError::Agent(error.to_string()))?;
         let seed = arena.world().clone();
         let before = seed.state().clone();
         let begun = Instant::now();

@@ -1,36 +1,39 @@
-//! What alert rules found when they last looked, for people who want to see how near a rule is to its threshold.
+//! The latest measurement of each alert rule, so that pages can show how far a rule is from its threshold.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::alert::{AlertMeasurement, AlertRule};
 
-/// By the rule's name. Not kept over a restart: the first look comes within seconds.
+/// Keyed by the name of the rule. It is not stored: after a restart the first measurement is made within seconds.
 #[derive(Debug, Default)]
 pub(crate) struct AlertMeasurementCache(Mutex<HashMap<String, LatestAlertMeasurement>>);
 
+/// A measurement with the condition that it was made for.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LatestAlertMeasurement {
-    /// A rule of the same name may have been another before the settings were read again.
+    /// Compared on lookup, because a reload may have replaced the rule by another one of the same name.
     condition: String,
     project: Option<String>,
-    /// None where there was no data at all.
+    /// `None` if the store had no data to measure.
     pub(crate) measured: Option<AlertMeasurement>,
     pub(crate) at_ns: i64,
 }
 
 impl AlertMeasurementCache {
+    /// Replaces the last measurement. `at_ns` is the time of the measurement, not of the data.
     pub(super) fn put(&self, rule: &AlertRule, measured: Option<AlertMeasurement>, at_ns: i64) {
         let (condition, project) = (rule.condition.to_string(), rule.project.clone());
         self.lock().insert(rule.name.clone(), LatestAlertMeasurement { condition, project, measured, at_ns });
     }
 
+    /// `None` if the rule was not measured since the start, or was changed since.
     pub(crate) fn find_for_rule(&self, rule: &AlertRule) -> Option<LatestAlertMeasurement> {
         let known = self.lock().get(&rule.name).cloned();
         known.filter(|known| known.condition == rule.condition.to_string() && known.project == rule.project)
     }
 
-    /// What cannot be looked at is not known.
+    /// Called when a measurement fails: an old value would look current.
     pub(super) fn forget(&self, rule: &AlertRule) {
         self.lock().remove(&rule.name);
     }

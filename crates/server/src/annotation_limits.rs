@@ -1,18 +1,29 @@
-//! How large an annotation may be: lists of annotations are read many at a time, and metadata is parsed whenever it is.
+//! How large an annotation may be. Lists read many annotations at a time, and metadata is parsed each time, so one
+//! large annotation would make every later query slow.
 
 use gradus_store::NewAnnotation;
 
 use super::json_size::estimate_parsed_size;
 
+/// Explanations of judges may quote much of a trajectory, so they have the largest limit.
 const MAX_EXPLANATION_BYTES: usize = 128 << 10;
 const MAX_METADATA_BYTES: usize = 64 << 10;
-/// Of every other text.
+/// The limit of every other text: target, name, identifier, author, label.
 const MAX_TEXT_BYTES: usize = 4 << 10;
-/// What metadata takes as parsed values.
+/// Bytes that metadata may take as parsed values, by the estimate of [`estimate_parsed_size`].
 const MAX_PARSED_METADATA: usize = 1 << 20;
 
-/// What is too large about an annotation.
-pub(super) fn check_annotation_size(annotation: &NewAnnotation) -> Result<(), String> {
+/// What is too large about an annotation. Handlers answer it with status 413.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum AnnotationSizeError {
+    #[error("{field} has {length} bytes; an annotation keeps at most {limit}")]
+    FieldTooLong { field: &'static str, length: usize, limit: usize },
+    #[error("metadata has too many values; an annotation keeps some thousands at most")]
+    TooManyValues,
+}
+
+/// Checks each text against its own limit first, and then what the metadata would take as parsed values.
+pub(super) fn check_annotation_size(annotation: &NewAnnotation) -> Result<(), AnnotationSizeError> {
     let texts = [
         ("target", annotation.target.len(), MAX_TEXT_BYTES),
         ("name", annotation.name.len(), MAX_TEXT_BYTES),
@@ -22,12 +33,13 @@ pub(super) fn check_annotation_size(annotation: &NewAnnotation) -> Result<(), St
         ("explanation", annotation.explanation.as_ref().map_or(0, String::len), MAX_EXPLANATION_BYTES),
         ("metadata", annotation.metadata.len(), MAX_METADATA_BYTES),
     ];
-    if let Some((name, length, limit)) = texts.into_iter().find(|(_, length, limit)| length > limit) {
-        return Err(format!("{name} has {length} bytes; an annotation keeps at most {limit}"));
+    if let Some((field, length, limit)) = texts.into_iter().find(|(_, length, limit)| length > limit) {
+        return Err(AnnotationSizeError::FieldTooLong { field, length, limit });
     }
     match estimate_parsed_size(annotation.metadata.as_bytes()) {
         0..=MAX_PARSED_METADATA => Ok(()),
-        _ => Err("metadata has too many values; an annotation keeps some thousands at most".to_owned()),
+        // A short text of nested empty lists parses to many times its size.
+        _ => Err(AnnotationSizeError::TooManyValues),
     }
 }
 

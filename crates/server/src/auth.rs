@@ -1,4 +1,5 @@
-//! Who may do what: keys and their scopes, rates, hosts, pages of other sites, and the headers that every answer carries.
+//! Access control: API keys and their scopes, rate limits, host names, cross-site requests, and security headers on
+//! every response.
 
 use crate::caller::{RequestCaller, RequiredScope};
 use std::collections::HashMap;
@@ -25,19 +26,20 @@ use super::{page, phoenix, queries, receive};
 use crate::clock::now_ns;
 use crate::http_error::ApiError;
 
-/// The scope that a request requires.
+/// The scope that a request requires. Arms are tried in order. Everything that is not listed and changes state needs
+/// `admin`, so that a new route is closed by default.
 fn required_scope(method: &Method, path: &str) -> RequiredScope {
     match path {
         _ if is_health_check(path) => RequiredScope::NoKey,
         phoenix::VERSION_PATH => RequiredScope::NoKey,
         _ if page::is_open(path) => RequiredScope::NoKey,
-        // A question, though it is posted.
+        // Phoenix clients send queries with POST.
         "/v1/spans" => RequiredScope::Read,
         "/v1/traces" | "/v1/logs" => RequiredScope::Ingest,
         _ if path.starts_with("/opentelemetry.") => RequiredScope::Ingest,
         _ if path.starts_with("/v1/") && method == Method::POST => RequiredScope::Ingest,
         _ if method == Method::GET || method == Method::HEAD => RequiredScope::Read,
-        // Who may add spans may add what is said of them.
+        // A key that may send spans may annotate them.
         "/api/v1/annotations" | "/labels" => RequiredScope::Ingest,
         _ => RequiredScope::Admin,
     }
@@ -48,11 +50,13 @@ pub(super) fn needs_no_key(method: &Method, path: &str) -> bool {
     required_scope(method, path) == RequiredScope::NoKey
 }
 
+/// Health checks must work on an overloaded server, so they are exempt from keys and restrictions.
 fn is_health_check(path: &str) -> bool {
     matches!(path, "/healthz" | "/readyz")
 }
 
-/// Stands before everything else.
+/// The middleware in front of every route. Refusals are written in the protocol of the request: gRPC, Phoenix's text,
+/// OTLP status, a page, or JSON.
 pub(super) async fn authorize_request(State(guard): State<Arc<AuthGuard>>, request: Request, next: Next) -> Response {
     let is_grpc = is_grpc(request.headers());
     let origin = request.headers().get(header::ORIGIN).cloned();
@@ -67,7 +71,7 @@ pub(super) async fn authorize_request(State(guard): State<Arc<AuthGuard>>, reque
     };
     let mut response = match admitted {
         Ok(caller) => {
-            // Queries take turns by key, and by address where there are no keys.
+            // The query pool schedules fairly by key, and by address where no keys are needed.
             let name = match caller.name.is_empty() {
                 true => client_name(&parts),
                 false => caller.name.clone(),
@@ -98,7 +102,7 @@ pub(super) async fn authorize_request(State(guard): State<Arc<AuthGuard>>, reque
     response
 }
 
-/// What a page from an origin that is let in may send.
+/// Answers a CORS preflight request of a configured origin. Browsers cache it for ten minutes.
 fn answer_preflight() -> Response {
     let headers = [
         (header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, DELETE")),
@@ -111,29 +115,34 @@ fn answer_preflight() -> Response {
     (StatusCode::NO_CONTENT, headers).into_response()
 }
 
+/// By the content type, as gRPC over HTTP/2 requires; also true for `application/grpc+proto`.
 pub(super) fn is_grpc(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"))
 }
 
+/// The state of the middleware.
 pub(super) struct AuthGuard {
     server: Arc<ServerState>,
     rates: ClientRateLimiter,
 }
 
-/// What somebody shows to be let in.
+/// What a request presents to be admitted.
 #[derive(Clone, Copy)]
 enum RequestCredential<'p> {
     Key(&'p str),
-    /// Of somebody who signed in on the page.
+    /// The session cookie of a person who signed in on the page.
     Session(&'p str),
 }
 
+/// A refused request, before it is written in one of the protocols.
 struct AccessRefusal {
     status: StatusCode,
+    /// A code of `google.rpc.Code`: 3 invalid argument, 7 permission denied, 8 resource exhausted, 14 unavailable, 16
+    /// unauthenticated.
     grpc_code: u16,
     message: String,
     retry_after_s: Option<u32>,
-    /// The key is known, and may not do that.
+    /// The key is valid but lacks the scope, so that a page can offer to sign in with another one.
     lacks_scope: bool,
 }
 
@@ -147,12 +156,13 @@ impl AccessRefusal {
         self.with_headers(response)
     }
 
-    /// As OTLP asks: a status in the request's own encoding.
+    /// OTLP/HTTP requires a `google.rpc.Status` body in the encoding of the request.
     fn into_otlp_response(self, headers: &HeaderMap) -> Response {
         let response = receive::status_response(self.status, self.grpc_code, &self.message, headers);
         self.with_headers(response)
     }
 
+    /// Headers that belong to the status: `WWW-Authenticate` with 401 (RFC 9110), and `Retry-After`.
     fn with_headers(self, mut response: Response) -> Response {
         if self.status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -173,13 +183,15 @@ impl AuthGuard {
         AuthGuard { rates: ClientRateLimiter::new(server.settings.requests_per_second), server }
     }
 
-    /// Whether a browser asks if a page may ask. That carries no key, and needs none: it tells nothing.
+    /// Whether this is a CORS preflight of a configured origin. Browsers send it without credentials, so it is answered
+    /// without a key, and it reveals nothing.
     fn is_preflight(&self, request: &Parts, origin: Option<&HeaderValue>) -> bool {
         request.method == Method::OPTIONS
             && request.headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
             && origin.is_some_and(|origin| self.is_known(origin))
     }
 
+    /// Origins are compared byte for byte, as browsers send them.
     fn is_known(&self, origin: &HeaderValue) -> bool {
         self.server.settings.cors_origins.iter().any(|known| known.as_bytes() == origin.as_bytes())
     }
@@ -214,12 +226,13 @@ impl AuthGuard {
         Err(refused)
     }
 
+    /// Decides who the caller is. Keys in headers count before the session cookie.
     fn admit(&self, request: &Parts) -> Result<RequestCaller, AccessRefusal> {
         let required = required_scope(&request.method, request.uri.path());
         let is_own =
             matches!(request.method, Method::GET | Method::HEAD) || page::is_own(&request.uri, &request.headers);
         if page::is_form(request.uri.path()) && !is_own {
-            // Whoever is here has a browser, which goes wherever another page sends it.
+            // The browser of a signed-in person sends the cookie along with a form of any site (CSRF).
             let message = "forms are taken from this server's own pages only";
             return Err(AccessRefusal::new(StatusCode::FORBIDDEN, 7, message));
         }
@@ -228,7 +241,7 @@ impl AuthGuard {
             if !is_health_check(request.uri.path()) {
                 self.check_restriction(connection)?;
             }
-            // A key that is tried is looked up: guessing is not for free here, either.
+            // The sign-in form looks up a key, so guessing is rate limited here, too.
             if page::is_form(request.uri.path()) && request.method == Method::POST {
                 self.rates.take_token(|| client_name(request))?;
             }
@@ -240,7 +253,8 @@ impl AuthGuard {
             self.rates.take_token(|| client_name(request))?;
             return Ok(RequestCaller::default());
         }
-        // A browser shows its session with whatever it asks: that is believed for looking, and for what our own pages send.
+        // A browser attaches the cookie to every request. It is accepted for reading, and for requests that this
+        // server's own pages sent.
         let shown = page::read_session_cookie(&request.headers).filter(|_| is_own).map(RequestCredential::Session);
         match self.caller_of(given_key(&request.headers).map(RequestCredential::Key).or(shown), required) {
             Ok(caller) => {
@@ -252,14 +266,14 @@ impl AuthGuard {
             }
             Err(refused) => {
                 self.server.tell_of_refusal(request.uri.path(), refused.status.as_u16(), &refused.message);
-                // Guessing is not for free.
+                // Failed attempts are charged to the address, so that guessing keys is slow.
                 self.rates.take_token(|| client_name(request))?;
                 Err(refused)
             }
         }
     }
 
-    /// On a restricted connection only health checks and requests with a key are answered.
+    /// On a restricted connection only health checks and requests with a valid key are answered.
     fn check_restriction(&self, connection: Option<&Arc<ConnectionState>>) -> Result<(), AccessRefusal> {
         let Some(connection) = connection.filter(|connection| connection.restriction().is_some()) else {
             return Ok(());
@@ -270,6 +284,7 @@ impl AuthGuard {
         Err(AccessRefusal { retry_after_s: Some(1), ..refused })
     }
 
+    /// Resolves a credential and checks its scope: 401 without a valid credential, 403 without the scope.
     fn caller_of(
         &self,
         proof: Option<RequestCredential<'_>>,
@@ -290,8 +305,8 @@ impl AuthGuard {
         Ok(caller)
     }
 
-    /// Through a connection that nothing else uses, each time: so a key that was revoked is refused at once, and nobody's
-    /// query keeps a sender waiting.
+    /// Looks a key up in the store on every request, through a connection of its own. So a revoked key is refused at
+    /// once, and a slow query never delays a sender.
     fn look_up(&self, proof: RequestCredential<'_>) -> Result<(RequestCaller, KeyScopes), AccessRefusal> {
         let store = &self.server.store;
         let (found, unknown) = match proof {
@@ -312,10 +327,12 @@ impl AuthGuard {
         }
     }
 
+    /// Security headers of every response. A handler may set a wider policy for its page before; the strict default
+    /// applies otherwise.
     fn add_headers(&self, headers: &mut HeaderMap, origin: Option<&HeaderValue>) {
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
-        // Pages say for themselves what they need.
+        // Pages with scripts and styles bring their own policies.
         headers.entry(REFERRER_POLICY).or_insert(HeaderValue::from_static("no-referrer"));
         headers.entry(CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(
             "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
@@ -329,12 +346,13 @@ impl AuthGuard {
     }
 }
 
-/// The address that a request counts for: the client's own behind a trusted proxy, and a whole network of IPv6.
+/// The client address that a request is charged to: behind a trusted proxy the client's own, and the /64 network of
+/// IPv6.
 fn client_name(request: &Parts) -> String {
     request.extensions.get::<ClientAddress>().map(ToString::to_string).unwrap_or_default()
 }
 
-/// A key as OTLP exporters, Phoenix's clients and people send it.
+/// The key of a request: `Authorization: Bearer` of OTLP exporters, `api_key` of Phoenix clients, or `x-api-key`.
 fn given_key(headers: &HeaderMap) -> Option<&str> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(|value| {
@@ -344,7 +362,8 @@ fn given_key(headers: &HeaderMap) -> Option<&str> {
     bearer.or_else(|| text("api_key")).or_else(|| text("x-api-key")).filter(|key| !key.is_empty())
 }
 
-/// Without keys, only this machine may ask: a page from elsewhere that has its name point here may not.
+/// Without keys, the `Host` header must name loopback. This stops DNS rebinding, where a foreign page lets its own name
+/// point to 127.0.0.1.
 fn check_host(request: &Parts) -> Result<(), AccessRefusal> {
     if cross_site::is_addressed_to_loopback(&request.headers, &request.uri) {
         return Ok(());
@@ -356,12 +375,14 @@ fn check_host(request: &Parts) -> Result<(), AccessRefusal> {
     ))
 }
 
-/// So many requests a second for each client, with twice that at once.
+/// A token bucket for each client: it refills at `per_second` and holds two seconds' worth of requests.
 struct ClientRateLimiter {
     per_second: Option<f64>,
+    /// When a bucket was used last, and the tokens that were left.
     clients: Mutex<HashMap<String, (Instant, f64)>>,
 }
 
+/// Buckets that are kept at once, so that many addresses cannot fill the memory.
 const MAX_CLIENTS: usize = 10_000;
 
 impl ClientRateLimiter {
@@ -369,13 +390,15 @@ impl ClientRateLimiter {
         ClientRateLimiter { per_second, clients: Mutex::default() }
     }
 
+    /// Takes a token, or refuses with the time until the next one. `client` is a closure, because its name is not
+    /// needed without a limit.
     fn take_token(&self, client: impl FnOnce() -> String) -> Result<(), AccessRefusal> {
         let Some(per_second) = self.per_second else { return Ok(()) };
         let most = (per_second * 2.0).max(1.0);
         let now = Instant::now();
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         if clients.len() >= MAX_CLIENTS {
-            // Whoever was quiet for a while has all his requests again anyway.
+            // A bucket is full again after two seconds, so dropping those that were unused for ten forgets nothing.
             clients.retain(|_, (at, _)| at.elapsed() < Duration::from_secs(10));
         }
         let (at, left) = clients.entry(client()).or_insert((now, most));

@@ -1,17 +1,17 @@
-//! Who asks, and what that key may do.
+//! The caller of a request and the scope that a request requires.
 
 use gradus_store::KeyScopes;
 
-/// Who asks: the name of the key, or nobody in particular.
+/// The authenticated caller. The name is that of the key, and empty where no key is needed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RequestCaller {
     pub(super) name: String,
-    /// What the key may do; none where no key is needed, so everything may be done.
+    /// The scopes of the key. `None` where no key is needed, which permits everything.
     pub(super) scopes: Option<KeyScopes>,
 }
 
 impl RequestCaller {
-    /// Whether this would be taken: what would not be is not offered.
+    /// Pages use this to hide actions that would be refused.
     pub(super) fn has_scope(&self, required: RequiredScope) -> bool {
         self.scopes.is_none_or(|scopes| required.is_met(scopes))
     }
@@ -28,6 +28,7 @@ pub(super) enum RequiredScope {
 }
 
 impl RequiredScope {
+    /// The scope `admin` includes all others.
     pub(super) fn is_met(self, scopes: KeyScopes) -> bool {
         scopes.admin
             || match self {
@@ -38,6 +39,7 @@ impl RequiredScope {
             }
     }
 
+    /// As `gradus keys add` takes it, and as refusals name it.
     pub(super) fn name(self) -> &'static str {
         match self {
             RequiredScope::NoKey => "none",

@@ -1,39 +1,43 @@
-//! Who a request comes from: the address of the connection, or the one that a configured proxy names.
+//! The client that a request counts for: the address of the connection, or the one that a configured proxy reports.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use axum::http::HeaderMap;
 
-/// An address as limits count it. Whoever has an IPv6 network has all addresses of it, so those are counted by /64.
+/// An address as limits count it. A client with an IPv6 network can use any address of it, so IPv6 is counted by /64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct ClientAddress(IpAddr);
 
+/// The older header, which wins where a proxy sends both, and the one of RFC 7239.
 const X_FORWARDED_FOR: &str = "x-forwarded-for";
 const FORWARDED: &str = "forwarded";
 
 tokio::task_local! {
+    // Task-local, so that leases and write lanes deep inside a handler are charged to the right client without passing
+    // it along.
     static CURRENT: ClientAddress;
 }
 
 impl ClientAddress {
-    /// Of work that no client asked for.
+    /// Stands for the server's own work, which no client asked for.
     const NONE: ClientAddress = ClientAddress(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
 
-    /// The client of the request that this task answers.
+    /// The client of the request that this task answers; [`ClientAddress::NONE`] outside of a request.
     pub(super) fn current() -> ClientAddress {
         CURRENT.try_with(|client| *client).unwrap_or(ClientAddress::NONE)
     }
 
-    /// Answers a request of this client.
+    /// Runs a future with this client as the current one.
     pub(super) async fn scope<T>(self, answering: impl Future<Output = T>) -> T {
         CURRENT.scope(self, answering).await
     }
 
+    /// Maps IPv4-mapped IPv6 addresses to IPv4, and IPv6 addresses to their /64 network.
     pub(super) fn from_ip(ip: IpAddr) -> ClientAddress {
         ClientAddress(match ip.to_canonical() {
             IpAddr::V6(address) => {
                 let [a, b, c, d, ..] = address.segments();
-                // On loopback and among link-local addresses a network is a machine anyway.
+                // `::1` is one machine: its network would be `::`, which is [`ClientAddress::NONE`].
                 let keeps_all = address.is_loopback();
                 IpAddr::V6(if keeps_all { address } else { Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0) })
             }
@@ -104,6 +108,7 @@ pub(super) struct ProxyNetwork {
 }
 
 impl ProxyNetwork {
+    /// Reads CIDR notation. `None` if the address is invalid or the prefix is longer than the address.
     pub(super) fn parse(text: &str) -> Option<ProxyNetwork> {
         let (address, prefix) = match text.split_once('/') {
             Some((address, prefix)) => (address, Some(prefix.parse::<u8>().ok()?)),
@@ -115,10 +120,13 @@ impl ProxyNetwork {
         (prefix <= bits).then_some(ProxyNetwork { address, prefix })
     }
 
+    /// An IPv4 network also contains the IPv4-mapped IPv6 form of its addresses.
     pub(super) fn contains(&self, ip: IpAddr) -> bool {
         let prefix = u32::from(self.prefix);
         match (self.address, ip.to_canonical()) {
             (IpAddr::V4(network), IpAddr::V4(ip)) => {
+                // A prefix of 0 shifts by the full width, which `checked_shl` reports as `None`: the mask is empty
+                // then.
                 let mask = u32::MAX.checked_shl(32 - prefix).unwrap_or(0);
                 (network.to_bits() ^ ip.to_bits()) & mask == 0
             }

@@ -1,5 +1,8 @@
-//! One connection as limits see it: whether it is idle, when it made progress, whether it has shown a key, and which
-//! response bytes were handed to it and not yet written.
+//! The state of one connection that limits look at: whether it is idle, when it last made progress, whether it has
+//! shown a key, and which response chunks it has not written yet.
+//!
+//! All fields that change are atomics or short mutexes, because a connection's task, its streams and the registry
+//! update them from different threads.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,19 +21,20 @@ pub(super) enum ConnectionCloseReason {
     NoRequest,
     /// Nothing was asked for too long.
     Idle,
-    /// The client did not read its response.
+    /// The client did not read a response chunk in time.
     Stalled,
     /// It was idle, and a new connection needed its slot.
     Evicted,
-    /// The same of one with requests under way.
+    /// It had open requests but made no progress, and a new connection needed its slot.
     EvictedBusy,
-    /// Its streams found no memory, again and again.
+    /// Too many of its streams in a row found no memory.
     Memory,
-    /// It sent far more than its requests need.
+    /// It sent far more bytes than its requests account for, such as HTTP/2 frames that need no answer.
     Flood,
 }
 
 impl ConnectionCloseReason {
+    /// In the order of the discriminants: the registry indexes its counters with them.
     pub(super) const ALL: [ConnectionCloseReason; 7] = [
         ConnectionCloseReason::NoRequest,
         ConnectionCloseReason::Idle,
@@ -41,6 +45,7 @@ impl ConnectionCloseReason {
         ConnectionCloseReason::Flood,
     ];
 
+    /// The value of the label `reason` in `/metrics`.
     pub(super) fn name(self) -> &'static str {
         match self {
             ConnectionCloseReason::NoRequest => "no_request",
@@ -54,16 +59,16 @@ impl ConnectionCloseReason {
     }
 }
 
-/// Why a connection is for health checks and for requests with a key only.
+/// Why a connection may be used only for health checks and for requests with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectionRestriction {
-    /// Its address has as many connections as one may have.
+    /// The client address has reached its limit of connections.
     Address,
-    /// The server has as many as it may have without a key.
+    /// All slots that are open to clients without a key are in use.
     Total,
 }
 
-/// How long clients may take.
+/// How long clients may take. Each limit guards against a client that holds a slot or memory by being slow (Slowloris).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConnectionTimeouts {
     /// To send the headers of a request, and the first request of a connection.
@@ -82,27 +87,31 @@ const MAX_KEYLESS_TIME: Duration = Duration::from_secs(5);
 const MAX_RATE_WINDOW: Duration = Duration::from_secs(10);
 
 impl ConnectionTimeouts {
-    /// For requests that need no key: whoever sends them can be anybody.
+    /// The timeouts of requests that need no key. Anyone can send them, so they are short whatever the settings say.
     pub(super) fn for_keyless(self) -> ConnectionTimeouts {
         let short = |time: Duration| time.min(MAX_KEYLESS_TIME);
         ConnectionTimeouts { body: short(self.body), stall: short(self.stall), ..self }
     }
 
+    /// The window over which the rate of a large body is measured.
     pub(super) fn rate_window(self) -> Duration {
         (self.body / 3).min(MAX_RATE_WINDOW)
     }
 }
 
-/// A connection may send this much beside its requests: bodies that were refused, frames of HTTP/2 that need no answer.
+/// A connection may send this much in addition to what its requests account for: bodies that were refused, and HTTP/2
+/// frames such as PING and WINDOW_UPDATE.
 const MAX_UNEXPECTED_BYTES: u64 = 4 << 20;
+/// The same allowance over time, for connections that live long.
 const EXPECTED_BYTES_PER_SECOND: u64 = 1 << 10;
-/// For the head of a request.
+/// Allowance for the head of a request.
 const REQUEST_BYTES: u64 = 64 << 10;
-/// For what a part of a body is wrapped in.
+/// Allowance for the framing of one part of a body.
 const FRAME_BYTES: u64 = 64;
-/// Reading so many bytes of a response takes one byte to say so, at most.
+/// A client that reads this many response bytes may send one byte of acknowledgement (HTTP/2 window updates).
 const ACKNOWLEDGED_PART: u64 = 16;
 
+/// Shared by the connection's task, its requests, its response bodies and the registry.
 #[derive(Debug)]
 pub(super) struct ConnectionState {
     pub(super) peer: SocketAddr,
@@ -118,14 +127,14 @@ pub(super) struct ConnectionState {
     received_bytes: AtomicU64,
     /// What its requests and responses account for.
     expected_bytes: AtomicU64,
-    /// It was opened when its address, or all addresses together, had no slot left.
+    /// Set when it was opened while its address, or all addresses together, had no slot left. A valid key lifts it.
     restriction: Option<ConnectionRestriction>,
     pending: Mutex<PendingChunks>,
     close_reason: Mutex<Option<ConnectionCloseReason>>,
     closing: Notify,
 }
 
-/// When parts of responses must be written that are not written yet, in the order in which they were handed out.
+/// The deadlines of response chunks that were handed out and are not written yet, numbered in that order.
 #[derive(Debug, Default)]
 struct PendingChunks {
     next: u64,
@@ -152,7 +161,7 @@ impl ConnectionState {
         }
     }
 
-    /// A request has come; it is over when what is returned is dropped.
+    /// Counts a request as active until the returned guard is dropped, which is after its last response byte.
     pub(super) fn begin_request(self: &Arc<ConnectionState>) -> ActiveRequest {
         self.has_asked.store(true, Ordering::Relaxed);
         self.active_requests.fetch_add(1, Ordering::Relaxed);
@@ -161,34 +170,36 @@ impl ConnectionState {
         ActiveRequest { connection: Arc::clone(self) }
     }
 
+    /// Whether no request is active. An idle connection may be evicted first.
     pub(super) fn is_idle(&self) -> bool {
         self.active_requests.load(Ordering::Relaxed) == 0
     }
 
-    /// Counts bytes as they arrive; true when they are a flood.
+    /// Counts received bytes. Returns true when they exceed what the requests and responses so far account for.
     pub(super) fn count_received(&self, bytes: usize) -> bool {
         let received = self.received_bytes.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
         let expected = self.expected_bytes.load(Ordering::Relaxed);
         received > expected && received > expected + self.opened_at.elapsed().as_secs() * EXPECTED_BYTES_PER_SECOND
     }
 
-    /// Clients acknowledge what they read.
+    /// Raises the allowance for received bytes: HTTP/2 clients acknowledge what they read.
     pub(super) fn count_written(&self, bytes: usize) {
         self.expected_bytes.fetch_add(bytes as u64 / ACKNOWLEDGED_PART, Ordering::Relaxed);
     }
 
-    /// A part of a request's body has arrived.
+    /// Raises the allowance by a part of a request body that a handler has read.
     pub(super) fn count_body(&self, bytes: usize) {
         self.expected_bytes.fetch_add(bytes as u64 + FRAME_BYTES, Ordering::Relaxed);
         self.mark_progress();
     }
 
-    /// Something was received or written.
+    /// Records that bytes were received or written. Uses `fetch_max`, since threads may call it out of order.
     pub(super) fn mark_progress(&self) {
         let now_ms = self.opened_at.elapsed().as_millis() as u64;
         self.last_progress_ms.fetch_max(now_ms, Ordering::Relaxed);
     }
 
+    /// When a byte was last received or written, with a resolution of a millisecond.
     pub(super) fn last_progress(&self) -> Instant {
         self.opened_at + Duration::from_millis(self.last_progress_ms.load(Ordering::Relaxed))
     }
@@ -207,7 +218,8 @@ impl ConnectionState {
         self.restriction.filter(|_| !self.is_keyed())
     }
 
-    /// Counts a stream that found no memory, or one that did; how many in a row did not.
+    /// Counts a stream that found no memory, or resets the count after one that did. Returns how many in a row were
+    /// refused.
     pub(super) fn count_refused_stream(&self, is_refused: bool) -> usize {
         if is_refused {
             return self.refused_streams.fetch_add(1, Ordering::Relaxed) + 1;
@@ -218,7 +230,8 @@ impl ConnectionState {
         0
     }
 
-    /// A part of a response is handed out; it is written when what is returned is dropped. The client has `time` for it.
+    /// Registers a response chunk that must be written within `time`. It counts as written when the returned guard is
+    /// dropped.
     pub(super) fn hand_out_chunk(self: &Arc<ConnectionState>, time: Duration) -> PendingChunk {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         let number = pending.next;
@@ -227,12 +240,13 @@ impl ConnectionState {
         PendingChunk { connection: Arc::clone(self), number }
     }
 
+    /// The earliest deadline. Timeouts differ between chunks, so it is not always that of the oldest one.
     fn next_chunk_due_at(&self) -> Option<Instant> {
         let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         pending.due_at.values().min().copied()
     }
 
-    /// Why this connection has to go now, if it has.
+    /// The timeout that this connection has exceeded, if any. An unread response counts even while requests are active.
     pub(super) fn overdue_reason(&self, now: Instant, timeouts: &ConnectionTimeouts) -> Option<ConnectionCloseReason> {
         let since = |at: Instant| now.saturating_duration_since(at);
         if self.next_chunk_due_at().is_some_and(|due_at| now > due_at) {
@@ -247,7 +261,7 @@ impl ConnectionState {
         (since(self.last_progress()) > timeouts.idle).then_some(ConnectionCloseReason::Idle)
     }
 
-    /// Asks the connection's task to close it; false if that was done before.
+    /// Asks the connection's task to close it. Returns false if it was asked before: the first reason counts.
     pub(super) fn close(&self, reason: ConnectionCloseReason) -> bool {
         let mut known = self.close_reason.lock().unwrap_or_else(PoisonError::into_inner);
         if known.is_some() {
@@ -263,7 +277,8 @@ impl ConnectionState {
         *self.close_reason.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the connection has to be closed.
+    /// Waits until [`ConnectionState::close`] is called. `notify_one` stores a permit, so a call before this one is not
+    /// missed.
     pub(super) async fn close_requested(&self) -> ConnectionCloseReason {
         loop {
             if let Some(reason) = self.close_reason() {
@@ -274,7 +289,7 @@ impl ConnectionState {
     }
 }
 
-/// A request under way, its response included.
+/// An open request, its response included. Dropping it ends the request.
 #[derive(Debug)]
 pub(super) struct ActiveRequest {
     connection: Arc<ConnectionState>,
@@ -287,7 +302,7 @@ impl Drop for ActiveRequest {
     }
 }
 
-/// A part of a response that waits to be written.
+/// A response chunk that is not written yet. hyper drops it with the bytes when they are written.
 #[derive(Debug)]
 pub(super) struct PendingChunk {
     connection: Arc<ConnectionState>,

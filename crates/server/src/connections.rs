@@ -16,37 +16,41 @@ use super::connection::{ConnectionCloseReason, ConnectionRestriction, Connection
 use super::memory::OVERLOAD_REPORT;
 use crate::throttled_log::ThrottledLog;
 
-/// This part of all slots is for connections that have shown a key, and for health checks.
+/// One part in five of all slots is reserved for connections that have shown a key and for health checks.
 const RESERVE_PART: usize = 5;
-/// Restricted connections of an address beyond its limit, so that its health checks are answered.
+/// Restricted connections that an address may open beyond its limit, so that its health checks are still answered.
 const ADDRESS_RESERVE: usize = 8;
 /// A connection that made progress within this time is closed only for an address with fewer connections: a client that
 /// has just connected has not shown its key yet.
 const RECENT_PROGRESS: Duration = Duration::from_secs(1);
-/// Connections that are looked at to find an idle one.
+/// Connections that are examined to find one to evict. It bounds the time under the lock.
 const MAX_INSPECTED: usize = 16;
-/// How often those are brought into order before one is chosen.
+/// How often the order of the examined connections is corrected before one is chosen.
 const MAX_PASSES: usize = 4;
 
+/// Limits on open connections.
 #[derive(Clone, Debug)]
 pub(super) struct ConnectionLimits {
     pub(super) total: usize,
-    /// Of one address; connections of trusted proxies are not counted.
+    /// For one client address. Connections of trusted proxies are exempt, because many clients share them.
     pub(super) per_address: Option<usize>,
     pub(super) trusted_proxies: Vec<ProxyNetwork>,
 }
 
+/// All open connections and the admission policy. One mutex guards them: it is held for bookkeeping only, never while a
+/// socket is used.
 #[derive(Debug)]
 pub(super) struct ConnectionRegistry {
     limits: ConnectionLimits,
     open: Mutex<OpenConnections>,
     refused: AtomicU64,
+    /// Closed connections by [`ConnectionCloseReason`], for `/metrics`.
     closed: [AtomicU64; ConnectionCloseReason::ALL.len()],
     refusals: ThrottledLog,
     evictions: ThrottledLog,
 }
 
-/// Connections in the order of their last progress, those without a key apart from those with one.
+/// Connections ordered by their last progress, the oldest first, with and without a key apart.
 #[derive(Debug, Default)]
 struct ProgressOrder {
     keyless: BTreeSet<(Instant, u64)>,
@@ -67,8 +71,9 @@ impl ProgressOrder {
     }
 }
 
-/// A connection and where the orders have it. Progress and keys come without a lock, so that is brought up to date when
-/// the connection is looked at; meanwhile it is further in front than it should be.
+/// A connection and the position under which it is filed. Progress and keys are recorded without the lock, so the
+/// position is corrected lazily, when the connection is examined. Until then it is filed as older than it is, which is
+/// safe.
 #[derive(Debug)]
 struct OpenConnection {
     state: Arc<ConnectionState>,
@@ -76,14 +81,17 @@ struct OpenConnection {
     is_filed_keyed: bool,
 }
 
+/// The indexes of the registry. Every connection is in `all`, in `by_progress` and in the order of its address.
 #[derive(Debug, Default)]
 struct OpenConnections {
     next: u64,
     all: HashMap<u64, OpenConnection>,
     by_progress: ProgressOrder,
     by_address: HashMap<ClientAddress, ProgressOrder>,
-    /// How many connections without a key each address has, as far as known.
+    /// Connections without a key for each address, ordered by count, to find the address with the most in O(log n).
     keyless_counts: BTreeSet<(usize, ClientAddress)>,
+    /// When a connection was last refused because all slots were in use. The health check reports overload for a while
+    /// after it.
     refused_at: Option<Instant>,
 }
 
@@ -101,7 +109,7 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// A connection that was closed for another one.
+/// A connection that was removed for a new one. It is closed after the lock is released.
 struct EvictedConnection {
     state: Arc<ConnectionState>,
     reason: ConnectionCloseReason,
@@ -115,6 +123,7 @@ impl OpenConnections {
         number
     }
 
+    /// Files a connection under its current progress and key in all indexes.
     fn insert_numbered(&mut self, number: u64, state: Arc<ConnectionState>) {
         let connection = OpenConnection { filed_at: state.last_progress(), is_filed_keyed: state.is_keyed(), state };
         let (address, is_keyed) = (connection.state.address, connection.is_filed_keyed);
@@ -128,6 +137,8 @@ impl OpenConnections {
         self.all.insert(number, connection);
     }
 
+    /// Uses the position under which the connection is filed, which may differ from its current state. `None` if it was
+    /// evicted before.
     fn remove(&mut self, number: u64) -> Option<Arc<ConnectionState>> {
         let connection = self.all.remove(&number)?;
         let (address, is_keyed) = (connection.state.address, connection.is_filed_keyed);
@@ -145,6 +156,7 @@ impl OpenConnections {
         Some(connection.state)
     }
 
+    /// Keeps `keyless_counts` in step with the order of the address. An address without such connections has no entry.
     fn move_count(&mut self, address: ClientAddress, before: usize, after: usize) {
         if before != after {
             self.keyless_counts.remove(&(before, address));
@@ -162,7 +174,7 @@ impl OpenConnections {
         self.by_address.get(&address).map_or(0, |order| order.keyless.len())
     }
 
-    /// Those without progress for longest: of one address, or of all.
+    /// The connections without progress for longest, of one address or of all; at most [`MAX_INSPECTED`].
     fn iter_stalest(&self, address: Option<ClientAddress>, is_keyed: bool) -> impl Iterator<Item = u64> + '_ {
         let order = match address {
             Some(address) => self.by_address.get(&address),
@@ -172,8 +184,8 @@ impl OpenConnections {
         group.take(MAX_INSPECTED).map(|(_, number)| *number)
     }
 
-    /// Brings the first ones of an order up to date. Each move is paid for by progress that was made, or by a key that
-    /// was shown, since the last one.
+    /// Corrects the positions of the first connections of an order. Each correction is paid for by progress or a key
+    /// since the last one, so the cost is amortised.
     fn refresh(&mut self, address: Option<ClientAddress>) {
         for _ in 0..MAX_PASSES {
             let inspected = self.iter_stalest(address, false).chain(self.iter_stalest(address, true));
@@ -195,11 +207,11 @@ impl OpenConnections {
         }
     }
 
-    /// The address whose connections are closed first for a new one of `newcomer`: the one that has most, unless that is
-    /// the newcomer's own.
+    /// The address that has to give up a connection for one of `newcomer`: the one with most connections without a key,
+    /// or the newcomer itself if no other has more.
     fn find_crowded(&mut self, newcomer: ClientAddress) -> ClientAddress {
         self.refresh(Some(newcomer));
-        // That connections have shown a key is found out only here, and then another address may have most.
+        // The counts may be stale: a refresh can reveal keys, and then another address has most.
         for _ in 0..MAX_PASSES {
             let Some((count, most)) = self.keyless_counts.last().copied() else { break };
             if count <= self.keyless_count(newcomer) {
@@ -213,8 +225,8 @@ impl OpenConnections {
         newcomer
     }
 
-    /// An idle connection that may be closed: of the address that has most, the one that is idle longest. Connections of
-    /// `crowded` are closed also when they made progress just now.
+    /// An idle connection that may be closed: of the address with most connections, the one that is idle longest.
+    /// Connections of `crowded` may be closed even if they made progress just now.
     fn find_idle(
         &mut self,
         address: Option<ClientAddress>,
@@ -238,8 +250,8 @@ impl OpenConnections {
         self.find_idle(None, false, crowded, now).or_else(|| self.find_idle(Some(crowded), false, crowded, now))
     }
 
-    /// The connection of an address without a key, and without progress for longest. Its own ones are closed for
-    /// `newcomer` only when they made no progress for a while.
+    /// The connection of an address without a key and without progress for longest, whether idle or not. If the address
+    /// is the newcomer's own, recent progress protects it: a client must not evict its own working connections.
     fn find_busy(&mut self, address: ClientAddress, newcomer: ClientAddress, now: Instant) -> Option<u64> {
         self.refresh(Some(address));
         let mut candidates = self.iter_stalest(Some(address), false);
@@ -249,6 +261,7 @@ impl OpenConnections {
         })
     }
 
+    /// Removes a connection from the indexes. Its slot is free at once, even though its task closes later.
     fn evict(&mut self, number: u64) -> Option<EvictedConnection> {
         let state = self.remove(number)?;
         let reason = if state.is_idle() { ConnectionCloseReason::Evicted } else { ConnectionCloseReason::EvictedBusy };
@@ -260,7 +273,7 @@ fn is_without_progress(state: &ConnectionState, now: Instant) -> bool {
     now.saturating_duration_since(state.last_progress()) >= RECENT_PROGRESS
 }
 
-/// What becomes of a new connection.
+/// The decision about a new connection: whether it is restricted, and which connection is evicted for it.
 struct ConnectionAdmission {
     restriction: Option<ConnectionRestriction>,
     victim: Option<u64>,
@@ -287,6 +300,7 @@ impl ConnectionRegistry {
         self.admit_at(peer, Instant::now())
     }
 
+    /// `now` is a parameter so that tests can set it.
     fn admit_at(self: &Arc<ConnectionRegistry>, peer: SocketAddr, now: Instant) -> Option<ConnectionSlot> {
         let address = ClientAddress::from_ip(peer.ip());
         let mut open = self.lock();
@@ -310,7 +324,7 @@ impl ConnectionRegistry {
         Some(ConnectionSlot { registry: Arc::clone(self), number, state })
     }
 
-    /// `None` if the connection is refused.
+    /// Applies the policy of the module's documentation. `None` refuses the connection.
     fn decide(&self, open: &mut OpenConnections, peer: SocketAddr, now: Instant) -> Option<ConnectionAdmission> {
         let address = ClientAddress::from_ip(peer.ip());
         let is_proxy = self.limits.trusted_proxies.iter().any(|network| network.contains(peer.ip()));
@@ -318,6 +332,7 @@ impl ConnectionRegistry {
         let total = self.limits.total;
         let of_address = open.count_for_address(address);
         let mut admission = ConnectionAdmission { restriction: None, victim: None };
+        // First the limit of the address, at the expense of its own connections only.
         if of_address >= per_address {
             let own = Some(address);
             admission.victim =
@@ -332,6 +347,7 @@ impl ConnectionRegistry {
             admission.victim = open.find_idle_keyless(address, now);
             admission.restriction = admission.victim.is_none().then_some(ConnectionRestriction::Total);
         }
+        // No slot is left at all: a connection without a key goes, and an idle one with a key as the last resort.
         if admission.victim.is_none() && open.all.len() >= total {
             let crowded = open.find_crowded(address);
             admission.victim = open
@@ -346,7 +362,7 @@ impl ConnectionRegistry {
         Some(admission)
     }
 
-    /// A request on a restricted connection was refused.
+    /// Counts and logs a request that was refused on a restricted connection.
     pub(super) fn report_restricted(&self, state: &ConnectionState) {
         let count = {
             let mut open = self.lock();
@@ -358,6 +374,7 @@ impl ConnectionRegistry {
         self.report_refusal(state.address, count);
     }
 
+    /// Counts a refusal, and logs it with throttling: an attack must not fill the log.
     fn report_refusal(&self, address: ClientAddress, connections: usize) {
         self.refused.fetch_add(1, Ordering::Relaxed);
         if let Some(times) = self.refusals.record_occurrence() {
@@ -365,13 +382,14 @@ impl ConnectionRegistry {
         }
     }
 
+    /// Closes a connection and counts the reason, once for each connection.
     pub(super) fn close(&self, state: &ConnectionState, reason: ConnectionCloseReason) {
         if state.close(reason) {
             self.closed[reason as usize].fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Closes connections that are silent, idle or not read.
+    /// Closes connections that exceeded a timeout. Reasons are collected under the lock and applied after it.
     pub(super) fn close_overdue(&self, timeouts: &ConnectionTimeouts) {
         let now = Instant::now();
         let overdue: Vec<(Arc<ConnectionState>, ConnectionCloseReason)> = {
@@ -399,7 +417,8 @@ impl ConnectionRegistry {
         self.closed[reason as usize].load(Ordering::Relaxed)
     }
 
-    /// Whether connections of any address were refused lately.
+    /// Whether connections were refused lately because all slots were in use. Refusals for one address's limit do not
+    /// count.
     pub(super) fn is_overloaded(&self) -> bool {
         self.lock().refused_at.is_some_and(|at| at.elapsed() < OVERLOAD_REPORT)
     }

@@ -1,4 +1,5 @@
-//! What is known of an evaluator by its name: its title, its labels, the scale of its scores, and intervals on it.
+//! Looks up an evaluator by its name: title, labels, scale of its scores, and confidence intervals on that scale.
+//! Stored verdicts may name evaluators whose rubric was removed since, so every lookup has a fallback.
 
 use gradus_eval::evaluator::CALL_VALIDITY;
 use gradus_eval::interval::{ClusterSums, ConfidenceInterval, of_sums};
@@ -8,7 +9,7 @@ use gradus_store::ScoreMoments;
 use crate::settings::ReloadableSettings;
 use gradus_report::html::text;
 
-/// An evaluator as people call it.
+/// The title of an evaluator for people; its name if it is unknown.
 pub(crate) fn find_evaluator_title(settings: &ReloadableSettings, evaluator: &str) -> String {
     let rubric = settings.library.find(evaluator).map(|rubric| rubric.title.clone());
     let live = || {
@@ -20,13 +21,13 @@ pub(crate) fn find_evaluator_title(settings: &ReloadableSettings, evaluator: &st
     text::format_display_line(title.as_deref().unwrap_or(evaluator))
 }
 
-/// What a verdict is about: the evaluator, and the step if it is about one.
+/// The subject of a verdict for people: the evaluator, and the step if it is about one.
 pub(crate) fn about_step(settings: &ReloadableSettings, evaluator: &str, step: Option<u32>) -> String {
     let title = find_evaluator_title(settings, evaluator);
     step.map_or(title.clone(), |step| format!("{title}, step {step}"))
 }
 
-/// The labels that an evaluator gives, best first, with what they are worth.
+/// The labels of an evaluator with their scores, best first. Empty if the evaluator is unknown.
 pub(crate) fn find_evaluator_labels(settings: &ReloadableSettings, evaluator: &str) -> Vec<(String, f64)> {
     let rubric = settings.library.find(evaluator).map(|rubric| &rubric.labels);
     let live = || {
@@ -42,17 +43,18 @@ pub(crate) fn find_evaluator_labels(settings: &ReloadableSettings, evaluator: &s
     }
 }
 
-/// None where an evaluator is in no rubric and no rule any more.
+/// `None` if the evaluator is in no rubric and no rule any more.
 pub(crate) fn find_evaluator_scale(settings: &ReloadableSettings, evaluator: &str) -> Option<ScoreScale> {
     ScoreScale::from_scores(find_evaluator_labels(settings, evaluator).into_iter().map(|(_, score)| score))
 }
 
-/// Whether a score is below the best that its evaluator gives.
+/// Whether a score is below the best of its evaluator. An unknown evaluator is taken to score from 0 to 1.
 pub(crate) fn is_wrong(settings: &ReloadableSettings, evaluator: &str, score: f64) -> bool {
     find_evaluator_scale(settings, evaluator).unwrap_or(ScoreScale::SHARE).is_wrong(score)
 }
 
-/// The interval of a mean, by the same method as that of a run's report.
+/// The cluster-robust confidence interval of a mean score, with trajectories as clusters, by the same method as a run's
+/// report. `None` if the scale is unknown or the mean lies outside of it.
 pub(crate) fn compute_mean_interval(
     settings: &ReloadableSettings,
     evaluator: &str,
@@ -66,7 +68,7 @@ pub(crate) fn compute_mean_interval(
         sum_count: moments.sum_n,
         count_count: moments.n_n,
     };
-    // A rubric may have had another scale when its verdicts were given.
+    // The rubric may have had another scale when the verdicts were given; the interval would be wrong then.
     let mean = sums.sum / sums.count;
     let is_within = (worst - 1e-9..=best + 1e-9).contains(&mean);
     of_sums(&sums, worst, best).filter(|_| is_within)

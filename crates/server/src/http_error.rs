@@ -1,4 +1,4 @@
-//! What goes wrong with a request, as JSON; and parameters that are read with an error a caller understands.
+//! Errors of the HTTP API as JSON, and query parameters with readable errors.
 
 use std::sync::Arc;
 
@@ -19,6 +19,7 @@ use crate::queries::{QueryKind, QueryRefusal};
 use crate::spilled_body::spill_failure;
 use crate::state::ServerState;
 
+/// An error response. The message is for the caller: it must not repeat recorded text or secrets.
 #[derive(Debug)]
 pub(crate) struct ApiError {
     status: StatusCode,
@@ -36,6 +37,7 @@ impl ApiError {
         ApiError { status, message: message.into() }
     }
 
+    /// For pages, which show the error in HTML with the same status.
     pub(crate) fn status(&self) -> StatusCode {
         self.status
     }
@@ -84,7 +86,7 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// Answers from what the store holds: a query, within its budget and in its turn.
+/// Runs a short query in the query pool, within the time budget of queries and in the caller's turn.
 pub(crate) async fn run_store_query<T: Send + 'static>(
     server: &Arc<ServerState>,
     read: impl FnOnce(&ServerState) -> Result<T, ApiError> + Send + 'static,
@@ -92,7 +94,8 @@ pub(crate) async fn run_store_query<T: Send + 'static>(
     run_query(server, QueryKind::Rows, read).await
 }
 
-/// The same for what reads whole traces or runs: fewer at once.
+/// As [`run_store_query`] for queries that load whole traces or runs. Fewer of them run at once, since each may hold
+/// much memory.
 pub(crate) async fn blocking_large<T: Send + 'static>(
     server: &Arc<ServerState>,
     read: impl FnOnce(&ServerState) -> Result<T, ApiError> + Send + 'static,
@@ -100,7 +103,8 @@ pub(crate) async fn blocking_large<T: Send + 'static>(
     run_query(server, QueryKind::Large, read).await
 }
 
-/// The same for an answer that is written out here, too, and not where all others are answered.
+/// As [`run_store_query`], but also renders the response on the query thread, so that no async thread is blocked by
+/// serialization.
 pub(crate) async fn respond_to_query<T: IntoResponse>(
     server: &Arc<ServerState>,
     kind: QueryKind,
@@ -109,7 +113,8 @@ pub(crate) async fn respond_to_query<T: IntoResponse>(
     run_query(server, kind, move |server| Ok(read(server)?.into_response())).await
 }
 
-/// As [`respond_to_query`], for JSON that may be large: it is never held in memory as a whole.
+/// As [`respond_to_query`] for JSON that may be large: it is written to a
+/// [`SpillWriter`](crate::spilled_body::SpillWriter), so that it is never in memory as a whole.
 pub(crate) async fn respond_json<T: Serialize>(
     server: &Arc<ServerState>,
     kind: QueryKind,
@@ -126,6 +131,7 @@ pub(crate) async fn respond_json<T: Serialize>(
     .await
 }
 
+/// The outer error is a refusal by the pool, the inner one that of the query.
 async fn run_query<T: Send + 'static>(
     server: &Arc<ServerState>,
     kind: QueryKind,
@@ -135,7 +141,8 @@ async fn run_query<T: Send + 'static>(
     server.queries.run(kind, move || read(&reading)).await?
 }
 
-/// What a sender's request looks up before it is stored: it waits for no query.
+/// Runs a lookup that a request needs before it is stored. It bypasses the query pool, so that senders never wait for
+/// queries.
 pub(crate) async fn blocking_sender<T: Send + 'static>(
     server: &Arc<ServerState>,
     read: impl FnOnce(&ServerState) -> Result<T, ApiError> + Send + 'static,
@@ -145,7 +152,8 @@ pub(crate) async fn blocking_sender<T: Send + 'static>(
     done.unwrap_or_else(|_| Err(ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "the request could not be answered")))
 }
 
-/// Query parameters; those that are not known are an error, not something to pass over.
+/// Query parameters of a request. An unknown parameter is an error, so that a misspelt filter does not return
+/// everything.
 pub(crate) struct ApiQuery<T>(pub(crate) T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for ApiQuery<T> {
@@ -155,6 +163,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for ApiQuery<T> {
         let query = Query::<T>::try_from_uri(&parts.uri);
         query.map(|Query(value)| ApiQuery(value)).map_err(|rejection| {
             let text = rejection.body_text();
+            // axum prefixes the reason with its own words, which say nothing to a caller.
             let reason = text.rsplit_once("query string: ").map_or(text.as_str(), |(_, reason)| reason);
             ApiError::bad_request(format!("the parameters cannot be read: {reason}"))
         })

@@ -1,19 +1,22 @@
-//! Tells apart people and sessions whose names are redacted. What is redacted becomes the same text for everybody, and two
-//! labels of two people would be one. A keyed digest behind it tells them apart and cannot be guessed without the key.
+//! Tells apart people and sessions whose names are redacted. Redaction maps all names to the same text, so that labels
+//! of two people would merge. A keyed BLAKE3 digest is appended to it, which cannot be guessed from a list of names
+//! without the key.
 
 use std::io::{Error, Write as _};
 use std::path::Path;
 
+/// Beside the database and not in it, so that a copy of the database does not reveal the key.
 const FILE_NAME: &str = "redaction.key";
-/// Enough to tell apart thousands of people.
+/// Ten hexadecimal digits are 40 bits: collisions are improbable among thousands of people.
 const SHOWN_DIGITS: usize = 10;
 
-/// The key of one store.
+/// The secret of one store. It never leaves the data folder.
 #[derive(Clone)]
 pub(super) struct IdentityKey([u8; 32]);
 
 impl IdentityKey {
-    /// Reads the key beside a store, or makes one.
+    /// Reads the key file of a store, or creates one that only the owner can read. Losing the file means that later
+    /// labels of a person do not match earlier ones.
     pub(super) fn load(data: &Path) -> std::io::Result<IdentityKey> {
         let path = data.join(FILE_NAME);
         let text = match std::fs::read(&path) {
@@ -27,7 +30,7 @@ impl IdentityKey {
         Ok(IdentityKey(*blake3::hash(&text).as_bytes()))
     }
 
-    /// The redacted form of a name, with what tells it from others of the same form.
+    /// The redacted text followed by the digest of the original name.
     pub(super) fn tag_redacted_name(&self, name: &str, redacted: &str) -> String {
         let digest = blake3::keyed_hash(&self.0, name.as_bytes()).to_hex();
         format!("{redacted}#{}", &digest[..SHOWN_DIGITS])

@@ -10,7 +10,8 @@ const OBJECT: usize = 480;
 /// The allocation of a text, beside its bytes.
 const TEXT: usize = 32;
 
-/// Bytes that a document takes as parsed values, from above. Broken JSON gives some number, too.
+/// An upper bound on the memory that a document takes as `serde_json::Value`, in one pass without allocating. Invalid
+/// JSON gives some number: the parser rejects it later.
 pub(super) fn estimate_parsed_size(text: &[u8]) -> usize {
     let mut size = ELEMENT;
     let mut at = 0;
@@ -18,6 +19,7 @@ pub(super) fn estimate_parsed_size(text: &[u8]) -> usize {
         at += 1;
         match byte {
             b',' => size += ELEMENT,
+            // Empty lists and objects allocate nothing.
             b'[' | b'{' => {
                 let next = text[at..].iter().find(|byte| !byte.is_ascii_whitespace());
                 if !matches!(next, Some(b']' | b'}')) {

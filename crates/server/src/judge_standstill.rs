@@ -1,36 +1,40 @@
-//! Rules whose model is not asked at the moment, and why: nothing says so but the log, and what waits grows.
+//! Rules whose model is not asked at the moment, and why. Pages show it, because the ungraded queue grows silently
+//! meanwhile.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// By the rule's name.
+/// Keyed by the name of the rule; not stored, since a restart tries again.
 #[derive(Debug, Default)]
 pub(crate) struct JudgePauseRegistry(Mutex<HashMap<String, JudgePause>>);
 
+/// One pause of one rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct JudgePause {
     pub(crate) why: JudgePauseReason,
-    /// May repeat what an endpoint said.
+    /// A line for people. It may repeat the message of an endpoint, so it is escaped where it is shown.
     pub(crate) reason: String,
     pub(crate) since_ns: i64,
 }
 
+/// What has to change before the rule goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JudgePauseReason {
-    /// What is left of the budget is not enough.
+    /// The daily budget does not cover another answer. It resets at 00:00 UTC.
     Budget,
-    /// The judge cannot be asked, or gives no answer.
+    /// The endpoint is unreachable, refuses, or fails.
     Judge,
 }
 
 impl JudgePauseRegistry {
+    /// Records a pause. The time of the first occurrence is kept while the kind of the reason stays the same.
     pub(super) fn begin(&self, rule: &str, why: JudgePauseReason, reason: String, now_ns: i64) {
         let mut all = self.lock();
         let since_ns = all.get(rule).filter(|known| known.why == why).map_or(now_ns, |known| known.since_ns);
         all.insert(rule.to_owned(), JudgePause { why, reason, since_ns });
     }
 
-    /// The judge answers.
+    /// Called when the judge has answered, or when nothing waits for it any more.
     pub(super) fn end(&self, rule: &str) {
         self.lock().remove(rule);
     }

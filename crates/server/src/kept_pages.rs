@@ -1,19 +1,21 @@
-//! Pages that take long to make, for a moment: whoever looks again, or beside somebody else, does not wait for the same
-//! sums, and nobody makes the same page twice at once.
+//! A short-lived cache of pages that are slow to render. Concurrent requests for the same page wait for one rendering
+//! instead of repeating it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What is made faster is made anew each time.
+/// Faster pages are not cached: they are always current.
 const SLOW: Duration = Duration::from_millis(40);
+/// How stale a page may be. Pages of a live server change all the time, so this is short.
 const KEPT_FOR: Duration = Duration::from_secs(10);
+/// Pages that are cached at once. They are not counted in the memory budget, so their number is small.
 const MAX_CACHED_PAGES: usize = 64;
 
-/// What whoever waits for a page gets.
+/// A rendering under way. Waiters lock it and find the page when the first one is done.
 type PendingPage = Arc<tokio::sync::Mutex<Option<String>>>;
 
-/// By what was asked for.
+/// Keyed by the address with its parameters, and whatever else the page depends on.
 #[derive(Debug, Default)]
 pub(crate) struct PageCache {
     pages: Mutex<HashMap<String, (Instant, String)>>,
@@ -21,7 +23,8 @@ pub(crate) struct PageCache {
 }
 
 impl PageCache {
-    /// The page that is asked for: the kept one, the one that somebody is making, or a new one.
+    /// Returns the cached page, waits for the one that is being rendered, or renders it. Errors are not cached: each
+    /// waiter tries again.
     pub(super) async fn get_or_render<E>(
         &self,
         asked: String,
@@ -32,7 +35,7 @@ impl PageCache {
         }
         let turn = {
             let mut being_made = self.being_made.lock().unwrap_or_else(PoisonError::into_inner);
-            // Whoever made one may have gone away in the middle of it.
+            // An entry without waiters is left behind when a client disconnects while its page is rendered.
             being_made.retain(|_, turn| Arc::strong_count(turn) > 1);
             Arc::clone(being_made.entry(asked.clone()).or_default())
         };
@@ -53,7 +56,7 @@ impl PageCache {
         pages.get(asked).filter(|(at, _)| at.elapsed() < KEPT_FOR).map(|(_, page)| page.clone())
     }
 
-    /// Keeps a page from now on, if it was slow.
+    /// Caches a page that took at least [`SLOW`]. A full cache drops the page: expiry makes room within seconds.
     fn insert_if_slow(&self, asked: String, page: &str, took: Duration) {
         if took < SLOW {
             return;

@@ -1,4 +1,4 @@
-//! A large request that is on its way.
+//! A large request body that is still arriving, shared by the body and the memory budget.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::client_address::ClientAddress;
 
-/// A large body that still arrives, as the memory budget sees it.
+/// The memory budget compares the rates of these and cuts off the slowest when small clients find no memory.
 #[derive(Debug)]
 pub(super) struct LargeArrival {
     pub(super) client: ClientAddress,
@@ -36,12 +36,13 @@ impl LargeArrival {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// The average since the body began, which is also the order in which bodies are cut off: the lowest first.
     pub(super) fn bytes_per_second(&self, now: Instant) -> f64 {
         let seconds = now.saturating_duration_since(self.begun_at).as_secs_f64();
         self.bytes() as f64 / seconds.max(0.001)
     }
 
-    /// Ends the body with an error; the memory that it holds is released soon after.
+    /// Ends the body with an error. Its memory is released soon after, when the handler returns.
     pub(super) fn cut_off(&self) {
         self.is_cut_off.store(true, Ordering::Release);
         if let Some(waker) = self.waker.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -53,7 +54,8 @@ impl LargeArrival {
         self.is_cut_off.load(Ordering::Acquire)
     }
 
-    /// Like `is_cut_off`; if it is not, the task is woken when it is.
+    /// As `is_cut_off`, and registers the task to be woken by [`LargeArrival::cut_off`]. The waker is stored before the
+    /// flag is read, so that a call in between is not missed.
     pub(super) fn poll_cut_off(&self, context: &Context<'_>) -> bool {
         *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(context.waker().clone());
         self.is_cut_off()

@@ -1,7 +1,8 @@
-//! `gradus serve`: receives OTLP, keeps it, grades what agents did while it happens, and answers questions about it.
+//! `gradus serve`: receives OTLP, stores it, grades trajectories while they arrive, and answers queries about them.
 //!
-//! It owns what is live: receiving, grading rules, alerts, the API, the web pages, keys and redaction. It reads no
-//! environment and no command line: whoever starts it hands in a [`ServerConfig`].
+//! This crate owns everything that is live: receiving, grading rules, alerts, the API, the web pages, keys and
+//! redaction. It reads no environment variable and no command line. The caller passes a [`ServerConfig`], or a function
+//! that reads one where settings can be reloaded.
 
 pub mod alert;
 mod alert_readings;
@@ -60,20 +61,22 @@ mod work_pool;
 
 pub use crate::server_config::ServerConfig;
 pub use clock::now_ns;
+pub use grading_rule::GradingRuleError;
+pub use listen::ListenerBindError;
 pub use live::words_of;
 pub use logging::LogFormat;
 pub use serve_section::{RetentionSection, RuleSection, ServeSection};
 pub use server_source::ServerSource;
-pub use settings::ServerSummary;
+pub use settings::{ServerSettingsError, ServerSummary};
 pub use store_source::StoreSource;
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use gradus_store::{Store, StoreOptions};
+use gradus_store::{Store, StoreError, StoreOptions};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -82,21 +85,45 @@ use live::LiveWorkers;
 use settings::{ReloadableSettings, ServerSettings};
 use state::ServerState;
 
-/// Reads a server's settings, at its start and whenever it is told to read them again.
+/// Reads a server's settings: once at its start, and again after each SIGHUP. The error is a line for the user or the
+/// log; the caller owns the command line and the file, and so the types of their errors.
 pub type ConfigReader<'r> = &'r dyn Fn() -> Result<ServerConfig, String>;
 
-/// Runs until it is told to stop. The error is for the user.
-pub fn run_server(read_config: ConfigReader<'_>, format: LogFormat) -> Result<(), String> {
-    let (settings, reloadable) = read_config()?.to_settings()?;
+/// Why a server cannot start. Each message is one line for the user.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerStartError {
+    /// The caller could not read the settings; its message stands for itself.
+    #[error("{0}")]
+    Config(String),
+    #[error(transparent)]
+    Settings(#[from] ServerSettingsError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The server listens on more than loopback, and the store holds no key that is not revoked.
+    #[error(
+        "a server that others can reach needs keys, and there is none: make one with `gradus keys add NAME --data {}`",
+        .data.display()
+    )]
+    NoKeys { data: PathBuf },
+    #[error(transparent)]
+    Listen(#[from] ListenerBindError),
+    /// The operating system refused a thread, a signal handler or a file of the data folder.
+    #[error("the server cannot start: {0}")]
+    System(#[source] std::io::Error),
+    /// The store opened, and the background workers could not read or write it.
+    #[error("the server cannot start: {0}")]
+    Workers(#[source] StoreError),
+}
+
+/// Runs until SIGTERM or SIGINT arrives, and then finishes open requests. SIGHUP reads the settings again.
+pub fn run_server(read_config: ConfigReader<'_>, format: LogFormat) -> Result<(), ServerStartError> {
+    let (settings, reloadable) = read_config().map_err(ServerStartError::Config)?.to_settings()?;
     logging::init_logging(format);
-    let store = Store::open(&settings.data, StoreOptions { most_queued_bytes: settings.memory_bytes / 2 })
-        .map_err(|error| error.to_string())?;
+    let store = Store::open(&settings.data, StoreOptions { most_queued_bytes: settings.memory_bytes / 2 })?;
     if settings.needs_key && store.keys().is_ok_and(|keys| keys.iter().all(|key| key.revoked_ns.is_some())) {
-        return Err(format!(
-            "a server that others can reach needs keys, and there is none: make one with `gradus keys add NAME --data {}`",
-            settings.data.display()
-        ));
+        return Err(ServerStartError::NoKeys { data: settings.data });
     }
+    // A low limit is no reason to refuse the start: fewer connections are served.
     if let Err(error) = gradus_host::raise_open_file_limit(settings.connections.total) {
         tracing::warn!(%error, "the open file limit is too low for the configured number of connections");
     }
@@ -105,23 +132,24 @@ pub fn run_server(read_config: ConfigReader<'_>, format: LogFormat) -> Result<()
         .worker_threads(std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8))
         .max_blocking_threads(32)
         .build()
-        .map_err(|error| format!("the server cannot start: {error}"))?;
+        .map_err(ServerStartError::System)?;
     let served = runtime.block_on(serve_until_signal(read_config, settings, reloadable, store));
-    // A query that still runs is nobody's any more.
+    // The listeners are closed, so a query that still runs has no client. It gets one second and is then abandoned.
     runtime.shutdown_timeout(Duration::from_secs(1));
     served
 }
 
+/// Handles the three signals of a server process. Signal handlers are installed before the ports open, so that a signal
+/// during the start is not lost.
 async fn serve_until_signal(
     read_config: ConfigReader<'_>,
     settings: ServerSettings,
     reloadable: ReloadableSettings,
     store: Store,
-) -> Result<(), String> {
-    let failed = |error: std::io::Error| format!("the server cannot start: {error}");
-    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-    let mut hang_up = signal(SignalKind::hangup()).map_err(failed)?;
+) -> Result<(), ServerStartError> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(ServerStartError::System)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(ServerStartError::System)?;
+    let mut hang_up = signal(SignalKind::hangup()).map_err(ServerStartError::System)?;
     let mut running = RunningServer::start(settings, reloadable, store).await?;
     loop {
         tokio::select! {
@@ -137,10 +165,11 @@ async fn serve_until_signal(
 /// How long queries may go on when the server stops.
 const QUERY_GRACE: Duration = Duration::from_secs(3);
 
-/// A server at work.
+/// A server with open ports and running workers. End it with [`RunningServer::stop`]: dropping it does not wait for
+/// what is under way.
 #[allow(missing_debug_implementations, reason = "it holds threads and sockets")]
 pub struct RunningServer {
-    /// Where HTTP is answered.
+    /// The bound address. It differs from the configured one where that has port 0.
     pub http: SocketAddr,
     server: Arc<ServerState>,
     live: LiveWorkers,
@@ -151,18 +180,20 @@ pub struct RunningServer {
 }
 
 impl RunningServer {
+    /// Opens the ports before the store's workers start, so that a taken port has no effect on stored data.
     async fn start(
         mut settings: ServerSettings,
         reloadable: ReloadableSettings,
         store: Store,
-    ) -> Result<RunningServer, String> {
+    ) -> Result<RunningServer, ServerStartError> {
         let http = listen::bind_listener(settings.http, "--http")?;
-        let http_address = http.local_addr().map_err(|error| format!("the server cannot start: {error}"))?;
+        let http_address = http.local_addr().map_err(ServerStartError::System)?;
         if settings.public_url == format!("http://{}", settings.http) {
-            // Links lead to where it really listens.
+            // With port 0 the configured URL is useless: links in notices must lead to the port that was assigned.
             settings.public_url = format!("http://{http_address}");
         }
-        // Port 0 is a free one, and another one each time.
+        // One port serves HTTP and gRPC if both addresses are equal. Two addresses with port 0 are two different free
+        // ports.
         let grpc = if settings.http == settings.grpc && settings.http.port() != 0 {
             None
         } else {
@@ -173,11 +204,11 @@ impl RunningServer {
             None => None,
         };
         let server = ServerState::new(store, settings, reloadable);
-        let server = Arc::new(server.map_err(|error| format!("the server cannot start: {error}"))?);
+        let server = Arc::new(server.map_err(ServerStartError::System)?);
         let guard = Arc::new(auth::AuthGuard::new(Arc::clone(&server)));
         let router = router::build_router(Arc::clone(&server))
             .layer(axum::middleware::from_fn_with_state(guard, auth::authorize_request));
-        let live = LiveWorkers::start(&server).await.map_err(|error| format!("the server cannot start: {error}"))?;
+        let live = LiveWorkers::start(&server).await.map_err(ServerStartError::Workers)?;
         let (stop, stopped) = watch::channel(false);
         let mut listening = Vec::new();
         let address = |listener: &tokio::net::TcpListener| {
@@ -200,24 +231,25 @@ impl RunningServer {
         Ok(RunningServer { http: http_address, server, live, stop, listening, closing, retaining })
     }
 
-    /// Receives only what comes from this machine, on free ports, and keeps it in this folder; settings of the user's own
-    /// servers are nothing to it.
-    pub async fn start_private(data: &Path) -> Result<RunningServer, String> {
+    /// Starts a server for another command of this process: it listens on free loopback ports, needs no key and stores
+    /// everything in this folder. It ignores the user's settings of `[serve]`.
+    pub async fn start_private(data: &Path) -> Result<RunningServer, ServerStartError> {
         let free = || Some("127.0.0.1:0".to_owned());
         let mut config = ServerConfig::new(data.to_owned());
         config.serve = ServeSection { http: free(), grpc: free(), ..ServeSection::default() };
         let (settings, reloadable) = config.to_settings()?;
         let options = StoreOptions { most_queued_bytes: settings.memory_bytes / 2 };
-        let store = Store::open(&settings.data, options).map_err(|error| error.to_string())?;
+        let store = Store::open(&settings.data, options)?;
         RunningServer::start(settings, reloadable, store).await
     }
 
-    /// So many requests with records were not taken so far.
+    /// OTLP requests that were answered with an error since the start. A benchmark uses it to detect lost spans.
     pub fn refused_count(&self) -> u64 {
         self.server.meters.refused_count()
     }
 
-    /// Finishes what is under way, and lets go of the store.
+    /// Finishes open requests and background work within their time limits, and releases the store. Queries are stopped
+    /// first, since they may hold a read transaction for long.
     pub async fn stop(self) {
         tracing::info!("shutting down; finishing work in progress");
         self.server.is_stopping.store(true, Ordering::Relaxed);
@@ -236,16 +268,20 @@ impl RunningServer {
     }
 }
 
+/// Applies changed settings after SIGHUP. All of them are checked first, and a single wrong one leaves every old
+/// setting in place.
 fn reload_settings(read_config: ConfigReader<'_>, server: &Arc<ServerState>, live: &mut LiveWorkers) {
-    match read_config().and_then(|config| config.to_settings()) {
+    match read_config().map_err(ServerStartError::Config).and_then(|config| Ok(config.to_settings()?)) {
         Ok((settings, reloadable)) => {
             let fixed = &server.settings;
-            // Without its file, a server would go on with rules, redaction and retention of nobody.
+            // A file that has disappeared would silently switch off redaction and retention. That is never what an
+            // operator wants.
             if let (Some(path), None) = (&fixed.config_file, &settings.config_file) {
                 let path = path.display();
                 tracing::error!(%path, "the settings file is missing; keeping the previous settings");
                 return;
             }
+            // `ServerSettings` holds types without `PartialEq`, and this runs only on SIGHUP.
             if format!("{settings:?}") != format!("{fixed:?}") {
                 tracing::warn!(
                     "changes to [serve] (except redact and retention) and to command-line options need a restart"
@@ -259,8 +295,10 @@ fn reload_settings(read_config: ConfigReader<'_>, server: &Arc<ServerState>, liv
     }
 }
 
-/// Lets go of what is not to be kept, a little at a time.
+/// Deletes traces by age and size in short steps, so that ingest never waits long for the write lock. Runs for as long
+/// as the server does.
 async fn enforce_retention(server: Arc<ServerState>) {
+    // The period when nothing is left to delete, and the pause between two steps, in which ingest runs.
     const EVERY: Duration = Duration::from_secs(30);
     const BETWEEN_STEPS: Duration = Duration::from_millis(50);
     let mut removed_in_all = (0, 0);
@@ -293,7 +331,8 @@ async fn enforce_retention(server: Arc<ServerState>) {
     }
 }
 
-/// Brings annotations that came before their spans together with them.
+/// Attaches annotations that arrived before their spans. `after` is the cursor of the store: each call examines a
+/// bounded number of rows, and `None` ends the pass.
 async fn settle_annotations(server: &Arc<ServerState>) {
     let forget_before_ns = server.reloadable().retention.max_age_ns.map(|age| now_ns().saturating_sub(age));
     let mut after = Some(0);

@@ -1,5 +1,5 @@
-//! Sockets: HTTP/1 and HTTP/2 on all ports, within limits on connections, on what they hold and on how long they take, and
-//! an end that lets requests finish.
+//! Sockets: HTTP/1 and HTTP/2 on every port, with limits on the number of connections, on the memory that they hold and
+//! on their time, and a shutdown that lets open requests finish.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ use super::state::ServerState;
 use super::{auth, logging, phoenix};
 use crate::throttled_log::ThrottledLog;
 
-/// What one connection may hold beside the request that is taken in.
+/// The read buffer of one HTTP/1 connection. It also bounds the head of a request.
 const BUFFER: usize = 32 << 10;
 /// How long requests may take to finish when the server stops.
 const GRACE: Duration = Duration::from_secs(4);
@@ -41,43 +41,53 @@ const GRACE: Duration = Duration::from_secs(4);
 const GOODBYE: Duration = Duration::from_secs(1);
 /// Requests at once on one connection of HTTP/2.
 const MAX_STREAMS: u32 = 100;
-/// Bytes of requests that one connection of HTTP/2 sends before they are read.
+/// Flow-control window of HTTP/2: unread request bytes of one connection.
 const RECEIVE_WINDOW: u32 = 256 << 10;
-/// Bytes of one response that HTTP/2 takes before they are written.
+/// Response bytes of one HTTP/2 stream that hyper buffers before they are written to the socket.
 const SEND_BUFFER: usize = 64 << 10;
-/// What a request holds beside its headers and its body, until its response is written: its task and its stream.
+/// Estimated memory of a request in addition to its headers and body: the task and the state of its stream.
 const STREAM_BYTES: usize = 8 << 10;
-/// What a header holds beside its name and value: its entry in the map, and copies that handlers make.
+/// Estimated memory of one header in addition to its name and value: the map entry, and copies that handlers make.
 const HEADER_BYTES: usize = 300;
-/// All headers of a request, as HTTP/2 counts them: 32 bytes each beside name and value.
+/// All headers of a request, counted as RFC 9113 section 6.5.2 does: 32 bytes each in addition to name and value.
 const MAX_HEADER_LIST: u32 = 16 << 10;
-/// Streams of one HTTP/2 connection that find no memory, one after the other, until it is closed.
+/// An HTTP/2 connection is closed after this many streams in a row that found no memory.
 const MAX_REFUSED_STREAMS: usize = 8;
-/// Responses of this size are sent even when there is no memory left: refusals are.
+/// Responses up to this size are sent even when the memory budget is used up. Refusals are that small.
 const TINY_RESPONSE: usize = 2 << 10;
-/// Larger responses wait in a file.
+/// Responses above this size are written to a temporary file and sent from there.
 const MAX_RESPONSE_IN_MEMORY: u64 = 1 << 20;
 /// Refused connections that get an answer, at once.
 const MAX_ANSWERED_REFUSALS: usize = 32;
-/// Connections that wait to be accepted; the system may have a lower limit.
+/// The backlog of the listening socket. The kernel may have a lower limit (`somaxconn`).
 const MAX_UNACCEPTED: u32 = 4096;
 
-/// Opens a port; the error says what to do.
-pub(super) fn bind_listener(address: SocketAddr, option: &str) -> Result<TcpListener, String> {
+/// An address that the server cannot listen on, with the option that chose it and what the user can do.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address} ({source}): {advice} with {option}")]
+pub struct ListenerBindError {
+    address: SocketAddr,
+    option: &'static str,
+    advice: &'static str,
+    source: std::io::Error,
+}
+
+/// Opens a listening socket. `option` is the command-line option that names the address, for the error message.
+pub(super) fn bind_listener(address: SocketAddr, option: &'static str) -> Result<TcpListener, ListenerBindError> {
     let open = || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
         socket.listen(MAX_UNACCEPTED)
     };
-    open().map_err(|error: std::io::Error| {
-        let advice = match error.kind() {
+    open().map_err(|source: std::io::Error| {
+        let advice = match source.kind() {
             std::io::ErrorKind::AddrInUse => "something else listens there; stop it, or choose another port",
             std::io::ErrorKind::PermissionDenied => "ports below 1024 need more rights; choose a higher one",
             std::io::ErrorKind::AddrNotAvailable => "this machine does not have that address",
             _ => "choose another address",
         };
-        format!("cannot listen on {address} ({error}): {advice} with {option}")
+        ListenerBindError { address, option, advice, source }
     })
 }
 
@@ -88,12 +98,14 @@ pub(super) async fn serve_connections(
     server: Arc<ServerState>,
     stop: watch::Receiver<bool>,
 ) {
-    // Each connection holds a sender: when all are gone, so are the connections.
+    // Each connection holds a clone of the sender. `recv` returns when the last one is dropped.
     let (open, mut all_closed) = mpsc::channel::<()>(1);
     let refusals = Arc::new(Semaphore::new(MAX_ANSWERED_REFUSALS));
     let runtime = Handle::current();
     let stopping = stop.clone();
     let take = move |stream: std::net::TcpStream, peer: SocketAddr| {
+        // At the limit, a few connections get a 503. Beyond that they are dropped at once, since answering costs
+        // memory, too.
         let Some(slot) = server.connections.admit(peer) else {
             if let Ok(permit) = Arc::clone(&refusals).try_acquire_owned() {
                 runtime.spawn(async move {
@@ -127,8 +139,8 @@ pub(super) async fn serve_connections(
     let _ = tokio::time::timeout(GRACE, all_closed.recv()).await;
 }
 
-/// Accepts connections until the server stops, on a thread of its own: while all others are busy, connections would fill
-/// the system's queue, and whoever is dropped there tries again no sooner than after a second.
+/// Accepts connections until the server stops, on a thread of its own. If the shared async threads did it, the kernel's
+/// backlog would fill while they are busy, and a client whose SYN is dropped retries only after a second.
 fn accept_connections(
     listener: TcpListener,
     mut stop: watch::Receiver<bool>,
@@ -146,7 +158,8 @@ fn accept_connections(
             match accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
                 Ok((stream, peer)) => take(stream, peer),
                 Err(error) => {
-                    // Out of file handles, mostly: others have to close theirs first.
+                    // Usually the process is out of file descriptors. Without the pause this loop would spin until one
+                    // is free.
                     if let Some(times) = failures.record_occurrence() {
                         tracing::warn!(%error, times, "failed to accept a connection");
                     }
@@ -157,7 +170,8 @@ fn accept_connections(
     })
 }
 
-/// Closes connections that are silent, idle or not read, for as long as the server runs.
+/// Closes connections that exceed a timeout, for as long as the server runs. It checks four times within the shortest
+/// timeout, and at least once a second.
 pub(super) async fn close_overdue(server: Arc<ServerState>) {
     let timeouts = server.settings.timeouts;
     let shortest = timeouts.header.min(timeouts.idle).min(timeouts.stall);
@@ -168,6 +182,8 @@ pub(super) async fn close_overdue(server: Arc<ServerState>) {
     }
 }
 
+/// Serves one connection until the client or the server closes it. `slot` lives as long as the connection and is freed
+/// on return.
 async fn serve_connection(
     stream: TcpStream,
     slot: ConnectionSlot,
@@ -199,7 +215,7 @@ async fn serve_connection(
     let mut is_stopping = false;
     let reason = loop {
         tokio::select! {
-            // A client that breaks off is its own business.
+            // An error of the client is not logged: anyone can cause one.
             _ = connection.as_mut() => return,
             reason = state.close_requested() => break reason,
             () = wait_for_stop(&mut stop), if !is_stopping => {
@@ -208,6 +224,8 @@ async fn serve_connection(
             }
         }
     };
+    // These clients may still read: HTTP/2 sends GOAWAY. In all other cases the client does not read, and the socket is
+    // closed at once.
     if matches!(reason, ConnectionCloseReason::Idle | ConnectionCloseReason::NoRequest | ConnectionCloseReason::Memory)
     {
         connection.as_mut().graceful_shutdown();
@@ -215,15 +233,18 @@ async fn serve_connection(
     }
 }
 
+/// Also returns when the sender is dropped, so that a server that was not stopped properly ends its tasks.
 async fn wait_for_stop(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-/// Answers on a connection that is refused, if a request comes soon; then the connection is closed.
+/// Sends a 503 on a refused connection if a request arrives within a moment, and closes the connection. The request is
+/// not parsed: its first bytes only tell HTTP/2 from HTTP/1.
 async fn answer_refusal(mut stream: TcpStream) {
+    // How long a refused connection may wait for its request. It holds a file descriptor meanwhile.
     const PATIENCE: Duration = Duration::from_millis(300);
     const HTTP1: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: 60\r\n\r\n{\"error\":\"too many connections are open; try again later\"}\r\n";
-    // Settings, and "go away": enhance your calm, no stream was looked at.
+    // An empty SETTINGS frame, and GOAWAY with ENHANCE_YOUR_CALM (0xb) and last stream 0: no stream was processed.
     const HTTP2: &[u8] = b"\0\0\0\x04\0\0\0\0\0\0\0\x08\x07\0\0\0\0\0\0\0\0\0\0\0\0\x0b";
     let mut head = [0; 4 << 10];
     let answering = async {
@@ -236,21 +257,23 @@ async fn answer_refusal(mut stream: TcpStream) {
     let _ = tokio::time::timeout(PATIENCE, answering).await;
 }
 
+/// Socket options are best effort: a connection without them still works.
 fn prepare_socket(stream: TcpStream) -> TcpStream {
     // Answers are small: waiting to fill a packet would cost 40 ms each.
     let _ = stream.set_nodelay(true);
-    // Who is gone without a word, as a laptop that sleeps, is found out in some minutes.
+    // A peer that vanished without closing, such as a sleeping laptop, is detected by keep-alive after some minutes.
     let _ = rustix::net::sockopt::set_socket_keepalive(&stream, true);
     let _ = rustix::net::sockopt::set_tcp_keepidle(&stream, Duration::from_secs(120));
     stream
 }
 
-/// A stream on a connection that is being closed: it is reset.
+/// Resets a new stream on a connection that is being closed for lack of memory.
 #[derive(Debug, thiserror::Error)]
 #[error("the connection is being closed")]
 struct ConnectionClosing;
 
-/// Answers one request: within the memory budget, with a body that the connection knows of.
+/// Answers one request. Memory for its head is leased before anything is looked at, and the response body keeps the
+/// leases until its last byte is written.
 async fn answer_request(
     router: Router,
     server: Arc<ServerState>,
@@ -280,7 +303,7 @@ async fn answer_request(
     let refused = answered.memory.request.grow_if_small_patiently(head).await.err();
     let refused_streams = connection.count_refused_stream(refused.is_some());
     if let Some(refusal) = refused {
-        // The refusal is there until the client reads it.
+        // The refusal exists until the client has read it, so it is counted even over the limit.
         answered.memory.request.grow_anyway(STREAM_BYTES);
         answered.stall_timeout = timeouts.for_keyless().stall;
         if is_http2 && refused_streams >= MAX_REFUSED_STREAMS {
@@ -288,14 +311,14 @@ async fn answer_request(
         }
         return Ok(track_response(&server, answered, client, respond_memory_refusal(refusal)).await);
     }
-    // HTTP/2 does so by itself.
+    // hyper checks this for HTTP/2 only.
     if header_list > MAX_HEADER_LIST as usize {
         let response = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE.into_response();
         return Ok(track_response(&server, answered, client, response).await);
     }
     let may_have_body = !matches!(*request.method(), Method::GET | Method::HEAD | Method::DELETE)
         || phoenix::takes_body(request.uri().path());
-    // A body that nobody will read is not waited for.
+    // A body that no handler reads is replaced by an empty one, so that the response does not wait for it.
     let mut request = request.map(|body| {
         if !may_have_body || body.is_end_stream() {
             return Body::empty();
@@ -312,13 +335,14 @@ async fn answer_request(
         Ok(response) => response,
         Err(never) => match never {},
     };
+    // Without a valid key a client gets the short timeouts, whatever it asked for.
     if server.settings.needs_key && !connection.is_keyed() {
         answered.stall_timeout = timeouts.for_keyless().stall;
     }
     Ok(track_response(&server, answered, client, response).await)
 }
 
-/// What headers come to as HTTP/2 counts them, and what they hold.
+/// The size of the headers as HTTP/2 counts it, and an estimate of the memory that they take.
 fn header_bytes(headers: &HeaderMap) -> (usize, usize) {
     let (mut count, mut bytes) = (0, 0);
     for (name, value) in headers {
@@ -328,6 +352,8 @@ fn header_bytes(headers: &HeaderMap) -> (usize, usize) {
     (32 * count + bytes, HEADER_BYTES * count + bytes)
 }
 
+/// Written without serde: the texts are constant, and this path must not allocate much. `NeverFits` has no
+/// `Retry-After`, since a retry cannot succeed.
 fn respond_memory_refusal(refusal: MemoryRefusal) -> Response {
     let (status, error) = match refusal {
         MemoryRefusal::Full => (StatusCode::SERVICE_UNAVAILABLE, "the server's memory is in use; try again later"),
@@ -343,7 +369,8 @@ fn respond_memory_refusal(refusal: MemoryRefusal) -> Response {
     (status, headers, format!("{{\"error\":\"{error}\"}}")).into_response()
 }
 
-/// Counts what waits to be read of a response; a large one waits in a file.
+/// Wraps a response so that its unread bytes count against the memory budget. A streamed body is counted chunk by
+/// chunk, a large one waits in a file, and a small one is leased as a whole.
 async fn track_response(
     server: &Arc<ServerState>,
     mut answered: AnsweredRequest,
@@ -379,7 +406,7 @@ async fn track_response(
     Response::from_parts(parts, TrackedBody::from_buffered(body, answered))
 }
 
-/// Runs the streams of HTTP/2, and ends those whose client takes nothing.
+/// Runs the tasks of HTTP/2 streams, and drops those whose client does not read.
 #[derive(Clone)]
 struct StreamExecutor {
     server: Arc<ServerState>,
@@ -393,7 +420,7 @@ where
     fn execute(&self, answering: F) {
         let server = Arc::clone(&self.server);
         let stream = Arc::new(StreamProgress::default());
-        // Often enough for the shortest time.
+        // A quarter of the shortest timeout that a stream can have.
         let interval = server.settings.timeouts.for_keyless().stall / 4;
         tokio::spawn(async move {
             let watched = Arc::clone(&stream);

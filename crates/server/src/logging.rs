@@ -1,4 +1,4 @@
-//! The server's log: lines for people, or JSON for programs. Nothing of a trace is written to it.
+//! The log of the server on standard error: lines for people, or JSON for programs. Recorded text is never logged.
 
 use std::sync::LazyLock;
 
@@ -16,8 +16,9 @@ pub enum LogFormat {
     Json,
 }
 
+/// Installs the global subscriber. Calling it twice has no effect.
 pub(super) fn init_logging(format: LogFormat) {
-    // A line that cannot be written, to a full disk or a pipe that is gone, is no reason to stop.
+    // A log line that cannot be written, because the disk is full or the pipe is closed, must not stop the server.
     let builder =
         fmt().with_writer(std::io::stderr).with_max_level(Level::INFO).with_target(false).log_internal_errors(false);
     // Somebody else's subscriber, as in tests, stays.
@@ -30,7 +31,7 @@ pub(super) fn init_logging(format: LogFormat) {
     };
 }
 
-/// Reports that a request failed because the store did, now and then: while it fails, every request meets it.
+/// Logs that a request failed because the store did. Throttled, because every request fails then.
 pub(super) fn report_store_failure(error: &StoreError) {
     static FAILURES: LazyLock<ThrottledLog> = LazyLock::new(ThrottledLog::default);
     if let Some(times) = FAILURES.record_occurrence() {
@@ -38,7 +39,7 @@ pub(super) fn report_store_failure(error: &StoreError) {
     }
 }
 
-/// Reports that a large response could not be written to a file, now and then.
+/// Logs that a large response could not be written to a temporary file. Throttled.
 pub(super) fn report_spill_failure(error: &std::io::Error) {
     static FAILURES: LazyLock<ThrottledLog> = LazyLock::new(ThrottledLog::default);
     if let Some(times) = FAILURES.record_occurrence() {

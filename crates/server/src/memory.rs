@@ -1,7 +1,11 @@
 //! One memory budget for everything that clients make the server hold: bodies as they arrive, what they decompress and
-//! parse to, and response bytes that wait to be read. A client is refused when its own share or the whole budget is used
-//! up. The budget ends in steps: the more a client holds, the earlier it is refused, so that large requests cannot shut out
-//! small ones. When even clients that hold little find no memory, the large body that arrives slowest is cut off.
+//! parse to, and response bytes that are not read yet (admission control).
+//!
+//! A client is refused when its own share or the whole budget is used up. The budget ends in steps: the more a client
+//! holds, the earlier it is refused, so that large requests cannot lock out small ones. When even clients that hold
+//! little find no memory, the large body that arrives slowest is cut off.
+//!
+//! Sizes are estimates that callers report, not allocations. The mutex is held for arithmetic only.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,26 +17,27 @@ use super::client_address::ClientAddress;
 use crate::large_arrival::LargeArrival;
 use crate::throttled_log::ThrottledLog;
 
-/// This part of the budget is the reserve, which clients use that hold at most 1 / `GUARANTEED_PART` of the budget each.
+/// A quarter of the budget is the reserve. Only clients that hold at most 1 / `GUARANTEED_PART` of the budget may use
+/// it.
 const RESERVE_PART: usize = 4;
 const GUARANTEED_PART: usize = 16;
-/// This part of the budget, the last of the reserve, is for small clients. Those hold at most 1 / `SMALL_CLIENT_PART` of
-/// the budget each (256 KB of 128 MB), and not less than some requests need.
+/// The last sixteenth of the budget, inside the reserve, is for small clients. Those hold at most 1 /
+/// `SMALL_CLIENT_PART` of the budget (256 KB of 128 MB), but at least `MIN_SMALL_CLIENT`, which a few requests need.
 const SMALL_RESERVE_PART: usize = 16;
 const SMALL_CLIENT_PART: usize = 512;
 const MIN_SMALL_CLIENT: usize = 64 << 10;
-/// Responses that wait to be read hold at most this part.
+/// Unread responses hold at most half of the budget, so that slow readers cannot block ingest.
 const RESPONSE_PART: usize = 2;
 /// How long a request waits for others to release memory before it is refused.
 const MAX_WAIT: Duration = Duration::from_millis(500);
-/// A small client that waits has a slow body cut off after this time, and another one each time it has passed again.
+/// While a small client waits, one slow body is cut off after each interval.
 const CUT_OFF_INTERVAL: Duration = Duration::from_millis(150);
-/// Requests that wait for memory at once: their own is not counted until they have it.
+/// Requests that may wait for memory at once. What they hold meanwhile is not counted, so their number is bounded.
 const MAX_WAITING: usize = 256;
-/// The server reports that it is overloaded for this long after it refused somebody for that.
+/// The health check reports overload for this long after a refusal, so that a load balancer polling it notices.
 pub(super) const OVERLOAD_REPORT: Duration = Duration::from_secs(5);
 
-/// What memory is held for.
+/// Requests and responses share the budget, but responses have a limit of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MemoryUse {
     Request,
@@ -42,37 +47,42 @@ pub(super) enum MemoryUse {
 /// Why memory was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MemoryRefusal {
-    /// Others hold it at the moment.
+    /// Other clients hold the memory. A retry may succeed.
     Full,
-    /// The client holds its share, with other requests too: it fits when those are done.
+    /// The client's other requests hold its share. A retry may succeed when those are done.
     ClientShare,
-    /// What the lease holds already and what it asks for are together more than one client may ever hold.
+    /// The lease would exceed what one client may ever hold. A retry cannot succeed.
     NeverFits,
 }
 
+/// A handle to the budget; clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct MemoryBudget {
     shared: Arc<SharedBudget>,
 }
 
+/// Limits in bytes, and the state behind one mutex.
 #[derive(Debug)]
 struct SharedBudget {
     total: usize,
     client_share: usize,
     state: Mutex<BudgetState>,
+    /// Wakes all requests that wait for memory. Each tries again, since the released amount may fit any of them.
     released: Notify,
     cut_offs: ThrottledLog,
 }
 
+/// Invariant: `used` is the sum of `clients` and includes `responses`.
 #[derive(Debug, Default)]
 struct BudgetState {
     used: usize,
     responses: usize,
     clients: HashMap<ClientAddress, usize>,
     refusals: u64,
+    /// When a small client was last refused: the sign of real overload.
     starved_at: Option<Instant>,
     waiting: usize,
-    /// Large bodies that still arrive.
+    /// Large bodies that are still arriving and may be cut off.
     arrivals: Vec<Arc<LargeArrival>>,
 }
 
@@ -86,7 +96,7 @@ pub(super) struct MemoryLease {
 }
 
 impl MemoryBudget {
-    /// `client_share` bounds what one client holds.
+    /// Both in bytes. `client_share` bounds what one client address holds.
     pub(super) fn new(total: usize, client_share: usize) -> MemoryBudget {
         let client_share = client_share.min(total);
         let shared = SharedBudget {
@@ -99,11 +109,12 @@ impl MemoryBudget {
         MemoryBudget { shared: Arc::new(shared) }
     }
 
-    /// A lease of nothing, to be grown.
+    /// An empty lease. Grow it before memory is allocated, not after.
     pub(super) fn open_lease(&self, client: ClientAddress, usage: MemoryUse) -> MemoryLease {
         MemoryLease { shared: Arc::clone(&self.shared), client, usage, bytes: 0 }
     }
 
+    /// A lease of this size, without waiting.
     pub(super) fn acquire_lease(
         &self,
         client: ClientAddress,
@@ -115,7 +126,7 @@ impl MemoryBudget {
         Ok(lease)
     }
 
-    /// A large body begins to arrive: it may be cut off until `end_arrival`.
+    /// Registers a large body, which may be cut off until [`MemoryBudget::end_arrival`].
     pub(super) fn begin_arrival(&self, arrival: Arc<LargeArrival>) {
         self.shared.lock().arrivals.push(arrival);
     }
@@ -124,7 +135,7 @@ impl MemoryBudget {
         self.shared.lock().arrivals.retain(|known| !Arc::ptr_eq(known, arrival));
     }
 
-    /// Bytes held by requests and by responses.
+    /// Bytes held by requests, and by responses, for `/metrics`.
     pub(super) fn used_bytes(&self) -> (usize, usize) {
         let state = self.shared.lock();
         (state.used - state.responses, state.responses)
@@ -138,7 +149,7 @@ impl MemoryBudget {
         self.shared.lock().refusals
     }
 
-    /// Whether small clients were refused lately.
+    /// Whether small clients were refused lately. Refusals of large clients are normal operation.
     pub(super) fn is_overloaded(&self) -> bool {
         self.shared.lock().starved_at.is_some_and(|at| at.elapsed() < OVERLOAD_REPORT)
     }
@@ -154,7 +165,8 @@ impl SharedBudget {
         (self.total / SMALL_CLIENT_PART).max(MIN_SMALL_CLIENT).min(self.total / GUARANTEED_PART)
     }
 
-    /// What a client may bring the whole budget to that holds so many bytes.
+    /// The level up to which a client that holds this many bytes may fill the whole budget: the steps of the module's
+    /// documentation.
     fn limit_for(&self, held: usize) -> usize {
         if held <= self.small_client() {
             self.total
@@ -165,17 +177,18 @@ impl SharedBudget {
         }
     }
 
-    /// What one lease may ever hold.
+    /// The most that one lease may hold: no more than a client's share, and never the reserve.
     fn max_lease(&self) -> usize {
         self.client_share.min(self.total - self.total / RESERVE_PART)
     }
 
-    /// Whether a client would hold little with so many bytes more.
+    /// Whether a client is small with this many more bytes.
     fn is_small(&self, client: ClientAddress, bytes: usize) -> bool {
         self.lock().held_with(client, bytes) <= self.small_client()
     }
 
-    /// Cuts off the large body that arrives slowest, unless one was cut off that has not released its memory yet.
+    /// Cuts off the large body with the lowest rate. One at a time: while a body that was cut off has not released its
+    /// memory, no other one is.
     fn cut_off_slowest(&self) {
         let now = Instant::now();
         let slowest = {
@@ -200,6 +213,8 @@ impl SharedBudget {
         }
     }
 
+    /// Checks the client's share first, then the limit of responses, then the step that applies to the client. A client
+    /// within its guaranteed part may hold responses beyond the limit of responses.
     fn try_grow(&self, client: ClientAddress, usage: MemoryUse, bytes: usize) -> Result<(), MemoryRefusal> {
         let mut state = self.lock();
         let held = state.held_with(client, bytes);
@@ -217,6 +232,8 @@ impl SharedBudget {
         Ok(())
     }
 
+    /// Gives bytes back and wakes all waiting requests. Entries of clients that hold nothing are removed, so that the
+    /// map stays small.
     fn release(&self, client: ClientAddress, usage: MemoryUse, bytes: usize) {
         if bytes == 0 {
             return;
@@ -238,7 +255,7 @@ impl SharedBudget {
 }
 
 impl BudgetState {
-    /// What a client would hold with so many bytes more.
+    /// What a client would hold with this many more bytes.
     fn held_with(&self, client: ClientAddress, bytes: usize) -> usize {
         self.clients.get(&client).copied().unwrap_or(0).saturating_add(bytes)
     }
@@ -253,11 +270,13 @@ impl BudgetState {
 }
 
 impl MemoryLease {
-    /// A lease of nothing for the same client and use.
+    /// An empty lease for the same client and use.
     pub(super) fn open_sibling(&self) -> MemoryLease {
         MemoryLease { shared: Arc::clone(&self.shared), client: self.client, usage: self.usage, bytes: 0 }
     }
 
+    /// Grows without waiting, and counts a refusal. If a small client is refused, the slowest large body is cut off for
+    /// the next one.
     pub(super) fn grow(&mut self, bytes: usize) -> Result<(), MemoryRefusal> {
         let grown = self.try_grow(bytes);
         if let Err(refusal) = grown {
@@ -278,6 +297,7 @@ impl MemoryLease {
         grown
     }
 
+    /// Grows without counting a refusal, for callers that try again.
     fn try_grow(&mut self, bytes: usize) -> Result<(), MemoryRefusal> {
         if self.bytes.saturating_add(bytes) > self.shared.max_lease() {
             return Err(MemoryRefusal::NeverFits);
@@ -287,7 +307,7 @@ impl MemoryLease {
         Ok(())
     }
 
-    /// Grows, and waits a moment for others to release memory if there is none.
+    /// Grows, and waits up to [`MAX_WAIT`] for other clients to release memory.
     pub(super) async fn grow_patiently(&mut self, bytes: usize) -> Result<(), MemoryRefusal> {
         match self.try_grow(bytes) {
             Err(MemoryRefusal::Full | MemoryRefusal::ClientShare) => {}
@@ -301,7 +321,7 @@ impl MemoryLease {
             let shared = Arc::clone(&self.shared);
             let released = shared.released.notified();
             tokio::pin!(released);
-            // Registered before the attempt, so that a release in between is not missed.
+            // Registered before the attempt, so that a release between the attempt and the wait is not missed.
             released.as_mut().enable();
             let refusal = match self.try_grow(bytes) {
                 Err(refusal @ (MemoryRefusal::Full | MemoryRefusal::ClientShare)) => refusal,
@@ -320,7 +340,8 @@ impl MemoryLease {
         }
     }
 
-    /// Grows, and waits only if the client holds little: what others wait with is not counted.
+    /// Grows, and waits only if the client is small. The stream and the headers of a waiting request are not counted,
+    /// so large clients must not pile up here.
     pub(super) async fn grow_if_small_patiently(&mut self, bytes: usize) -> Result<(), MemoryRefusal> {
         match self.try_grow(bytes) {
             Err(MemoryRefusal::Full) if self.shared.is_small(self.client, bytes) => self.grow_patiently(bytes).await,
@@ -329,13 +350,13 @@ impl MemoryLease {
         }
     }
 
-    /// Counts memory that exists already, whatever the limits say.
+    /// Counts memory that already exists, even beyond the limits, so that the budget stays true.
     pub(super) fn grow_anyway(&mut self, bytes: usize) {
         self.shared.lock().add(self.client, self.usage == MemoryUse::Response, bytes);
         self.bytes += bytes;
     }
 
-    /// Releases all but so many bytes.
+    /// Releases all but this many bytes. Call it after the memory was freed.
     pub(super) fn shrink_to(&mut self, bytes: usize) {
         let surplus = self.bytes.saturating_sub(bytes);
         self.bytes -= surplus;
@@ -359,7 +380,7 @@ struct WaitingRequest {
 }
 
 impl WaitingRequest {
-    /// `None` if too many wait.
+    /// `None` if too many requests are waiting.
     fn begin(shared: &Arc<SharedBudget>) -> Option<WaitingRequest> {
         let mut state = shared.lock();
         if state.waiting >= MAX_WAITING {

@@ -1,5 +1,5 @@
-//! A connection's bytes, counted: one that sends much and asks nothing (HTTP/2 has frames that need no answer and cost the
-//! server work) is closed, and one that sends much at once lets others have their turns.
+//! A socket that counts its bytes. A connection that sends much and asks for nothing is closed: HTTP/2 has frames that
+//! need no answer and still cost the server work. A connection that sends much at once yields to others.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,13 +11,16 @@ use tokio::net::TcpStream;
 use super::connection::{ConnectionCloseReason, ConnectionState};
 use super::state::ServerState;
 
-/// Read in one go; then other connections of the thread are served.
+/// Bytes that are read before the task yields, so that one fast sender does not starve the other connections of its
+/// thread.
 const MAX_BURST: usize = 64 << 10;
 
+/// Wraps the socket below hyper, so that also bytes that hyper discards are counted.
 pub(super) struct MeteredStream {
     inner: TcpStream,
     connection: Arc<ConnectionState>,
     server: Arc<ServerState>,
+    /// Bytes read since the socket was last empty or the task last yielded.
     burst: usize,
 }
 
@@ -35,6 +38,7 @@ impl AsyncRead for MeteredStream {
     ) -> Poll<std::io::Result<()>> {
         if self.burst >= MAX_BURST {
             self.burst = 0;
+            // Pending with an immediate wake puts the task at the end of the run queue.
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -45,6 +49,7 @@ impl AsyncRead for MeteredStream {
             Poll::Ready(_) => {
                 let count = buffer.filled().len() - before;
                 self.burst += count;
+                // Closing is asynchronous: the connection's task sees the request at its next turn.
                 if self.connection.count_received(count) {
                     self.server.connections.close(&self.connection, ConnectionCloseReason::Flood);
                 }

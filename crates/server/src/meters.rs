@@ -1,4 +1,4 @@
-//! What the server counts, for `/metrics`.
+//! Counters for `/metrics` in the Prometheus format. Names and help texts are given where they are registered.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -11,26 +11,35 @@ use prometheus_client::metrics::family::Family;
 
 use crate::alert::DeliveryCounts;
 
+/// Label names are fixed; values may come from settings (rule names), never from recorded data, which would make the
+/// number of series unbounded.
 pub(super) type MetricLabels = Vec<(&'static str, String)>;
 pub(super) type CounterFamily = Family<MetricLabels, Counter>;
 
+/// Counters since the start. All are atomics or concurrent maps and are updated without a lock of ours.
 #[derive(Debug, Default)]
 pub(super) struct PrometheusMetrics {
+    /// By signal, transport and status.
     pub(super) requests: CounterFamily,
-    /// Requests with records that were not taken.
+    /// OTLP requests that were answered with an error.
     pub(super) refused: AtomicU64,
+    /// Received records by signal and result: new, repeated, replaced or rejected.
     pub(super) records: CounterFamily,
+    /// Bytes of requests after decompression, by signal.
     pub(super) bytes: CounterFamily,
     pub(super) outcomes: CounterFamily,
     pub(super) judge_calls: Counter,
+    /// Judge calls whose price is unknown: the counted cost is too low then.
     pub(super) unpriced_calls: Counter,
     pub(super) cost: Counter<f64, AtomicU64>,
+    /// Trajectories that were stored, each time they were assembled.
     pub(super) assembled: Counter,
+    /// Failed attempts to assemble, by reason.
     pub(super) setbacks: CounterFamily,
     pub(super) alerts: CounterFamily,
     /// Streams of HTTP/2 that were reset because the client did not read.
     pub(super) stalled_streams: Counter,
-    /// Deliveries of notices so far, as the dispatcher counts them.
+    /// The dispatcher's own counts of delivered notices, copied after each round.
     pub(super) deliveries: Mutex<DeliveryCounts>,
 }
 
@@ -42,6 +51,7 @@ fn signal_name(signal: TelemetrySignal) -> &'static str {
 }
 
 impl PrometheusMetrics {
+    /// For gRPC, `status` is the gRPC code, where 0 is success and no code reaches 400.
     pub(super) fn record_response(&self, signal: TelemetrySignal, transport: &'static str, status: u16) {
         let labels = vec![
             ("signal", signal_name(signal).to_owned()),
@@ -56,11 +66,13 @@ impl PrometheusMetrics {
         self.refused.load(Ordering::Relaxed)
     }
 
+    /// Counted once for each request, after it is stored.
     pub(super) fn record_received(&self, signal: TelemetrySignal, bytes: usize, rejected: &RejectedRecords) {
         self.bytes.get_or_create(&vec![("signal", signal_name(signal).to_owned())]).inc_by(bytes as u64);
         self.count_records(signal, "rejected", rejected.count);
     }
 
+    /// What the store did with the records of one batch: a repeated record has the digest of a stored one.
     pub(super) fn record_ingested(&self, signal: TelemetrySignal, ingested: &IngestCounts) {
         self.count_records(signal, "new", ingested.new);
         self.count_records(signal, "repeated", ingested.repeated);
@@ -78,11 +90,12 @@ impl PrometheusMetrics {
         self.assembled.inc_by(trajectories as u64);
     }
 
-    /// A trace group, or a look at all that are due, came to nothing.
+    /// Counts a trace group that could not be assembled, or a failed look at the ready queue.
     pub(super) fn set_back(&self, reason: &'static str) {
         self.setbacks.get_or_create(&vec![("reason", reason.to_owned())]).inc();
     }
 
+    /// Also adds the judge's calls and cost, if the outcome has any.
     pub(super) fn record_outcome(&self, line: &OutcomeLine) {
         let kind = match line.outcome {
             OutcomeKind::Scored => "scored",
@@ -95,11 +108,12 @@ impl PrometheusMetrics {
         self.cost.inc_by(line.cost_usd.unwrap_or(0.0).max(0.0));
     }
 
-    /// A judge was asked; nobody may know at what price.
+    /// Counts calls to a judge whose price is unknown.
     pub(super) fn record_call_pricing(&self, calls: u64, is_priced: bool) {
         self.unpriced_calls.inc_by(if is_priced { 0 } else { calls });
     }
 
+    /// An HTTP/2 stream was reset because its client did not read.
     pub(super) fn count_stalled_stream(&self) {
         self.stalled_streams.inc();
     }

@@ -1,6 +1,7 @@
-//! Which projects a rule or an alert is about: a name, or the beginning of names with a `*` behind it.
+//! Patterns of project names in rules and alerts: a name, or the beginning of names followed by `*`. There is no other
+//! wildcard, so that a pattern can be matched without a parser.
 
-/// Whether a pattern means this project.
+/// Whether a pattern matches a project. `*` alone matches every project.
 pub(crate) fn is_project_match(pattern: &str, project: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(beginning) => project.starts_with(beginning),
@@ -8,12 +9,12 @@ pub(crate) fn is_project_match(pattern: &str, project: &str) -> bool {
     }
 }
 
-/// Whether it may mean several projects.
+/// Whether a pattern may match several projects, so that the store has to be asked for their names.
 pub(crate) fn is_open(pattern: &str) -> bool {
     pattern.ends_with('*')
 }
 
-/// Whether it means all projects; a rule without a pattern does, too.
+/// Whether every project matches. A rule without a pattern applies to all projects.
 pub(crate) fn is_all(pattern: Option<&str>) -> bool {
     pattern.is_none_or(|pattern| pattern == "*")
 }

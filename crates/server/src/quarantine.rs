@@ -1,4 +1,4 @@
-//! Quarantined traces get another attempt.
+//! Retries of quarantined traces, for the API and the page `/server`.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use gradus_core::span::TraceId;
 use crate::http_error::ApiError;
 use crate::state::ServerState;
 
-/// The same for one trace or for all, for the page.
+/// Gives one quarantined trace another attempt, or all of them without an id. Returns how many were released. A trace
+/// that fails again is quarantined again.
 pub(crate) async fn retry_quarantined_traces(
     server: &Arc<ServerState>,
     trace_id: Option<&str>,

@@ -1,9 +1,9 @@
-//! Takes out of recorded texts what must not be kept: patterns of one's own and built-in ones, from the `[[serve.redact]]`
-//! tables of `gradus.toml`.
+//! Redaction: removes text that must not be stored, by the patterns of the `[[serve.redact]]` tables of `gradus.toml`
+//! and by built-in ones.
 //!
-//! A text without a hit, and nearly all are, costs one pass for all patterns together. Only patterns that hit search
-//! again, each in the original text: where two overlap, all that either found is replaced. Recorded texts are often
-//! JSON, so what is replaced never cuts an escape sequence in two.
+//! A text without a match, which nearly all are, costs one pass of a `RegexSet` over all patterns. Only patterns that
+//! match search again, each in the original text. Where matches overlap, everything that either one found is replaced.
+//! Recorded texts are often JSON, so a replacement never splits an escape sequence.
 
 mod built_in;
 mod cards;
@@ -20,16 +20,19 @@ use built_in::{BUILT_IN, RedactionMatchCheck};
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RedactSection {
+    /// The name of an own pattern. It is shown in the replacement.
     pub name: Option<String>,
     /// A regular expression. If it has a group named `secret`, only that is replaced.
     pub pattern: Option<String>,
-    /// `[redacted:NAME]` if left out.
+    /// The text that replaces a match; `[redacted:NAME]` if left out.
     pub replacement: Option<String>,
+    /// Names of built-in patterns, instead of `name` and `pattern`.
     #[serde(default)]
     pub builtin: Vec<String>,
 }
 
-/// Why a table cannot be used. One line each.
+/// Why a table cannot be used. Each message is one line. A wrong table stops the start, because storing unredacted text
+/// cannot be undone.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RedactionError {
     #[error("a redact table has a name and a pattern, or builtin = [\"emails\"]; this one has neither or both")]
@@ -52,32 +55,37 @@ pub enum RedactionError {
     TooLargeTogether,
 }
 
-/// Bytes of one compiled pattern, of all together, and of what matching may keep of them.
+/// Memory limits: of one compiled pattern, of the set of all patterns, and of the lazily built automaton of the set.
 const PATTERN_BYTES: usize = 1 << 20;
 const SET_BYTES: usize = 10 << 20;
 const CACHE_BYTES: usize = 4 << 20;
 
-/// What is taken out of texts.
+/// Compiled patterns. The `regex` crate has no backtracking, so the time is linear in the text whatever pattern a user
+/// writes.
 #[derive(Debug)]
 pub struct Redaction {
-    /// All patterns, to tell quickly whether and which of them hit. In the order of `patterns`.
+    /// All patterns in the order of `patterns`, to find quickly which of them match.
     all: RegexSet,
     patterns: Vec<RedactionPattern>,
 }
 
+/// One compiled pattern with its replacement.
 #[derive(Debug)]
 struct RedactionPattern {
     regex: Regex,
+    /// Only the group `secret` is replaced, and the rest of the match is context.
     has_secret_group: bool,
     check: RedactionMatchCheck,
     replacement: String,
 }
 
-/// Places in one text that are replaced one by one. A text with more of them is nothing but those.
+/// Matches in one text that are replaced one by one. A text with more is replaced as a whole.
 const MAX_FOUND: usize = 100_000;
+/// It has no quotes or backslashes, so it is valid inside of JSON strings.
 const TOO_MANY_FOUND: &str = "[redacted: a text with too many places to redact]";
 
 impl Redaction {
+    /// Compiles all tables. Fails on the first one that is wrong.
     pub fn from_sections(sections: &[RedactSection]) -> Result<Redaction, RedactionError> {
         let mut patterns = Vec::new();
         for section in sections {
@@ -91,14 +99,14 @@ impl Redaction {
         Ok(Redaction { all, patterns })
     }
 
-    /// Whether there is nothing to look for.
+    /// Whether there are no patterns, so that records need not be copied.
     pub fn is_empty(&self) -> bool {
         self.patterns.is_empty()
     }
 
-    /// The text without what must not be kept; `None` if it can stay as it is.
+    /// The redacted text; `None` if it can stay as it is, so that unchanged texts are not copied.
     pub fn apply(&self, text: &str) -> Option<String> {
-        // Stops at the first hit, and may skip ahead by literals; telling which ones hit can do neither.
+        // `is_match` stops at the first match and may skip ahead by literals. `matches` can do neither.
         if self.patterns.is_empty() || !self.all.is_match(text) {
             return None;
         }
@@ -115,19 +123,19 @@ impl Redaction {
         if found.len() > MAX_FOUND {
             return Some(TOO_MANY_FOUND.to_owned());
         }
-        // Of those that start together, the longest: it is the one that says what the place is.
+        // Of matches that begin at the same position, the longest comes first: its name describes the text best.
         found.sort_by_key(|(range, _)| (range.start, usize::MAX - range.end));
         let replaced = replace_matches(text, &found);
         replaced.filter(|replaced| replaced != text)
     }
 
-    /// As [`Redaction::apply`], for a text of a record. Names of attributes are what values are found by: those that look
-    /// like a name of a convention stay, others are texts like any other.
+    /// As [`Redaction::apply`] for a text of an OTLP record. Attribute names of known conventions stay unchanged,
+    /// because dialects find values by them.
     pub fn apply_in_record(&self, kind: TextKind, text: &str) -> Option<String> {
         if kind == TextKind::Key && is_conventional_key(text) { None } else { self.apply(text) }
     }
 
-    /// Changes a text where it must not stay as it is.
+    /// Redacts a text in place.
     pub fn apply_to(&self, text: &mut String) {
         if let Some(changed) = self.apply(text) {
             *text = changed;
@@ -135,7 +143,7 @@ impl Redaction {
     }
 }
 
-/// First parts of attribute names that instrumentation uses and that readers here look for.
+/// First segments of attribute names that instrumentations use and that dialects look for.
 const CONVENTIONS: [&str; 44] = [
     "agent",
     "ai",
@@ -183,20 +191,21 @@ const CONVENTIONS: [&str; 44] = [
     "traceloop",
 ];
 
-/// Whether a name of an attribute or of a map's entry is one that programs give and people do not: a pattern that
-/// happens to hit `session.id` must not make a trace unreadable.
+/// Whether a key was given by a program and not by a person: a pattern that happens to match `session.id` must not make
+/// a trace unreadable.
 fn is_conventional_key(key: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
     if key.len() <= 24 && key.bytes().all(is_plain) {
         return true;
     }
     let Some((first, _)) = key.split_once('.') else { return false };
-    // Numbers of messages and tools are short; those of people and cards are not.
+    // Indexes of messages and tools are short. Long numbers may be account or card numbers.
     let has_long_number = key.split(|c: char| !c.is_ascii_digit()).any(|digits| digits.len() > 6);
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     CONVENTIONS.contains(&first) && key.len() <= 100 && key.bytes().all(is_name) && !has_long_number
 }
 
+/// A built-in pattern that is selected under several names is added once.
 fn add_section(section: &RedactSection, patterns: &mut Vec<RedactionPattern>) -> Result<(), RedactionError> {
     let RedactSection { name, pattern, replacement, builtin } = section;
     match (name, pattern) {
@@ -228,7 +237,7 @@ fn add_section(section: &RedactSection, patterns: &mut Vec<RedactionPattern>) ->
     }
 }
 
-/// Names are shown in place of what was there, so they have to be harmless in any text.
+/// Names appear in redacted texts, so they must be harmless in JSON, HTML and terminals.
 fn is_name(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
     (1..=64).contains(&name.len()) && name.bytes().all(is_plain)
@@ -246,6 +255,7 @@ impl RedactionPattern {
             regex::Error::CompiledTooBig(_) => RedactionError::TooLarge { name: name.to_owned() },
             error => RedactionError::Syntax { name: name.to_owned(), reason: summarize_regex_error(&error) },
         })?;
+        // Such a pattern would insert its replacement between all characters.
         if regex.is_match("") {
             return Err(RedactionError::Empty { name: name.to_owned() });
         }
@@ -261,6 +271,7 @@ impl RedactionPattern {
         Ok(RedactionPattern { regex, has_secret_group, check, replacement })
     }
 
+    /// Passes the ranges that are to be replaced to `sink`, after the additional check of the pattern.
     fn find_matches(&self, text: &str, sink: &mut dyn FnMut(Range<usize>)) {
         let mut checked = |range: Range<usize>| match self.check {
             RedactionMatchCheck::None => sink(range),
@@ -280,15 +291,15 @@ impl RedactionPattern {
     }
 }
 
-/// The last line of a syntax error says what is wrong; those before it draw arrows.
+/// The last line of a syntax error has the reason. The lines before it draw arrows below the pattern.
 fn summarize_regex_error(error: &regex::Error) -> String {
     let text = error.to_string();
     let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
     last.trim().trim_start_matches("error: ").to_owned()
 }
 
-/// Narrows a range so that it starts after an escape sequence, as JSON has them, and ends before one: in `\nme@here.org`
-/// the `n` is no part of the address, and without it the backslash would spoil the document.
+/// Narrows a range so that it neither begins nor ends inside of a JSON escape sequence: in `\nme@here.org` the `n`
+/// belongs to the escape, and replacing it would leave a lone backslash.
 fn between_escapes(text: &str, range: Range<usize>) -> Range<usize> {
     let (before, bytes) = (&text.as_bytes()[..range.start], text.as_bytes());
     let mut start = range.start;
@@ -308,7 +319,8 @@ fn between_escapes(text: &str, range: Range<usize>) -> Range<usize> {
     start..start + kept.len()
 }
 
-/// Puts the replacements in; `found` is sorted by where it starts. What overlaps is replaced once, as what comes first.
+/// Inserts the replacements. `found` is sorted by start. Overlapping matches are replaced together, by the replacement
+/// of the first one.
 fn replace_matches(text: &str, found: &[(Range<usize>, &str)]) -> Option<String> {
     let mut ranges = found.iter().peekable();
     let mut out = String::with_capacity(text.len());

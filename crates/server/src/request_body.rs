@@ -1,5 +1,5 @@
-//! Request bodies on their way from the client: each byte is progress of its connection, and a body that arrives too slowly
-//! for what it is, or for what others need, ends with an error.
+//! Request bodies while they arrive. Each byte counts as progress of its connection. A body that arrives too slowly for
+//! its size, or whose memory others need, ends with an error.
 
 use crate::large_arrival::LargeArrival;
 use std::pin::Pin;
@@ -15,12 +15,12 @@ use super::client_address::ClientAddress;
 use super::connection::ConnectionState;
 use super::memory::MemoryBudget;
 
-/// A body above this size is large: it must keep up a rate, and may be cut off when memory is short.
+/// A larger body must keep up a minimum rate, and may be cut off when memory is short.
 const LARGE_BODY_BYTES: usize = 1 << 20;
-/// The rate of a large body, in each window of time.
+/// The minimum rate of a large body in each window. Slower senders would hold memory for minutes.
 const MIN_BYTES_PER_SECOND: f64 = 64.0 * 1024.0;
 
-/// Why a body ends before its end.
+/// Why a body ended early.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BodyError {
     #[error("it took too long to arrive")]
@@ -32,14 +32,14 @@ pub(super) enum BodyError {
 }
 
 impl BodyError {
-    /// Whether a body failed because of its slowness, as far as `error` says.
+    /// Whether `error` was caused by a slow body. axum wraps the errors of bodies, so the cause is examined.
     pub(super) fn is_slowness(error: &axum::Error) -> bool {
         let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<BodyError>());
         matches!(cause, Some(BodyError::TooSlow | BodyError::CutOff))
     }
 }
 
-/// What is watched of a large body.
+/// The state of a body that has become large.
 #[derive(Debug)]
 struct LargeBody {
     arrival: Arc<LargeArrival>,
@@ -47,7 +47,7 @@ struct LargeBody {
     window_bytes: usize,
 }
 
-/// A request body that its connection knows of.
+/// A body that reports to its connection and to the memory budget.
 #[derive(Debug)]
 pub(super) struct RequestBody<B> {
     inner: B,
@@ -62,7 +62,8 @@ pub(super) struct RequestBody<B> {
 }
 
 impl<B> RequestBody<B> {
-    /// A large body must keep up its rate in each `rate_window`. With `deadline`, all of it must arrive in that time.
+    /// A large body must keep up its rate in each `rate_window`. With a `deadline`, the whole body must arrive within
+    /// it.
     pub(super) fn new(
         inner: B,
         budget: MemoryBudget,
@@ -84,6 +85,7 @@ impl<B> RequestBody<B> {
         }
     }
 
+    /// Registers the body as large when it exceeds [`LARGE_BODY_BYTES`]. The rate is measured from then on.
     fn count_bytes(&mut self, bytes: usize) {
         self.received += bytes;
         self.connection.count_body(bytes);
@@ -99,7 +101,8 @@ impl<B> RequestBody<B> {
         }
     }
 
-    /// Whether the body has to end now; if not, the task is woken when it may have to.
+    /// Whether the body must end now. Otherwise the task is woken when it may have to. Called only while no data is
+    /// ready.
     fn poll_limits(&mut self, context: &mut Context<'_>) -> Option<BodyError> {
         if let Some(deadline) = &mut self.deadline
             && deadline.as_mut().poll(context).is_ready()

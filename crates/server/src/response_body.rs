@@ -1,5 +1,5 @@
-//! Response bodies on their way to the client: in small chunks, each known to its connection until it is written, and all
-//! bytes that wait counted in the memory budget, with what their request holds.
+//! Response bodies while they are sent: in small chunks, each of which its connection knows until it is written, and
+//! with all unread bytes counted in the memory budget.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,37 +12,38 @@ use http_body::{Frame, SizeHint};
 use super::connection::{ActiveRequest, ConnectionState, PendingChunk};
 use super::memory::MemoryLease;
 
-/// A client takes at least this much in the time that it has for a part of a response.
+/// A client must read at least this much within the stall timeout.
 const CHUNK_BYTES: usize = 64 << 10;
 
 tokio::task_local! {
     static STREAM: Arc<StreamProgress>;
 }
 
-/// Whether the client takes what is sent on one stream of HTTP/2. Its window may stay closed while the connection is
-/// fine, and then nobody asks the body for more.
+/// Whether the client reads one HTTP/2 stream. Its flow-control window may stay closed while the connection works, and
+/// then hyper never polls the body again, so the deadline is watched from outside.
 #[derive(Debug, Default)]
 pub(super) struct StreamProgress {
-    /// When the client must have taken the part that it was sent last.
+    /// When the client must have read the last chunk; `None` while the server owes the next one.
     due_at: Mutex<Option<Instant>>,
 }
 
 impl StreamProgress {
+    /// Set when a chunk is handed out, and cleared when the next one is asked for.
     fn set_deadline(&self, due_at: Option<Instant>) {
         *self.due_at.lock().unwrap_or_else(PoisonError::into_inner) = due_at;
     }
 
-    /// The stream that this task answers, if it is one of HTTP/2.
+    /// The stream that this task answers; `None` for HTTP/1.
     pub(super) fn current() -> Option<Arc<StreamProgress>> {
         STREAM.try_with(Arc::clone).ok()
     }
 
-    /// Answers a request on this stream.
+    /// Runs a future with this stream as the current one.
     pub(super) async fn scope<T>(self: Arc<StreamProgress>, answering: impl Future<Output = T>) -> T {
         STREAM.scope(self, answering).await
     }
 
-    /// Waits until the client has not taken in time what it was sent; this is looked at so often.
+    /// Returns when a deadline was missed. It polls in this interval, which is cheaper than a timer for each chunk.
     pub(super) async fn wait_until_stalled(&self, interval: Duration) {
         loop {
             tokio::time::sleep(interval).await;
@@ -54,30 +55,30 @@ impl StreamProgress {
     }
 }
 
-/// What a request and its response hold until the last part of the response is written.
+/// The leases of a request and its response, which are held until the last chunk is written.
 #[derive(Debug)]
 pub(super) struct StreamMemory {
     pub(super) request: MemoryLease,
     pub(super) response: MemoryLease,
 }
 
-/// A request that is being answered.
+/// What a response body keeps alive of its request.
 #[derive(Debug)]
 pub(super) struct AnsweredRequest {
     pub(super) connection: Arc<ConnectionState>,
     pub(super) active: ActiveRequest,
     pub(super) memory: StreamMemory,
-    /// How long the client may take for each part of the response.
+    /// How long the client may take to read each chunk.
     pub(super) stall_timeout: Duration,
 }
 
-/// A response body that its connection knows of.
+/// A response body whose chunks are tracked until they are written.
 #[derive(Debug)]
 pub(super) struct TrackedBody {
     inner: Body,
-    /// What is left of a frame that was larger than a chunk.
+    /// The rest of a frame that was larger than a chunk.
     rest: Bytes,
-    /// It is made while it is sent: each chunk counts for itself.
+    /// It is produced while it is sent, so each chunk is leased on its own.
     is_streamed: bool,
     memory: Arc<StreamMemory>,
     connection: Arc<ConnectionState>,
@@ -87,12 +88,12 @@ pub(super) struct TrackedBody {
 }
 
 impl TrackedBody {
-    /// A body that is in memory already, which the response's lease counts.
+    /// A body that is in memory already and covered by the response's lease.
     pub(super) fn from_buffered(inner: Body, request: AnsweredRequest) -> TrackedBody {
         TrackedBody::new(inner, false, request)
     }
 
-    /// A body that is made while it is sent.
+    /// A body that is produced while it is sent.
     pub(super) fn from_stream(inner: Body, request: AnsweredRequest) -> TrackedBody {
         TrackedBody::new(inner, true, request)
     }
@@ -110,18 +111,21 @@ impl TrackedBody {
         }
     }
 
+    /// The next chunk with everything that must live until it is written. `Bytes::from_owner` drops the guards together
+    /// with the bytes.
     fn next_chunk(&mut self) -> Frame<Bytes> {
         let bytes = self.rest.split_to(self.rest.len().min(CHUNK_BYTES));
         let lease = self.is_streamed.then(|| {
             let mut lease = self.memory.response.open_sibling();
-            // It exists already, and there are only so many streams at once.
+            // The chunk exists already, and the number of streams is bounded.
             lease.grow_anyway(bytes.len());
             lease
         });
         if let Some(stream) = &self.stream {
             stream.set_deadline(Some(Instant::now() + self.stall_timeout));
         }
-        // A stream of HTTP/2 whose window stays closed is reset before, alone.
+        // Twice the time of a stream, so that a stalled HTTP/2 stream is reset alone, before its whole connection is
+        // closed.
         let pending = self.connection.hand_out_chunk(2 * self.stall_timeout);
         let memory = Arc::clone(&self.memory);
         Frame::data(Bytes::from_owner(TrackedChunk { bytes, _lease: lease, _memory: memory, _pending: pending }))
@@ -137,7 +141,7 @@ impl http_body::Body for TrackedBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         if let Some(stream) = &self.stream {
-            // Who asks for more has taken what there was.
+            // hyper asks for more only when the client has read the last chunk.
             stream.set_deadline(None);
         }
         if self.rest.is_empty() {
@@ -168,7 +172,7 @@ impl http_body::Body for TrackedBody {
     }
 }
 
-/// A chunk that waits to be written.
+/// The bytes of a chunk and the guards that end when it is written.
 struct TrackedChunk {
     bytes: Bytes,
     _lease: Option<MemoryLease>,

@@ -1,4 +1,5 @@
-//! All that the server answers: the API, OTLP, Phoenix's routes and the pages, and what is said of any other address.
+//! The router of the server: API, OTLP, Phoenix's routes and pages, and the responses for unknown paths and wrong
+//! methods.
 
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use crate::receive::grpc_error;
 use crate::state::ServerState;
 use crate::{api, page, phoenix, receive};
 
+/// Without the access control of `auth`, which the caller adds as a layer around all routes, the fallbacks included.
 pub(super) fn build_router(server: Arc<ServerState>) -> Router {
     api::build_api_routes()
         .merge(receive::build_otlp_routes())
@@ -22,6 +24,7 @@ pub(super) fn build_router(server: Arc<ServerState>) -> Router {
         .with_state(server)
 }
 
+/// 404 in the protocol of the request: gRPC status 12 (unimplemented), Phoenix's 501, a page, or JSON.
 async fn not_found(uri: Uri, headers: HeaderMap) -> Response {
     if is_grpc(&headers) {
         return grpc_error(12, "there is no such service here; traces and logs can be exported", None);
@@ -39,6 +42,7 @@ async fn not_found(uri: Uri, headers: HeaderMap) -> Response {
     ApiError::not_found(format!("there is nothing at this address; {advice}")).into_response()
 }
 
+/// 405 for paths that exist with another method.
 async fn wrong_method(method: Method) -> ApiError {
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, format!("{method} is not for this address; see /openapi.json"))
 }

@@ -1,11 +1,11 @@
-//! Trials of rubrics that somebody looks at.
+//! Trials of rubrics: a person tests a changed rubric on one trajectory from the page.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use gradus_report::html::text::DisplayText;
 
-/// What a judge said in a trial.
+/// The answer of the judge, formatted for the page.
 #[derive(Clone, Debug)]
 pub(super) struct RubricTrialAnswer {
     pub(super) class: &'static str,
@@ -15,21 +15,21 @@ pub(super) struct RubricTrialAnswer {
     pub(super) cost: String,
 }
 
-/// A trial that somebody made: looking at it again asks nobody again.
+/// A trial that was made. Its page can be reloaded without asking, and paying, the judge again.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RubricTrial {
-    /// The rubric's text, if it was changed.
+    /// The text of the rubric, if it was changed.
     pub(super) text: Option<String>,
     pub(super) answer: Option<RubricTrialAnswer>,
-    /// Why there is none.
+    /// Why there is no answer.
     pub(super) wrong: Option<String>,
 }
 
-/// The latest trials, each under a name of its own. They are gone when the server is.
+/// The latest trials by random name, in memory only.
 #[derive(Debug, Default)]
 pub(crate) struct RubricTrialCache {
     pub(super) kept: Mutex<VecDeque<(String, RubricTrial)>>,
-    /// Where there is a budget, what one question cost is known before the next is asked.
+    /// One question at a time, so that the cost of each is known before the next one is checked against the budget.
     pub(super) asking: tokio::sync::Mutex<()>,
 }
 
@@ -41,6 +41,8 @@ impl RubricTrialCache {
         kept.iter().find(|(known, _)| known == name).map(|(_, trial)| trial.clone())
     }
 
+    /// Stores a trial under a random name, which becomes part of its address, and drops the oldest one beyond
+    /// [`Self::MAX_TRIALS`].
     pub(super) fn insert(&self, trial: RubricTrial) -> String {
         let name = format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,9 +1,11 @@
-//! A bound on scores, as callers write it.
+//! The parameter `score` of lists: `EVALUATOR<BOUND` or `EVALUATOR>=BOUND`.
 
 use gradus_store::ScoreBound;
 
 use crate::http_error::ApiError;
 
+/// Parses the parameter. The bound must be finite. Whether the evaluator exists is not checked, since verdicts may
+/// outlive their rubric.
 pub(crate) fn score_bound(text: &str) -> Result<ScoreBound, ApiError> {
     let wrong =
         || ApiError::bad_request(format!("score={text}: write it as thought_to_tool<0.5 or thought_to_tool>=0.9"));

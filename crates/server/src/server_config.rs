@@ -1,4 +1,4 @@
-//! All that a server can be told.
+//! The unchecked configuration of a server, as command line, environment and `gradus.toml` give it.
 
 use std::path::PathBuf;
 
@@ -9,34 +9,38 @@ use gradus_report::SupplementLoader;
 use crate::alert;
 use crate::serve_section::{RuleSection, ServeSection};
 
-/// All that a server can be told, before it is checked. The default is a server that needs nothing else: on the usual
-/// ports, with rules that cost nothing.
+/// The unchecked configuration of a server. The default serves on the usual ports of loopback and grades with the
+/// offline judge only, so that it costs nothing.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     /// The file that the tables were read from, if there was one.
     pub file: Option<PathBuf>,
-    /// Where everything is kept.
+    /// The state folder: the store, runs, the verdict cache and temporary files.
     pub data: PathBuf,
     pub serve: ServeSection,
-    /// How projects are judged; none is everything by rules that cost nothing.
+    /// Which projects are graded and by what. Without rules, one rule grades every project with the offline judge.
     pub rules: Vec<RuleSection>,
     pub alerts: Vec<alert::AlertSection>,
-    /// Of rules that name none; all without it.
+    /// The evaluators of rules that name none; all evaluators without it.
     pub evaluators: Option<Vec<String>>,
-    /// Files and folders of rubrics beside those that are built in.
+    /// Files and folders of rubrics in addition to the built-in ones. A rubric replaces a built-in one of the same
+    /// name.
     pub rubrics: Vec<PathBuf>,
-    /// Tool definitions, and texts that are added to them, for rules that name none.
+    /// Files with tool definitions and with notes on tools, for rules that name no file of their own.
     pub tools: Option<PathBuf>,
     pub tool_notes: Option<PathBuf>,
+    /// Defaults of all rules that ask a model: endpoint, prices, timeouts, concurrency.
     pub judge: JudgeConfig,
+    /// API keys and model names from the environment. This crate never reads the environment itself.
     pub credentials: JudgeCredentials,
     pub annotations: AnnotationSettings,
-    /// Finds what a run's folder holds beside verdicts.
+    /// Loads what a run's folder holds in addition to verdicts, such as the results of a benchmark. A function, because
+    /// this crate does not know the benchmark.
     pub supplements: SupplementLoader,
 }
 
 impl ServerConfig {
-    /// A server that keeps everything in this folder.
+    /// The default configuration with this state folder.
     pub fn new(data: PathBuf) -> ServerConfig {
         ServerConfig {
             file: None,

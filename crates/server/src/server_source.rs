@@ -1,4 +1,4 @@
-//! Projects of a running server as sources: `gradus://HOST:PORT/PROJECT`.
+//! Projects of a running server as trace sources: `gradus://HOST:PORT/PROJECT`.
 
 use std::io::{self, BufReader, Read};
 use std::time::Duration;
@@ -10,24 +10,27 @@ use reqwest::StatusCode;
 use serde::Deserialize;
 use tokio::runtime::Runtime;
 
-/// Where a server is, and what is wanted of it.
+/// The address of a server, and what to read from it.
 #[derive(Clone, Debug)]
 pub struct ServerSource {
     name: String,
     base: String,
     /// All projects without it.
     project: Option<String>,
+    /// Sent as a bearer token; never part of a message.
     key: Option<SecretString>,
 }
 
+/// The default port of OTLP/HTTP, on which a server also answers the API.
 const PORT: u16 = 4318;
 const CONNECT: Duration = Duration::from_secs(10);
-/// A server that says nothing for this long is taken for dead.
+/// A server that sends nothing for this long is considered dead.
 const SILENCE: Duration = Duration::from_secs(60);
 
 impl ServerSource {
-    /// Reads `gradus://HOST:PORT/PROJECT`, or `gradus+https://` where there is a proxy with a certificate. `None` when it is
-    /// no such address.
+    /// Parses `gradus://HOST:PORT/PROJECT`, or `gradus+https://` for a server behind a TLS proxy. `None` if the text is
+    /// another kind of source. User information in the host is refused, because a key there would end up in shell
+    /// histories and logs.
     pub fn parse(source: &str, key: Option<SecretString>) -> Option<Result<ServerSource, SourceError>> {
         let (scheme, rest) = match source.split_once("://")? {
             ("gradus", rest) => ("http", rest),
@@ -59,7 +62,7 @@ impl TraceSource for ServerSource {
         &self.name
     }
 
-    /// Reads the project's records as they come over the wire.
+    /// Streams the records of each project in OTLP, so that a large project is not held in memory.
     fn read(&self, intake: &mut RecordIntake<'_>) -> Result<(), SourceError> {
         let asking = RemoteServerClient::new(self)?;
         let projects = asking.fetch_projects()?;
@@ -71,7 +74,7 @@ impl TraceSource for ServerSource {
         for project in wanted {
             intake.begin_project(project);
             let mut body = BufReader::with_capacity(1 << 16, asking.download_records(project)?);
-            // Export requests one behind the other are one.
+            // Concatenated export requests are one valid export request in protobuf.
             gradus_ingest::read_export(&mut body, MessageFraming::Single, intake)
                 .map_err(|error| error.in_source(&self.name))?;
         }
@@ -89,6 +92,7 @@ struct SourceProject {
     name: String,
 }
 
+/// A blocking client: sources are read on ordinary threads, so it has an async runtime of its own.
 struct RemoteServerClient<'s> {
     source: &'s ServerSource,
     runtime: Runtime,
@@ -110,6 +114,7 @@ impl<'s> RemoteServerClient<'s> {
         Ok(RemoteServerClient { source, runtime, client })
     }
 
+    /// Also the check that the address is a Gradus server at all.
     fn fetch_projects(&self) -> Result<Vec<String>, SourceError> {
         let response = self.get("/api/v1/projects")?;
         let body = self.runtime.block_on(response.bytes()).map_err(|error| self.to_source_error(&error))?;
@@ -119,12 +124,14 @@ impl<'s> RemoteServerClient<'s> {
         Ok(projects.items.into_iter().map(|project| project.name).collect())
     }
 
+    /// The records of a project as concatenated OTLP export requests, read while they arrive.
     fn download_records(&self, project: &str) -> Result<DownloadReader<'_>, SourceError> {
         let encoded = gradus_http::percent_encode(project);
         let response = self.get(&format!("/api/v1/projects/{encoded}/otlp"))?;
         Ok(DownloadReader { runtime: &self.runtime, response, piece: Vec::new(), at: 0 })
     }
 
+    /// Sends a request and explains the usual errors: a missing, unknown or insufficient key.
     fn get(&self, path: &str) -> Result<reqwest::Response, SourceError> {
         let mut request = self.client.get(format!("{}{path}", self.source.base));
         if let Some(key) = &self.source.key {
@@ -148,6 +155,7 @@ impl<'s> RemoteServerClient<'s> {
         }
     }
 
+    /// Distinguishes no server, a slow server and an interrupted transfer, since the user has to do different things.
     fn to_source_error(&self, error: &reqwest::Error) -> SourceError {
         let reason = if error.is_connect() {
             let reason = gradus_http::root_cause(error);
@@ -165,7 +173,7 @@ impl<'s> RemoteServerClient<'s> {
     }
 }
 
-/// A body as something to read from.
+/// The body of a response as a blocking reader.
 struct DownloadReader<'a> {
     runtime: &'a Runtime,
     response: reqwest::Response,

@@ -1,6 +1,8 @@
-//! From arguments, environment and file to what a server needs.
+//! Checks a [`ServerConfig`] and turns it into typed settings. Every error is found here, before a port or the store is
+//! opened.
 
 use crate::server_config::ServerConfig;
+use std::error::Error;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,44 +21,51 @@ use gradus_store::RetentionPolicy;
 use super::client_address::ProxyNetwork;
 use super::connection::ConnectionTimeouts;
 use super::connections::ConnectionLimits;
-use super::grading_rule::{GradingRule, build_grading_rules};
+use super::grading_rule::{GradingRule, GradingRuleError, build_grading_rules};
 use super::queries::QueryLimits;
 use crate::alert;
-use crate::redaction::Redaction;
+use crate::redaction::{Redaction, RedactionError};
 use crate::serve_section::ServeSection;
 
-/// What a server is told at its start.
+/// Settings that are fixed until the next restart. Changing one of them needs new ports, pools or budgets.
 #[derive(Debug)]
 pub(crate) struct ServerSettings {
-    /// The file that was read, if there was one.
+    /// The `gradus.toml` that the settings come from, to notice after SIGHUP that it has disappeared.
     pub(super) config_file: Option<PathBuf>,
     pub(super) http: SocketAddr,
     pub(super) grpc: SocketAddr,
-    /// Another address for HTTP, for those who look for Phoenix.
+    /// A second HTTP address on the port that Phoenix clients use by default (6006).
     pub(super) phoenix: Option<SocketAddr>,
+    /// The state folder: the store, the runs, the verdict cache and temporary files.
     pub(super) data: PathBuf,
-    /// Where people reach this server, for links.
+    /// The URL of this server for people; used for links in notices and to recognise requests of its own pages.
     pub(super) public_url: String,
+    /// A trace is assembled after this long without new spans if its root span has ended, and after `give_up`
+    /// otherwise.
     pub(super) quiet: Duration,
     pub(super) give_up: Duration,
+    /// Limit of one request body, before and after decompression.
     pub(super) max_request_bytes: usize,
-    /// Records of one trace that are assembled.
+    /// Bytes of one trace group that are read to assemble it. Later records stay stored and are not graded.
     pub(super) max_trace_bytes: usize,
+    /// The memory budget of all requests and unread responses together.
     pub(super) memory_bytes: usize,
-    /// What one client may hold of it.
+    /// The share of the memory budget that one client address may hold.
     pub(super) client_memory_bytes: usize,
     pub(super) connections: ConnectionLimits,
     pub(super) timeouts: ConnectionTimeouts,
+    /// The rate for each key, or for each client address where no keys are needed; unlimited without it.
     pub(super) requests_per_second: Option<f64>,
     pub(super) cors_origins: Vec<String>,
+    /// Limits on single OTLP records: size, nesting and number of attributes.
     pub(super) limits: gradus_otlp::RecordLimits,
     pub(super) queries: QueryLimits,
-    /// Whether callers have to show a key.
+    /// Whether requests need an API key: always when an address is not loopback.
     pub(super) needs_key: bool,
     pub(super) supplements: SupplementLoader,
 }
 
-/// What can change while it runs.
+/// Settings that SIGHUP replaces as a whole. Readers take an `Arc` of one version and keep it for the whole operation.
 #[derive(Debug)]
 pub(crate) struct ReloadableSettings {
     pub(super) rules: Vec<GradingRule>,
@@ -64,55 +73,103 @@ pub(crate) struct ReloadableSettings {
     pub(super) redaction: Redaction,
     pub(super) retention: RetentionPolicy,
     pub(super) library: RubricLibrary,
-    /// What verdicts are called, and what they are about.
+    /// Names and targets of the annotations that verdicts are shown as to Phoenix clients.
     pub(super) annotations: AnnotationSettings,
 }
 
+/// A hundred years: ages up to this fit in nanoseconds as `i64`.
 const MAX_AGE: Duration = Duration::from_secs(36_500 * 86_400);
+/// The default ports of OTLP (4318 for HTTP, 4317 for gRPC), on loopback only, so that no key is needed.
 const HTTP: &str = "127.0.0.1:4318";
 const GRPC: &str = "127.0.0.1:4317";
 
+/// A setting that cannot be used: its name in `gradus.toml`, what was given, and how to write it. Each message is one
+/// line.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerSettingsError {
+    #[error("serve.{name} = {value}: give a number of seconds above 0")]
+    Seconds { name: &'static str, value: f64 },
+    #[error("serve.{name} = 0: give a number of megabytes above 0")]
+    Megabytes { name: &'static str },
+    #[error("serve.connections = {given}: give 3 or more")]
+    TooFewConnections { given: usize },
+    #[error("serve.requests_per_second = {rate}: give a number above 0, or leave it out for no limit")]
+    RequestRate { rate: f64 },
+    #[error("serve.public_url = {url:?}: write it as https://gradus.example")]
+    PublicUrl { url: String },
+    #[error("serve.cors_origins: {origin:?} is no origin; name each page's as https://page.example")]
+    CorsOrigin { origin: String },
+    #[error(
+        "serve.max_memory_mb must be at least four times serve.max_request_mb ({max_request_mb} MB): a request is held packed, unpacked and sorted"
+    )]
+    MemoryBelowRequest { max_request_mb: usize },
+    #[error(
+        "serve.max_memory_per_address_mb must be at least three times serve.max_request_mb ({max_request_mb} MB), or 0 for no limit"
+    )]
+    AddressMemoryBelowRequest { max_request_mb: usize },
+    #[error("serve.trusted_proxies: {text:?} is no address; write it as 10.0.0.5 or 10.0.0.0/8")]
+    TrustedProxy { text: String },
+    #[error("{option} {text:?}: {source}; write it as 127.0.0.1:4318")]
+    Address { option: &'static str, text: String, source: std::io::Error },
+    #[error("{option} {text:?} names no address")]
+    NoAddress { option: &'static str, text: String },
+    #[error("serve.retention.max_age = {text:?}: write it as \"30d\" or \"12h\", at most \"36500d\"")]
+    RetentionAge { text: String },
+    #[error("serve.retention.max_size = {text:?}: write it as \"20GB\" or \"500MB\"")]
+    RetentionSize { text: String },
+    #[error("two alerts are called {name:?}: give them different names")]
+    DuplicateAlert { name: String },
+    #[error(
+        "alert {alert:?}: when: {evaluator} judges whole trajectories, not steps; write 'at least' and a number of trajectories"
+    )]
+    AlertCountsSteps { alert: String, evaluator: String },
+    /// An `[[alert]]` table is wrong; the message names the alert.
+    #[error(transparent)]
+    Alert(Box<dyn Error + Send + Sync>),
+    /// A file of rubrics is wrong; the message names the file.
+    #[error(transparent)]
+    Rubrics(Box<dyn Error + Send + Sync>),
+    #[error(transparent)]
+    Rule(#[from] GradingRuleError),
+    #[error(transparent)]
+    Redaction(#[from] RedactionError),
+}
+
 impl ServerConfig {
-    /// Checks all of it.
-    pub(crate) fn to_settings(&self) -> Result<(ServerSettings, ReloadableSettings), String> {
+    /// Checks all of it, before a port or the store is opened, so that a wrong setting has no effect.
+    pub(crate) fn to_settings(&self) -> Result<(ServerSettings, ReloadableSettings), ServerSettingsError> {
+        // Rules and alerts first: most mistakes are there, and their messages are the most specific.
         let reloadable = ReloadableSettings::from_config(self)?;
         let serve = &self.serve;
         let http = resolve_socket_address(serve.http.as_deref().unwrap_or(HTTP), "--http")?;
         let grpc = resolve_socket_address(serve.grpc.as_deref().unwrap_or(GRPC), "--grpc")?;
         let phoenix = serve.phoenix_port.map(|port| SocketAddr::new(http.ip(), port));
-        let span = |value: Option<f64>, default: f64, name: &str| {
+        let span = |value: Option<f64>, default: f64, name: &'static str| {
             let value = value.unwrap_or(default);
-            timeout_from_seconds(value)
-                .ok_or_else(|| format!("serve.{name} = {value}: give a number of seconds above 0"))
+            timeout_from_seconds(value).ok_or(ServerSettingsError::Seconds { name, value })
         };
-        let megabytes = |value: Option<u32>, default: u32, name: &str| match value.unwrap_or(default) {
-            0 => Err(format!("serve.{name} = 0: give a number of megabytes above 0")),
+        let megabytes = |value: Option<u32>, default: u32, name: &'static str| match value.unwrap_or(default) {
+            0 => Err(ServerSettingsError::Megabytes { name }),
             number => Ok(number as usize * (1 << 20)),
         };
         let max_request_bytes = megabytes(serve.max_request_mb, 20, "max_request_mb")?;
         let memory_bytes = megabytes(serve.max_memory_mb, 128, "max_memory_mb")?;
-        // One to be answered, and one that takes its place.
-        if let Some(few @ 0..3) = serve.connections {
-            return Err(format!("serve.connections = {few}: give 3 or more"));
+        // Eviction needs a free slot, one to serve and one to evict.
+        if let Some(given @ 0..3) = serve.connections {
+            return Err(ServerSettingsError::TooFewConnections { given });
         }
         if let Some(rate) = serve.requests_per_second.filter(|rate| !(rate.is_finite() && *rate > 0.0)) {
-            return Err(format!(
-                "serve.requests_per_second = {rate}: give a number above 0, or leave it out for no limit"
-            ));
+            return Err(ServerSettingsError::RequestRate { rate });
         }
         if let Some(url) = serve.public_url.as_ref().filter(|url| !is_web_address(url)) {
-            return Err(format!("serve.public_url = {url:?}: write it as https://gradus.example"));
+            return Err(ServerSettingsError::PublicUrl { url: url.clone() });
         }
         if let Some(origin) = serve.cors_origins.iter().find(|origin| !is_web_address(origin)) {
-            return Err(format!(
-                "serve.cors_origins: {origin:?} is no origin; name each page's as https://page.example"
-            ));
+            return Err(ServerSettingsError::CorsOrigin { origin: origin.clone() });
         }
+        // Smaller budgets would refuse the largest allowed request on an idle server.
         if memory_bytes < 4 * max_request_bytes {
-            return Err(format!(
-                "serve.max_memory_mb must be at least four times serve.max_request_mb ({} MB): a request is held packed, unpacked and sorted",
-                max_request_bytes >> 20
-            ));
+            return Err(ServerSettingsError::MemoryBelowRequest { max_request_mb: max_request_bytes >> 20 });
         }
         Ok((
             ServerSettings {
@@ -145,6 +202,7 @@ impl ServerConfig {
                     record_bytes: max_request_bytes,
                     ..gradus_otlp::RecordLimits::default()
                 },
+                // Phoenix's port is on the address of HTTP, so it needs no condition of its own.
                 needs_key: !http.ip().is_loopback() || !grpc.ip().is_loopback() || serve.require_key,
                 supplements: self.supplements,
             },
@@ -154,8 +212,8 @@ impl ServerConfig {
 }
 
 impl ServerConfig {
-    /// Checks all of it, and says what it comes to.
-    pub fn summary(&self) -> Result<ServerSummary, String> {
+    /// Checks all of it as a start would, without opening a port or the store.
+    pub fn summary(&self) -> Result<ServerSummary, ServerSettingsError> {
         let (settings, reloadable) = self.to_settings()?;
         let (rules, alerts) = (reloadable.rules.len(), reloadable.alerts.len());
         let judges = reloadable.rules.iter().filter(|rule| rule.asks_a_model());
@@ -171,71 +229,76 @@ impl ServerConfig {
     }
 }
 
-/// What one address may hold of all memory: half of it, and as much as the largest request needs. 0 is no limit.
-fn client_memory(serve: &ServeSection, total: usize, max_request: usize) -> Result<usize, String> {
+/// The share of one client address: half of the budget, raised to what the largest request needs, and never more than
+/// three quarters. The setting 0 removes the limit.
+fn client_memory(serve: &ServeSection, total: usize, max_request: usize) -> Result<usize, ServerSettingsError> {
     match serve.max_memory_per_address_mb {
         Some(0) => Ok(total),
-        Some(megabytes) if (megabytes as usize) << 20 < 3 * max_request => Err(format!(
-            "serve.max_memory_per_address_mb must be at least three times serve.max_request_mb ({} MB), or 0 for no limit",
-            max_request >> 20
-        )),
+        Some(megabytes) if (megabytes as usize) << 20 < 3 * max_request => {
+            Err(ServerSettingsError::AddressMemoryBelowRequest { max_request_mb: max_request >> 20 })
+        }
         Some(megabytes) => Ok(((megabytes as usize) << 20).min(total)),
         None => Ok((total / 2).max((4 * max_request).min(total / 4 * 3))),
     }
 }
 
-fn connection_limits(serve: &ServeSection) -> Result<ConnectionLimits, String> {
+/// Reads the limits on connections. One address gets three quarters of all slots by default, so that a single client
+/// cannot lock out the others.
+fn connection_limits(serve: &ServeSection) -> Result<ConnectionLimits, ServerSettingsError> {
     let total = serve.connections.unwrap_or(2000);
     let per_address = match serve.max_connections_per_address {
         Some(0) => None,
         Some(number) => Some(number),
-        // The rest is for everybody else.
+        // The remaining quarter stays available to other addresses.
         None => Some((total * 3 / 4).max(1)),
     };
     let parse = |text: &String| {
-        ProxyNetwork::parse(text)
-            .ok_or_else(|| format!("serve.trusted_proxies: {text:?} is no address; write it as 10.0.0.5 or 10.0.0.0/8"))
+        ProxyNetwork::parse(text).ok_or_else(|| ServerSettingsError::TrustedProxy { text: text.clone() })
     };
     let trusted_proxies = serve.trusted_proxies.iter().map(parse).collect::<Result<_, _>>()?;
     Ok(ConnectionLimits { total, per_address, trusted_proxies })
 }
 
-/// What `gradus doctor` looks at.
+/// The result of checking a configuration, for `gradus doctor`.
 #[derive(Debug)]
 pub struct ServerSummary {
+    /// One line for people: how many rules and alerts there are.
     pub text: String,
     pub http: SocketAddr,
     pub grpc: SocketAddr,
     pub phoenix: Option<SocketAddr>,
     pub data: PathBuf,
     pub needs_key: bool,
-    /// The models that rules ask, by rule.
+    /// The model of each rule that asks one, by the name of the rule, so that doctor can test the endpoints.
     pub judges: Vec<(String, Arc<ModelJudge>)>,
 }
 
 impl ReloadableSettings {
-    fn from_config(config: &ServerConfig) -> Result<ReloadableSettings, String> {
-        let library = rubric_library(&config.rubrics)?;
+    /// Reads rubrics, rules, alerts, redaction and retention. Alerts are checked against the rubrics, because a
+    /// misspelt evaluator would never fire.
+    fn from_config(config: &ServerConfig) -> Result<ReloadableSettings, ServerSettingsError> {
+        let library = rubric_library(&config.rubrics).map_err(|error| ServerSettingsError::Rubrics(error.into()))?;
         let known = list_alertable_evaluators(&library);
         let mut alerts: Vec<alert::AlertRule> = Vec::new();
         for section in &config.alerts {
-            let rule = alert::AlertRule::from_section(section.clone(), &known).map_err(|error| error.to_string())?;
-            // How an alert stands is kept under its name.
+            let rule = alert::AlertRule::from_section(section.clone(), &known)
+                .map_err(|error| ServerSettingsError::Alert(error.into()))?;
+            // The store keys the state of an alert by its name.
             if alerts.iter().any(|known| known.name == rule.name) {
-                return Err(format!("two alerts are called {:?}: give them different names", rule.name));
+                return Err(ServerSettingsError::DuplicateAlert { name: rule.name });
             }
-            if let Some(name) = judges_trajectories(&rule.condition, &library) {
-                return Err(format!(
-                    "alert {:?}: when: {name} judges whole trajectories, not steps; write 'at least' and a number of trajectories",
-                    rule.name
-                ));
+            if let Some(evaluator) = judges_trajectories(&rule.condition, &library) {
+                return Err(ServerSettingsError::AlertCountsSteps {
+                    alert: rule.name,
+                    evaluator: evaluator.to_owned(),
+                });
             }
             alerts.push(rule);
         }
         Ok(ReloadableSettings {
             rules: build_grading_rules(config, &library)?,
             alerts,
-            redaction: Redaction::from_sections(&config.serve.redact).map_err(|error| error.to_string())?,
+            redaction: Redaction::from_sections(&config.serve.redact)?,
             retention: parse_retention_policy(&config.serve)?,
             library,
             annotations: config.annotations.clone(),
@@ -245,7 +308,7 @@ impl ReloadableSettings {
 
 #[cfg(test)]
 impl ReloadableSettings {
-    /// Without a rule or an alert.
+    /// No rule, alert, redaction or retention; the built-in rubrics only.
     pub(super) fn without_rules() -> ReloadableSettings {
         ReloadableSettings {
             rules: Vec::new(),
@@ -258,7 +321,8 @@ impl ReloadableSettings {
     }
 }
 
-/// The evaluators that alerts can be about, each with its scale.
+/// The evaluators that alert conditions may name, with the scale of their scores: all rubrics, and the built-in check
+/// of call validity.
 fn list_alertable_evaluators(library: &RubricLibrary) -> Vec<alert::AlertableEvaluator<'_>> {
     let rubrics = library.iter().map(|rubric| {
         let ScoreScale { worst, best } = rubric.labels.scale();
@@ -267,7 +331,8 @@ fn list_alertable_evaluators(library: &RubricLibrary) -> Vec<alert::AlertableEva
     rubrics.chain([alert::AlertableEvaluator { name: CALL_VALIDITY, worst: 0.0, best: 1.0 }]).collect()
 }
 
-/// The evaluator that a condition counts steps of, if it judges none.
+/// The name of the evaluator if a condition demands a minimum number of steps from one that judges whole trajectories.
+/// Such an alert could never fire. `None` if the condition is fine.
 fn judges_trajectories<'l>(condition: &alert::AlertCondition, library: &'l RubricLibrary) -> Option<&'l str> {
     let alert::AlertMetric::Evaluator { name, .. } = &condition.subject else { return None };
     let counts_steps = condition.floor.is_some_and(|floor| floor.unit == Some(alert::SampleUnit::Steps));
@@ -275,31 +340,33 @@ fn judges_trajectories<'l>(condition: &alert::AlertCondition, library: &'l Rubri
     (counts_steps && rubric.subject == RubricSubject::Trajectory).then_some(rubric.name.as_str())
 }
 
+/// Whether a text is an absolute `http` or `https` URL.
 fn is_web_address(text: &str) -> bool {
     reqwest::Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
 }
 
-fn parse_retention_policy(section: &ServeSection) -> Result<RetentionPolicy, String> {
+/// Reads `[serve.retention]`. Without the table nothing is ever deleted.
+fn parse_retention_policy(section: &ServeSection) -> Result<RetentionPolicy, ServerSettingsError> {
     let Some(retention) = &section.retention else { return Ok(RetentionPolicy::default()) };
     let max_age_ns = match &retention.max_age {
         Some(text) => {
-            let age = parse_duration_up_to(text, MAX_AGE).ok_or_else(|| {
-                format!("serve.retention.max_age = {text:?}: write it as \"30d\" or \"12h\", at most \"36500d\"")
-            })?;
+            let age = parse_duration_up_to(text, MAX_AGE)
+                .ok_or_else(|| ServerSettingsError::RetentionAge { text: text.clone() })?;
             Some(i64::try_from(age.as_nanos()).unwrap_or(i64::MAX))
         }
         None => None,
     };
     let max_bytes = match &retention.max_size {
-        Some(text) => Some(
-            parse_byte_size(text)
-                .ok_or_else(|| format!("serve.retention.max_size = {text:?}: write it as \"20GB\" or \"500MB\""))?,
-        ),
+        Some(text) => {
+            Some(parse_byte_size(text).ok_or_else(|| ServerSettingsError::RetentionSize { text: text.clone() })?)
+        }
         None => None,
     };
     Ok(RetentionPolicy { max_age_ns, max_bytes })
 }
 
+/// Reads sizes such as `20GB`, in decimal units (1 GB is 10^9 bytes). `None` without a unit, since a plain number would
+/// be ambiguous.
 fn parse_byte_size(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).trim_end();
@@ -314,10 +381,14 @@ fn parse_byte_size(text: &str) -> Option<u64> {
     (number > 0.0).then_some((number * factor) as u64)
 }
 
-fn resolve_socket_address(text: &str, name: &str) -> Result<SocketAddr, String> {
-    let mut found =
-        text.to_socket_addrs().map_err(|error| format!("{name} {text:?}: {error}; write it as 127.0.0.1:4318"))?;
-    found.next().ok_or_else(|| format!("{name} {text:?} names no address"))
+/// Resolves an address, which may be a host name. The first of several addresses is used.
+fn resolve_socket_address(text: &str, option: &'static str) -> Result<SocketAddr, ServerSettingsError> {
+    let mut found = text.to_socket_addrs().map_err(|source| ServerSettingsError::Address {
+        option,
+        text: text.to_owned(),
+        source,
+    })?;
+    found.next().ok_or_else(|| ServerSettingsError::NoAddress { option, text: text.to_owned() })
 }
 
 #[cfg(test)]

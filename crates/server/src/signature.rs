@@ -1,14 +1,15 @@
-//! Who really wrote an annotation: the name of the API key that it came with. It is kept with it under a name of our own,
-//! which no client can write, and told apart from what the client keeps there.
+//! The real author of an annotation: the name of the API key that it was sent with. It is stored in the metadata under
+//! a reserved name that clients cannot write, and is separated from the client's metadata when it is read.
 
 use serde_json::{Map, Value};
 
-/// Where it stands in an annotation's metadata.
+/// The reserved key in an annotation's metadata.
 const NAME: &str = "gradus_key";
 
-/// Metadata as it is kept: what a client says of the key is taken out, and the key that there was is put in.
+/// The metadata to store: a reserved entry of the client is removed, and the name of the key is added. `None` if the
+/// metadata can stay as it is.
 pub(super) fn sign_metadata(metadata: &str, key: &str) -> Option<String> {
-    // A sign that is written in another way is the same sign.
+    // A backslash may hide the reserved name in an escaped form, so such metadata is parsed as well.
     if key.is_empty() && !metadata.contains(NAME) && !metadata.contains('\\') {
         return None;
     }
@@ -20,7 +21,7 @@ pub(super) fn sign_metadata(metadata: &str, key: &str) -> Option<String> {
     Some(Value::Object(kept).to_string())
 }
 
-/// Metadata as the client gave it, and the name of the key; none where no key was needed.
+/// The metadata of the client, and the name of the key; `None` if no key was needed.
 pub(super) fn split_signed_metadata(metadata: &str) -> (Value, Option<String>) {
     let mut kept: Value = serde_json::from_str(metadata).unwrap_or_default();
     let key = kept.as_object_mut().and_then(|kept| kept.remove(NAME));

@@ -1,11 +1,12 @@
-//! Spans of a project, one after the other.
+//! Iterates over the decoded spans of a trace group, for exports.
 
 use gradus_core::dialect;
 use gradus_core::span::Span;
 use gradus_otlp::{RecordLimits, TelemetrySignal, decode_span, read_export};
 use gradus_store::{BlockSignal, StoredTraceGroup};
 
-/// Hands out the spans of records, each with its kind.
+/// Visits the current version of each span with its kind, optionally of one kind only. Blocks and spans that cannot be
+/// decoded are skipped.
 pub(crate) fn visit_spans(
     trace_group: &StoredTraceGroup,
     kind: Option<&str>,
@@ -18,7 +19,7 @@ pub(crate) fn visit_spans(
                 return Ok(());
             }
             let Ok(span) = decode_span(record.body, &record.scope.resource, &record.scope.name, &limits) else {
-                // What came before limits were looked at may be over them: others are not.
+                // Spans that were stored under older limits may exceed the current ones. The others are still exported.
                 return Ok(());
             };
             if !trace_group.is_current_version(block, span.span_id) {
@@ -33,7 +34,7 @@ pub(crate) fn visit_spans(
     }
 }
 
-/// The kind that the span says it has, else the one it comes to.
+/// The recorded OpenInference kind, or the one that the span's dialect implies. `None` for other operations.
 pub(super) fn span_kind<'s>(span: &'s Span<'_>) -> Option<&'s str> {
     span.attribute_text("openinference.span.kind").or_else(|| match dialect::normalize_span(span).kind {
         dialect::OperationKind::Model => Some("LLM"),

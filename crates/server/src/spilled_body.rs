@@ -1,4 +1,4 @@
-//! A large response in a file without a name: whoever reads slowly holds disk, and no memory.
+//! Large responses in unlinked temporary files: a client that reads slowly holds disk space instead of memory.
 
 use std::fs::File;
 use std::io::{BufWriter, Seek as _, SeekFrom, Write};
@@ -16,21 +16,22 @@ use tokio::task::JoinHandle;
 
 use super::memory::MemoryLease;
 
-/// Read and sent at once.
+/// Bytes that are read from the file and sent at once.
 const PART_BYTES: usize = 64 << 10;
 
-/// What a response takes in memory while it is made; the rest of it goes to a file.
+/// A response of up to this size stays in memory; a longer one continues in a file.
 const MAX_MEMORY_BYTES: usize = 1 << 20;
-/// Room on disk is taken in steps of this size.
+/// Disk space is leased in steps of this size.
 const DISK_STEP: u64 = 1 << 20;
 
-/// Takes a response that a query makes: its size is known when it is complete. The lease counts the file's bytes.
+/// A writer for a response of unknown size. The lease counts the bytes of the file.
 pub(super) struct SpillWriter {
     memory: Vec<u8>,
     file: Option<BufWriter<File>>,
     folder: PathBuf,
     lease: MemoryLease,
     length: u64,
+    /// Bytes of disk that are leased.
     taken: u64,
 }
 
@@ -43,18 +44,20 @@ impl SpillWriter {
         self.length
     }
 
-    /// Room for what was written so far, in large steps.
+    /// Leases disk space for what was written, in steps. Also checks the query's budget, because serialization may take
+    /// long.
     fn take_disk(&mut self) -> std::io::Result<()> {
         while self.length > self.taken {
             self.taken += DISK_STEP;
             let unread = |_| std::io::Error::other(StoreError::Stopped(QueryStop::TooMuchUnread));
             self.lease.grow(DISK_STEP as usize).map_err(unread)?;
-            // The query may be stopped here, too: nobody may wait for this response any more.
+            // The client may have disconnected meanwhile.
             check_query().map_err(std::io::Error::other)?;
         }
         Ok(())
     }
 
+    /// A body from memory, or from the file if there is one.
     pub(super) fn into_body(self) -> std::io::Result<Body> {
         let Some(file) = self.file else { return Ok(Body::from(self.memory)) };
         let file = Arc::new(file.into_inner().map_err(std::io::IntoInnerError::into_error)?);
@@ -69,8 +72,8 @@ impl SpillWriter {
     }
 }
 
-/// Why a response could not be written: its query was stopped, too much of other responses waits to be read, or the disk
-/// does not take it.
+/// Maps a write error to an error of the store: a stopped query, too many unread responses, or a full disk. The reason
+/// travels inside of the `io::Error`.
 pub(super) fn spill_failure(error: &std::io::Error) -> StoreError {
     let stop = error.get_ref().and_then(|inner| match inner.downcast_ref::<StoreError>() {
         Some(StoreError::Stopped(stop)) => Some(*stop),
@@ -107,7 +110,8 @@ impl Write for SpillWriter {
     }
 }
 
-/// Writes a body to a file below `folder`; what is returned reads from there. The lease counts the file's bytes.
+/// Writes an existing body to a file below `folder`, and returns a body that reads from it. File operations run on
+/// blocking threads.
 pub(super) async fn spill_body_to_file(body: Body, folder: &Path, lease: MemoryLease) -> std::io::Result<Body> {
     let mut body = body;
     let mut file = {
@@ -122,17 +126,20 @@ pub(super) async fn spill_body_to_file(body: Body, folder: &Path, lease: MemoryL
     Ok(Body::new(SpilledBody { file: Arc::new(file), at: 0, length, is_exact: true, reading: None, _lease: lease }))
 }
 
+/// File operations block, so they never run on an async thread.
 async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
 ) -> std::io::Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(std::io::Error::other)?
 }
 
+/// Reads the file part by part, only when the client is ready for more.
 struct SpilledBody {
     file: Arc<File>,
     at: u64,
     length: u64,
-    /// Whether its length is told. Whoever sends a body of known length puts it into a file, where this one is already.
+    /// Whether the length is announced. A body that is in a file already must not announce it, because large bodies of
+    /// known length are spilled again.
     is_exact: bool,
     reading: Option<JoinHandle<std::io::Result<Vec<u8>>>>,
     _lease: MemoryLease,

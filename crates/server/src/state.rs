@@ -1,4 +1,4 @@
-//! What all parts of the server share.
+//! The state that all parts of the server share.
 
 use crate::clock::now_ns;
 use crate::throttled_log::ThrottledLog;
@@ -30,29 +30,30 @@ use super::work_pool::WorkPool;
 use crate::caller::RequestCaller;
 use crate::thread_priority::ThreadPriority;
 
-/// Large responses that wait on disk, all together.
+/// Disk space of all spilled responses together.
 const MAX_SPILLED_BYTES: usize = 1 << 30;
-/// Few: each thread holds tools for compression, and there are only so many cores.
+/// Threads of each worker pool. Few, because each one has buffers for compression and the number of cores is small.
 const WORK_THREADS: usize = 2;
 
+/// Created once and shared behind an `Arc`. Parts that change have locks of their own; there is no lock over the whole.
 pub(super) struct ServerState {
-    /// Made when a name is redacted for the first time.
+    /// Loaded when a name is redacted for the first time; `None` inside if that failed.
     identity_key: OnceLock<Option<IdentityKey>>,
     pub(super) store: Arc<Store>,
     pub(super) settings: ServerSettings,
     reloadable: RwLock<Arc<ReloadableSettings>>,
-    /// What clients may make the server hold.
+    /// Memory that clients may make the server hold.
     pub(super) memory: MemoryBudget,
-    /// The same for large responses, which wait on disk.
+    /// The same for disk space of spilled responses.
     pub(super) spilled: MemoryBudget,
     pub(super) connections: Arc<ConnectionRegistry>,
     pub(super) meters: PrometheusMetrics,
-    /// Threads that read small requests, and those for large ones.
+    /// Threads that decode small requests, and those for large ones.
     pub(super) small_work: WorkPool,
     pub(super) large_work: WorkPool,
     /// Runs what callers ask of the store.
     pub(super) queries: Arc<QueryPool>,
-    /// A turn for putting `/metrics` together, which counts rows.
+    /// Lets one request at a time build `/metrics`, which counts rows.
     pub(super) metrics_turn: Semaphore,
     /// Pages that took long to make.
     pub(super) kept_pages: PageCache,
@@ -64,7 +65,7 @@ pub(super) struct ServerState {
     pub(super) standstills: JudgePauseRegistry,
     /// Trials of rubrics that somebody looks at.
     pub(super) trials: RubricTrialCache,
-    /// The server is going down: it takes nothing new.
+    /// The server is stopping: workers finish and take nothing new.
     pub(super) is_stopping: AtomicBool,
     pub(super) started: Instant,
     store_fails: ThrottledLog,
@@ -72,10 +73,10 @@ pub(super) struct ServerState {
     pub(super) judge_fails: ThrottledLog,
 }
 
-/// Annotations that are stored together, which holds up everybody else who writes.
+/// Annotations of one transaction, during which other writers wait.
 const MAX_ANNOTATIONS_AT_ONCE: usize = 500;
 
-/// The lane for what the client of this task writes.
+/// The write lane of the current client. The store serves lanes in turn, so that one sender cannot delay the others.
 pub(super) fn write_lane() -> WriteLane {
     let mut hasher = DefaultHasher::new();
     ClientAddress::current().hash(&mut hasher);
@@ -83,6 +84,7 @@ pub(super) fn write_lane() -> WriteLane {
 }
 
 impl ServerState {
+    /// Fails if the worker threads cannot be started.
     pub(super) fn new(
         store: Store,
         settings: ServerSettings,
@@ -114,22 +116,22 @@ impl ServerState {
         })
     }
 
-    /// Says that the store takes nothing, now and then: every sender meets it.
+    /// Logs that the store accepts nothing. Throttled, because every sender is affected.
     pub(super) fn tell_of_store(&self, error: &StoreError) {
         if let Some(times) = self.store_fails.record_occurrence() {
             tracing::error!(%error, times, "failed to store spans; senders are asked to retry");
         }
     }
 
-    /// Says that somebody was refused: who sends in vain may not look at the answers.
+    /// Logs a refused request. Throttled. Exporters often do not show the responses that they get.
     pub(super) fn tell_of_refusal(&self, what: &str, status: u16, reason: &str) {
         if let Some(times) = self.refusals.record_occurrence() {
             tracing::warn!(what, status, reason, times, "request refused");
         }
     }
 
-    /// Why annotations must not be stored: what somebody says under the name of another's key would take the place of what
-    /// that person says. Names that look the same count as the same.
+    /// The reason to refuse annotations whose identifier is the name of another person's key, since they would replace
+    /// the annotations of that person. Names that look the same count as the same.
     pub(super) fn find_borrowed_name<'n>(
         &self,
         caller: &RequestCaller,
@@ -148,15 +150,16 @@ impl ServerState {
         Ok(borrowed.map(|one| format!("identifier {:?}: this is the name of another key", one.identifier)))
     }
 
-    /// Takes out of annotations what must not be stored, and adds whose key it was.
+    /// Redacts annotations and adds the name of the caller's key.
     pub(super) fn sign_annotations(&self, mut new: Vec<NewAnnotation>, caller: &RequestCaller) -> Vec<NewAnnotation> {
         let redaction = &self.reloadable().redaction;
         for one in &mut new {
             let optional = [&mut one.label, &mut one.explanation].into_iter().flatten();
             optional.chain([&mut one.name, &mut one.metadata]).for_each(|text| redaction.apply_to(text));
-            // The name of a key is known here anyway, and tells people apart.
+            // The name of the caller's own key is not redacted: it is known to the server anyway, and tells people
+            // apart.
             let given = Some(&mut one.identifier).filter(|identifier| **identifier != caller.name);
-            // Other targets are ids that are made here, or that the trace has.
+            // Other targets are ids without personal data.
             let session = Some(&mut one.target).filter(|target| target.starts_with("session:"));
             for name in given.into_iter().chain(session).chain([&mut one.author]) {
                 if let Some(redacted) = redaction.apply(name) {
@@ -170,7 +173,8 @@ impl ServerState {
         new
     }
 
-    /// A redacted name that is still another one than those of others; the same for all where no key can be kept.
+    /// A redacted name that still differs from those of others. Without an identity key all redacted names are the
+    /// same.
     fn mark_identity(&self, name: &str, redacted: &str) -> String {
         let key = self.identity_key.get_or_init(|| {
             let loaded = IdentityKey::load(&self.settings.data);
@@ -179,8 +183,8 @@ impl ServerState {
         key.as_ref().map_or_else(|| redacted.to_owned(), |key| key.tag_redacted_name(name, redacted))
     }
 
-    /// Stores signed annotations, some at a time: others who write have their turns between. Should one part fail, the
-    /// client sends all of them again, and those that are there are replaced.
+    /// Stores signed annotations in several transactions, so that other writers get their turn. If one fails, the
+    /// client repeats the request, and annotations that are stored already are replaced by the same ones.
     pub(super) async fn annotate(&self, signed: Vec<NewAnnotation>) -> Result<Vec<i64>, StoreError> {
         let mut numbers = Vec::with_capacity(signed.len());
         let mut left = signed.into_iter();
@@ -193,22 +197,24 @@ impl ServerState {
         }
     }
 
-    /// Where a query of this client writes a response that may be large.
+    /// A writer for a response that may be large, charged to this client.
     pub(super) fn spill_writer(&self, client: ClientAddress) -> SpillWriter {
         SpillWriter::new(&self.settings.data, self.spilled.open_lease(client, MemoryUse::Request))
     }
 
-    /// The settings that can change while the server runs.
+    /// The current version of the reloadable settings. Take it once for an operation, so that a reload does not change
+    /// it midway.
     pub(super) fn reloadable(&self) -> Arc<ReloadableSettings> {
         Arc::clone(&self.reloadable.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Operations that are under way keep the version that they have taken.
     pub(super) fn set_reloadable(&self, reloadable: ReloadableSettings) {
         *self.reloadable.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(reloadable);
     }
 }
 
-/// A name without what nobody sees in it.
+/// A name without invisible characters, in lower case, to compare how names look.
 fn visible_name(name: &str) -> String {
     let visible: String = name.chars().filter(|c| !is_hidden(None, *c, None)).collect();
     visible.trim().to_lowercase()

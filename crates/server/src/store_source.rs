@@ -1,13 +1,14 @@
-//! Projects of a local store as sources.
+//! Projects of a local store as trace sources.
 
 use std::path::PathBuf;
 
 use gradus_ingest::{RecordIntake, SourceError, TraceSource};
 use gradus_store::{Store, StoreError};
 
-/// One project of a store, or all of them; also while a server uses it.
+/// One project of a store, or all of them. The store is opened read-only, so a server may use it at the same time.
 #[derive(Debug)]
 pub struct StoreSource {
+    /// The database file.
     pub path: PathBuf,
     pub project: Option<String>,
 }
@@ -35,6 +36,7 @@ impl TraceSource for StoreSource {
         }
         for project in wanted {
             intake.begin_project(project);
+            // Page by page, so that only a few traces are in memory.
             let mut after = None;
             while let Some((page, last)) = store.project_page(project, after).map_err(failed)? {
                 crate::stored_records::write_otlp(&page, &mut |export| intake.add_export(export));

@@ -1,10 +1,11 @@
-//! What a store keeps, as the OTLP it came as.
+//! Stored blocks as the OTLP export requests that they were received as.
 
 use gradus_core::span::SpanId;
 use gradus_otlp::{RecordLimits, TelemetrySignal, regroup_export};
 use gradus_store::{BlockSignal, StoredBlock, StoredTraceGroup};
 
-/// The ids of the spans in a block, for checking a store.
+/// The ids of the spans in a block, for `gradus store check`, which compares them with the index. The error is the
+/// reason that a block cannot be read; the signature is the one that `Store::check` takes.
 pub fn span_ids(block: &StoredBlock) -> Result<Vec<SpanId>, String> {
     let signal = match block.signal {
         BlockSignal::Spans => TelemetrySignal::Span,
@@ -17,18 +18,21 @@ pub fn span_ids(block: &StoredBlock) -> Result<Vec<SpanId>, String> {
     Ok(request.parts.iter().flat_map(|part| &part.records).map(|record| record.mark.span_id).collect())
 }
 
-/// The records of a trace group as OTLP export requests: of spans in several versions, the one that counts.
+/// Writes the records of a trace group as OTLP export requests. Of a span that was received in several versions, only
+/// the version that counts is written.
 pub fn write_otlp(trace_group: &StoredTraceGroup, out: &mut dyn FnMut(&[u8])) {
     trace_group.blocks.iter().for_each(|block| write_block(trace_group, block, out));
 }
 
-/// The same, of a trace group that nobody needs any more: each block is let go when it was written.
+/// As [`write_otlp`], but frees each block after it was written, so that a large group is not in memory twice.
 pub fn take_otlp(mut trace_group: StoredTraceGroup, out: &mut dyn FnMut(&[u8])) {
     for block in std::mem::take(&mut trace_group.blocks) {
         write_block(&trace_group, &block, out);
     }
 }
 
+/// Passes a block on unchanged where no span has several versions, which is nearly always. Otherwise it is decoded and
+/// filtered. A block that cannot be decoded is skipped, as everywhere else.
 fn write_block(trace_group: &StoredTraceGroup, block: &StoredBlock, out: &mut dyn FnMut(&[u8])) {
     if trace_group.versions.is_empty() || block.signal == BlockSignal::Logs {
         return out(&block.export);

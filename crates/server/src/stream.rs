@@ -1,4 +1,4 @@
-//! Responses that are made while they are sent: neither side has to hold them all.
+//! Responses that are streamed while a query finds them, so that neither side holds all of it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,30 +15,33 @@ use tokio::sync::mpsc;
 use super::logging::report_store_failure;
 use super::queries::{CancelOnDrop, QueryPermit, QueryPool, are_downloads_waiting, without_turn};
 
-/// What waits to be sent, at most: one piece that is made, and these.
+/// Pieces that wait to be sent, in addition to the one that is being filled.
 const PIECES: usize = 2;
+/// Bytes of one piece. Larger ones would hold more memory for each client that reads slowly.
 const PIECE_BYTES: usize = 64 << 10;
-/// How long whoever takes nothing keeps his place while others wait for a download.
+/// A client that reads nothing for this long is cut off if another download waits for its slot.
 const CROWDED: Duration = Duration::from_secs(5);
+/// How often a stalled send checks whether others wait.
 const STALL_CHECK: Duration = Duration::from_secs(1);
 
 type ResponseFrame = Result<http_body::Frame<Bytes>, std::io::Error>;
 
-/// Where an answer is written to, as fast as it is taken.
+/// Where a query writes its response. Writing blocks when the client reads slowly (backpressure).
 pub(super) struct ResponseSink {
     sender: mpsc::Sender<ResponseFrame>,
     piece: Vec<u8>,
     is_gone: bool,
-    /// The answer ends before its end.
+    /// The response is incomplete, and its body must end with an error.
     is_cut: Arc<AtomicBool>,
-    /// Whoever takes nothing for so long gets no more: others wait for his turn.
+    /// A client that reads nothing for this long is cut off.
     stall_timeout: Duration,
     runtime: Handle,
 }
 
 impl ResponseSink {
+    /// Does nothing after the client has left. Long loops should check [`ResponseSink::is_gone`].
     pub(super) fn write(&mut self, mut bytes: &[u8]) {
-        // In pieces, however much comes at once: what waits to be sent stays small.
+        // Split into pieces, so that what waits to be sent stays small however much is written at once.
         while self.piece.len() + bytes.len() >= PIECE_BYTES && !self.is_gone {
             let (part, rest) = bytes.split_at(PIECE_BYTES.saturating_sub(self.piece.len()).min(bytes.len()));
             self.piece.extend_from_slice(part);
@@ -50,11 +53,12 @@ impl ResponseSink {
         }
     }
 
-    /// Whether whoever asked has left.
+    /// Whether the client has disconnected or was cut off.
     pub(super) fn is_gone(&self) -> bool {
         self.is_gone || self.sender.is_closed()
     }
 
+    /// Sends the current piece. The query gives up its turn while it waits for the client.
     pub(super) fn flush(&mut self) {
         let full = std::mem::replace(&mut self.piece, Vec::with_capacity(PIECE_BYTES));
         if self.is_gone || full.is_empty() {
@@ -68,7 +72,7 @@ impl ResponseSink {
             loop {
                 match tokio::time::timeout(STALL_CHECK.min(stall_timeout), sending.as_mut()).await {
                     Ok(sent) => return sent.is_ok(),
-                    // Whoever sleeps keeps his place only as long as nobody else wants it.
+                    // A client that does not read keeps its slot only while nobody else needs it.
                     Err(_) if begun.elapsed() >= stall_timeout => return false,
                     Err(_) if begun.elapsed() >= CROWDED && are_downloads_waiting() => return false,
                     Err(_) => {}
@@ -80,7 +84,8 @@ impl ResponseSink {
     }
 }
 
-/// A body that `write` makes: a query, which is stopped when the body is not wanted any more.
+/// A body that `write` produces on a query thread. Dropping the body stops the query. Errors after the first byte
+/// cannot change the status, so the body ends with an error instead, and the client sees an incomplete transfer.
 pub(super) fn stream_query_body(
     queries: &QueryPool,
     permit: QueryPermit,
@@ -88,7 +93,7 @@ pub(super) fn stream_query_body(
     write: impl FnOnce(&mut ResponseSink) -> Result<(), StoreError> + Send + 'static,
 ) -> Body {
     let (sender, mut receiver) = mpsc::channel::<ResponseFrame>(PIECES);
-    // Until it is complete: it may be stopped at any point, or never begin.
+    // True until the response is complete: the query may be stopped at any point, or never start.
     let is_cut = Arc::new(AtomicBool::new(true));
     let mut sink = ResponseSink {
         sender,
@@ -111,7 +116,7 @@ pub(super) fn stream_query_body(
         tracing::error!(%error, "failed to start a download");
     }
     let poll = move |context: &mut Context<'_>| match receiver.poll_recv(context) {
-        // Whoever reads must see that this is not the end.
+        // A clean end would make an incomplete response look complete.
         Poll::Ready(None) if is_cut.swap(false, Ordering::Relaxed) => {
             Poll::Ready(Some(Err(std::io::Error::other("the answer could not be finished"))))
         }
@@ -120,7 +125,7 @@ pub(super) fn stream_query_body(
     Body::new(StreamBody::new(PollStream { poll, _running: running.ok() }))
 }
 
-/// A stream from a function that polls, and the query that it comes from.
+/// A stream from a polling function. It owns the guard of its query.
 struct PollStream<F> {
     poll: F,
     _running: Option<CancelOnDrop>,

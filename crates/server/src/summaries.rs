@@ -1,5 +1,5 @@
-//! Runs of `gradus eval` in the server's folder, and what they come to: what is known of finished ones is kept, since it may
-//! take long to sum up.
+//! Reports of runs of `gradus eval` in the data folder. Reports of finished runs are cached, because computing one
+//! reads all of its outcomes.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
@@ -10,26 +10,28 @@ use gradus_eval::run::{RunFileError, RunFolder, RunManifest, RunState};
 use gradus_report::html::{number, text};
 use gradus_report::{ReportTable, RunSupplement, SupplementLoader};
 
+/// Two caches: whole reports for the page of a run, and one line for each run in the list.
 #[derive(Debug)]
 pub(super) struct RunReportCache {
     supplements: SupplementLoader,
     whole: Mutex<VecDeque<Arc<RunReportParts>>>,
-    /// By the run's id.
+    /// By run id. An entry is valid while the end of the run is the same, since a run can be resumed.
     briefs: Mutex<HashMap<String, RunListSummary>>,
 }
 
-/// All that a run's report is made of.
+/// Everything that the report of a run shows.
 #[derive(Debug)]
 pub(super) struct RunReportParts {
     pub(super) summary: EvaluationSummary,
     pub(super) gates: Vec<GateResult>,
-    /// Of what the run is about beside verdicts, such as a bench.
+    /// Tables of the supplement, such as benchmark results.
     pub(super) tables: Vec<ReportTable>,
-    /// Something of it could not be read, and may be readable the next time.
+    /// A part could not be read and may be readable next time, so the report is not cached.
     is_partial: bool,
 }
 
 impl RunReportParts {
+    /// Reads all outcomes of a run. A broken supplement does not hide the verdicts.
     fn load_run(run: &RunFolder, supplements: SupplementLoader) -> Result<RunReportParts, RunFileError> {
         let mut reader = RunReader::open(run)?;
         let mut summary = EvaluationSummary::from_run(&mut reader)?;
@@ -50,7 +52,8 @@ impl RunReportParts {
     }
 }
 
-/// What the run had to meet, and whether it did. What cannot be checked here has not passed.
+/// The gates of a run and their results. A gate that cannot be checked here, for example because its metric is unknown,
+/// is inconclusive.
 fn check_run_gates(
     record: &RunManifest,
     supplement: Option<&dyn RunSupplement>,
@@ -81,7 +84,7 @@ fn check_run_gates(
     record.gates.iter().map(check).collect()
 }
 
-/// What tells a run from others in the list.
+/// One run in the list. Texts are formatted, since they are cached.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RunListSummary {
     ended: Option<String>,
@@ -109,7 +112,7 @@ impl RunListSummary {
     }
 }
 
-/// Whether a run met its gates, in a word.
+/// The result of all gates in one word, with a CSS class. A failed gate outweighs an inconclusive one.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RunGateStatus {
     pub(super) class: &'static str,
@@ -117,6 +120,7 @@ pub(super) struct RunGateStatus {
 }
 
 impl RunGateStatus {
+    /// `None` for a run without gates.
     fn from_results(results: &[GateResult]) -> Option<RunGateStatus> {
         let count = |verdict| results.iter().filter(|one| one.verdict == verdict).count();
         let (failed, unsure) = (count(GateVerdict::Fail), count(GateVerdict::Inconclusive));
@@ -139,12 +143,13 @@ impl RunReportCache {
         RunReportCache { supplements, whole: Mutex::default(), briefs: Mutex::default() }
     }
 
+    /// Bounds of the caches: whole reports are large, lines are small.
     const MAX_SUMMARIES: usize = 16;
     const MAX_BRIEFS: usize = 2_000;
-    /// Runs with more than this are not summed up for a list.
+    /// Larger runs are not summarised for the list, which would wait for them.
     const MAX_BYTES: u64 = 16 << 20;
 
-    /// None for runs that go on, for those that would take long to sum up, and for those that cannot be read.
+    /// `None` for running runs, for large ones, and, without `may_read`, for those that are not cached.
     pub(super) fn load_list_summary(&self, run: &RunFolder, may_read: bool) -> Option<RunListSummary> {
         let record = &run.record;
         if record.state == RunState::Running {
@@ -158,7 +163,7 @@ impl RunReportCache {
         if !may_read || size(run.outcomes_path()) + size(run.trajectories_path()) > Self::MAX_BYTES {
             return None;
         }
-        // What cannot be read is known, too: nobody tries it again for every list.
+        // A failure is cached as well, so that a broken run is not read again for every list.
         let brief = RunReportParts::load_run(run, self.supplements)
             .map(|whole| RunListSummary::from_report(record, &whole))
             .unwrap_or_else(|error| {
@@ -173,6 +178,7 @@ impl RunReportCache {
         Some(brief)
     }
 
+    /// The report of a run, from the cache if the run is finished and unchanged.
     pub(super) fn load_report(&self, run: &RunFolder) -> Result<Arc<RunReportParts>, RunFileError> {
         let record = &run.record;
         let is_finished = record.state == RunState::Finished;

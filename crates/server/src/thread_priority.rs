@@ -1,6 +1,6 @@
-//! Which threads give way.
+//! Scheduling priorities of background threads.
 
-/// What gives way when cores are short: connections, small requests and the store come first.
+/// Nice values. Connections, small requests and the store run at the default of 0 and come first when cores are short.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ThreadPriority {
     /// Queries and large requests.
@@ -10,7 +10,7 @@ pub(crate) enum ThreadPriority {
 }
 
 impl ThreadPriority {
-    /// For the calling thread. Elsewhere than on Linux it would be for the whole process.
+    /// Sets the priority of the calling thread. Linux only: elsewhere it would apply to the whole process.
     pub(crate) fn apply_to_thread(self) {
         #[cfg(target_os = "linux")]
         let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), self as i32);

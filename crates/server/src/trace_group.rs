@@ -1,5 +1,5 @@
-//! Reads the records of a trace group into trajectories, as `gradus traces` would find them in a file, within what a server can
-//! afford for one trace group.
+//! Assembles the stored records of a trace group into trajectories, with the same code as `gradus traces` for a file,
+//! but within limits that a server can afford for one group.
 
 use gradus_core::assemble::LinkKey;
 use gradus_core::span::TraceId;
@@ -9,19 +9,20 @@ use gradus_store::{LinkKind, Store, StoreError, StoredTraceGroup, TraceGroupLimi
 use crate::settings::ServerSettings;
 use gradus_ingest::{GroupLimits, RecordIntake, SourceLimits};
 
-/// Spans of one trace group that are assembled.
+/// Spans of one group that are assembled.
 const MAX_GROUP_SPANS: usize = 30_000;
-/// Attribute values of all its spans.
+/// Attribute values of all spans of a group. It bounds the decoded size, since values may be tiny.
 const MAX_GROUP_VALUES: usize = 1_000_000;
-/// Trajectories of one trace group that are kept.
+/// Trajectories of one group that are stored.
 const MAX_GROUP_TRAJECTORIES: usize = 5_000;
-/// Steps of one trajectory that are kept and graded.
+/// Steps of one trajectory that are stored and graded.
 const MAX_TRAJECTORY_STEPS: usize = 10_000;
-/// One text of a trajectory, such as what a tool returned; and all of them. As JSON they may be six times as long.
+/// Bytes of one text of a trajectory, such as a tool result, and of all texts together. Escaped as JSON they may take
+/// six times as much.
 const MAX_TEXT_BYTES: usize = 2 << 20;
 const MAX_TRAJECTORY_TEXT_BYTES: usize = 16 << 20;
 
-/// Whether a trace group is assembled together with others or in the lane for large ones.
+/// The lane in which a group is assembled: together with others, or one large group at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TraceGroupSize {
     Small,
@@ -29,9 +30,12 @@ pub(super) enum TraceGroupSize {
 }
 
 impl TraceGroupSize {
+    /// A group within both limits is cheap to assemble and shares a batch with others.
     const MAX_SMALL_BYTES: usize = 4 << 20;
     const MAX_SMALL_SPANS: i64 = 3_000;
 
+    /// What the store reads of a group. A small group that exceeds its limits is moved to the other lane; a large one
+    /// is cut.
     pub(super) fn limits(self, settings: &ServerSettings) -> TraceGroupLimits {
         match self {
             TraceGroupSize::Small => TraceGroupLimits { bytes: Self::MAX_SMALL_BYTES, spans: Self::MAX_SMALL_SPANS },
@@ -40,19 +44,21 @@ impl TraceGroupSize {
     }
 }
 
-/// A trace group as it is at this moment, for those who look at it or judge it again.
+/// A group as it is at this moment, for pages and for judging it again. Nothing is stored.
 #[derive(Debug, Default)]
 pub(crate) struct TraceGroupView {
     pub(crate) trajectories: Vec<Trajectory>,
-    /// Something came since it was assembled.
+    /// Records arrived since the group was last assembled.
     pub(crate) is_due: bool,
-    /// It is larger than what was read of it.
+    /// Only a part of the records was read.
     pub(crate) is_cut: bool,
-    /// Why it is quarantined, if it is. Nothing is assembled then.
+    /// Why the group is quarantined. It is not assembled then, since it might crash the server.
     pub(crate) quarantine_reason: Option<String>,
 }
 
 impl TraceGroupView {
+    /// Reads and assembles the group on the calling thread, which must not be an async one. A quarantined group is not
+    /// read.
     pub(crate) fn load(store: &Store, number: i64) -> Result<TraceGroupView, StoreError> {
         if let Some(reason) = store.quarantine_reason(number)? {
             return Ok(TraceGroupView { quarantine_reason: Some(reason), ..TraceGroupView::default() });
@@ -64,9 +70,11 @@ impl TraceGroupView {
     }
 }
 
+/// Link keys that were found while assembling: trace, kind of the link, and hashed key.
 pub(super) type TraceGroupLinks = Vec<(TraceId, LinkKind, u64)>;
 
-/// The trajectories of a trace group, and what ties its traces to others beyond what spans alone say.
+/// The trajectories of a group, and links to other traces that only complete messages reveal. What was left out is
+/// reported as a defect of the first trajectory.
 pub(super) fn read_trace_group(
     mut trace_group: StoredTraceGroup,
 ) -> Result<(Vec<Trajectory>, TraceGroupLinks), StoreError> {
@@ -75,10 +83,10 @@ pub(super) fn read_trace_group(
     let group = GroupLimits {
         spans: MAX_GROUP_SPANS,
         values: MAX_GROUP_VALUES,
-        // One more shows that there are more.
+        // One more, to detect that there are more.
         trajectories: MAX_GROUP_TRAJECTORIES + 1,
     };
-    // Kept in memory whatever its size: what was read from the store is bounded already.
+    // The spool stays in memory: the store has bounded what it read.
     let limits = SourceLimits { group, spool_memory: usize::MAX, ..SourceLimits::default() };
     let projects = std::mem::take(&mut trace_group.projects);
     let mut sink = |_: usize, mut trajectory: Trajectory| {
@@ -93,7 +101,7 @@ pub(super) fn read_trace_group(
             trajectory.defects.push(ExtractionDefect::new(DefectKind::TooLarge, detail, None));
         }
         shorten_texts(&mut trajectory);
-        // Senders name the project in a header, too, which no span knows of.
+        // Senders may name the project in a header, which no span records.
         let first = trajectory.trace_ids.first().map(|id| TraceId::parse(id)).unwrap_or_default();
         if let Some(project) = projects.get(&first) {
             trajectory.project = Some(project.clone());
@@ -119,7 +127,7 @@ pub(super) fn read_trace_group(
     Ok((trajectories, links.collect()))
 }
 
-/// Keeps the beginnings of texts that are longer than anybody reads or judges; the spans keep all of them.
+/// Truncates texts that are too long to read or judge. The spans keep them whole.
 fn shorten_texts(trajectory: &mut Trajectory) {
     let mut left = MAX_TRAJECTORY_TEXT_BYTES;
     let mut longest = 0;
@@ -143,7 +151,7 @@ fn shorten_texts(trajectory: &mut Trajectory) {
     }
 }
 
-/// What of a trace group is not in its trajectories.
+/// What a group's trajectories do not contain.
 #[derive(Default)]
 struct OmittedParts {
     records: bool,
@@ -162,7 +170,7 @@ impl OmittedParts {
     }
 }
 
-/// A link's key as the store has it.
+/// The kind and the hashed key of a link in the terms of the store.
 pub(crate) fn stored_link(key: LinkKey) -> (LinkKind, u64) {
     match key {
         LinkKey::Session(key) => (LinkKind::Session, key),

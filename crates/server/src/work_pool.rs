@@ -1,5 +1,5 @@
-//! Threads that decompress and parse what clients send: never an async thread, and never one that queries use. Clients take
-//! turns, and small requests have threads of their own, so that nobody's large ones keep others waiting.
+//! Threads that decompress and parse requests: never on an async thread, and never on a query thread. Clients take
+//! turns, and small requests have threads of their own, so that no client's large requests delay others.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -11,17 +11,19 @@ use crate::thread_priority::ThreadPriority;
 
 type WorkPoolJob = Box<dyn FnOnce() + Send>;
 
-/// The work was lost: it panicked, or the server stops.
+/// The job has no result: it panicked, or the server is stopping.
 #[derive(Debug, thiserror::Error)]
 #[error("the request could not be read")]
 pub(super) struct WorkAborted;
 
-/// Threads with a queue.
+/// A fixed number of threads with one fair queue. The queue needs no limit, since every job holds a lease of the memory
+/// budget.
 #[derive(Debug)]
 pub(super) struct WorkPool {
     queue: Arc<FairQueue>,
 }
 
+/// Round robin over clients.
 #[derive(Default)]
 struct FairQueue {
     state: Mutex<FairQueueState>,
@@ -34,7 +36,7 @@ impl std::fmt::Debug for FairQueue {
     }
 }
 
-/// Jobs by client; each client in `turns` has at least one.
+/// Jobs by client. Invariant: a client is in `turns` exactly once if it has jobs, and not at all otherwise.
 #[derive(Default)]
 struct FairQueueState {
     jobs: HashMap<ClientAddress, VecDeque<WorkPoolJob>>,
@@ -51,6 +53,7 @@ impl FairQueueState {
         jobs.push_back(job);
     }
 
+    /// Takes one job of the first client, which then goes to the end of the turns.
     fn pop(&mut self) -> Option<WorkPoolJob> {
         let client = self.turns.pop_front()?;
         let jobs = self.jobs.get_mut(&client)?;
@@ -65,7 +68,7 @@ impl FairQueueState {
 }
 
 impl WorkPool {
-    /// Starts threads, of a low priority if one is given.
+    /// Starts the threads, with a lower priority if one is given. They end when the pool is dropped.
     pub(super) fn start(name: &str, threads: usize, priority: Option<ThreadPriority>) -> std::io::Result<WorkPool> {
         let queue = Arc::new(FairQueue::default());
         for _ in 0..threads {
@@ -75,7 +78,7 @@ impl WorkPool {
                     priority.apply_to_thread();
                 }
                 while let Some(job) = queue.next() {
-                    // A job that panics drops its answer, and the thread goes on.
+                    // A panicking job drops its channel, which its client sees as [`WorkAborted`]. The thread goes on.
                     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
                 }
             })?;
@@ -83,7 +86,7 @@ impl WorkPool {
         Ok(WorkPool { queue })
     }
 
-    /// Runs `work` in the client's turn. It is skipped if nobody waits for it any more when its turn comes.
+    /// Runs `work` in the client's turn. The job is skipped if the future was dropped before its turn.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         client: ClientAddress,
@@ -102,6 +105,7 @@ impl WorkPool {
 }
 
 impl FairQueue {
+    /// Blocks until there is a job. `None` when the pool is dropped and the queue is empty.
     fn next(&self) -> Option<WorkPoolJob> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {

@@ -93,8 +93,8 @@ pub(super) fn run_serve_command(arguments: &ServeArguments) -> CommandExit {
     };
     match gradus_server::run_server(&|| arguments.server.read_config(), format) {
         Ok(()) => CommandExit::Pass,
-        Err(reason) => {
-            print_diagnostic(&reason);
+        Err(error) => {
+            print_diagnostic(&error.to_string());
             CommandExit::BadInput
         }
     }

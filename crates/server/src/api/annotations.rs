@@ -219,7 +219,8 @@ impl AnnotationInput {
             metadata,
             author,
         };
-        check_annotation_size(&annotation).map_err(|reason| ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, reason))?;
+        check_annotation_size(&annotation)
+            .map_err(|error| ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()))?;
         Ok(annotation)
     }
 }

@@ -1,4 +1,5 @@
-//! Makes trajectories from their records again, with the tools on offer, for those who are to be judged by a model.
+//! Assembles trajectories again from their records, for judging by a model. The stored JSON has no tools on offer,
+//! which prompts need.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,8 +11,8 @@ use super::setback::catch_assembly_panic;
 use crate::clock::now_ns;
 use crate::trace_group::TraceGroupView;
 
-/// Each trace group is assembled once, however many of its trajectories are wanted. What cannot be had now is left in the
-/// store's queue: a trajectory leaves that when it is judged, or when it is gone itself.
+/// Returns the trajectories that could be assembled. Each trace group is assembled once, however many of its
+/// trajectories are needed. What cannot be assembled now stays in the ungraded queue with a delay.
 pub(super) fn trajectories_again(
     store: &Store,
     wanted: Vec<UngradedTrajectory>,
@@ -41,13 +42,14 @@ pub(super) fn trajectories_again(
     Ok(found)
 }
 
-/// A trajectory that its trace group does not give. If it belongs to another one by now, it is found there the next time.
+/// Delays a trajectory that its trace group did not yield. If it belongs to another group by now, the queue already
+/// says so, and nothing is done.
 fn postpone_trajectory(store: &Store, one: &UngradedTrajectory) -> Result<(), StoreError> {
     if store.trace_group_of_ungraded(one.no)? != Some(one.trace_group) {
         return Ok(());
     }
     match store.record_verdicts(one, Vec::new(), JudgeSpend::default(), put_off(one), now_ns()) {
-        // It only comes again a little early.
+        // Without the delay the trajectory is only tried again too early.
         Ok(_) | Err(StoreError::Busy) => Ok(()),
         Err(error) => Err(error),
     }

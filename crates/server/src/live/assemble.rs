@@ -1,5 +1,8 @@
-//! From stored records to stored trajectories, with the verdicts of rules: a few threads that take complete trace groups from
-//! the queue.
+//! Assembles stored records into trajectories and grades them with the offline judge: a few threads that claim complete
+//! trace groups from the queue.
+//!
+//! An attempt is written to the store before a group is read. If the group crashes the process, the next start knows
+//! which one it was, tries it once more alone, and then quarantines it.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -20,27 +23,29 @@ use crate::state::ServerState;
 use crate::thread_priority::ThreadPriority;
 use crate::trace_group::{TraceGroupSize, read_trace_group};
 
-/// What is stored together, in bytes.
+/// Assembled groups are stored in one transaction up to this many bytes.
 const MAX_STORED_TOGETHER: usize = 8 << 20;
-/// Trajectories beyond which a trace group is stored in parts.
+/// A group with more trajectories is stored in several transactions, so that ingest does not wait for it.
 const MAX_STORED_AT_ONCE: usize = 200;
+/// How long a thread sleeps when no group is ready.
 const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
-/// How long a stop waits for trace groups that are being assembled. They are assembled again at the next start.
+/// How long a stop waits for groups that are being assembled. Unfinished ones are assembled after the next start.
 const MAX_STOP_WAIT: Duration = Duration::from_secs(3);
 
-/// Quarantined traces that are named at the start; `/server` lists all of them.
+/// Quarantined traces that the log names at the start; the page `/server` lists all of them.
 const MAX_LOGGED_TRACES: usize = 10;
 
-/// The threads that assemble.
+/// The assembly threads.
 pub(super) struct AssemblyPool {
     queue: Arc<AssemblyQueue>,
-    /// Each thread drops its sender when it ends. In a mutex only to be shared.
+    /// Each thread drops its sender when it ends, so `recv` fails when all have ended. The mutex only makes the type
+    /// `Sync`.
     ended: Mutex<mpsc::Receiver<()>>,
 }
 
 impl AssemblyPool {
-    /// Counts what the last process did not live to end as failed, and starts.
+    /// Counts attempts that the last process did not finish as failed, and starts the threads.
     pub(super) async fn start(server: &Arc<ServerState>) -> Result<AssemblyPool, StoreError> {
         let (unfinished, quarantined) = server.store.fail_unfinished_attempts(now_ns())?.wait_async().await?;
         if unfinished > 0 {
@@ -60,7 +65,7 @@ impl AssemblyPool {
         }
         let queue = Arc::new(AssemblyQueue::default());
         let (running, ended) = mpsc::channel();
-        // One can always take small trace groups while another has a large one.
+        // At least two, so that one thread takes small groups while another one has a large group.
         let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
         for number in 0..threads {
             let (server, queue, running) = (Arc::clone(server), Arc::clone(&queue), running.clone());
@@ -76,8 +81,8 @@ impl AssemblyPool {
         Ok(AssemblyPool { queue, ended: Mutex::new(ended) })
     }
 
-    /// Waits for what is under way, but not for long: nothing that was acknowledged depends on it. The server must have
-    /// been told to stop.
+    /// Waits up to [`MAX_STOP_WAIT`]. Attempts of unfinished groups are cancelled, since a stop is no failure of
+    /// theirs. The flag `is_stopping` of the server must be set before.
     pub(super) fn stop(self, server: &ServerState) {
         let ended = self.ended.into_inner().unwrap_or_else(PoisonError::into_inner);
         if ended.recv_timeout(MAX_STOP_WAIT) == Err(mpsc::RecvTimeoutError::Disconnected) {
@@ -85,14 +90,14 @@ impl AssemblyPool {
         }
         let unfinished = self.queue.claimed_trace_groups();
         tracing::info!(traces = unfinished.len(), "traces in progress are left for the next start");
-        // The stop is no fault of theirs.
+        // Otherwise the next start would count them as failed.
         if let Err(error) = server.store.cancel_attempts(unfinished).and_then(WriteHandle::wait) {
             tracing::error!(%error, "failed to cancel attempts to assemble traces");
         }
     }
 }
 
-/// Assembles what is complete until the server stops.
+/// The loop of one thread. A panic outside of a single group, such as in the queue, is logged and the loop goes on.
 fn run_assembly_worker(server: &ServerState, queue: &AssemblyQueue) {
     let mut judges = RuleJudges::default();
     while !server.is_stopping.load(Ordering::Relaxed) {
@@ -102,6 +107,7 @@ fn run_assembly_worker(server: &ServerState, queue: &AssemblyQueue) {
             Err(setback) => {
                 server.meters.set_back(setback.kind());
                 tracing::error!(error = %setback, "failed to assemble traces; retrying");
+                // A judge that panicked may be in an inconsistent state.
                 judges = RuleJudges::default();
                 PAUSE_AFTER_FAILURE
             }
@@ -110,12 +116,13 @@ fn run_assembly_worker(server: &ServerState, queue: &AssemblyQueue) {
     }
 }
 
-/// Takes the next trace groups from the queue. False when none is ready.
+/// Claims and assembles the next trace groups. Returns false when none is ready.
 fn assemble_next(server: &ServerState, queue: &AssemblyQueue, judges: &mut RuleJudges) -> Result<bool, StoreError> {
     let settings = &server.settings;
     let query = ReadyQuery {
         now_ns: now_ns(),
         quiet_ns: settings.quiet.as_nanos() as i64,
+        // A trace without an ended root never becomes ready earlier than one with it.
         give_up_ns: settings.give_up.max(settings.quiet).as_nanos() as i64,
         after_project: 0,
         limit: 0,
@@ -132,18 +139,20 @@ fn assemble_next(server: &ServerState, queue: &AssemblyQueue, judges: &mut RuleJ
     Ok(true)
 }
 
+/// Reversed, because the batch takes groups from the end.
 fn list_claimed_groups(claim: &AssemblyClaim) -> Vec<ReadyTraceGroup> {
     claim.trace_groups.iter().rev().copied().collect()
 }
 
-/// Trace groups that one thread took together. However it ends, they are given back to the queue.
+/// Trace groups that one thread has claimed together. However the batch ends, by an error or a panic, `drop` returns
+/// the rest to the queue.
 struct AssemblyBatch<'s> {
     server: &'s ServerState,
     queue: &'s AssemblyQueue,
     is_large: bool,
-    /// The next one last.
+    /// Not assembled yet; the next one is the last.
     waiting: Vec<ReadyTraceGroup>,
-    /// Assembled, not yet stored, with how long that took.
+    /// Assembled and not stored yet, with the time that it took.
     done: Vec<(AssembledTraceGroup, Duration)>,
 }
 
@@ -156,9 +165,11 @@ impl Drop for AssemblyBatch<'_> {
 }
 
 impl AssemblyBatch<'_> {
+    /// Assembles the groups one by one. A failing group is recorded and skipped; an error that concerns the whole store
+    /// ends the batch.
     fn assemble(&mut self, judges: &mut RuleJudges) -> Result<(), StoreError> {
         let server = self.server;
-        // Written first: should one of them end the process, the next one knows which.
+        // Written before anything is read: if a group crashes the process, the next start finds its attempt.
         let trace_groups = self.waiting.iter().map(|ready| ready.trace_group).collect();
         server.store.begin_attempts(trace_groups)?.wait()?;
         let reloadable = server.reloadable();
@@ -178,6 +189,7 @@ impl AssemblyBatch<'_> {
                     bytes += trace_group.memory_bytes();
                     self.done.push((trace_group, began.elapsed()));
                 }
+                // Linking made it part of another group, which enters the ready queue by itself.
                 Ok(AssemblyOutcome::BelongsToOthers) => self.give_back(vec![ready.trace_group]),
                 Ok(AssemblyOutcome::TooLarge) => {
                     let cancelled = server.store.cancel_attempts(vec![ready.trace_group]).and_then(WriteHandle::wait);
@@ -200,11 +212,11 @@ impl AssemblyBatch<'_> {
         self.store_assembled()
     }
 
-    /// Stores what was assembled: small trace groups together, others in parts.
+    /// Stores what was assembled: small groups in one transaction, large ones in parts.
     fn store_assembled(&mut self) -> Result<(), StoreError> {
         let is_alone =
             |(trace_group, _): &(AssembledTraceGroup, Duration)| trace_group.records.len() > MAX_STORED_AT_ONCE;
-        // One by one: should the store fail, the others are still here to be given back.
+        // One by one, so that the rest is still in `done` and can be returned if the store fails.
         while let Some(at) = self.done.iter().position(is_alone) {
             let (trace_group, time) = self.done.swap_remove(at);
             let number = trace_group.trace_group;
@@ -222,13 +234,14 @@ impl AssemblyBatch<'_> {
                 took.iter().for_each(|(number, time)| self.queue.release(*number, self.is_large, *time));
                 Ok(())
             }
-            // Trace groups that are stored together fail together. Each is taken alone the next time.
+            // Groups in one transaction fail together. Each one is a retry now and is claimed alone next time, which
+            // finds the bad one.
             Err(error) if error.is_of_content() => {
                 let reason = error.to_string();
                 let fail = |(number, _): &(i64, Duration)| {
                     self.fail_trace_group(*number, StoreError::Sql(reason.clone()).into())
                 };
-                // All of them, also after one of them could not be recorded.
+                // All of them are recorded, even after recording one of them failed.
                 took.iter().map(fail).fold(Ok(()), Result::and)
             }
             Err(error) => {
@@ -238,6 +251,7 @@ impl AssemblyBatch<'_> {
         }
     }
 
+    /// Releases a group that was stored on its own, or records its failure.
     fn finish_trace_group(
         &self,
         trace_group: i64,
@@ -254,7 +268,7 @@ impl AssemblyBatch<'_> {
         }
     }
 
-    /// Takes attempts back that came to nothing through no fault of their trace groups.
+    /// Cancels attempts that failed through no fault of their groups, and releases the groups.
     fn give_back(&self, trace_groups: Vec<i64>) {
         if trace_groups.is_empty() {
             return;
@@ -268,7 +282,8 @@ impl AssemblyBatch<'_> {
         }
     }
 
-    /// Goes on without a trace group that nothing can be made of. What the whole store suffers from is an error.
+    /// Records a failed attempt and goes on without the group: the second failure quarantines it. Returns an error only
+    /// if the whole store is affected, and then the attempt is not counted.
     fn fail_trace_group(&self, trace_group: i64, setback: AssemblyFailure) -> Result<(), StoreError> {
         let server = self.server;
         let failed = setback.into_group_failure().and_then(|setback| {
@@ -294,14 +309,17 @@ impl AssemblyBatch<'_> {
     }
 }
 
+/// The result of one group.
 enum AssemblyOutcome {
     Story(AssembledTraceGroup),
-    /// It was tied to others, and is assembled with them.
+    /// New links tied it to other groups, and it is assembled with them.
     BelongsToOthers,
-    /// More than is assembled together with others.
+    /// It exceeds the limits of small groups and moves to the lane of large ones.
     TooLarge,
 }
 
+/// Reads, links, assembles and grades one group. Only the offline judge runs here: questions for a model are queued
+/// through `ungraded_by`.
 fn assemble_trace_group(
     server: &ServerState,
     reloadable: &ReloadableSettings,
@@ -330,11 +348,13 @@ fn assemble_trace_group(
     Ok(AssemblyOutcome::Story(AssembledTraceGroup { trace_group: number, due_ns, records }))
 }
 
+/// The name under which spans without a project are stored.
 fn project_or_default(trajectory: &Trajectory) -> &str {
     trajectory.project.as_deref().unwrap_or("default")
 }
 
-/// The judges that need no model, by rule.
+/// Offline judges by rule name, kept between groups because building one copies the evaluators and tools of its rule.
+/// They are dropped when the settings change.
 #[derive(Default)]
 struct RuleJudges {
     made_for: Option<Arc<ReloadableSettings>>,
@@ -342,6 +362,7 @@ struct RuleJudges {
 }
 
 impl RuleJudges {
+    /// The settings are an `Arc` that a reload replaces, so comparing pointers detects every change.
     fn use_rules(&mut self, reloadable: &Arc<ReloadableSettings>) {
         if self.made_for.as_ref().is_none_or(|known| !Arc::ptr_eq(known, reloadable)) {
             self.by_rule.clear();
@@ -349,6 +370,7 @@ impl RuleJudges {
         }
     }
 
+    /// Grades one trajectory and marks it for the rule's model if the rule asks one.
     fn judge(
         &mut self,
         server: &ServerState,

@@ -1,9 +1,9 @@
-//! Which trace group an assembler takes next.
+//! The order in which trace groups are assembled.
 //!
-//! Projects take turns. Large trace groups have a lane of their own with one assembler at a time, so that they never keep small
-//! ones waiting. A trace group that failed before is taken alone: should it end the process, nobody else is blamed. And a large
-//! trace group that was just assembled rests in proportion to what it cost: spans that trickle into it would otherwise have all
-//! of it assembled again each time.
+//! Projects take turns. Large groups have a lane of their own with one thread at a time, so that they never delay small
+//! ones. A group that failed before is claimed alone: if it crashes the process, no other group is blamed. A large
+//! group that was just assembled rests in proportion to its cost, because spans that trickle in would otherwise have
+//! all of it assembled again each time.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,46 +11,52 @@ use std::time::{Duration, Instant};
 
 use gradus_store::{ReadyQuery, ReadyTraceGroup, Store, StoreError};
 
-/// Small trace groups that are taken together, and stored together.
+/// Small groups that are claimed, and later stored, together.
 const MAX_BATCH: usize = 256;
-/// Candidates that are looked up at once.
+/// Ready groups that are fetched from the store at once.
 const MAX_CANDIDATES: usize = 1024;
-/// A trace group rests this many times as long as its assembly took.
+/// A group rests this many times as long as its assembly took, so that it uses at most 5 % of one thread.
 const REST_FACTOR: u32 = 20;
-/// Assemblies that took less are not worth remembering.
+/// Groups that took less need no rest.
 const MIN_REMEMBERED: Duration = Duration::from_millis(50);
+/// Resting groups that are kept in memory. Beyond that, groups do not rest.
 const MAX_REMEMBERED: usize = 10_000;
 
+/// Shared by the assembly threads. The store is read while the lock is held, so that two threads do not fetch the same
+/// candidates.
 #[derive(Debug, Default)]
 pub(super) struct AssemblyQueue {
     state: Mutex<AssemblyQueueState>,
 }
 
+/// Groups are identified by their row number in the store.
 #[derive(Debug, Default)]
 struct AssemblyQueueState {
     candidates: VecDeque<ReadyTraceGroup>,
     /// Trace groups that turned out to be large.
     large: VecDeque<ReadyTraceGroup>,
     is_large_taken: bool,
-    /// Taken by an assembler, or waiting in the lane for large ones.
+    /// Groups that a thread works on or that wait in the lane of large ones.
     claimed: HashSet<i64>,
-    /// Until when trace groups rest.
+    /// When the rest of a group ends. `rest_ends` has the same entries in order of time.
     resting: HashMap<i64, Instant>,
     rest_ends: BTreeSet<(Instant, i64)>,
+    /// The project that was served last. The store lists the projects after it first.
     last_project: i64,
     last_large_project: i64,
 }
 
-/// Trace groups that one assembler works on.
+/// Groups that one thread has claimed and must release.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct AssemblyClaim {
     pub(super) trace_groups: Vec<ReadyTraceGroup>,
-    /// It is the one large trace group that is assembled at the moment.
+    /// It is the one large group that is assembled at the moment.
     pub(super) is_large: bool,
 }
 
 impl AssemblyQueue {
-    /// The next trace groups, if any is ready.
+    /// Claims the next groups; `None` if none is ready. A waiting large group comes first, as long as no other one is
+    /// being assembled.
     pub(super) fn claim(&self, store: &Store, query: ReadyQuery) -> Result<Option<AssemblyClaim>, StoreError> {
         let mut state = self.lock();
         if !state.is_large_taken
@@ -61,7 +67,7 @@ impl AssemblyQueue {
         }
         if state.candidates.is_empty() {
             state.wake_rested();
-            // Those that are claimed or rest are found again: ask for as many more.
+            // The store also returns groups that are claimed or rest, so ask for as many more.
             let limit = MAX_CANDIDATES + state.claimed.len() + state.resting.len().min(MAX_CANDIDATES);
             let query = ReadyQuery { after_project: state.last_project, limit, ..query };
             let ready = store.ready_trace_groups(query)?;
@@ -75,6 +81,7 @@ impl AssemblyQueue {
         }
         let mut trace_groups = Vec::new();
         while let Some(next) = state.candidates.front().copied() {
+            // A retry is never claimed together with other groups.
             let is_enough = trace_groups.len() == MAX_BATCH || next.is_retry && !trace_groups.is_empty();
             if is_enough {
                 break;
@@ -92,12 +99,12 @@ impl AssemblyQueue {
         Ok((!trace_groups.is_empty()).then_some(AssemblyClaim { trace_groups, is_large: false }))
     }
 
-    /// A trace group that is too large to be taken with others: it waits for its lane.
+    /// Moves a claimed group to the lane of large ones. It stays claimed meanwhile.
     pub(super) fn defer_large(&self, trace_group: ReadyTraceGroup) {
         self.lock().large.push_back(trace_group);
     }
 
-    /// A claim came to its end; `took` is how long each of its trace groups needed.
+    /// Ends the claim of one group; `took` is the time of its assembly, and zero if it was not assembled.
     pub(super) fn release(&self, trace_group: i64, is_large: bool, took: Duration) {
         let mut state = self.lock();
         state.claimed.remove(&trace_group);
@@ -111,7 +118,7 @@ impl AssemblyQueue {
         }
     }
 
-    /// All that are claimed, for whoever has to take their attempts back.
+    /// All claimed groups, whose attempts a stop has to cancel.
     pub(super) fn claimed_trace_groups(&self) -> Vec<i64> {
         self.lock().claimed.iter().copied().collect()
     }
@@ -122,6 +129,7 @@ impl AssemblyQueue {
 }
 
 impl AssemblyQueueState {
+    /// Forgets groups whose rest is over. They are found again as candidates if they have new records.
     fn wake_rested(&mut self) {
         let now = Instant::now();
         while let Some((end, trace_group)) = self.rest_ends.first().copied().filter(|(end, _)| *end <= now) {
@@ -130,7 +138,7 @@ impl AssemblyQueueState {
         }
     }
 
-    /// The next large trace group, of another project than the last one if there is one.
+    /// The next large group, preferably of another project than the last one.
     fn take_large(&mut self) -> Option<ReadyTraceGroup> {
         let of_another = self.large.iter().position(|trace_group| trace_group.project != self.last_large_project);
         let trace_group = self.large.remove(of_another.unwrap_or_default())?;

@@ -1,5 +1,5 @@
-//! Models judge here: for each rule with a model, one run that goes on for as long as there is something to judge and
-//! money to pay for it. What waits is in the store, so a restart goes on where it stopped.
+//! Judging by models. Each rule with a model has one run that continues while trajectories wait and the budget lasts.
+//! The queue is in the store, so a restart continues where it stopped.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -21,18 +21,23 @@ use crate::judge_standstill::JudgePauseReason;
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 
-/// One task for each rule that asks a model.
+/// One task for each rule that asks a model, and one that reroutes trajectories of removed rules.
 pub(super) struct GraderTasks {
     stop: Arc<AtomicBool>,
     all: JoinHandle<()>,
 }
 
+/// How often tasks look for new work and for a stop.
 const POLL: Duration = Duration::from_millis(200);
+/// Trajectories that are fetched and assembled at once.
 const BATCH: usize = 32;
-/// Trajectories that are judged or wait for the store to take their verdicts. While it takes none, nobody is asked more.
+/// Trajectories that are being judged or whose verdicts are not stored yet. While the store accepts nothing, no further
+/// questions are asked.
 const MAX_AT_WORK: usize = 1_000;
+/// The pause after a failed run. It doubles with each failure in a row, up to `MAX_PAUSE` (exponential backoff).
 const MIN_PAUSE: Duration = Duration::from_secs(2);
 const MAX_PAUSE: Duration = Duration::from_secs(300);
+/// How often the ungraded queue is checked for rules that do not exist.
 const ROUTED_EVERY: Duration = Duration::from_secs(10);
 const DAY_NS: i64 = 86_400_000_000_000;
 
@@ -41,13 +46,14 @@ impl GraderTasks {
         GraderTasks::start_after(server, None)
     }
 
-    /// The old rules finish what they have asked; then the new ones go on with what waits.
+    /// Replaces the rules. Questions in flight are finished by the old tasks before the new ones start.
     pub(super) fn restart(&mut self, server: &Arc<ServerState>) {
         self.stop.store(true, Ordering::Relaxed);
         let old = std::mem::replace(&mut self.all, tokio::spawn(async {}));
         *self = GraderTasks::start_after(server, Some(old));
     }
 
+    /// Starts the tasks of all rules once `before` has ended.
     fn start_after(server: &Arc<ServerState>, before: Option<JoinHandle<()>>) -> GraderTasks {
         let stop = Arc::new(AtomicBool::new(false));
         let reloadable = server.reloadable();
@@ -65,7 +71,7 @@ impl GraderTasks {
         let (routing, is_over) = ((Arc::clone(server), Arc::clone(&reloadable)), Arc::clone(&stop));
         let all = tokio::spawn(async move {
             if let Some(before) = before {
-                // Two at once would ask the same questions.
+                // Two runs of one rule at the same time would ask, and pay for, the same questions.
                 let _ = before.await;
             }
             let mut tasks = tokio::task::JoinSet::new();
@@ -76,13 +82,15 @@ impl GraderTasks {
         GraderTasks { stop, all }
     }
 
+    /// Waits for questions in flight. The caller bounds the time.
     pub(super) async fn stop(self) {
         self.stop.store(true, Ordering::Relaxed);
         let _ = self.all.await;
     }
 }
 
-/// Rules may have been taken away before this start, and what is being assembled may still be for the rules from before.
+/// Moves trajectories that wait for a removed rule, for as long as the rules are in force. It repeats, because assembly
+/// under way may still queue trajectories for the rules from before.
 async fn keep_routing(server: Arc<ServerState>, reloadable: Arc<ReloadableSettings>, stop: Arc<AtomicBool>) {
     let is_over = || stop.load(Ordering::Relaxed) || server.is_stopping.load(Ordering::Relaxed);
     while !is_over() {
@@ -100,6 +108,7 @@ async fn keep_routing(server: Arc<ServerState>, reloadable: Arc<ReloadableSettin
     }
 }
 
+/// The grader of one rule, identified by its index in the settings that it keeps alive.
 struct RuleGrader {
     server: Arc<ServerState>,
     reloadable: Arc<ReloadableSettings>,
@@ -116,11 +125,13 @@ impl RuleGrader {
         self.stop.load(Ordering::Relaxed) || self.server.is_stopping.load(Ordering::Relaxed)
     }
 
+    /// Repeats runs until the rules are replaced or the server stops. Failures pause the rule; budget limits pause it
+    /// for [`MAX_PAUSE`].
     async fn run(self: Arc<Self>) {
         let rule = self.rule().name.clone();
         let mut pause = MIN_PAUSE;
         while !self.is_stopping() {
-            // A task of its own: a panic in it ends this run, and not all judging.
+            // A task of its own, so that a panic ends this run only.
             let grader = Arc::clone(&self);
             let run = tokio::spawn(async move { grader.run_once().await });
             match run.await.unwrap_or_else(|panic| Err(panic.into())) {
@@ -153,7 +164,7 @@ impl RuleGrader {
         }
     }
 
-    /// Nothing waits any more, so nothing stands still; what was put off does.
+    /// Ends the recorded pause if no trajectory waits any more. Trajectories that were put off still wait.
     async fn end_standstill(&self) -> anyhow::Result<()> {
         let rule = &self.rule().name;
         if self.server.standstills.find_for_rule(rule).is_none() {
@@ -166,10 +177,12 @@ impl RuleGrader {
         Ok(())
     }
 
+    /// Records the pause for the pages.
     fn stands_still(&self, why: JudgePauseReason, reason: String) {
         self.server.standstills.begin(&self.rule().name, why, reason, now_ns());
     }
 
+    /// Sleeps in short steps, so that a stop is noticed within [`POLL`].
     async fn sleep(&self, pause: Duration) {
         let until = tokio::time::Instant::now() + pause;
         while tokio::time::Instant::now() < until && !self.is_stopping() {
@@ -177,7 +190,7 @@ impl RuleGrader {
         }
     }
 
-    /// Judges what waits until the day is over, the rule's money is spent or the judge gone.
+    /// Judges waiting trajectories until the UTC day ends, the budget is spent, or the judge fails.
     async fn run_once(&self) -> anyhow::Result<RunTermination> {
         let rule = self.rule();
         if self.load_ungraded(0, 1).await?.is_empty() {
@@ -185,6 +198,7 @@ impl RuleGrader {
             self.sleep(POLL).await;
             return Ok(RunTermination::Finished);
         }
+        // The budget is read from the store: what an earlier process spent today counts.
         let max_cost_usd = match rule.daily_budget_usd {
             None => None,
             Some(budget) => {
@@ -224,7 +238,8 @@ impl RuleGrader {
         }
     }
 
-    /// What is in flight is waited for; what was only handed over is not: it waits in the store, too.
+    /// Interrupts the run when the server stops. Questions in flight are waited for; the others stay in the store.
+    /// Never returns, so that `select!` waits for the run.
     async fn interrupt_when_stopping(&self, interrupt: mpsc::UnboundedSender<()>) -> Infallible {
         while !self.is_stopping() {
             tokio::time::sleep(POLL).await;
@@ -233,12 +248,13 @@ impl RuleGrader {
         std::future::pending().await
     }
 
+    /// The next waiting trajectories of the rule after the row number `after`, in order of that number.
     async fn load_ungraded(&self, after: i64, limit: usize) -> anyhow::Result<Vec<UngradedTrajectory>> {
         let (store, rule) = (Arc::clone(&self.server.store), self.rule().name.clone());
         Ok(tokio::task::spawn_blocking(move || store.ungraded_trajectories(&rule, now_ns(), after, limit)).await??)
     }
 
-    /// Hands over what waits until the day ends, and with it the budget.
+    /// Feeds waiting trajectories to the run until the UTC day ends, because a run has the budget of one day.
     async fn feed(&self, at_work: ActiveTrajectories, sender: mpsc::Sender<Vec<Trajectory>>) -> anyhow::Result<()> {
         let today = now_ns().div_euclid(DAY_NS);
         let mut after = 0;
@@ -250,7 +266,7 @@ impl RuleGrader {
             }
             let waiting = self.load_ungraded(after, BATCH).await?;
             let Some(last) = waiting.last() else {
-                // A trajectory that changed waits under the number it had: the next look begins at the first again.
+                // A trajectory that was assembled again keeps its row number, so the next pass starts at the first row.
                 after = 0;
                 if !std::mem::take(&mut has_sent) {
                     tokio::time::sleep(POLL).await;

@@ -1,10 +1,11 @@
-//! What tests of live grading work with: a real store, and one trajectory in it that waits for a model.
+//! The test harness of live grading: a real store with one trajectory that waits for a model.
 
 use gradus_core::span::{SpanId, TraceId};
 use gradus_store::{
     AssembledTraceGroup, BlockSignal, SpanKey, Store, StoreOptions, TraceChunk, TrajectoryRecord, UngradedTrajectory,
 };
 
+/// A store in a temporary folder, which is deleted on drop.
 pub(super) struct Lab {
     folder: tempfile::TempDir,
     pub(super) store: Store,
@@ -34,12 +35,13 @@ impl Lab {
         self.store.ungraded_trajectories("r", now_ns, 0, 1).unwrap().pop()
     }
 
-    /// Waits until all that was handed to the store is written.
+    /// Waits until everything that was handed to the store is written. Writes are in order, so the last one proves the
+    /// others.
     pub(super) fn flush(&self) {
         self.store.put_alert_state("flush".to_owned(), String::new(), None, 1).unwrap().wait().unwrap();
     }
 
-    /// Somebody else writes to the file, and does not come to an end.
+    /// Another process that holds the write lock of SQLite, so that the store cannot write.
     pub(super) fn hold(&self) -> rusqlite::Connection {
         let other = rusqlite::Connection::open(self.folder.path().join(gradus_store::FILE_NAME)).unwrap();
         other.execute_batch("BEGIN IMMEDIATE").unwrap();

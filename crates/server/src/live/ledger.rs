@@ -1,5 +1,5 @@
-//! Where a run of live grading writes: verdicts go to the cache first and then to the store, and are kept here until the
-//! store has said that it has them.
+//! The ledger of a live run. Verdicts go to the verdict cache first and then to the store, and stay in memory until the
+//! store has confirmed them.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -21,7 +21,7 @@ use super::record::{EvaluatorScales, outcome_record};
 use crate::clock::now_ns;
 use crate::state::ServerState;
 
-/// Writes a run's outcomes to the store.
+/// Implements the runner's ledger on the store. The runner calls it from one task; confirmations arrive on others.
 pub(super) struct StoreLedger {
     server: Arc<ServerState>,
     rule: String,
@@ -40,27 +40,31 @@ impl StoreLedger {
     }
 }
 
+/// The cache is the same file that `gradus eval` uses in this folder, so an answered question is never paid for twice.
 fn open_cache(data: &Path) -> Result<VerdictCache, RunFileError> {
     VerdictCache::open(&StateFolder::open(data)?.cache_path())
 }
 
 impl RunLedger for StoreLedger {
+    // The store already has the trajectory. False: it was not answered before.
     fn trajectory(&mut self, _trajectory: &mut Trajectory) -> Result<bool, RunFileError> {
         Ok(false)
     }
 
+    /// Sets how many outcomes a trajectory will get, so that the last one is recognised.
     fn planned(&mut self, trajectory_id: &str, questions: usize) {
         if let Some(judging) = self.at_work.lock().get_mut(trajectory_id) {
             judging.left = Some(questions);
         }
     }
 
+    /// Called for every outcome, also for those from the cache. A scored answer of the model ends the rule's pause.
     fn outcome(&mut self, line: &OutcomeLine) -> Result<(), RunFileError> {
         self.server.meters.record_outcome(line);
         if line.outcome == OutcomeKind::Failed
             && let Some(times) = self.server.judge_fails.record_occurrence()
         {
-            // Why is in the outcome: it may repeat what was recorded.
+            // The reason may repeat recorded text, so it is in the outcome and not in the log.
             tracing::warn!(evaluator = &*line.evaluator, times, "the judge gave no verdict");
         }
         if line.outcome == OutcomeKind::Scored && line.calls > 0 {
@@ -70,7 +74,8 @@ impl RunLedger for StoreLedger {
         Ok(())
     }
 
-    /// A budget holds also where the endpoint does not say what it used.
+    /// Counts the calls and the cost of a question when it ends, also without a verdict, so that a budget holds even
+    /// where the endpoint does not report its usage.
     fn asked(&mut self, trajectory_id: &str, effort: QuestionCost) {
         if let Some(judging) = self.at_work.lock().get_mut(trajectory_id) {
             let calls = u64::from(effort.calls);
@@ -95,7 +100,7 @@ impl RunLedger for StoreLedger {
         self.cache.add(key, CachedVerdict::new(reading, shortened))
     }
 
-    /// Verdicts go to the cache first: they were paid for, and from there they are never lost.
+    /// The cache first: answers were paid for, and the cache survives a store that fails.
     fn write(&mut self) -> Result<(), RunFileError> {
         self.cache.write()?;
         self.at_work.write(&self.server.store).map_err(|error| RunFileError {
@@ -105,59 +110,66 @@ impl RunLedger for StoreLedger {
     }
 }
 
-/// The trajectories that are being judged.
+/// The trajectories that are being judged; clones share them.
 #[derive(Clone, Default)]
 pub(super) struct ActiveTrajectories(Arc<LedgerState>);
 
+/// Shared by the ledger, the feeding task and the tasks that wait for writes.
 #[derive(Default)]
 struct LedgerState {
     judging: Mutex<HashMap<String, TrajectoryJudgingState>>,
-    /// The store did not take what it was given last; said once, not for every trajectory.
+    /// Whether the last write failed. The failure is logged once, and not for every trajectory.
     is_store_failing: AtomicBool,
     scales: EvaluatorScales,
 }
 
+/// One trajectory from the first question until the store has confirmed the last outcome.
 struct TrajectoryJudgingState {
     ungraded: UngradedTrajectory,
+    /// The tool of each step, by step index, for the rollups by tool.
     tools: HashMap<u32, String>,
-    /// Outcomes that are still to come; not known before the trajectory is planned.
+    /// Outcomes that are still expected; `None` until the trajectory is planned.
     left: Option<usize>,
-    /// What the store does not have yet, without what is being written.
+    /// What the store does not have yet, without the write that is under way.
     news: PendingOutcomes,
-    /// One write at a time: so what the last one says of what is left holds for all that came before it.
+    /// At most one write is under way, so that the state of the last one holds for all before it.
     is_being_written: bool,
-    /// Some question got no answer.
+    /// Some question got no verdict.
     has_failed: bool,
-    /// Some question got none because the endpoint gives none.
+    /// Some question got none because the endpoint was unreachable or failing.
     lacks_endpoint: bool,
 }
 
-/// What is to be stored of a trajectory.
+/// Outcomes and spending that are to be stored in one transaction.
 #[derive(Default)]
 struct PendingOutcomes {
     outcomes: Vec<OutcomeRecord>,
     spend: JudgeSpend,
 }
 
-/// How long a question that got no answer waits before it is asked again. After the last it stays without one.
+/// Seconds until a question without a verdict is asked again, by attempt. After the last attempt it stays without one.
 const AGAIN_AFTER_S: [i64; 3] = [60, 600, 3_600];
-/// How long a trajectory waits when there was nobody to answer: twice as long each time, up to an hour, without an end.
+/// Seconds until a trajectory is tried again when the endpoint was unavailable. The delay doubles up to an hour,
+/// without a limit on attempts.
 const PUT_OFF_S: i64 = 60;
 const MAX_PUT_OFF_S: i64 = 3_600;
-/// How long a server that stops waits for a store that takes nothing.
+/// How long a stopping server waits for a store that accepts nothing.
 const LAST_WRITES: Duration = Duration::from_secs(8);
 const POLL: Duration = Duration::from_millis(50);
 
 impl TrajectoryJudgingState {
+    /// All planned outcomes have arrived.
     fn is_done(&self) -> bool {
         self.left == Some(0)
     }
 
+    /// A finished trajectory has news even without outcomes: the store must remove it from the queue.
     fn has_news(&self) -> bool {
         self.is_done() || !self.news.outcomes.is_empty() || self.news.spend.calls > 0
     }
 
-    /// Answers that were given are in the cache: only the others are asked for again.
+    /// What the queue should do with the trajectory. Given answers are in the cache, so a retry asks the failed
+    /// questions only.
     fn what_is_left(&self) -> RemainingGrading {
         if !self.is_done() {
             return RemainingGrading::More;
@@ -172,7 +184,7 @@ impl TrajectoryJudgingState {
     }
 }
 
-/// It waits, and loses none of its attempts.
+/// A delay that uses none of the attempts.
 pub(super) fn put_off(ungraded: &UngradedTrajectory) -> RemainingGrading {
     let seconds = (PUT_OFF_S << ungraded.delays.min(10)).min(MAX_PUT_OFF_S);
     RemainingGrading::PutOff { ns: now_ns() + seconds * 1_000_000_000 }
@@ -186,6 +198,7 @@ impl ActiveTrajectories {
         }))
     }
 
+    /// Registers a trajectory before it is handed to the runner.
     pub(super) fn begin(&self, ungraded: UngradedTrajectory, trajectory: &Trajectory) {
         let tools = trajectory.steps.iter().map(|step| (step.index, step.tool.clone())).collect();
         let spend = JudgeSpend { rule: ungraded.rule.clone(), ..JudgeSpend::default() };
@@ -209,6 +222,7 @@ impl ActiveTrajectories {
         self.lock().len()
     }
 
+    /// Ignored for a trajectory that is not registered: it was completed before.
     fn record_outcome(&self, line: &OutcomeLine) {
         if let Some(judging) = self.lock().get_mut(&*line.trajectory_id) {
             judging.news.outcomes.push(outcome_record(line, &judging.tools, &self.0.scales));
@@ -217,7 +231,7 @@ impl ActiveTrajectories {
         }
     }
 
-    /// Hands to the store what it does not have yet. What finds no room is handed over the next time.
+    /// Hands outcomes to the store. A busy store is no error: they are handed over the next time.
     fn write(&self, store: &Store) -> Result<(), StoreError> {
         for (id, judging) in self.lock().iter_mut() {
             if judging.is_being_written || !judging.has_news() {
@@ -240,7 +254,8 @@ impl ActiveTrajectories {
         Ok(())
     }
 
-    /// A trajectory is at work until the store says that it waits no more: else it would be taken up again.
+    /// Handles the confirmation of a write. A failed write goes back in front of newer outcomes. A trajectory is
+    /// removed only when the store has taken it off the queue, since it would be claimed again before.
     async fn finish_write(self, id: String, handed: PendingOutcomes, is_done: bool, written: WriteHandle<()>) {
         let written = written.wait_async().await;
         let was_failing = self.0.is_store_failing.swap(written.is_err(), Ordering::Relaxed);
@@ -262,7 +277,8 @@ impl ActiveTrajectories {
         }
     }
 
-    /// Waits until the store has everything: what was spent is nowhere else. A server that stops waits a while only.
+    /// Waits until the store has everything, because spending is recorded nowhere else. A stopping server waits for
+    /// [`LAST_WRITES`] only.
     pub(super) async fn wait_until_written(&self, store: &Store, is_stopping: impl Fn() -> bool) {
         let mut until = None;
         loop {

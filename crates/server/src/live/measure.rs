@@ -1,4 +1,4 @@
-//! What an alert's condition looks at: numbers from the store, and examples of what is behind them.
+//! Measures the metric of an alert condition from the store, and finds examples for the notice.
 
 use std::cmp::Reverse;
 
@@ -11,12 +11,13 @@ use crate::alert::{
 };
 use crate::project_pattern;
 
-/// What counts as new for `unseen_tool`.
+/// A tool is new for `unseen_tool` if its first use lies within this time: ten minutes.
 pub(crate) const RECENT_NS: i64 = 600 * 1_000_000_000;
-/// Durations that a percentile is taken from, at most.
+/// Durations that a percentile is computed from, to bound its memory.
 const MAX_DURATIONS: usize = 200_000;
 
-/// The time that a rule looks back over, for each of its projects.
+/// The time window of a rule for each project that its pattern matches. One window without a project stands for all
+/// projects.
 pub(super) fn build_rule_windows(
     store: &Store,
     rule: &AlertRule,
@@ -34,13 +35,13 @@ pub(super) fn build_rule_windows(
     let window = |project| TrajectoryWindow {
         project,
         from_ns: now_ns.saturating_sub(window_ns),
-        // Trajectories count by when they began, and one that begins now has a time of now.
+        // Trajectories count by their start, by the sender's clock. A minute ahead tolerates small clock errors.
         to_ns: now_ns.saturating_add(60_000_000_000),
     };
     Ok(projects.into_iter().map(window).collect())
 }
 
-/// The value as it is now; `None` when there is nothing to take it from.
+/// The current value of the metric; `None` if there is no data for it. Several projects are measured as one population.
 pub(super) fn measure_condition(
     store: &Store,
     condition: &AlertCondition,
@@ -51,6 +52,7 @@ pub(super) fn measure_condition(
     Ok(match &condition.subject {
         AlertMetric::Evaluator { name, .. } => {
             let sums = sum_score_moments(store, windows, Some(name))?;
+            // The minimum sample may be given in steps or in trajectories.
             let count = match condition.floor.and_then(|floor| floor.unit) {
                 Some(SampleUnit::Trajectories) => sums.scored_trajectories,
                 _ => sums.scored,
@@ -82,6 +84,7 @@ pub(super) fn measure_condition(
             if durations.is_empty() {
                 return Ok(None);
             }
+            // Nearest-rank percentile: the smallest duration that is at least as large as the given share of all.
             let at = (durations.len() as f64 * percentile.as_fraction()).ceil() as usize;
             let at = at.clamp(1, durations.len()) - 1;
             let (_, value, _) = durations.select_nth_unstable(at);
@@ -95,7 +98,7 @@ pub(super) fn measure_condition(
                 measured.unseen.extend(unseen);
                 measured.count += steps;
             }
-            // Several projects may have the same news.
+            // Several projects may have the same new tool.
             measured.unseen.sort_unstable();
             measured.unseen.dedup();
             measured.value = measured.unseen.len() as f64;
@@ -104,6 +107,7 @@ pub(super) fn measure_condition(
     })
 }
 
+/// Adds up the rollups of all windows, of one evaluator or of all.
 fn sum_score_moments(
     store: &Store,
     windows: &[TrajectoryWindow],
@@ -115,7 +119,8 @@ fn sum_score_moments(
             project: window.project.clone(),
             evaluator: evaluator.map(str::to_owned),
             from_ns: Some(window.from_ns),
-            // A clock that is ahead would hold its verdicts in every window until its time has come.
+            // Without an end, verdicts of a sender whose clock is ahead would be in every window until that time has
+            // come.
             to_ns: Some(window.to_ns),
             ..MetricFilter::default()
         };
@@ -126,19 +131,20 @@ fn sum_score_moments(
     Ok(sums)
 }
 
-/// `None` without a window: no project has this name yet.
+/// Dollars per hour. `None` without a window: no project matches the pattern yet.
 fn cost_per_hour(store: &Store, windows: &[TrajectoryWindow], now_ns: i64) -> Result<Option<f64>, StoreError> {
     let Some(first) = windows.first() else { return Ok(None) };
     let mut spent = 0.0;
     for window in windows {
         spent += store.spent_since(window.from_ns, None, window.project.as_deref())?.cost_usd;
     }
-    // Spending is summed in buckets: what is counted goes back to where the first of them begins.
+    // Spending is stored in buckets, so the measured time begins where the first bucket does.
     let from_ns = first.from_ns.div_euclid(BUCKET_NS) * BUCKET_NS;
     Ok(Some(spent / (now_ns.saturating_sub(from_ns).max(1) as f64 / 3.6e12)))
 }
 
-/// What stands for the value: the worst verdicts, the latest errors, the longest trajectories.
+/// Examples for a notice: the worst verdicts, the latest errors, or the longest trajectories, depending on the metric.
+/// At most `most`.
 pub(super) fn load_alert_examples(
     store: &Store,
     condition: &AlertCondition,
@@ -157,7 +163,7 @@ pub(super) fn load_alert_examples(
             AlertMetric::CostPerHour => Vec::new(),
         });
     }
-    // What is above the bar is no example of what lies below it, where there are others.
+    // If the condition fires below a threshold, examples above it would mislead, unless there are no others.
     if let (
         AlertMetric::Evaluator { .. },
         Some(AlertThreshold { comparison: ThresholdComparison::Less | ThresholdComparison::AtMost, threshold }),
@@ -168,7 +174,7 @@ pub(super) fn load_alert_examples(
             rows.retain(is_low);
         }
     }
-    // Each project has its own order; here they meet.
+    // Each window is sorted already. Here they are merged.
     match &condition.subject {
         AlertMetric::Latency(_) => rows.sort_by_key(|row| Reverse(row.duration_ns)),
         _ => rows.sort_by(|a, b| {

@@ -1,4 +1,8 @@
-//! Live grading: traces are assembled when they are complete, judged by the rule of their project, and watched by alerts.
+//! Live grading: traces are assembled when they are complete, graded by the rule of their project, and watched by
+//! alerts.
+//!
+//! Assembly runs on threads, judging and alerts on tasks. They communicate through the store only: what one has
+//! finished is on disk before another one sees it, so that a restart loses nothing.
 
 mod again;
 mod assemble;
@@ -27,7 +31,7 @@ use super::state::ServerState;
 /// How long a stop waits for models and for notices that are being sent.
 const MAX_STOP_WAIT: Duration = Duration::from_secs(4);
 
-/// The threads that work beside the receivers.
+/// The background workers of a server: assembly threads, one grader for each rule with a model, and the alert loop.
 pub(super) struct LiveWorkers {
     assemblers: assemble::AssemblyPool,
     graders: grade::GraderTasks,
@@ -36,6 +40,7 @@ pub(super) struct LiveWorkers {
 }
 
 impl LiveWorkers {
+    /// Fails only if the store cannot be read or a thread cannot be started.
     pub(super) async fn start(server: &Arc<ServerState>) -> Result<LiveWorkers, StoreError> {
         let assemblers = assemble::AssemblyPool::start(server).await?;
         let (stop_watch, stopped) = oneshot::channel();
@@ -47,13 +52,13 @@ impl LiveWorkers {
         })
     }
 
-    /// Rules may have changed.
+    /// Restarts the graders with the current rules. Assembly and alerts read the settings anew in each round.
     pub(super) fn reload(&mut self, server: &Arc<ServerState>) {
         self.graders.restart(server);
     }
 
-    /// Waits for what is under way, but not for long: what is not judged by then is judged after the next start. The
-    /// server must have been told to stop.
+    /// Waits for work under way, but not for long: what is not judged now is judged after the next start. The flag
+    /// `is_stopping` of the server must be set before.
     pub(super) async fn stop(self, server: &Arc<ServerState>) {
         let LiveWorkers { assemblers, graders, watch, stop_watch } = self;
         let server = Arc::clone(server);
@@ -66,7 +71,7 @@ impl LiveWorkers {
         if tokio::time::timeout(MAX_STOP_WAIT, judging).await.is_err() {
             tracing::info!("a model or alert target did not answer in time; pending work is left for the next start");
         }
-        // It waits for the store, which may have much to write.
+        // The assemblers wait for the store, which may have much to write.
         let _ = tokio::time::timeout(MAX_STOP_WAIT, assembling).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Trajectories and outcomes as the store keeps them.
+//! Converts trajectories and outcomes into the records of the store.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,12 +10,15 @@ use gradus_eval::outcome::{OutcomeKind, OutcomeLine};
 use gradus_eval::scale::ScoreScale;
 use gradus_store::{OutcomeRecord, RecordedKind, TrajectoryRecord};
 
+/// Bytes of the query that lists show. The whole text is in the stored JSON.
 const QUERY_BYTES: usize = 300;
+/// Bytes of agent, version, model, session and tool names that are kept.
 const NAME_BYTES: usize = 200;
-/// Tools that a trajectory is found by.
+/// Distinct tools that a trajectory is indexed by.
 const MAX_TOOLS: usize = 500;
 
-/// A trajectory as it is stored.
+/// The record of a trajectory. The tools on offer are left out of the JSON: they repeat in every trajectory and are
+/// read from the spans again when a model judges.
 pub(super) fn record_of(trajectory: &mut Trajectory) -> TrajectoryRecord {
     let offered = std::mem::replace(&mut trajectory.tools, Arc::from([]));
     let json = serde_json::to_vec(trajectory).unwrap_or_default();
@@ -49,19 +52,21 @@ pub(super) fn record_of(trajectory: &mut Trajectory) -> TrajectoryRecord {
     }
 }
 
-/// Names become keys of indexes, and are whatever somebody sends: their beginnings are enough. What a form cannot send back
-/// as it is would be a name that nobody can choose.
+/// A name as a key of an index. Senders choose names, so the length is bounded, and characters that an HTML form cannot
+/// send back are replaced.
 fn sanitize_name(name: &str) -> String {
     let beginning = &name[..name.floor_char_boundary(NAME_BYTES)];
     beginning.replace(['\n', '\r'], " ").replace('\0', "\u{fffd}")
 }
 
+/// Nanoseconds since 1970; 0 if the text is missing or invalid.
 fn parse_timestamp_ns(text: Option<&str>) -> i64 {
     let time = text.and_then(|text| text.parse::<jiff::Timestamp>().ok());
     time.and_then(|time| i64::try_from(time.as_nanosecond()).ok()).unwrap_or(0)
 }
 
-/// What a trajectory is found by: what was asked, thought, called and answered, and the beginning of what came back.
+/// The text of a trajectory for full-text search: query, answer, thoughts, calls, and the beginning of each result. All
+/// of it is bounded, because the index would otherwise outgrow the spans.
 fn build_search_text(trajectory: &Trajectory) -> String {
     const MAX_BYTES: usize = 8_000;
     const OF_A_RESULT: usize = 300;
@@ -82,12 +87,12 @@ fn build_search_text(trajectory: &Trajectory) -> String {
     words
 }
 
-/// The same for a trajectory in JSON.
+/// The search text of a stored trajectory, to rebuild the index. Empty if the JSON cannot be read.
 pub fn words_of(json: &[u8]) -> String {
     serde_json::from_slice::<Trajectory>(json).map(|trajectory| build_search_text(&trajectory)).unwrap_or_default()
 }
 
-/// The scale of each evaluator.
+/// The scale of each evaluator of a rule, to decide which verdicts count as wrong.
 #[derive(Clone, Debug, Default)]
 pub(super) struct EvaluatorScales(HashMap<Arc<str>, ScoreScale>);
 
@@ -96,12 +101,14 @@ impl EvaluatorScales {
         EvaluatorScales(evaluators.iter().map(|one| (Arc::clone(&one.name), one.labels.scale())).collect())
     }
 
+    /// An evaluator without a scale is taken to score from 0 to 1.
     fn is_wrong(&self, line: &OutcomeLine) -> bool {
         let scale = self.0.get(&*line.evaluator).copied().unwrap_or(ScoreScale::SHARE);
         line.outcome == OutcomeKind::Scored && line.score.is_some_and(|score| scale.is_wrong(score))
     }
 }
 
+/// The record of one outcome, with the tool of its step for rollups by tool. The complete line is kept as JSON.
 pub(super) fn outcome_record(
     line: &OutcomeLine,
     tools: &HashMap<u32, String>,

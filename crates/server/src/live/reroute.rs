@@ -1,9 +1,12 @@
-//! What waits for a rule that is not there any more: it goes to the rule that its project has now, or waits no longer.
+//! Reroutes trajectories that wait for a rule that was removed: they go to the rule that grades their project now, or
+//! leave the queue.
 
 use gradus_store::{Store, StoreError};
 
 use crate::grading_rule::GradingRule;
 
+/// Moves a bounded number of rows in each step, until none is left, so that ingest is not delayed. Called at each start
+/// and every few seconds.
 pub(super) fn reroute_ungraded(store: &Store, rules: &[GradingRule]) -> Result<(), StoreError> {
     let asking: Vec<&str> = rules.iter().filter(|rule| rule.asks_a_model()).map(|rule| rule.name.as_str()).collect();
     for (rule, project) in store.ungraded_by_others(&asking)? {

@@ -1,10 +1,10 @@
-//! A trace group that cannot be read or assembled must not keep others from it: what went wrong with one, as a value.
+//! Failures of single trace groups as values, so that one bad group does not stop the others.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use gradus_store::StoreError;
 
-/// Why nothing came of a trace group.
+/// Why a trace group could not be assembled.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AssemblyFailure {
     #[error("{0}")]
@@ -14,7 +14,8 @@ pub(super) enum AssemblyFailure {
 }
 
 impl AssemblyFailure {
-    /// Itself, if others may do better than this trace group. What the whole store suffers from is an error.
+    /// The failure itself if it concerns this group only. An error of the whole store, such as a full disk, is returned
+    /// as `Err`: other groups would fail as well.
     pub(super) fn into_group_failure(self) -> Result<AssemblyFailure, StoreError> {
         match self {
             AssemblyFailure::Store(error) if !error.is_of_content() => Err(error),
@@ -22,7 +23,7 @@ impl AssemblyFailure {
         }
     }
 
-    /// For counters.
+    /// The value of the label `reason` in `/metrics`.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             AssemblyFailure::Store(_) => "unreadable",
@@ -31,7 +32,8 @@ impl AssemblyFailure {
     }
 }
 
-/// Does something with a trace group, and outlives it. What the work has changed so far is to be thrown away after a panic.
+/// Runs work on a trace group and turns a panic into a failure. After a panic the caller must discard whatever the work
+/// has changed.
 pub(super) fn catch_assembly_panic<T>(work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, AssemblyFailure> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => Ok(result?),

@@ -1,4 +1,4 @@
-//! Holds the alert rules against what is in the store, every few seconds.
+//! Evaluates the alert rules every few seconds and sends notices.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +11,14 @@ use crate::alert::{self, AlertExample, AlertNotice, AlertRule, AlertState, Notic
 use crate::clock::now_ns;
 use crate::state::ServerState;
 
+/// How often alert rules are measured.
 const EVERY: Duration = Duration::from_secs(5);
 const EXAMPLES: usize = 5;
 
-/// How long notices that are under way may take when the server stops.
+/// How long deliveries under way may take when the server stops.
 const LAST_NOTICES: Duration = Duration::from_secs(5);
 
+/// The alert loop. It ends when `stop` fires, after a last attempt to deliver pending notices.
 pub(super) async fn watch_alerts(server: Arc<ServerState>, mut stop: oneshot::Receiver<()>) {
     let settings = alert::DeliverySettings {
         base_url: Some(server.settings.public_url.clone()),
@@ -30,6 +32,7 @@ pub(super) async fn watch_alerts(server: Arc<ServerState>, mut stop: oneshot::Re
         }
     };
     let mut tick = tokio::time::interval(EVERY);
+    // A slow round must not be followed by a burst of rounds.
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
@@ -48,13 +51,14 @@ pub(super) async fn watch_alerts(server: Arc<ServerState>, mut stop: oneshot::Re
         }
         server.meters.set_delivery_counts(&dispatcher.counts());
     }
-    // What the store says was told is told.
+    // The store already has these notices as sent, so they are not repeated after a restart.
     let left = dispatcher.drain(LAST_NOTICES).await;
     if left > 0 {
         tracing::warn!(left, "alert notices were not delivered in time");
     }
 }
 
+/// One round over all rules. A rule that cannot be measured does not stop the others.
 fn evaluate_alert_rules(server: &ServerState) -> Vec<(AlertNotice, Vec<alert::AlertTarget>)> {
     let reloadable = server.reloadable();
     let mut notices = Vec::new();
@@ -71,6 +75,7 @@ fn evaluate_alert_rules(server: &ServerState) -> Vec<(AlertNotice, Vec<alert::Al
     notices
 }
 
+/// Measures one rule, advances its state machine and stores the new state. Returns the notice that is to be sent.
 fn look_at(server: &ServerState, rule: &AlertRule) -> Result<Option<AlertNotice>, StoreError> {
     let store = &server.store;
     let known = store.alert_state(&rule.name)?;
@@ -81,7 +86,7 @@ fn look_at(server: &ServerState, rule: &AlertRule) -> Result<Option<AlertNotice>
     server.readings.put(rule, measured.clone(), now);
     let (after, mut notice) = alert::advance_alert_state(rule, before, measured, jiff::Timestamp::now());
     if let Some(notice) = &mut notice {
-        // Looked for only now: mostly there is nothing to tell.
+        // Only now: examples cost queries, and most rounds send nothing.
         let rows = measure::load_alert_examples(store, &rule.condition, &notice.unseen, &windows, EXAMPLES)?;
         notice.add_examples(rows.into_iter().map(to_alert_example));
     }
@@ -93,12 +98,14 @@ fn look_at(server: &ServerState, rule: &AlertRule) -> Result<Option<AlertNotice>
     });
     let state = serde_json::to_string(&after).unwrap_or_default();
     if event.is_some() || known.as_deref() != Some(&state) {
-        // The state is on disk before anybody is told: a restart does not tell twice.
+        // The state is on disk before the notice is sent, so that a crash in between loses one notice instead of
+        // repeating it.
         store.put_alert_state(rule.name.clone(), state, event, now)?.wait()?;
     }
     Ok(notice)
 }
 
+/// One line for people: the label and tool of a verdict, a new tool, or the duration of a trajectory.
 fn to_alert_example(row: ExampleRow) -> AlertExample {
     let of_step = match (&row.label, row.tool.is_empty()) {
         (Some(label), false) => format!("{label}: {}", row.tool),

@@ -1,4 +1,4 @@
-//! Annotations, as Phoenix's clients read them back: by what they are about, by their identifier, or both.
+//! Lists annotations for Phoenix clients: by target, by identifier, or both.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,9 +17,10 @@ use crate::phoenix::annotation_subject::PhoenixAnnotationTarget;
 use crate::signature;
 use crate::state::ServerState;
 
-/// Ids and identifiers in one request.
+/// Distinct ids, and distinct identifiers, of one request. The message is Phoenix's.
 const MAX_IDS: usize = 1000;
 
+/// `GET /v1/projects/{project}/span_annotations`.
 pub(super) async fn of_spans(
     server: State<Arc<ServerState>>,
     project: Path<String>,
@@ -28,6 +29,7 @@ pub(super) async fn of_spans(
     list_annotations(PhoenixAnnotationTarget::Span, "span_id", &server, &project, &params).await
 }
 
+/// `GET /v1/projects/{project}/trace_annotations`.
 pub(super) async fn of_traces(
     server: State<Arc<ServerState>>,
     project: Path<String>,
@@ -36,6 +38,7 @@ pub(super) async fn of_traces(
     list_annotations(PhoenixAnnotationTarget::Trace, "trace_id", &server, &project, &params).await
 }
 
+/// `GET /v1/projects/{project}/session_annotations`.
 pub(super) async fn of_sessions(
     server: State<Arc<ServerState>>,
     project: Path<String>,
@@ -44,6 +47,8 @@ pub(super) async fn of_sessions(
     list_annotations(PhoenixAnnotationTarget::Session, "session_id", &server, &project, &params).await
 }
 
+/// `field` is the name of the id in parameters and in the response, such as `span_id`. Cursors are row numbers, and
+/// lists go from new to old.
 async fn list_annotations(
     subject: PhoenixAnnotationTarget,
     field: &'static str,
@@ -87,9 +92,10 @@ async fn list_annotations(
         rows.truncate(limit);
         let mut data: Vec<Value> = rows.iter().map(|row| annotation_to_json(row, subject, field)).collect();
         if next.is_none() {
-            // Ours are no rows: they end the last page.
+            // Gradus's own verdicts are no rows of this table, so they follow after the last page.
             data.extend(verdicts::list_named_verdicts(server, subject, &query)?);
         }
+        // Phoenix answers 404 only if none of the targets exists, and an empty list otherwise.
         if data.is_empty() && query.identifiers.is_empty() && !any_known(server, subject, project, &wanted)? {
             return Err(PhoenixApiError::not_found(format!("None of the supplied {field}s exist in this project")));
         }
@@ -98,6 +104,7 @@ async fn list_annotations(
     .await
 }
 
+/// Whether at least one of the targets exists in the project.
 fn any_known(
     server: &ServerState,
     subject: PhoenixAnnotationTarget,
@@ -121,6 +128,7 @@ fn any_known(
     Ok(false)
 }
 
+/// Phoenix's representation. The name of the API key that Gradus keeps in the metadata is removed from it.
 fn annotation_to_json(row: &AnnotationRecord, subject: PhoenixAnnotationTarget, field: &str) -> Value {
     let time = |ns: i64| iso_time(ns / 1000);
     let mut shown = json!({

@@ -1,8 +1,8 @@
-//! What is annotated.
+//! The targets of Phoenix annotations and their names.
 
 use gradus_core::span::{SpanId, TraceId};
 
-/// What is annotated.
+/// What an annotation is about. A document is a position in the list of a span's retrieved documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PhoenixAnnotationTarget {
     Span,
@@ -12,7 +12,7 @@ pub(super) enum PhoenixAnnotationTarget {
 }
 
 impl PhoenixAnnotationTarget {
-    /// How targets of this kind begin in the store.
+    /// The prefix of such targets in the store.
     pub(super) fn prefix(self) -> &'static str {
         match self {
             PhoenixAnnotationTarget::Span => "span:",
@@ -22,7 +22,7 @@ impl PhoenixAnnotationTarget {
         }
     }
 
-    /// What Phoenix calls an annotation of it.
+    /// The type in Phoenix's global ids (GraphQL node ids).
     pub(super) fn node_type(self) -> &'static str {
         match self {
             PhoenixAnnotationTarget::Span => "SpanAnnotation",
@@ -32,6 +32,7 @@ impl PhoenixAnnotationTarget {
         }
     }
 
+    /// For Phoenix's error messages. The target of a document annotation is found by its span.
     pub(super) fn plural_name(self) -> &'static str {
         match self {
             PhoenixAnnotationTarget::Span | PhoenixAnnotationTarget::Document => "Spans",
@@ -40,7 +41,8 @@ impl PhoenixAnnotationTarget {
         }
     }
 
-    /// The target of this id. Ids of other lengths and alphabets are kept under what they are read as.
+    /// The target of an id in the store. Ids are normalised, so that the same span is found whether a client writes
+    /// hexadecimal digits in upper or lower case.
     pub(super) fn format_target(self, id: &str) -> String {
         match self {
             PhoenixAnnotationTarget::Span | PhoenixAnnotationTarget::Document => {

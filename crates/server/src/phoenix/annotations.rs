@@ -1,8 +1,8 @@
-//! Annotations and notes, as Phoenix's clients log them. The same name and identifier on the same target is one
-//! annotation: the later one takes the place of the earlier, whole.
+//! Annotations and notes as Phoenix clients log them. An annotation is identified by target, name and identifier: a
+//! later one replaces the earlier one completely.
 //!
-//! All of a request is stored before it is answered, also when the client does not ask for that (`sync=false`). What is
-//! about a span that has not come yet waits for it in the store: spans often come a few seconds after what is said of them.
+//! A request is stored before it is answered, even with `sync=false`. An annotation of a span that has not arrived yet
+//! waits in the store, because exporters often send spans some seconds after an application has annotated them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -27,23 +27,26 @@ use crate::phoenix::annotation_subject::PhoenixAnnotationTarget;
 use crate::receive::{ReceiveRefusal, parse_body};
 use crate::state::ServerState;
 
-/// Annotations that may wait for their targets, all together.
+/// Annotations that may wait for their targets, in all. More are refused, so that annotations of spans that never
+/// arrive cannot fill the disk.
 const MAX_WAITING: u64 = 100_000;
 
-/// Annotations in one request.
+/// Annotations of one request.
 pub(super) const MAX_ROWS: usize = 100_000;
 
-/// What one annotation takes in memory beside its texts, about.
+/// Estimated memory of one annotation in addition to its texts.
 pub(super) const ROW_BYTES: usize = 500;
 
-/// The name of notes, which have routes of their own.
+/// The reserved name of notes, which have routes of their own.
 pub(super) const NOTE: &str = "note";
 
+/// Phoenix wraps single objects in `data`.
 #[derive(Deserialize)]
 struct PhoenixEnvelope<T> {
     data: T,
 }
 
+/// All fields are optional: Phoenix accepts an annotation without a result.
 #[derive(Default, Deserialize)]
 struct ResultData {
     label: Option<String>,
@@ -51,6 +54,7 @@ struct ResultData {
     explanation: Option<String>,
 }
 
+/// Phoenix's enumeration. Another value is an error of the body.
 #[derive(Clone, Copy, Deserialize)]
 enum PhoenixAnnotatorKind {
     #[serde(rename = "LLM")]
@@ -61,12 +65,13 @@ enum PhoenixAnnotatorKind {
     Human,
 }
 
+/// One annotation of a request. Which of the ids is required depends on the route.
 #[derive(Deserialize)]
 struct AnnotationData<'a> {
     name: String,
     annotator_kind: PhoenixAnnotatorKind,
     result: Option<ResultData>,
-    /// Kept as it was written.
+    /// Stored as the client wrote it, without parsing.
     #[serde(borrow)]
     metadata: Option<&'a RawValue>,
     identifier: Option<String>,
@@ -76,12 +81,13 @@ struct AnnotationData<'a> {
     document_position: Option<u32>,
 }
 
-/// One annotation, and the id as the client wrote it.
+/// An annotation and the target's id as the client wrote it, for error messages.
 pub(super) struct ReceivedAnnotation {
     pub(super) id: String,
     pub(super) annotation: NewAnnotation,
 }
 
+/// `POST /v1/span_annotations`.
 pub(super) async fn of_spans(
     server: State<Arc<ServerState>>,
     caller: Extension<RequestCaller>,
@@ -92,6 +98,7 @@ pub(super) async fn of_spans(
     receive_annotations(PhoenixAnnotationTarget::Span, &server, &caller, &params, &headers, body).await
 }
 
+/// `POST /v1/trace_annotations`.
 pub(super) async fn of_traces(
     server: State<Arc<ServerState>>,
     caller: Extension<RequestCaller>,
@@ -102,6 +109,7 @@ pub(super) async fn of_traces(
     receive_annotations(PhoenixAnnotationTarget::Trace, &server, &caller, &params, &headers, body).await
 }
 
+/// `POST /v1/session_annotations`.
 pub(super) async fn of_sessions(
     server: State<Arc<ServerState>>,
     caller: Extension<RequestCaller>,
@@ -112,6 +120,7 @@ pub(super) async fn of_sessions(
     receive_annotations(PhoenixAnnotationTarget::Session, &server, &caller, &params, &headers, body).await
 }
 
+/// `POST /v1/document_annotations`.
 pub(super) async fn of_documents(
     server: State<Arc<ServerState>>,
     caller: Extension<RequestCaller>,
@@ -122,6 +131,8 @@ pub(super) async fn of_documents(
     receive_annotations(PhoenixAnnotationTarget::Document, &server, &caller, &params, &headers, body).await
 }
 
+/// With `sync=true` the targets must exist, and the response has the ids of the annotations. Otherwise the list is
+/// empty, as in Phoenix.
 async fn receive_annotations(
     subject: PhoenixAnnotationTarget,
     server: &Arc<ServerState>,
@@ -135,7 +146,7 @@ async fn receive_annotations(
     let (said, _lease) = parse_body(server, headers, body, move |text, lease| {
         let mut said = Vec::new();
         visit_data_list(&text, MAX_ROWS, &mut |index, item| {
-            // Texts are copied out of it.
+            // The texts are copied out of the body.
             lease.grow(ROW_BYTES + item.get().len()).map_err(ReceiveRefusal::from)?;
             let one: AnnotationData<'_> = serde_json::from_str(item.get()).map_err(|error| {
                 PhoenixApiError::invalid_body(&["data".into(), index.into()], &format!("it cannot be read: {error}"))
@@ -155,6 +166,7 @@ async fn receive_annotations(
 }
 
 impl AnnotationData<'_> {
+    /// Checks one annotation. The error names its place in the request in FastAPI's form, which clients print.
     fn into_received(
         self,
         subject: PhoenixAnnotationTarget,
@@ -192,6 +204,7 @@ impl AnnotationData<'_> {
             target = format!("{target}#{position}");
         }
         let metadata = self.metadata.map_or("{}", RawValue::get);
+        // `RawValue` has no leading whitespace, and serde has checked that it is JSON.
         if !metadata.starts_with('{') {
             return Err(wrong("metadata", "Input should be a valid dictionary"));
         }
@@ -219,7 +232,8 @@ impl AnnotationData<'_> {
     }
 }
 
-/// Stores annotations: all of them, or none. Their numbers come back.
+/// Stores annotations, all or none, and returns their row numbers. With `must_be_known` a missing target is an error;
+/// otherwise the annotation waits for it.
 pub(super) async fn store_annotations(
     server: &Arc<ServerState>,
     subject: PhoenixAnnotationTarget,
@@ -234,10 +248,11 @@ pub(super) async fn store_annotations(
     let signed = blocking_sender(server, move |server| {
         said.iter()
             .try_for_each(|one| check_annotation_size(&one.annotation))
-            .map_err(|reason| PhoenixApiError::new(StatusCode::PAYLOAD_TOO_LARGE, reason))?;
+            .map_err(|error| PhoenixApiError::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()))?;
         if let Some(reason) = server.find_borrowed_name(&caller, said.iter().map(|one| &one.annotation))? {
             return Err(PhoenixApiError::new(StatusCode::FORBIDDEN, reason));
         }
+        // The trace of each target, looked up once for each id.
         let mut homes: HashMap<String, Option<TraceId>> = HashMap::new();
         for one in &said {
             if !homes.contains_key(&one.id) {
@@ -271,14 +286,14 @@ pub(super) async fn store_annotations(
     Ok(server.annotate(signed).await?)
 }
 
-/// The ids that are not there, each once, in the order they were named.
+/// Ids without a target, each once, in the order of the request.
 fn list_missing_ids<'s>(said: &'s [ReceivedAnnotation], homes: &HashMap<String, Option<TraceId>>) -> Vec<&'s str> {
     let mut seen = HashSet::new();
     let ids = said.iter().map(|one| one.id.as_str());
     ids.filter(|id| homes.get(*id).is_some_and(Option::is_none) && seen.insert(*id)).collect()
 }
 
-/// The trace that holds what is annotated.
+/// The trace that contains the target; `None` if it has not arrived.
 fn find_target_trace(
     server: &ServerState,
     subject: PhoenixAnnotationTarget,
@@ -289,7 +304,7 @@ fn find_target_trace(
             server.store.trace_of_span(SpanId::parse(id.trim()))?
         }
         PhoenixAnnotationTarget::Trace => server.store.trace(TraceId::parse(id.trim()))?.map(|row| row.trace_id),
-        // A session is kept under its name as it is after redaction.
+        // Sessions are stored under their redacted names.
         PhoenixAnnotationTarget::Session => {
             let name = crate::phoenix::session_lookup::resolve_session_name(id);
             let kept = server.reloadable().redaction.apply(&name);
@@ -298,6 +313,7 @@ fn find_target_trace(
     })
 }
 
+/// A note of a person: an annotation with a text only.
 #[derive(Deserialize)]
 struct NoteData {
     span_id: Option<String>,
@@ -307,6 +323,7 @@ struct NoteData {
     identifier: Option<String>,
 }
 
+/// `POST /v1/span_notes`.
 pub(super) async fn note_of_span(
     server: State<Arc<ServerState>>,
     caller: Extension<RequestCaller>,
@@ -316,6 +333,7 @@ pub(super) async fn note_of_span(
     receive_note(PhoenixAnnotationTarget::Span, &server, &caller, &headers, body).await
 }
 
+/// `POST /v1/trace_notes`.
 pub(super) async fn note_of_trace(
     server: State<Arc<ServerState>>,
     caller: Extension<RequestCaller>,
@@ -325,6 +343,7 @@ pub(super) async fn note_of_trace(
     receive_note(PhoenixAnnotationTarget::Trace, &server, &caller, &headers, body).await
 }
 
+/// `POST /v1/session_notes`.
 pub(super) async fn note_of_session(
     server: State<Arc<ServerState>>,
     caller: Extension<RequestCaller>,
@@ -334,7 +353,8 @@ pub(super) async fn note_of_session(
     receive_note(PhoenixAnnotationTarget::Session, &server, &caller, &headers, body).await
 }
 
-/// Notes add up, unless the client names them.
+/// Each note gets a random identifier, so that notes add up instead of replacing each other, unless the client names
+/// one.
 async fn receive_note(
     subject: PhoenixAnnotationTarget,
     server: &Arc<ServerState>,

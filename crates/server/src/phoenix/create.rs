@@ -1,4 +1,4 @@
-//! `POST /v1/projects/{project}/spans`: spans in Phoenix's own form, all of them or none.
+//! `POST /v1/projects/{project}/spans`: spans in Phoenix's JSON form. All spans of a request are stored, or none.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,20 +21,21 @@ use crate::memory::MemoryLease;
 use crate::receive::{ReceiveRefusal, parse_body, prepare_spans, store_spans};
 use crate::state::ServerState;
 
-/// Spans in one request.
+/// Spans of one request.
 const MAX_SPANS: usize = 100_000;
-/// What is known of a span while its request waits, about.
+/// Estimated memory of a span's ids while its request is processed.
 const SPAN_BYTES: usize = 300;
-/// Spans are written out together up to this many bytes of text.
+/// Spans are converted to OTLP in batches of this many bytes of text, to bound the parsed values in memory.
 const BATCH_BYTES: usize = 1 << 20;
 
+/// Answers 400 with a list of duplicates if a span exists already or twice in the request, as Phoenix does.
 pub(super) async fn create_spans(
     State(server): State<Arc<ServerState>>,
     Path(project): Path<String>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<(StatusCode, Json<Value>), PhoenixApiError> {
-    // A project that is named and not there is made; one that is numbered is not.
+    // A project that is given by name is created. One that is given by id must exist.
     let name = match ids::decode_number("Project", &project) {
         Some(_) => request::find_project(&server, &project).await?.name,
         None => project,
@@ -73,21 +74,22 @@ pub(super) async fn create_spans(
     Ok((StatusCode::ACCEPTED, Json(json!({"total_received": total, "total_queued": total}))))
 }
 
-/// The ids of a span as the client wrote them: of its trace, and its own.
+/// The trace id and span id as the client wrote them, for the response.
 type WrittenIds = (String, String);
 
-/// Reads spans one by one and writes them as OTLP.
+/// Parses spans one by one and converts them to an OTLP export request.
 #[derive(Default)]
 struct SpanReader {
     ids: Vec<WrittenIds>,
     batch: Vec<Span<'static>>,
-    /// Text of the spans in the batch, and the memory that they hold.
+    /// Bytes of text of the spans in the batch, and the memory leased for them.
     batch_text: usize,
     batch_memory: usize,
     export: Vec<u8>,
 }
 
 impl SpanReader {
+    /// Leases memory for the parsed value before parsing, and for the flattened attributes before flattening.
     fn read(&mut self, index: usize, item: &RawValue, lease: &mut MemoryLease) -> Result<(), PhoenixApiError> {
         let text = item.get();
         let parsed = estimate_parsed_size(text.as_bytes());
@@ -113,13 +115,14 @@ impl SpanReader {
         if self.batch_text >= BATCH_BYTES {
             let before = self.export.len();
             self.write_batch();
-            // What was held by the batch is now held by the export.
+            // The batch is freed; the export holds its bytes now.
             let (held, grown) = (std::mem::take(&mut self.batch_memory), self.export.len() - before);
             lease.shrink_to(lease.bytes() - held.saturating_sub(grown));
         }
         Ok(())
     }
 
+    /// Concatenated export requests are one valid export request, so batches are simply appended.
     fn write_batch(&mut self) {
         self.export.extend(export_of_spans(&self.batch));
         self.batch.clear();
@@ -132,9 +135,10 @@ impl SpanReader {
     }
 }
 
-/// What attributes take when they are flattened: each value has its whole path as its name, so that a long name around
-/// many values is written as often as there are values.
+/// The memory of attributes after flattening. Each value gets its whole path as its name, so a long name around many
+/// values is repeated for each of them.
 fn flattened_size(path: usize, value: &Value) -> usize {
+    // Estimated bytes of one attribute, and digits of a list index in its name.
     const VALUE: usize = 120;
     const INDEX_DIGITS: usize = 8;
     let inner = |name: usize, value: &Value| flattened_size(path.saturating_add(name + 1), value);
@@ -151,6 +155,7 @@ fn flattened_size(path: usize, value: &Value) -> usize {
     nested.saturating_add(path + VALUE)
 }
 
+/// Bytes of a value inside of a list, which is not flattened further.
 fn text_size(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len(),
@@ -160,7 +165,7 @@ fn text_size(value: &Value) -> usize {
     }
 }
 
-/// Looks for what a span must have; the error says where, and what is wrong.
+/// Checks the required fields. The error is the path of the field and Pydantic's message for it, which clients print.
 fn validate_span(span: &Map<String, Value>) -> Result<(), (Vec<&'static str>, String)> {
     let required = || "Field required".to_owned();
     for name in ["name", "span_kind", "status_code"] {

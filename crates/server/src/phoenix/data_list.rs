@@ -1,5 +1,5 @@
-//! `{"data": [...]}`: what Phoenix's clients send many things in. Items are handed on one by one, still as text, so that no
-//! more than one of them is held as parsed values.
+//! Reads `{"data": [...]}`, the form in which Phoenix clients send many items. Items are passed on one by one and
+//! unparsed, so that only one of them is held as parsed values at a time.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::error::PhoenixApiError;
 
-/// Hands the items of a request to `visit`, with their numbers, until one is refused.
+/// Calls `visit` with each item and its index, until one is refused. Other keys are ignored.
 pub(super) fn visit_data_list(
     text: &[u8],
     max_items: usize,
@@ -27,13 +27,15 @@ pub(super) fn visit_data_list(
     }
 }
 
+/// The seed of the list. serde's errors are texts, so a refusal is carried out through `refused`.
 struct DataList<'v> {
     max_items: usize,
     visit: &'v mut dyn FnMut(usize, &RawValue) -> Result<(), PhoenixApiError>,
-    /// Why reading ended before its end.
+    /// The refusal that ended the reading early.
     refused: &'v mut Option<PhoenixApiError>,
 }
 
+/// The visitor of the outer object.
 struct DataDocument<'l, 'v>(&'l mut DataList<'v>);
 
 impl<'de> Visitor<'de> for DataDocument<'_, '_> {
@@ -48,6 +50,7 @@ impl<'de> Visitor<'de> for DataDocument<'_, '_> {
         while let Some(key) = map.next_key::<Cow<'_, str>>()? {
             if key != "data" {
                 map.next_value::<IgnoredAny>()?;
+            // Two lists could be interpreted differently by client and server.
             } else if std::mem::replace(&mut has_data, true) {
                 return Err(A::Error::duplicate_field("data"));
             } else {

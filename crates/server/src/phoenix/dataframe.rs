@@ -1,5 +1,5 @@
-//! `POST /v1/spans`: what `get_spans_dataframe` and `query_spans` ask. The answer is written while it is found, so that a
-//! large one takes no more memory than a small one, and other requests do not wait for it.
+//! `POST /v1/spans`: the queries of `get_spans_dataframe` and `query_spans`. The response is streamed while rows are
+//! found, so that a large one takes no more memory than a small one.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 
 use super::error::{PhoenixApiError, run_rows_query};
-use super::query::{QueryBody, SpanQuery};
+use super::query::{DataFrameError, QueryBody, SpanQuery};
 use super::request::{DEFAULT_PROJECT, PhoenixQueryParams, read_time};
 use super::rows::{RootSpanFilter, SpanQueryBounds};
 use super::{arrow, frame_json, ids};
@@ -20,12 +20,15 @@ use crate::receive::{ReceiveRefusal, parse_body, parse_json};
 use crate::state::ServerState;
 use crate::stream;
 
+/// Phoenix's default number of spans.
 const DEFAULT_LIMIT: i64 = 1000;
-/// Queries in one request.
+/// Queries of one request.
 const MAX_QUERIES: usize = 100;
-/// Text of them.
+/// Bytes of a request's body.
 const MAX_QUERY_BYTES: usize = 1 << 20;
 
+/// The response has one table for each query: multipart JSON for current clients, concatenated Arrow streams for older
+/// ones.
 pub(super) async fn query_spans(
     State(server): State<Arc<ServerState>>,
     params: PhoenixQueryParams,
@@ -38,6 +41,7 @@ pub(super) async fn query_spans(
     let permit = server.queries.admit(QueryKind::Download).await?;
     let (pool, stall_timeout) = (Arc::clone(&server.queries), server.settings.timeouts.stall);
     if headers.get(ACCEPT).is_some_and(|accept| accept.as_bytes() == b"application/json") {
+        // Random, so that no recorded text can contain it.
         let boundary = ids::generate_random_id();
         let kind = format!("multipart/mixed; boundary={boundary}");
         let body = stream::stream_query_body(&pool, permit, stall_timeout, move |sink| {
@@ -57,7 +61,7 @@ pub(super) async fn query_spans(
     Ok(([(CONTENT_TYPE, arrow::CONTENT_KIND)], body).into_response())
 }
 
-/// Reads a request and its queries, which is work for a thread of its own.
+/// Parses a request and its queries on a worker thread.
 fn read_queries(text: &[u8], lease: &mut MemoryLease) -> Result<(QueryBody, Vec<SpanQuery>), PhoenixApiError> {
     if text.len() > MAX_QUERY_BYTES {
         return Err(ReceiveRefusal::BodyTooLarge { limit: MAX_QUERY_BYTES }.into());
@@ -66,21 +70,22 @@ fn read_queries(text: &[u8], lease: &mut MemoryLease) -> Result<(QueryBody, Vec<
     if body.queries.len() > MAX_QUERIES {
         return Err(PhoenixApiError::unprocessable(format!("at most {MAX_QUERIES} queries at once")));
     }
-    let queries = body.queries.iter().map(SpanQuery::read).collect::<Result<Vec<SpanQuery>, String>>();
-    let queries = queries.map_err(|reason| PhoenixApiError::unprocessable(format!("Invalid query: {reason}")))?;
+    let queries = body.queries.iter().map(SpanQuery::read).collect::<Result<Vec<SpanQuery>, DataFrameError>>();
+    let queries = queries.map_err(|error| PhoenixApiError::unprocessable(format!("Invalid query: {error}")))?;
     if queries.is_empty() {
         return Err(PhoenixApiError::not_found("there is no query in this request"));
     }
     Ok((body, queries))
 }
 
+/// A missing project is no error: the tables are empty then, as in Phoenix.
 async fn resolve_query_bounds(
     server: &Arc<ServerState>,
     params: &PhoenixQueryParams,
     headers: &HeaderMap,
     body: &QueryBody,
 ) -> Result<SpanQueryBounds, PhoenixApiError> {
-    // Where clients of different ages say which project they mean.
+    // Clients of different versions name the project in a parameter, a header or the body.
     let header = headers.get("project-name").and_then(|name| name.to_str().ok());
     let names =
         [params.last_value("project_name"), params.last_value("project-name"), header, body.project_name.as_deref()];
@@ -97,7 +102,7 @@ async fn resolve_query_bounds(
         project: project.map(|project| project.no),
         from_us: time("start_time", body.start_time.as_ref())?,
         to_us: end_time.or(time("stop_time", body.stop_time.as_ref())?),
-        // As in SQL, less than nothing is everything.
+        // As in SQL, a negative limit means no limit.
         limit: usize::try_from(body.limit.unwrap_or(DEFAULT_LIMIT)).ok(),
         roots: match (body.root_spans_only, body.orphan_span_as_root_span) {
             (Some(true), Some(false)) => RootSpanFilter::WithoutParent,

@@ -1,4 +1,4 @@
-//! What goes wrong with a request of Phoenix's clients: a line of text, which is what they print.
+//! Errors of Phoenix's routes: plain text, which clients print, or JSON where clients parse it.
 
 use std::sync::Arc;
 
@@ -12,11 +12,14 @@ use crate::queries::{QueryKind, QueryRefusal};
 use crate::receive::{JsonError, ReceiveRefusal};
 use crate::state::ServerState;
 
+/// An error response, complete with its body.
 #[derive(Debug)]
 pub(super) struct PhoenixApiError {
     status: StatusCode,
     body: String,
+    /// The content type of `body`.
     kind: &'static str,
+    /// Set where a retry may succeed.
     retry_after_s: Option<u32>,
 }
 
@@ -36,12 +39,12 @@ impl PhoenixApiError {
         PhoenixApiError::new(StatusCode::NOT_FOUND, message)
     }
 
-    /// Parameters or a query that cannot be understood.
+    /// 422: parameters or a query that cannot be understood.
     pub(super) fn unprocessable(message: impl Into<String>) -> PhoenixApiError {
         PhoenixApiError::new(StatusCode::UNPROCESSABLE_ENTITY, message)
     }
 
-    /// A body that cannot be understood. Clients read where from JSON.
+    /// 422 for a body that cannot be understood, in FastAPI's form: `place` is the path to the wrong field.
     pub(super) fn invalid_body(place: &[serde_json::Value], message: &str) -> PhoenixApiError {
         let mut at = vec![serde_json::Value::from("body")];
         at.extend_from_slice(place);
@@ -49,6 +52,7 @@ impl PhoenixApiError {
         PhoenixApiError { kind: JSON, ..PhoenixApiError::unprocessable(detail.to_string()) }
     }
 
+    /// For responses whose structure clients parse.
     pub(super) fn with_json(status: StatusCode, body: &serde_json::Value) -> PhoenixApiError {
         PhoenixApiError { kind: JSON, ..PhoenixApiError::new(status, body.to_string()) }
     }
@@ -56,6 +60,7 @@ impl PhoenixApiError {
 
 impl From<StoreError> for PhoenixApiError {
     fn from(error: StoreError) -> PhoenixApiError {
+        // A stopped query is no failure of the store and is not logged as one.
         if let StoreError::Stopped(stop) = error {
             return QueryRefusal::Stopped(stop).into();
         }
@@ -106,7 +111,7 @@ impl IntoResponse for PhoenixApiError {
     }
 }
 
-/// Answers from what the store holds: a query, within its budget and in its turn.
+/// Runs a short query in the query pool, within its time budget and in the caller's turn.
 pub(super) async fn run_rows_query<T: Send + 'static>(
     server: &Arc<ServerState>,
     read: impl FnOnce(&ServerState) -> Result<T, PhoenixApiError> + Send + 'static,
@@ -114,7 +119,7 @@ pub(super) async fn run_rows_query<T: Send + 'static>(
     run_query(server, QueryKind::Rows, read).await
 }
 
-/// The same for what reads whole traces: fewer at once.
+/// The same for queries that load whole traces. Fewer of them run at once.
 pub(super) async fn blocking_large<T: Send + 'static>(
     server: &Arc<ServerState>,
     read: impl FnOnce(&ServerState) -> Result<T, PhoenixApiError> + Send + 'static,
@@ -122,6 +127,7 @@ pub(super) async fn blocking_large<T: Send + 'static>(
     run_query(server, QueryKind::Large, read).await
 }
 
+/// The outer error is a refusal by the pool, the inner one that of the query.
 async fn run_query<T: Send + 'static>(
     server: &Arc<ServerState>,
     kind: QueryKind,
@@ -131,7 +137,8 @@ async fn run_query<T: Send + 'static>(
     server.queries.run(kind, move || read(&reading)).await?
 }
 
-/// What a sender's request looks up before it is stored: it waits for no query.
+/// Runs a lookup that a request needs before it is stored. It bypasses the query pool, so that senders never wait for
+/// queries.
 pub(super) async fn blocking_sender<T: Send + 'static>(
     server: &Arc<ServerState>,
     read: impl FnOnce(&ServerState) -> Result<T, PhoenixApiError> + Send + 'static,

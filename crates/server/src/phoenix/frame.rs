@@ -1,10 +1,10 @@
-//! A table that grows row by row, and what kind of values its columns turn out to hold.
+//! The schema of a table that grows row by row, in pandas' terms.
 
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-/// One value.
+/// One value of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum DataFrameCell {
     Json(Value),
@@ -12,10 +12,10 @@ pub(super) enum DataFrameCell {
     Time(i64),
 }
 
-/// One row: what it is counted by, and the rest by name.
+/// One row: the values of its index, and the other cells by column name.
 pub(super) type DataFrameRow = (Vec<DataFrameCell>, Vec<(String, DataFrameCell)>);
 
-/// The columns of a table, in the order they came.
+/// The columns of a table in order of their first appearance, with the kinds of values that they hold so far.
 #[derive(Debug)]
 pub(super) struct DataFrameSchema {
     pub(super) index: Vec<DataFrameColumn>,
@@ -24,9 +24,11 @@ pub(super) struct DataFrameSchema {
     pub(super) rows: usize,
 }
 
+/// A column and a summary of its values. The values themselves are not kept.
 #[derive(Clone, Debug)]
 pub(super) struct DataFrameColumn {
     pub(super) name: String,
+    /// A bit set of the kinds below.
     kinds: u8,
     /// Rows with a value in this column.
     filled: usize,
@@ -45,7 +47,7 @@ impl DataFrameSchema {
         DataFrameSchema { index, columns: Vec::new(), by_name: HashMap::new(), rows: 0 }
     }
 
-    /// The number of a column, which is there from now on.
+    /// The number of a column, which is added if it is new.
     pub(super) fn ensure_column(&mut self, name: &str) -> usize {
         if let Some(number) = self.by_name.get(name) {
             return *number;
@@ -55,7 +57,7 @@ impl DataFrameSchema {
         self.columns.len() - 1
     }
 
-    /// Takes a row into account.
+    /// Updates the columns with the values of a row.
     pub(super) fn add_row(&mut self, row: &DataFrameRow) {
         self.rows += 1;
         for (column, cell) in self.index.iter_mut().zip(&row.0) {
@@ -73,6 +75,7 @@ impl DataFrameColumn {
         DataFrameColumn { name: name.to_owned(), kinds: 0, filled: 0 }
     }
 
+    /// Nulls have no kind: they only make a column incomplete.
     fn observe_cell(&mut self, cell: &DataFrameCell) {
         let kind = match cell {
             DataFrameCell::Time(_) => TIME,
@@ -87,7 +90,8 @@ impl DataFrameColumn {
         self.filled += 1;
     }
 
-    /// What pandas would call it in a table schema; `field` is its name there.
+    /// The field of pandas' table schema; `field` is the name of the column there. Incomplete columns of integers
+    /// become floats, as in pandas, which has no missing integers by default.
     pub(super) fn pandas_schema(&self, field: &str, rows: usize) -> Value {
         let is_full = self.filled == rows;
         match self.kinds {

@@ -1,5 +1,5 @@
-//! A table as pandas reads it from JSON, written while its rows come. The schema stands behind the rows, which is where it
-//! is known; readers look for it by name.
+//! Writes a table in the JSON form that pandas reads (`orient="table"`), row by row. The schema follows after the rows,
+//! because it is known only then; readers find it by its key.
 
 use std::ops::ControlFlow;
 
@@ -12,7 +12,7 @@ use super::rows::{self, BASE, SpanQueryBounds};
 use crate::state::ServerState;
 use crate::stream::ResponseSink;
 
-/// Writes the answer to a query.
+/// Writes the rows of a query. Stops early without an error if the client has disconnected.
 pub(super) fn write_json_frame(
     server: &ServerState,
     query: &SpanQuery,
@@ -52,7 +52,7 @@ pub(super) fn write_json_frame(
     Ok(())
 }
 
-/// The columns that are there whatever is found.
+/// Columns that a table has even without rows.
 pub(super) fn list_declared_columns(query: &SpanQuery) -> Vec<String> {
     if query.wants_all() {
         return BASE.iter().map(|name| (*name).to_owned()).collect();
@@ -61,16 +61,18 @@ pub(super) fn list_declared_columns(query: &SpanQuery) -> Vec<String> {
     selected.map(|(name, _)| query.output_column_name(name).to_owned()).collect()
 }
 
-/// The columns that a query names beside those; of an answer without rows, all that is known.
+/// Columns that `explode` and `concat` name. They are added only to empty tables, where no row shows them.
 pub(super) fn list_projected_columns(query: &SpanQuery) -> Vec<String> {
     let lists = [&query.explode, &query.concat].into_iter().flatten();
     lists.flat_map(|lists| &lists.columns).map(|(name, _)| query.output_column_name(name).to_owned()).collect()
 }
 
+/// A number before the name keeps columns apart that have the same name.
 fn format_field_name(number: usize, name: &str) -> String {
     format!("{number}_{name}")
 }
 
+/// `columns` is mutable only to number the columns; the caller has added the row before.
 fn write_row(row: &DataFrameRow, columns: &mut DataFrameSchema, out: &mut Vec<u8>) {
     out.push(b'{');
     let count = columns.index.len();
@@ -95,7 +97,7 @@ fn write_pair(name: &str, cell: &DataFrameCell, out: &mut Vec<u8>) {
     };
 }
 
-/// A time as pandas writes it, with nine digits.
+/// RFC 3339 with nine digits, as pandas writes times. `None` if the time is out of range.
 fn format_pandas_time(us: i64) -> Option<String> {
     let time = jiff::Timestamp::from_microsecond(us).ok()?;
     Some(format!("{time:.9}"))

@@ -1,4 +1,4 @@
-//! Whether a trace has a span that a filter is true of: for lists that are no list of Phoenix's.
+//! Evaluates a Phoenix filter on a trace, for Gradus's own lists.
 
 use std::ops::ControlFlow;
 
@@ -11,6 +11,7 @@ use super::scan::SpanScan;
 use super::surroundings::StoreFilterContext;
 use crate::state::ServerState;
 
+/// Whether any span of the trace matches. It stops at the first match. False if the project does not exist.
 pub(crate) fn has_matching_span(
     server: &ServerState,
     project: &str,

@@ -1,27 +1,29 @@
-//! Phoenix's ids: the kind of a thing and what names it, as base64. Clients pass them on and look at their kind.
+//! Phoenix's global ids: base64 of `Type:name`. Clients pass them back unchanged, and some check the type.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+/// For numbers, names and composite cursors alike.
 pub(super) fn encode_node_id(kind: &str, name: impl std::fmt::Display) -> String {
     STANDARD.encode(format!("{kind}:{name}"))
 }
 
-/// What an id of this kind names; `None` when it is something else.
+/// The name in an id of this type; `None` for another type or another text.
 pub(super) fn decode_node_id(kind: &str, id: &str) -> Option<String> {
     let text = String::from_utf8(STANDARD.decode(id).ok()?).ok()?;
     Some(text.strip_prefix(kind)?.strip_prefix(':')?.to_owned())
 }
 
+/// `None` also for negative numbers, which no row has.
 pub(super) fn decode_number(kind: &str, id: &str) -> Option<i64> {
     decode_node_id(kind, id)?.parse().ok().filter(|number| *number >= 0)
 }
 
-/// 32 digits that nobody who wrote a span could have known.
+/// 32 hexadecimal digits that cannot be predicted by the author of a recorded text.
 pub(super) fn generate_random_id() -> String {
-    // The keys of these come from the system's source of randomness.
+    // `RandomState` is seeded from the operating system.
     let half = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", half(), half())
 }

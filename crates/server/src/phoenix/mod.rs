@@ -1,6 +1,6 @@
-//! What Phoenix's own clients ask, answered as Phoenix answers it: projects, spans, data frames, annotations, sessions, and
-//! the forms that its older clients speak. One family of requests a file. What is kept is kept as everywhere else here; only
-//! the words are Phoenix's.
+//! Phoenix's REST API, answered as Phoenix answers it: projects, spans, data frames, annotations, sessions, and the
+//! forms of its older clients. Each family of requests has a file. The data is the same as everywhere else in the
+//! store; only the representation is Phoenix's.
 
 mod annotation_lists;
 mod annotation_subject;
@@ -45,13 +45,15 @@ use super::state::ServerState;
 use error::PhoenixApiError;
 pub(super) use holds::has_matching_span;
 
-/// The Phoenix that is spoken here. Clients ask before they use what came with a version.
+/// The Phoenix version whose behaviour is implemented. Clients check it before they use newer routes.
 const VERSION: &str = "20.26.1";
+/// Phoenix clients read the server's version from this header of any response.
 const VERSION_HEADER: HeaderName = HeaderName::from_static("x-phoenix-server-version");
 
-/// The path that tells the version, to anybody.
+/// Answered without a key, as Phoenix does.
 pub(super) const VERSION_PATH: &str = "/arize_phoenix_version";
 
+/// Paths and methods are those of Phoenix's OpenAPI document. `/v1/traces` without an id belongs to OTLP.
 pub(super) fn build_phoenix_routes() -> Router<Arc<ServerState>> {
     Router::new()
         .route(VERSION_PATH, get(async || VERSION))
@@ -81,13 +83,15 @@ pub(super) fn build_phoenix_routes() -> Router<Arc<ServerState>> {
         .layer(from_fn(with_version))
 }
 
+/// Adds the version to every response, errors included.
 async fn with_version(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     response.headers_mut().insert(VERSION_HEADER, HeaderValue::from_static(VERSION));
     response
 }
 
-/// What Phoenix has beside traces, and this server has not; `None` for any other path.
+/// The response for parts of Phoenix that this server does not implement; `None` for any other path. 501 tells clients
+/// that a retry is useless.
 pub(super) fn not_here(path: &str) -> Option<Response> {
     let name = path.strip_prefix("/v1/")?.split('/').next()?;
     let is_known = matches!(
@@ -100,17 +104,17 @@ pub(super) fn not_here(path: &str) -> Option<Response> {
     })
 }
 
-/// Whether a path has requests with a body whatever their method is: older clients send a query with GET.
+/// Whether requests to a path have a body even with GET: older clients send data frame queries that way.
 pub(super) fn takes_body(path: &str) -> bool {
     path == "/v1/spans"
 }
 
-/// Whether a path is one of Phoenix's, and not one of OTLP's.
+/// Whether a path is Phoenix's and not OTLP's, which decides the form of errors.
 pub(super) fn is_phoenix(path: &str) -> bool {
     path.starts_with("/v1/") && !matches!(path, "/v1/traces" | "/v1/logs")
 }
 
-/// How Phoenix refuses whoever shows no key, or a wrong one.
+/// Phoenix's response to a missing or wrong key. Clients look for this text.
 pub(super) fn invalid_token() -> Response {
     PhoenixApiError::new(StatusCode::UNAUTHORIZED, "Invalid token").into_response()
 }

@@ -1,4 +1,4 @@
-//! What a query selects of a span: a column of its own, or an attribute by its path.
+//! Projections of a query: a column of the span, or an attribute by its path.
 
 use gradus_phoenix::span_view::PhoenixSpan;
 use serde_json::Value;
@@ -6,13 +6,15 @@ use serde_json::Value;
 use super::frame::DataFrameCell;
 use super::scan::TraceView;
 
+/// A parsed projection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SpanProjection {
-    /// As the query has it, which is also the name of a column.
+    /// As the query has it; it is also the name of the column.
     pub(super) key: String,
     what: ProjectedField,
 }
 
+/// The fields that Phoenix computes, and any other path as an attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ProjectedField {
     SpanId,
@@ -31,6 +33,7 @@ enum ProjectedField {
     Attribute(Vec<AttributePathSegment>),
 }
 
+/// One step into nested attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum AttributePathSegment {
     Name(String),
@@ -39,19 +42,26 @@ enum AttributePathSegment {
 
 /// Longer than any path that means something.
 const MAX_BYTES: usize = 1000;
+/// Characters of a refused path that the error repeats.
+const MAX_SHOWN: usize = 80;
+
+/// A path that is not of the forms that [`SpanProjection::parse`] accepts. Only the beginning of the path is kept,
+/// since a client may send any text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{shown:?} cannot be selected; write a name, a.dotted.path or attributes['a']['b'][0]")]
+pub(super) struct SpanProjectionError {
+    shown: String,
+}
 
 impl SpanProjection {
     /// Reads `name`, `a.dotted.path`, `attributes['a']['b'][0]` or `metadata['key']`.
-    pub(super) fn parse(text: &str) -> Result<SpanProjection, String> {
+    pub(super) fn parse(text: &str) -> Result<SpanProjection, SpanProjectionError> {
         let key = match text {
             "span_id" => "context.span_id",
             "trace_id" => "context.trace_id",
             other => other,
         };
-        let wrong = || {
-            let shown: String = text.chars().take(80).collect();
-            format!("{shown:?} cannot be selected; write a name, a.dotted.path or attributes['a']['b'][0]")
-        };
+        let wrong = || SpanProjectionError { shown: text.chars().take(MAX_SHOWN).collect() };
         if text.len() > MAX_BYTES {
             return Err(wrong());
         }
@@ -76,6 +86,7 @@ impl SpanProjection {
         Ok(SpanProjection { key: key.to_owned(), what })
     }
 
+    /// The value in a span; null where the span does not have it. `index` is the position of the span in its trace.
     pub(super) fn extract_cell(&self, trace: &TraceView<'_>, index: usize, span: &PhoenixSpan<'_>) -> DataFrameCell {
         let recorded = span.span();
         let text = |text: &str| DataFrameCell::Json(Value::from(text));
@@ -102,7 +113,7 @@ impl SpanProjection {
         }
     }
 
-    /// The list that stands there, if it is one.
+    /// The list at the path; `None` if there is none or the value is no list.
     pub(super) fn resolve_list<'s>(&self, span: &'s PhoenixSpan<'_>) -> Option<&'s Vec<Value>> {
         match &self.what {
             ProjectedField::Attribute(path) => resolve_attribute_path(span, path)?.as_array(),
@@ -111,6 +122,7 @@ impl SpanProjection {
     }
 }
 
+/// `None` as soon as a step finds no entry or a value of another type.
 fn resolve_attribute_path<'s>(span: &'s PhoenixSpan<'_>, path: &[AttributePathSegment]) -> Option<&'s Value> {
     let mut path = path.iter();
     let mut at = match path.next()? {
@@ -126,6 +138,8 @@ fn resolve_attribute_path<'s>(span: &'s PhoenixSpan<'_>, path: &[AttributePathSe
     Some(at)
 }
 
+/// Parses a path without an expression parser: only names, quoted keys and indexes are allowed, so nothing can be
+/// evaluated. `None` for any other text.
 fn attribute_path(text: &str) -> Option<Vec<AttributePathSegment>> {
     let Some(open) = text.find('[') else {
         let names = text.split('.').map(str::trim);
@@ -163,6 +177,8 @@ fn attribute_path(text: &str) -> Option<Vec<AttributePathSegment>> {
     matches!(path.first(), Some(AttributePathSegment::Name(_))).then_some(path)
 }
 
+/// A quoted key or an index, and the rest of the text. Escapes in keys are refused, because Python would interpret
+/// them.
 fn parse_subscript(text: &str) -> Option<(AttributePathSegment, &str)> {
     let quote = text.chars().next()?;
     if matches!(quote, '\'' | '"') {
@@ -175,6 +191,7 @@ fn parse_subscript(text: &str) -> Option<(AttributePathSegment, &str)> {
     Some((AttributePathSegment::Index(text[..end].parse().ok()?), &text[end..]))
 }
 
+/// A Python identifier.
 fn is_name(text: &str) -> bool {
     let mut chars = text.chars();
     chars.next().is_some_and(|c| c.is_alphabetic() || c == '_') && chars.all(|c| c.is_alphanumeric() || c == '_')
@@ -205,7 +222,7 @@ mod tests {
         for wrong in
             ["", "a..b", "a b", "f(x)", "attributes[0]", "attributes['a'", "a[0]", "1a", "a + b", "attributes[]"]
         {
-            let refused = SpanProjection::parse(wrong).unwrap_err();
+            let refused = SpanProjection::parse(wrong).unwrap_err().to_string();
             assert!(!refused.contains('\n') && refused.contains("cannot be selected"), "{wrong}");
         }
     }

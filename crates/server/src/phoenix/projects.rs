@@ -1,4 +1,4 @@
-//! Projects, as Phoenix's clients list, make, describe and remove them.
+//! `/v1/projects`: listing, creating, describing and deleting projects.
 
 use std::sync::Arc;
 
@@ -16,8 +16,10 @@ use super::request::{self, DEFAULT_PROJECT, PhoenixQueryParams};
 use crate::clock::now_ns;
 use crate::state::ServerState;
 
+/// The same limit as for project names in OTLP.
 const MAX_NAME_BYTES: usize = 300;
 
+/// From new to old, by row number. The default project is listed even if it is not stored yet.
 pub(super) async fn list_projects(
     State(server): State<Arc<ServerState>>,
     params: PhoenixQueryParams,
@@ -41,6 +43,7 @@ pub(super) async fn list_projects(
     Ok(Json(json!({"data": found, "next_cursor": next})))
 }
 
+/// By global id or by name.
 pub(super) async fn get_project(
     State(server): State<Arc<ServerState>>,
     Path(identifier): Path<String>,
@@ -55,6 +58,7 @@ struct NewProject {
     description: Option<String>,
 }
 
+/// Names and descriptions are redacted like all other received text. 409 if the project exists.
 pub(super) async fn create_project(
     State(server): State<Arc<ServerState>>,
     headers: HeaderMap,
@@ -80,6 +84,7 @@ struct PhoenixProjectUpdate {
     description: Option<String>,
 }
 
+/// Only the description can be changed, as in Phoenix.
 pub(super) async fn update_project(
     State(server): State<Arc<ServerState>>,
     Path(identifier): Path<String>,
@@ -99,7 +104,7 @@ pub(super) async fn update_project(
     Ok(Json(json!({"data": project_to_json(&project)})))
 }
 
-/// Removes a project and all that it holds, a little at a time, so that senders do not wait for it.
+/// Deletes a project with all of its data, in short steps, so that senders do not wait.
 pub(super) async fn delete_project(
     State(server): State<Arc<ServerState>>,
     Path(identifier): Path<String>,
@@ -108,7 +113,7 @@ pub(super) async fn delete_project(
     if project.name == DEFAULT_PROJECT {
         return Err(PhoenixApiError::new(StatusCode::FORBIDDEN, "The default project cannot be deleted"));
     }
-    // It goes on when the client does not wait for it: half a project is of no use to anybody.
+    // A task of its own, so that it goes on when the client disconnects: a half-deleted project is useless.
     let removing = tokio::spawn(async move {
         while server.store.remove_project_step(project.no)?.wait_async().await?.has_more {}
         Ok::<(), gradus_store::StoreError>(())

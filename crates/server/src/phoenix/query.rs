@@ -1,15 +1,15 @@
-//! The queries behind data frames: what is selected, opened up, joined, renamed and counted by. Only read here; `rows`
-//! answers them.
+//! The queries behind data frames: select, filter, explode, concat, rename and index. They are parsed here and executed
+//! in `rows`.
 
 use std::collections::HashMap;
 
-use gradus_phoenix::filter::FilterExpression;
+use gradus_phoenix::filter::{FilterError, FilterExpression};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::projection::SpanProjection;
+use super::projection::{SpanProjection, SpanProjectionError};
 
-/// A request, as clients of all versions write it.
+/// A request of any client version. Unknown fields are ignored, as in Phoenix.
 #[derive(Deserialize)]
 pub(super) struct QueryBody {
     pub(super) queries: Vec<RawQuery>,
@@ -18,11 +18,14 @@ pub(super) struct QueryBody {
     /// The earlier name of `end_time`.
     pub(super) stop_time: Option<String>,
     pub(super) limit: Option<i64>,
+    /// Only spans without a parent. With `orphan_span_as_root_span`, which is the default, a span whose parent was not
+    /// received counts as one.
     pub(super) root_spans_only: Option<bool>,
     pub(super) orphan_span_as_root_span: Option<bool>,
     pub(super) project_name: Option<String>,
 }
 
+/// One query as JSON. The values are untyped, because clients of different versions write them differently.
 #[derive(Default, Deserialize)]
 pub(super) struct RawQuery {
     select: Option<Map<String, Value>>,
@@ -33,30 +36,48 @@ pub(super) struct RawQuery {
     index: Option<Map<String, Value>>,
 }
 
+/// A checked query.
 pub(super) struct SpanQuery {
-    /// Names of columns, and what is in them.
+    /// Columns with their projections, in order.
     pub(super) select: Vec<(String, SpanProjection)>,
     pub(super) filter: Option<FilterExpression>,
     pub(super) explode: Option<SpanListProjection>,
     pub(super) concat: Option<SpanListProjection>,
+    /// New names of columns, by their names in the query.
     pub(super) rename: HashMap<String, String>,
+    /// The first level of the index; the span id by default.
     pub(super) index: SpanProjection,
 }
 
-/// A list in each span, and what is taken out of its items.
+/// A list in each span, and the columns that are taken from its items.
 pub(super) struct SpanListProjection {
     pub(super) list: SpanProjection,
-    /// Names of columns and paths inside an item; everything without them.
+    /// Column names with paths inside of an item. Empty means all values of an item.
     pub(super) columns: Vec<(String, String)>,
-    /// Between the texts that are joined.
+    /// Joins the texts of a `concat`.
     pub(super) separator: String,
 }
 
 const SPAN_ID: &str = "context.span_id";
+/// Phoenix's default separator of `concat`.
 const SEPARATOR: &str = "\n\n";
 
+/// Why a query cannot be answered. Handlers answer it with status 422 and `Invalid query: ` before the message, as
+/// Phoenix does.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum DataFrameError {
+    /// A column, an index or a list is no path that can be selected.
+    #[error(transparent)]
+    Projection(#[from] SpanProjectionError),
+    /// The condition is not in Phoenix's filter language.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
+}
+
 impl SpanQuery {
-    pub(super) fn read(raw: &RawQuery) -> Result<SpanQuery, String> {
+    /// Checks a query before anything is read from the store. Entries of another type than Phoenix documents are
+    /// treated as left out, as Phoenix does.
+    pub(super) fn read(raw: &RawQuery) -> Result<SpanQuery, DataFrameError> {
         let mut select = Vec::new();
         for (name, projection) in raw.select.iter().flatten() {
             let key = projection.get("key").and_then(Value::as_str).unwrap_or_default();
@@ -64,7 +85,7 @@ impl SpanQuery {
         }
         let condition = raw.filter.as_ref().and_then(|filter| filter.get("condition")).and_then(Value::as_str);
         let filter = match condition.map(str::trim).filter(|condition| !condition.is_empty()) {
-            Some(condition) => Some(FilterExpression::parse(condition).map_err(|error| error.to_string())?),
+            Some(condition) => Some(FilterExpression::parse(condition)?),
             None => None,
         };
         let key = raw.index.as_ref().and_then(|index| index.get("key")).and_then(Value::as_str);
@@ -79,12 +100,12 @@ impl SpanQuery {
         })
     }
 
-    /// Whether everything that is known of a span is wanted.
+    /// A query without select, explode and concat returns every attribute.
     pub(super) fn wants_all(&self) -> bool {
         self.select.is_empty() && self.explode.is_none() && self.concat.is_none()
     }
 
-    /// The names of the columns that rows are counted by.
+    /// Names of the index levels. `explode` adds the position of the item.
     pub(super) fn index_names(&self) -> Vec<String> {
         let mut names = vec![self.index.key.clone()];
         if let Some(explode) = &self.explode {
@@ -95,13 +116,14 @@ impl SpanQuery {
         names
     }
 
-    /// A column's name as it is shown.
+    /// The name of a column in the response, after `rename`.
     pub(super) fn output_column_name<'n>(&'n self, name: &'n str) -> &'n str {
         let name = resolve_column_alias(name);
         self.rename.get(name).map_or(name, String::as_str)
     }
 }
 
+/// Short names that older clients use.
 fn resolve_column_alias(name: &str) -> &str {
     match name {
         "span_id" => SPAN_ID,
@@ -110,7 +132,8 @@ fn resolve_column_alias(name: &str) -> &str {
     }
 }
 
-fn parse_list_projection(raw: Option<&Map<String, Value>>) -> Result<Option<SpanListProjection>, String> {
+/// Reads `explode` or `concat`. `None` without a key: clients send the entry empty where it is not used.
+fn parse_list_projection(raw: Option<&Map<String, Value>>) -> Result<Option<SpanListProjection>, SpanProjectionError> {
     let Some(raw) = raw else { return Ok(None) };
     let text = |name: &str| raw.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
     let Some(key) = text("key") else { return Ok(None) };

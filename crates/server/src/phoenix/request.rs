@@ -1,4 +1,5 @@
-//! What a request says: parameters, which may repeat, and bodies of JSON, within the memory budget.
+//! Parts of Phoenix requests: query parameters, which may repeat, JSON bodies within the memory budget, and the lookup
+//! of projects.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::memory::MemoryLease;
 use crate::receive::{parse_body, parse_json};
 use crate::state::ServerState;
 
-/// Query parameters. As with Phoenix, those that are not known are passed over.
+/// Query parameters in their order. As in Phoenix, unknown ones are ignored.
 pub(super) struct PhoenixQueryParams(Vec<(String, String)>);
 
 impl<S: Send + Sync> FromRequestParts<S> for PhoenixQueryParams {
@@ -31,12 +32,13 @@ impl<S: Send + Sync> FromRequestParts<S> for PhoenixQueryParams {
 }
 
 impl PhoenixQueryParams {
-    /// The last of those with this name counts; an empty one is as good as none.
+    /// The last value of a parameter, as FastAPI takes it. An empty one counts as missing.
     pub(super) fn last_value(&self, name: &str) -> Option<&str> {
         let last = self.0.iter().rev().find(|(key, _)| key == name);
         last.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
     }
 
+    /// All values of a parameter that may repeat, in their order, empty ones included.
     pub(super) fn all_values(&self, name: &str) -> Vec<String> {
         let values = self.0.iter().filter(|(key, _)| key == name);
         values.map(|(_, value)| value.clone()).collect()
@@ -47,6 +49,7 @@ impl PhoenixQueryParams {
         text.parse().map(Some).map_err(|_| PhoenixApiError::unprocessable(format!("{name}={text}: give a number")))
     }
 
+    /// Checks the range, with Phoenix's bounds for each route.
     pub(super) fn parse_limit(&self, default: usize, most: usize) -> Result<usize, PhoenixApiError> {
         let limit = self.parse_number("limit")?.unwrap_or(default);
         if (1..=most).contains(&limit) {
@@ -56,6 +59,7 @@ impl PhoenixQueryParams {
         }
     }
 
+    /// Accepts what Pydantic accepts as a boolean.
     pub(super) fn parse_flag(&self, name: &str) -> Result<Option<bool>, PhoenixApiError> {
         Ok(Some(match self.last_value(name).map(str::to_ascii_lowercase).as_deref() {
             None => return Ok(None),
@@ -67,7 +71,7 @@ impl PhoenixQueryParams {
         }))
     }
 
-    /// Microseconds since 1970.
+    /// Microseconds since 1970, which is Phoenix's resolution.
     pub(super) fn parse_time_us(&self, name: &str) -> Result<Option<i64>, PhoenixApiError> {
         let Some(text) = self.last_value(name) else { return Ok(None) };
         let read = read_time(text);
@@ -76,7 +80,7 @@ impl PhoenixQueryParams {
         })
     }
 
-    /// True for the first way that is named, false for the second.
+    /// Reads a parameter with two allowed values: true for the first one.
     pub(super) fn is_first_option(&self, name: &str, ways: [&str; 2], default: &str) -> Result<bool, PhoenixApiError> {
         match self.last_value(name).unwrap_or(default) {
             way if way == ways[0] => Ok(true),
@@ -86,11 +90,11 @@ impl PhoenixQueryParams {
     }
 }
 
-/// A time in ISO 8601, in microseconds; one without an offset is UTC.
+/// Parses ISO 8601 to microseconds. A time without an offset is UTC, as in Phoenix.
 pub(super) fn read_time(text: &str) -> Option<i64> {
     let mut text = text.trim().to_owned();
-    // A plus sign that was not escaped in an address arrives as a space, and stands before the offset; a space between the
-    // day and the time is one.
+    // A plus sign that was not escaped in a URL arrives as a space before the offset. A space at the position of the
+    // `T` is a separator and stays.
     const TIME_FROM: usize = "2026-01-01T".len();
     if let Some(at) = text.rfind(' ').filter(|at| *at >= TIME_FROM) {
         text.replace_range(at..=at, "+");
@@ -102,7 +106,7 @@ pub(super) fn read_time(text: &str) -> Option<i64> {
     Some(jiff::tz::Offset::UTC.to_timestamp(civil).ok()?.as_microsecond())
 }
 
-/// Reads a body of JSON, on a thread for that. What it holds in memory is released with the lease.
+/// Parses a JSON body on a worker thread. Keep the lease as long as the value.
 pub(super) async fn parse_json_body<T: DeserializeOwned + Send + 'static>(
     server: &Arc<ServerState>,
     headers: &HeaderMap,
@@ -111,9 +115,9 @@ pub(super) async fn parse_json_body<T: DeserializeOwned + Send + 'static>(
     parse_body(server, headers, body, |text, lease| Ok(parse_json(&text, lease)?)).await
 }
 
-/// The project that Phoenix always has. Before something is written to it, reads find it empty.
+/// The project that always exists in Phoenix. Here it is stored with the first span; until then reads find it empty.
 pub(super) const DEFAULT_PROJECT: &str = "default";
-/// The number of the default project while it is not stored; no stored project has it.
+/// Its number before it is stored. Row numbers start at 1.
 const UNSTORED_PROJECT_NO: i64 = 0;
 
 fn unstored_default_project() -> ProjectInfo {
@@ -124,7 +128,8 @@ fn unstored_default_project() -> ProjectInfo {
     }
 }
 
-/// The default project, if it is not stored and belongs into a list up to `up_to` of names that contain `part`.
+/// The default project if it is not stored and belongs on this page of the list: up to the number `up_to`, with names
+/// that contain `part`.
 pub(super) fn listed_default_project(
     server: &ServerState,
     up_to: i64,
@@ -136,10 +141,10 @@ pub(super) fn listed_default_project(
     Ok(is_listed.then(unstored_default_project))
 }
 
-/// Finds a project by its id or its name, to read. Nothing is written.
+/// Finds a project by id or name for reading. Never creates one.
 pub(super) async fn find_project(server: &Arc<ServerState>, identifier: &str) -> Result<ProjectInfo, PhoenixApiError> {
     let number = ids::decode_number("Project", identifier);
-    // An id that was handed out before the project was stored still means it.
+    // An id that was handed out before the project was stored is still valid.
     let is_default = number == Some(UNSTORED_PROJECT_NO) || identifier == DEFAULT_PROJECT;
     let name = if is_default { DEFAULT_PROJECT } else { identifier }.to_owned();
     let found = run_rows_query(server, move |server| {
@@ -157,7 +162,7 @@ pub(super) async fn find_project(server: &Arc<ServerState>, identifier: &str) ->
     }
 }
 
-/// The same to write to: the default project is stored if it is not.
+/// As [`find_project`] for writing: stores the default project if necessary.
 pub(super) async fn stored_project(
     server: &Arc<ServerState>,
     identifier: &str,

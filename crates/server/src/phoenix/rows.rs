@@ -1,4 +1,4 @@
-//! Answers a query: a row for each span that fits, or for each item of a list in it.
+//! Executes a data frame query: a row for each matching span, or for each item of a list in it.
 
 use std::ops::ControlFlow;
 
@@ -13,27 +13,29 @@ use super::scan::{SpanScan, TraceView};
 use super::surroundings::StoreFilterContext;
 use crate::state::ServerState;
 
-/// Where a query looks, and how far.
+/// Where a query searches. Times are microseconds since 1970, and `to_us` is exclusive.
 #[derive(Clone, Debug)]
 pub(super) struct SpanQueryBounds {
-    /// `None` when there is no such project.
+    /// `None` if the project does not exist: the table is empty then.
     pub(super) project: Option<i64>,
     pub(super) from_us: Option<i64>,
     pub(super) to_us: Option<i64>,
+    /// Limits spans, not rows: an exploded span counts once, as in Phoenix.
     pub(super) limit: Option<usize>,
     pub(super) roots: RootSpanFilter,
 }
 
+/// Which spans count as roots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RootSpanFilter {
     All,
     /// Spans that name no parent.
     WithoutParent,
-    /// Those, and spans whose parent is not there.
+    /// Also spans whose parent was not received.
     WithOrphans,
 }
 
-/// Columns that a table of everything always has.
+/// Columns of a query without projections, in Phoenix's order. `collect_span_cells` has the values in the same order.
 pub(super) const BASE: [&str; 10] = [
     "name",
     "span_kind",
@@ -47,9 +49,10 @@ pub(super) const BASE: [&str; 10] = [
     "context.trace_id",
 ];
 
+/// `Break` ends the query, when the client has disconnected.
 type DataFrameRowVisitor<'t> = dyn FnMut(DataFrameRow) -> ControlFlow<()> + 't;
 
-/// Hands out the rows of a query, spans that began last first.
+/// Passes the rows of a query to `take`, the latest spans first.
 pub(super) fn visit_query_rows(
     server: &ServerState,
     query: &SpanQuery,
@@ -62,6 +65,7 @@ pub(super) fn visit_query_rows(
         narrow_span_scan(server, &mut scan, &filter.requirements().bounds)?;
     }
     let mut left = bounds.limit;
+    // Filters return no errors, so a failed lookup is collected from the context after each evaluation.
     let mut failed = None;
     scan.visit(server, &mut |trace, index| {
         if left == Some(0) {
@@ -91,7 +95,8 @@ pub(super) fn visit_query_rows(
     failed.map_or(Ok(()), Err)
 }
 
-/// Looks only where spans can be that a condition holds for.
+/// Restricts the scan to the times, traces and spans that the filter can match. Times are widened by the rounding to
+/// microseconds, because the filter itself is exact.
 fn narrow_span_scan(server: &ServerState, scan: &mut SpanScan, bounds: &FilterBounds) -> Result<(), StoreError> {
     let us = |ns: u64| i64::try_from(ns / 1000).unwrap_or(i64::MAX);
     scan.from_us = scan.from_us.max(bounds.start_from_ns.map(|ns| us(ns).saturating_sub(1)));
@@ -105,6 +110,8 @@ fn narrow_span_scan(server: &ServerState, scan: &mut SpanScan, bounds: &FilterBo
     }
 }
 
+/// The rows of one span. Semantics follow Phoenix's `SpanQuery`: `select` and `concat` cells repeat in every row that
+/// `explode` produces.
 fn rows_of(query: &SpanQuery, trace: &TraceView<'_>, index: usize, span: &PhoenixSpan<'_>) -> Vec<DataFrameRow> {
     let key = query.index.extract_cell(trace, index, span);
     if query.wants_all() {
@@ -112,13 +119,13 @@ fn rows_of(query: &SpanQuery, trace: &TraceView<'_>, index: usize, span: &Phoeni
     }
     let exploded = query.explode.as_ref().and_then(|explode| explode.list.resolve_list(span));
     let joined = query.concat.as_ref().and_then(|concat| Some((concat, concat.list.resolve_list(span)?)));
-    // Spans without the list are not wanted.
+    // As in Phoenix, spans without the list have no row.
     if (query.explode.is_some() || query.concat.is_some()) && exploded.is_none() && joined.is_none() {
         return Vec::new();
     }
     let mut cells: Vec<(String, DataFrameCell)> = Vec::new();
     for (name, projection) in &query.select {
-        // What rows are counted by is no column beside that.
+        // The index is no column as well.
         if *name != query.index.key {
             cells.push((query.output_column_name(name).to_owned(), projection.extract_cell(trace, index, span)));
         }
@@ -136,7 +143,7 @@ fn rows_of(query: &SpanQuery, trace: &TraceView<'_>, index: usize, span: &Phoeni
             for (name, value) in explode_item(explode, item.as_object()?) {
                 let name = query.output_column_name(&name).to_owned();
                 match cells.iter_mut().find(|(known, _)| *known == name) {
-                    // What a span says itself stands before what one of its items says.
+                    // A selected value of the span has priority over the item's.
                     Some((_, cell)) if *cell == DataFrameCell::Json(Value::Null) => *cell = DataFrameCell::Json(value),
                     Some(_) => {}
                     None => cells.push((name, DataFrameCell::Json(value))),
@@ -145,12 +152,14 @@ fn rows_of(query: &SpanQuery, trace: &TraceView<'_>, index: usize, span: &Phoeni
             Some((vec![key.clone(), DataFrameCell::Json(position.into())], cells))
         })
         .collect();
+    // An empty list still gives the span one row, with a null position.
     if rows.is_empty() {
         return vec![(vec![key, DataFrameCell::Json(Value::Null)], cells)];
     }
     rows
 }
 
+/// All columns of a span: the base columns and one for each attribute.
 fn collect_span_cells(span: &PhoenixSpan<'_>) -> Vec<(String, DataFrameCell)> {
     let recorded = span.span();
     let values = [
@@ -171,7 +180,7 @@ fn collect_span_cells(span: &PhoenixSpan<'_>) -> Vec<(String, DataFrameCell)> {
     cells
 }
 
-/// An item's values by the names of their columns.
+/// The cells of one item by column name. Without named columns, all of its values are flattened.
 fn explode_item(explode: &SpanListProjection, item: &Map<String, Value>) -> Vec<(String, Value)> {
     if explode.columns.is_empty() {
         let mut flat = Vec::new();
@@ -182,6 +191,7 @@ fn explode_item(explode: &SpanListProjection, item: &Map<String, Value>) -> Vec<
     columns.filter_map(|(name, path)| Some((name.clone(), lookup_non_null(item, path)?.clone()))).collect()
 }
 
+/// Nested keys are joined with dots. Nulls are left out, so that they do not create columns.
 fn flatten_object(prefix: &str, object: &Map<String, Value>, out: &mut Vec<(String, Value)>) {
     for (key, value) in object {
         let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
@@ -193,7 +203,7 @@ fn flatten_object(prefix: &str, object: &Map<String, Value>, out: &mut Vec<(Stri
     }
 }
 
-/// The texts of a list's items, joined.
+/// Joins the texts of a list's items, for each named column.
 fn concat_list_items(concat: &SpanListProjection, items: &[Value]) -> Vec<(String, String)> {
     if concat.columns.is_empty() {
         let texts: Vec<String> = items.iter().map(python_text).collect();
@@ -214,7 +224,7 @@ fn lookup_non_null<'v>(item: &'v Map<String, Value>, path: &str) -> Option<&'v V
     gradus_phoenix::span_view::look_up_path(item, path).filter(|value| !value.is_null())
 }
 
-/// `str(value)`, as Python has it.
+/// Python's `str(value)`, because Phoenix joins values in Python.
 fn python_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -226,6 +236,8 @@ fn python_text(value: &Value) -> String {
     }
 }
 
+/// Python's `repr`, for values inside of lists and dictionaries. Control characters other than the common ones are not
+/// escaped.
 fn write_repr(value: &Value, out: &mut String) {
     match value {
         Value::Null => out.push_str("None"),

@@ -1,7 +1,7 @@
-//! Spans of a project one after another, as Phoenix sees them, without holding more than a few traces in memory.
+//! Iterates over the spans of a project as Phoenix sees them, with only a few traces in memory.
 //!
-//! Traces come in the order they began, the spans of a trace in the order they began: Phoenix orders all spans by
-//! themselves, which differs where traces overlap.
+//! Traces are ordered by their start, and the spans of a trace by theirs. Phoenix orders all spans by start, which
+//! differs where traces overlap.
 
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
@@ -17,21 +17,22 @@ use super::verdicts::VerdictAnnotation;
 use crate::state::ServerState;
 use crate::throttled_log::ThrottledLog;
 
-/// Where to look, and from where on.
+/// What to iterate over, and where to begin.
 #[derive(Clone, Debug)]
 pub(super) struct SpanScan {
     pub(super) project: i64,
     pub(super) newest_first: bool,
-    /// Spans that began then, or later; in microseconds.
+    /// Only spans that started at this time or later, in microseconds since 1970.
     pub(super) from_us: Option<i64>,
-    /// Spans that began before.
+    /// Only spans that started before this time.
     pub(super) to_us: Option<i64>,
-    /// Only these traces; all without them.
+    /// Only these traces; all traces of the project without it.
     pub(super) traces: Option<Vec<TraceId>>,
+    /// The first span of the page, from a cursor.
     pub(super) at: Option<SpanScanPosition>,
 }
 
-/// A span's place in a scan.
+/// The position of a span in the order of a scan. It stays valid when other traces arrive or are deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SpanScanPosition {
     pub(super) trace: ProjectPosition,
@@ -39,41 +40,44 @@ pub(super) struct SpanScanPosition {
     pub(super) span: SpanId,
 }
 
-/// A trace that is being looked at.
+/// A decoded trace. Derived data is computed when it is first needed.
 pub(super) struct TraceView<'t> {
     pub(super) trace_id: TraceId,
     pub(super) position: ProjectPosition,
-    /// In the order they began.
+    /// Ordered by start and span id.
     pub(super) spans: &'t [Span<'t>],
-    /// Our own verdicts on what is in it.
+    /// Gradus's own verdicts on the trace, loaded when a filter asks for annotations.
     pub(super) verdicts: OnceCell<Vec<VerdictAnnotation>>,
     by_id: OnceCell<HashMap<SpanId, usize>>,
+    /// Prompt and completion tokens of each span and its descendants.
     sums: OnceCell<Vec<(i64, i64)>>,
 }
 
 impl SpanScanPosition {
-    /// A trace as a whole.
+    /// The position before all spans of a trace.
     pub(super) fn of_trace(trace: ProjectPosition) -> SpanScanPosition {
         SpanScanPosition { trace, start_ns: 0, span: SpanId(0) }
     }
 }
 
-/// Spans that are looked at between two checks of the query's budget.
+/// Spans that are processed between two checks of the query's budget.
 const SPANS_PER_CHECK: usize = 64;
-/// Attribute values of one trace that a query holds.
+/// Attribute values of one trace that a query decodes. It bounds the memory of a query.
 const MAX_TRACE_VALUES: usize = 1_000_000;
-/// What a value takes, about.
+/// Estimated bytes of one value.
 const VALUE_BYTES: usize = 64;
 
+/// `Break` ends the scan without an error.
 type SpanVisitor<'v> = dyn FnMut(&TraceView<'_>, usize) -> ControlFlow<()> + 'v;
 type TraceVisitor<'v> = dyn FnMut(&TraceView<'_>) -> ControlFlow<()> + 'v;
 
 impl SpanScan {
+    /// All spans of a project, from new to old.
     pub(super) fn for_project(project: i64) -> SpanScan {
         SpanScan { project, newest_first: true, from_us: None, to_us: None, traces: None, at: None }
     }
 
-    /// Looks only into the traces that hold these spans.
+    /// Restricts the scan to the traces that contain these spans.
     pub(super) fn narrow_to_spans(&mut self, server: &ServerState, spans: &[SpanId]) -> Result<(), StoreError> {
         let mut traces = Vec::new();
         for span in spans {
@@ -87,17 +91,17 @@ impl SpanScan {
         Ok(())
     }
 
-    /// Hands out every span in turn, as the trace it is in and its number there, until told to stop.
+    /// Visits every span in order, with its trace and its index there, until `visit` returns `Break`.
     pub(super) fn visit(&self, server: &ServerState, visit: &mut SpanVisitor<'_>) -> Result<(), StoreError> {
         let mut stopped = Ok(());
         self.each_trace(server, &mut |trace| self.visit_spans(trace, &mut stopped, visit))?;
         stopped
     }
 
-    /// Hands out every trace in turn, until told to stop.
+    /// Visits every trace in order. The spans of a trace are not filtered by time here.
     pub(super) fn each_trace(&self, server: &ServerState, visit: &mut TraceVisitor<'_>) -> Result<(), StoreError> {
         let ns = |us: i64| us.saturating_mul(1000);
-        // Times are compared as Phoenix has them, which are rounded: a little more is looked at.
+        // Times are compared in Phoenix's resolution, so the index search is widened by its rounding.
         const ROUNDING_NS: i64 = 2000;
         let mut walk = TraceWalk {
             newest_first: self.newest_first,
@@ -110,6 +114,7 @@ impl SpanScan {
             for id in traces {
                 places.extend(server.store.trace_position(self.project, *id)?.map(|place| (place, *id)));
             }
+            // Sorted as the index would return them, so that cursors work the same way.
             places.sort_unstable();
             places.dedup();
             if self.newest_first {
@@ -141,6 +146,7 @@ impl SpanScan {
         }
     }
 
+    /// Visits the spans of one trace that are within the time range and not before the cursor.
     fn visit_spans(
         &self,
         view: &TraceView<'_>,
@@ -169,7 +175,7 @@ impl SpanScan {
         }
     }
 
-    /// Whether a span was before the place to begin at.
+    /// Whether a span precedes the cursor in the order of the scan.
     fn is_before(&self, view: &TraceView<'_>, span: &Span<'_>, at: &SpanScanPosition) -> bool {
         let here = (span.start_ns, span.span_id);
         let there = (at.start_ns, at.span);
@@ -177,6 +183,7 @@ impl SpanScan {
     }
 }
 
+/// Decodes one trace and visits it. A trace that exceeds the limits is visited in part, and that is logged.
 fn look_at(trace: &TraceRecords, visit: &mut TraceVisitor<'_>) -> Result<ControlFlow<()>, StoreError> {
     static CUT_TRACES: LazyLock<ThrottledLog> = LazyLock::new(ThrottledLog::default);
     let mut values_left = MAX_TRACE_VALUES;
@@ -201,7 +208,7 @@ fn look_at(trace: &TraceRecords, visit: &mut TraceVisitor<'_>) -> Result<Control
     }))
 }
 
-/// The records of a trace, sorted out: as many as there is room for the values of their resources.
+/// Groups the records of a trace by resource and scope, as long as the values of their resources fit in the limit.
 fn sort_out<'t>(trace: &'t TraceRecords, values_left: &mut usize) -> Vec<(&'t StoredBlock, RegroupedExport<'t>)> {
     let mut take = |bytes: usize| {
         *values_left = values_left.saturating_sub(bytes.div_ceil(VALUE_BYTES));
@@ -212,14 +219,14 @@ fn sort_out<'t>(trace: &'t TraceRecords, values_left: &mut usize) -> Vec<(&'t St
         match regroup_within(&block.export, TelemetrySignal::Span, &RecordLimits::default(), &mut take) {
             Ok(request) => sorted.push((block, request)),
             Err(WireError::NoRoom) => break,
-            // What was stored was read before; what cannot be read now is passed over, as everywhere.
+            // It could be decoded when it was stored. A block that cannot be decoded now is skipped, as everywhere.
             Err(_) => {}
         }
     }
     sorted
 }
 
-/// The spans of a trace, as many as there is room for their values.
+/// Decodes the current version of each span, as long as the values fit in the limit.
 fn decode_trace_spans<'r>(
     trace: &TraceRecords,
     requests: &'r [(&StoredBlock, RegroupedExport<'r>)],
@@ -255,6 +262,7 @@ impl<'t> TraceView<'t> {
         SpanScanPosition { trace: self.position, start_ns: span.start_ns, span: span.span_id }
     }
 
+    /// The index of a span in this trace. The map is built on the first call.
     pub(super) fn position_of(&self, span: SpanId) -> Option<usize> {
         let by_id = self
             .by_id
@@ -262,7 +270,7 @@ impl<'t> TraceView<'t> {
         by_id.get(&span).copied()
     }
 
-    /// Tokens of a prompt and of a completion, of a span and all spans below it.
+    /// Prompt and completion tokens of a span and all of its descendants.
     pub(super) fn cumulative_tokens(&self, index: usize) -> (i64, i64) {
         self.sums.get_or_init(|| cumulative_tokens(self.spans))[index]
     }

@@ -1,4 +1,4 @@
-//! Conversations, as far as trajectories tell which one they belong to: a trace is in the list once it is assembled.
+//! Sessions of a project. A session is known from trajectories, so a trace is listed once it is assembled.
 
 use crate::phoenix::session_lookup::NODE;
 use std::ops::ControlFlow;
@@ -18,6 +18,7 @@ use super::scan::SpanScan;
 use crate::phoenix::session_lookup::{decode_session_id, find_session};
 use crate::state::ServerState;
 
+/// In the order of their names. The cursor names the first session of the next page.
 pub(super) async fn list_sessions(
     State(server): State<Arc<ServerState>>,
     Path(project): Path<String>,
@@ -35,6 +36,7 @@ pub(super) async fn list_sessions(
                 .ok_or_else(|| PhoenixApiError::unprocessable(format!("Invalid cursor format: {cursor}")))?
                 .1
         }
+        // Greater than any name, so the list begins at the end.
         None if is_descending => char::MAX.to_string(),
         None => String::new(),
     };
@@ -49,6 +51,7 @@ pub(super) async fn list_sessions(
     .await
 }
 
+/// By global id or by name.
 pub(super) async fn get_session(
     State(server): State<Arc<ServerState>>,
     Path(identifier): Path<String>,
@@ -66,6 +69,7 @@ fn encode_session_id(row: &SessionRow) -> String {
     ids::encode_node_id(NODE, format_args!("{}:{}", row.project, row.session))
 }
 
+/// Reads the spans of all traces of the session, since times and tokens are not stored by session.
 fn session_to_json(server: &ServerState, row: &SessionRow) -> Result<Value, StoreError> {
     let mut traces_shown = Vec::new();
     let (mut prompt, mut completion) = (0_i64, 0_i64);

@@ -1,4 +1,4 @@
-//! The plain filters of Phoenix's listing of spans: ids, names, kinds, states, times, attributes.
+//! The filter parameters of Phoenix's span list: ids, names, kinds, status, times and attributes.
 
 use gradus_core::span::SpanId;
 use gradus_phoenix::span_view::{PhoenixSpan, SpanKind};
@@ -9,9 +9,10 @@ use super::request::PhoenixQueryParams;
 use super::scan::SpanScan;
 use crate::state::ServerState;
 
+/// Conditions that all must hold. An empty list accepts every value.
 pub(super) struct SpanFilters {
     span_ids: Vec<SpanId>,
-    /// `Some(None)`: only spans without a parent.
+    /// `Some(None)` accepts only spans without a parent.
     parent: Option<Option<SpanId>>,
     names: Vec<String>,
     kinds: Vec<SpanKind>,
@@ -20,6 +21,8 @@ pub(super) struct SpanFilters {
 }
 
 impl SpanFilters {
+    /// Checks the parameters before anything is read. `has_kinds` is false for the OTLP list, which has no such
+    /// parameter.
     pub(super) fn read(params: &PhoenixQueryParams, has_kinds: bool) -> Result<SpanFilters, PhoenixApiError> {
         let kinds: Vec<&str> = SpanKind::ALL.iter().map(|kind| kind.as_str()).collect();
         let kinds = if has_kinds { parse_enum_values(params, "span_kind", &kinds)? } else { Vec::new() };
@@ -40,7 +43,7 @@ impl SpanFilters {
         })
     }
 
-    /// Looks only where these spans can be.
+    /// Restricts the scan to the traces of the wanted spans.
     pub(super) fn narrow_scan(&self, scan: &mut SpanScan, server: &ServerState) -> Result<(), PhoenixApiError> {
         match self.span_ids.is_empty() {
             true => Ok(()),
@@ -62,7 +65,7 @@ impl SpanFilters {
     }
 }
 
-/// Values of a list, in any case; what is not in it is an error.
+/// Values of an enumeration in any case. An unknown value is an error, with Phoenix's message.
 fn parse_enum_values(params: &PhoenixQueryParams, name: &str, known: &[&str]) -> Result<Vec<String>, PhoenixApiError> {
     let values: Vec<String> = params.all_values(name).iter().map(|value| value.to_uppercase()).collect();
     match values.iter().find(|value| !known.contains(&value.as_str())) {
@@ -74,7 +77,7 @@ fn parse_enum_values(params: &PhoenixQueryParams, name: &str, known: &[&str]) ->
     }
 }
 
-/// Reads `key:value`; the value is JSON where it can be, else a text.
+/// Reads `key:value`. A value that is valid JSON has its JSON type; any other is a string.
 fn parse_attribute_filter(text: &str) -> Result<(String, Value), PhoenixApiError> {
     let wrong = |reason: &str| PhoenixApiError::unprocessable(format!("Invalid attribute '{text}': {reason}"));
     let (key, value) = text.split_once(':').ok_or_else(|| wrong("expected format 'key:value'"))?;
@@ -90,7 +93,8 @@ fn parse_attribute_filter(text: &str) -> Result<(String, Value), PhoenixApiError
     Ok((key.to_owned(), value))
 }
 
-/// A whole number fits itself however it was written; any other one only as it was.
+/// An integer matches the same number whether it was recorded as an integer or as a float. A float matches only a
+/// float.
 fn is_same_value(found: &Value, wanted: &Value) -> bool {
     match (found, wanted) {
         (Value::Number(found), Value::Number(wanted)) if !wanted.is_f64() => {

@@ -1,4 +1,4 @@
-//! Spans page by page, in Phoenix's own form and in its form of OTLP.
+//! Lists spans page by page, in Phoenix's own form and in its form of OTLP.
 
 use std::io::Write as _;
 use std::ops::ControlFlow;
@@ -21,15 +21,16 @@ use crate::client_address::ClientAddress;
 use crate::spilled_body::spill_failure;
 use crate::state::ServerState;
 
-/// One page takes about this; it ends then, and the next one goes on.
+/// A page ends after this many bytes even if `limit` is not reached. The cursor continues it.
 const MAX_PAGE_BYTES: u64 = 8 << 20;
 
+/// `GET /v1/projects/{project}/spans`.
 pub(super) async fn list_spans(
     State(server): State<Arc<ServerState>>,
     Path(project): Path<String>,
     params: PhoenixQueryParams,
 ) -> Result<Response, PhoenixApiError> {
-    // Both orders are the one that traces began in.
+    // Both orders are the same here: the order of the traces' starts.
     params.is_first_option("sort", ["id", "start_time"], "id")?;
     let newest_first = params.is_first_option("order", ["desc", "asc"], "desc")?;
     fetch_span_page(&server, &project, &params, newest_first, true, |span| {
@@ -40,6 +41,7 @@ pub(super) async fn list_spans(
     .await
 }
 
+/// `GET /v1/projects/{project}/spans/otlpv1`.
 pub(super) async fn list_otlp(
     State(server): State<Arc<ServerState>>,
     Path(project): Path<String>,
@@ -48,6 +50,8 @@ pub(super) async fn list_otlp(
     fetch_span_page(&server, &project, &params, true, false, otlp::span_to_otlp_json).await
 }
 
+/// `show` converts one span. The page is written span by span to a spill file, since as text spans take a tenth of the
+/// memory of JSON values.
 async fn fetch_span_page(
     server: &Arc<ServerState>,
     project: &str,
@@ -70,7 +74,7 @@ async fn fetch_span_page(
     let client = ClientAddress::current();
     blocking_large(server, move |server| {
         filters.narrow_scan(&mut scan, server)?;
-        // Written span by span: as text they take a tenth of the room.
+        // Beyond one megabyte the page continues in a temporary file.
         let mut page = server.spill_writer(client);
         let mut written = page.write_all(b"{\"data\":[");
         let (mut count, mut next) = (0, None);
@@ -99,12 +103,13 @@ async fn fetch_span_page(
     .await
 }
 
-/// A cursor names the first span of the next page.
+/// The cursor is the position of the first span of the next page, so a page does not change when spans arrive.
 fn write_cursor(place: SpanScanPosition) -> String {
     let SpanScanPosition { trace, start_ns, span } = place;
     ids::encode_node_id("Span", format_args!("{}:{}:{start_ns}:{span}", trace.start_ns, trace.trace))
 }
 
+/// Cursors come from clients: every part is checked.
 fn read_cursor(cursor: &str) -> Result<SpanScanPosition, PhoenixApiError> {
     let read = || {
         let text = ids::decode_node_id("Span", cursor)?;

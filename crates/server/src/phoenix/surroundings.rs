@@ -1,4 +1,5 @@
-//! What a filter asks about a span that is not in the span: its parent, the spans below it, what was said of it.
+//! What a filter needs to know about a span that is not recorded in the span: its parent, tokens of its descendants,
+//! and annotations.
 
 use std::cell::RefCell;
 
@@ -10,15 +11,17 @@ use super::verdicts;
 use crate::phoenix::annotation_subject::PhoenixAnnotationTarget;
 use crate::state::ServerState;
 
+/// The context of one span. The filter's trait has no errors, so the first failed lookup is kept in `failed`, and the
+/// caller must take it after each evaluation.
 pub(super) struct StoreFilterContext<'a> {
     server: &'a ServerState,
     trace: &'a TraceView<'a>,
     index: usize,
-    /// What went wrong while something was looked up.
+    /// The error of a lookup.
     failed: RefCell<Option<StoreError>>,
 }
 
-/// Annotations of one name on one target that are looked at.
+/// Annotations of one name on one target that a filter sees.
 const MAX_NOTES: usize = 100;
 
 impl<'a> StoreFilterContext<'a> {
@@ -26,11 +29,12 @@ impl<'a> StoreFilterContext<'a> {
         StoreFilterContext { server, trace, index, failed: RefCell::new(None) }
     }
 
+    /// Must be called after each evaluation. A result that was computed after a failed lookup is invalid.
     pub(super) fn take_error(&self) -> Option<StoreError> {
         self.failed.borrow_mut().take()
     }
 
-    /// Whether the span's parent is there. Nearly always it is in the same trace.
+    /// Whether the parent was received. It nearly always is in the same trace; otherwise the store is asked.
     pub(super) fn finds_parent(&self) -> bool {
         let Some(parent) = self.trace.spans[self.index].parent_id else { return false };
         self.trace.position_of(parent).is_some()
@@ -43,10 +47,12 @@ impl<'a> StoreFilterContext<'a> {
 }
 
 impl SpanFilterContext for StoreFilterContext<'_> {
+    // A parent that was not received counts as none.
     fn has_parent(&self) -> bool {
         self.finds_parent()
     }
 
+    /// Filters call it in long loops, so that a query ends when its budget is used up.
     fn should_stop(&self) -> bool {
         self.look_up(gradus_store::check_query().map_err(StoreError::from)).is_none()
     }
@@ -56,11 +62,12 @@ impl SpanFilterContext for StoreFilterContext<'_> {
         TokenSums { prompt, completion }
     }
 
-    /// What spans cost is not kept by span.
+    /// Costs are not stored by span, so conditions on them never match.
     fn cost(&self) -> SpanCostTotals {
         SpanCostTotals::default()
     }
 
+    /// Logged annotations, and Gradus's own verdicts where none was logged under the same identifier.
     fn annotations(&self, scope: AnnotationScope, name: &str) -> Vec<FilterableAnnotation> {
         let target = match scope {
             AnnotationScope::Span => {
@@ -89,7 +96,7 @@ impl SpanFilterContext for StoreFilterContext<'_> {
             .verdicts
             .get_or_init(|| self.look_up(verdicts::of_trace(self.server, self.trace.trace_id)).unwrap_or_default());
         let ours = ours.iter().filter_map(|verdict| verdict.to_filterable(&target, name));
-        // What was logged under the same key stands for ours.
+        // `gradus eval --log-to-phoenix` logs the same verdicts: they must not be counted twice.
         let ours: Vec<FilterableAnnotation> =
             ours.filter(|ours| notes.iter().all(|note| note.identifier != ours.identifier)).collect();
         notes.extend(ours);

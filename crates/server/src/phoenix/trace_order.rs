@@ -1,5 +1,5 @@
-//! Traces by how long they took. There is no index for that: all traces of a project are looked at, and no more of them
-//! are held than a page shows.
+//! Orders traces by latency. There is no index for it: all traces of a project are examined, and only those of one page
+//! are kept.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +8,16 @@ use gradus_store::ProjectPosition;
 
 use super::ids;
 
-/// How long a trace took in microseconds, and where it is: those that took as long come in the order they began.
+/// Latency in microseconds, then the position of the trace, which makes the order total and the cursor unambiguous.
 pub(super) type TraceLatencyRank = (i64, ProjectPosition);
 
+/// A bounded priority queue of the best `limit + 1` traces.
 pub(super) struct TraceLatencyRanking {
     slowest_first: bool,
-    /// Where a page begins.
+    /// The first trace of the page, from a cursor.
     at: Option<TraceLatencyRank>,
     limit: usize,
-    /// Those of the page, and the one behind it.
+    /// The traces of the page, and the one after it.
     best: BTreeMap<TraceLatencyRank, TraceId>,
 }
 
@@ -25,6 +26,7 @@ impl TraceLatencyRanking {
         TraceLatencyRanking { slowest_first, at, limit, best: BTreeMap::new() }
     }
 
+    /// Drops the trace if it precedes the cursor, and the worst one if there are too many.
     pub(super) fn insert(&mut self, rank: TraceLatencyRank, trace: TraceId) {
         let is_before = |at: TraceLatencyRank| if self.slowest_first { rank > at } else { rank < at };
         if self.at.is_some_and(is_before) {
@@ -36,7 +38,7 @@ impl TraceLatencyRanking {
         }
     }
 
-    /// The traces of the page in their order, and where the next one begins.
+    /// The traces of the page in order, and the rank of the next page's first trace.
     pub(super) fn into_page(self) -> (Vec<TraceId>, Option<TraceLatencyRank>) {
         let mut page: Vec<(TraceLatencyRank, TraceId)> = self.best.into_iter().collect();
         if self.slowest_first {
@@ -54,6 +56,7 @@ pub(super) fn write_cursor((took_us, position): TraceLatencyRank) -> String {
     ids::encode_node_id(NODE, format_args!("{took_us}:{}:{}", position.start_ns, position.trace))
 }
 
+/// `None` if the cursor is of another list or was changed.
 pub(super) fn read_cursor(cursor: &str) -> Option<TraceLatencyRank> {
     let text = ids::decode_node_id(NODE, cursor)?;
     let mut numbers = text.split(':').map(|number| number.parse::<i64>().ok());

@@ -1,4 +1,4 @@
-//! Traces of a project, page by page.
+//! `/v1/projects/{project}/traces`: traces page by page, by start or by latency; and deletion of a trace.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::queries::QueryKind;
 use crate::state::ServerState;
 use crate::stream::{self, ResponseSink};
 
-/// Which traces a list holds.
+/// Conditions of a list. A trace belongs to a time range by its start.
 struct PhoenixTraceFilter {
     from_us: Option<i64>,
     to_us: Option<i64>,
@@ -31,7 +31,7 @@ struct PhoenixTraceFilter {
 }
 
 impl PhoenixTraceFilter {
-    /// How long a trace took, if it is wanted.
+    /// The latency of the trace in microseconds if it matches, and `None` otherwise.
     fn took_us(&self, trace: &TraceView<'_>) -> Option<i64> {
         let (start_us, end_us) = compute_trace_extent(trace)?;
         let took_us = end_us.saturating_sub(start_us);
@@ -46,6 +46,7 @@ impl PhoenixTraceFilter {
     }
 }
 
+/// The response is streamed: a thousand traces with their spans may be large.
 pub(super) async fn list_traces(
     State(server): State<Arc<ServerState>>,
     Path(project): Path<String>,
@@ -75,7 +76,7 @@ pub(super) async fn list_traces(
     }
     let project = request::find_project(&server, &project).await?;
     let project_id = ids::encode_node_id("Project", project.no);
-    // A trace begins when its first span does; spans are not narrowed, only traces.
+    // The times restrict traces and not single spans.
     let (from_us, to_us) = (wanted.from_us, wanted.to_us);
     let mut scan =
         SpanScan { newest_first: is_descending || !by_start, at, from_us, to_us, ..SpanScan::for_project(project.no) };
@@ -102,7 +103,7 @@ pub(super) async fn list_traces(
     Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
 }
 
-/// A list that is being written.
+/// Writes the list while it is found.
 struct TraceListWriter<'p> {
     server: &'p ServerState,
     project_id: String,
@@ -112,6 +113,7 @@ struct TraceListWriter<'p> {
 }
 
 impl TraceListWriter<'_> {
+    /// Writes matching traces in index order, and returns the cursor of the next page.
     fn by_start(
         &mut self,
         scan: &SpanScan,
@@ -120,7 +122,8 @@ impl TraceListWriter<'_> {
     ) -> Result<Option<String>, StoreError> {
         let mut next = None;
         scan.each_trace(self.server, &mut |trace| {
-            // Those behind it began earlier still, give or take what Phoenix rounds.
+            // Traces come in order of their start, so all following ones are too early as well. One microsecond is the
+            // rounding of Phoenix's times.
             let is_too_early = |from: i64| trace.position.start_ns / 1000 + 1 < from;
             if scan.newest_first && wanted.from_us.is_some_and(is_too_early) {
                 return ControlFlow::Break(());
@@ -138,6 +141,7 @@ impl TraceListWriter<'_> {
         Ok(next)
     }
 
+    /// Two passes: the first ranks all traces, the second writes those of the page.
     fn by_latency(
         &mut self,
         scan: &SpanScan,
@@ -152,7 +156,7 @@ impl TraceListWriter<'_> {
         })?;
         let (traces, next) = ranking.into_page();
         for trace in traces {
-            // Read again: it may be large, and there may be a thousand of them.
+            // Read a second time, because keeping a thousand decoded traces would take too much memory.
             let one = SpanScan { traces: Some(vec![trace]), ..SpanScan::for_project(scan.project) };
             one.each_trace(self.server, &mut |trace| {
                 self.write(trace);
@@ -162,6 +166,7 @@ impl TraceListWriter<'_> {
         Ok(next.map(trace_order::write_cursor))
     }
 
+    /// Ends the query when the client has disconnected.
     fn go_on(&self) -> ControlFlow<()> {
         if self.sink.is_gone() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
@@ -173,7 +178,7 @@ impl TraceListWriter<'_> {
     }
 }
 
-/// Writes a trace, its spans one by one.
+/// Writes a trace as JSON, span by span.
 fn write_trace(trace: &TraceView<'_>, project_id: &str, with_spans: bool, sink: &mut ResponseSink) {
     let (start_us, end_us) = compute_trace_extent(trace).unwrap_or_default();
     let (prompt, completion) = sum_trace_tokens(trace);
@@ -187,7 +192,7 @@ fn write_trace(trace: &TraceView<'_>, project_id: &str, with_spans: bool, sink: 
         "token_count_completion": completion,
         "token_count_total": prompt.saturating_add(completion),
     });
-    // All but the brace at its end.
+    // Without its closing brace, since the spans follow.
     let about = about.to_string();
     sink.write(about.strip_suffix('}').unwrap_or(&about).as_bytes());
     if !with_spans {
@@ -227,12 +232,12 @@ fn read_cursor(cursor: &str) -> Option<SpanScanPosition> {
     Some(SpanScanPosition::of_trace(trace))
 }
 
-/// Removes a trace and all that was said of it.
+/// Deletes a trace with its trajectories, verdicts and annotations.
 pub(super) async fn delete_trace(
     State(server): State<Arc<ServerState>>,
     Path(identifier): Path<String>,
 ) -> Result<StatusCode, PhoenixApiError> {
-    // An id in Phoenix's form, or the trace's own.
+    // By Phoenix's global id, or by the trace id.
     let id = TraceId::parse(&ids::decode_node_id("Trace", &identifier).unwrap_or_else(|| identifier.clone()));
     let was_there = server.store.remove_trace(id)?.wait_async().await?;
     if was_there {

@@ -1,6 +1,6 @@
-//! Our own verdicts, as annotations that Phoenix's clients can read: the same names, targets, identifiers and metadata that
-//! `--log-to-phoenix` writes. They are there for whoever asks for them by a name or by the identifier `gradus`; a list of
-//! everything shows what was logged, as with Phoenix.
+//! Gradus's own verdicts as Phoenix annotations, with the names, targets, identifiers and metadata that
+//! `--log-to-phoenix` writes. They are returned to clients that ask for them by name or by the identifier `gradus`. A
+//! list without these conditions shows logged annotations only, as Phoenix would.
 
 use std::collections::HashSet;
 
@@ -19,13 +19,13 @@ use crate::phoenix::annotation_subject::PhoenixAnnotationTarget;
 use crate::settings::ReloadableSettings;
 use crate::state::ServerState;
 
-/// A verdict and where it belongs.
+/// A verdict with its target.
 pub(super) struct VerdictAnnotation {
     judged_ns: i64,
     annotation: OutcomeAnnotation,
 }
 
-/// All verdicts on what happened in a trace.
+/// All verdicts on the trajectories of a trace. Empty if the trace is unknown or not graded.
 pub(super) fn of_trace(server: &ServerState, trace: TraceId) -> Result<Vec<VerdictAnnotation>, StoreError> {
     let mut verdicts = Vec::new();
     let Some(row) = server.store.trace(trace)? else { return Ok(verdicts) };
@@ -37,7 +37,7 @@ pub(super) fn of_trace(server: &ServerState, trace: TraceId) -> Result<Vec<Verdi
         return Ok(verdicts);
     }
     let settings = server.reloadable();
-    // Places are numbered over all trajectories of a trace, judged or not.
+    // Keys are numbered over all trajectories of a trace, so ungraded ones must be allocated, too.
     let mut places = AnnotationKeyAllocator::new(settings.annotations.trajectory_target);
     for (id, lines) in judged {
         let json = server.store.trajectory_json(id)?.unwrap_or_default();
@@ -54,7 +54,7 @@ pub(super) fn of_trace(server: &ServerState, trace: TraceId) -> Result<Vec<Verdi
     Ok(verdicts)
 }
 
-/// What an evaluation's annotations are called; an evaluation that is not known any more goes by its own name.
+/// The annotation name of an evaluator: from the settings, the rubric, or its own name if the rubric was removed.
 fn name_of(settings: &ReloadableSettings, evaluator: &str) -> String {
     let rubric = || settings.library.iter().find(|rubric| rubric.name == evaluator);
     match settings.annotations.names.get(evaluator) {
@@ -72,18 +72,18 @@ impl VerdictAnnotation {
         }
     }
 
-    /// What it is about, as the store writes targets of logged annotations.
+    /// The target in the form of logged annotations, to compare them.
     fn target(&self) -> String {
         let (OutcomeTarget::Span { span_id: id, .. } | OutcomeTarget::Trace { trace_id: id }) = &self.annotation.target;
         self.target_kind().format_target(id)
     }
 
-    /// It goes by the name that it is shown under, and by the evaluator's own.
+    /// A verdict is found by its annotation name and by the name of its evaluator.
     fn is_called(&self, name: &str) -> bool {
         self.annotation.name == name || self.annotation.subject.evaluator == name
     }
 
-    /// What a filter sees of it, if it is about this target and goes by this name.
+    /// What a filter sees of the verdict, if target and name match.
     pub(super) fn to_filterable(&self, target: &str, name: &str) -> Option<FilterableAnnotation> {
         let said = &self.annotation;
         (self.is_called(name) && self.target() == target).then(|| FilterableAnnotation {
@@ -94,13 +94,14 @@ impl VerdictAnnotation {
         })
     }
 
+    /// The same conditions as the store applies to logged annotations.
     fn matches_query(&self, query: &AnnotationQuery) -> bool {
         (query.names.is_empty() || query.names.iter().any(|name| self.is_called(name)))
             && (query.identifiers.is_empty() || query.identifiers.contains(&self.annotation.identifier))
             && !query.other_names.iter().any(|name| self.is_called(name))
     }
 
-    /// Whether somebody has logged an annotation of the same key, as `gradus eval --log-to-phoenix` does: that one is
+    /// Whether an annotation with the same key was logged, as `gradus eval --log-to-phoenix` does. The logged one is
     /// shown then.
     fn is_logged(&self, server: &ServerState) -> Result<bool, StoreError> {
         const LOOKED_AT: usize = 100;
@@ -114,6 +115,7 @@ impl VerdictAnnotation {
         Ok(rows.iter().any(|row| row.identifier == self.annotation.identifier))
     }
 
+    /// The id is derived from the verdict, so it is the same in every response.
     fn to_json(&self) -> Value {
         let said = &self.annotation;
         let name = format!(
@@ -143,7 +145,7 @@ impl VerdictAnnotation {
     }
 }
 
-/// The verdicts that a list of annotations on spans or traces asks for by name.
+/// Verdicts that a list of annotations asks for by name or identifier, for targets of this project only.
 pub(super) fn list_named_verdicts(
     server: &ServerState,
     subject: PhoenixAnnotationTarget,

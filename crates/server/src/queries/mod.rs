@@ -1,5 +1,5 @@
-//! Queries: what somebody asks of the store over the network. They run on threads and connections of their own, within a
-//! budget, and take turns by caller, so that they hold up neither senders nor each other.
+//! The query pool: everything that callers ask of the store over the network. Queries run on threads and connections of
+//! their own, within time budgets, and take turns by caller, so that they delay neither senders nor each other.
 
 mod pool;
 mod pool_state;
@@ -16,16 +16,16 @@ pub(super) use turns::{are_downloads_waiting, without_turn};
 use std::sync::Arc;
 
 tokio::task_local! {
-    /// Whose request this task answers: the name of a key, or an address.
+    /// The caller whose request this task answers: the name of a key, or a client address.
     static CALLER: Arc<str>;
 }
 
-/// Answers a request: queries that it makes count as this caller's.
+/// Runs a future whose queries are charged to this caller.
 pub(super) async fn with_caller<T>(caller: Arc<str>, answer: impl Future<Output = T>) -> T {
     CALLER.scope(caller, answer).await
 }
 
-/// Whose queries this task makes; the server's own without a caller.
+/// The caller that queries of this task are charged to; the empty name stands for the server itself.
 pub(super) fn current_caller() -> Arc<str> {
     CALLER.try_with(Arc::clone).unwrap_or_else(|_| Arc::from(""))
 }

@@ -1,4 +1,5 @@
-//! Which queries are let in: so many at once, so many of each caller, and those of whoever's queries ran least first.
+//! Admission of queries: a bounded number at once, a bounded number for each caller, and fair queueing. Among waiting
+//! queries, that of the caller whose queries ran least is admitted first.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
@@ -15,11 +16,11 @@ use crate::queries::pool_state::{
     PoolShared, QueryBudget, QueryCounts, QueryKind, QueryLimits, QueryPermit, QueuedQuery,
 };
 
-/// Waiting to be let in.
+/// Queries that may wait for admission, in all and for one caller. More are refused at once with 503.
 const MAX_QUEUED: usize = 512;
 const MAX_CALLER_QUEUED: usize = 64;
 
-/// Why there is no answer.
+/// Why a query has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum QueryRefusal {
     #[error("too many queries are waiting; try again later")]
@@ -31,6 +32,7 @@ pub(crate) enum QueryRefusal {
 }
 
 impl QueryRefusal {
+    /// A timeout is 422 and not 503: the query asks for too much, and clients must not retry it unchanged.
     pub(crate) fn status(self) -> StatusCode {
         match self {
             // What it asks for is too much: asking again does not help.
@@ -41,12 +43,13 @@ impl QueryRefusal {
     }
 }
 
+/// The pool of a server. It lives as long as the server; worker threads come and go.
 pub(crate) struct QueryPool {
     shared: Arc<PoolShared>,
     workers: Arc<QueryWorkers>,
 }
 
-/// A query waits no longer when this is dropped.
+/// Removes a query from the queue on drop: its client has disconnected, or it was admitted.
 struct LeaveQueue<'p> {
     pool: &'p Arc<PoolShared>,
     id: u64,
@@ -64,14 +67,14 @@ impl Drop for LeaveQueue<'_> {
     }
 }
 
-/// Stops a query when it is dropped: nobody waits for it any more.
+/// Stops a query on drop, because its client has disconnected.
 pub(crate) struct CancelOnDrop {
     budget: Arc<QueryBudget>,
     is_answered: bool,
 }
 
 impl CancelOnDrop {
-    /// The answer is there.
+    /// The query has answered: nothing is to be stopped.
     fn disarm(&mut self) {
         self.is_answered = true;
     }
@@ -83,6 +86,7 @@ impl Drop for CancelOnDrop {
             return;
         }
         self.budget.stop(QueryStop::Cancelled);
+        // A query that waits for its turn sees the stop at once.
         self.budget.pool().changed.notify_all();
     }
 }
@@ -99,11 +103,13 @@ impl QueryPool {
         QueryPool { shared: Arc::new(shared), workers: Arc::default() }
     }
 
-    /// Waits until another query of this task's caller may run.
+    /// Waits until a query of the current caller may run, up to `max_wait`. Cancel-safe: dropping the future leaves the
+    /// queue.
     pub(crate) async fn admit(&self, kind: QueryKind) -> Result<QueryPermit, QueryRefusal> {
         let caller = current_caller();
         let (admit, mut admitted) = oneshot::channel();
         let id = {
+            // A stopping server admits nothing, so that the running queries can end.
             if self.shared.shutdown_at.get().is_some() {
                 return Err(QueryRefusal::Stopped(QueryStop::ShuttingDown));
             }
@@ -131,7 +137,8 @@ impl QueryPool {
         }
     }
 
-    /// Begins a query that was let in; it is stopped when what comes back is dropped.
+    /// Starts an admitted query on a worker thread. Dropping the returned guard stops it. Fails if the system refuses a
+    /// thread.
     pub(crate) fn spawn(
         &self,
         permit: QueryPermit,
@@ -143,13 +150,14 @@ impl QueryPool {
         self.workers.run(Box::new(move || {
             let _permit = permit;
             run_in_turns(&pool, &running, query);
-            // Counted before another takes its place.
+            // Counted before the permit is dropped, so that `/metrics` never shows more queries than are admitted.
             pool.counts.count_end(running.stop_reason());
         }))?;
         Ok(CancelOnDrop { budget, is_answered: false })
     }
 
-    /// Runs a query for this task's caller, and stops it when this is not waited for any more.
+    /// Runs a query for the current caller and returns its result. Dropping the future stops the query. A panic in the
+    /// query is [`QueryRefusal::Failed`].
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         kind: QueryKind,
@@ -169,6 +177,7 @@ impl QueryPool {
                 running.disarm();
                 Ok(answer)
             }
+            // The sender was dropped: the query was stopped before it ran, or it panicked.
             Err(_) => match running.budget.stop_reason() {
                 Some(stop) => Err(QueryRefusal::Stopped(stop)),
                 None => Err(QueryRefusal::Failed),
@@ -180,13 +189,13 @@ impl QueryPool {
         &self.shared.counts
     }
 
-    /// Queries that run or wait for a turn, and those that are not let in yet.
+    /// Queries that were admitted, and queries that wait for admission.
     pub(crate) fn under_way(&self) -> (usize, usize) {
         let state = self.shared.lock();
         (state.admitted.iter().sum(), state.queue.len())
     }
 
-    /// Lets nobody in any more, and ends what still runs after a while.
+    /// Refuses new queries from now on and stops those that still run after `grace`.
     pub(crate) fn shut_down(&self, grace: Duration) {
         let _ = self.shared.shutdown_at.set(Instant::now() + grace);
     }

@@ -1,6 +1,8 @@
-//! The query pool: which queries wait and run, and what each may use. A query has a time to run, counted while it has
-//! its turn, and a time in which it must be done. The store and all long loops ask [`QueryBudget::check`]; the clock of
-//! the pool interrupts what never asks.
+//! The state of the query pool: which queries wait and run, and what each may use.
+//!
+//! A query has a limit on its running time, which counts only while it has a turn, and a limit on its total time. The
+//! store and all long loops call [`QueryBudget::check`]. The clock of the pool interrupts SQLite where a statement
+//! never does.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -10,34 +12,40 @@ use std::time::{Duration, Instant};
 use gradus_store::{QueryInterrupt, QueryMonitor, QueryStop};
 use tokio::sync::oneshot;
 
+/// The kinds have separate limits. The discriminants index the arrays of counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QueryKind {
-    /// Reads rows.
+    /// Reads rows through an index: pages, lists, counts.
     Rows,
-    /// Reads whole traces or runs, which may be large: few at a time.
+    /// Loads whole traces or runs, which may be large. Few run at once.
     Large,
-    /// Sends its answer while it finds it, for as long as that takes.
+    /// Streams its answer while it is found, for as long as the client reads.
     Download,
 }
 
+/// Shared by the pool, the permits, the budgets and the clock thread.
 pub(super) struct PoolShared {
     pub(super) limits: QueryLimits,
     pub(super) counts: QueryCounts,
     pub(super) state: Mutex<PoolState>,
+    /// Notified when a turn ends or a query is stopped.
     pub(super) changed: Condvar,
-    /// When the last queries end because the server does.
+    /// When running queries are stopped because the server stops. Set once.
     pub(super) shutdown_at: OnceLock<Instant>,
 }
 
+/// Guarded by one mutex, which is never held while a query runs.
 #[derive(Default)]
 pub(super) struct PoolState {
     pub(super) callers: HashMap<Arc<str>, CallerUse>,
     pub(super) queue: Vec<QueuedQuery>,
+    /// Admitted queries by [`QueryKind`].
     pub(super) admitted: [usize; 3],
     pub(super) next_id: u64,
-    /// Those that run at this moment, and those that wait for their turn.
+    /// Queries that have a turn, and those that wait for one by id and caller.
     pub(super) turns: Vec<Arc<QueryBudget>>,
     pub(super) waiting: Vec<(u64, Arc<str>)>,
+    /// Whether the clock thread runs. It starts with the first query and ends when the pool is idle.
     pub(super) has_clock: bool,
 }
 
@@ -46,32 +54,35 @@ impl PoolState {
         self.callers.get(caller).map_or(Duration::ZERO, |one| one.used)
     }
 
+    /// Adds running time to a caller. A caller that has left the pool is not charged.
     pub(super) fn charge(&mut self, caller: &str, ran: Duration) {
         if let Some(one) = self.callers.get_mut(caller) {
             one.used += ran;
         }
     }
 
+    /// A new caller starts with the smallest time of all others. Starting at zero would let it run ahead of everybody.
     pub(super) fn get_or_add_caller(&mut self, name: &Arc<str>) -> &mut CallerUse {
-        // Whoever comes new has not run less than the others: he was not there.
+        // The same rule as in fair queueing: a newcomer has no credit from the time when it was absent.
         let used = self.callers.values().map(|one| one.used).min().unwrap_or_default();
         self.callers.entry(Arc::clone(name)).or_insert_with(|| CallerUse { used, ..CallerUse::default() })
     }
 
+    /// Drops a caller without queries, so that the map stays as small as the number of active callers.
     pub(super) fn forget_if_idle(&mut self, name: &str) {
         if self.callers.get(name).is_some_and(|one| one.queued == 0 && one.admitted == [0; 3]) {
             self.callers.remove(name);
         }
     }
 
-    /// The next query that may be let in.
+    /// Takes the next query that may be admitted: of the caller with the least running time, and the oldest of those.
     pub(super) fn take_next(&mut self) -> Option<QueuedQuery> {
         let callers = &self.callers;
         let may_enter = |query: &QueuedQuery| {
             let kind = query.kind as usize;
             let free = MAX_QUERIES[kind].saturating_sub(self.admitted[kind]);
             let own = callers.get(&query.caller).map_or(0, |one| one.admitted[kind]);
-            // The last place is for somebody who has none.
+            // The last slot of a kind is reserved for a caller that has none of it.
             own < MAX_CALLER_QUERIES[kind] && free > usize::from(own > 0)
         };
         let used = |query: &QueuedQuery| callers.get(&query.caller).map(|one| one.used);
@@ -91,6 +102,7 @@ impl PoolShared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether the grace period of a stopping server is over.
     pub(super) fn is_past_shutdown(&self) -> bool {
         self.shutdown_at.get().is_some_and(|at| Instant::now() > *at)
     }
@@ -99,7 +111,7 @@ impl PoolShared {
         self.lock().queue.iter().any(|query| query.kind == QueryKind::Download)
     }
 
-    /// Lets in as many as there is room for.
+    /// Admits waiting queries while slots are free. Call it without holding the lock.
     pub(super) fn admit_next(self: &Arc<Self>) {
         loop {
             let Some(next) = self.lock().take_next() else { return };
@@ -110,7 +122,8 @@ impl PoolShared {
                 kind: next.kind,
                 is_given_back: false,
             };
-            // Whoever does not wait any more gives it back here.
+            // The receiver is gone. `give_back` instead of a drop, because dropping the permit would call this function
+            // again.
             if let Err(mut permit) = next.admit.send(permit) {
                 permit.give_back();
             }
@@ -118,31 +131,33 @@ impl PoolShared {
     }
 }
 
+/// The limits of the pool. The first two are settings.
 #[derive(Clone, Debug)]
 pub(crate) struct QueryLimits {
-    /// How long a query may run.
+    /// Running time of a page, a list or a search, and of a download.
     pub(crate) query_time: Duration,
     pub(crate) download_time: Duration,
-    /// How long it may wait for others.
+    /// How long a query may wait for admission, and in total for its turns.
     pub(crate) max_wait: Duration,
-    /// How many run at a moment.
+    /// Queries that have a turn at the same time.
     pub(crate) slots: usize,
 }
 
-/// Under way at once, of each kind. The last two may hold a whole trace in memory each.
+/// Admitted queries by [`QueryKind`]. A large query or a download may hold a whole trace in memory.
 pub(super) const MAX_QUERIES: [usize; 3] = [8, 2, 4];
 
-/// Of one caller.
+/// The same for one caller.
 pub(super) const MAX_CALLER_QUERIES: [usize; 3] = [4, 1, 2];
 
 impl QueryLimits {
     pub(crate) fn new(query_time: Duration, download_time: Duration) -> QueryLimits {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        // One core is left for those who send.
+        // One core stays free for ingest.
         let slots = cores.saturating_sub(1).max(1);
         QueryLimits { query_time, download_time, max_wait: Duration::from_secs(30), slots }
     }
 
+    /// The running time of a kind, and the name of the setting for the error message.
     pub(super) fn time_limit(&self, kind: QueryKind) -> (Duration, &'static str) {
         match kind {
             QueryKind::Rows | QueryKind::Large => (self.query_time, "serve.query_timeout_s"),
@@ -151,7 +166,7 @@ impl QueryLimits {
     }
 }
 
-/// What became of queries, for `/metrics`.
+/// Ended queries by result, for `/metrics`.
 #[derive(Debug, Default)]
 pub(crate) struct QueryCounts {
     pub(super) done: AtomicU64,
@@ -162,6 +177,7 @@ pub(crate) struct QueryCounts {
 }
 
 impl QueryCounts {
+    /// `None` is a query that has finished by itself.
     pub(super) fn count_end(&self, stop: Option<QueryStop>) {
         let counter = match stop {
             None => &self.done,
@@ -172,7 +188,7 @@ impl QueryCounts {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// By result.
+    /// The value of the label `result` with its count.
     pub(crate) fn by_result(&self) -> [(&'static str, u64); 5] {
         let counts = [
             ("done", &self.done),
@@ -185,14 +201,16 @@ impl QueryCounts {
     }
 }
 
+/// What one caller uses at the moment.
 #[derive(Default)]
 pub(super) struct CallerUse {
-    /// For how long its queries ran, since the first of those that are here.
+    /// Running time of its queries since it was last absent. Only differences between callers matter.
     pub(super) used: Duration,
     pub(super) admitted: [usize; 3],
     pub(super) queued: usize,
 }
 
+/// A query that waits for admission. `id` is unique and increases, so it also orders by age.
 pub(super) struct QueuedQuery {
     pub(super) id: u64,
     pub(super) caller: Arc<str>,
@@ -200,7 +218,7 @@ pub(super) struct QueuedQuery {
     pub(super) admit: oneshot::Sender<QueryPermit>,
 }
 
-/// The right to run one query; given back when the query is over, which may be after whoever asked has left.
+/// The right to run one query. It is returned when the query has ended, which may be after its client has left.
 pub(crate) struct QueryPermit {
     pub(super) pool: Arc<PoolShared>,
     pub(super) id: u64,
@@ -210,6 +228,7 @@ pub(crate) struct QueryPermit {
 }
 
 impl QueryPermit {
+    /// Returns the slot once; a second call has no effect.
     pub(super) fn give_back(&mut self) {
         if std::mem::replace(&mut self.is_given_back, true) {
             return;
@@ -230,25 +249,30 @@ impl Drop for QueryPermit {
     }
 }
 
+/// The time budget of one admitted query. The query's thread, the clock and the client's task use it at the same time,
+/// so all state is atomic.
 pub(super) struct QueryBudget {
     pub(super) id: u64,
     pub(super) caller: Arc<str>,
     pub(super) kind: QueryKind,
     pub(super) pool: Arc<PoolShared>,
     pub(super) begun: Instant,
+    /// 0 while it may run; otherwise one of the codes below. It is set once.
     pub(super) stop: AtomicU8,
-    /// Nanoseconds that it ran in turns that are over.
+    /// Running time in turns that have ended, in nanoseconds.
     pub(super) ran_ns: AtomicU64,
-    /// When its turn began, and when it asked last, in nanoseconds since it was begun; 0 without a turn.
+    /// When the current turn began, and when the query last called `check`, in nanoseconds since `begun`. 0 means that
+    /// it has no turn.
     pub(super) turn_ns: AtomicU64,
     pub(super) checked_ns: AtomicU64,
+    /// Handles to interrupt the SQLite connections that the query uses.
     pub(super) interrupts: Mutex<Vec<Arc<QueryInterrupt>>>,
 }
 
-/// How long a query runs before others that wait have their turn.
+/// The time slice: a query runs this long before waiting ones get a turn.
 pub(super) const SLICE: Duration = Duration::from_millis(50);
 
-/// Whoever has not asked for so long cannot be made to wait: its turn is not counted, so that others go on.
+/// A query that has not called `check` for this long cannot be paused. Its turn is not counted, so that others can run.
 pub(super) const STALLED: Duration = Duration::from_millis(250);
 
 pub(super) const CANCELLED: u8 = 1;
@@ -259,7 +283,7 @@ pub(super) const OVERLOADED: u8 = 3;
 
 pub(super) const SHUTTING_DOWN: u8 = 4;
 
-/// It came to its end: nothing stops it any more.
+/// It has ended by itself: a later stop must not change its result.
 pub(super) const FINISHED: u8 = 5;
 
 impl QueryBudget {
@@ -282,7 +306,7 @@ impl QueryBudget {
         &self.pool
     }
 
-    /// Why it must not go on, if it must not.
+    /// Why the query must end; `None` while it may run and after it has finished.
     pub(super) fn stop_reason(&self) -> Option<QueryStop> {
         match self.stop.load(Ordering::Relaxed) {
             CANCELLED => Some(QueryStop::Cancelled),
@@ -296,7 +320,7 @@ impl QueryBudget {
         }
     }
 
-    /// Stops it. The first reason counts.
+    /// Stops the query and interrupts its statements. The first reason counts. Calling it again repeats the interrupt.
     pub(super) fn stop(&self, reason: QueryStop) {
         let code = match reason {
             QueryStop::Cancelled => CANCELLED,
@@ -310,6 +334,7 @@ impl QueryBudget {
         }
     }
 
+    /// After it, a late stop has no effect on the counted result.
     pub(super) fn finish(&self) {
         let _ = self.stop.compare_exchange(0, FINISHED, Ordering::Relaxed, Ordering::Relaxed);
     }
@@ -319,6 +344,7 @@ impl QueryBudget {
         u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1)
     }
 
+    /// Running time so far, the current turn included.
     pub(super) fn run_time(&self) -> Duration {
         let turn = match self.turn_ns.load(Ordering::Relaxed) {
             0 => 0,
@@ -327,8 +353,8 @@ impl QueryBudget {
         Duration::from_nanos(self.ran_ns.load(Ordering::Relaxed) + turn)
     }
 
-    /// Stops it when its time is over; called by the pool's clock, too, and again and again, since an interrupt that comes
-    /// between two statements is lost.
+    /// Stops the query when a limit is exceeded. The clock calls it repeatedly, because SQLite forgets an interrupt
+    /// that arrives between two statements.
     pub(super) fn enforce_limits(&self) {
         let limits = &self.pool.limits;
         let (limit, setting) = limits.time_limit(self.kind);
@@ -337,20 +363,22 @@ impl QueryBudget {
         } else if self.run_time() > limit {
             self.stop(QueryStop::TimedOut { limit_s: limit.as_secs(), setting });
         } else if self.kind != QueryKind::Download && self.begun.elapsed() > limit + limits.max_wait {
-            // Its transaction keeps the write-ahead log from being reset: it may not wait for its turns for long.
+            // Its read transaction keeps the write-ahead log from being reset, so it must not wait for turns for long.
+            // Downloads are exempt, since their total time depends on how fast the client reads.
             self.stop(QueryStop::Overloaded);
         } else if self.pool.is_past_shutdown() {
             self.stop(QueryStop::ShuttingDown);
         }
     }
 
+    /// Counts as a check, so that a new turn is not stalled at once.
     pub(super) fn begin_turn(&self) {
         let now = self.now_ns();
         self.checked_ns.store(now, Ordering::Relaxed);
         self.turn_ns.store(now, Ordering::Relaxed);
     }
 
-    /// Ends its turn; returns how long that was.
+    /// Ends the turn and returns its length.
     pub(super) fn end_turn(&self) -> Duration {
         let begun = self.turn_ns.swap(0, Ordering::Relaxed);
         let turn = if begun == 0 { 0 } else { self.now_ns().saturating_sub(begun) };
@@ -358,7 +386,7 @@ impl QueryBudget {
         Duration::from_nanos(turn)
     }
 
-    /// Whether it has not asked for a while, though it has its turn.
+    /// Whether it has a turn but has not called `check` for [`STALLED`].
     pub(super) fn is_stalled(&self) -> bool {
         let since = self.now_ns().saturating_sub(self.checked_ns.load(Ordering::Relaxed));
         Duration::from_nanos(since) > STALLED
@@ -366,6 +394,8 @@ impl QueryBudget {
 }
 
 impl QueryMonitor for QueryBudget {
+    /// Called often from inside of queries, so the common path is a few atomic loads. After a slice the query waits
+    /// here for its next turn.
     fn check(&self) -> Result<(), QueryStop> {
         if let Some(reason) = self.stop_reason() {
             return Err(reason);

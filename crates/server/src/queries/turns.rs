@@ -1,5 +1,5 @@
-//! Turns to run: fewer queries run at a moment than are under way, so that a core is left for those who send. A query that
-//! has run for a slice of time waits for its next turn, and whoever's queries ran least has the next one.
+//! Turns of queries. Fewer queries run at a time than are admitted, so that a core stays free for ingest. A query that
+//! has run for a slice waits for its next turn, and the caller whose queries ran least is next.
 
 use std::cell::RefCell;
 use std::sync::{Arc, PoisonError};
@@ -10,12 +10,13 @@ use gradus_store::QueryStop;
 use crate::queries::pool_state::QueryBudget;
 use crate::queries::pool_state::{PoolShared, PoolState};
 
-/// How often the clock looks after queries that run, and those that wait after their own.
+/// The period of the clock thread, and the longest wait before a waiting query checks its own limits.
 const CLOCK: Duration = Duration::from_millis(50);
-/// The clock stops when there was nothing to look after for so many times.
+/// The clock thread ends after this many rounds without queries: one second.
 const MAX_IDLE_ROUNDS: usize = 20;
 
 impl PoolState {
+    /// Whether this query is the next of the waiting ones and a slot is free. Stalled queries occupy no slot.
     fn may_run(&self, id: u64, slots: usize) -> bool {
         let counted = self.turns.iter().filter(|budget| !budget.is_stalled()).count();
         let next = self.waiting.iter().min_by_key(|(id, caller)| (self.time_used(caller), *id));
@@ -24,7 +25,7 @@ impl PoolState {
 }
 
 impl PoolShared {
-    /// Waits for a turn.
+    /// Blocks until the query has a turn, or returns the reason that it must end. Starts the clock thread if none runs.
     pub(super) fn take_turn(self: &Arc<Self>, budget: &Arc<QueryBudget>) -> Result<(), QueryStop> {
         let mut state = self.lock();
         state.waiting.push((budget.id, Arc::clone(&budget.caller)));
@@ -50,7 +51,7 @@ impl PoolShared {
         }
     }
 
-    /// Gives a turn back.
+    /// Ends the turn of a query, charges its caller and wakes the waiting ones.
     pub(super) fn end_turn(&self, budget: &QueryBudget) {
         let mut state = self.lock();
         state.turns.retain(|running| running.id != budget.id);
@@ -60,7 +61,7 @@ impl PoolShared {
         self.changed.notify_all();
     }
 
-    /// After a slice: goes on at once if nobody waits.
+    /// Called after a slice. Continues at once if no query waits; otherwise the query queues for its next turn.
     pub(super) fn next_turn(self: &Arc<Self>, budget: &QueryBudget) -> Result<(), QueryStop> {
         let mut state = self.lock();
         let ran = budget.end_turn();
@@ -76,8 +77,8 @@ impl PoolShared {
         self.take_turn(&own)
     }
 
-    /// Ends queries whose time is over and that do not ask, as the index of words does not while it looks for beginnings of
-    /// words.
+    /// The clock thread: stops queries that exceed a limit without calling `check`. SQLite's full-text index does so
+    /// while it expands a prefix.
     fn watch_over(&self) {
         let mut idle_rounds = 0;
         loop {
@@ -97,12 +98,13 @@ impl PoolShared {
 }
 
 thread_local! {
+    // The query of this thread, for [`without_turn`], which has no other way to find it.
     static CURRENT: RefCell<Option<Arc<QueryBudget>>> = const { RefCell::new(None) };
 }
 
-/// Runs a query in its turns on this thread; not at all when it is not wanted any more.
+/// Runs a query on this thread within its budget. It does not run at all if it was stopped before its first turn.
 pub(super) fn run_in_turns(pool: &Arc<PoolShared>, budget: &Arc<QueryBudget>, query: impl FnOnce()) {
-    /// The turn ends with the query, also when that panics.
+    /// Ends the turn on drop, so that a panic in the query does not keep it.
     struct EndTurn<'p>(&'p PoolShared, &'p QueryBudget);
     impl Drop for EndTurn<'_> {
         fn drop(&mut self) {
@@ -120,18 +122,19 @@ pub(super) fn run_in_turns(pool: &Arc<PoolShared>, budget: &Arc<QueryBudget>, qu
     budget.finish();
 }
 
-/// Waits for something else than the store, as for a client that reads slowly, while other queries have their turns.
+/// Waits for something other than the store, such as a slow client, without holding a turn. The waiting time is not
+/// counted as running time.
 pub(crate) fn without_turn<T>(wait: impl FnOnce() -> T) -> T {
     let Some(budget) = CURRENT.with(|current| current.borrow().clone()) else { return wait() };
     let pool = budget.pool();
     pool.end_turn(&budget);
     let waited = wait();
-    // Why it must not go on shows at the next check.
+    // If the query was stopped meanwhile, its next check reports it.
     let _ = pool.take_turn(&budget);
     waited
 }
 
-/// Whether somebody waits for this thread's download to end.
+/// Whether another download waits for admission, which a stalled client would delay.
 pub(crate) fn are_downloads_waiting() -> bool {
     CURRENT.with(|current| current.borrow().as_ref().is_some_and(|budget| budget.pool().are_downloads_waiting()))
 }

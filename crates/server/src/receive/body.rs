@@ -1,5 +1,5 @@
-//! Reads a request's body and decompresses it, within the memory budget. Memory is reserved as bytes arrive: a length that
-//! is only announced reserves nothing.
+//! Reads and decompresses request bodies within the memory budget. Memory is leased as bytes arrive: an announced
+//! length leases nothing, because anyone can announce one.
 
 use std::io::Read;
 use std::time::Duration;
@@ -15,6 +15,7 @@ use crate::memory::{MemoryLease, MemoryUse};
 use crate::request_body::BodyError;
 use crate::state::ServerState;
 
+/// The encodings that OTLP exporters use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BodyCompression {
     None,
@@ -27,6 +28,7 @@ impl BodyCompression {
         BodyCompression::parse(headers.get(CONTENT_ENCODING).and_then(|value| value.to_str().ok()))
     }
 
+    /// Also for `grpc-encoding`, which has the same names. Several encodings on top of each other are not supported.
     pub(super) fn parse(name: Option<&str>) -> Result<BodyCompression, ReceiveRefusal> {
         let name = name.unwrap_or_default().trim().to_ascii_lowercase();
         match name.as_str() {
@@ -40,7 +42,7 @@ impl BodyCompression {
     }
 }
 
-/// A body as it came, with the memory that it holds.
+/// A body as it was received, with its lease.
 #[derive(Debug)]
 pub(super) struct ReceivedBody {
     pub(super) bytes: Vec<u8>,
@@ -49,7 +51,8 @@ pub(super) struct ReceivedBody {
     pub(super) lease: MemoryLease,
 }
 
-/// Reads a body to its end.
+/// Reads a body to its end, within the body timeout. `limit` counts bytes before decompression. A refused body is
+/// drained for a moment, so that its sender sees the response.
 pub(super) async fn read_request_body(
     server: &ServerState,
     headers: &HeaderMap,
@@ -77,10 +80,10 @@ pub(super) async fn read_request_body(
     Ok(ReceivedBody { bytes, compression, client, lease })
 }
 
-/// Reads the rest of a request that is refused, and keeps nothing of it: a sender that is still sending when the
-/// connection ends sees a broken pipe instead of the answer. What is far too long is cut off all the same.
+/// Reads and discards the rest of a refused request. A sender that still writes when the connection closes gets a
+/// broken pipe instead of the response. Bodies far over the limit are cut off anyway.
 async fn pass_over(body: &mut Body, limit: usize) {
-    // Who sends nothing waits for the answer.
+    // A sender that pauses is waiting for the response.
     const PAUSE: Duration = Duration::from_millis(300);
     let mut left = limit.saturating_mul(2);
     while let Ok(Some(Ok(frame))) = tokio::time::timeout(PAUSE, body.frame()).await {
@@ -89,6 +92,7 @@ async fn pass_over(body: &mut Body, limit: usize) {
     }
 }
 
+/// Collects the frames of a body. The lease grows with the capacity of the buffer, not with its length.
 async fn read_frames(
     body: &mut Body,
     length: Option<usize>,
@@ -107,7 +111,7 @@ async fn read_frames(
             return Err(ReceiveRefusal::TooLarge { limit });
         }
         if needed > bytes.capacity() {
-            // Doubled as bytes arrive, and never above what was announced.
+            // Amortised growth, but never beyond the announced length or the limit.
             let doubled = (2 * bytes.capacity()).max(MIN_CAPACITY).min(length.unwrap_or(limit));
             let capacity = needed.max(doubled);
             lease.grow_patiently(capacity - bytes.capacity()).await?;
@@ -118,18 +122,19 @@ async fn read_frames(
     Ok((bytes, lease))
 }
 
-/// Memory that a body takes at first, if it is not announced to be shorter.
+/// The first allocation of a body, unless a shorter length is announced.
 const MIN_CAPACITY: usize = 4 << 10;
-/// Memory that a sender may ask for to look back in: 8 MB, which is more than all but extreme settings use.
+/// The largest zstd window that is accepted: 8 MB, as RFC 8878 recommends for decoders.
 const ZSTD_WINDOW_LOG: u32 = 23;
-/// What a decoder of zstd takes beside its output.
+/// Memory of a zstd decoder in addition to its output.
 const ZSTD_WINDOW: usize = 1 << ZSTD_WINDOW_LOG;
 
-/// A body did not decompress to so few bytes; it is as it was.
+/// The body exceeded the limit of small bodies; it is returned unchanged.
 pub(super) struct ExceedsSmallLimit(pub(super) ReceivedBody);
 
 impl ReceivedBody {
-    /// Decompresses a body whose result must fit `limit`; one that does not comes back as `NotSmall`.
+    /// Decompresses a body whose result must fit in `limit`. A larger one is returned as [`ExceedsSmallLimit`], and the
+    /// attempt costs at most `limit` bytes of work.
     pub(super) fn decompress_small(mut self, limit: usize) -> Result<DecompressionResult, ExceedsSmallLimit> {
         let before = self.lease.bytes();
         match decompress_body(&self.bytes, self.compression, limit, &mut self.lease) {
@@ -143,7 +148,7 @@ impl ReceivedBody {
         }
     }
 
-    /// Decompresses a body; what it held before is released.
+    /// Decompresses a body. On return the lease covers the result only.
     pub(super) fn decompress(mut self, limit: usize) -> DecompressionResult {
         let held = self.lease.bytes();
         match decompress_body(&self.bytes, self.compression, limit, &mut self.lease)? {
@@ -160,7 +165,7 @@ impl ReceivedBody {
 /// The bytes of a body and the memory that they hold.
 pub(super) type DecompressionResult = Result<(Vec<u8>, MemoryLease), ReceiveRefusal>;
 
-/// `None` if there is nothing to decompress. The result counts against the same limit.
+/// `None` if the body is not compressed. `limit` applies to the result, which stops decompression bombs.
 fn decompress_body(
     bytes: &[u8],
     compression: BodyCompression,
@@ -172,7 +177,7 @@ fn decompress_body(
         BodyCompression::None => Ok(None),
         BodyCompression::Gzip => read_limited(flate2::read::MultiGzDecoder::new(bytes), limit, lease).map(Some),
         BodyCompression::Zstd => {
-            // The window is allocated as the frame's header asks, up to the maximum.
+            // The decoder allocates the window that the frame header asks for, up to the maximum.
             let window = ZSTD_WINDOW.min(limit);
             lease.grow(window)?;
             let mut decoder = zstd::Decoder::with_buffer(bytes).map_err(|error| to_decompression_refusal(&error))?;
@@ -184,12 +189,13 @@ fn decompress_body(
     }
 }
 
+/// Reads in steps and leases memory before each one, so that a bomb is stopped after `limit` bytes.
 fn read_limited(mut reader: impl Read, limit: usize, lease: &mut MemoryLease) -> Result<Vec<u8>, ReceiveRefusal> {
     const STEP: usize = 64 << 10;
     let mut out: Vec<u8> = Vec::new();
     loop {
         if out.capacity() - out.len() < STEP {
-            // One step over the limit, to see that there is more.
+            // One step beyond the limit, to detect that there is more.
             let capacity = (2 * out.capacity()).clamp(STEP, limit.saturating_add(STEP));
             let capacity = capacity.max(out.len() + STEP);
             lease.grow(capacity - out.capacity())?;

@@ -1,4 +1,4 @@
-//! From the bytes of a request to what the store takes: by trace, redacted, packed.
+//! Turns the bytes of an OTLP request into chunks for the store: grouped by trace, redacted and compressed.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -17,26 +17,30 @@ use crate::redaction::Redaction;
 use crate::trace_group::stored_link;
 use gradus_ingest::MAX_LINKED_ON_ARRIVAL;
 
-/// Where spans go that do not say.
+/// The project of spans that name none.
 const DEFAULT_PROJECT: &str = "default";
+/// Names become keys of indexes, so their length is bounded.
 const MAX_NAME_BYTES: usize = 300;
-/// What the records of a small request may need beside their bytes: a batch of the OpenTelemetry collector, 8,192 spans,
-/// fits, whatever traces they belong to.
+/// Memory that the records of a small request may take in addition to their bytes. A batch of the OpenTelemetry
+/// collector, 8,192 spans, fits whatever traces they belong to.
 const MAX_BESIDE: usize = 32 << 20;
 
-/// Bytes that a request may have repeated: every trace is stored with the resources and scopes of its records.
+/// Bytes that a request may grow by repetition: each trace is stored with the resources and scopes of its records, and
+/// many traces with one large resource would multiply it.
 const MAX_REPEATED: usize = 128 << 20;
 
-/// What ties the spans of one trace in a request to other traces: the store looks each of them up.
+/// Link keys that one trace of a request may have. The store looks up each of them.
 const MAX_LINKS: usize = 256;
 
-/// What a request says of itself.
+/// The parts of the request head that preparation needs.
 pub(super) struct OtlpRequestRef<'s> {
     pub(super) signal: TelemetrySignal,
     pub(super) is_json: bool,
     pub(super) project: Option<&'s Arc<str>>,
 }
 
+/// Prepares a whole request or none of it. Single bad records are counted in [`RejectedRecords`], as OTLP's
+/// `partial_success` demands. Redaction comes before anything is compressed or digested.
 pub(super) fn prepare_trace_chunks(
     bytes: Vec<u8>,
     OtlpRequestRef { signal, is_json, project }: OtlpRequestRef<'_>,
@@ -53,7 +57,7 @@ pub(super) fn prepare_trace_chunks(
     } else {
         (bytes, RejectedRecords::default())
     };
-    // Beside its bytes, a request may need a few times as much again: then its records are no spans that anyone means.
+    // Real spans need a few times their bytes. Records that need more were built to exhaust memory.
     let most = MAX_BESIDE.max(4 * bytes.len());
     let (mut taken, mut refused) = (0, None);
     let mut take = |bytes: usize| {
@@ -72,6 +76,7 @@ pub(super) fn prepare_trace_chunks(
                 )),
             });
         }
+        // The magic bytes of gzip: a common mistake of hand-written senders, so the message says what to do.
         Err(_) if bytes.starts_with(b"\x1f\x8b") => {
             return Err(ReceiveRefusal::Bad("this is packed with gzip: say so with content-encoding: gzip".to_owned()));
         }
@@ -85,6 +90,7 @@ pub(super) fn prepare_trace_chunks(
     if !redaction.is_empty() {
         redact_export(&mut request, signal, redaction, limits, lease)?;
     }
+    // Log records have no ids, so all of them are kept.
     if signal == TelemetrySignal::Span {
         request.parts.iter_mut().for_each(|part| keep_latest(&mut part.records));
     }
@@ -103,7 +109,7 @@ pub(super) fn prepare_trace_chunks(
         export.clear();
         request.write(part, &mut export);
         let chunk = build_trace_chunk(&request, part, signal, project, &export, limits);
-        // Room for what was sent is there already.
+        // The lease already covers the bytes of the request, and most chunks are smaller than those.
         let grown = (packed + chunk.memory_bytes()).saturating_sub(bytes.len().max(packed));
         packed += chunk.memory_bytes();
         if grown > 0 {
@@ -114,7 +120,7 @@ pub(super) fn prepare_trace_chunks(
     Ok((chunks, request.rejected))
 }
 
-/// A part with few records is one chunk; a large one becomes several, each with room for its own records only.
+/// Splits the records of a trace into chunks of up to [`MAX_BATCH_ROWS`], so that each fits in one transaction.
 fn split_part(part: TracePart<'_>) -> Vec<TracePart<'_>> {
     if part.records.len() <= MAX_BATCH_ROWS {
         return vec![part];
@@ -129,9 +135,10 @@ fn split_part(part: TracePart<'_>) -> Vec<TracePart<'_>> {
     parts
 }
 
-/// Of a span that a request holds more than once, the version that counts: the last one, but none that still runs if
-/// one has ended. The store tells versions apart by the request they came in.
+/// Keeps one version of a span that a request contains several times: the last one that has ended, or else the last
+/// one. The store tells versions apart by their request, so a request must have one version only.
 fn keep_latest(records: &mut Vec<WireRecord<'_>>) {
+    // Duplicates are rare: sorting ids is cheaper than a map for every request.
     let mut ids: Vec<u64> = records.iter().map(|record| record.mark.span_id.0).collect();
     ids.sort_unstable();
     if !ids.windows(2).any(|two| two[0] == two[1]) {
@@ -152,6 +159,7 @@ fn keep_latest(records: &mut Vec<WireRecord<'_>>) {
     });
 }
 
+/// The root span, or else the first record, provides the name and the project of the trace.
 fn build_trace_chunk(
     request: &RegroupedExport<'_>,
     part: &TracePart<'_>,
@@ -166,7 +174,7 @@ fn build_trace_chunk(
         let said = speaker.and_then(|record| request.resource(record).project());
         said.unwrap_or(DEFAULT_PROJECT).into()
     });
-    // A name of dots only is no name in an address.
+    // `.` and `..` would be path segments in a URL.
     let project = if project.bytes().all(|byte| byte == b'.') { DEFAULT_PROJECT.into() } else { project };
     let project = if project.len() > MAX_NAME_BYTES { truncate_name(&project).into() } else { project };
     let block = match signal {
@@ -176,7 +184,7 @@ fn build_trace_chunk(
     let mut chunk = TraceChunk::new(part.trace_id, project, block, export);
     for record in &part.records {
         let mark = &record.mark;
-        // A record that does not say when it began says nothing of the trace.
+        // A record without a start time says nothing about when the trace began.
         if mark.start_ns > 0 {
             chunk.start_ns = chunk.start_ns.min(mark.start_ns);
         }
@@ -190,6 +198,7 @@ fn build_trace_chunk(
             has_ended: mark.end_ns > 0,
             is_error: mark.is_error,
         });
+        // Only root spans link traces. Larger ones are linked when the trace is assembled, to keep ingest fast.
         if mark.parent_id.is_none() && record.body.len() <= MAX_LINKED_ON_ARRIVAL && chunk.links.len() < MAX_LINKS {
             let scope = request.scope(record);
             if let Ok(span) = decode_span(&record.body, request.resource(record), &scope.name, limits)
@@ -206,11 +215,12 @@ fn build_trace_chunk(
     chunk
 }
 
+/// Cuts at a character boundary.
 fn truncate_name(text: &str) -> String {
     text[..text.floor_char_boundary(MAX_NAME_BYTES)].to_owned()
 }
 
-/// Takes out what must not be stored. What changes is copied, and its copy charged.
+/// Redacts resources, scopes and records in place. Changed texts are copied, and the lease grows by the copies.
 fn redact_export(
     request: &mut RegroupedExport<'_>,
     signal: TelemetrySignal,

@@ -1,5 +1,5 @@
-//! OTLP over gRPC. A unary call is a message with five bytes before it and a status behind it; that is little enough to
-//! be read here, with the same bounds on memory as over HTTP, and without decoding the message twice.
+//! OTLP over gRPC. A unary call is a message with a prefix of five bytes and a status in the trailers. That is little
+//! enough to implement here, with the same memory limits as over HTTP and without decoding the message twice.
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use std::sync::Arc;
@@ -18,10 +18,12 @@ use super::http::parse_project_header;
 use super::{OtlpRequestHead, ReceiveRefusal, accept_otlp_request};
 use crate::state::ServerState;
 
+/// `opentelemetry.proto.collector.trace.v1.TraceService/Export`.
 pub(crate) async fn export_traces(server: State<Arc<ServerState>>, headers: HeaderMap, body: Body) -> Response {
     handle_grpc_export(&server, TelemetrySignal::Span, &headers, body).await
 }
 
+/// `opentelemetry.proto.collector.logs.v1.LogsService/Export`.
 pub(crate) async fn export_logs(server: State<Arc<ServerState>>, headers: HeaderMap, body: Body) -> Response {
     handle_grpc_export(&server, TelemetrySignal::Log, &headers, body).await
 }
@@ -31,9 +33,10 @@ const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 const ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
-/// Before a message: whether it is compressed, and its length.
+/// The prefix of a gRPC message: a flag for compression, and the length as a big-endian `u32`.
 const PREFIX: usize = 5;
 
+/// Errors are logged here, because exporters often do not show them.
 async fn handle_grpc_export(
     server: &Arc<ServerState>,
     signal: TelemetrySignal,
@@ -52,6 +55,7 @@ async fn handle_grpc_export(
     response
 }
 
+/// Checks the framing of the message and passes it on. A unary call has exactly one message.
 async fn receive_grpc_export(
     server: &Arc<ServerState>,
     signal: TelemetrySignal,
@@ -64,7 +68,7 @@ async fn receive_grpc_export(
         return Err(ReceiveRefusal::Unsupported(format!("content type {kind:?} is not known here; send {GRPC}")));
     }
     let limit = server.settings.max_request_bytes;
-    // The message says by itself how it is compressed.
+    // The body is not compressed as a whole; the flag of the message says whether the message is.
     let mut received =
         read_request_body(server, headers, body, limit.saturating_add(PREFIX), BodyCompression::None).await?;
     let frame = &mut received.bytes;
@@ -94,6 +98,7 @@ async fn receive_grpc_export(
     .await
 }
 
+/// The response message followed by trailers with status 0.
 fn build_grpc_success(rejected: &RejectedRecords) -> Response {
     let message = export_response(rejected);
     let mut bytes = vec![0];
@@ -104,6 +109,8 @@ fn build_grpc_success(rejected: &RejectedRecords) -> Response {
     build_grpc_response(Body::new(body), HeaderMap::new())
 }
 
+/// Codes of `google.rpc.Code`: 3 invalid argument, 4 deadline exceeded, 8 resource exhausted, 12 unimplemented, 14
+/// unavailable. Exporters retry 4, 8 and 14 (8 only with retry information).
 fn build_grpc_refusal(refusal: &ReceiveRefusal) -> (u16, Response) {
     let code: u16 = match refusal {
         ReceiveRefusal::Bad(_) => 3,
@@ -118,13 +125,13 @@ fn build_grpc_refusal(refusal: &ReceiveRefusal) -> (u16, Response) {
     (code, build_grpc_error(code, &refusal.to_string(), refusal.retry_after_s()))
 }
 
-/// An answer that is only a status.
+/// A response without a message ("trailers-only"): the status is in the headers.
 pub(crate) fn build_grpc_error(code: u16, message: &str, retry_after_s: Option<u32>) -> Response {
     let mut headers = HeaderMap::from_iter([(STATUS, HeaderValue::from(code))]);
     if let Ok(value) = HeaderValue::from_str(&percent_encoded(message)) {
         headers.insert(MESSAGE, value);
     }
-    // Clients look for the pause in the details of the status.
+    // OTLP exporters read the delay from `RetryInfo` in `grpc-status-details-bin`.
     if let Some(seconds) = retry_after_s {
         let details = retry_status(u32::from(code), message, seconds);
         let text = base64::engine::general_purpose::STANDARD_NO_PAD.encode(details);
@@ -135,6 +142,7 @@ pub(crate) fn build_grpc_error(code: u16, message: &str, retry_after_s: Option<u
     build_grpc_response(Body::empty(), headers)
 }
 
+/// gRPC errors still have HTTP status 200.
 fn build_grpc_response(body: Body, headers: HeaderMap) -> Response {
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::OK;
@@ -144,7 +152,7 @@ fn build_grpc_response(body: Body, headers: HeaderMap) -> Response {
     response
 }
 
-/// As gRPC wants messages in headers.
+/// The gRPC specification demands percent-encoding of `grpc-message`.
 fn percent_encoded(text: &str) -> String {
     const GRPC_MESSAGE: &AsciiSet = &CONTROLS.add(b'%');
     utf8_percent_encode(text, GRPC_MESSAGE).to_string()

@@ -1,4 +1,4 @@
-//! OTLP over HTTP.
+//! OTLP over HTTP, as protobuf or JSON. Responses have the encoding of the request, as the specification demands.
 
 use std::sync::Arc;
 
@@ -15,10 +15,12 @@ use super::body::{BodyCompression, read_request_body};
 use super::{OtlpRequestHead, ReceiveRefusal, accept_otlp_request};
 use crate::state::ServerState;
 
+/// `POST /v1/traces`.
 pub(crate) async fn export_traces_http(server: State<Arc<ServerState>>, headers: HeaderMap, body: Body) -> Response {
     handle_http_export(&server, TelemetrySignal::Span, &headers, body).await
 }
 
+/// `POST /v1/logs`.
 pub(crate) async fn export_logs_http(server: State<Arc<ServerState>>, headers: HeaderMap, body: Body) -> Response {
     handle_http_export(&server, TelemetrySignal::Log, &headers, body).await
 }
@@ -26,6 +28,7 @@ pub(crate) async fn export_logs_http(server: State<Arc<ServerState>>, headers: H
 const PROTOBUF: &str = "application/x-protobuf";
 const JSON: &str = "application/json";
 
+/// Errors are logged here, because exporters often do not show them.
 async fn handle_http_export(
     server: &Arc<ServerState>,
     signal: TelemetrySignal,
@@ -50,6 +53,7 @@ async fn handle_http_export(
     response
 }
 
+/// The media type without parameters such as `charset`.
 fn content_type(headers: &HeaderMap) -> &str {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     kind.split(';').next().unwrap_or_default().trim()
@@ -59,6 +63,7 @@ fn is_json(headers: &HeaderMap) -> bool {
     content_type(headers).eq_ignore_ascii_case(JSON)
 }
 
+/// The limit of the body applies before and after decompression.
 async fn receive_http_export(
     server: &Arc<ServerState>,
     signal: TelemetrySignal,
@@ -72,13 +77,14 @@ async fn receive_http_export(
         .await
 }
 
-/// The project that a sender's header names. Phoenix's clients use this name.
+/// The project of the header `x-project-name`, which Phoenix clients send. `None` if it is missing, empty or not UTF-8.
 pub(super) fn parse_project_header(headers: &HeaderMap) -> Option<Arc<str>> {
-    // Names are UTF-8, though headers in principle are not.
+    // `to_str` would refuse names outside of ASCII.
     let name = std::str::from_utf8(headers.get("x-project-name")?.as_bytes()).ok()?.trim();
     (!name.is_empty()).then(|| name.into())
 }
 
+/// 200 with `partial_success` where records were rejected. Exporters must not retry those.
 fn build_http_success(rejected: &RejectedRecords, signal: TelemetrySignal, is_json: bool) -> Response {
     if is_json {
         build_typed_response(StatusCode::OK, JSON, export_response_json(rejected, signal))
@@ -87,11 +93,12 @@ fn build_http_success(rejected: &RejectedRecords, signal: TelemetrySignal, is_js
     }
 }
 
-/// An answer that is only a status, in the encoding that the request says it has.
+/// A `google.rpc.Status` in the encoding of the request, for refusals before the body is read.
 pub(crate) fn status_response(http: StatusCode, code: u16, message: &str, headers: &HeaderMap) -> Response {
     typed_status(http, u32::from(code), message, is_json(headers))
 }
 
+/// The HTTP status decides whether an exporter retries (429, 502, 503, 504). The code in the body is for logs.
 fn build_http_refusal(refusal: &ReceiveRefusal, is_json: bool) -> Response {
     let code = match refusal {
         ReceiveRefusal::Bad(_) | ReceiveRefusal::Unsupported(_) => 3,

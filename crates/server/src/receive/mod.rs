@@ -1,5 +1,5 @@
-//! OTLP in: over HTTP (protobuf and JSON) and over gRPC, both ending in [`accept_otlp_request`]. A sender hears "done" when its records
-//! are on disk, and not before.
+//! Receives OTLP over HTTP (protobuf and JSON) and over gRPC. Both end in [`accept_otlp_request`]. A sender is
+//! acknowledged after its records are on disk, and never before.
 
 mod body;
 mod chunks;
@@ -28,7 +28,7 @@ use super::state::{ServerState, write_lane};
 use crate::clock::now_ns;
 use crate::http_error::ApiError;
 
-/// Where OTLP is sent.
+/// The routes of the OTLP specification. A gRPC method is a path of HTTP/2.
 pub(super) fn build_otlp_routes() -> Router<Arc<ServerState>> {
     Router::new()
         .route("/v1/traces", post(http::export_traces_http))
@@ -37,12 +37,12 @@ pub(super) fn build_otlp_routes() -> Router<Arc<ServerState>> {
         .route("/opentelemetry.proto.collector.logs.v1.LogsService/Export", post(grpc::export_logs))
 }
 
-/// Whether OTLP over HTTP is sent to this address.
+/// Whether a path belongs to OTLP/HTTP, whose errors are `google.rpc.Status` messages.
 pub(super) fn is_otlp(path: &str) -> bool {
     matches!(path, "/v1/traces" | "/v1/logs")
 }
 
-/// Reads the body of a small request, which is not compressed.
+/// Reads the body of a small request without decompressing it, up to `limit` bytes.
 pub(super) async fn read_small_body(
     server: &ServerState,
     headers: &HeaderMap,
@@ -53,7 +53,7 @@ pub(super) async fn read_small_body(
     read.map(|received| (received.bytes, received.lease)).map_err(|refusal| small_body_error(&refusal))
 }
 
-/// Reads a small body as JSON, on a thread for that.
+/// Reads a small JSON body. It is parsed on a worker thread, because parsing untrusted JSON may take long.
 pub(super) async fn read_small_json<T: DeserializeOwned + Send + 'static>(
     server: &Arc<ServerState>,
     headers: &HeaderMap,
@@ -75,6 +75,7 @@ pub(super) async fn read_small_json<T: DeserializeOwned + Send + 'static>(
     })
 }
 
+/// The message of the OTLP limit names a setting, which does not apply to small bodies.
 fn small_body_error(refusal: &ReceiveRefusal) -> ApiError {
     let message = match refusal {
         ReceiveRefusal::TooLarge { limit } => {
@@ -85,7 +86,7 @@ fn small_body_error(refusal: &ReceiveRefusal) -> ApiError {
     ApiError::new(refusal.status(), message)
 }
 
-/// Why a body of JSON is not read.
+/// Why a JSON body could not be read: no memory, or invalid JSON.
 #[derive(Debug)]
 pub(super) enum JsonError {
     Refused(ReceiveRefusal),
@@ -98,13 +99,14 @@ impl From<ReceiveRefusal> for JsonError {
     }
 }
 
-/// Parses JSON after the memory that its values take is reserved.
+/// Parses JSON after leasing an upper bound of the memory that its values take.
 pub(super) fn parse_json<T: DeserializeOwned>(text: &[u8], lease: &mut MemoryLease) -> Result<T, JsonError> {
     lease.grow(estimate_parsed_size(text)).map_err(ReceiveRefusal::from)?;
     serde_json::from_slice(text).map_err(JsonError::Invalid)
 }
 
-/// Reads a body of any size, decompresses it, and hands it to `parse`, on a thread for such work.
+/// Reads and decompresses a body of up to `serve.max_request_mb`, and passes it to `parse` on a worker thread. The
+/// returned lease must live as long as the result.
 pub(super) async fn parse_body<T, E>(
     server: &Arc<ServerState>,
     headers: &HeaderMap,
@@ -121,12 +123,13 @@ where
     work_on(server, received, parse).await
 }
 
-/// Requests of this size have threads of their own: whoever sends little does not wait for those who send much.
+/// Requests up to this size have worker threads of their own, so that small senders do not wait for large ones.
 const SMALL_BYTES: usize = 512 << 10;
-/// What is compressed is taken for small when it is this much smaller.
+/// The usual compression ratio of OTLP. A compressed body is treated as small if it is this many times smaller.
 const EXPECTED_RATIO: usize = 8;
 
-/// Decompresses a body and does `work` on it, in the client's turn.
+/// Decompresses a body and runs `work` on it, in the client's turn. A body that turns out to be large moves from the
+/// small to the large worker threads.
 async fn work_on<T, E>(
     server: &Arc<ServerState>,
     received: ReceivedBody,
@@ -147,7 +150,7 @@ where
             let (received, work) = waiting;
             match received.decompress_small(SMALL_BYTES) {
                 Ok(decompressed) => Ok(process_decompressed(decompressed, work)),
-                // It decompresses to more than it looked like.
+                // It compressed better than expected: handed to the threads for large requests.
                 Err(ExceedsSmallLimit(received)) => Err((received, work)),
             }
         });
@@ -164,6 +167,7 @@ where
     done.await.map_err(ReceiveRefusal::from)?
 }
 
+/// The lease is returned with the result, so that the caller decides when the memory is free.
 fn process_decompressed<T, E: From<ReceiveRefusal>>(
     decompressed: body::DecompressionResult,
     work: impl FnOnce(Vec<u8>, &mut MemoryLease) -> Result<T, E>,
@@ -173,15 +177,16 @@ fn process_decompressed<T, E: From<ReceiveRefusal>>(
     Ok((done, lease))
 }
 
-/// What was sent, as it came.
+/// What is known of an OTLP request before its body is read.
 struct OtlpRequestHead {
     signal: TelemetrySignal,
     is_json: bool,
-    /// What a header says the project is.
+    /// The project that a header names. It has priority over the resource attributes.
     project: Option<Arc<str>>,
 }
 
-/// Stores a request's records.
+/// Prepares the records on a worker thread and stores them. Returns the records that were rejected, for
+/// `partial_success`.
 async fn accept_otlp_request(
     server: &Arc<ServerState>,
     request: OtlpRequestHead,
@@ -194,7 +199,7 @@ async fn accept_otlp_request(
     store_export(server, signal, prepared, lease).await
 }
 
-/// Spans that came in another form than OTLP, written as an export request, as the store takes them.
+/// Prepares spans that were received in another form and converted to an OTLP export request.
 pub(super) fn prepare_spans(
     server: &ServerState,
     export: Vec<u8>,
@@ -205,7 +210,7 @@ pub(super) fn prepare_spans(
         .prepare(server, export, lease)
 }
 
-/// Stores prepared spans.
+/// Stores the result of [`prepare_spans`].
 pub(super) async fn store_spans(
     server: &Arc<ServerState>,
     prepared: PreparedExport,
@@ -214,7 +219,7 @@ pub(super) async fn store_spans(
     store_export(server, TelemetrySignal::Span, prepared, lease).await
 }
 
-/// The lease is held until the records are on disk: until then they wait in memory.
+/// Stores prepared records and waits for the commits. The lease is held until then, because the records wait in memory.
 async fn store_export(
     server: &Arc<ServerState>,
     signal: TelemetrySignal,
@@ -222,8 +227,8 @@ async fn store_export(
     lease: MemoryLease,
 ) -> Result<RejectedRecords, ReceiveRefusal> {
     let PreparedExport { chunks, rejected, size } = prepared;
-    // One after the other: between them, others are stored. Should one fail, the sender sends all of it again, and what
-    // is there already is known.
+    // One batch after another, so that other writers get their turn in between. If one fails, the sender repeats the
+    // whole request, and records that are stored already are recognised by their digest.
     for batch in split_into_batches(chunks) {
         let written = server.store.ingest_in_lane(write_lane(), batch, now_ns()).map_err(ReceiveRefusal::Store)?;
         let ingested = written.wait_async().await.map_err(|error| {
@@ -237,10 +242,10 @@ async fn store_export(
     Ok(rejected)
 }
 
-/// Spans and links of one request that are stored together, which holds up everybody else who writes: some 25 ms.
+/// Spans and links that one transaction stores. It takes some 25 ms, during which other writers wait.
 pub(super) const MAX_BATCH_ROWS: usize = 1_000;
 
-/// Chunks that are stored together. Nearly every request is one batch.
+/// Groups chunks into batches of up to [`MAX_BATCH_ROWS`]. Nearly every request is one batch.
 fn split_into_batches(chunks: Vec<TraceChunk>) -> Vec<Vec<TraceChunk>> {
     let mut batches: Vec<Vec<TraceChunk>> = Vec::new();
     let mut batch_rows = 0;
@@ -258,18 +263,19 @@ fn split_into_batches(chunks: Vec<TraceChunk>) -> Vec<Vec<TraceChunk>> {
     batches
 }
 
-/// A request that is ready to be stored.
+/// A request that is decoded, redacted, grouped by trace and compressed.
 pub(super) struct PreparedExport {
     chunks: Vec<TraceChunk>,
     rejected: RejectedRecords,
-    /// Bytes, unpacked.
+    /// Bytes of the request after decompression, for `/metrics`.
     size: usize,
 }
 
-/// Parsed values of one record in JSON; records are read one by one, and one with more values is refused.
+/// Parsed values of one JSON record, in bytes. Records are parsed one by one, and a larger one is rejected.
 const MAX_RECORD_VALUES: usize = 16 << 20;
 
 impl OtlpRequestHead {
+    /// Runs on a worker thread. On return the lease covers the compressed chunks only.
     fn prepare(
         self,
         server: &ServerState,
@@ -277,7 +283,7 @@ impl OtlpRequestHead {
         lease: &mut MemoryLease,
     ) -> Result<PreparedExport, ReceiveRefusal> {
         let size = bytes.len();
-        // The records are copied once more, by trace, and what was JSON is copied into protobuf before.
+        // Records are copied once when they are grouped by trace. JSON is copied into protobuf before that.
         let needed = match self.is_json {
             true => size + estimate_parsed_size(&bytes).min(MAX_RECORD_VALUES),
             false => 0,
@@ -288,7 +294,7 @@ impl OtlpRequestHead {
         let sent =
             chunks::OtlpRequestRef { signal: self.signal, is_json: self.is_json, project: self.project.as_ref() };
         let (chunks, rejected) = chunks::prepare_trace_chunks(bytes, sent, redaction, limits, lease)?;
-        // What was sent is gone; what is left of it waits to be written.
+        // The request's bytes are freed; the compressed chunks wait to be written.
         lease.shrink_to(chunks.iter().map(TraceChunk::memory_bytes).sum());
         Ok(PreparedExport { chunks, rejected, size })
     }

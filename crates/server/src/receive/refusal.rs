@@ -1,4 +1,4 @@
-//! Why a request is not taken, and how that is answered over HTTP.
+//! Why a request is not accepted, and how that is answered over HTTP.
 
 use axum::http::StatusCode;
 use gradus_otlp::WireError;
@@ -7,27 +7,32 @@ use gradus_store::StoreError;
 use crate::memory::MemoryRefusal;
 use crate::work_pool::WorkAborted;
 
+/// The status and `Retry-After` of each variant decide whether an exporter retries or drops the data, so a variant must
+/// say whether a retry can succeed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReceiveRefusal {
-    /// It can never be taken.
+    /// It can never be accepted.
     #[error("{0}")]
     Bad(String),
     #[error("the request is larger than {limit} bytes; send smaller batches, or raise serve.max_request_mb")]
     TooLarge { limit: usize },
-    /// Of a kind of request whose limit is no setting.
+    /// The same for a kind of request whose limit is no setting.
     #[error("the body is larger than {limit} bytes; send less at once")]
     BodyTooLarge { limit: usize },
+    /// Over what one client may hold, even on an idle server.
     #[error(
         "the request, decompressed and parsed, needs more memory than one address may hold; send smaller batches, or raise serve.max_memory_per_address_mb"
     )]
     NeverFits,
+    /// A content type or encoding that is not supported.
     #[error("{0}")]
     Unsupported(String),
-    /// It can be taken later.
+    /// It can be accepted later.
     #[error("too much is waiting to be stored; try again later")]
     Busy,
     #[error("this address holds its share of the server's memory with other requests; try again later")]
     ClientShare,
+    /// The client did not send its body within the body timeout.
     #[error("the request took too long to arrive")]
     TooSlow,
     #[error("{0}")]
@@ -57,6 +62,7 @@ impl From<WorkAborted> for ReceiveRefusal {
 }
 
 impl ReceiveRefusal {
+    /// OTLP exporters retry 429 and 503, and drop the data on 400, 413 and 415.
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             ReceiveRefusal::Bad(_) => StatusCode::BAD_REQUEST,
@@ -70,7 +76,7 @@ impl ReceiveRefusal {
         }
     }
 
-    /// When to try again, in seconds; `None` when that is of no use.
+    /// Seconds until a retry may succeed; `None` if it never will.
     pub(crate) fn retry_after_s(&self) -> Option<u32> {
         match self {
             ReceiveRefusal::Busy | ReceiveRefusal::ClientShare | ReceiveRefusal::TooSlow => Some(1),
@@ -84,7 +90,7 @@ impl ReceiveRefusal {
         }
     }
 
-    /// Whether the request may have to be read to its end before it is answered.
+    /// Whether the refusal may come before the body was read, so that the rest has to be drained.
     pub(super) fn is_early(&self) -> bool {
         matches!(
             self,

@@ -1,25 +1,25 @@
-//! The built-in patterns. They err on the side of taking out too much, but not so far that prose disappears.
+//! The built-in redaction patterns. They rather remove too much than too little, but prose must stay readable.
 //!
-//! Texts are often JSON, once or twice escaped: no pattern may rely on a word boundary in front, as in `\nghp_...` the
-//! `n` stands there; and where a secret has an `@` or a `/`, their escaped forms count, too.
+//! Texts are often JSON, escaped once or twice. So no pattern may rely on a word boundary in front: in `\nghp_...` the
+//! letter `n` precedes the secret. Where a secret contains `@` or `/`, their escaped forms count as well.
 
-/// A built-in pattern. Several can share a name, and one can have several: who asks for all credentials gets those that
-/// were added later, too.
+/// A built-in pattern. Several patterns may share a name, and a pattern may have several names: a user who selects all
+/// credentials also gets patterns that are added later.
 pub(super) struct BuiltInPattern {
     pub(super) names: &'static [&'static str],
     pub(super) pattern: &'static str,
     pub(super) check: RedactionMatchCheck,
 }
 
-/// What a match has to pass besides the pattern.
+/// A check that a match must pass in addition to the pattern, for patterns that would otherwise match prose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RedactionMatchCheck {
     None,
-    /// There is a digit in it: words have none, keys do.
+    /// It contains a digit: keys do, words do not.
     Digit,
-    /// There is the number of a payment card in it.
+    /// It contains the number of a payment card.
     Card,
-    /// It is `user:password` in base64.
+    /// It decodes to `user:password` (HTTP basic authentication).
     BasicCredentials,
 }
 
@@ -31,6 +31,8 @@ const fn define_pattern(
     BuiltInPattern { names, pattern, check }
 }
 
+/// Formats are those that the providers document, with their usual prefixes and lengths. Minimum lengths keep
+/// placeholders such as `ghp_xxx` readable.
 pub(super) const BUILT_IN: [BuiltInPattern; 19] = [
     // The at sign as it is, in JSON, in an address of the web, and in HTML. Addresses that run into each other are one.
     define_pattern(
@@ -132,7 +134,8 @@ pub(super) const BUILT_IN: [BuiltInPattern; 19] = [
     ),
 ];
 
-/// Whether this is `user:password` in base64, as `Basic` has it: words are not.
+/// Whether a text is `user:password` in base64 or base64url, with or without padding. A backslash is skipped, because
+/// JSON may escape a slash.
 pub(super) fn is_basic_credentials(text: &str) -> bool {
     let mut decoded = Vec::with_capacity(text.len());
     let (mut bits, mut count) = (0_u32, 0_u32);
@@ -157,7 +160,7 @@ pub(super) fn is_basic_credentials(text: &str) -> bool {
     is_text && decoded.contains(&b':')
 }
 
-/// Every name once.
+/// All names for the error message, each once.
 pub(super) fn join_pattern_names() -> String {
     let mut names: Vec<&str> = Vec::new();
     for name in BUILT_IN.iter().flat_map(|pattern| pattern.names) {

@@ -1,12 +1,12 @@
-//! Numbers of payment cards among other numbers: told by their first digits, their length and their check digit.
+//! Finds payment card numbers among other numbers, by issuer prefix (IIN), length and check digit (Luhn).
 
 use std::ops::Range;
 
-/// Longest number of a card.
+/// ISO/IEC 7812 allows up to 19 digits.
 const MAX_CARD_DIGITS: usize = 19;
 
-/// Hands the cards in a run of digits, spaces and dashes to `sink`. A card starts and ends where a group of digits does:
-/// what follows it, as its date, may stand in the same run.
+/// Passes the cards in a run of digits, spaces and dashes to `sink`. A card begins and ends at the border of a group of
+/// digits, because other numbers, such as an expiry date, may follow in the same run.
 pub(super) fn find_card_numbers(text: &str, run: Range<usize>, sink: &mut dyn FnMut(Range<usize>)) {
     let bytes = text.as_bytes();
     let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
@@ -24,7 +24,7 @@ pub(super) fn find_card_numbers(text: &str, run: Range<usize>, sink: &mut dyn Fn
     }
 }
 
-/// Whether a number can start here: not in the middle of a name or a fraction, but after an escape as `\n`.
+/// Whether a number may begin here: not inside of a name or a fraction, but after an escape such as `\n`.
 fn is_free(bytes: &[u8], start: usize) -> bool {
     match &bytes[..start] {
         [.., b'\\', b'n' | b'r' | b't' | b'b' | b'f'] => true,
@@ -33,7 +33,7 @@ fn is_free(bytes: &[u8], start: usize) -> bool {
     }
 }
 
-/// Where the longest card that starts here ends.
+/// The end of the longest card that begins here.
 fn card_from(bytes: &[u8], start: usize, end: usize) -> Option<usize> {
     let mut digits = [0u8; MAX_CARD_DIGITS];
     let (mut count, mut found) = (0, None);
@@ -54,6 +54,8 @@ fn card_from(bytes: &[u8], start: usize, end: usize) -> Option<usize> {
     found
 }
 
+/// The prefixes of the large issuers by length: Visa, Mastercard, American Express, Diners Club, Discover, JCB and
+/// UnionPay.
 fn is_card(digits: &[u8]) -> bool {
     let Some(first) = digits.first_chunk::<4>() else { return false };
     let first = first.iter().fold(0u32, |number, digit| 10 * number + u32::from(*digit));
@@ -70,7 +72,8 @@ fn is_card(digits: &[u8]) -> bool {
     is_issued && has_check_digit(digits)
 }
 
-/// Luhn's sum: from the right, every second digit doubled, the digits of that added up.
+/// The Luhn algorithm: from the right, every second digit is doubled, and the sum of all digits must be a multiple of
+/// 10.
 fn has_check_digit(digits: &[u8]) -> bool {
     let sum: u32 = digits
         .iter()

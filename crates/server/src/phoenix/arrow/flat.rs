@@ -1,22 +1,24 @@
-//! Flatbuffers, in which Arrow's streams describe themselves: tables of optional fields, by position. Reading trusts
-//! nothing, every access is checked; writing knows just the shapes that are written here.
+//! Flatbuffers, the encoding of Arrow's metadata: tables whose optional fields are found through a directory (vtable).
+//! Reading trusts nothing: every offset is checked. Writing supports the shapes that Arrow needs.
 
-/// A table somewhere in a buffer.
+/// A table in a buffer. Fields are numbered as in Arrow's `.fbs` files.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FlatbufferTable<'b> {
     bytes: &'b [u8],
     at: usize,
-    /// Where its fields are told.
+    /// Where the vtable begins.
     directory: usize,
+    /// Fields that the vtable lists. Later ones are left out and have their default.
     fields: usize,
 }
 
 impl<'b> FlatbufferTable<'b> {
-    /// The table that a buffer is about.
+    /// The root table of a buffer; `None` if an offset leads outside.
     pub(super) fn parse_root(bytes: &'b [u8]) -> Option<FlatbufferTable<'b>> {
         FlatbufferTable::from_offset(bytes, follow_offset(bytes, 0)?)
     }
 
+    /// A table begins with the signed distance back to its vtable, and a vtable with its own length.
     fn from_offset(bytes: &'b [u8], at: usize) -> Option<FlatbufferTable<'b>> {
         let back = i64::from(i32::from_le_bytes(read_byte_array(bytes, at)?));
         let directory = usize::try_from(i64::try_from(at).ok()?.checked_sub(back)?).ok()?;
@@ -24,6 +26,7 @@ impl<'b> FlatbufferTable<'b> {
         Some(FlatbufferTable { bytes, at, directory, fields: length.checked_sub(4)? / 2 })
     }
 
+    /// `None` if the field is left out: an entry of 0 means so.
     fn field_offset(&self, number: usize) -> Option<usize> {
         if number >= self.fields {
             return None;
@@ -32,11 +35,12 @@ impl<'b> FlatbufferTable<'b> {
         if offset == 0 { None } else { self.at.checked_add(offset) }
     }
 
-    /// The bytes of a plain field; `None` when it is left out, or lies outside.
+    /// The bytes of a scalar field; `None` if it is left out or lies outside of the buffer.
     fn scalar_bytes<const N: usize>(&self, number: usize) -> Option<[u8; N]> {
         read_byte_array(self.bytes, self.field_offset(number)?)
     }
 
+    /// Scalars that are left out have the default 0, as Arrow's schema defines for all of those that are read here.
     pub(super) fn u8(&self, number: usize) -> u8 {
         self.scalar_bytes(number).map_or(0, u8::from_le_bytes)
     }
@@ -61,11 +65,13 @@ impl<'b> FlatbufferTable<'b> {
         FlatbufferTable::from_offset(self.bytes, follow_offset(self.bytes, self.field_offset(number)?)?)
     }
 
+    /// `None` if the field is left out, lies outside of the buffer or is not UTF-8.
     pub(super) fn text(&self, number: usize) -> Option<&'b str> {
         let (start, length) = self.vector_bounds(number, 1)?;
         std::str::from_utf8(self.bytes.get(start..start + length)?).ok()
     }
 
+    /// An absent vector is empty. `None` if the vector or one of its tables lies outside of the buffer.
     pub(super) fn tables(&self, number: usize) -> Option<Vec<FlatbufferTable<'b>>> {
         let Some((start, count)) = self.vector_bounds(number, 4) else { return Some(Vec::new()) };
         (0..count)
@@ -73,7 +79,7 @@ impl<'b> FlatbufferTable<'b> {
             .collect()
     }
 
-    /// A list of pairs of numbers.
+    /// A vector of structs of two numbers, such as Arrow's `FieldNode` and `Buffer`.
     pub(super) fn i64_pairs(&self, number: usize) -> Option<Vec<(i64, i64)>> {
         let Some((start, count)) = self.vector_bounds(number, 16) else { return Some(Vec::new()) };
         let pair = |at: usize| {
@@ -83,7 +89,7 @@ impl<'b> FlatbufferTable<'b> {
         (0..count).map(|index| pair(start + 16 * index)).collect()
     }
 
-    /// Where a list begins, and how many items it has; all of them are there.
+    /// The start and length of a vector. All of its items lie inside of the buffer, so `count` is safe to allocate for.
     fn vector_bounds(&self, number: usize, item: usize) -> Option<(usize, usize)> {
         let at = follow_offset(self.bytes, self.field_offset(number)?)?;
         let count = u32::from_le_bytes(read_byte_array(self.bytes, at)?) as usize;
@@ -93,17 +99,18 @@ impl<'b> FlatbufferTable<'b> {
     }
 }
 
+/// All reads go through this function, so none can leave the buffer.
 fn read_byte_array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at.checked_add(N)?)?.try_into().ok()
 }
 
-/// Where a reference leads.
+/// The target of an unsigned forward reference.
 fn follow_offset(bytes: &[u8], at: usize) -> Option<usize> {
     let ahead = u32::from_le_bytes(read_byte_array(bytes, at)?) as usize;
     at.checked_add(ahead).filter(|to| *to < bytes.len())
 }
 
-/// What is written.
+/// A value to write.
 pub(super) enum FlatbufferNode {
     Table(Vec<FlatbufferField>),
     Text(String),
@@ -111,7 +118,7 @@ pub(super) enum FlatbufferNode {
     Pairs(Vec<(i64, i64)>),
 }
 
-/// A field of a table that is written.
+/// A field of a table to write; `Empty` leaves it out.
 pub(super) enum FlatbufferField {
     Empty,
     U8(u8),
@@ -121,7 +128,7 @@ pub(super) enum FlatbufferField {
     Node(FlatbufferNode),
 }
 
-/// A buffer about this table.
+/// A buffer with this root table.
 pub(super) fn encode_flatbuffer(root: &FlatbufferNode) -> Vec<u8> {
     let mut out = vec![0; 4];
     let at = write_node(root, &mut out);
@@ -129,6 +136,7 @@ pub(super) fn encode_flatbuffer(root: &FlatbufferNode) -> Vec<u8> {
     out
 }
 
+/// Returns where the node begins. Vectors of pairs are aligned so that the pairs lie at multiples of 8.
 fn write_node(node: &FlatbufferNode, out: &mut Vec<u8>) -> usize {
     match node {
         FlatbufferNode::Table(slots) => write_table(slots, out),
@@ -177,9 +185,9 @@ impl FlatbufferField {
     }
 }
 
-/// The directory of a table stands before it; what it refers to comes behind.
+/// Writes the vtable, the table, and then the nodes that it refers to, because references lead forward only.
 fn write_table(slots: &[FlatbufferField], out: &mut Vec<u8>) -> usize {
-    // The largest first: so each is where its size wants it.
+    // The largest fields first, so that each one is aligned to its size.
     let mut offsets = vec![0_usize; slots.len()];
     let mut length = 4;
     for size in [8, 4, 2, 1] {
@@ -216,11 +224,12 @@ fn write_table(slots: &[FlatbufferField], out: &mut Vec<u8>) -> usize {
     at
 }
 
+/// References are relative to their own position.
 fn write_offset(out: &mut [u8], from: usize, to: usize) {
     out[from..from + 4].copy_from_slice(&((to - from) as u32).to_le_bytes());
 }
 
-/// Fills up until the end lies `rest` behind a multiple of `unit`.
+/// Pads with zeros until the length is `rest` modulo `unit`.
 fn pad_to_alignment(out: &mut Vec<u8>, unit: usize, rest: usize) {
     while out.len() % unit != rest {
         out.push(0);

@@ -1,5 +1,6 @@
-//! Arrow's stream format, as older clients of Phoenix speak it: tables go out in it, evaluations come in. Written by hand,
-//! because it is little and because what comes in is not to be trusted (`docs/adr/0011-arrow-by-hand.md`).
+//! Arrow's IPC stream format, which older Phoenix clients use: tables are sent in it, and evaluations are received in
+//! it. It is implemented here because little of it is needed and because received streams are untrusted
+//! (`docs/adr/0011-arrow-by-hand.md`).
 
 mod flat;
 mod read;
@@ -25,15 +26,15 @@ use crate::stream::ResponseSink;
 use spool::{ArrowRowSpool, SpooledRow};
 use types::ArrowColumnType;
 
-/// Rows of one batch, and about how many bytes.
+/// Limits of one record batch: rows, and about how many bytes.
 const BATCH_ROWS: usize = 1000;
 const BATCH_BYTES: usize = 4 << 20;
-/// Rows times columns: an empty cell takes room, too, and spans can have any number of attributes.
+/// Rows times columns. An empty cell takes memory as well, and spans can have any number of attributes.
 const BATCH_CELLS: usize = 1 << 18;
-/// What clients send and get tables as.
+/// The content type of Arrow tables in both directions.
 pub(super) const CONTENT_KIND: &str = "application/x-pandas-arrow";
 
-/// A table's columns and their types.
+/// The columns of a table with the narrowest types that fit all rows so far.
 struct ArrowTableSchema {
     index: Vec<(String, ArrowColumnType)>,
     columns: Vec<(String, ArrowColumnType)>,
@@ -41,8 +42,8 @@ struct ArrowTableSchema {
     rows: usize,
 }
 
-/// Writes the answer to a query as a stream that pandas reads. The types of columns stand at its beginning, so all rows are
-/// found first, and kept on disk meanwhile.
+/// Writes the rows of a query as an Arrow stream. The stream begins with the types of all columns, so all rows are
+/// found first and spooled to disk.
 pub(super) fn write_frame(
     server: &ServerState,
     query: &SpanQuery,
@@ -97,6 +98,7 @@ impl ArrowTableSchema {
         shape
     }
 
+    /// The number of a column, which is added if it is new.
     fn ensure_column(&mut self, name: &str) -> usize {
         if let Some(number) = self.by_name.get(name) {
             return *number;
@@ -106,7 +108,7 @@ impl ArrowTableSchema {
         self.columns.len() - 1
     }
 
-    /// Takes a row into account; its columns have numbers then.
+    /// Widens the types of the columns to fit a row, and returns the row with numbered columns.
     fn add_row(&mut self, index: Vec<DataFrameCell>, cells: Vec<(String, DataFrameCell)>) -> SpooledRow {
         self.rows += 1;
         for ((_, kind), cell) in self.index.iter_mut().zip(&index) {
@@ -121,7 +123,7 @@ impl ArrowTableSchema {
         SpooledRow { index, cells: numbered }
     }
 
-    /// All columns as they are written, those that rows are counted by last.
+    /// All columns in the order of the stream: the index follows after the others, as pandas writes it.
     fn fields(&self) -> Vec<(String, ArrowColumnType)> {
         let is_taken = |name: &String| self.by_name.contains_key(name);
         let index = self.index.iter().enumerate().map(|(number, (name, kind))| {
@@ -131,7 +133,7 @@ impl ArrowTableSchema {
         self.columns.iter().cloned().chain(index).collect()
     }
 
-    /// What pandas has to know to make the same table again.
+    /// The schema metadata `pandas`, with which pandas restores the index and the types of columns.
     fn pandas_metadata(&self, fields: &[(String, ArrowColumnType)]) -> String {
         let names = self.columns.iter().chain(&self.index).map(|(name, _)| name);
         let columns: Vec<serde_json::Value> = names
@@ -152,7 +154,7 @@ impl ArrowTableSchema {
     }
 }
 
-/// Rows that are written together.
+/// Rows of one record batch.
 #[derive(Default)]
 struct ArrowRowBatch {
     rows: Vec<SpooledRow>,
@@ -171,6 +173,7 @@ impl ArrowRowBatch {
         rows >= BATCH_ROWS || self.bytes >= BATCH_BYTES || rows * shape.columns.len() >= BATCH_CELLS
     }
 
+    /// Transposes the rows into columns and encodes them. The batch is empty afterwards.
     fn drain_to_message(&mut self, shape: &ArrowTableSchema) -> Vec<u8> {
         let rows = std::mem::take(&mut self.rows);
         self.bytes = 0;
@@ -188,7 +191,7 @@ impl ArrowRowBatch {
     }
 }
 
-/// What a cell takes, about.
+/// Estimated bytes of a cell in memory.
 fn estimate_cell_size(cell: &DataFrameCell) -> usize {
     fn json_size(value: &serde_json::Value) -> usize {
         16 + match value {

@@ -1,5 +1,5 @@
-//! Reads the few columns of an Arrow stream that evaluations are made of. It comes from the network: lengths, offsets and
-//! counts are believed only as far as the bytes that are there.
+//! Reads the columns of an Arrow stream that evaluations need: texts and numbers. The stream comes from the network, so
+//! lengths, offsets and counts are believed only as far as the received bytes confirm them.
 
 use super::flat::FlatbufferTable;
 
@@ -14,17 +14,18 @@ pub(in crate::phoenix) enum ArrowError {
     TooMany { limit: usize },
 }
 
-/// One column: only texts and numbers are kept.
+/// The values of one column. Types other than texts and numbers are not kept.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::phoenix) enum ArrowColumnValues {
     Texts(Vec<Option<String>>),
     Numbers(Vec<Option<f64>>),
     /// Nothing but nulls.
     Nulls,
-    /// Something else, which nobody asked for.
+    /// Another type, which evaluations do not use.
     Others,
 }
 
+/// All batches of a stream in one table. Columns of texts and numbers have `rows` values.
 #[derive(Debug, Default)]
 pub(in crate::phoenix) struct ArrowTable {
     pub(in crate::phoenix) metadata: Vec<(String, String)>,
@@ -33,6 +34,7 @@ pub(in crate::phoenix) struct ArrowTable {
 }
 
 impl ArrowTable {
+    /// `None` for null, for a missing column, and for a column of another type.
     pub(in crate::phoenix) fn text(&self, name: &str, row: usize) -> Option<&str> {
         match self.column(name)? {
             ArrowColumnValues::Texts(texts) => texts.get(row)?.as_deref(),
@@ -52,7 +54,7 @@ impl ArrowTable {
     }
 }
 
-/// The types that are told apart; the rest is only passed over.
+/// Types that are distinguished. Of other types, only the number of buffers is needed, to skip them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ArrowFieldKind {
     Null,
@@ -67,26 +69,31 @@ enum ArrowFieldKind {
     Text {
         is_large: bool,
     },
-    /// Passed over: so many buffers of its own.
+    /// Skipped, with this many buffers of its own in addition to those of its children.
     Other {
         buffers: usize,
     },
 }
 
+/// A column of the schema. Children are skipped, but their buffers must be counted.
 struct ArrowField {
     name: String,
     kind: ArrowFieldKind,
     children: Vec<ArrowField>,
 }
 
+/// Nesting of columns, to bound the recursion.
 const MAX_DEPTH: usize = 16;
-/// An evaluation has three columns and an index; a bit a row becomes sixteen bytes.
+/// Columns, nested ones included. An evaluation has three columns and an index. One bit in the stream becomes sixteen
+/// bytes in memory, so columns multiply memory.
 const MAX_FIELDS: usize = 100;
+/// Bytes of a column name, which is copied.
 const MAX_NAME: usize = 4096;
+/// `MessageHeader` of Arrow's `Message.fbs`: 1 schema, 2 dictionary batch, 3 record batch.
 const SCHEMA: u8 = 1;
 const BATCH: u8 = 3;
 
-/// Reads a whole stream, up to so many rows.
+/// Reads a whole stream of up to `most_rows` rows.
 pub(in crate::phoenix) fn read_arrow_stream(mut bytes: &[u8], most_rows: usize) -> Result<ArrowTable, ArrowError> {
     let mut fields: Option<Vec<ArrowField>> = None;
     let mut found = ArrowTable::default();
@@ -111,8 +118,10 @@ pub(in crate::phoenix) fn read_arrow_stream(mut bytes: &[u8], most_rows: usize) 
     Ok(found)
 }
 
-/// The next message and what belongs to it; `None` at the end.
+/// The next message and its body; `None` at the end of the stream, which may be explicit (length 0) or the end of the
+/// bytes.
 fn next_message<'b>(bytes: &mut &'b [u8]) -> Result<Option<(FlatbufferTable<'b>, &'b [u8])>, ArrowError> {
+    /// The continuation marker. Streams of Arrow before 0.15 do not have it.
     const CONTINUES: u32 = u32::MAX;
     let number = |bytes: &mut &'b [u8]| {
         let (four, rest) = bytes.split_first_chunk::<4>()?;
@@ -134,6 +143,7 @@ fn next_message<'b>(bytes: &mut &'b [u8]) -> Result<Option<(FlatbufferTable<'b>,
     Ok(Some((message, body)))
 }
 
+/// Field 0 of `Schema` is the byte order: only little-endian data is supported.
 fn parse_arrow_schema(header: &FlatbufferTable<'_>) -> Result<Vec<ArrowField>, ArrowError> {
     if header.i16(0) != 0 {
         return Err(ArrowError::Unsupported("numbers with their bytes turned round"));
@@ -142,6 +152,7 @@ fn parse_arrow_schema(header: &FlatbufferTable<'_>) -> Result<Vec<ArrowField>, A
     parse_arrow_fields(header, 1, 0, &mut left)
 }
 
+/// `left` counts the remaining columns over all levels of nesting.
 fn parse_arrow_fields(
     table: &FlatbufferTable<'_>,
     number: usize,
@@ -155,6 +166,7 @@ fn parse_arrow_fields(
     }
     let mut read = Vec::with_capacity(tables.len());
     for field in tables {
+        // Field 4 of `Field` is the dictionary encoding, which pandas uses for categories.
         if field.has_field(4) {
             return Err(ArrowError::Unsupported("categories"));
         }
@@ -169,6 +181,8 @@ fn parse_arrow_fields(
     Ok(read)
 }
 
+/// The numbers are those of the union `Type` in Arrow's `Schema.fbs`. Unions and newer types are refused, because their
+/// buffers differ.
 fn parse_field_kind(field: &FlatbufferTable<'_>) -> Result<ArrowFieldKind, ArrowError> {
     let details = field.table(3);
     let number = |place: usize| details.as_ref().map_or(0, |table| table.i32(place));
@@ -197,34 +211,37 @@ fn create_empty_column(kind: ArrowFieldKind) -> ArrowColumnValues {
     }
 }
 
+/// Key-value pairs of the schema, a bounded number. Longer ones are left out.
 fn parse_schema_metadata(header: &FlatbufferTable<'_>) -> Vec<(String, String)> {
     const MAX_METADATA_ENTRIES: usize = 100;
     const MAX_METADATA_BYTES: usize = 64 << 10;
     let pairs = header.tables(2).unwrap_or_default();
     let texts = |pair: &FlatbufferTable<'_>| {
         let (key, value) = (pair.text(0).unwrap_or_default(), pair.text(1).unwrap_or_default());
-        // What describes a wide frame to pandas is long, and not looked at here.
+        // pandas' description of a wide frame is long, and is not used here.
         (key.len().max(value.len()) <= MAX_METADATA_BYTES).then(|| (key.to_owned(), value.to_owned()))
     };
     pairs.iter().take(MAX_METADATA_ENTRIES).filter_map(texts).collect()
 }
 
-/// The parts of a batch, taken one behind the other.
+/// Takes the nodes and buffers of a record batch in order. Columns have no names here: their position is all that tells
+/// them apart.
 struct ArrowBatchReader<'b> {
     body: &'b [u8],
     nodes: std::vec::IntoIter<(i64, i64)>,
     buffers: std::vec::IntoIter<(i64, i64)>,
-    /// Where the last buffer ended.
+    /// The end of the last buffer.
     used: usize,
 }
 
 impl<'b> ArrowBatchReader<'b> {
-    /// How many values a column has.
+    /// The number of values of the next column.
     fn next_length(&mut self) -> Result<usize, ArrowError> {
         let (length, _) = self.nodes.next().ok_or(ArrowError::Broken("a column is missing"))?;
         usize::try_from(length).map_err(|_| ArrowError::Broken("a length below zero"))
     }
 
+    /// The bytes of the next buffer, which must lie inside of the body and behind the last one.
     fn next_buffer(&mut self) -> Result<&'b [u8], ArrowError> {
         let outside = || ArrowError::Broken("a column lies outside");
         let (offset, length) = self.buffers.next().ok_or(ArrowError::Broken("a column is missing"))?;
@@ -232,7 +249,8 @@ impl<'b> ArrowBatchReader<'b> {
         let end = usize::try_from(length).ok().and_then(|length| offset.checked_add(length));
         let end = end.ok_or_else(outside)?;
         let buffer = self.body.get(offset..end).ok_or_else(outside)?;
-        // One behind the other, as writers put them: bytes that many columns share would be copied for each.
+        // Writers put buffers one after another. Buffers that share bytes would be copied for each column, which
+        // multiplies memory.
         if !buffer.is_empty() {
             if offset < self.used {
                 return Err(ArrowError::Broken("columns lie over each other"));
@@ -242,6 +260,7 @@ impl<'b> ArrowBatchReader<'b> {
         Ok(buffer)
     }
 
+    /// Skips a column and its children.
     fn pass_over(&mut self, field: &ArrowField) -> Result<(), ArrowError> {
         self.next_length()?;
         let own = match field.kind {
@@ -257,6 +276,7 @@ impl<'b> ArrowBatchReader<'b> {
     }
 }
 
+/// Appends the rows of a batch to the table. The row limit is checked before anything is allocated.
 fn read_record_batch(
     header: &FlatbufferTable<'_>,
     body: &[u8],
@@ -289,7 +309,7 @@ fn read_record_batch(
     Ok(())
 }
 
-/// Whether a row has a value. Without a map every row has one.
+/// Whether a row has a value, by the validity bitmap. Without a bitmap every row has one.
 fn is_there(validity: &[u8], row: usize) -> Result<bool, ArrowError> {
     if validity.is_empty() {
         return Ok(true);
@@ -298,6 +318,7 @@ fn is_there(validity: &[u8], row: usize) -> Result<bool, ArrowError> {
     Ok(byte >> (row % 8) & 1 == 1)
 }
 
+/// Texts are copied, so that the stream can be freed. `Utf8` has offsets of 32 bits and `LargeUtf8` of 64.
 fn read_texts(
     parts: &mut ArrowBatchReader<'_>,
     is_large: bool,
@@ -328,6 +349,7 @@ fn read_texts(
     Ok(texts)
 }
 
+/// Integers, floats and booleans as `f64`; nulls and NaN are `None`.
 fn read_numbers(
     parts: &mut ArrowBatchReader<'_>,
     kind: ArrowFieldKind,
@@ -340,13 +362,14 @@ fn read_numbers(
     let mut numbers = Vec::new();
     for row in 0..rows {
         let number = decode_column_number(data, kind, row)?;
-        // NaN is how pandas says that there is none.
+        // pandas writes missing numbers as NaN.
         let is_there = is_there(validity, row)? && !number.is_nan();
         numbers.push(is_there.then_some(number));
     }
     Ok(numbers)
 }
 
+/// All numbers become `f64`: scores and positions are exact in it.
 fn decode_column_number(data: &[u8], kind: ArrowFieldKind, row: usize) -> Result<f64, ArrowError> {
     fn at<const N: usize>(data: &[u8], row: usize) -> Result<[u8; N], ArrowError> {
         let bytes = data.get(row * N..row * N + N).and_then(|bytes| bytes.try_into().ok());

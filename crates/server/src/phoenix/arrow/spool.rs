@@ -1,5 +1,5 @@
-//! Rows of a table that is looked for, until all of them are known: a stream begins with the types of its columns. They are
-//! on disk, so that a long table takes no memory and is one and the same table, whatever comes in meanwhile.
+//! Holds the rows of a table until all of them are known, because an Arrow stream begins with the types of its columns.
+//! Rows are in an unlinked temporary file, so that a long table takes no memory and is a consistent snapshot.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -9,29 +9,31 @@ use serde_json::{Map, Number, Value};
 
 use crate::phoenix::frame::DataFrameCell;
 
-/// One row: what it is counted by, and the rest by the number of its column.
+/// A row: the values of its index, and the other cells by column number.
 pub(super) struct SpooledRow {
     pub(super) index: Vec<DataFrameCell>,
     pub(super) cells: Vec<(usize, DataFrameCell)>,
 }
 
+/// Written first and then read once. The format is private to this process, and each row has its length in front.
 pub(super) struct ArrowRowSpool {
     file: BufWriter<File>,
     row: Vec<u8>,
     bytes: u64,
 }
 
-/// Nobody reads a table like that, and the disk is for spans.
+/// A larger table is refused: the disk is for spans.
 const MAX_BYTES: u64 = 8 << 30;
 const BUFFER: usize = 1 << 18;
 
 impl ArrowRowSpool {
-    /// In a folder for which there is a disk: where temporary files go, there may be memory only.
+    /// In the data folder, because the system's folder for temporary files may be in memory.
     pub(super) fn new(folder: &Path) -> io::Result<ArrowRowSpool> {
         let file = BufWriter::with_capacity(BUFFER, tempfile::tempfile_in(folder)?);
         Ok(ArrowRowSpool { file, row: Vec::new(), bytes: 0 })
     }
 
+    /// Fails if the disk is full or the table exceeds [`MAX_BYTES`].
     pub(super) fn add(&mut self, row: &SpooledRow) -> io::Result<()> {
         self.row.clear();
         put_number(row.index.len(), &mut self.row);
@@ -49,7 +51,7 @@ impl ArrowRowSpool {
         self.file.write_all(&self.row)
     }
 
-    /// Hands out the rows in the order they came, until told to stop.
+    /// Passes the rows on in their order until `take` returns false.
     pub(super) fn read(self, mut take: impl FnMut(SpooledRow) -> bool) -> io::Result<()> {
         let mut file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.seek(SeekFrom::Start(0))?;
@@ -80,6 +82,7 @@ fn put_text(text: &str, out: &mut Vec<u8>) {
     out.extend(text.as_bytes());
 }
 
+/// Tags of values.
 const TIME: u8 = 0;
 const NULL: u8 = 1;
 const FALSE: u8 = 2;
@@ -101,6 +104,7 @@ fn put_cell(cell: &DataFrameCell, out: &mut Vec<u8>) {
     }
 }
 
+/// A compact binary form of JSON. Integers keep their sign and size, because the type of the column depends on them.
 fn put_value(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::Null => out.push(NULL),
@@ -134,6 +138,7 @@ fn put_value(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
+/// `None` if the bytes are not as they were written, which means a defect of the disk.
 fn get_row(bytes: &mut &[u8]) -> Option<SpooledRow> {
     let mut index = Vec::new();
     for _ in 0..get_number(bytes)? {
@@ -171,6 +176,7 @@ fn get_cell(bytes: &mut &[u8]) -> Option<DataFrameCell> {
     get_value(bytes).map(DataFrameCell::Json)
 }
 
+/// The inverse of [`put_value`]. The depth is bounded, since only values that were decoded within limits are written.
 fn get_value(bytes: &mut &[u8]) -> Option<Value> {
     let (kind, rest) = bytes.split_first()?;
     *bytes = rest;

@@ -1,9 +1,10 @@
-//! Which type a column of JSON values has in Arrow: the narrowest that all of them fit.
+//! Infers the Arrow type of a column of JSON values: the narrowest type that fits all of them.
 
 use serde_json::Value;
 
 use crate::phoenix::frame::DataFrameCell;
 
+/// A type that can only widen. `Null` fits in every other type, and `Mixed` accepts everything.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) enum ArrowColumnType {
     /// Nothing but nulls.
@@ -16,16 +17,17 @@ pub(super) enum ArrowColumnType {
     Time,
     List(Box<ArrowColumnType>),
     Struct(Vec<(String, ArrowColumnType)>),
-    /// Values that have nothing in common: texts as they are, the rest as JSON.
+    /// Values without a common type, written as texts: strings as they are, the rest as JSON.
     Mixed,
 }
 
-/// Readers of Arrow refuse what is nested deeper than a few times this.
+/// Readers of Arrow refuse nesting a few times deeper than this. Deeper values are written as JSON.
 const MAX_DEPTH: usize = 16;
-/// Fields of one object.
+/// Fields of one object. Objects with more are used as maps and are written as JSON.
 const MAX_FIELDS: usize = 1000;
 
 impl ArrowColumnType {
+    /// Makes the type fit a cell.
     pub(super) fn widen(&mut self, cell: &DataFrameCell) {
         match cell {
             DataFrameCell::Json(value) => self.widen_by(value, 0),
@@ -36,6 +38,8 @@ impl ArrowColumnType {
         }
     }
 
+    /// First the outer type, then the items of a list and the fields of an object. Integers widen to floats; any other
+    /// difference is `Mixed`.
     fn widen_by(&mut self, value: &Value, depth: usize) {
         let kind = match value {
             Value::Null => return,
@@ -85,7 +89,7 @@ impl ArrowColumnType {
         }
     }
 
-    /// What pandas and numpy call it.
+    /// The names in pandas' metadata: of the logical type, and of the numpy type.
     pub(super) fn pandas_type_names(&self) -> (&'static str, &'static str) {
         match self {
             ArrowColumnType::Null => ("empty", "object"),

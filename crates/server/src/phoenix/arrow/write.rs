@@ -1,4 +1,4 @@
-//! Writes Arrow streams: a schema, batches of rows, an end.
+//! Writes Arrow's IPC stream format: a schema message, record batches, and an end marker.
 
 use serde_json::Value;
 
@@ -6,14 +6,14 @@ use super::flat::{self, FlatbufferField, FlatbufferNode};
 use super::types::ArrowColumnType;
 use crate::phoenix::frame::DataFrameCell;
 
-/// The fifth version of the format's metadata.
+/// `MetadataVersion.V5`, which is number 4.
 const VERSION: i16 = 4;
 const SCHEMA: u8 = 1;
 const BATCH: u8 = 3;
-/// Where a stream ends.
+/// The end of a stream: a continuation marker and a length of 0.
 pub(super) const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
-/// The message that a stream begins with.
+/// The first message of a stream.
 pub(super) fn encode_schema_message(columns: &[(String, ArrowColumnType)], metadata: &[(&str, String)]) -> Vec<u8> {
     let fields = columns.iter().map(|(name, kind)| build_field_node(name, kind)).collect();
     let pairs = metadata.iter().map(|(key, value)| {
@@ -30,6 +30,7 @@ pub(super) fn encode_schema_message(columns: &[(String, ArrowColumnType)], metad
     encode_ipc_message(SCHEMA, header, &[])
 }
 
+/// The table `Field` of Arrow's `Schema.fbs`: name, nullable, type number, type, dictionary, children.
 fn build_field_node(name: &str, kind: &ArrowColumnType) -> FlatbufferNode {
     let int = |bits: i32| FlatbufferNode::Table(vec![FlatbufferField::I32(bits), FlatbufferField::U8(1)]);
     let nothing = || FlatbufferNode::Table(Vec::new());
@@ -62,7 +63,7 @@ fn build_field_node(name: &str, kind: &ArrowColumnType) -> FlatbufferNode {
     ])
 }
 
-/// A message with rows; each column has as many cells, and a cell that is left out is null.
+/// A record batch. Every column has `rows` cells, and a missing cell is null.
 pub(super) fn encode_batch_message(
     columns: &[(&ArrowColumnType, Vec<Option<&DataFrameCell>>)],
     rows: usize,
@@ -85,6 +86,7 @@ pub(super) fn encode_batch_message(
     encode_ipc_message(BATCH, header, &arrays.body)
 }
 
+/// JSON null and a missing cell are both null in Arrow.
 fn get_cell_json(cell: Option<&DataFrameCell>) -> Option<&Value> {
     match cell {
         Some(DataFrameCell::Json(value)) if !value.is_null() => Some(value),
@@ -92,6 +94,7 @@ fn get_cell_json(cell: Option<&DataFrameCell>) -> Option<&Value> {
     }
 }
 
+/// The encapsulated message format: a marker, the length of the metadata padded to 8 bytes, the metadata, the body.
 fn encode_ipc_message(kind: u8, header: FlatbufferNode, body: &[u8]) -> Vec<u8> {
     let root = FlatbufferNode::Table(vec![
         FlatbufferField::I16(VERSION),
@@ -110,7 +113,7 @@ fn encode_ipc_message(kind: u8, header: FlatbufferNode, body: &[u8]) -> Vec<u8> 
     out
 }
 
-/// The columns of a batch, one behind the other.
+/// The columns of a batch in order. `nodes` are pairs of length and null count, `buffers` pairs of offset and length.
 #[derive(Default)]
 struct ArrowBatchBuilder {
     nodes: Vec<(i64, i64)>,
@@ -119,6 +122,7 @@ struct ArrowBatchBuilder {
 }
 
 impl ArrowBatchBuilder {
+    /// Buffers are padded to 8 bytes; the recorded length is without padding.
     fn push_buffer(&mut self, bytes: &[u8]) {
         self.buffers.push((self.body.len() as i64, bytes.len() as i64));
         self.body.extend(bytes);
@@ -127,13 +131,14 @@ impl ArrowBatchBuilder {
         }
     }
 
-    /// Begins a column: how many values it has, and which of them are there.
+    /// Writes the node and the validity bitmap of a column. The bitmap is empty if there are no nulls.
     fn begin_column(&mut self, is_there: &[bool]) {
         let nulls = is_there.iter().filter(|is_there| !**is_there).count();
         self.nodes.push((is_there.len() as i64, nulls as i64));
         self.push_buffer(&if nulls == 0 { Vec::new() } else { pack_bits(is_there) });
     }
 
+    /// Nanoseconds since 1970, which is the only resolution of older pandas.
     fn push_timestamps(&mut self, cells: &[Option<&DataFrameCell>]) {
         let times: Vec<Option<i64>> = cells
             .iter()
@@ -146,6 +151,7 @@ impl ArrowBatchBuilder {
         self.push_buffer(&times.iter().flat_map(|ns| ns.unwrap_or(0).to_le_bytes()).collect::<Vec<u8>>());
     }
 
+    /// Recurses into the items of lists and the fields of objects, in the order that the schema has them.
     fn push_column(&mut self, kind: &ArrowColumnType, values: &[Option<&Value>]) {
         if *kind == ArrowColumnType::Null {
             self.nodes.push((values.len() as i64, values.len() as i64));
@@ -186,6 +192,7 @@ impl ArrowBatchBuilder {
         }
     }
 
+    /// Values that are no strings are written as JSON: columns of mixed types are text.
     fn push_texts(&mut self, values: &[Option<&Value>]) {
         let mut data = Vec::new();
         let mut lengths = Vec::with_capacity(values.len());
@@ -202,11 +209,12 @@ impl ArrowBatchBuilder {
         self.push_buffer(&data);
     }
 
+    /// Offsets of variable-length values: one more than there are values, starting at 0.
     fn push_offsets(&mut self, lengths: impl Iterator<Item = usize>) {
         let mut at = 0_i32;
         let mut offsets = at.to_le_bytes().to_vec();
         for length in lengths {
-            // A batch is a few megabytes: this holds.
+            // A batch has a few megabytes, so 32 bits are enough.
             at = at.saturating_add(i32::try_from(length).unwrap_or(i32::MAX));
             offsets.extend(at.to_le_bytes());
         }
@@ -214,6 +222,7 @@ impl ArrowBatchBuilder {
     }
 }
 
+/// Least significant bit first, as Arrow demands.
 fn pack_bits(flags: &[bool]) -> Vec<u8> {
     let mut bytes = vec![0; flags.len().div_ceil(8)];
     for (index, _) in flags.iter().enumerate().filter(|(_, flag)| **flag) {
