@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue, InvalidHeaderName, InvalidHeaderValue};
 use reqwest::{RequestBuilder, StatusCode};
 
 use crate::percent_code::percent_decode;
@@ -159,18 +159,32 @@ pub fn response_message(body: &[u8]) -> String {
     line.chars().take(SHOWN).chain("...".chars()).collect()
 }
 
+/// Why a list of headers cannot be used. No message shows a value: values hold keys.
+#[derive(Debug, thiserror::Error)]
+pub enum HeaderListError {
+    #[error("a header is written as name=value")]
+    NoValue,
+    #[error("a header has a name that none can have")]
+    InvalidName(#[source] InvalidHeaderName),
+    #[error("the header {name} has a value that none can have")]
+    InvalidValue {
+        name: HeaderName,
+        #[source]
+        source: InvalidHeaderValue,
+    },
+}
+
 /// `name=value,name=value`, with values as they stand in URLs: what Phoenix's clients and OpenTelemetry's exporters read.
-pub fn parse_header_list(given: Option<&SecretString>) -> Result<HeaderMap, String> {
+pub fn parse_header_list(given: Option<&SecretString>) -> Result<HeaderMap, HeaderListError> {
     let mut map = HeaderMap::new();
     let pairs = given.map(SecretString::expose).unwrap_or_default().split(',').filter(|pair| !pair.trim().is_empty());
     for pair in pairs {
-        let (name, value) = pair.split_once('=').ok_or("a header is written as name=value")?;
-        let name = HeaderName::from_bytes(name.trim().as_bytes())
-            .map_err(|_| "a header has a name that none can have".to_owned())?;
+        let (name, value) = pair.split_once('=').ok_or(HeaderListError::NoValue)?;
+        let name = HeaderName::from_bytes(name.trim().as_bytes()).map_err(HeaderListError::InvalidName)?;
         let value = percent_decode(value.trim());
         register_secret(value.rsplit(' ').next().unwrap_or_default());
-        let mut value =
-            HeaderValue::from_str(&value).map_err(|_| format!("the header {name} has a value that none can have"))?;
+        let mut value = HeaderValue::from_str(&value)
+            .map_err(|source| HeaderListError::InvalidValue { name: name.clone(), source })?;
         value.set_sensitive(true);
         map.insert(name, value);
     }
@@ -209,7 +223,7 @@ mod tests {
         assert!(!format!("{map:?}").contains("k=1"));
         assert!(parse_header_list(Some(&SecretString::new("novalue"))).is_err());
         let wrong = parse_header_list(Some(&SecretString::new("x=line%0abreak"))).expect_err("a line break");
-        assert!(!wrong.contains("break"), "{wrong}");
+        assert!(!wrong.to_string().contains("break"), "{wrong}");
         assert!(parse_header_list(None).expect("none").is_empty());
     }
 }

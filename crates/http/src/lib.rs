@@ -10,7 +10,8 @@ mod retry_after;
 mod secret;
 
 pub use client::{
-    HttpFailure, HttpResponse, RetryBudget, http_client, parse_header_list, response_message, root_cause,
+    HeaderListError, HttpFailure, HttpResponse, RetryBudget, http_client, parse_header_list, response_message,
+    root_cause,
 };
 pub use percent_code::{percent_decode, percent_encode};
 pub use retry_after::{duration_from_seconds, duration_until, retry_after};

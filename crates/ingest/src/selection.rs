@@ -39,6 +39,17 @@ pub struct TraceSelection {
     pub as_written: String,
 }
 
+/// Why the options that select traces cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TraceSelectionError {
+    #[error(
+        "{option} {text:?}: write a time as 2026-11-15, 2026-11-15T08:00:00Z or, counted back from now, 90m, 24h, 7d"
+    )]
+    BadTime { option: &'static str, text: String },
+    #[error("--from is not before --to: no trace can begin between them")]
+    EmptyRange,
+}
+
 impl TraceSelection {
     /// Reads what a user wrote. `now` is what lengths of time are counted back from.
     pub fn read(
@@ -47,22 +58,18 @@ impl TraceSelection {
         root_names: &[String],
         condition: Option<Arc<dyn SpanCondition>>,
         now: Timestamp,
-    ) -> Result<TraceSelection, String> {
-        let moment = |name: &str, text: Option<&str>| {
-            match text {
+    ) -> Result<TraceSelection, TraceSelectionError> {
+        let moment = |option: &'static str, text: Option<&str>| match text {
             None => Ok(None),
-            Some(text) => parse_time_bound(text, now).map(Some).ok_or_else(|| {
-                format!(
-                    "{name} {text:?}: write a time as 2026-11-15, 2026-11-15T08:00:00Z or, counted back from now, 90m, 24h, 7d"
-                )
-            }),
-        }
+            Some(text) => parse_time_bound(text, now)
+                .map(Some)
+                .ok_or_else(|| TraceSelectionError::BadTime { option, text: text.to_owned() }),
         };
         let (from_ns, to_ns) = (moment("--from", from)?, moment("--to", to)?);
         if let (Some(from), Some(to)) = (from_ns, to_ns)
             && from >= to
         {
-            return Err("--from is not before --to: no trace can begin between them".to_owned());
+            return Err(TraceSelectionError::EmptyRange);
         }
         if from.is_none() && to.is_none() && root_names.is_empty() && condition.is_none() {
             return Ok(TraceSelection::default());
@@ -129,7 +136,7 @@ fn timestamp_to_ns(time: Timestamp) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn read(from: Option<&str>, to: Option<&str>) -> Result<TraceSelection, String> {
+    fn read(from: Option<&str>, to: Option<&str>) -> Result<TraceSelection, TraceSelectionError> {
         TraceSelection::read(from, to, &[], None, "2026-11-15T12:00:00Z".parse().expect("a time"))
     }
 
@@ -145,7 +152,7 @@ mod tests {
         assert_eq!(from("2026-11-15T08:30:00.5+02:00"), Some(ns("2026-11-15T06:30:00.5Z")));
         assert_eq!(from("24h"), Some(ns("2026-11-14T12:00:00Z")));
         for wrong in ["", "yesterday", "24", "2026-13-01", "1969-01-01", "-1h"] {
-            let error = read(Some(wrong), None).expect_err("no time");
+            let error = read(Some(wrong), None).expect_err("no time").to_string();
             assert!(error.contains("--from") && !error.contains('\n'), "{error}");
         }
         assert!(read(Some("1h"), Some("2h")).is_err());

@@ -5,6 +5,7 @@ pub(crate) mod chat;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::error::ReplyDecodeError;
 use crate::request::{AnswerForm, CompletionUsage, FinishReason, ModelReply, ModelRequest};
 
 pub(crate) const VERSION: &str = "2023-06-01";
@@ -127,8 +128,8 @@ fn map_stop_reason(reason: Option<&str>) -> FinishReason {
     }
 }
 
-pub(crate) fn decode_anthropic_reply(bytes: &[u8]) -> Result<ModelReply, String> {
-    let message: AnthropicReply = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+pub(crate) fn decode_anthropic_reply(bytes: &[u8]) -> Result<ModelReply, ReplyDecodeError> {
+    let message: AnthropicReply = serde_json::from_slice(bytes)?;
     let stop = map_stop_reason(message.stop_reason.as_deref());
     let mut text = String::new();
     for block in &message.content {
@@ -159,8 +160,9 @@ mod tests {
         assert_eq!(text.usage, Some(CompletionUsage { prompt: 10, completion: 2, cached_prompt: 7 }));
         let tool = decode_anthropic_reply(
             br#"{"content":[{"type":"text","text":"here"},{"type":"tool_use","id":"x","name":"v","input":{"label":"correct"}}]}"#,
-        );
-        assert_eq!(tool.map(|reply| reply.text), Ok("{\"label\":\"correct\"}".to_owned()));
+        )
+        .expect("an answer");
+        assert_eq!(tool.text, "{\"label\":\"correct\"}");
         assert!(decode_anthropic_reply(br#"{"type":"error"}"#).is_err());
     }
 }

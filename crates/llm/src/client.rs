@@ -10,7 +10,7 @@ use reqwest::{StatusCode, Url};
 
 use crate::chat::{ChatReply, ChatRequest};
 use crate::endpoint::{ModelEndpoint, ModelProvider};
-use crate::error::{CallError, ModelCallFailure};
+use crate::error::{CallError, ModelCallFailure, ModelSetupError, ReplyDecodeError};
 use crate::limiter::{CallPermit, CallPriority, ConcurrencyLimiter, LoadSignal};
 use crate::loading::{LoadWait, is_loading_message};
 use crate::openai::{EndpointQuirks, RequestedFeatures};
@@ -34,7 +34,7 @@ pub type LoadNotice = Arc<dyn Fn(Duration) + Send + Sync>;
 /// What is sent in the endpoint's wire form, and how its answer is read.
 struct RequestCodec<'q, T> {
     body: &'q (dyn Fn(EndpointQuirks) -> Vec<u8> + Sync),
-    read: fn(&[u8]) -> Result<T, String>,
+    read: fn(&[u8]) -> Result<T, ReplyDecodeError>,
     wishes: RequestedFeatures,
 }
 
@@ -65,7 +65,11 @@ impl std::fmt::Debug for ModelClient {
 
 impl ModelClient {
     /// Fails with a line to show when the endpoint's address or key cannot be used.
-    pub fn new(endpoint: ModelEndpoint, concurrency: usize, retry: RetryPolicy) -> Result<ModelClient, String> {
+    pub fn new(
+        endpoint: ModelEndpoint,
+        concurrency: usize,
+        retry: RetryPolicy,
+    ) -> Result<ModelClient, ModelSetupError> {
         let url = endpoint.build_request_url()?;
         register_url_secrets(&endpoint.base_url);
         let http = http_client()
@@ -73,7 +77,7 @@ impl ModelClient {
             .pool_max_idle_per_host(concurrency)
             .tcp_nodelay(true)
             .build()
-            .map_err(|error| format!("no HTTPS here: {}", root_cause(&error)))?;
+            .map_err(ModelSetupError::HttpClient)?;
         let headers = headers_of(&endpoint)?;
         let shown_url = endpoint.shown_url();
         let limiter = ConcurrencyLimiter::new(concurrency);
@@ -332,7 +336,7 @@ impl ModelClient {
     }
 }
 
-fn headers_of(endpoint: &ModelEndpoint) -> Result<HeaderMap, String> {
+fn headers_of(endpoint: &ModelEndpoint) -> Result<HeaderMap, ModelSetupError> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if endpoint.provider == ModelProvider::Anthropic {
@@ -345,8 +349,7 @@ fn headers_of(endpoint: &ModelEndpoint) -> Result<HeaderMap, String> {
             ModelProvider::OpenAi if endpoint.is_azure() => (HeaderName::from_static("api-key"), key.to_owned()),
             ModelProvider::OpenAi => (AUTHORIZATION, format!("Bearer {key}")),
         };
-        let mut value = HeaderValue::from_str(&value)
-            .map_err(|_| "the API key holds characters that no key has (a line break?)".to_owned())?;
+        let mut value = HeaderValue::from_str(&value).map_err(ModelSetupError::ApiKey)?;
         value.set_sensitive(true);
         headers.insert(name, value);
     }

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use gradus_http::SecretString;
 
+use crate::error::ModelSetupError;
+
 /// The wire form of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelProvider {
@@ -50,11 +52,10 @@ pub struct ModelEndpoint {
 
 impl ModelEndpoint {
     /// The address that is called.
-    pub(crate) fn build_request_url(&self) -> Result<reqwest::Url, String> {
-        let mut url = reqwest::Url::parse(&self.base_url)
-            .map_err(|error| format!("the endpoint's address cannot be read: {error}"))?;
+    pub(crate) fn build_request_url(&self) -> Result<reqwest::Url, ModelSetupError> {
+        let mut url = reqwest::Url::parse(&self.base_url).map_err(ModelSetupError::Address)?;
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(format!("{:?} is no http or https address", self.shown_url()));
+            return Err(ModelSetupError::Scheme { shown_url: self.shown_url() });
         }
         let path = url.path().trim_end_matches('/').to_owned();
         let path = match self.provider {
@@ -94,7 +95,7 @@ impl ModelEndpoint {
 mod tests {
     use super::*;
 
-    fn url(provider: ModelProvider, base_url: &str) -> Result<String, String> {
+    fn url(provider: ModelProvider, base_url: &str) -> Result<String, ModelSetupError> {
         let endpoint = ModelEndpoint {
             provider,
             base_url: base_url.to_owned(),

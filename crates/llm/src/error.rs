@@ -2,6 +2,40 @@
 
 use std::time::Duration;
 
+use gradus_http::root_cause;
+use reqwest::header::InvalidHeaderValue;
+
+/// The error of [`reqwest::Url::parse`]; reqwest does not export its name.
+type UrlParseError = <reqwest::Url as std::str::FromStr>::Err;
+
+/// Why a client for an endpoint could not be set up. Found before the first request, so the settings are at fault.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelSetupError {
+    #[error("the endpoint's address cannot be read: {0}")]
+    Address(#[source] UrlParseError),
+    /// The address is shown without user, password and query, which may hold secrets.
+    #[error("{shown_url:?} is no http or https address")]
+    Scheme { shown_url: String },
+    /// The TLS library or the certificates of this machine cannot be used.
+    #[error("no HTTPS here: {}", root_cause(.0))]
+    HttpClient(#[source] reqwest::Error),
+    /// The key is not shown: it may be a real one with a line break behind it.
+    #[error("the API key holds characters that no key has (a line break?)")]
+    ApiKey(#[source] InvalidHeaderValue),
+}
+
+/// Why the body of a response with a status of success is not the reply of a model.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReplyDecodeError {
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    /// Some servers send their errors with a status of success.
+    #[error("it reports an error ({message})")]
+    Reported { message: String },
+    #[error("it has no choices")]
+    NoChoices,
+}
+
 /// One attempt that failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CallError {

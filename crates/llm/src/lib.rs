@@ -18,6 +18,6 @@ mod retry;
 pub use chat::{ChatReply, ChatRequest, ChatToolCall, ChatToolDefinition, PromptMessage};
 pub use client::{LoadNotice, ModelClient};
 pub use endpoint::{ModelEndpoint, ModelProvider};
-pub use error::{CallError, ModelCallFailure};
+pub use error::{CallError, ModelCallFailure, ModelSetupError};
 pub use request::{AnswerForm, CompletionUsage, FinishReason, ModelReply, ModelRequest};
 pub use retry::RetryPolicy;

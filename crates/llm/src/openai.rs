@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::chat::ChatRequest;
+use crate::error::ReplyDecodeError;
 use crate::request::{AnswerForm, CompletionUsage, FinishReason, ModelReply, ModelRequest};
 
 /// What an endpoint turned out not to know; learned from its refusals, so that no list of models is needed.
@@ -160,12 +161,15 @@ struct PromptDetails {
     cached_tokens: Option<u64>,
 }
 
-fn parse_openai_json<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Result<T, String> {
+fn parse_openai_json<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Result<T, ReplyDecodeError> {
     serde_json::from_slice(bytes).map_err(|error| {
         // Some send their errors with a status of success.
         let json: Option<serde_json::Value> = serde_json::from_slice(bytes).ok();
         let message = json.as_ref().and_then(|json| json.get("error")?.get("message")?.as_str());
-        message.map_or_else(|| error.to_string(), |message| format!("it reports an error ({message})"))
+        match message {
+            Some(message) => ReplyDecodeError::Reported { message: message.to_owned() },
+            None => ReplyDecodeError::Json(error),
+        }
     })
 }
 
@@ -178,9 +182,9 @@ fn map_finish_reason(refused: bool, finish_reason: Option<&str>) -> FinishReason
     }
 }
 
-pub(crate) fn decode_openai_reply(bytes: &[u8]) -> Result<ModelReply, String> {
+pub(crate) fn decode_openai_reply(bytes: &[u8]) -> Result<ModelReply, ReplyDecodeError> {
     let completion: OpenAiCompletion = parse_openai_json(bytes)?;
-    let choice = completion.choices.into_iter().next().ok_or("it has no choices")?;
+    let choice = completion.choices.into_iter().next().ok_or(ReplyDecodeError::NoChoices)?;
     let refused = choice.message.refusal.is_some_and(|text| !text.is_empty());
     let stop = map_finish_reason(refused, choice.finish_reason.as_deref());
     let usage = completion.usage.map(CompletionUsage::from);
@@ -258,9 +262,9 @@ mod tests {
         assert_eq!((reply.text.as_str(), reply.stop), ("hi", FinishReason::Done));
         assert_eq!(reply.usage, Some(CompletionUsage { prompt: 5, completion: 2, cached_prompt: 4 }));
         let cut = decode_openai_reply(br#"{"choices":[{"message":{"content":"h"},"finish_reason":"length"}]}"#);
-        assert_eq!(cut.map(|reply| reply.stop), Ok(FinishReason::Length));
+        assert_eq!(cut.expect("an answer").stop, FinishReason::Length);
         let refused = decode_openai_reply(br#"{"choices":[{"message":{"content":null,"refusal":"no"}}]}"#);
-        assert_eq!(refused.map(|reply| reply.stop), Ok(FinishReason::Refused));
+        assert_eq!(refused.expect("an answer").stop, FinishReason::Refused);
         assert!(decode_openai_reply(br#"{"choices":[]}"#).is_err());
         assert!(decode_openai_reply(br#"{"choices":[{"mess"#).is_err());
         assert!(decode_openai_reply(b"<html>").is_err());

@@ -15,7 +15,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::value::RawValue;
 
 use self::records::{LogJson, ResourceJson, ScopeJson, SpanJson};
-use self::values::check_value_count;
+use self::values::{WireJsonError, check_value_count};
 use crate::log_event::LogEvent;
 
 /// What an export document yields.
@@ -244,9 +244,9 @@ impl<'de> Visitor<'de> for OneScope<'_> {
 }
 
 /// Reads one record, if it has no more values than a record may have.
-fn read_record<T: serde::de::DeserializeOwned>(raw: &RawValue) -> Result<T, String> {
+fn read_record<T: serde::de::DeserializeOwned>(raw: &RawValue) -> Result<T, WireJsonError> {
     check_value_count(raw.get())?;
-    serde_json::from_str(raw.get()).map_err(|error| error.to_string())
+    Ok(serde_json::from_str(raw.get())?)
 }
 
 /// Takes a list apart into records, each still as text: one that is bad spoils no other.

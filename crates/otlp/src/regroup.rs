@@ -186,8 +186,8 @@ impl<'a> ExportRegrouper<'a, '_> {
             let (2, WireValue::Bytes(body)) = (field_number, field) else { continue };
             let (trace_id, mark) = match read_record_outline(body, self.request.signal, self.limits) {
                 Ok(read) => read,
-                Err(reason) => {
-                    self.request.rejected.add(1, || reason);
+                Err(rejection) => {
+                    self.request.rejected.add(1, || rejection.to_string());
                     continue;
                 }
             };
@@ -299,12 +299,30 @@ fn scope_runs<'p, 'a>(records: &'p [WireRecord<'a>]) -> impl Iterator<Item = &'p
     records.chunk_by(|a, b| a.scope == b.scope)
 }
 
-/// Reads what has to be known of a record before it is stored; the reason when it cannot be kept.
+/// Why one record is left out of the request that it came in. Its sender gets the first reason of a request in the partial
+/// success response of OTLP.
+#[derive(Debug, thiserror::Error)]
+enum RecordRejection {
+    #[error("{what}: {reason}")]
+    Malformed {
+        what: &'static str,
+        #[source]
+        reason: WireError,
+    },
+    #[error("a log record without a trace id is not kept")]
+    LogWithoutTrace,
+    #[error("a span without a trace id")]
+    SpanWithoutTrace,
+    #[error("a span without an id")]
+    SpanWithoutId,
+}
+
+/// Reads what has to be known of a record before it is stored, and checks it against the limits.
 fn read_record_outline<'a>(
     body: &'a [u8],
     signal: TelemetrySignal,
     limits: &RecordLimits,
-) -> Result<(TraceId, RecordOutline<'a>), String> {
+) -> Result<(TraceId, RecordOutline<'a>), RecordRejection> {
     let mut mark = RecordOutline::default();
     let read = match signal {
         TelemetrySignal::Span => span_mark(body, limits, &mut mark),
@@ -315,12 +333,10 @@ fn read_record_outline<'a>(
         TelemetrySignal::Log => "a log record",
     };
     match read {
-        Err(reason) => Err(format!("{what}: {reason}")),
-        Ok(TraceId(0)) if signal == TelemetrySignal::Log => {
-            Err("a log record without a trace id is not kept".to_owned())
-        }
-        Ok(TraceId(0)) => Err("a span without a trace id".to_owned()),
-        Ok(_) if signal == TelemetrySignal::Span && mark.span_id == SpanId(0) => Err("a span without an id".to_owned()),
+        Err(reason) => Err(RecordRejection::Malformed { what, reason }),
+        Ok(TraceId(0)) if signal == TelemetrySignal::Log => Err(RecordRejection::LogWithoutTrace),
+        Ok(TraceId(0)) => Err(RecordRejection::SpanWithoutTrace),
+        Ok(_) if signal == TelemetrySignal::Span && mark.span_id == SpanId(0) => Err(RecordRejection::SpanWithoutId),
         Ok(trace_id) => Ok((trace_id, mark)),
     }
 }

@@ -35,11 +35,11 @@ impl CheckReport {
 }
 
 impl Store {
-    /// Checks the file's structure, and that every block can be read and holds the spans it should. `span_ids` reads a
-    /// block.
-    pub fn check(
+    /// Checks the file's structure, and that every block can be read and holds the spans it should. `span_ids` decodes a
+    /// block: the store itself does not know OTLP, and shows the error of the decoder as the reason.
+    pub fn check<E: std::fmt::Display>(
         &self,
-        span_ids: &mut dyn FnMut(&StoredBlock) -> Result<Vec<SpanId>, String>,
+        span_ids: &mut dyn FnMut(&StoredBlock) -> Result<Vec<SpanId>, E>,
     ) -> Result<CheckReport, StoreError> {
         let reader = self.readers.take_reader()?;
         let sql: &Connection = &reader;
@@ -75,10 +75,10 @@ fn check_structure(sql: &Connection, report: &mut CheckReport) -> Result<(), Sto
     Ok(())
 }
 
-fn check_traces(
+fn check_traces<E: std::fmt::Display>(
     sql: &Connection,
     report: &mut CheckReport,
-    span_ids: &mut dyn FnMut(&StoredBlock) -> Result<Vec<SpanId>, String>,
+    span_ids: &mut dyn FnMut(&StoredBlock) -> Result<Vec<SpanId>, E>,
 ) -> Result<(), StoreError> {
     let mut traces = sql.prepare("SELECT no, hex(trace_id), spans FROM trace ORDER BY no")?;
     let mut blocks = sql.prepare("SELECT no, signal, arrived_ns, body FROM block WHERE trace = ?")?;
@@ -95,7 +95,9 @@ fn check_traces(
             let signal = if row.get::<_, i64>(1)? == 1 { BlockSignal::Logs } else { BlockSignal::Spans };
             let body: Vec<u8> = row.get(3)?;
             let read = decompress_bytes(&body).map_err(|error| error.to_string()).and_then(|export| {
-                span_ids(&StoredBlock { no, trace, signal, arrived_ns: row.get(2).unwrap_or_default(), export })
+                let arrived_ns = row.get(2).unwrap_or_default();
+                let block = StoredBlock { no, trace, signal, arrived_ns, export };
+                span_ids(&block).map_err(|error| error.to_string())
             });
             match read {
                 Ok(ids) => held.extend(ids.into_iter().map(|id| (no, id))),

@@ -155,12 +155,15 @@ fn check_schema(connection: &Connection, path: &Path) -> Result<(), StoreError> 
     }
 }
 
+/// The `CREATE` statement of each table, index and trigger, by its name.
+type SchemaObjects = BTreeMap<String, String>;
+
 /// The first table, index or trigger that is missing or not as the migrations make it. What others added is theirs.
 pub(crate) fn schema_difference(connection: &Connection) -> Result<Option<String>, rusqlite::Error> {
     // The tables that the index of words makes for itself differ between versions of SQLite.
     const OBJECTS: &str =
         "SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'words\\_%' ESCAPE '\\'";
-    let objects = |connection: &Connection| -> Result<BTreeMap<String, String>, rusqlite::Error> {
+    let objects = |connection: &Connection| -> Result<SchemaObjects, rusqlite::Error> {
         connection.prepare(OBJECTS)?.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
     };
     let reference = Connection::open_in_memory()?;

@@ -55,6 +55,13 @@ fn session_hash(session: &str) -> [u8; 32] {
     *hasher.update(session.as_bytes()).finalize().as_bytes()
 }
 
+/// A name in a list of scopes that is not the name of a scope.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no scope {name:?}; there are ingest, read and admin")]
+pub struct UnknownScope {
+    pub name: String,
+}
+
 impl KeyScopes {
     pub fn join_names(self) -> String {
         let named = [(self.ingest, "ingest"), (self.read, "read"), (self.admin, "admin")];
@@ -62,15 +69,15 @@ impl KeyScopes {
         names.join(",")
     }
 
-    /// Reads `ingest,read`; the name that is none of them is the error.
-    pub fn parse(text: &str) -> Result<KeyScopes, String> {
+    /// Reads a list as `ingest,read`. Blanks and empty entries are ignored, so an empty text is a key without a scope.
+    pub fn parse(text: &str) -> Result<KeyScopes, UnknownScope> {
         let mut scopes = KeyScopes::default();
         for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
             match name {
                 "ingest" => scopes.ingest = true,
                 "read" => scopes.read = true,
                 "admin" => scopes.admin = true,
-                other => return Err(other.to_owned()),
+                other => return Err(UnknownScope { name: other.to_owned() }),
             }
         }
         Ok(scopes)

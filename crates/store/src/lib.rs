@@ -41,7 +41,7 @@ pub use check::CheckReport;
 pub use error::StoreError;
 pub use grading::{AssembledTraceGroup, TrajectoryDigest};
 pub use ingest::{IngestCounts, LinkKind, RootSpan, SpanKey, TraceChunk};
-pub use keys::{KeyRow, KeyScopes, new_key};
+pub use keys::{KeyRow, KeyScopes, UnknownScope, new_key};
 pub use long::NameKind;
 pub use monitor::{QueryInterrupt, QueryMonitor, QueryStop, check_query, run_monitored};
 pub use notes::AlertEvent;

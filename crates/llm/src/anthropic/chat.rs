@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{AnthropicUsage, CacheControl, KEPT, SystemBlock, map_stop_reason};
 use crate::chat::{ChatReply, ChatRequest, ChatToolCall, PromptMessage};
+use crate::error::ReplyDecodeError;
 use crate::request::CompletionUsage;
 
 #[derive(Serialize)]
@@ -163,8 +164,8 @@ enum ChatReplyBlock {
     Other,
 }
 
-pub(crate) fn decode_anthropic_chat(bytes: &[u8]) -> Result<ChatReply, String> {
-    let message: AnthropicChatReply = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+pub(crate) fn decode_anthropic_chat(bytes: &[u8]) -> Result<ChatReply, ReplyDecodeError> {
+    let message: AnthropicChatReply = serde_json::from_slice(bytes)?;
     let (mut text, mut calls) = (String::new(), Vec::new());
     for block in message.content {
         match block {

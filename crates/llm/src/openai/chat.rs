@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::{EndpointQuirks, OpenAiUsage, map_finish_reason, parse_openai_json};
 use crate::chat::{ChatReply, ChatRequest, ChatToolCall, ChatToolDefinition, PromptMessage};
+use crate::error::ReplyDecodeError;
 use crate::request::CompletionUsage;
 
 #[derive(Serialize)]
@@ -130,9 +131,9 @@ struct ReceivedFunction {
     arguments: Value,
 }
 
-pub(crate) fn decode_openai_chat(bytes: &[u8]) -> Result<ChatReply, String> {
+pub(crate) fn decode_openai_chat(bytes: &[u8]) -> Result<ChatReply, ReplyDecodeError> {
     let completion: OpenAiChatCompletion = parse_openai_json(bytes)?;
-    let choice = completion.choices.into_iter().next().ok_or("it has no choices")?;
+    let choice = completion.choices.into_iter().next().ok_or(ReplyDecodeError::NoChoices)?;
     let message = choice.message;
     let refused = message.refusal.as_ref().is_some_and(|text| !text.is_empty());
     let calls = message.tool_calls.unwrap_or_default().into_iter().map(|call| ChatToolCall {
@@ -240,12 +241,11 @@ mod tests {
         let parts = decode_openai_chat(
             br#"{"choices":[{"message":{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}}]}"#,
         );
-        assert_eq!(parts.map(|reply| reply.text), Ok("ab".to_owned()));
+        assert_eq!(parts.expect("a reply").text, "ab");
         let refused =
             decode_openai_chat(br#"{"choices":[{"message":{"content":null,"refusal":"no"}}]}"#).expect("a reply");
         assert_eq!((refused.text.as_str(), refused.stop), ("no", FinishReason::Refused));
-        assert!(
-            decode_openai_chat(br#"{"error":{"message":"overloaded"}}"#).is_err_and(|text| text.contains("overloaded"))
-        );
+        let reported = decode_openai_chat(br#"{"error":{"message":"overloaded"}}"#).expect_err("an error");
+        assert_eq!(reported.to_string(), "it reports an error (overloaded)");
     }
 }

@@ -169,9 +169,18 @@ impl<'de> Deserialize<'de> for ProtoEnumJson {
 /// Signs of structure in the JSON of one record: four stand around an attribute.
 const SIGNS_PER_VALUE: usize = 4;
 
-/// Whether a record in JSON has so many values that it need not be read: in memory, an empty object takes many times the
-/// bytes that it is written in.
-pub(super) fn check_value_count(json: &str) -> Result<(), String> {
+/// Why a record in JSON is left out. The rest of its document is still read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum WireJsonError {
+    #[error("more than {limit} attributes, events, links and values (limit {limit})")]
+    TooManyValues { limit: usize },
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+}
+
+/// Rejects a record with too many values before it is parsed: in memory, an empty object takes many times the bytes that
+/// it is written in.
+pub(super) fn check_value_count(json: &str) -> Result<(), WireJsonError> {
     let limit = RecordLimits::default().attributes;
     let (mut signs, mut is_text, mut is_escaped) = (0, false, false);
     for byte in json.bytes() {
@@ -184,7 +193,7 @@ pub(super) fn check_value_count(json: &str) -> Result<(), String> {
         }
     }
     if signs > limit * SIGNS_PER_VALUE {
-        return Err(format!("more than {limit} attributes, events, links and values (limit {limit})"));
+        return Err(WireJsonError::TooManyValues { limit });
     }
     Ok(())
 }
