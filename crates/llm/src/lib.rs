@@ -1,6 +1,7 @@
-//! Language model endpoints: what is asked, what comes back, how fast one may ask, and what it costs.
+//! Clients of language model endpoints: wire forms, concurrency limits, retries and prices.
 //!
-//! The crate knows nothing of judging or of agents. Concurrency limits belong to an endpoint, so they live here.
+//! The crate knows nothing of judging or of agents. A concurrency limit belongs to an endpoint, so the limiter lives
+//! here.
 
 mod anthropic;
 mod chat;

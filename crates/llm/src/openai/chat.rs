@@ -1,4 +1,4 @@
-//! Conversations with tools in the chat completions form.
+//! Conversations with tools in OpenAI's Chat Completions API.
 
 use std::borrow::Cow;
 
@@ -29,7 +29,7 @@ struct OpenAiChatRequest<'b> {
 #[derive(Serialize)]
 struct OpenAiChatMessage<'b> {
     role: &'static str,
-    /// Null beside calls: some endpoints take no empty text.
+    /// `None` becomes null, beside tool calls: some endpoints refuse an empty text.
     content: Option<&'b str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<SentToolCall<'b>>,
@@ -58,6 +58,7 @@ struct OpenAiChatTool<'b> {
     function: &'b ChatToolDefinition,
 }
 
+/// The body of one turn of a conversation, without the features in `dialect` that the endpoint does not support.
 pub(crate) fn encode_openai_chat(model: &str, chat: &ChatRequest<'_>, dialect: EndpointQuirks) -> Vec<u8> {
     let limit = Some(chat.max_tokens);
     let plain =
@@ -91,6 +92,7 @@ pub(crate) fn encode_openai_chat(model: &str, chat: &ChatRequest<'_>, dialect: E
     bytes
 }
 
+/// A tool call as it was received. Empty arguments become `{}`, because endpoints parse the history, too.
 fn call_out(call: &ChatToolCall) -> SentToolCall<'_> {
     let arguments = if call.arguments.is_empty() { "{}" } else { &call.arguments };
     SentToolCall { id: &call.id, kind: "function", function: SentFunction { name: &call.name, arguments } }
@@ -126,11 +128,12 @@ struct ReceivedToolCall {
 struct ReceivedFunction {
     #[serde(default)]
     name: String,
-    /// A text with JSON in it; from some endpoints the JSON itself.
+    /// JSON as a text, as OpenAI sends it. Some endpoints send the JSON value itself.
     #[serde(default)]
     arguments: Value,
 }
 
+/// Reads the first choice. Call ids may be empty: not every endpoint sends them.
 pub(crate) fn decode_openai_chat(bytes: &[u8]) -> Result<ChatReply, ReplyDecodeError> {
     let completion: OpenAiChatCompletion = parse_openai_json(bytes)?;
     let choice = completion.choices.into_iter().next().ok_or(ReplyDecodeError::NoChoices)?;
@@ -154,6 +157,7 @@ pub(crate) fn decode_openai_chat(bytes: &[u8]) -> Result<ChatReply, ReplyDecodeE
     })
 }
 
+/// Text of a message, joined if it came as a list of parts.
 fn text_of(content: &Value) -> Cow<'_, str> {
     match content {
         Value::String(text) => Cow::Borrowed(text),
