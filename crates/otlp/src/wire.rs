@@ -1,6 +1,7 @@
-//! The protobuf wire format: tags, varints and length-delimited fields, read without copying.
+//! The protobuf wire format: tags, varints and length-delimited fields, read without copying. Groups (wire types 3 and
+//! 4) are deprecated and not part of OTLP, so they are errors.
 
-/// Why bytes are not the protobuf message they should be.
+/// Why bytes are not the protobuf message that they should be, or are over a limit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     #[error("the message ends in the middle of a field")]
@@ -9,6 +10,7 @@ pub enum WireError {
     LongVarint,
     #[error("field {field} has wire type {wire_type}, which protobuf does not use here")]
     WireType { field: u32, wire_type: u8 },
+    /// Only a streaming reader finds this, because it knows the end of the enclosing message.
     #[error("a field is longer than the message it is in")]
     LongerThanParent,
     #[error("a record of {size} bytes is over the limit of {limit} bytes")]
@@ -17,13 +19,15 @@ pub enum WireError {
     TooManyAttributes { limit: usize },
     #[error("an attribute is nested more than {limit} levels deep (limit {limit})")]
     TooDeep { limit: usize },
+    /// OTLP ids have 16 bytes (trace) or 8 bytes (span). Empty ids are allowed and mean that there is none.
     #[error("an id has {length} bytes instead of {expected}")]
     IdLength { length: usize, expected: usize },
+    /// The caller refused the memory that the records need in decoded form.
     #[error("its records take more memory than there is; send smaller batches")]
     NoRoom,
 }
 
-/// One field's value.
+/// The value of one field by its wire type. A signed number comes as its two's complement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum WireValue<'a> {
     Varint(u64),
@@ -32,7 +36,8 @@ pub(crate) enum WireValue<'a> {
     Bytes(&'a [u8]),
 }
 
-/// Walks the fields of one message.
+/// Iterates over the fields of one message. Unknown fields come out like known ones, so callers match on number and
+/// type and ignore the rest: that is how protobuf stays compatible.
 #[derive(Clone, Debug)]
 pub(crate) struct WireFields<'a> {
     rest: &'a [u8],
@@ -43,6 +48,7 @@ impl<'a> WireFields<'a> {
         WireFields { rest: bytes }
     }
 
+    /// With the length of the message, tells the position of the field that was read last.
     pub(crate) fn bytes_left(&self) -> usize {
         self.rest.len()
     }
@@ -80,10 +86,12 @@ impl<'a> WireFields<'a> {
     }
 }
 
+/// Field number and wire type of a tag.
 pub(crate) fn split_tag(tag: u64) -> (u32, u8) {
     ((tag >> 3) as u32, (tag & 7) as u8)
 }
 
+/// Reads one varint (LEB128) and advances `bytes` behind it.
 #[inline]
 pub(crate) fn read_varint(bytes: &mut &[u8]) -> Result<u64, WireError> {
     // Nearly all numbers in a trace (tags and short lengths) are one byte.
@@ -101,9 +109,11 @@ pub(crate) fn read_varint(bytes: &mut &[u8]) -> Result<u64, WireError> {
             return Ok(value);
         }
     }
+    // A varint of 64 bits has at most ten bytes. Fewer bytes without an end are a message that was cut off.
     Err(if bytes.len() < 10 { WireError::Truncated } else { WireError::LongVarint })
 }
 
+/// Appends one varint in its shortest form.
 pub(crate) fn write_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push((value as u8) | 0x80);
@@ -117,7 +127,7 @@ pub(crate) fn write_bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Writes what stands before a field of this many bytes.
+/// Writes tag and length of a field with `length` bytes, for content that is written piece by piece.
 pub(crate) fn write_head(out: &mut Vec<u8>, field: u32, length: usize) {
     write_varint(out, u64::from(field) << 3 | 2);
     write_varint(out, length as u64);
@@ -133,6 +143,7 @@ pub(crate) fn write_fixed32(out: &mut Vec<u8>, field: u32, value: u32) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
+/// Writes a field of wire type 0. Also for `bool` and enums.
 pub(crate) fn write_number(out: &mut Vec<u8>, field: u32, value: u64) {
     write_varint(out, u64::from(field) << 3);
     write_varint(out, value);

@@ -1,4 +1,4 @@
-//! Attributes, numbers and ids, in all the ways senders write them.
+//! Attributes, numbers and ids, in all the ways that senders write them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +10,7 @@ use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visi
 
 use crate::limits::RecordLimits;
 
-/// Attributes: a list of key-value pairs, bounded in number.
+/// A list of `KeyValue` objects. The number is bounded, null is an empty list, and duplicates are kept in order.
 #[derive(Default)]
 pub(super) struct KeyValues(pub(super) AttributeList<'static>);
 
@@ -52,6 +52,7 @@ impl<'de> Deserialize<'de> for KeyValues {
     }
 }
 
+/// An `AnyValue` object. Null, an empty object and an unknown type of value are all null.
 pub(super) struct AnyValue(pub(super) AttributeValue<'static>);
 
 impl<'de> Deserialize<'de> for AnyValue {
@@ -111,7 +112,8 @@ struct MapJson {
     values: KeyValues,
 }
 
-/// A number or a name. Anything else is passed over, whatever is in it.
+/// An enum of protobuf: its number (the specification) or its name (protobuf's own JSON mapping). A value of another
+/// type is ignored, so that an odd `kind` does not cost a span.
 pub(super) enum ProtoEnumJson {
     Number(u64),
     Text(String),
@@ -166,7 +168,7 @@ impl<'de> Deserialize<'de> for ProtoEnumJson {
     }
 }
 
-/// Signs of structure in the JSON of one record: four stand around an attribute.
+/// Structural characters per value: an attribute has at least four of `{`, `[` and `,` around it.
 const SIGNS_PER_VALUE: usize = 4;
 
 /// Why a record in JSON is left out. The rest of its document is still read.
@@ -198,7 +200,8 @@ pub(super) fn check_value_count(json: &str) -> Result<(), WireJsonError> {
     Ok(())
 }
 
-/// A number that may travel as a number, as a text, or (from JavaScript) as a float; out of range is the nearest.
+/// A number as a JSON number, as a text (the form of the specification for 64-bit integers), or as a float (from
+/// JavaScript). A number out of range becomes the nearest one; null is 0.
 macro_rules! flexible_number {
     ($name:ident, $number:ty) => {
         #[derive(Default)]
@@ -243,7 +246,7 @@ macro_rules! flexible_number {
 flexible_number!(U64, u64);
 flexible_number!(I64, i64);
 
-/// The same for floats, which have names for what they cannot write.
+/// A float as a number or as a text: `NaN` and `Infinity` have no form as a JSON number.
 #[derive(Default)]
 struct FloatJson(f64);
 
@@ -264,13 +267,15 @@ impl<'de> Deserialize<'de> for FloatJson {
     }
 }
 
+/// A trace id in hexadecimal (the specification) or in base64 (protobuf's own JSON mapping).
 #[derive(Default)]
 pub(super) struct TraceIdJson {
     pub(super) id: TraceId,
-    /// It is written as OTLP asks: in hexadecimal digits of the right number, or in base64 as some senders do.
+    /// Whether it has the right number of hexadecimal digits, or is base64 of the right length.
     pub(super) is_exact: bool,
 }
 
+/// As [`TraceIdJson`], for the eight bytes of a span id.
 #[derive(Default)]
 pub(super) struct SpanIdJson {
     pub(super) id: SpanId,
@@ -299,16 +304,17 @@ impl<'de> Deserialize<'de> for SpanIdJson {
     }
 }
 
-/// An id that is not there is an exact one, too: whether it may be missing is for others to say.
+/// An absent id is well-formed; whether it may be absent is checked elsewhere.
 fn is_hexadecimal(text: &str, digits: usize) -> bool {
     text.is_empty() || (text.len() == digits && text.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// Base64 ids are told from hexadecimal ones by their length alone.
+/// Base64 and hexadecimal ids differ in length, which is enough to tell them apart. Empty if it is not base64.
 fn base64_id(text: &str, length: usize) -> Vec<u8> {
     if text.len() == length { base64_bytes(text) } else { Vec::new() }
 }
 
+/// Standard alphabet with padding. Invalid text becomes empty.
 fn base64_bytes(text: &str) -> Vec<u8> {
     base64::engine::general_purpose::STANDARD.decode(text).unwrap_or_default()
 }
