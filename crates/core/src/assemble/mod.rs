@@ -29,15 +29,16 @@ pub use tools::parse_tool_definitions as tool_definitions;
 use crate::span::Span;
 use crate::trajectory::{DefectKind, ExtractionDefect, Trajectory};
 
-/// What a group of spans yields.
+/// The trajectories of a group of spans, in order of time.
 #[derive(Clone, Debug, Default)]
 pub struct AssemblyOutput {
     pub trajectories: Vec<Trajectory>,
-    /// Defects of spans that belong to no trajectory.
+    /// Defects of spans that are in no trajectory.
     pub defects: Vec<ExtractionDefect>,
 }
 
-/// Assembles groups of spans, one after the other.
+/// Assembles groups of spans one after the other. Keeps parsed tool lists between groups, so one assembler per thread
+/// should be reused.
 #[derive(Clone, Debug)]
 pub struct TrajectoryAssembler {
     tools: tools::ToolCache,
@@ -51,13 +52,13 @@ impl Default for TrajectoryAssembler {
 }
 
 impl TrajectoryAssembler {
-    /// An assembler that builds so many trajectories of one group, those that began first, and reports the rest as one
-    /// defect.
+    /// An assembler that builds at most this many trajectories of one group, the earliest ones, and reports the rest as
+    /// one defect. Bounds the output of a hostile trace.
     pub fn with_max_trajectories(max_trajectories: usize) -> TrajectoryAssembler {
         TrajectoryAssembler { tools: tools::ToolCache::default(), max_trajectories }
     }
 
-    /// Assembles the spans of traces that belong together.
+    /// Assembles the spans of traces that belong together. The order and repetition of spans do not change the result.
     pub fn assemble(&mut self, spans: &[Span<'_>]) -> AssemblyOutput {
         let tree = tree::SpanTree::build(spans);
         let (mut runs, mut defects) = runs::find_runs(&tree);

@@ -1,4 +1,4 @@
-//! The tools on offer, and which names are tools at all.
+//! The tools that an agent was offered, and which names are names of tools.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -20,12 +20,12 @@ use super::tree::SpanTree;
 use crate::assemble::agent_run::RequestSpans;
 use crate::assemble::requested_call::read_arguments;
 
-/// Frameworks that answer by calling a tool call it this.
+/// Whether this is a finishing tool, by which frameworks let the model give its answer.
 pub(super) fn is_final_answer(name: &str) -> bool {
     matches!(name, "final_answer" | "FinalAnswer" | "finish" | "Finish" | "final_result")
 }
 
-/// Names that a model can use. Frameworks record their own bookkeeping under names like `_Exception`.
+/// Whether a model can call a tool by this name. Frameworks record their own bookkeeping under names like `_Exception`.
 pub(super) fn can_be_called(name: &str) -> bool {
     !name.is_empty()
         && !name.starts_with('_')
@@ -34,7 +34,7 @@ pub(super) fn can_be_called(name: &str) -> bool {
         && name != "invalid_tool"
 }
 
-/// What a run's finishing tool was given.
+/// The answer that the finishing tool of a run got.
 pub(super) fn final_answer(tree: &SpanTree<'_>, run: &RequestSpans) -> Option<String> {
     let finishing = |at: &&usize| tree.nodes[**at].facts.tool.name.as_deref().is_some_and(is_final_answer);
     let tool = &tree.nodes[*run.tools.iter().rev().find(finishing)?].facts.tool;
@@ -53,32 +53,33 @@ pub(super) fn given_answer(arguments: Option<&RecordedArguments<'_>>) -> Option<
     Some(result_text(answer)).filter(|answer| !answer.is_empty())
 }
 
+/// Spans of the finishing tool, which count as spans of the answer.
 pub(super) fn final_answer_spans(tree: &SpanTree<'_>, run: &RequestSpans) -> Vec<String> {
     let finishing =
         run.tools.iter().filter(|at| tree.nodes[**at].facts.tool.name.as_deref().is_some_and(is_final_answer));
     finishing.flat_map(|at| tree.nodes[*at].span_ids()).map(|id| id.to_string()).collect()
 }
 
-/// Tool lists that were read already. An agent offers the same tools in every run, so most runs share a list.
+/// A cache of parsed tool lists. An agent offers the same tools in every run, so most runs share a list.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ToolCache {
     lists: HashMap<u64, Arc<[ToolDefinition]>>,
     bytes: usize,
 }
 
-/// More different lists than this are not worth keeping.
+/// Number of lists in the cache. It is emptied when it is full: the lists of the next traces come back at once.
 const MAX_LISTS: usize = 1_000;
-/// Bytes of all lists that are kept beyond the trace they came from.
+/// Bytes of all lists in the cache, which outlive the trace that they came from.
 const MAX_CACHED_BYTES: usize = 16 << 20;
-/// More tools than this are on no agent's offer; a definition takes many times its text.
+/// Tools of one list. No agent is offered more, and a definition takes many times its text.
 const MAX_TOOLS: usize = 10_000;
 
 impl ToolCache {
-    /// Every tool that the agent could use in a run, in the order of first mention.
+    /// Every tool that the agent could use in a run, in the order in which they are first mentioned.
     pub(super) fn tools_for_run(&mut self, tree: &SpanTree<'_>, run: &RequestSpans) -> Arc<[ToolDefinition]> {
         let list = self.get_or_read(&ToolDefinitionSources::for_request(tree, run));
-        // Tools that only their spans tell of. Where there is a list, a name that is not in it, says nothing of itself
-        // and gave an error was made up by the model.
+        // Tools may be known from their spans only. Where there is a list, a name that is not in it, has no description
+        // and gave an error was invented by the model.
         let made_up = |tool: &ToolFacts<'_>| {
             !list.is_empty() && tool.is_error && tool.description.is_none() && tool.schema.is_none()
         };
@@ -106,6 +107,7 @@ impl ToolCache {
         all.tools.into()
     }
 
+    /// Looks a list up by the digest of its sources, which is far cheaper than parsing it.
     fn get_or_read(&mut self, sources: &ToolDefinitionSources<'_>) -> Arc<[ToolDefinition]> {
         let key = sources.digest();
         if let Some(list) = self.lists.get(&key) {
@@ -131,7 +133,7 @@ fn definition_bytes(tool: &ToolDefinition) -> usize {
     size_of_val(tool) + tool.name.len() + description + schema
 }
 
-/// Where a run's requests list the tools: structured, else in the prompt.
+/// Where the requests of a run list their tools: in attributes, otherwise in the prompt.
 struct ToolDefinitionSources<'t> {
     offered: Vec<&'t OfferedTools<'t>>,
     prompt: Option<Cow<'t, str>>,
@@ -141,7 +143,7 @@ impl<'t> ToolDefinitionSources<'t> {
     fn for_request(tree: &'t SpanTree<'_>, run: &'t RequestSpans) -> ToolDefinitionSources<'t> {
         let nodes = |list: &'t [usize]| list.iter().map(|at| &tree.nodes[*at].facts);
         let mut offered = Vec::new();
-        // Calls repeat the list; one that differs is read, too.
+        // Calls repeat the list. One that differs is read, too.
         let mut last = 0;
         for facts in nodes(&run.calls).chain(nodes(&run.frames)) {
             if facts.offered_tools.is_empty() {
@@ -206,14 +208,15 @@ impl OfferedTools<'_> {
     }
 }
 
-/// Reads tool definitions in any of the shapes that requests use.
+/// Parses tool definitions in any of the shapes that requests use. Text that contains none gives an empty list.
 pub fn parse_tool_definitions(json: &str) -> Vec<ToolDefinition> {
     let mut list = ToolList::default();
     list.read_text(json, 0);
     list.tools
 }
 
-/// A definition in any of the shapes that requests use: OpenAI's, flat or below `function`, Anthropic's, MCP's, Gemini's.
+/// A definition in any shape: OpenAI (flat or below `function`), Anthropic (`input_schema`), MCP (`inputSchema`),
+/// Gemini (`function_declarations`). The schema stays text.
 #[derive(Deserialize)]
 struct ToolDefinitionJson<'a> {
     #[serde(borrow, default)]
@@ -236,6 +239,7 @@ struct ToolDefinitionJson<'a> {
     tools: Option<&'a RawValue>,
 }
 
+/// Definitions without duplicates. A later definition of the same name only adds what the first one lacks.
 #[derive(Default)]
 struct ToolList {
     tools: Vec<ToolDefinition>,
@@ -255,7 +259,8 @@ impl ToolList {
         }
     }
 
-    /// One definition or a list of them. Definitions are wrapped a few times at the most.
+    /// Reads one definition or a list of them, perhaps encoded as JSON text. Bounded in depth, because each level is
+    /// parsed again.
     fn read_text(&mut self, text: &str, depth: usize) {
         const MAX_DEPTH: usize = 6;
         if depth > MAX_DEPTH {
@@ -301,10 +306,10 @@ impl ToolList {
     }
 }
 
-/// Tools that a text prompt lists, in the manners of LlamaIndex, CrewAI, LangChain and smolagents.
+/// Tools that a prompt lists as text, in the formats of LlamaIndex, CrewAI, LangChain and smolagents.
 fn in_prompt(prompt: &str) -> Vec<ToolDefinition> {
     let mut tools: Vec<ToolDefinition> = Vec::new();
-    // A description may go on over lines.
+    // A description may continue on further lines.
     let mut describing = false;
     for line in prompt.lines() {
         if tools.len() > MAX_TOOLS {
@@ -338,6 +343,7 @@ fn in_prompt(prompt: &str) -> Vec<ToolDefinition> {
     tools
 }
 
+/// CrewAI prints the schema as a Python dictionary.
 fn schema_in_text(text: &str) -> Option<RawJson> {
     let text = text.trim();
     let strict = RawJson::parse_object(text);
@@ -346,7 +352,7 @@ fn schema_in_text(text: &str) -> Option<RawJson> {
     })
 }
 
-/// A tool that takes one line of a prompt.
+/// A tool that is described on one line of a prompt.
 fn in_line(line: &str) -> Option<ToolDefinition> {
     // smolagents: def list_issues(repo: string) -> string:
     if let Some((name, _)) = line.strip_prefix("def ").and_then(|rest| rest.split_once('(')) {
