@@ -1,4 +1,4 @@
-//! Looks whether a store is what it should be.
+//! `gradus store check`: verifies the structure of the file, the readability of every row, and references between rows.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use crate::error::StoreError;
 use crate::query::StoredBlock;
 use crate::records::BlockSignal;
 
-/// What was looked at, and what is wrong with it.
+/// What was checked, and the problems that were found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckReport {
     pub traces: u64,
@@ -20,10 +20,11 @@ pub struct CheckReport {
     pub blocks: u64,
     pub trajectories: u64,
     pub outcomes: u64,
-    /// The first of them; an empty list is a clean store.
+    /// The first problems; empty for an intact store.
     pub problems: Vec<String>,
 }
 
+/// Problems that are kept. A damaged file can have millions.
 const MAX_PROBLEMS: usize = 100;
 
 impl CheckReport {
@@ -43,11 +44,11 @@ impl Store {
     ) -> Result<CheckReport, StoreError> {
         let reader = self.readers.take_reader()?;
         let sql: &Connection = &reader;
-        // One view of the whole, whatever is written meanwhile.
+        // One transaction, so that the check sees one state whatever is written meanwhile.
         let view = sql.unchecked_transaction()?;
         let mut report = CheckReport::default();
         check_structure(&view, &mut report)?;
-        // What cannot be read at all is one more problem, not the end of looking.
+        // An error while reading is one more problem, and does not end the check.
         let looked_at = [
             check_traces(&view, &mut report, span_ids),
             check_verdicts(&view, &mut report),
@@ -60,6 +61,7 @@ impl Store {
     }
 }
 
+/// SQLite's own check of pages and indices, and the comparison with the schema of this version.
 fn check_structure(sql: &Connection, report: &mut CheckReport) -> Result<(), StoreError> {
     let mut statement = sql.prepare("PRAGMA integrity_check(20)")?;
     let lines = statement.query_map([], |row| row.get::<_, String>(0))?;
@@ -75,6 +77,8 @@ fn check_structure(sql: &Connection, report: &mut CheckReport) -> Result<(), Sto
     Ok(())
 }
 
+/// Every block must decompress and decode, every span row must be found in the block that it names, and the counters of
+/// traces must agree.
 fn check_traces<E: std::fmt::Display>(
     sql: &Connection,
     report: &mut CheckReport,
@@ -121,6 +125,7 @@ fn check_traces<E: std::fmt::Display>(
     Ok(())
 }
 
+/// Every trajectory and every outcome must be readable JSON, and every outcome must have its trajectory.
 fn check_verdicts(sql: &Connection, report: &mut CheckReport) -> Result<(), StoreError> {
     let mut statement = sql.prepare("SELECT trajectory_id, body FROM trajectory")?;
     let mut rows = statement.query([])?;
@@ -152,8 +157,10 @@ fn check_verdicts(sql: &Connection, report: &mut CheckReport) -> Result<(), Stor
     Ok(())
 }
 
-/// What names a row must find it.
+/// Every reference between rows must be valid. Foreign keys of SQLite are off, because checking them on every write is
+/// slow.
 fn check_ties(sql: &Connection, report: &mut CheckReport) -> Result<(), StoreError> {
+    // Table, column, and the table that the column refers to.
     const TIES: &[(&str, &str, &str)] = &[
         ("block", "trace", "trace"),
         ("span", "trace", "trace"),

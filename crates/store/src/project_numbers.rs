@@ -1,16 +1,16 @@
-//! The numbers of projects.
+//! Numbers of projects.
 
 use crate::error::StoreError;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The numbers of projects that are known already; the table has them all.
+/// A cache of the table of projects, which belongs to the writer. Emptied when a transaction is rolled back.
 #[derive(Debug, Default)]
 pub(crate) struct ProjectNumberCache(HashMap<Arc<str>, i64>);
 
 impl ProjectNumberCache {
-    /// Takes a project out that was removed.
+    /// Removes a project that was deleted.
     pub(crate) fn forget(&mut self, number: i64) {
         self.0.retain(|_, known| *known != number);
     }
@@ -31,7 +31,7 @@ impl ProjectNumberCache {
             .optional()?;
         let number = match known {
             Some(number) => number,
-            // A sender that names a project for each process would otherwise name them without end.
+            // A sender that names a project for each of its processes would otherwise create projects without end.
             None if self.0.len() >= MAX_PROJECTS && &**name != OTHER_PROJECTS => {
                 return self.get_or_create(&OTHER_PROJECTS.into(), sql, now_ns);
             }
@@ -46,7 +46,7 @@ impl ProjectNumberCache {
     }
 }
 
-/// When there are so many, the spans of further ones go where it says "others".
+/// Maximum number of projects. Spans of further projects go into one common project.
 pub(super) const MAX_PROJECTS: usize = 10_000;
 
 pub(super) const OTHER_PROJECTS: &str = "(other projects)";

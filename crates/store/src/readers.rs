@@ -1,5 +1,6 @@
-//! Connections for reading. Readers never wait for the writer, nor it for them. What somebody asks for over the network
-//! (a query with a monitor) has connections of its own: the server's own work never waits behind it.
+//! The pool of reading connections. Readers never wait for the writer, nor the writer for them (SQLite's write-ahead
+//! log). Queries of clients, which have a monitor, use connections of their own, so that the work of the server never
+//! waits behind them.
 
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use crate::connection::open_reader;
 use crate::error::StoreError;
 use crate::monitor::{OPERATIONS_PER_CHECK, QueryInterrupt, QueryMonitor, check_query, current_monitor};
 
+/// The pool.
 pub(crate) struct ReaderPool {
     path: PathBuf,
     state: Mutex<ReaderState>,
@@ -20,17 +22,18 @@ pub(crate) struct ReaderPool {
 
 struct ReaderState {
     idle: Vec<Connection>,
-    /// How many more may be opened for the server's own work.
+    /// Connections that may still be opened for the work of the server.
     left: usize,
-    /// Idle connections of queries. How many are in use at once is up to whoever runs queries.
+    /// Idle connections of queries. The query pool of the server limits how many are in use.
     idle_for_queries: Vec<Connection>,
-    /// New queries wait: those that run keep the write-ahead log from being reset.
+    /// Whether new queries have to wait: running ones keep the write-ahead log from being reset.
     is_held: bool,
 }
 
+/// Connections for the work of the server.
 const MAX_READERS: usize = 8;
 const MAX_IDLE_QUERY_READERS: usize = 8;
-/// How long a query waits at most for the write-ahead log to be reset.
+/// How long a query waits at most for the reset of the write-ahead log.
 const MAX_HOLD: Duration = Duration::from_secs(5);
 
 impl ReaderPool {
@@ -39,7 +42,8 @@ impl ReaderPool {
         ReaderPool { path, state: Mutex::new(state), returned: Condvar::new() }
     }
 
-    /// Takes a connection; without a monitor, waits if all are in use.
+    /// Takes a connection. Without a monitor, waits until one is free; must not be called while the same thread holds
+    /// one.
     pub(crate) fn take_reader(&self) -> Result<PooledReader<'_>, StoreError> {
         match current_monitor() {
             Some(monitor) => self.take_for_query(monitor),
@@ -91,7 +95,7 @@ impl ReaderPool {
         Ok(PooledReader { readers: self, connection: Some(connection), query: Some((monitor, interrupt)) })
     }
 
-    /// Holds new queries back, or lets them go on.
+    /// Holds new queries back, or releases them.
     pub(crate) fn hold_queries(&self, is_held: bool) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).is_held = is_held;
         if !is_held {
@@ -104,6 +108,7 @@ impl ReaderPool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).is_held
     }
 
+    /// A connection whose progress handler cannot be cleared is closed instead.
     fn give_back(&self, mut connection: Connection, is_for_query: bool) {
         if is_for_query {
             let cleared = connection.progress_handler(0, None::<fn() -> bool>);
@@ -118,11 +123,11 @@ impl ReaderPool {
     }
 }
 
-/// A connection that goes back when it is dropped.
+/// A connection that returns to the pool when it is dropped.
 pub(crate) struct PooledReader<'r> {
     readers: &'r ReaderPool,
     connection: Option<Connection>,
-    /// Who watches over it, if it was taken for a query.
+    /// The monitor, if it was taken for a query.
     query: Option<(Arc<dyn QueryMonitor>, Arc<QueryInterrupt>)>,
 }
 

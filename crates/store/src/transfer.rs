@@ -1,7 +1,7 @@
-//! Moves a store as a whole: to lines of JSON and back, into a copy, and into less room.
+//! Moves a store as a whole: export to lines of JSON and import, backup, and compaction.
 //!
-//! An export is the tables, a row a line, with bodies unpacked (OTLP as base64, trajectories as text), so that it can be
-//! read without this program. API keys stay at home.
+//! An export contains the tables, one row per line, with bodies decompressed (OTLP as base64, trajectories as text), so
+//! that other programs can read it. API keys are not exported.
 
 use std::io::{self, BufRead, Write};
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::error::StoreError;
 use crate::project_numbers::ProjectNumberCache;
 use crate::words::collect_distinct_words;
 
-/// What is moved, in an order in which it can be put back.
+/// The exported tables, in an order in which they can be imported.
 const TABLES: &[&str] = &[
     "project",
     "trace",
@@ -38,8 +38,10 @@ const TABLES: &[&str] = &[
     "alert_state",
     "alert_event",
 ];
+/// Version of the export format, in its first line.
 const FORMAT: i64 = 1;
 
+/// Numbers of an export or import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransferCounts {
     pub rows: u64,
@@ -47,7 +49,7 @@ pub struct TransferCounts {
 }
 
 impl Store {
-    /// Writes everything as lines of JSON, as it is at this moment.
+    /// Writes everything as lines of JSON, in one read transaction: the state of one moment.
     pub fn export(&self, out: &mut dyn Write) -> Result<TransferCounts, StoreError> {
         let reader = self.readers.take_reader()?;
         let view = reader.unchecked_transaction()?;
@@ -73,8 +75,8 @@ impl Store {
         Ok(done)
     }
 
-    /// Reads an export into this store, which must be empty: all of it or nothing. `words` says what a trajectory is found
-    /// by.
+    /// Reads an export into this store, which must be empty: all of it or nothing. `words` makes the text for the
+    /// full-text search of a trajectory, which is not exported.
     pub fn import(
         &self,
         mut input: impl BufRead + Send + 'static,
@@ -120,7 +122,7 @@ impl Store {
             if !has_ended {
                 return Err(bad_line(number, "the export ends too early"));
             }
-            // The triggers have counted what was counted already.
+            // The triggers counted rows whose counts were imported already.
             sql.execute_batch(
                 "UPDATE project SET traces = (SELECT count(*) FROM trace WHERE project = project.no), \
                  spans = (SELECT coalesce(sum(spans), 0) FROM trace WHERE project = project.no), \
@@ -132,17 +134,17 @@ impl Store {
         written.wait()
     }
 
-    /// Copies the store into a new file, also while a server writes to it.
+    /// Copies the store into a new file, also while a server writes to it. An existing file is an error.
     pub fn backup(&self, to: &Path) -> Result<(), StoreError> {
         let reader = self.readers.take_reader()?;
         let name = to.to_str().ok_or_else(|| StoreError::bad_row("the name of the copy", "it is no text"))?;
-        // Ours from here on, so that half a copy can be removed.
+        // Created here, so that an incomplete copy can be removed without touching a file of the user.
         crate::create_private(to).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => StoreError::Exists { path: to.to_owned() },
             io::ErrorKind::StorageFull => StoreError::DiskFull,
             _ => StoreError::not_writable(to, &error),
         })?;
-        // Readers may not write, and this writes: to another file.
+        // Readers must not write, but this statement writes to another file.
         reader.pragma_update(None, "query_only", false)?;
         let copied = reader.execute("VACUUM INTO ?", [name]);
         reader.pragma_update(None, "query_only", true)?;
@@ -153,7 +155,7 @@ impl Store {
         kept
     }
 
-    /// Puts what came in pieces together, and gives back the room that is not needed. Nobody else may use the store.
+    /// Merges the blocks of each trace, and returns free space to the file system. Nobody else may use the store.
     pub fn compact(&self) -> Result<u64, StoreError> {
         let mut merged = 0;
         let mut after = 0;
@@ -172,14 +174,15 @@ impl Store {
     }
 }
 
-/// Waits until a new file is on the disk, and its name, too.
+/// Waits until a new file and its name are on the disk.
 fn sync_file(path: &Path) -> io::Result<()> {
     std::fs::File::open(path)?.sync_all()?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     std::fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// Merges the blocks of the next traces that have several. Export requests one behind the other are one again.
+/// Merges the blocks of the next traces that have several. Concatenated protobuf messages are one message, so their
+/// bodies are simply joined.
 fn merge_blocks(sql: &Connection, after: i64) -> Result<(u64, Option<i64>), StoreError> {
     const TRACES: i64 = 100;
     /// What stays in pieces, because a body must be readable at once.
