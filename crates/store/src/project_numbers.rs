@@ -5,7 +5,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A cache of the table of projects, which belongs to the writer. Emptied when a transaction is rolled back.
+/// A cache of the table of projects, which belongs to the writer. Read anew after a rollback, which may have undone a new
+/// project.
 #[derive(Debug, Default)]
 pub(crate) struct ProjectNumberCache(HashMap<Arc<str>, i64>);
 

@@ -196,7 +196,7 @@ fn merge_blocks(sql: &Connection, after: i64) -> Result<(u64, Option<i64>), Stor
         .collect::<Result<_, _>>()?;
     let mut merged = 0;
     for trace in &traces {
-        // Which version of a span counts is told by its block: such traces stay as they are.
+        // Such traces stay as they are: the block of a span decides which of its versions counts.
         let has_versions: bool =
             sql.query_row("SELECT has_versions FROM trace WHERE no = ?", [trace], |row| row.get(0))?;
         if has_versions {
@@ -232,6 +232,7 @@ fn merge_blocks(sql: &Connection, after: i64) -> Result<(u64, Option<i64>), Stor
     Ok((merged, traces.last().copied()))
 }
 
+/// The first line states the format and the number of migrations. Only an export of the same schema can be imported.
 fn check_head(sql: &Connection, json: &Json) -> Result<(), StoreError> {
     let schema: i64 = sql.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if json["gradus_export"] != FORMAT {
@@ -244,10 +245,11 @@ fn check_head(sql: &Connection, json: &Json) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Inserts one row. The file may be hostile, so tables and columns are checked against the schema.
 fn import_row(sql: &Connection, json: &Json, words: &dyn Fn(&[u8]) -> String) -> Result<(), StoreError> {
     let bad = |reason: &str| StoreError::bad_row("it", reason);
     let name = json["table"].as_str().unwrap_or_default();
-    // Only names that we know get into a statement.
+    // Names become part of the statement, so only known ones are accepted.
     let table = TABLES.iter().find(|table| **table == name).ok_or_else(|| bad("an unknown table"))?;
     let row = json["row"].as_object().ok_or_else(|| bad("no row"))?;
     let statement = sql.prepare_cached(&format!("SELECT * FROM {table} LIMIT 0"))?;
@@ -271,6 +273,7 @@ fn import_row(sql: &Connection, json: &Json, words: &dyn Fn(&[u8]) -> String) ->
     Ok(())
 }
 
+/// A value of the database as JSON: bodies decompressed, other blobs as base64.
 fn to_json(table: &str, column: &str, value: ValueRef<'_>) -> Result<Json, StoreError> {
     Ok(match (table, column, value) {
         (_, _, ValueRef::Null) => Json::Null,
@@ -285,6 +288,7 @@ fn to_json(table: &str, column: &str, value: ValueRef<'_>) -> Result<Json, Store
     })
 }
 
+/// The reverse of `to_json`.
 fn from_json(table: &str, column: &str, json: &Json) -> Result<Value, StoreError> {
     let is_blob =
         matches!((table, column), ("block", "body") | ("trace", "trace_id") | ("trajectory", "digest" | "body"));
@@ -317,6 +321,7 @@ fn io_error(error: &io::Error) -> StoreError {
     }
 }
 
+/// An error in line `number` of an export, counted from 1. 0 stands for the export as a whole.
 fn bad_line(number: u64, reason: &str) -> StoreError {
     match number {
         0 => StoreError::bad_row("the target", reason),

@@ -1,4 +1,4 @@
-//! What trajectories took and cost, in sums over hours and days.
+//! Coarse rollups of usage: what trajectories took and cost, by hour and day.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::long::{ALL_PROJECTS, CoarseRollupKey, RollupDimensions};
 use crate::query::{BUCKET_NS, TrajectoryUsage};
 use crate::records::TrajectoryRecord;
 
-/// Adds to a row that is there.
+/// Adds to an existing row.
 macro_rules! added {
     () => {
         "ON CONFLICT DO UPDATE SET trajectories = trajectories + excluded.trajectories, \
@@ -19,10 +19,10 @@ macro_rules! added {
     };
 }
 
-/// What trajectories add, gathered before it is written.
+/// Changes of usage, collected before they are written: many trajectories change the same rows.
 #[derive(Debug, Default)]
 pub(crate) struct UsageSums<'r> {
-    /// By the hour.
+    /// By hour, since there are no shorter rows of usage.
     hours: HashMap<RollupDimensions<'r>, TrajectoryUsage, RandomState>,
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn subtract_trajectory_usage(sql: &Connection, trajectory: i64) -> Re
     apply_trajectory_usage(sql, trajectory, -1)
 }
 
-/// Counts a stored trajectory in or out.
+/// Adds or subtracts a stored trajectory.
 fn apply_trajectory_usage(sql: &Connection, trajectory: i64, sign: i64) -> Result<(), StoreError> {
     let factor = sign as f64;
     let known: Option<(i64, i64, [String; 3], TrajectoryUsage)> = sql
@@ -126,6 +126,7 @@ fn upsert_usage_row(sql: &Connection, place: &CoarseRollupKey<'_>, by: &Trajecto
         by.costed,
         by.cost_usd,
     ])?;
+    // The row goes with its last trajectory, and with it what rounding left.
     if by.trajectories < 0 {
         sql.prepare_cached(
             "DELETE FROM usage_long WHERE size = ? AND project = ? AND kind = ? AND name = ? AND bucket = ? \
@@ -136,7 +137,7 @@ fn upsert_usage_row(sql: &Connection, place: &CoarseRollupKey<'_>, by: &Trajecto
     Ok(())
 }
 
-/// Takes a project out, and out of the sums of all projects.
+/// Removes a project, also from the sums over all projects.
 pub(crate) fn forget_project(sql: &Connection, project: i64) -> Result<(), StoreError> {
     sql.prepare_cached(concat!(
         "INSERT INTO usage_long (size, project, kind, name, bucket, trajectories, errors, steps, tokens, took_ns, costed, \

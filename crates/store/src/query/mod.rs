@@ -1,4 +1,4 @@
-//! What can be asked of a store.
+//! Queries. Every list uses an index and examines a bounded number of rows; tests check the query plans.
 
 mod annotations;
 mod latest;
@@ -40,6 +40,7 @@ use rusqlite::{OptionalExtension, params};
 use crate::Store;
 use crate::error::StoreError;
 
+/// A project with its counts, which triggers keep up to date.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectRow {
     pub name: String,
@@ -78,7 +79,7 @@ impl Store {
         Ok(project_number(&*self.readers.take_reader()?, name)?.is_some())
     }
 
-    /// The trace that holds a span.
+    /// The trace that contains a span. Ids of spans are unique in practice only; the first match counts.
     pub fn trace_of_span(&self, span: SpanId) -> Result<Option<TraceId>, StoreError> {
         let reader = self.readers.take_reader()?;
         let id = reader
@@ -91,7 +92,7 @@ impl Store {
     }
 }
 
-/// A number of a project; `None` when there is no such project.
+/// The number of a project; `None` if there is no such project.
 pub(crate) fn project_number(sql: &rusqlite::Connection, name: &str) -> Result<Option<i64>, StoreError> {
     Ok(sql.prepare_cached("SELECT no FROM project WHERE name = ?")?.query_row([name], |row| row.get(0)).optional()?)
 }
