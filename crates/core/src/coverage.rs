@@ -45,6 +45,7 @@ pub struct DefectCount {
 const MAX_EXAMPLES: usize = 3;
 
 impl SourceCoverage {
+    /// Empty coverage of a source with this name.
     pub fn new(source: impl Into<String>) -> Self {
         SourceCoverage { source: source.into(), ..SourceCoverage::default() }
     }
@@ -74,6 +75,7 @@ impl SourceCoverage {
         self.count_defect(defect.kind, example);
     }
 
+    /// Counts one defect and keeps its location as an example.
     fn count_defect(&mut self, kind: DefectKind, example: &str) {
         let class = self.defects.entry(kind).or_default();
         class.count += 1;

@@ -93,10 +93,12 @@ impl<'a> ChatMessage<'a> {
         ChatMessage { role, parts: Vec::new() }
     }
 
+    /// A message with one text part, as plain transcripts and string contents give.
     pub fn from_text(role: MessageRole, text: impl Into<Cow<'a, str>>) -> Self {
         ChatMessage { role, parts: vec![MessagePart::Text(text.into())] }
     }
 
+    /// Whether it has no parts at all. A part with an empty text is not created.
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
@@ -117,6 +119,7 @@ impl<'a> ChatMessage<'a> {
         }))
     }
 
+    /// In the order of the reply, which is the order in which frameworks run them.
     pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall<'a>> {
         self.parts.iter().filter_map(|part| match part {
             MessagePart::ToolCall(call) => Some(call),
@@ -124,6 +127,7 @@ impl<'a> ChatMessage<'a> {
         })
     }
 
+    /// Results of tools. In Anthropic's format they are parts of a message of the user.
     pub fn tool_results(&self) -> impl Iterator<Item = &ToolResult<'a>> {
         self.parts.iter().filter_map(|part| match part {
             MessagePart::ToolResult(result) => Some(result),
@@ -136,6 +140,7 @@ impl<'a> ChatMessage<'a> {
     }
 }
 
+/// Joins texts by line feeds. Borrows if there is only one, which is the usual case.
 fn join_lines<'t>(mut texts: impl Iterator<Item = &'t str>) -> Cow<'t, str> {
     let Some(first) = texts.next() else { return Cow::Borrowed("") };
     let mut all = Cow::Borrowed(first);
@@ -224,6 +229,7 @@ pub fn message_from_json(json: Json) -> Option<ChatMessage<'static>> {
     Some(ChatMessage { role, parts: reader.parts })
 }
 
+/// The role of a message as it is written, from wherever the format keeps it.
 fn role_name(object: &Map<String, Json>) -> Option<String> {
     let text = |key: &str| object.get(key).and_then(Json::as_str);
     if let Some(role) = text("role").or_else(|| text("message.role")) {
@@ -247,6 +253,8 @@ struct PartReader {
 }
 
 impl PartReader {
+    /// Reads one message object. Order matters: an item of OpenAI's Responses API is a whole message in itself;
+    /// otherwise reasoning comes before content, and content before calls.
     fn read_object(&mut self, object: &mut Map<String, Json>) {
         if self.read_item(object) {
             return;
@@ -295,6 +303,8 @@ impl PartReader {
         self.parts.push(MessagePart::ToolResult(ToolResult { id, name, content, is_error }));
     }
 
+    /// Reads the content of a message: a text, a part, or a list of parts. Empty texts are dropped. Recursion is
+    /// bounded by the depth of the JSON.
     fn read_content(&mut self, content: Json) {
         match content {
             Json::String(text) if text.is_empty() => {}
@@ -305,6 +315,7 @@ impl PartReader {
         }
     }
 
+    /// Reads an object among the content: a typed part, a nested message, or anything with a text in it.
     fn content_object(&mut self, mut object: Map<String, Json>) {
         if !self.read_item(&mut object) {
             self.object_text(object);
@@ -369,6 +380,7 @@ impl PartReader {
         }
     }
 
+    /// The text of an object of unknown type. Images and other media have none, and are dropped.
     fn object_text(&mut self, mut object: Map<String, Json>) {
         for key in ["text", "content", "value"] {
             if let Some(text) = object.remove(key).and_then(plain_text).filter(|text| !text.is_empty()) {
@@ -378,6 +390,7 @@ impl PartReader {
         }
     }
 
+    /// Reasoning is under different keys: `thinking` (Anthropic), `summary` (OpenAI Responses), `text` (Vercel).
     fn read_reasoning(&mut self, object: &mut Map<String, Json>) -> bool {
         for key in ["content", "text", "thinking", "reasoning", "summary"] {
             if let Some(text) = object.remove(key).and_then(plain_text).filter(|text| !text.trim().is_empty()) {
@@ -388,6 +401,7 @@ impl PartReader {
         true
     }
 
+    /// Reads the calls that stand beside the content, as in OpenAI's chat format and in LangChain's objects.
     fn tool_calls(&mut self, object: &mut Map<String, Json>) {
         let nested = object.get_mut("additional_kwargs").and_then(|kwargs| {
             let kwargs = kwargs.as_object_mut()?;

@@ -99,6 +99,7 @@ fn drop_derived(attributes: &mut AttributeList<'static>) {
     }
 }
 
+/// OpenInference's attribute for the kind of a span.
 const KIND: &str = "openinference.span.kind";
 
 /// The GenAI attributes of a span by key, because a hostile span can have many, and facts about the others.
@@ -111,6 +112,7 @@ struct GenAiSources<'a> {
 }
 
 impl<'a> GenAiSources<'a> {
+    /// One pass over the attributes for each question; nothing is copied.
     fn from_attributes(attributes: &'a AttributeList<'static>) -> GenAiSources<'a> {
         let all = || attributes.0.iter().map(|(key, value)| (key.as_ref(), value));
         let mut inputs = all().filter_map(|(key, _)| key.strip_prefix("llm.input_messages."));
@@ -165,6 +167,7 @@ impl<'a> GenAiSources<'a> {
 
     /// Whether an output says only which reply it was: its id and its model.
     fn is_identity(&self, value: &AttributeValue<'_>) -> bool {
+        // An output that is longer contains more than an id and a model.
         const MAX_IDENTITY_BYTES: usize = 1_000;
         let text = value.as_str().filter(|text| text.len() <= MAX_IDENTITY_BYTES && text.starts_with('{'));
         let Some(Json::Object(said)) = text.and_then(bounded_json::parse_bounded_json) else { return false };

@@ -108,6 +108,7 @@ impl<'a> Span<'a> {
         self.attributes.get_text(key)
     }
 
+    /// By the status of the span. Tools that report errors in their result have the status OK.
     pub fn is_error(&self) -> bool {
         self.status.code == StatusCode::Error
     }
@@ -150,6 +151,7 @@ impl<'a> AttributeList<'a> {
         self.0.iter().map(|(_, value)| value.value_count()).sum()
     }
 
+    /// In the order of recording, duplicates included.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &AttributeValue<'a>)> {
         self.0.iter().map(|(name, value)| (name.as_ref(), value))
     }
@@ -184,6 +186,7 @@ impl SpanResource {
 }
 
 impl<'a> AttributeValue<'a> {
+    /// Counts itself and everything inside. The depth was bounded when it was decoded.
     fn value_count(&self) -> usize {
         match self {
             AttributeValue::Array(items) => 1 + items.iter().map(AttributeValue::value_count).sum::<usize>(),

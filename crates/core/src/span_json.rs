@@ -72,6 +72,7 @@ pub fn nested_spans(object: &Map<String, Json>) -> Vec<Span<'static>> {
     spans
 }
 
+/// One span of a nested dump. `parent` is used if the span does not name its parent itself.
 fn nested_span(object: &Map<String, Json>, parent: Option<SpanId>) -> Span<'static> {
     let attributes = |key: &str| {
         let mut attributes = AttributeList::default();
@@ -123,6 +124,7 @@ fn flatten_into(prefix: &str, object: &Map<String, Json>, budget: &mut PathBudge
     }
 }
 
+/// Flattens one value. Lists of plain values stay lists, as OpenInference records them; lists of objects get indices.
 fn flatten_json_value(path: String, value: &Json, budget: &mut PathBudget, out: &mut AttributeList<'static>) {
     let is_leaf = path.rsplit('.').next().is_some_and(|last| LEAVES.contains(&last));
     match value {
@@ -138,6 +140,7 @@ fn flatten_json_value(path: String, value: &Json, budget: &mut PathBudget, out: 
     }
 }
 
+/// Events under either naming: `name` and `attributes`, or `event_name` and `event_attributes`.
 fn read_span_events(object: &Map<String, Json>) -> Vec<SpanEvent<'static>> {
     let Some(Json::Array(events)) = object.get("events") else { return Vec::new() };
     let events = events.iter().filter_map(Json::as_object).map(|event| {
@@ -152,6 +155,7 @@ fn read_span_events(object: &Map<String, Json>) -> Vec<SpanEvent<'static>> {
     events.collect()
 }
 
+/// The status code is a text in both formats, in either case.
 fn read_span_status(object: &Map<String, Json>) -> SpanStatus<'static> {
     let code = match read_text_field(object, "status_code").unwrap_or_default().to_ascii_uppercase().as_str() {
         "OK" => StatusCode::Ok,
@@ -168,6 +172,7 @@ fn read_time_ns(object: &Map<String, Json>, key: &str) -> u64 {
     parsed.map_or(0, |time| u64::try_from(time.as_nanosecond()).unwrap_or_default())
 }
 
+/// A text that is not empty.
 fn read_text_field<'j>(object: &'j Map<String, Json>, key: &str) -> Option<&'j str> {
     object.get(key).and_then(Json::as_str).filter(|text| !text.is_empty())
 }

@@ -187,6 +187,8 @@ impl ExtractionDefect {
     /// Bytes that are kept of a detail. It quotes recorded text, and a trace can have as many defects as spans.
     const MAX_DETAIL_BYTES: usize = 480;
 
+    /// A defect with its detail cut to `MAX_DETAIL_BYTES`. The detail may quote hostile text; it is escaped when it is
+    /// printed.
     pub fn new(kind: DefectKind, detail: impl AsRef<str>, span_id: Option<crate::span::SpanId>) -> Self {
         let detail = cut_text(detail.as_ref(), Self::MAX_DETAIL_BYTES).into_owned();
         ExtractionDefect { kind, detail, span_id: span_id.map(|id| id.to_string()) }

@@ -85,6 +85,7 @@ fn joins_emoji(previous: Option<char>, next: Option<char>) -> bool {
     previous.is_some_and(is_before) && next.is_some_and(is_picture)
 }
 
+/// Arrows, technical symbols, dingbats and the emoji blocks: what is drawn as a picture or a symbol.
 fn is_picture(c: char) -> bool {
     matches!(c, '\u{2190}'..='\u{21ff}' | '\u{2300}'..='\u{27bf}' | '\u{2b00}'..='\u{2bff}' | '\u{1f000}'..='\u{1faff}')
 }

@@ -175,6 +175,7 @@ impl ValueReader {
         Ok(event)
     }
 
+    /// Decodes an attribute of a record.
     fn key_value<'a>(&mut self, bytes: &'a [u8]) -> Result<(Cow<'a, str>, AttributeValue<'a>), WireError> {
         self.key_value_at(bytes, 0)
     }
@@ -221,6 +222,7 @@ impl ValueReader {
         Ok(value)
     }
 
+    /// Decodes an `ArrayValue`. Every item counts, since even an empty one takes memory.
     fn array<'a>(&mut self, bytes: &'a [u8], depth: usize) -> Result<AttributeValue<'a>, WireError> {
         let mut items = Vec::new();
         let mut fields = WireFields::new(bytes);
@@ -233,6 +235,7 @@ impl ValueReader {
         Ok(AttributeValue::Array(items))
     }
 
+    /// Decodes a `KeyValueList`, in order and with duplicates.
     fn map<'a>(&mut self, bytes: &'a [u8], depth: usize) -> Result<AttributeValue<'a>, WireError> {
         let mut entries = Vec::new();
         let mut fields = WireFields::new(bytes);

@@ -44,6 +44,7 @@ pub fn encode_log(log: &LogEvent<'_>, out: &mut Vec<u8>) {
     write_bytes(out, 12, log.event.name.as_bytes());
 }
 
+/// Appends the body of a `Span.Event` message.
 fn encode_event(event: &SpanEvent<'_>, out: &mut Vec<u8>) {
     write_fixed64(out, 1, event.time_ns);
     write_bytes(out, 2, event.name.as_bytes());
@@ -57,6 +58,7 @@ pub(crate) fn encode_attributes(attributes: &AttributeList<'_>, field: u32, out:
     }
 }
 
+/// Appends the body of a `KeyValue` message.
 fn encode_key_value(key: &str, value: &AttributeValue<'_>, out: &mut Vec<u8>) {
     write_bytes(out, 1, key.as_bytes());
     write_message(out, 2, |out| encode_value(value, out));

@@ -136,6 +136,7 @@ const OF_AN_ATTRIBUTE: usize = 2 * size_of::<(Cow<'_, str>, AttributeValue<'_>)>
 /// Memory is requested in steps of this size, not for every record.
 const STEP: usize = 64 << 10;
 
+/// Reads a request. Resources and scopes are added only when they have an accepted record.
 struct ExportRegrouper<'a, 'r> {
     request: RegroupedExport<'a>,
     index: HashMap<TraceId, usize>,
@@ -300,6 +301,7 @@ impl<'a> RegroupedExport<'a> {
         part.records.chunk_by(|a, b| self.resource_index(a) == self.resource_index(b))
     }
 
+    /// Length of a `ResourceSpans` message. Protobuf writes lengths before content, so they are computed first.
     fn resource_length(&self, records: &[WireRecord<'_>]) -> usize {
         let resource = &self.resources[self.resource_index(&records[0])];
         optional_field_size(resource.body.as_deref())
@@ -307,6 +309,7 @@ impl<'a> RegroupedExport<'a> {
             + scope_runs(records).map(|run| delimited_field_size(self.scope_length(run))).sum::<usize>()
     }
 
+    /// Length of a `ScopeSpans` message.
     fn scope_length(&self, run: &[WireRecord<'_>]) -> usize {
         let scope = self.scope(&run[0]);
         optional_field_size(scope.body.as_deref())
@@ -315,6 +318,7 @@ impl<'a> RegroupedExport<'a> {
     }
 }
 
+/// Runs of neighbouring records with the same scope.
 fn scope_runs<'p, 'a>(records: &'p [WireRecord<'a>]) -> impl Iterator<Item = &'p [WireRecord<'a>]> {
     records.chunk_by(|a, b| a.scope == b.scope)
 }
@@ -380,6 +384,7 @@ fn span_mark<'a>(body: &'a [u8], limits: &RecordLimits, mark: &mut RecordOutline
     Ok(trace)
 }
 
+/// Reads a `LogRecord` message into `mark`, and checks all of it.
 fn log_mark<'a>(body: &'a [u8], limits: &RecordLimits, mark: &mut RecordOutline<'a>) -> Result<TraceId, WireError> {
     let mut trace = TraceId::default();
     check_record(body, TelemetrySignal::Log, limits, |number, field| {
@@ -396,6 +401,7 @@ fn log_mark<'a>(body: &'a [u8], limits: &RecordLimits, mark: &mut RecordOutline<
     Ok(trace)
 }
 
+/// Whether a `Status` message has the code of an error.
 fn is_error(status: &[u8]) -> Result<bool, WireError> {
     let mut fields = WireFields::new(status);
     while let Some((number, field)) = fields.next()? {
@@ -406,6 +412,7 @@ fn is_error(status: &[u8]) -> Result<bool, WireError> {
     Ok(false)
 }
 
+/// Bytes of a varint: seven bits each.
 fn varint_length(value: usize) -> usize {
     (usize::BITS - (value | 1).leading_zeros()).div_ceil(7) as usize
 }

@@ -218,6 +218,7 @@ impl RecordBudget {
         Ok(())
     }
 
+    /// Checks one field: counts it and descends into submessages. Scalars need no check.
     fn check_field(
         &mut self,
         message: TextBearingMessage,
@@ -244,6 +245,7 @@ enum FieldRewrite {
     LeaveOut,
 }
 
+/// Rewrites one record within the limits of its budget.
 struct RecordRewriter<'c> {
     change: TextChange<'c>,
     budget: RecordBudget,

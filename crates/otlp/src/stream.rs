@@ -230,6 +230,7 @@ impl ExportStreamReader<'_, '_> {
         }
     }
 
+    /// Whether a part of this length may be read into memory.
     fn fits_record_limit(&self, length: u64) -> bool {
         length <= self.limits.record_bytes as u64
     }
@@ -315,11 +316,13 @@ impl ExportStreamReader<'_, '_> {
         self.advance(length, read)
     }
 
+    /// Skips bytes without keeping them.
     fn skip(&mut self, length: u64) -> Result<(), StreamError> {
         let skipped = io::copy(&mut self.input.take(length), &mut io::sink())?;
         self.advance(length, skipped)
     }
 
+    /// Moves the offset, and reports an input that ended early.
     fn advance(&mut self, wanted: u64, got: u64) -> Result<(), StreamError> {
         self.offset += got;
         match got == wanted {

@@ -69,6 +69,7 @@ struct OpenScope {
 }
 
 impl OpenScope {
+    /// Appends a record, after closing what it does not belong to.
     fn add_record(&mut self, resource: &Arc<SpanResource>, name: &str, body: &[u8], out: &mut Vec<u8>) {
         // Pointers first: records of one resource usually share it, and comparing attributes is slow.
         if !Arc::ptr_eq(&self.resource, resource) && self.resource != *resource {

@@ -44,6 +44,7 @@ pub(crate) struct WireFields<'a> {
 }
 
 impl<'a> WireFields<'a> {
+    /// Fields of a message body, without its own tag and length.
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         WireFields { rest: bytes }
     }
@@ -73,12 +74,14 @@ impl<'a> WireFields<'a> {
         Ok(Some((number, field)))
     }
 
+    /// The next N bytes of a fixed-width value.
     fn take_array<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
         let (head, rest) = self.rest.split_first_chunk::<N>().ok_or(WireError::Truncated)?;
         self.rest = rest;
         Ok(*head)
     }
 
+    /// The next bytes, borrowed. The length comes from the sender, so it is checked and never allocated.
     fn take_bytes(&mut self, length: usize) -> Result<&'a [u8], WireError> {
         let (head, rest) = self.rest.split_at_checked(length).ok_or(WireError::Truncated)?;
         self.rest = rest;
@@ -122,6 +125,7 @@ pub(crate) fn write_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
+/// Writes a length-delimited field (wire type 2): bytes, text or a submessage.
 pub(crate) fn write_bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
     write_head(out, field, bytes.len());
     out.extend_from_slice(bytes);
@@ -133,11 +137,13 @@ pub(crate) fn write_head(out: &mut Vec<u8>, field: u32, length: usize) {
     write_varint(out, length as u64);
 }
 
+/// Writes a field of wire type 1, little-endian: times and doubles.
 pub(crate) fn write_fixed64(out: &mut Vec<u8>, field: u32, value: u64) {
     write_varint(out, u64::from(field) << 3 | 1);
     out.extend_from_slice(&value.to_le_bytes());
 }
 
+/// Writes a field of wire type 5, little-endian: flags.
 pub(crate) fn write_fixed32(out: &mut Vec<u8>, field: u32, value: u32) {
     write_varint(out, u64::from(field) << 3 | 5);
     out.extend_from_slice(&value.to_le_bytes());

@@ -18,6 +18,7 @@ pub(super) struct RequestSpans {
 }
 
 impl RequestSpans {
+    /// Whether nothing happened. Such a run is kept only if its agent failed.
     pub(super) fn is_empty(&self) -> bool {
         self.calls.is_empty() && self.tools.is_empty()
     }

@@ -92,6 +92,7 @@ impl AssemblyBudget {
         self.exceeded.replace(false)
     }
 
+    /// Charges an amount, or notes that the budget was exceeded.
     fn try_charge(&self, left: &Cell<usize>, amount: usize) -> bool {
         match left.get().checked_sub(amount) {
             Some(rest) => {
@@ -116,6 +117,7 @@ pub(super) fn message_overhead(facts: &NormalizedSpan<'_>) -> usize {
     facts.input.iter().chain(&facts.output).map(overhead).sum()
 }
 
+/// Bytes of text of a part, which are proportional to what was sent.
 fn text_bytes(part: &MessagePart<'_>) -> usize {
     match part {
         MessagePart::Text(text) | MessagePart::Reasoning(text) => text.len(),

@@ -117,6 +117,7 @@ fn nothing_ran(
     }
 }
 
+/// Whether code does nothing but give the final answer. Comments do not count.
 fn only_answers(code: &str) -> bool {
     let mut lines = code.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines.next().is_none_or(|line| line.starts_with("final_answer("))

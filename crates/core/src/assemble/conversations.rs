@@ -38,6 +38,7 @@ struct LastRequest {
 }
 
 impl LastRequest {
+    /// Hashes the last message of the user once.
     fn new(input: &[ChatMessage<'_>]) -> LastRequest {
         let asked = request::last_user(input).map(|at| xxh3_64(input[at].joined_text().as_bytes()));
         LastRequest { messages: input.len(), asked }
@@ -148,6 +149,7 @@ impl ConversationIndex {
     /// Within a session, a message list that was rewritten (shortened or summarised) still continues the turn with the
     /// same question.
     fn find_rewritten(&self, request: LastRequest, input: &[ChatMessage<'_>], session: Option<&str>) -> Option<usize> {
+        // Conversations of one session that are compared. Older ones are finished in practice.
         const MAX_LOOKED_AT: usize = 32;
         let known = self.by_session.get(session?)?;
         if request.asked.is_none() {

@@ -84,6 +84,7 @@ struct UnansweredCalls {
 const MAX_COMPARED: usize = 64;
 
 impl UnansweredCalls {
+    /// Indexes the calls without a span. Reversed, so that the first call is at the end of its list.
     fn new(requested_calls: &[RequestedCall]) -> UnansweredCalls {
         let mut by_tool: HashMap<String, Vec<usize>> = HashMap::new();
         for (index, requested_call) in
@@ -138,6 +139,7 @@ struct AnsweredCalls {
 }
 
 impl AnsweredCalls {
+    /// Indexes the calls that have a span.
     fn new(requested_calls: &[RequestedCall]) -> AnsweredCalls {
         let mut by_turn: HashMap<(usize, String), Vec<usize>> = HashMap::new();
         for (index, requested_call) in
@@ -180,6 +182,7 @@ struct OpenTurns {
 }
 
 impl OpenTurns {
+    /// Indexes the calls that are still without a span after the earlier passes.
     fn new(requested_calls: &[RequestedCall]) -> OpenTurns {
         let mut by_turn: HashMap<Option<usize>, VecDeque<usize>> = HashMap::new();
         for (index, requested_call) in
@@ -216,6 +219,7 @@ impl OpenTurns {
     }
 }
 
+/// Whether a call was made before a tool's span began. A tool cannot run before the model asks for it.
 fn began_before(tree: &SpanTree<'_>, run: &RequestSpans, requested_call: &RequestedCall, at: usize) -> bool {
     // A call that only the history shows was made before the request that shows it.
     requested_call.from_history
@@ -230,6 +234,7 @@ fn only_value(json: &Json) -> Option<&Json> {
     if object.len() == 1 { object.values().next() } else { None }
 }
 
+/// Arguments that say nothing, however they are written.
 fn is_empty(json: &Json) -> bool {
     json.as_object().is_some_and(serde_json::Map::is_empty) || json.as_str().is_some_and(str::is_empty)
 }

@@ -99,6 +99,7 @@ pub(super) struct ConversationDigests {
 }
 
 impl ConversationDigests {
+    /// Digests of a model call, from its messages and from the ids of replies.
     pub(super) fn from_span(facts: &NormalizedSpan<'_>) -> ConversationDigests {
         let mut chain = ConversationDigests::of_messages(&facts.input, &facts.output);
         // A service that stores the conversation gets the id of its last reply instead of the messages.
@@ -162,6 +163,7 @@ fn digest_messages(messages: &[&ChatMessage<'_>]) -> u64 {
     hasher.finish()
 }
 
+/// Appends a message to a conversation.
 fn combine_digests(before: u64, digest: u64) -> u64 {
     hash_parts(&[&before.to_le_bytes(), &digest.to_le_bytes()])
 }
@@ -229,6 +231,7 @@ impl TraceLinker {
         groups
     }
 
+    /// Unites the groups of two traces.
     fn union(&mut self, a: usize, b: usize) {
         let (a, b) = (self.find_root(a), self.find_root(b));
         // The smaller number stays the root, so that groups come out in order.

@@ -146,6 +146,7 @@ pub(super) fn see_in_prompts(tree: &SpanTree<'_>, run: &RequestSpans, requested_
     }
 }
 
+/// The observation behind the last occurrence of a reply in the next prompt, up to the label of the next thought.
 fn observation_behind(tree: &SpanTree<'_>, run: &RequestSpans, call: usize, reply: &str) -> Option<String> {
     let next = run.calls.get(call + 1)?;
     let input = &tree.nodes[*next].facts.input;

@@ -30,6 +30,7 @@ pub(super) fn last_user(input: &[ChatMessage<'_>]) -> Option<usize> {
 /// Whether a message with the role of the user was written by a framework.
 pub(super) fn is_feedback(text: &str) -> bool {
     let text = text.trim_start();
+    // Beginnings of the messages with which frameworks ask for a corrected reply.
     const OPENINGS: [&str; 6] = [
         "Error while parsing the output",
         "Error:",
@@ -86,6 +87,7 @@ pub(super) fn of_frame(facts: &NormalizedSpan<'_>) -> Option<String> {
         return Some(facts.input[at].joined_text().trim().to_owned());
     }
     let text = facts.input_text.as_deref()?.trim();
+    // Parameter names of the entry points of frameworks, the most specific first.
     const KEYS: [&str; 16] = [
         "input_args",
         "input",
@@ -147,6 +149,7 @@ fn of_frame_output(facts: &NormalizedSpan<'_>) -> Option<String> {
         return (!text.is_empty()).then_some(text);
     }
     let text = facts.output_text.as_deref()?.trim();
+    // Names of result fields of frameworks, the most specific first.
     const KEYS: [&str; 14] = [
         "output",
         "raw",

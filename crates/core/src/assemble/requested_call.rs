@@ -57,14 +57,17 @@ impl RequestedCallIds {
         self.0.entry(id.to_owned()).or_default().push(requested_call);
     }
 
+    /// How many calls have had this id so far.
     pub(super) fn count(&self, id: &str) -> usize {
         self.0.get(id).map_or(0, Vec::len)
     }
 
+    /// The latest call with this id.
     pub(super) fn last(&self, id: &str) -> Option<usize> {
         self.0.get(id)?.last().copied()
     }
 
+    /// The nth call with this id, counted from 0: the nth result in a history belongs to it.
     pub(super) fn nth(&self, id: &str, nth: usize) -> Option<usize> {
         self.0.get(id)?.get(nth).copied()
     }

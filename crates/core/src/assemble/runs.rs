@@ -99,6 +99,7 @@ struct StepIndex {
 }
 
 impl StepIndex {
+    /// Builds both lookups in one pass each.
     fn new(steps: &[TrajectoryStep]) -> StepIndex {
         let mut by_span = HashMap::new();
         for step in steps {
@@ -118,6 +119,7 @@ impl StepIndex {
         StepIndex { by_span, earliest }
     }
 
+    /// The step that has this span. If several have it, the first.
     fn with_span(&self, id: &str) -> Option<u32> {
         self.by_span.get(id).copied()
     }
@@ -178,6 +180,7 @@ fn split_trace(tree: &SpanTree<'_>, nodes: AgentSubtree, runs: &mut Vec<RequestS
     }
 }
 
+/// Whether any reply of the run asks for a tool, natively or as ReAct text.
 fn requested_calls_for_tools(tree: &SpanTree<'_>, run: &RequestSpans) -> bool {
     run.calls.iter().any(|at| {
         let output = &tree.nodes[*at].facts.output;

@@ -63,6 +63,7 @@ pub(super) fn extract_trajectory(tree: &SpanTree<'_>, run: &RequestSpans) -> Tra
     reader.finish()
 }
 
+/// State while the calls of one run are read in order.
 struct StepExtractor<'t, 's> {
     tree: &'t SpanTree<'s>,
     run: &'t RequestSpans,
@@ -323,6 +324,7 @@ impl StepExtractor<'_, '_> {
         });
     }
 
+    /// Adds a defect that refers to the span of a model call.
     fn defect_at(&mut self, number: usize, kind: DefectKind, detail: &str) {
         let node = &self.tree.nodes[self.run.calls[number]];
         self.defects.push(ExtractionDefect::new(kind, shorten_detail(detail), Some(node.span.span_id)));

@@ -127,6 +127,7 @@ impl ToolCache {
     }
 }
 
+/// Approximate memory of a definition, for the limit of the cache.
 fn definition_bytes(tool: &ToolDefinition) -> usize {
     let description = tool.description.as_deref().map_or(0, str::len);
     let schema = tool.schema.as_ref().map_or(0, |schema| schema.as_str().len());
@@ -140,6 +141,7 @@ struct ToolDefinitionSources<'t> {
 }
 
 impl<'t> ToolDefinitionSources<'t> {
+    /// Collects the sources of a run. The prompt is searched only if no call lists tools in its attributes.
     fn for_request(tree: &'t SpanTree<'_>, run: &'t RequestSpans) -> ToolDefinitionSources<'t> {
         let nodes = |list: &'t [usize]| list.iter().map(|at| &tree.nodes[*at].facts);
         let mut offered = Vec::new();
@@ -165,6 +167,7 @@ impl<'t> ToolDefinitionSources<'t> {
         ToolDefinitionSources { offered, prompt }
     }
 
+    /// Identifies the sources in the cache. Equal texts give equal lists.
     fn digest(&self) -> u64 {
         let mut hasher = Xxh3::new();
         for source in &self.offered {
@@ -186,6 +189,7 @@ impl<'t> ToolDefinitionSources<'t> {
     }
 }
 
+/// Compares the lists of two calls without parsing them.
 fn digest_of(sources: &[OfferedTools<'_>]) -> u64 {
     let mut hasher = Xxh3::new();
     sources.iter().for_each(|source| source.hash_into(&mut hasher));
@@ -193,6 +197,7 @@ fn digest_of(sources: &[OfferedTools<'_>]) -> u64 {
 }
 
 impl OfferedTools<'_> {
+    /// The separators keep neighbouring texts apart.
     fn hash_into(&self, hasher: &mut Xxh3) {
         match self {
             OfferedTools::Json(text) => hasher.update(text.as_bytes()),
@@ -277,6 +282,7 @@ impl ToolList {
         }
     }
 
+    /// Reads a definition, or what it wraps: a list of functions (Gemini) or a function (OpenAI).
     fn read_definition(&mut self, definition: ToolDefinitionJson<'_>, depth: usize) {
         if let Some(list) = definition.tools {
             return self.read_text(list.get(), depth + 1);
@@ -290,6 +296,7 @@ impl ToolList {
         self.add(ToolDefinition { name: name.into_owned(), description, schema });
     }
 
+    /// Adds a tool, or completes the one with the same name.
     fn add(&mut self, tool: ToolDefinition) {
         match self.places.get(&tool.name) {
             Some(&place) => {
@@ -381,6 +388,7 @@ fn in_line(line: &str) -> Option<ToolDefinition> {
     Some(ToolDefinition { name: name.to_owned(), description: Some(description.trim().to_owned()), schema })
 }
 
+/// A name as functions have it, so that ordinary prose is not taken for a tool.
 fn is_identifier(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-')
 }

@@ -178,6 +178,7 @@ impl<'s> SpanTree<'s> {
 }
 
 impl<'s> SpanNode<'s> {
+    /// Reads the span with its dialects. Messages over the budget are dropped here, before they pile up.
     fn new(span: &'s Span<'s>, budget: &AssemblyBudget) -> Self {
         let mut facts = dialect::normalize_span(span);
         budget.keep_messages(&mut facts, 0);
@@ -247,6 +248,7 @@ struct ContentKey {
 type ResourceDigests = HashMap<*const SpanResource, u64>;
 
 impl ContentKey {
+    /// The fields that can differ between two versions of a span; ids and end are equal.
     fn new(span: &Span<'_>, resources: &mut ResourceDigests) -> ContentKey {
         let Span { parent_id, name, start_ns, status, attributes, events, scope, .. } = span;
         let ContentWriter { head, hasher } =
@@ -265,8 +267,10 @@ struct ContentWriter {
 }
 
 impl ContentWriter {
+    /// Text that is compared before the digest, so that the order is that of the content in ordinary cases.
     const MAX_HEAD_BYTES: usize = 1 << 10;
 
+    /// Formats a value into the digest.
     fn write(content: &dyn fmt::Debug) -> ContentWriter {
         let mut writer = ContentWriter::default();
         // This writer has no errors.

@@ -71,6 +71,7 @@ struct AdkRequest<'a> {
     config: AdkRequestConfig<'a>,
 }
 
+/// The parts of a request's configuration that are read. The rest, such as safety settings, is skipped unparsed.
 #[derive(Default, Deserialize)]
 struct AdkRequestConfig<'a> {
     #[serde(borrow)]
@@ -86,6 +87,7 @@ impl<'a> AdkRequest<'a> {
     }
 }
 
+/// Whether it is an object with content: the ADK writes `{}` on spans without a response.
 fn is_filled(json: &Json) -> bool {
     json.as_object().is_some_and(|object| !object.is_empty())
 }

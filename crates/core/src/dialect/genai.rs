@@ -212,6 +212,7 @@ fn read_message_events<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
     facts.add_input(input);
 }
 
+/// Messages of the events that OpenLLMetry's early versions wrote: one event per list, as JSON text.
 fn event_text<'s>(event: &'s SpanEvent<'_>, key: &str, role: MessageRole) -> Vec<ChatMessage<'s>> {
     event.attributes.get(key).map(|value| parse_genai_messages(value, role)).unwrap_or_default()
 }

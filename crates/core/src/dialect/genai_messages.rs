@@ -20,6 +20,7 @@ const MAX_PARTS: usize = MAX_JSON_NODES;
 /// A list of messages with at most [`MAX_PARTS`] parts.
 struct MessageList<'a>(Vec<ChatMessage<'a>>);
 
+/// One message of the schema. A message with other required fields is left to the general reader.
 #[derive(Deserialize)]
 struct MessageJson<'a> {
     #[serde(borrow)]
@@ -31,6 +32,7 @@ struct MessageJson<'a> {
 /// The parts of one message, without empty ones.
 struct PartList<'a>(Vec<MessagePart<'a>>);
 
+/// A part of any type. Fields of all known types in one structure, because serde cannot borrow inside of tagged enums.
 #[derive(Deserialize)]
 struct PartJson<'a> {
     #[serde(borrow, rename = "type")]
@@ -129,6 +131,7 @@ fn parse_message_part(json: PartJson<'_>) -> Option<Option<MessagePart<'_>>> {
     }
 }
 
+/// Arguments as text if the model's text was recorded, otherwise as JSON.
 fn parse_raw_arguments(raw: &RawValue) -> Option<RecordedArguments<'_>> {
     match raw.get().starts_with('"') {
         true => serde_json::from_str::<BorrowedText<'_>>(raw.get()).ok().map(|text| RecordedArguments::Text(text.0)),

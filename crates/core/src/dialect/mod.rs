@@ -297,6 +297,7 @@ fn read_json_attribute(value: &AttributeValue<'_>) -> Option<serde_json::Value> 
     }
 }
 
+/// Arguments as recorded; `None` for an empty text.
 fn read_argument_attribute<'s>(value: &'s AttributeValue<'_>) -> Option<RecordedArguments<'s>> {
     match value {
         AttributeValue::Str(text) if text.is_empty() => None,

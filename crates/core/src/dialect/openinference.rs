@@ -110,6 +110,7 @@ fn read_llm<'s>(
     }
 }
 
+/// Chains, retrievers, embeddings, guardrails and the rest are structure, not steps.
 fn parse_span_kind(value: &AttributeValue<'_>) -> OperationKind {
     match value.as_str().unwrap_or_default() {
         "LLM" => OperationKind::Model,
@@ -147,11 +148,13 @@ fn thread_of<'s>(value: &'s AttributeValue<'_>) -> Option<Cow<'s, str>> {
     metadata.get("thread_id")?.as_str().map(|id| Cow::Owned(id.to_owned()))
 }
 
+/// The description of CrewAI's first task.
 fn first_description<'s>(value: &'s AttributeValue<'_>) -> Option<Cow<'s, str>> {
     let description = read_json_attribute(value)?.get(0)?.get("description")?.as_str()?.to_owned();
     Some(Cow::Owned(description))
 }
 
+/// Completes a tool run: arguments and schema from `tool.parameters` or the input, the result from the output.
 fn read_tool<'s>(parameters: Option<Cow<'s, str>>, facts: &mut NormalizedSpan<'s>) {
     let from_input = facts.input_text.clone().and_then(unwrap_arguments);
     match parameters {
@@ -187,6 +190,7 @@ struct MessageTable<'s> {
 }
 
 impl<'s> MessageTable<'s> {
+    /// Adds one attribute below `llm.input_messages` or `llm.output_messages`.
     fn add_attribute(&mut self, rest: &'s str, value: &'s AttributeValue<'_>) {
         match rest.strip_prefix('.').map(split_index) {
             Some(Some((index, field))) => self.entries.push((index, field, value)),
@@ -197,6 +201,7 @@ impl<'s> MessageTable<'s> {
         }
     }
 
+    /// The messages by index. Indices come from a trace, so they are sorted and never used to allocate.
     fn into_messages(mut self) -> Vec<ChatMessage<'s>> {
         if self.entries.is_empty() {
             return self.structured;
@@ -285,8 +290,10 @@ struct KnownCalls<'s> {
 }
 
 impl<'s> KnownCalls<'s> {
+    /// Number of calls up to which a linear search is faster than hashing.
     const MAX_SEARCHED: usize = 16;
 
+    /// Adds a call unless one with the same id is there. Calls without a name are dropped.
     fn push_call(&mut self, call: ToolCall<'s>, message: &mut ChatMessage<'s>) {
         if call.name.is_empty() {
             return;
@@ -332,6 +339,7 @@ fn content_part<'s>(
     }
 }
 
+/// A call from its flattened fields.
 fn tool_call<'s>(fields: &[(usize, &'s str, &'s AttributeValue<'s>)]) -> ToolCall<'s> {
     let mut call = ToolCall::default();
     for &(_, field, value) in fields {

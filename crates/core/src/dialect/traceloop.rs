@@ -75,11 +75,13 @@ fn function_definition<'s>(fields: &[MessageAttribute<'s>]) -> Option<OfferedToo
 /// Index of the message, name of the field, value.
 type MessageAttribute<'s> = (usize, &'s str, &'s AttributeValue<'s>);
 
+/// `3.role` becomes 3 and `role`. `None` for keys without an index.
 fn parse_indexed_attribute<'s>(rest: &'s str, value: &'s AttributeValue<'_>) -> Option<MessageAttribute<'s>> {
     let (index, field) = rest.split_once('.')?;
     Some((index.parse().ok()?, field, value))
 }
 
+/// Groups the fields by message. Exporters keep their order, but nothing guarantees it.
 fn build_traceloop_messages<'s>(mut entries: Vec<MessageAttribute<'s>>, role: MessageRole) -> Vec<ChatMessage<'s>> {
     entries.sort_by_key(|(index, _, _)| *index);
     entries

@@ -89,6 +89,7 @@ fn success_and_message(json: Json) -> Option<(bool, Map<String, Json>)> {
 /// Whether a result begins like an envelope. Parsing JSON costs more than everything else about a result, so other
 /// results are not parsed.
 fn may_be_envelope(text: &str) -> bool {
+    // The keys with which the envelopes below begin.
     const FIRST_KEYS: [&str; 13] = [
         "blocks",
         "content",
@@ -207,6 +208,7 @@ pub(crate) fn unwrap_arguments(text: Cow<'_, str>) -> Option<RecordedArguments<'
     unwrap_arguments_within(text, MAX_WRAPPED_DEPTH)
 }
 
+/// Removes one envelope, and then the next one for as long as levels are left.
 fn unwrap_arguments_within(text: Cow<'_, str>, levels_left: usize) -> Option<RecordedArguments<'_>> {
     let trimmed = text.trim();
     if trimmed.is_empty() {

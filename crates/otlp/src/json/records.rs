@@ -26,6 +26,7 @@ pub(super) struct ResourceJson {
 }
 
 impl ResourceJson {
+    /// The neutral resource. `schemaUrl` and dropped counts are not used.
     pub(super) fn into_resource(self) -> SpanResource {
         SpanResource { attributes: self.attributes.0 }
     }
@@ -124,6 +125,7 @@ impl SpanJson {
 
 /// A kind as a number, or as a name such as `SPAN_KIND_CLIENT` or `CLIENT`.
 fn span_kind(kind: &ProtoEnumJson) -> Option<u64> {
+    // In the order of the enum, so that the position is the number.
     const NAMES: [&str; 6] = ["UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"];
     let by_name = |name: &str| NAMES.iter().position(|known| name.ends_with(known)).map(|kind| kind as u64);
     match kind {
@@ -161,6 +163,7 @@ struct StatusJson {
 }
 
 impl StatusJson {
+    /// Unknown codes count as unset.
     fn into_status(self) -> SpanStatus<'static> {
         let code = match &self.code {
             Some(ProtoEnumJson::Number(1)) => StatusCode::Ok,
@@ -184,6 +187,7 @@ struct EventJson {
 }
 
 impl EventJson {
+    /// The neutral event.
     fn into_event(self) -> SpanEvent<'static> {
         let Self { time_unix_nano, name, attributes } = self;
         SpanEvent {
@@ -220,6 +224,7 @@ impl LogJson {
         (!is_exact).then_some(ODD_ID)
     }
 
+    /// The neutral event, with the name from `event_name` or the attribute `event.name`.
     pub(super) fn into_event(self) -> LogEvent<'static> {
         // The observed time stands in where the source had no clock, as the logs data model recommends.
         let time_ns = if self.time_unix_nano.0 != 0 { self.time_unix_nano.0 } else { self.observed_time_unix_nano.0 };

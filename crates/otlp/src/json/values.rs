@@ -14,6 +14,7 @@ use crate::limits::RecordLimits;
 #[derive(Default)]
 pub(super) struct KeyValues(pub(super) AttributeList<'static>);
 
+/// `KeyValue`. A missing value is null.
 #[derive(Deserialize)]
 struct KeyValueJson {
     #[serde(default)]
@@ -100,12 +101,14 @@ impl<'de> Deserialize<'de> for AnyValue {
     }
 }
 
+/// `ArrayValue`. Its depth is bounded by serde_json's recursion limit of 128.
 #[derive(Deserialize)]
 struct ArrayJson {
     #[serde(default)]
     values: Vec<AnyValue>,
 }
 
+/// `KeyValueList`.
 #[derive(Deserialize)]
 struct MapJson {
     #[serde(default)]
@@ -254,6 +257,7 @@ impl<'de> Deserialize<'de> for FloatJson {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
+        // serde tries the variants in order.
         enum FloatForm {
             Number(f64),
             Text(String),
