@@ -177,6 +177,7 @@ impl Store {
     }
 }
 
+/// Reads a row of [`COLUMNS`].
 pub(crate) fn annotation_from_row(row: &Row<'_>) -> Result<AnnotationRecord, rusqlite::Error> {
     Ok(AnnotationRecord {
         no: row.get(0)?,

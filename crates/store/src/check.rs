@@ -28,6 +28,7 @@ pub struct CheckReport {
 const MAX_PROBLEMS: usize = 100;
 
 impl CheckReport {
+    /// `text` is called only if the problem is kept.
     fn add_problem(&mut self, text: impl FnOnce() -> String) {
         if self.problems.len() < MAX_PROBLEMS {
             self.problems.push(text());

@@ -57,6 +57,7 @@ impl StoreError {
         matches!(self, StoreError::BadRow { .. } | StoreError::Damaged { .. } | StoreError::Sql(_))
     }
 
+    /// A stored row that cannot be decoded. `what` names it for the message.
     pub(crate) fn bad_row(what: impl Into<String>, reason: impl std::fmt::Display) -> StoreError {
         StoreError::BadRow { what: what.into(), reason: reason.to_string() }
     }

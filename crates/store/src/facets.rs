@@ -28,6 +28,7 @@ pub(crate) struct NewFacets {
 }
 
 impl NewFacets {
+    /// Writes the collected rows in the order of their key.
     pub(crate) fn write(&mut self, sql: &Connection) -> Result<(), StoreError> {
         if self.rows.is_empty() {
             return Ok(());
@@ -112,6 +113,7 @@ fn collect_trace_facets(
     Ok(found.0)
 }
 
+/// Kinds and values of one trace, each once.
 #[derive(Default)]
 struct TraceFacets(BTreeSet<(i64, String)>);
 
@@ -120,6 +122,7 @@ impl TraceFacets {
         self.0.insert((kind as i64, value.to_owned()));
     }
 
+    /// Names of a trajectory. Empty names are no facets.
     fn put_names(&mut self, agent: &str, model: &str, version: &str, is_error: bool) {
         for (kind, name) in [(FacetKind::Agent, agent), (FacetKind::Model, model), (FacetKind::Version, version)] {
             if !name.is_empty() {
@@ -143,6 +146,7 @@ impl TraceFacets {
         }
     }
 
+    /// Facets of a trajectory that was just assembled.
     fn put_record(&mut self, record: &TrajectoryRecord) {
         self.put_names(&record.agent, &record.model, &record.version, record.is_error);
         // Names of tools are one per line in the column, so a name with a line feed must be read as it would be from

@@ -35,6 +35,7 @@ struct KnownFile {
 }
 
 impl KnownFile {
+    /// Remembers the identity of a file that may not exist.
     fn new(path: PathBuf) -> KnownFile {
         let identity = std::fs::metadata(&path).ok().as_ref().map(file_identity);
         KnownFile { path, identity }
@@ -53,6 +54,7 @@ impl KnownFile {
     }
 }
 
+/// Device and inode.
 #[cfg(unix)]
 fn file_identity(data: &Metadata) -> (u64, u64) {
     use std::os::unix::fs::MetadataExt as _;
@@ -60,6 +62,7 @@ fn file_identity(data: &Metadata) -> (u64, u64) {
     (data.dev(), data.ino())
 }
 
+/// Other systems have no stable identity here, so all files compare as equal.
 #[cfg(not(unix))]
 fn identity(_: &Metadata) -> (u64, u64) {
     (0, 0)
@@ -90,6 +93,7 @@ impl StoreFiles {
         Ok(bytes)
     }
 
+    /// The database must exist and not be empty.
     fn check_database(&self) -> Result<(), StoreError> {
         match self.database.check_identity()? {
             Some(data) if data.len() == 0 => Err(StoreError::Gone { path: self.database.path.clone() }),

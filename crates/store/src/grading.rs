@@ -53,6 +53,7 @@ enum TraceGroupExtent {
     },
 }
 
+/// A trajectory with its compressed body. The JSON of the record is freed.
 struct CompressedTrajectory {
     record: TrajectoryRecord,
     digest: TrajectoryDigest,
@@ -74,6 +75,7 @@ const MAX_PART_ROWS: usize = 2_000;
 pub struct TrajectoryDigest(pub(crate) [u8; 16]);
 
 impl TrajectoryDigest {
+    /// Of the uncompressed JSON: two versions of the compressor give different bytes.
     fn from_json(json: &[u8]) -> TrajectoryDigest {
         TrajectoryDigest(gradus_core::stable_digest(json).to_be_bytes())
     }
@@ -113,6 +115,7 @@ impl Store {
         Ok(changed)
     }
 
+    /// Compresses on the thread of the caller, then queues one task for all groups.
     fn write_trace_groups(
         &self,
         trace_groups: Vec<(AssembledTraceGroup, TraceGroupExtent)>,
@@ -157,6 +160,8 @@ struct PendingWrites<'r> {
 }
 
 impl PendingWrites<'_> {
+    /// Writes everything that was collected. Also called before a row is removed that the collected changes may refer
+    /// to.
     fn write(&mut self, sql: &Connection) -> Result<(), StoreError> {
         self.sums.write(sql)?;
         self.usage.write(sql)?;
@@ -324,6 +329,7 @@ fn move_trajectory(
     rollup::add_score_rollups(sql, no, None)
 }
 
+/// Inserts a trajectory with its outcomes. A replaced one keeps its number, so that cursors and references stay valid.
 fn insert_trajectory<'r>(
     sql: &Connection,
     place: TrajectoryForeignKeys,

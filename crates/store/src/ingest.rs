@@ -142,6 +142,7 @@ struct TraceNumbers {
 }
 
 impl TraceNumbers {
+    /// The next number. Only the writer assigns numbers, so no other process can take it.
     fn next(&mut self, sql: &Connection) -> Result<i64, StoreError> {
         let last = match self.last {
             Some(last) => last,
@@ -155,6 +156,7 @@ impl TraceNumbers {
     }
 }
 
+/// The row of a trace before the chunk is added.
 struct KnownTrace {
     no: i64,
     /// State of the root span: 0 not seen, 1 running, 2 ended.
@@ -246,6 +248,7 @@ struct TraceDelta {
     has_versions: bool,
 }
 
+/// Inserts the row of a new trace.
 fn insert_trace(
     sql: &Connection,
     chunk: &TraceChunk,
@@ -279,6 +282,7 @@ fn insert_trace(
     Ok(())
 }
 
+/// Adds a chunk to the row of a trace.
 fn update_trace(
     sql: &Connection,
     chunk: &TraceChunk,
@@ -326,6 +330,7 @@ fn find_by_error(sql: &Connection, trace: i64) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// The row of a trace, if there is one.
 fn known_trace(sql: &Connection, trace_id: TraceId) -> Result<Option<KnownTrace>, StoreError> {
     let id = trace_id.0.to_be_bytes();
     let known = sql
@@ -344,11 +349,13 @@ fn known_trace(sql: &Connection, trace_id: TraceId) -> Result<Option<KnownTrace>
     Ok(known)
 }
 
+/// Whether the same log records were stored before.
 fn is_known_block(sql: &Connection, trace: i64, chunk: &TraceChunk) -> Result<bool, StoreError> {
     let mut statement = sql.prepare_cached("SELECT 1 FROM block WHERE trace = ? AND digest = ? AND signal = ?")?;
     Ok(statement.exists(params![trace, chunk.digest as i64, chunk.signal as i64])?)
 }
 
+/// Stores the compressed export. Returns the number of the block.
 fn insert_block(sql: &Connection, trace: i64, chunk: &TraceChunk, now_ns: i64) -> Result<i64, StoreError> {
     sql.prepare_cached("INSERT INTO block (trace, signal, arrived_ns, digest, body) VALUES (?, ?, ?, ?, ?)")?
         .execute(params![trace, chunk.signal as i64, now_ns, chunk.digest as i64, chunk.body])?;

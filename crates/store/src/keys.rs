@@ -38,6 +38,7 @@ pub fn new_key() -> Result<String, StoreError> {
     Ok(format!("{PREFIX}{}", random_digits()?))
 }
 
+/// 256 random bits in hexadecimal.
 fn random_digits() -> Result<String, StoreError> {
     let mut bytes = [0; 32];
     let mut filled = 0;
@@ -54,6 +55,7 @@ fn hash_api_key(key: &str) -> [u8; 32] {
     *blake3::Hasher::new_derive_key("gradus 2026 api key").update(key.as_bytes()).finalize().as_bytes()
 }
 
+/// As [`hash_api_key`], with the context of sessions.
 fn session_hash(session: &str) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new_derive_key("gradus 2026 page session");
     *hasher.update(session.as_bytes()).finalize().as_bytes()
@@ -67,6 +69,7 @@ pub struct UnknownScope {
 }
 
 impl KeyScopes {
+    /// The form in which scopes are stored and shown.
     pub fn join_names(self) -> String {
         let named = [(self.ingest, "ingest"), (self.read, "read"), (self.admin, "admin")];
         let names: Vec<&str> = named.into_iter().filter(|(has, _)| *has).map(|(_, name)| name).collect();

@@ -179,6 +179,7 @@ impl Store {
         })
     }
 
+    /// Path of the database file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -196,6 +197,7 @@ impl Store {
         Ok((pages.saturating_sub(free) * bytes, free * bytes))
     }
 
+    /// The writer, or [`StoreError::Closed`] for a store that was opened for reading.
     fn writer(&self) -> Result<&StoreWriter, StoreError> {
         self.writer.as_ref().ok_or(StoreError::Closed)
     }

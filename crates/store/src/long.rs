@@ -8,6 +8,7 @@ use crate::query::BUCKET_NS;
 
 /// Lengths of coarse buckets in hours, shortest first.
 pub(crate) const SIZES: [i64; 2] = [1, 24];
+/// One hour. Coarse buckets are multiples of it.
 pub(crate) const HOUR_NS: i64 = 3_600_000_000_000;
 /// Number that stands for all projects together. Projects count from 1.
 pub(crate) const ALL_PROJECTS: i64 = 0;

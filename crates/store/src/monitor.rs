@@ -90,6 +90,7 @@ pub fn check_query() -> Result<(), QueryStop> {
     }
 }
 
+/// The monitor of this thread, if a client waits for its query.
 pub(crate) fn current_monitor() -> Option<Arc<dyn QueryMonitor>> {
     MONITOR.with(|current| current.borrow().clone())
 }

@@ -22,6 +22,8 @@ impl ProjectNumberCache {
         Ok(ProjectNumberCache(rows.collect::<Result<_, _>>()?))
     }
 
+    /// The number of a project, which is created if necessary and if there are not too many. `now_ns` is its time of
+    /// creation.
     pub(crate) fn get_or_create(&mut self, name: &Arc<str>, sql: &Connection, now_ns: i64) -> Result<i64, StoreError> {
         if let Some(number) = self.0.get(name) {
             return Ok(*number);
@@ -50,4 +52,5 @@ impl ProjectNumberCache {
 /// Maximum number of projects. Spans of further projects go into one common project.
 pub(super) const MAX_PROJECTS: usize = 10_000;
 
+/// In parentheses, so that it sorts first and looks unlike a name of a user.
 pub(super) const OTHER_PROJECTS: &str = "(other projects)";

@@ -25,11 +25,13 @@ pub struct ProjectInfo {
 const TRACES_A_STEP: i64 = 50;
 
 impl Store {
+    /// Looks a project up by name.
     pub fn project_named(&self, name: &str) -> Result<Option<ProjectInfo>, StoreError> {
         let reader = self.readers.take_reader()?;
         find_project(&reader, "SELECT no, name, description FROM project WHERE name = ?", &Value::Text(name.to_owned()))
     }
 
+    /// Looks a project up by number, as Phoenix's ids contain it.
     pub fn project_numbered(&self, no: i64) -> Result<Option<ProjectInfo>, StoreError> {
         let reader = self.readers.take_reader()?;
         find_project(&reader, "SELECT no, name, description FROM project WHERE no = ?", &Value::Integer(no))
@@ -148,6 +150,7 @@ fn remove_row(sql: &Connection, no: i64) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Runs a statement that selects at most one project.
 fn find_project(sql: &Connection, statement: &str, value: &Value) -> Result<Option<ProjectInfo>, StoreError> {
     Ok(sql.prepare_cached(statement)?.query_row(params_from_iter([value]), project_from_row).optional()?)
 }

@@ -20,6 +20,7 @@ pub(crate) struct ReaderPool {
     returned: Condvar,
 }
 
+/// The state under the lock.
 struct ReaderState {
     idle: Vec<Connection>,
     /// Connections that may still be opened for the work of the server.
@@ -32,6 +33,7 @@ struct ReaderState {
 
 /// Connections for the work of the server.
 const MAX_READERS: usize = 8;
+/// Connections of queries that are kept for the next ones.
 const MAX_IDLE_QUERY_READERS: usize = 8;
 /// How long a query waits at most for the reset of the write-ahead log.
 const MAX_HOLD: Duration = Duration::from_secs(5);
@@ -51,6 +53,7 @@ impl ReaderPool {
         }
     }
 
+    /// For the work of the server itself. Waits for a free connection, without a time limit: such work is short.
     fn take_unmonitored(&self) -> Result<PooledReader<'_>, StoreError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -73,6 +76,7 @@ impl ReaderPool {
         }
     }
 
+    /// For the query of a client. Installs the monitor as SQLite's progress handler.
     fn take_for_query(&self, monitor: Arc<dyn QueryMonitor>) -> Result<PooledReader<'_>, StoreError> {
         monitor.check()?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

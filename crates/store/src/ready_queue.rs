@@ -106,6 +106,7 @@ impl Store {
         self.set_started(trace_groups, 0)
     }
 
+    /// Records the state of the attempts, or 0 for none.
     fn set_started(&self, trace_groups: Vec<i64>, state: i64) -> Result<WriteHandle<()>, StoreError> {
         self.writer()?.submit(0, move |writing| {
             let mut update = writing.sql.prepare_cached("UPDATE due SET is_started = ?2 WHERE story = ?1")?;
@@ -202,6 +203,7 @@ impl Store {
             .optional()?)
     }
 
+    /// Uses a partial index, so it is cheap however long the queue is.
     pub fn quarantined_count(&self) -> Result<i64, StoreError> {
         let reader = self.readers.take_reader()?;
         Ok(reader
@@ -241,6 +243,7 @@ fn ready_projects(sql: &Connection, after: i64, limit: usize) -> Result<Vec<i64>
     Ok(projects)
 }
 
+/// Complete trace groups of one project: those with an ended root first.
 fn ready_in_project(
     sql: &Connection,
     query: &ReadyQuery,

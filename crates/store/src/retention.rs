@@ -106,6 +106,7 @@ impl Store {
 /// Number, spans and bytes of a trace.
 type TraceSize = (i64, u64, u64);
 
+/// The traces that arrived first, if they arrived before a time.
 fn expired_traces(sql: &Connection, before_ns: i64) -> Result<Vec<TraceSize>, StoreError> {
     let mut statement = sql.prepare_cached(
         "SELECT no, spans, bytes FROM trace INDEXED BY trace_by_arrival WHERE first_arrived_ns < ? \

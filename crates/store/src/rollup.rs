@@ -28,10 +28,12 @@ macro_rules! added {
     };
 }
 
+/// Adds the outcomes of a stored trajectory, of all evaluators or of one.
 pub(crate) fn add_score_rollups(sql: &Connection, trajectory: i64, evaluator: Option<&str>) -> Result<(), StoreError> {
     apply_score_rollups(sql, trajectory, evaluator, 1)
 }
 
+/// Subtracts them. Must be called before the outcomes or the dimensions of the trajectory change.
 pub(crate) fn subtract_score_rollups(
     sql: &Connection,
     trajectory: i64,
@@ -182,6 +184,7 @@ struct TrajectoryRollup {
 }
 
 impl TrajectoryRollup {
+    /// A scored outcome without a score counts as failed.
     fn add_verdict(&mut self, verdict: &RollupVerdict<'_>) {
         const SCORED: i64 = RecordedKind::Scored as i64;
         const NOT_APPLICABLE: i64 = RecordedKind::NotApplicable as i64;
@@ -212,6 +215,7 @@ impl TrajectoryRollup {
     }
 }
 
+/// Adds to a five-minute row, or removes it with its last trajectory.
 fn upsert_rollup_row(
     sql: &Connection,
     RollupKey { of, evaluator, tool }: &RollupKey<'_>,
@@ -253,6 +257,7 @@ fn upsert_rollup_row(
     Ok(())
 }
 
+/// Adds to a coarse row, or removes it with its last trajectory.
 fn change_long(sql: &Connection, row: &CoarseRollupRow<'_>, by: &ScoreMoments) -> Result<(), StoreError> {
     let CoarseRollupRow { place, evaluator, tool } = *row;
     let CoarseRollupKey { size, project, kind, bucket, .. } = place;

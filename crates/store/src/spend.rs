@@ -60,6 +60,7 @@ pub(crate) fn bucket_index(ns: i64) -> i64 {
     ns.div_euclid(BUCKET_NS)
 }
 
+/// Adds to the bucket of now. Calls without a known price are counted without a cost.
 pub(crate) fn add_spend(
     sql: &Connection,
     spend: &JudgeSpend,

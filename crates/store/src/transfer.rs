@@ -309,11 +309,13 @@ fn from_json(table: &str, column: &str, json: &Json) -> Result<Value, StoreError
     })
 }
 
+/// One line of JSON. Line feeds inside of texts are escaped by JSON.
 fn write_line(out: &mut dyn Write, json: &Json) -> Result<(), StoreError> {
     serde_json::to_writer(&mut *out, json).map_err(|error| io_error(&error.into()))?;
     out.write_all(b"\n").map_err(|error| io_error(&error))
 }
 
+/// A full disk has an error of its own.
 fn io_error(error: &io::Error) -> StoreError {
     match error.kind() {
         io::ErrorKind::StorageFull => StoreError::DiskFull,

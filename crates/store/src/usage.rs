@@ -27,6 +27,7 @@ pub(crate) struct UsageSums<'r> {
 }
 
 impl<'r> UsageSums<'r> {
+    /// Adds a trajectory that is about to be inserted.
     pub(crate) fn add_trajectory(&mut self, project: i64, record: &'r TrajectoryRecord) {
         let of = RollupDimensions {
             project,
@@ -51,6 +52,7 @@ impl<'r> UsageSums<'r> {
         *self.hours.entry(of.truncate_to_hour()).or_default() += *usage;
     }
 
+    /// Writes the coarse rows of all collected hours.
     pub(crate) fn write(&mut self, sql: &Connection) -> Result<(), StoreError> {
         let mut rows: HashMap<CoarseRollupKey<'_>, TrajectoryUsage, RandomState> = HashMap::default();
         for (of, usage) in self.hours.drain() {
@@ -62,14 +64,17 @@ impl<'r> UsageSums<'r> {
     }
 }
 
+/// Negative durations, from clocks that disagree, count as zero.
 fn took_ns(start_ns: i64, end_ns: i64) -> f64 {
     end_ns.saturating_sub(start_ns).max(0) as f64
 }
 
+/// Adds a stored trajectory, after its columns changed.
 pub(crate) fn add_trajectory_usage(sql: &Connection, trajectory: i64) -> Result<(), StoreError> {
     apply_trajectory_usage(sql, trajectory, 1)
 }
 
+/// Subtracts a stored trajectory, before its columns change or it is removed.
 pub(crate) fn subtract_trajectory_usage(sql: &Connection, trajectory: i64) -> Result<(), StoreError> {
     apply_trajectory_usage(sql, trajectory, -1)
 }
@@ -104,6 +109,7 @@ fn apply_trajectory_usage(sql: &Connection, trajectory: i64, sign: i64) -> Resul
     sums.write(sql)
 }
 
+/// Adds to a row, or removes it with its last trajectory.
 fn upsert_usage_row(sql: &Connection, place: &CoarseRollupKey<'_>, by: &TrajectoryUsage) -> Result<(), StoreError> {
     let CoarseRollupKey { size, project, kind, bucket, .. } = *place;
     let name = place.name();

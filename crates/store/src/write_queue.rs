@@ -35,6 +35,7 @@ pub(crate) struct WriteQueue<T> {
     max_bytes: usize,
 }
 
+/// The state under the lock.
 struct WriteQueueState<T> {
     lanes: HashMap<WriteLane, LaneTasks<T>>,
     /// Lanes with tasks, in the order of their turns.
@@ -44,6 +45,7 @@ struct WriteQueueState<T> {
     ends_at: Option<Instant>,
 }
 
+/// Tasks of one lane with their bytes.
 struct LaneTasks<T> {
     tasks: VecDeque<(usize, T)>,
     bytes: usize,
@@ -56,6 +58,7 @@ impl<T> WriteQueue<T> {
         WriteQueue { state: Mutex::new(state), changed: Condvar::new(), max_bytes }
     }
 
+    /// A panic of another thread must not close the store, so a poisoned lock is used as it is.
     fn lock(&self) -> MutexGuard<'_, WriteQueueState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -121,6 +124,7 @@ impl<T> WriteQueue<T> {
 
 // Round robin: the lane goes to the end after each task.
 impl<T> WriteQueueState<T> {
+    /// Takes the first task of the lane whose turn it is. Nothing is handed out after the end of a closed queue.
     fn pop(&mut self) -> Option<(usize, T)> {
         if self.ends_at.is_some_and(|at| Instant::now() > at) {
             return None;

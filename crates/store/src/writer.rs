@@ -64,6 +64,7 @@ where
     }
 }
 
+/// The queue of boxed tasks.
 type TaskQueue = WriteQueue<Box<dyn WriteTask>>;
 
 /// A write under way. Resolves after the commit. Dropping it does not cancel the write.
@@ -113,6 +114,7 @@ const MAX_TRANSACTION: Duration = Duration::from_millis(50);
 const MAX_CLOSE_WAIT: Duration = Duration::from_secs(2);
 
 impl StoreWriter {
+    /// Starts the thread with its connection. `readers` are held back while the log is too large.
     pub(crate) fn start(
         connection: Connection,
         readers: Arc<ReaderPool>,
@@ -144,6 +146,7 @@ impl StoreWriter {
         self.submit_in_lane(WriteLane::INTERNAL, bytes, work)
     }
 
+    /// Queues a task in the lane of a client. Fails with [`StoreError::Busy`] if lane or queue is full.
     pub(crate) fn submit_in_lane<T: Send + 'static>(
         &self,
         lane: WriteLane,
@@ -315,6 +318,7 @@ impl LogLimit {
     }
 }
 
+/// IMMEDIATE takes the write lock at once, so that no task fails halfway because another process writes.
 fn begin_transaction(connection: &Connection) -> Result<(), StoreError> {
     connection.execute_batch("BEGIN IMMEDIATE").map_err(|error| StoreError::from_sql(&error))
 }
@@ -366,6 +370,7 @@ fn in_savepoint(writing: &mut WriteContext<'_>, work: &mut dyn WriteTask) -> Res
     Ok(())
 }
 
+/// With `synchronous = FULL`, the data is on the disk when this returns.
 fn commit_transaction(connection: &Connection) -> Result<(), StoreError> {
     connection.execute_batch("COMMIT").map_err(|error| {
         let _ = connection.execute_batch("ROLLBACK");

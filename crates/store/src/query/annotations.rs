@@ -26,6 +26,7 @@ pub struct AnnotationQuery {
 }
 
 impl AnnotationQuery {
+    /// The conditions that are not part of the statement. Lists of values would need a statement for each length.
     fn matches(&self, row: &AnnotationRecord) -> bool {
         let is_in = |list: &[String], value: &str| list.is_empty() || list.iter().any(|one| one == value);
         row.target.starts_with(self.kind)

@@ -106,8 +106,10 @@ impl<'f> DrivingFacet<'f> {
     }
 }
 
+/// Number of trajectories with a name in a period, from the coarse rollups.
 const HAVE_A_NAME: &str = "SELECT coalesce(sum(trajectories), 0) FROM usage_long WHERE size = 24 AND project = ? \
                            AND kind = ? AND name = ? AND bucket >= ? AND bucket <= ?";
+/// Columns of a walk, in the order in which [`LatestScan`] reads them.
 const COLUMNS: &str = "t.no, t.start_ns, t.end_ns - t.start_ns, t.is_error, t.cost_usd, t.version, \
                        (:agent IS NULL OR t.agent = :agent) AND (:version IS NULL OR t.version = :version) \
                        AND (:model IS NULL OR t.model = :model)";

@@ -39,6 +39,7 @@ pub enum MetricGroup {
     Tool,
 }
 
+/// Sums of one evaluator in one group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricRow {
     pub evaluator: String,
@@ -132,6 +133,7 @@ pub(super) fn moments_from_row(row: &Row<'_>, from: usize) -> Result<ScoreMoment
     })
 }
 
+/// Numbers of all projects, to look rollups up by their key, which begins with the project.
 pub(super) fn numbers_of_projects(sql: &Connection) -> Result<Vec<i64>, StoreError> {
     let mut statement = sql.prepare_cached("SELECT no FROM project")?;
     Ok(statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)

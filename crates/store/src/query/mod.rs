@@ -53,6 +53,7 @@ pub struct ProjectRow {
 }
 
 impl Store {
+    /// All projects by name, with the times of their first and last trace.
     pub fn projects(&self) -> Result<Vec<ProjectRow>, StoreError> {
         let reader = self.readers.take_reader()?;
         let mut statement = reader.prepare_cached(
@@ -75,6 +76,7 @@ impl Store {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
+    /// Whether a project exists, also one without traces.
     pub fn has_project(&self, name: &str) -> Result<bool, StoreError> {
         Ok(project_number(&*self.readers.take_reader()?, name)?.is_some())
     }

@@ -57,6 +57,7 @@ pub struct LatestOverview {
 /// Trajectories whose outcomes are read.
 const MAX_JUDGED: usize = 500;
 impl OverviewTotals {
+    /// Durations are sorted by the caller, once all are there.
     fn add(&mut self, seen: &LatestTrajectory) {
         self.trajectories += 1;
         self.errors += u64::from(seen.is_error);

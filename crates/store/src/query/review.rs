@@ -154,6 +154,7 @@ impl Store {
         self.read_labels(project, Some(after), limit)
     }
 
+    /// Reads labels in either order. The outcome itself is read only if the caller exports it.
     fn read_labels(
         &self,
         project: Option<&str>,
@@ -202,6 +203,7 @@ impl Store {
 /// Labels with the trajectory they are about and the present outcome. A target ends in `#` and the step, if it is about
 /// one. Since an id may contain `#` as well, a trajectory whose id is the whole text takes precedence.
 fn label_walk(of_project: bool, in_order: bool) -> String {
+    // A target without the digits at its end: what is before the number of the step.
     const STEM: &str = "rtrim(a.target, '0123456789')";
     // By the index of names and not of projects: there are few labels.
     let within = if of_project { "+a.project = ? AND" } else { "" };
@@ -227,6 +229,7 @@ fn label_walk(of_project: bool, in_order: bool) -> String {
     )
 }
 
+/// Trajectories by start, newest first, behind a position.
 fn trajectory_walk(index: &str, within: &str) -> String {
     format!(
         "SELECT start_ns, no, trajectory_id, trace FROM trajectory INDEXED BY {index} \

@@ -45,6 +45,7 @@ fn check_prefixes(text: &str) -> Result<(), StoreError> {
 
 /// Minimum letters of a prefix. In scripts without capitals, a single character says as much as a word.
 const MIN_PREFIX_CHARS: usize = 3;
+/// Words with a star in one search.
 const MAX_PREFIXES: usize = 5;
 
 /// Scripts without upper and lower case, such as Chinese, Japanese and Thai.

@@ -17,6 +17,7 @@ pub struct SessionRow {
     pub traces: Vec<SessionTrace>,
 }
 
+/// A trace of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionTrace {
     pub trace_id: TraceId,

@@ -79,6 +79,7 @@ impl Default for TraceGroupLimits {
 pub(super) const MAX_GROUP_BYTES: usize = 64 << 20;
 /// Spans in several versions that are tracked in one trace.
 const MAX_VERSIONS: i64 = 500_000;
+/// Traces of one page. With small traces, a page ends here and not by size.
 const TRACES_A_PAGE: i64 = 64;
 /// Size after which a page ends. The block that exceeds it is still included.
 const PAGE_BYTES: usize = 4 << 20;
@@ -201,6 +202,7 @@ pub(super) fn read_blocks(
     Ok(None)
 }
 
+/// For each span of a trace, the block with the version that counts. Only needed for traces that have several versions.
 pub(super) fn read_versions(
     sql: &Connection,
     trace: i64,

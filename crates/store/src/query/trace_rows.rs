@@ -119,6 +119,7 @@ impl Store {
     }
 }
 
+/// Reads one trace. `which` is a condition with one parameter, written in this crate and never by a user.
 pub(super) fn trace_row(sql: &Connection, which: &str, value: Value) -> Result<Option<TraceRow>, StoreError> {
     let row = sql
         .prepare_cached(&format!(
@@ -180,6 +181,7 @@ fn trajectory_row(row: &Row<'_>) -> Result<TrajectoryRow, rusqlite::Error> {
     })
 }
 
+/// Sums by evaluator, computed from the outcomes themselves: a trajectory has few.
 fn list_trajectory_scores(sql: &Connection, trajectory: i64) -> Result<Vec<ScoreRow>, StoreError> {
     let mut statement = sql.prepare_cached(
         "SELECT evaluator, count(score), coalesce(sum(score), 0.0), sum(kind = 2), sum(kind = 1), sum(is_wrong), \

@@ -19,6 +19,7 @@ use crate::Store;
 use crate::error::StoreError;
 use crate::records::FacetKind;
 
+/// One page of a list.
 #[derive(Clone, Debug, Default)]
 pub struct TraceRowPage {
     pub traces: Vec<TraceRow>,
@@ -119,6 +120,7 @@ impl Store {
     }
 }
 
+/// Numbers of the traces of a page, and where the next one begins.
 type TraceNumberPage = (Vec<i64>, Option<TraceListCursor>);
 
 /// A page in order of time: walks one index or, over several projects, merges one walk per project.
@@ -279,11 +281,13 @@ fn trace_walk(fits: &str, of_project: bool) -> String {
     )
 }
 
+/// Counts by index only; the limit bounds what is counted.
 fn since_walk(of_project: bool) -> String {
     let (index, within) = if of_project { ("trace_by_project", "project = ? AND") } else { ("trace_by_start", "") };
     format!("SELECT 1 FROM trace INDEXED BY {index} WHERE {within} start_ns >= ? LIMIT ?")
 }
 
+/// As [`trace_walk`], through the facets of one value.
 fn facet_walk(fits: &str) -> String {
     format!(
         "SELECT f.start_ns, f.trace, {fits} FROM facet f WHERE f.project = ? AND f.kind = ? AND f.value = ? \
@@ -292,6 +296,7 @@ fn facet_walk(fits: &str) -> String {
     )
 }
 
+/// Full-text matches by row number, which is the order of arrival. CROSS JOIN fixes the order of the join.
 fn found_walk(fits: &str, of_project: bool) -> String {
     let within = if of_project { "AND trace.project = ?" } else { "" };
     format!(

@@ -21,6 +21,7 @@ pub struct MetricPeriod {
     pub moments: ScoreMoments,
 }
 
+/// Scores by evaluator and period.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MetricPeriods {
     /// By evaluator, then by time.
@@ -49,14 +50,18 @@ pub struct UsagePeriods {
 const LOOKED_AT: usize = 20_000;
 /// Cost of one index lookup, in rows: lookups that find nothing are not free.
 const WAY: usize = 4;
+/// Evaluators that are read if the filter names none.
 const MAX_EVALUATORS: usize = 50;
+/// Tools that are read for one evaluator.
 const MAX_TOOLS: usize = 500;
 /// Names that are examined for those in the requested time.
 const MAX_NAMES: usize = 2_000;
 /// Combinations of names that are examined if two names are given.
 const MAX_COMBINATIONS: usize = 5_000;
 
+/// The sums of a row, in the order that `moments_from_row` reads.
 const SUMS: &str = "trajectories, scored_trajectories, scored, sum, sum_sum, sum_n, n_n, failed, not_applicable";
+/// The same, added up over several rows.
 const TOTAL: &str = "sum(trajectories), sum(scored_trajectories), sum(scored), sum(sum), sum(sum_sum), sum(sum_n), \
                      sum(n_n), sum(failed), sum(not_applicable), count(*)";
 
@@ -166,6 +171,7 @@ impl Store {
     }
 }
 
+/// Numbers come from sums of traces, so they are read leniently.
 fn usage_from_row(row: &Row<'_>) -> Result<TrajectoryUsage, StoreError> {
     Ok(TrajectoryUsage {
         trajectories: row.get(1)?,
@@ -272,11 +278,14 @@ fn in_time(
     Ok(found)
 }
 
+/// Usage of one name in a range of buckets.
 const USAGE: &str = "SELECT bucket, trajectories, errors, steps, tokens, took_ns, costed, cost_usd FROM usage_long \
                      WHERE size = ? AND project = ? AND kind = ? AND name = ? AND bucket >= ? AND bucket <= ?";
+/// Whether a name occurs in a range of days.
 const NAME_IN_TIME: &str = "SELECT 1 FROM usage_long WHERE size = 24 AND project = ? AND kind = ? AND name = ? \
                             AND bucket >= ? AND bucket <= ? LIMIT 1";
 
+/// Scores of an evaluator over all tools, for one name in a range of buckets.
 fn long_periods() -> String {
     format!(
         "SELECT bucket, {SUMS} FROM rollup_long WHERE size = ? AND project = ? AND evaluator = ? AND tool = '' \
@@ -284,6 +293,7 @@ fn long_periods() -> String {
     )
 }
 
+/// Scores of an evaluator with one tool. No row instead of zeros if there is nothing.
 fn long_tool() -> String {
     format!(
         "SELECT {TOTAL} FROM rollup_long WHERE size = ? AND project = ? AND evaluator = ? AND tool = ? AND kind = ? \
@@ -291,6 +301,7 @@ fn long_tool() -> String {
     )
 }
 
+/// The next evaluator behind a name, for the loose index scan.
 fn next_evaluator() -> String {
     "SELECT min(evaluator) FROM rollup_long WHERE size = 24 AND project = ?2 AND evaluator > ?1".to_owned()
 }

@@ -57,12 +57,15 @@ impl TraceWalk {
     }
 }
 
+/// Traces of one page, if they are small.
 const TRACES_A_PAGE: usize = 64;
 /// Size after which no further trace is added to a page.
 const PAGE_BYTES: usize = 4 << 20;
 
+/// Oldest first. The row value comparison makes the walk resume exactly behind a trace.
 const UP: &str = "SELECT start_ns, no, trace_id, has_versions, end_ns FROM trace INDEXED BY trace_by_project \
                   WHERE project = ? AND (start_ns, no) >= (?, ?) ORDER BY start_ns, no";
+/// Newest first.
 const DOWN: &str = "SELECT start_ns, no, trace_id, has_versions, end_ns FROM trace INDEXED BY trace_by_project \
                     WHERE project = ? AND (start_ns, no) <= (?, ?) ORDER BY start_ns DESC, no DESC";
 

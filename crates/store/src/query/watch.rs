@@ -153,6 +153,8 @@ impl Store {
     }
 }
 
+/// The condition on project and time, with its parameters. Reads through the index of the project or of all
+/// trajectories.
 fn build_window_condition(
     sql: &Connection,
     window: &TrajectoryWindow,
