@@ -98,7 +98,7 @@ impl<'a> ChatMessage<'a> {
         ChatMessage { role, parts: vec![MessagePart::Text(text.into())] }
     }
 
-    /// Whether it has no parts at all. A part with an empty text is not created.
+    /// Whether it has no parts at all, as a reply that was not recorded.
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
@@ -222,6 +222,7 @@ pub fn message_from_json(json: Json) -> Option<ChatMessage<'static>> {
     let role = role_name(&object).map(|name| MessageRole::parse(&name));
     let mut reader = PartReader { parts: Vec::new(), role, call_ids: HashSet::new() };
     reader.read_object(&mut object);
+    // Neither a role nor content: some other object of the format.
     if reader.parts.is_empty() && role.is_none() {
         return None;
     }
@@ -315,14 +316,15 @@ impl PartReader {
         }
     }
 
-    /// Reads an object among the content: a typed part, a nested message, or anything with a text in it.
+    /// Reads an object among the content: a typed part, otherwise anything with a text in it.
     fn content_object(&mut self, mut object: Map<String, Json>) {
         if !self.read_item(&mut object) {
             self.object_text(object);
         }
     }
 
-    /// One typed part or one Responses item. False when the object is none.
+    /// Reads one typed part or one item of OpenAI's Responses API. False if the object is neither. The keys without a
+    /// type are those of Gemini (`functionCall`) and of Bedrock's Converse API (`toolUse`, `reasoningContent`).
     fn read_item(&mut self, object: &mut Map<String, Json>) -> bool {
         for key in ["function_call", "functionCall"] {
             if !object.contains_key("role")
@@ -436,6 +438,7 @@ impl PartReader {
             Json::String(text) => RecordedArguments::Text(Cow::Owned(text)),
             json => RecordedArguments::from(json),
         });
+        // Some formats list a call among the content and again beside it.
         let new = id.as_deref().is_none_or(|id: &str| self.call_ids.insert(id.to_owned()));
         if new {
             self.parts.push(MessagePart::ToolCall(ToolCall { id, name: Cow::Owned(name), arguments }));

@@ -64,6 +64,7 @@ pub fn nested_spans(object: &Map<String, Json>) -> Vec<Span<'static>> {
             let root: &Span<'_> = root;
             span.trace_id = root.trace_id;
         }
+        // Reversed, because the stack returns the last one first.
         if let Some(Json::Array(children)) = object.get("child_spans") {
             waiting.extend(children.iter().rev().filter_map(Json::as_object).map(|child| (child, Some(span.span_id))));
         }

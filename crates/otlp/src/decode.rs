@@ -216,6 +216,7 @@ impl ValueReader {
                 (5, WireValue::Bytes(array)) => self.array(array, depth + 1)?,
                 (6, WireValue::Bytes(map)) => self.map(map, depth + 1)?,
                 (7, WireValue::Bytes(bytes)) => AttributeValue::Bytes(Cow::Borrowed(bytes)),
+                // An unknown type of value keeps what was read before, as protobuf's oneof does.
                 _ => value,
             };
         }

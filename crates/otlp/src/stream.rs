@@ -107,6 +107,7 @@ impl ExportStreamReader<'_, '_> {
     fn read_frame(&mut self, length: u64) -> Result<(), StreamError> {
         let end = self.offset.saturating_add(length);
         match self.read_message(end) {
+            // The end of the message is known, so what is left of it can be skipped.
             Err(StreamError::Malformed { offset, reason }) if self.offset <= end && reason != WireError::Truncated => {
                 (self.sink)(Err((offset, reason)))?;
             }

@@ -1,5 +1,5 @@
-//! The protobuf wire format: tags, varints and length-delimited fields, read without copying. Groups (wire types 3 and
-//! 4) are deprecated and not part of OTLP, so they are errors.
+//! The protobuf wire format: tags, varints and length-delimited fields, read without copying. Groups, wire types 3 and
+//! 4, are deprecated and not part of OTLP, so they are errors.
 
 /// Why bytes are not the protobuf message that they should be, or are over a limit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -92,6 +92,7 @@ fn check_traces<E: std::fmt::Display>(
     while let Some(row) = rows.next()? {
         let (trace, id, counted): (i64, String, u64) = (row.get(0)?, row.get(1)?, row.get(2)?);
         report.traces += 1;
+        // Span ids by block, of one trace at a time, so that memory stays bounded.
         let mut held: HashSet<(i64, SpanId)> = HashSet::new();
         let mut found = blocks.query([trace])?;
         while let Some(row) = found.next()? {

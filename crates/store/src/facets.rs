@@ -78,6 +78,7 @@ pub(crate) fn gather_facets(
         .collect::<Result<_, _>>()?;
     for (old_project, kind, value, old_start_ns) in written {
         let key = (kind, value);
+        // The key contains project and start, so a row with other ones must be written anew.
         if (old_project, old_start_ns) == (project, start_ns) && wanted.remove(&key) {
             continue;
         }

@@ -225,6 +225,7 @@ fn write_trace_group<'r>(
             }
         }
     }
+    // Trajectories that were not assembled again are removed, but by the last part only.
     let is_kept = |id: &String| match extent {
         TraceGroupExtent::Whole => false,
         TraceGroupExtent::Part => true,

@@ -42,6 +42,7 @@ impl Store {
                 .sql
                 .prepare_cached("INSERT OR REPLACE INTO alert_state (rule, state) VALUES (?, ?)")?
                 .execute(params![rule, state])?;
+            // In the transaction of the state: both are stored or neither.
             if let Some((kind, body)) = &event {
                 writing
                     .sql

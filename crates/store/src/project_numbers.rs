@@ -52,5 +52,5 @@ impl ProjectNumberCache {
 /// Maximum number of projects. Spans of further projects go into one common project.
 pub(super) const MAX_PROJECTS: usize = 10_000;
 
-/// In parentheses, so that it sorts first and looks unlike a name of a user.
+/// Unlikely to be the name of a service.
 pub(super) const OTHER_PROJECTS: &str = "(other projects)";

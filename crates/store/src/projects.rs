@@ -125,6 +125,7 @@ impl Store {
                 removed.traces += 1;
                 removed.spans += spans;
             }
+            // No trace is left, so the project itself can go.
             if !removed.has_more {
                 remove_row(sql, no)?;
                 writing.projects.forget(no);

@@ -87,6 +87,7 @@ impl ReaderPool {
         }
         let idle = state.idle_for_queries.pop();
         drop(state);
+        // The wait above can be long; the client may have left.
         check_query()?;
         let mut connection = match idle {
             Some(connection) => connection,

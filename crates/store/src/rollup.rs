@@ -63,6 +63,7 @@ fn apply_score_rollups(
         .prepare_cached("SELECT project, start_ns, agent, version, model FROM trajectory WHERE no = ?")?
         .query_row([trajectory], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)))
         .optional()?;
+    // Removed meanwhile: it was subtracted then.
     let Some((project, start_ns, agent, version, model)) = known else { return Ok(()) };
     let of = RollupDimensions {
         project,
@@ -146,6 +147,7 @@ impl<'r> ScoreSums<'r> {
     ) {
         let mut parts: HashMap<(&'r str, &'r str), TrajectoryRollup, RandomState> = HashMap::default();
         for verdict in verdicts {
+            // Every outcome counts in the row over all tools, and once more in that of its tool.
             parts.entry((verdict.evaluator, "")).or_default().add_verdict(&verdict);
             if !verdict.tool.is_empty() {
                 parts.entry((verdict.evaluator, verdict.tool)).or_default().add_verdict(&verdict);

@@ -53,6 +53,7 @@ impl Store {
     pub fn export(&self, out: &mut dyn Write) -> Result<TransferCounts, StoreError> {
         let reader = self.readers.take_reader()?;
         let view = reader.unchecked_transaction()?;
+        // Rows fit only tables of the same schema, so its version is part of the export.
         let schema: i64 = view.pragma_query_value(None, "user_version", |row| row.get(0))?;
         let mut done = TransferCounts::default();
         write_line(out, &serde_json::json!({"gradus_export": FORMAT, "schema": schema}))?;

@@ -56,6 +56,7 @@ impl<'r> UsageSums<'r> {
     pub(crate) fn write(&mut self, sql: &Connection) -> Result<(), StoreError> {
         let mut rows: HashMap<CoarseRollupKey<'_>, TrajectoryUsage, RandomState> = HashMap::default();
         for (of, usage) in self.hours.drain() {
+            // One hour goes into rows of the hour and of the day, of the project and of all projects, and of each name.
             for place in of.coarse_keys() {
                 *rows.entry(place).or_default() += usage;
             }

@@ -88,8 +88,10 @@ fn nothing_ran(
     let mut calls = react::code_calls(&reply.code);
     calls.truncate(MAX_CODE_CALLS);
     let seen = observation_after(tree, run, reply.call);
+    // smolagents reports exceptions of the interpreter in this form.
     let failure = seen.as_deref().is_some_and(|text| text.starts_with("Error") || text.contains("\nError:"));
     let answers = calls.iter().any(|call| tools::is_final_answer(call.name));
+    // Without a later request, nothing shows whether the code ran.
     let over = reply.call + 1 == run.calls.len();
     let tool = calls.iter().filter(|call| !tools::is_final_answer(call.name)).find(|call| {
         let blamed = seen.as_deref().is_some_and(|text| failure && text.contains(call.name));

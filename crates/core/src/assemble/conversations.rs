@@ -55,6 +55,7 @@ pub(super) fn find_conversation_runs(
     let mut open = ConversationIndex::default();
     for &at in bare {
         let node = &tree.nodes[at];
+        // Tool runs are assigned at the end, when the turns are known.
         if node.facts.kind != OperationKind::Model || node.folded_into.is_some() {
             continue;
         }
@@ -178,6 +179,7 @@ fn split_into_turns(tree: &SpanTree<'_>, conversation: &ConversationThread) -> V
             _ => runs.push(RequestSpans { calls: vec![at], ..RequestSpans::default() }),
         }
         place = user.or(place);
+        // A reply that asks for a tool does not end the turn, natively or as ReAct text.
         let acts = facts.output.iter().any(|message| {
             message.has_tool_calls() || !react::read_react_transcript(&message.joined_text()).steps.is_empty()
         });

@@ -30,6 +30,7 @@ pub(super) fn join_tool_spans(
     spoken: &TextReplies,
     defects: &mut Vec<ExtractionDefect>,
 ) {
+    // Five passes, the most certain evidence first; each takes only what the ones before left.
     let mut left = join_by_id(tree, run, requested_calls);
     let mut open = UnansweredCalls::new(requested_calls);
     left.retain(|&at| !open.join_tool_span(tree, run, at, requested_calls));

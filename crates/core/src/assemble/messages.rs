@@ -42,6 +42,7 @@ pub fn assemble_transcript(text: &str) -> Vec<Trajectory> {
     // Files from Windows have other line ends and may begin with a byte order mark.
     let text = text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
     let consoles = react::console_runs(&text);
+    // A transcript may be copied from a terminal, and may contain several runs.
     let runs = consoles.iter().flat_map(|console| react::split_runs(console));
     let budget = AssemblyBudget::default();
     runs.map(|run| from_transcript(react::read_react_transcript(run), &budget)).collect()
@@ -112,6 +113,7 @@ fn read_reply(
         return;
     }
     let text = join_texts(reply);
+    // Without structured calls, the reply may be ReAct text.
     let transcript = react::read_react_transcript(&text);
     for (kind, detail) in transcript.defects {
         trajectory.defects.push(ExtractionDefect::new(kind.into(), detail, None));

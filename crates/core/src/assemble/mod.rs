@@ -1,9 +1,14 @@
-//! Spans become trajectories.
+//! Assembly: spans become trajectories.
 //!
-//! `tree` puts the spans of a group in order and folds spans that record the same thing; `runs` finds the requests in
-//! it, `nested` the agents inside agents; `steps` reads each request's thoughts, calls and observations; `request` finds the query and the answer; `tools`
-//! the tools on offer. `link` says, before any of that, which traces belong together. The result does not depend on
-//! the order in which spans came in.
+//! `link` decides, before anything else, which traces belong together. `tree` orders the spans of such a group and
+//! folds spans that record the same call. `runs` finds the requests in it, `conversations` those of plain clients, and
+//! `nested` the agents inside agents. `steps` reads the thoughts, calls and observations of each request; `joins` and
+//! `observations` find the results, and `code` reads agents that act by writing code. `request` finds the query and the
+//! answer, and `tools` the tools on offer.
+//!
+//! The result does not depend on the order in which spans arrived. Everything is near linear in the size of the group:
+//! what hostile input could make quadratic is looked up by key or bounded by a constant, and `budget` limits the
+//! memory.
 
 mod agent_run;
 mod budget;

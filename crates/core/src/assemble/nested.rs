@@ -61,6 +61,7 @@ fn find_agent_boundaries(tree: &SpanTree<'_>, below: Option<usize>, nodes: &[usi
         .copied()
         .filter(|at| facts(*at).kind == OperationKind::Model && facts(*at).has_content())
         .collect();
+    // Without tools and agents inside there is nothing to separate, which is the common case.
     let has_structure = nodes
         .iter()
         .any(|at| Some(*at) != below && matches!(facts(*at).kind, OperationKind::Tool | OperationKind::Agent));

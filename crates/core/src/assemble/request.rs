@@ -48,6 +48,7 @@ pub(super) fn is_feedback(text: &str) -> bool {
 pub(super) fn extract_query(tree: &SpanTree<'_>, run: &RequestSpans) -> Option<String> {
     let inputs = run.calls.iter().map(|at| &tree.nodes[*at].facts.input).find(|input| last_user(input).is_some());
     let spoken = inputs.and_then(|input| last_user(input).map(|at| (input, at)));
+    // All messages of the user, because a frame may state an earlier part of the request.
     let asked: Vec<String> = match &spoken {
         Some((input, _)) => input
             .iter()
@@ -122,6 +123,7 @@ pub(super) fn extract_answer(
         return Some(reply.to_owned());
     }
     for (place, node) in speaking_frames(tree, run).enumerate() {
+        // The output of a failed agent is an error message, not an answer.
         if node.span.is_error() && reply.is_none() {
             continue;
         }

@@ -24,6 +24,7 @@ pub(super) fn find_runs(tree: &SpanTree<'_>) -> (Vec<RequestSpans>, Vec<Extracti
     let mut defects = Vec::new();
     let mut bare: Vec<usize> = Vec::new();
     for nodes in by_trace.into_values() {
+        // A trace of a plain client: no roots but model calls and tool runs.
         let is_bare = |at: &usize| {
             let node = &tree.nodes[*at];
             node.parent.is_some()
@@ -39,6 +40,7 @@ pub(super) fn find_runs(tree: &SpanTree<'_>) -> (Vec<RequestSpans>, Vec<Extracti
     bare.sort_by_key(|at| tree.nodes[*at].sort_key());
     conversations::find_conversation_runs(tree, &bare, &mut runs, &mut defects);
     runs.retain(|run| !run.is_empty() || failed_early(tree, run));
+    // By time; of runs that begin together, the outer one first.
     runs.sort_by_key(|run| (run.first_span_times(tree), run.below.is_some()));
     (runs, defects)
 }

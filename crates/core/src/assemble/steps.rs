@@ -171,6 +171,7 @@ impl StepExtractor<'_, '_> {
             .flat_map(ChatMessage::tool_calls)
             .filter(|call| call.id.as_deref().is_none_or(|id| !is_stale(id)))
             .collect();
+        // A single call of a finishing tool is the answer, not a step.
         if let [only] = fresh.as_slice()
             && tools::is_final_answer(&only.name)
         {
@@ -373,7 +374,7 @@ impl StepExtractor<'_, '_> {
     /// Chooses the answer: from a finishing tool, else from the last reply behind all calls, checked against the
     /// frames.
     fn set_final_answer(&mut self, trajectory: &mut Trajectory) {
-        // Only text behind the last call is the answer.
+        // Only text behind the last call is the answer: the index of the last model call that asked for a tool decides.
         let last_requested_call = self.requested_calls.iter().filter_map(|requested_call| requested_call.call).max();
         let answered = self
             .speakers
@@ -386,6 +387,7 @@ impl StepExtractor<'_, '_> {
             Some(answer) => Some(answer),
             None => request::extract_answer(self.tree, self.run, spoken, self.spoken_exactly),
         };
+        // A code agent answers inside of its last piece of code.
         let code_answer = self
             .code
             .last()
@@ -441,6 +443,7 @@ impl StepExtractor<'_, '_> {
                 observations::choose_observation(&requested_call, last.map(|node| &node.facts.tool));
             let from_span = last.and_then(|node| node.facts.tool.arguments.as_ref());
             let (mut arguments, mut raw) = (requested_call.arguments, requested_call.raw);
+            // The reply may have been recorded without arguments. Then those of the tool's span are used.
             if raw.is_none()
                 && arguments.is_none()
                 && let Some(recorded) = from_span
@@ -448,6 +451,7 @@ impl StepExtractor<'_, '_> {
                 (arguments, raw, _) = read_arguments(Some(recorded));
                 arguments = self.tree.budget.keep_arguments(arguments);
             }
+            // Counted once per model call: the other steps of the same reply have none.
             let tokens = match requested_call.call {
                 Some(number) if told.insert(number) => call.map(|node| TokenUsage {
                     prompt: node.facts.prompt_tokens.unwrap_or_default(),

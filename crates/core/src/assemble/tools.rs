@@ -93,6 +93,7 @@ impl ToolCache {
                     || known.description.is_none() && tool.description.is_some()
             })
         };
+        // Usually nothing is added, and the shared list is returned without a copy.
         let new: Vec<&ToolFacts<'_>> = ran.filter(adds).collect();
         if new.is_empty() {
             return list;
@@ -115,6 +116,8 @@ impl ToolCache {
         }
         let list: Arc<[ToolDefinition]> = sources.read().into();
         let bytes: usize = list.iter().map(definition_bytes).sum();
+        // Emptied as a whole: lists of the traces at hand come back with the next run, and no order of use has to be
+        // kept.
         if self.lists.len() >= MAX_LISTS || self.bytes + bytes > MAX_CACHED_BYTES {
             self.lists.clear();
             self.bytes = 0;

@@ -67,6 +67,7 @@ impl<'s> SpanTree<'s> {
         let mut tree = SpanTree { nodes, budget, top_down };
         tree.fold_model_calls();
         tree.fold_tool_runs();
+        // Only now it is known that no folded span has the messages.
         for node in tree.nodes.iter_mut().filter(|node| node.facts.kind == OperationKind::Model) {
             let charged = message_overhead(&node.facts);
             node.facts.read_free_text();

@@ -19,6 +19,7 @@ pub(super) fn read_adk_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'
     fill_if_empty(&mut facts.session, value("gcp.vertex.agent.session_id").and_then(read_text_attribute));
     let response = value("gcp.vertex.agent.tool_response").and_then(read_text_attribute);
     let arguments = value("gcp.vertex.agent.tool_call_args").and_then(read_json_attribute);
+    // The span of a tool has no request and no reply, so it is complete here.
     if arguments.is_some() || response.is_some() {
         if facts.kind == OperationKind::Other {
             facts.kind = OperationKind::Tool;

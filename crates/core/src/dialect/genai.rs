@@ -57,6 +57,7 @@ pub(super) fn read_genai_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan
     if facts.kind == OperationKind::Other && !list_request {
         facts.kind = classify_genai_operation(operation, span);
     }
+    // Messages on the span of a tool belong to the model call around it.
     if facts.kind == OperationKind::Tool {
         read_tool_events(span, facts);
         return;

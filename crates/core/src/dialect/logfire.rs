@@ -23,6 +23,7 @@ pub(super) fn read_logfire_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSp
         }
     }
     fill_if_empty(&mut facts.agent, value("agent_name").and_then(read_text_attribute));
+    // The span of the run repeats the messages of all calls, so they are not read again.
     let whole_run = value("all_messages_events").or_else(|| value("pydantic_ai.all_messages"));
     if whole_run.is_some() || value("final_result").is_some() {
         if facts.kind == OperationKind::Other {

@@ -51,6 +51,7 @@ pub(super) fn read_openinference_span<'s>(span: &'s Span<'_>, facts: &mut Normal
             _ => {}
         }
     }
+    // OpenInference is read first, so there is nothing to merge with.
     facts.input = input.into_messages();
     facts.output = output.into_messages();
     match facts.kind {

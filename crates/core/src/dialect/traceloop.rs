@@ -109,6 +109,7 @@ fn build_traceloop_message<'s>(fields: &[MessageAttribute<'s>], default_role: Me
     if let Some(value) = content {
         message.parts.extend(content_parts(value));
     }
+    // The text of a tool message is the result of the call that it names.
     if message.role == MessageRole::Tool {
         let content = Cow::Owned(message.joined_text().into_owned());
         message.parts = vec![MessagePart::ToolResult(ToolResult { id: call_id, content, ..ToolResult::default() })];

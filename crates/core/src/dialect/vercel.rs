@@ -76,6 +76,7 @@ pub(super) fn read_vercel_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpa
         }
     }
     reply.parts.extend(calls.into_iter().flat_map(|message| message.parts));
+    // `ai.generateText` and `ai.streamText` are loops over model calls.
     if facts.kind == OperationKind::Agent {
         // The outer span repeats the first prompt and the last reply: its request and its answer.
         fill_if_empty(

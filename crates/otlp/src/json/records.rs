@@ -100,6 +100,7 @@ impl SpanJson {
         if let Some(kind) = self.kind.as_ref().and_then(span_kind) {
             write_number(&mut out, 6, kind);
         }
+        // Dropped counts say that the SDK cut the span, which matters to whoever exports the trace again.
         let counts =
             [(10, self.dropped_attributes_count), (12, self.dropped_events_count), (14, self.dropped_links_count)];
         for (field, count) in counts {

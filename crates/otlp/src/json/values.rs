@@ -41,6 +41,7 @@ impl<'de> Deserialize<'de> for KeyValues {
                 let limit = RecordLimits::default().attributes;
                 let mut pairs = Vec::new();
                 while let Some(KeyValueJson { key, value }) = list.next_element()? {
+                    // The limit of one list. The number of values of the whole record was checked before.
                     if pairs.len() == limit {
                         return Err(A::Error::custom(format!("more than {limit} attributes (limit {limit})")));
                     }
@@ -193,6 +194,7 @@ pub(super) fn check_value_count(json: &str) -> Result<(), WireJsonError> {
             _ if is_escaped => is_escaped = false,
             b'\\' if is_text => is_escaped = true,
             b'"' => is_text = !is_text,
+            // b'[' | b',' if !is_text => signs += 1, | Inside of texts these characters have no meaning.
             b'{' | b'[' | b',' if !is_text => signs += 1,
             _ => {}
         }

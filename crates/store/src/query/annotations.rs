@@ -29,6 +29,7 @@ impl AnnotationQuery {
     /// The conditions that are not part of the statement. Lists of values would need a statement for each length.
     fn matches(&self, row: &AnnotationRecord) -> bool {
         let is_in = |list: &[String], value: &str| list.is_empty() || list.iter().any(|one| one == value);
+        // Targets are texts with a prefix, see `NewAnnotation::target`.
         row.target.starts_with(self.kind)
             && self.up_to.is_none_or(|up_to| row.no <= up_to)
             && is_in(&self.identifiers, &row.identifier)

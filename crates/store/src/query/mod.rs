@@ -57,6 +57,7 @@ impl Store {
     pub fn projects(&self) -> Result<Vec<ProjectRow>, StoreError> {
         let reader = self.readers.take_reader()?;
         let mut statement = reader.prepare_cached(
+            // Minimum and maximum are one index lookup each.
             "SELECT name, created_ns, traces, spans, trajectories, \
              (SELECT min(start_ns) FROM trace WHERE project = project.no), \
              (SELECT max(start_ns) FROM trace WHERE project = project.no) \

@@ -1,4 +1,5 @@
-//! Data of the overview page: how many trajectories, how long, how expensive, and which tasks fail most.
+//! Data of the overview page: how many trajectories, how long, how expensive, and which tasks fail most. Percentiles
+//! cannot be computed from rollups, so the latest trajectories themselves are read, up to a bound.
 
 use rusqlite::{Connection, params};
 

@@ -1,4 +1,5 @@
-//! Sessions: traces whose trajectories name the same session.
+//! Sessions: traces whose trajectories name the same session. The name comes from the sender (`session.id` and the
+//! like), so it is unique in a project only.
 
 use std::collections::BTreeSet;
 

@@ -88,6 +88,7 @@ impl Store {
                 None => return Ok(TraceRowPage::default()),
             },
         };
+        // A search drives the list if there is one: the full-text index has its own order.
         let (numbers, next) = match &filter.text {
             Some(text) => match search_of(sql, text)? {
                 Some(terms) => search_trace_page(sql, filter, projects, &terms, cursor, limit)?,

@@ -171,7 +171,7 @@ impl Store {
     }
 }
 
-/// Numbers come from sums of traces, so they are read leniently.
+/// Reads a row of [`USAGE`], whose first column is the bucket.
 fn usage_from_row(row: &Row<'_>) -> Result<TrajectoryUsage, StoreError> {
     Ok(TrajectoryUsage {
         trajectories: row.get(1)?,

@@ -16,7 +16,7 @@ pub struct VerdictLine {
 }
 
 impl Store {
-    /// The outcomes of a trajectory.
+    /// The outcomes of a trajectory, by step and evaluator. Step 0, the trajectory as a whole, comes first.
     pub fn verdict_lines(&self, trajectory_id: &str) -> Result<Vec<VerdictLine>, StoreError> {
         let reader = self.readers.take_reader()?;
         let mut statement = reader.prepare_cached(

@@ -1,4 +1,5 @@
-//! Measurements for alerts: trajectories of a time window.
+//! Measurements for alerts: trajectories of a time window. Alerts are evaluated every few seconds, so every query here
+//! is bounded by [`MAX_WATCHED_TRAJECTORIES`] and runs on an index.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params_from_iter};
