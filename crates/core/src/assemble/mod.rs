@@ -74,6 +74,7 @@ impl TrajectoryAssembler {
             );
             defects.push(ExtractionDefect::new(DefectKind::TooLarge, detail, None));
         }
+        // Runs are in order of time, so the earliest ones are kept.
         let left_out = runs.len().saturating_sub(self.max_trajectories);
         if left_out > 0 {
             runs.truncate(self.max_trajectories);
