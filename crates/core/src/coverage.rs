@@ -1,4 +1,4 @@
-//! How much of a source could be read: the numbers to look at before anyone pays a judge.
+//! Coverage: how much of a source could be read. These are the numbers to check before paying for a judge.
 
 use std::collections::BTreeMap;
 
@@ -41,13 +41,16 @@ pub struct DefectCount {
     pub examples: Vec<String>,
 }
 
+/// Examples per kind of defect: enough to find the cause.
 const MAX_EXAMPLES: usize = 3;
 
 impl SourceCoverage {
+    /// Empty coverage of a source with this name.
     pub fn new(source: impl Into<String>) -> Self {
         SourceCoverage { source: source.into(), ..SourceCoverage::default() }
     }
 
+    /// Counts a trajectory with its steps and defects.
     pub fn add(&mut self, trajectory: &Trajectory) {
         self.trajectories += 1;
         self.trajectories_with_query += u64::from(trajectory.query.is_some());
@@ -66,21 +69,23 @@ impl SourceCoverage {
         }
     }
 
-    /// A defect that belongs to no trajectory.
+    /// Counts a defect that belongs to no trajectory.
     pub fn add_defect(&mut self, defect: &ExtractionDefect) {
         let example = defect.span_id.as_deref().unwrap_or(&defect.detail);
         self.count_defect(defect.kind, example);
     }
 
+    /// Counts one defect and keeps its location as an example.
     fn count_defect(&mut self, kind: DefectKind, example: &str) {
         let class = self.defects.entry(kind).or_default();
         class.count += 1;
+        // One trajectory can have the same defect many times; it is one example.
         if class.examples.len() < MAX_EXAMPLES && !class.examples.iter().any(|known| known == example) {
             class.examples.push(example.to_owned());
         }
     }
 
-    /// Adds another source's numbers.
+    /// Adds the numbers of another source, for the total. Keeps the name of this one.
     pub fn merge(&mut self, other: &SourceCoverage) {
         self.traces += other.traces;
         self.spans += other.spans;

@@ -1,17 +1,18 @@
-//! Lengths of time as rules write them: `90s`, `15m`, `1h`, `7d`.
+//! Lengths of time as they are written in rules and options: `90s`, `15m`, `1h`, `7d`.
 
 use std::time::Duration;
 
+// The largest unit first: formatting takes the first that divides.
 const UNITS: [(&str, u64); 4] = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
-/// Nobody looks back further, and sums with it stay far from any overflow.
+/// One year. Nobody looks back further, and sums stay far from any overflow.
 const MAX_DURATION: Duration = Duration::from_secs(366 * 86_400);
 
-/// Reads a whole number with its unit; `None` for anything else, for nothing at all and for more than a year.
+/// Parses a whole number with its unit; `None` for anything else, for zero and for more than a year.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     parse_duration_up_to(text, MAX_DURATION)
 }
 
-/// The same with another bound.
+/// As [`parse_duration`], with another upper bound.
 pub fn parse_duration_up_to(text: &str, max: Duration) -> Option<Duration> {
     let digits = text.find(|c: char| !c.is_ascii_digit())?;
     let (number, unit) = text.split_at(digits);
@@ -20,7 +21,7 @@ pub fn parse_duration_up_to(text: &str, max: Duration) -> Option<Duration> {
     Some(Duration::from_secs(seconds)).filter(|length| !length.is_zero() && *length <= max)
 }
 
-/// The shortest text that [`parse_duration`] reads as the same duration. Fractions of a second are none of a rule's.
+/// The shortest text that [`parse_duration`] reads as the same duration. Fractions of a second are dropped.
 pub fn format_duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let unit = UNITS.iter().find(|(_, unit_s)| seconds > 0 && seconds.is_multiple_of(*unit_s));

@@ -1,5 +1,6 @@
-//! A chat message in neutral terms, and how the many JSON shapes of messages are read into it: OpenAI chat and
-//! Responses items, Anthropic blocks, GenAI parts, Gemini contents, Vercel AI parts and LangChain's serialised objects.
+//! A chat message independent of providers, and the reading of the many JSON shapes of messages: OpenAI chat messages
+//! and Responses items, Anthropic blocks, parts of the GenAI semantic conventions, Gemini contents, Vercel AI parts and
+//! LangChain's serialised objects.
 
 use gradus_react::result_text::plain_text;
 pub use gradus_react::result_text::result_text;
@@ -8,6 +9,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value as Json};
 
+/// The author of a message. An unknown role counts as the user: its text must not be taken for what the agent said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum MessageRole {
     System,
@@ -17,27 +19,34 @@ pub enum MessageRole {
     Tool,
 }
 
+/// One message of a conversation, as a list of parts in their order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChatMessage<'a> {
     pub role: MessageRole,
     pub parts: Vec<MessagePart<'a>>,
 }
 
+/// A part of a message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MessagePart<'a> {
     Text(Cow<'a, str>),
+    /// Reasoning that the provider keeps apart from the text, such as Anthropic's thinking blocks.
     Reasoning(Cow<'a, str>),
     ToolCall(ToolCall<'a>),
     ToolResult(ToolResult<'a>),
 }
 
+/// A tool call that a model asked for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolCall<'a> {
+    /// The id by which results refer to the call. Not every provider has ids.
     pub id: Option<Cow<'a, str>>,
     pub name: Cow<'a, str>,
+    /// `None` if there were none, which is different from an empty object.
     pub arguments: Option<RecordedArguments<'a>>,
 }
 
+/// The result of a tool call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolResult<'a> {
     pub id: Option<Cow<'a, str>>,
@@ -46,8 +55,8 @@ pub struct ToolResult<'a> {
     pub is_error: bool,
 }
 
-/// Arguments as they were recorded. Both are text: a parsed tree takes up to 90 times its size, and every request
-/// repeats the calls of those before it.
+/// Arguments as they were recorded. Both variants are text: a parsed tree takes up to 90 times its size, and every
+/// request repeats the calls of the requests before it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RecordedArguments<'a> {
     /// The model's own text, JSON or not.
@@ -63,6 +72,7 @@ impl From<Json> for RecordedArguments<'_> {
 }
 
 impl MessageRole {
+    /// Recognises the roles of OpenAI, Anthropic, Gemini, LangChain and smolagents, and LangChain's class names.
     pub fn parse(name: &str) -> MessageRole {
         match name {
             "system" | "developer" => MessageRole::System,
@@ -83,15 +93,17 @@ impl<'a> ChatMessage<'a> {
         ChatMessage { role, parts: Vec::new() }
     }
 
+    /// A message with one text part, as plain transcripts and string contents give.
     pub fn from_text(role: MessageRole, text: impl Into<Cow<'a, str>>) -> Self {
         ChatMessage { role, parts: vec![MessagePart::Text(text.into())] }
     }
 
+    /// Whether it has no parts at all, as a reply that was not recorded.
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// All text parts, one below the other. Borrowed when there is only one.
+    /// All text parts, joined by line feeds. Borrowed if there is only one.
     pub fn joined_text(&self) -> Cow<'_, str> {
         join_lines(self.parts.iter().filter_map(|part| match part {
             MessagePart::Text(text) => Some(text.as_ref()),
@@ -99,6 +111,7 @@ impl<'a> ChatMessage<'a> {
         }))
     }
 
+    /// All reasoning parts, joined by line feeds.
     pub fn joined_reasoning(&self) -> Cow<'_, str> {
         join_lines(self.parts.iter().filter_map(|part| match part {
             MessagePart::Reasoning(text) => Some(text.as_ref()),
@@ -106,6 +119,7 @@ impl<'a> ChatMessage<'a> {
         }))
     }
 
+    /// In the order of the reply, which is the order in which frameworks run them.
     pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall<'a>> {
         self.parts.iter().filter_map(|part| match part {
             MessagePart::ToolCall(call) => Some(call),
@@ -113,6 +127,7 @@ impl<'a> ChatMessage<'a> {
         })
     }
 
+    /// Results of tools. In Anthropic's format they are parts of a message of the user.
     pub fn tool_results(&self) -> impl Iterator<Item = &ToolResult<'a>> {
         self.parts.iter().filter_map(|part| match part {
             MessagePart::ToolResult(result) => Some(result),
@@ -125,6 +140,7 @@ impl<'a> ChatMessage<'a> {
     }
 }
 
+/// Joins texts by line feeds. Borrows if there is only one, which is the usual case.
 fn join_lines<'t>(mut texts: impl Iterator<Item = &'t str>) -> Cow<'t, str> {
     let Some(first) = texts.next() else { return Cow::Borrowed("") };
     let mut all = Cow::Borrowed(first);
@@ -136,11 +152,12 @@ fn join_lines<'t>(mut texts: impl Iterator<Item = &'t str>) -> Cow<'t, str> {
     all
 }
 
-/// Reads a list of messages: a JSON array, or an object that wraps one.
+/// Reads a list of messages: a JSON array, or an object that contains one under any of the usual keys. Elements that
+/// are no messages are left out. The caller has bounded the size of the JSON.
 pub fn messages_from_json(json: Json) -> Vec<ChatMessage<'static>> {
     match json {
         Json::Array(items) => {
-            // LangChain batches: a list of lists, of which agents use one.
+            // LangChain records a batch, a list of lists. Agents use batches of one.
             if let [Json::Array(_)] = items.as_slice() {
                 return items.into_iter().next().map(messages_from_json).unwrap_or_default();
             }
@@ -151,6 +168,7 @@ pub fn messages_from_json(json: Json) -> Vec<ChatMessage<'static>> {
                 if matches!(object.get(key), Some(Json::Array(_) | Json::Object(_))) {
                     let list = object.remove(key).unwrap_or_default();
                     let mut messages = Vec::new();
+                    // A reply has no system prompt beside it.
                     if key != "output" && key != "choices" {
                         messages.extend(system_of(&mut object));
                     }
@@ -165,7 +183,7 @@ pub fn messages_from_json(json: Json) -> Vec<ChatMessage<'static>> {
     }
 }
 
-/// Anthropic keeps the system prompt beside the messages, Gemini inside the configuration.
+/// The system prompt that stands beside the messages (Anthropic, OpenAI Responses) or in the configuration (Gemini).
 fn system_of(object: &mut Map<String, Json>) -> Option<ChatMessage<'static>> {
     let system = object.remove("system").or_else(|| object.remove("instructions")).or_else(|| {
         let config = object.get_mut("config")?.as_object_mut()?;
@@ -175,11 +193,11 @@ fn system_of(object: &mut Map<String, Json>) -> Option<ChatMessage<'static>> {
     Some(ChatMessage::from_text(MessageRole::System, text))
 }
 
-/// Reads one message in any of the known shapes; `None` for what is no message.
+/// Reads one message in any of the known shapes; `None` if it is not a message.
 pub fn message_from_json(json: Json) -> Option<ChatMessage<'static>> {
     let mut object = match json {
         Json::Object(object) => object,
-        // LangChain's short form: ["user", "text"].
+        // LangChain's short form: `["user", "text"]`.
         Json::Array(pair) => match <[Json; 2]>::try_from(pair) {
             Ok([Json::String(role), Json::String(text)]) => {
                 return Some(ChatMessage::from_text(MessageRole::parse(&role), text));
@@ -189,6 +207,7 @@ pub fn message_from_json(json: Json) -> Option<ChatMessage<'static>> {
         Json::String(text) => return Some(ChatMessage::from_text(MessageRole::User, text)),
         _ => return None,
     };
+    // Wrappers: OpenAI's `choices[].message`, LangChain's `kwargs` and `data`. The role may stand outside.
     for wrapper in ["message", "kwargs", "data"] {
         if let Some(Json::Object(inner)) = object.get_mut(wrapper) {
             let mut inner = std::mem::take(inner);
@@ -203,6 +222,7 @@ pub fn message_from_json(json: Json) -> Option<ChatMessage<'static>> {
     let role = role_name(&object).map(|name| MessageRole::parse(&name));
     let mut reader = PartReader { parts: Vec::new(), role, call_ids: HashSet::new() };
     reader.read_object(&mut object);
+    // Neither a role nor content: some other object of the format.
     if reader.parts.is_empty() && role.is_none() {
         return None;
     }
@@ -210,12 +230,13 @@ pub fn message_from_json(json: Json) -> Option<ChatMessage<'static>> {
     Some(ChatMessage { role, parts: reader.parts })
 }
 
+/// The role of a message as it is written, from wherever the format keeps it.
 fn role_name(object: &Map<String, Json>) -> Option<String> {
     let text = |key: &str| object.get(key).and_then(Json::as_str);
     if let Some(role) = text("role").or_else(|| text("message.role")) {
         return Some(role.to_owned());
     }
-    // pydantic-ai's first format names the event, LangChain the class.
+    // The role is in the event name (early pydantic-ai) or in the class name (LangChain).
     if let Some(event) = text("event.name").and_then(|name| name.strip_prefix("gen_ai.")) {
         return Some(event.strip_suffix(".message").unwrap_or("assistant").to_owned());
     }
@@ -225,7 +246,7 @@ fn role_name(object: &Map<String, Json>) -> Option<String> {
     }
 }
 
-/// Collects the parts of one message.
+/// Collects the parts of one message. A call can be recorded twice in a message; its id is used once.
 struct PartReader {
     parts: Vec<MessagePart<'static>>,
     role: Option<MessageRole>,
@@ -233,6 +254,8 @@ struct PartReader {
 }
 
 impl PartReader {
+    /// Reads one message object. Order matters: an item of OpenAI's Responses API is a whole message in itself;
+    /// otherwise reasoning comes before content, and content before calls.
     fn read_object(&mut self, object: &mut Map<String, Json>) {
         if self.read_item(object) {
             return;
@@ -249,7 +272,7 @@ impl PartReader {
         let before = self.parts.len();
         for key in ["content", "parts", "contents", "text", "message.content"] {
             if let Some(content) = object.remove(key) {
-                // A tool may return anything.
+                // A tool may return any JSON value, not only text and lists of parts.
                 match content {
                     Json::Object(_) | Json::Number(_) | Json::Bool(_) if self.role == Some(MessageRole::Tool) => {
                         self.parts.push(MessagePart::Text(Cow::Owned(result_text(content))));
@@ -264,7 +287,7 @@ impl PartReader {
         self.tool_calls(object);
     }
 
-    /// A tool message is a result, however its content was written.
+    /// Turns the parts since `before` into one result: a tool message is a result, however its content was written.
     fn fold_into_result(
         &mut self,
         before: usize,
@@ -281,6 +304,8 @@ impl PartReader {
         self.parts.push(MessagePart::ToolResult(ToolResult { id, name, content, is_error }));
     }
 
+    /// Reads the content of a message: a text, a part, or a list of parts. Empty texts are dropped. Recursion is
+    /// bounded by the depth of the JSON.
     fn read_content(&mut self, content: Json) {
         match content {
             Json::String(text) if text.is_empty() => {}
@@ -291,13 +316,15 @@ impl PartReader {
         }
     }
 
+    /// Reads an object among the content: a typed part, otherwise anything with a text in it.
     fn content_object(&mut self, mut object: Map<String, Json>) {
         if !self.read_item(&mut object) {
             self.object_text(object);
         }
     }
 
-    /// One typed part or one Responses item. False when the object is none.
+    /// Reads one typed part or one item of OpenAI's Responses API. False if the object is neither. The keys without a
+    /// type are those of Gemini (`functionCall`) and of Bedrock's Converse API (`toolUse`, `reasoningContent`).
     fn read_item(&mut self, object: &mut Map<String, Json>) -> bool {
         for key in ["function_call", "functionCall"] {
             if !object.contains_key("role")
@@ -355,6 +382,7 @@ impl PartReader {
         }
     }
 
+    /// The text of an object of unknown type. Images and other media have none, and are dropped.
     fn object_text(&mut self, mut object: Map<String, Json>) {
         for key in ["text", "content", "value"] {
             if let Some(text) = object.remove(key).and_then(plain_text).filter(|text| !text.is_empty()) {
@@ -364,6 +392,7 @@ impl PartReader {
         }
     }
 
+    /// Reasoning is under different keys: `thinking` (Anthropic), `summary` (OpenAI Responses), `text` (Vercel).
     fn read_reasoning(&mut self, object: &mut Map<String, Json>) -> bool {
         for key in ["content", "text", "thinking", "reasoning", "summary"] {
             if let Some(text) = object.remove(key).and_then(plain_text).filter(|text| !text.trim().is_empty()) {
@@ -374,12 +403,13 @@ impl PartReader {
         true
     }
 
+    /// Reads the calls that stand beside the content, as in OpenAI's chat format and in LangChain's objects.
     fn tool_calls(&mut self, object: &mut Map<String, Json>) {
         let nested = object.get_mut("additional_kwargs").and_then(|kwargs| {
             let kwargs = kwargs.as_object_mut()?;
             kwargs.remove("tool_calls")
         });
-        // LangChain repeats calls in additional_kwargs, and only there when their JSON was bad.
+        // LangChain repeats the calls in `additional_kwargs`. If their JSON was malformed, they are only there.
         let own = object.remove("tool_calls").filter(|calls| calls.as_array().is_some_and(|calls| !calls.is_empty()));
         for list in
             [own.or(nested), object.remove("invalid_tool_calls"), object.remove("toolCalls")].into_iter().flatten()
@@ -395,6 +425,7 @@ impl PartReader {
         }
     }
 
+    /// Reads a tool call in any shape. False if it has no name, so that the caller can try something else.
     fn read_call(&mut self, object: &mut Map<String, Json>) -> bool {
         let keys = ["call_id", "toolCallId", "tool_call_id", "toolUseId", "id"];
         let id: Option<Cow<'static, str>> = take_text(object, &keys).map(Cow::Owned);
@@ -407,6 +438,7 @@ impl PartReader {
             Json::String(text) => RecordedArguments::Text(Cow::Owned(text)),
             json => RecordedArguments::from(json),
         });
+        // Some formats list a call among the content and again beside it.
         let new = id.as_deref().is_none_or(|id: &str| self.call_ids.insert(id.to_owned()));
         if new {
             self.parts.push(MessagePart::ToolCall(ToolCall { id, name: Cow::Owned(name), arguments }));
@@ -414,6 +446,7 @@ impl PartReader {
         true
     }
 
+    /// Reads a tool result. Errors are marked by `is_error`, `status` or the type, depending on the provider.
     fn read_result(&mut self, object: &mut Map<String, Json>) -> bool {
         let keys = ["tool_use_id", "call_id", "toolCallId", "tool_call_id", "toolUseId", "id"];
         let id = take_text(object, &keys).map(Cow::Owned);
@@ -432,6 +465,7 @@ impl PartReader {
         true
     }
 
+    /// The role of a message that states none, from its first part.
     fn implied_role(&self) -> MessageRole {
         match self.parts.first() {
             Some(MessagePart::ToolResult(_)) => MessageRole::Tool,
@@ -441,6 +475,7 @@ impl PartReader {
     }
 }
 
+/// The first of these keys with a text that is not empty.
 fn take_text(object: &mut Map<String, Json>, keys: &[&str]) -> Option<String> {
     keys.iter().find_map(|key| match object.get(*key) {
         Some(Json::String(text)) if !text.is_empty() => Some(text.clone()),

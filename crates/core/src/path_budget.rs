@@ -1,14 +1,14 @@
-//! Paths of nested attributes: `a.b.0.c`.
+//! A budget for the paths of nested attributes, such as `a.b.0.c`.
 //!
-//! A path repeats the names above it, so that one key of a megabyte with a hundred thousand values below it would make
-//! paths of a hundred gigabytes.
+//! A path repeats the names above it. Without a limit, one key of a megabyte with a hundred thousand values below it
+//! would make paths of a hundred gigabytes.
 
-/// A path that is longer than this is not continued.
+/// Bytes of a path that values below it may repeat.
 const MAX_PREFIX_BYTES: usize = 256;
-/// Bytes of names that the paths of one span repeat: ten thousand messages have fewer.
+/// Bytes of names that all paths of one span may repeat. Ten thousand messages need less.
 const MAX_REPEATED_BYTES: usize = 4 << 20;
 
-/// What paths of one span may still repeat.
+/// What the paths of one span may still repeat.
 #[derive(Debug)]
 pub struct PathBudget {
     bytes_left: usize,
@@ -21,7 +21,7 @@ impl Default for PathBudget {
 }
 
 impl PathBudget {
-    /// Whether the values below a path get paths of their own; what does not stays one value.
+    /// Whether the values below a path get paths of their own. If not, the caller keeps the tree as one value.
     pub fn may_open(&mut self, path: &str, values: usize) -> bool {
         let left = self.bytes_left.checked_sub(path.len().saturating_mul(values));
         let is_open = left.is_some() && path.len() <= MAX_PREFIX_BYTES;

@@ -1,9 +1,9 @@
-//! Undoes what Phoenix does to attributes when it takes spans in, as far as that can be undone: a span that comes from
-//! Phoenix should say what it said when it was sent.
+//! Undoes what Phoenix does to attributes when it stores spans, as far as possible: a span that is read from Phoenix
+//! should have the attributes that it was sent with.
 //!
-//! Phoenix reads a few JSON texts and lists their contents one by one, and it writes OpenInference attributes beside
-//! GenAI ones, made from them. What is made is less than what it is made of: calls are rewritten, and where a reply has
-//! no recorded text, the reply's id and model become its output. Tool definitions lose nothing, so those stay.
+//! Phoenix parses a few JSON texts and flattens their contents, and it derives OpenInference attributes from GenAI
+//! ones. What it derives is less than the original: calls are rewritten, and where a reply has no recorded text, the id
+//! and the model of the reply become its output. Tool definitions lose nothing, so they stay.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,6 +13,7 @@ use serde_json::{Map, Value as Json};
 use crate::bounded_json;
 use crate::span::{AttributeList, AttributeValue};
 
+/// Restores the attributes of one span. Does nothing to spans that Phoenix did not change.
 pub(crate) fn restore_phoenix_attributes(attributes: &mut AttributeList<'static>) {
     for name in JSON_TEXTS {
         gather_json_attribute(name, attributes);
@@ -22,12 +23,12 @@ pub(crate) fn restore_phoenix_attributes(attributes: &mut AttributeList<'static>
     }
 }
 
-/// Attributes that are JSON texts by convention.
+/// Attributes that are JSON texts by the OpenInference conventions, and that Phoenix flattens.
 const JSON_TEXTS: [&str; 3] = ["metadata", "tool.parameters", "llm.prompt_template.variables"];
-/// Deeper than any schema; a key of a thousand dots is none.
+/// Depth of a key that is still restored. No schema is deeper, and a key can have a thousand dots.
 const MAX_KEY_DEPTH: usize = 64;
 
-/// Puts `name.a.b` and all its like back into one text under `name`.
+/// Collects `name.a.b` and all others below `name` into one JSON text under `name`, at the position of the first.
 fn gather_json_attribute(name: &str, attributes: &mut AttributeList<'static>) {
     let path_of = |key: &str| {
         let path: Vec<String> = key.strip_prefix(name)?.strip_prefix('.')?.split('.').map(str::to_owned).collect();
@@ -53,6 +54,7 @@ fn gather_json_attribute(name: &str, attributes: &mut AttributeList<'static>) {
     attributes.0 = kept;
 }
 
+/// Inserts a value at a path. Where two paths disagree, the later one wins.
 fn insert_at_path(object: &mut Map<String, Json>, path: &[String], value: Json) {
     let mut object = object;
     for (at, key) in path.iter().enumerate() {
@@ -69,7 +71,7 @@ fn insert_at_path(object: &mut Map<String, Json>, path: &[String], value: Json) 
     }
 }
 
-/// Lists of objects were taken apart by their places.
+/// Restores lists of objects, which Phoenix flattened by index.
 fn with_lists(json: Json) -> Json {
     let Json::Object(object) = json else { return json };
     let is_list = !object.is_empty()
@@ -80,14 +82,15 @@ fn with_lists(json: Json) -> Json {
     Json::Object(object.into_iter().map(|(key, value)| (key, with_lists(value))).collect())
 }
 
-/// Leaves out what is made of GenAI attributes that are here themselves.
+/// Removes attributes that Phoenix derived from GenAI attributes that are present themselves.
 fn drop_derived(attributes: &mut AttributeList<'static>) {
     let sources = GenAiSources::from_attributes(attributes);
     let derived: Vec<bool> = attributes.0.iter().map(|(key, value)| sources.is_made_from(key, value)).collect();
     let made_kind = sources.kind();
     let mut derived = derived.into_iter();
     attributes.0.retain(|_| !derived.next().unwrap_or_default());
-    // The kind is left to whoever else tells it, if OpenInference has nothing more to say.
+    // The derived kind is removed as well, if OpenInference has nothing else to say about the span. Another dialect
+    // decides then.
     let says_more = attributes.0.iter().any(|(key, _)| {
         ["llm.", "input.", "output.", "tool.", "agent.", "graph."].iter().any(|prefix| key.starts_with(prefix))
     });
@@ -96,18 +99,20 @@ fn drop_derived(attributes: &mut AttributeList<'static>) {
     }
 }
 
+/// OpenInference's attribute for the kind of a span.
 const KIND: &str = "openinference.span.kind";
 
-/// The GenAI attributes of a span, and what has to be known of the others: looked up, as there may be many.
+/// The GenAI attributes of a span by key, because a hostile span can have many, and facts about the others.
 struct GenAiSources<'a> {
     by_key: HashMap<&'a str, &'a AttributeValue<'static>>,
     has_request: bool,
-    /// Instructions alone become the first message, and nothing more.
+    /// System instructions alone become the first message and nothing else.
     has_first_input_only: bool,
     output: Option<&'a AttributeValue<'static>>,
 }
 
 impl<'a> GenAiSources<'a> {
+    /// One pass over the attributes for each question; nothing is copied.
     fn from_attributes(attributes: &'a AttributeList<'static>) -> GenAiSources<'a> {
         let all = || attributes.0.iter().map(|(key, value)| (key.as_ref(), value));
         let mut inputs = all().filter_map(|(key, _)| key.strip_prefix("llm.input_messages."));
@@ -127,6 +132,8 @@ impl<'a> GenAiSources<'a> {
         self.by_key.get(source).and_then(|value| value.as_str()).filter(|text| !text.is_empty())
     }
 
+    /// Whether Phoenix derived this attribute, by the rules of its GenAI conversion. A value that differs from its
+    /// source was recorded.
     fn is_made_from(&self, key: &str, value: &AttributeValue<'static>) -> bool {
         let is = |source: &str| self.by_key.get(source).is_some_and(|known| *known == value);
         let counts = |source: &str| self.by_key.get(source).is_some_and(|known| known.as_u64() == value.as_u64());
@@ -158,8 +165,9 @@ impl<'a> GenAiSources<'a> {
         }
     }
 
-    /// Whether an output says no more than which reply it was.
+    /// Whether an output says only which reply it was: its id and its model.
     fn is_identity(&self, value: &AttributeValue<'_>) -> bool {
+        // An output that is longer contains more than an id and a model.
         const MAX_IDENTITY_BYTES: usize = 1_000;
         let text = value.as_str().filter(|text| text.len() <= MAX_IDENTITY_BYTES && text.starts_with('{'));
         let Some(Json::Object(said)) = text.and_then(bounded_json::parse_bounded_json) else { return false };
@@ -170,7 +178,7 @@ impl<'a> GenAiSources<'a> {
             && is("model", "gen_ai.response.model")
     }
 
-    /// The kind that Phoenix finds for a GenAI span.
+    /// The kind that Phoenix derives for a GenAI span.
     fn kind(&self) -> Option<&'static str> {
         const CONTENT: [&str; 3] = ["gen_ai.request.model", "gen_ai.input.messages", "gen_ai.output.messages"];
         Some(match self.get_text("gen_ai.operation.name") {

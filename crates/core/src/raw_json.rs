@@ -1,33 +1,34 @@
-//! JSON that is passed on as it was recorded. Tool schemas stand on every model call and are rarely looked into:
-//! keeping their text spares building and dropping a tree for each.
+//! JSON that is passed on as text. Tool schemas stand on every model call and are rarely read, so keeping their text
+//! saves building and dropping a tree for each.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use serde_json::value::RawValue;
 
-/// Well-formed JSON on one line.
+/// Well-formed JSON on one line. Equality compares the text, so the order of keys matters.
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
 pub struct RawJson(Box<RawValue>);
 
 impl RawJson {
-    /// Takes JSON text that has been checked by `serde_json` already.
+    /// Takes JSON text that `serde_json` has already checked.
     pub fn from_raw(raw: &RawValue) -> RawJson {
         if !raw.get().contains(['\n', '\r']) {
             return RawJson(raw.to_owned());
         }
-        // A line of output must stay one line. Outside of texts line ends are only space; inside they cannot be.
+        // A line of output must stay one line. JSON allows line ends only between tokens, where they are blanks.
         let one_line = raw.get().replace(['\n', '\r'], " ");
         RawJson(RawValue::from_string(one_line).unwrap_or_else(|_| RawValue::NULL.to_owned()))
     }
 
+    /// Serialises a tree. A `Value` can always be written, so null stands for a case that does not occur.
     pub fn from_value(json: &Json) -> RawJson {
         let raw = serde_json::value::to_raw_value(json);
         RawJson(raw.unwrap_or_else(|_| RawValue::NULL.to_owned()))
     }
 
-    /// Reads text; `None` when it is no JSON object.
+    /// Parses text; `None` if it is not a JSON object.
     pub fn parse_object(text: &str) -> Option<RawJson> {
         let raw: &RawValue = serde_json::from_str(text).ok()?;
         raw.get().starts_with('{').then(|| RawJson::from_raw(raw))
@@ -37,6 +38,7 @@ impl RawJson {
         self.0.get()
     }
 
+    /// Parses the text into a tree.
     pub fn to_value(&self) -> Json {
         serde_json::from_str(self.as_str()).unwrap_or_default()
     }
@@ -54,6 +56,7 @@ impl<'de> Deserialize<'de> for RawJson {
     }
 }
 
+// Any JSON: the schema of a tool is not ours to describe.
 impl JsonSchema for RawJson {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Json".into()

@@ -1,9 +1,9 @@
-//! Names and ids that are copied for every trajectory, step or defect: what one span or resource says once must not be
-//! kept in full thousands of times.
+//! Limits of names and ids that are copied into every trajectory, step or defect. A span or a resource states them
+//! once, so a long one would otherwise be multiplied by the number of steps.
 
 use std::borrow::Cow;
 
-/// What is kept of a name: longer than any that a person gave.
+/// Bytes that are kept of a name. No person or framework gives longer ones.
 pub(crate) const MAX_NAME_BYTES: usize = 300;
 
 /// A name, cut to [`MAX_NAME_BYTES`] with `…` behind.

@@ -1,7 +1,7 @@
-//! The neutral span: one recorded operation, whichever wire format it came in.
+//! The neutral span: one recorded operation, independent of the wire format.
 //!
-//! Texts are borrowed from the bytes they were decoded from wherever that is possible: most of a trace is never
-//! looked at, so it should not be copied either. Decoding lives in `gradus-otlp` and in `span_json`.
+//! Texts are borrowed from the bytes they were decoded from wherever possible: most of a trace is never read, so it
+//! should not be copied either. Decoding is in `gradus-otlp` and in `span_json`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,13 +15,16 @@ pub struct TraceId(pub u128);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct SpanId(pub u64);
 
-/// One recorded operation.
+/// One recorded operation. Fields of OTLP that no dialect needs (kind, links, trace state, dropped counts) are not
+/// here.
 #[derive(Clone, Debug, Default)]
 pub struct Span<'a> {
     pub trace_id: TraceId,
     pub span_id: SpanId,
     pub parent_id: Option<SpanId>,
     pub name: Cow<'a, str>,
+    /// Times are nanoseconds since the Unix epoch by the clock of the sender. Zero if they are missing, and the end can
+    /// be before the start.
     pub start_ns: u64,
     pub end_ns: u64,
     pub status: SpanStatus<'a>,
@@ -32,28 +35,30 @@ pub struct Span<'a> {
     pub resource: Arc<SpanResource>,
 }
 
-/// What emitted the span: shared by all spans of one request.
+/// The origin of a span: a service with its version. Shared by all spans of one request, hence the `Arc`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpanResource {
     pub attributes: AttributeList<'static>,
 }
 
-/// Something that happened at one moment of a span; log records that name a span become events of it.
+/// An event of a span at one moment. Log records that name a span become events of it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpanEvent<'a> {
     pub name: Cow<'a, str>,
     pub time_ns: u64,
     pub attributes: AttributeList<'a>,
-    /// A log record's body; span events have none.
+    /// The body of a log record; events of spans have none.
     pub body: Option<AttributeValue<'a>>,
 }
 
+/// The outcome of the operation as the instrumentation set it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SpanStatus<'a> {
     pub code: StatusCode,
     pub message: Cow<'a, str>,
 }
 
+/// OTLP's status codes. Most instrumentations leave a success unset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StatusCode {
     #[default]
@@ -62,7 +67,7 @@ pub enum StatusCode {
     Error,
 }
 
-/// An attribute's value, as OTLP's `AnyValue`.
+/// The value of an attribute, as `AnyValue` in OTLP. A map keeps its order and may have duplicate keys.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AttributeValue<'a> {
     Null,
@@ -75,7 +80,8 @@ pub enum AttributeValue<'a> {
     Map(Vec<(Cow<'a, str>, AttributeValue<'a>)>),
 }
 
-/// Attributes in the order they were recorded.
+/// Attributes in the order in which they were recorded. Keys should be unique, but nothing guarantees that; the first
+/// wins. A list and not a map: spans have few attributes, and most are read once.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AttributeList<'a>(pub Vec<(Cow<'a, str>, AttributeValue<'a>)>);
 
@@ -91,27 +97,28 @@ impl PartialEq for Span<'_> {
             && self.attributes == other.attributes
             && self.events == other.events
             && self.scope == other.scope
-            // A resource that two spans share is not compared with itself for each of them.
+            // Spans of one request share their resource, so pointers are compared first.
             && (Arc::ptr_eq(&self.resource, &other.resource) || self.resource == other.resource)
     }
 }
 
 impl<'a> Span<'a> {
-    /// The text of an attribute; `None` when it is missing, empty or not a text.
+    /// The text of an attribute; `None` if it is missing, empty or not a text.
     pub fn attribute_text(&self, key: &str) -> Option<&str> {
         self.attributes.get_text(key)
     }
 
+    /// By the status of the span. Tools that report errors in their result have the status OK.
     pub fn is_error(&self) -> bool {
         self.status.code == StatusCode::Error
     }
 
-    /// How many values its attributes and events have, those in lists and maps included.
+    /// Number of values of its attributes and events, including those inside lists and maps. A measure of its memory.
     pub fn value_count(&self) -> usize {
         self.attributes.value_count() + self.events.iter().map(SpanEvent::value_count).sum::<usize>()
     }
 
-    /// The message of the exception that was recorded on this span, if there is one.
+    /// The message of a recorded exception, by the semantic conventions for exceptions.
     pub fn exception_message(&self) -> Option<&str> {
         let event = self.events.iter().find(|event| event.name == "exception")?;
         event.attributes.get_text("exception.message")
@@ -119,13 +126,14 @@ impl<'a> Span<'a> {
 }
 
 impl SpanEvent<'_> {
-    /// How many values it has, those in lists and maps included; it counts itself, too.
+    /// Number of values, including those inside lists and maps. The event itself counts as one.
     pub fn value_count(&self) -> usize {
         1 + self.attributes.value_count() + self.body.as_ref().map_or(0, AttributeValue::value_count)
     }
 }
 
 impl<'a> AttributeList<'a> {
+    /// Linear search; the first of duplicate keys.
     pub fn get(&self, key: &str) -> Option<&AttributeValue<'a>> {
         self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value)
     }
@@ -138,11 +146,12 @@ impl<'a> AttributeList<'a> {
         }
     }
 
-    /// How many values there are, those in lists and maps included.
+    /// Number of values, including those inside lists and maps.
     pub fn value_count(&self) -> usize {
         self.0.iter().map(|(_, value)| value.value_count()).sum()
     }
 
+    /// In the order of recording, duplicates included.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &AttributeValue<'a>)> {
         self.0.iter().map(|(name, value)| (name.as_ref(), value))
     }
@@ -155,19 +164,20 @@ impl<'a> AttributeList<'a> {
 }
 
 impl SpanResource {
-    /// The project the spans belong to: Phoenix's resource attribute, else the service's name.
+    /// The project of the spans: Phoenix's resource attribute, otherwise the name of the service. SDKs set
+    /// `unknown_service` when nobody configured a name, which says nothing.
     pub fn project(&self) -> Option<&str> {
         let project = self.attribute_text("openinference.project.name");
         project.or_else(|| self.attribute_text("service.name").filter(|name| !name.starts_with("unknown_service")))
     }
 
-    /// The version of the service that sent the spans.
+    /// The version of the service, by the semantic conventions for resources.
     pub fn version(&self) -> Option<&str> {
         self.attribute_text("service.version")
     }
 
-    /// The text of an attribute. It is looked up for every span, so only so many attributes are looked at: a resource has
-    /// a few dozen.
+    /// The text of an attribute. Called for every span, so the number of attributes that are searched is bounded: a
+    /// resource has a few dozen.
     fn attribute_text(&self, key: &str) -> Option<&str> {
         const MAX_LOOKED_AT: usize = 1_000;
         let found = self.attributes.0.iter().take(MAX_LOOKED_AT).find(|(name, _)| name == key)?;
@@ -176,6 +186,7 @@ impl SpanResource {
 }
 
 impl<'a> AttributeValue<'a> {
+    /// Counts itself and everything inside. The depth was bounded when it was decoded.
     fn value_count(&self) -> usize {
         match self {
             AttributeValue::Array(items) => 1 + items.iter().map(AttributeValue::value_count).sum::<usize>(),
@@ -191,17 +202,18 @@ impl<'a> AttributeValue<'a> {
         }
     }
 
+    /// A count. `None` for negative numbers.
     pub fn as_u64(&self) -> Option<u64> {
         match self {
             AttributeValue::Int(number) => u64::try_from(*number).ok(),
-            // A count that travelled as a double or a text is still a count.
+            // Some senders write counts as floats or as texts.
             AttributeValue::Double(number) if *number >= 0.0 => Some(*number as u64),
             AttributeValue::Str(text) => text.parse().ok(),
             _ => None,
         }
     }
 
-    /// A finite number: what is none would spoil every sum that it gets into.
+    /// A finite number. Infinity and NaN would spoil every sum.
     pub fn as_f64(&self) -> Option<f64> {
         let number = match self {
             AttributeValue::Int(number) => Some(*number as f64),
@@ -212,6 +224,7 @@ impl<'a> AttributeValue<'a> {
         number.filter(|number| number.is_finite())
     }
 
+    /// Copies borrowed texts.
     pub fn into_owned(self) -> AttributeValue<'static> {
         match self {
             AttributeValue::Null => AttributeValue::Null,
@@ -229,7 +242,8 @@ impl<'a> AttributeValue<'a> {
         }
     }
 
-    /// The value as JSON. A text stays a text: whether it holds JSON itself is for the reader of the attribute to know.
+    /// The value as JSON. A text stays a text; the reader of the attribute knows whether it contains JSON. Infinity and
+    /// NaN become null.
     pub fn to_json(&self) -> serde_json::Value {
         use serde_json::Value as Json;
         match self {
@@ -246,7 +260,7 @@ impl<'a> AttributeValue<'a> {
         }
     }
 
-    /// The reverse of `to_json`.
+    /// The reverse of `to_json`. Numbers beyond `i64` become floats.
     pub fn from_json(json: serde_json::Value) -> AttributeValue<'static> {
         use serde_json::Value as Json;
         match json {
@@ -266,7 +280,8 @@ impl<'a> AttributeValue<'a> {
 }
 
 impl TraceId {
-    /// Reads 32 hexadecimal digits; anything else that is not empty is hashed, so that foreign ids stay distinct.
+    /// Parses up to 32 hexadecimal digits. Any other text that is not empty is hashed, so that foreign ids stay
+    /// distinct.
     pub fn parse(text: &str) -> TraceId {
         match u128::from_str_radix(text, 16) {
             Ok(number) if text.len() <= 32 => TraceId(number),
@@ -277,7 +292,8 @@ impl TraceId {
 }
 
 impl SpanId {
-    /// Reads 16 hexadecimal digits; anything else that is not empty is hashed, so that foreign ids stay distinct.
+    /// Parses up to 16 hexadecimal digits. Any other text that is not empty is hashed, so that foreign ids stay
+    /// distinct.
     pub fn parse(text: &str) -> SpanId {
         match u64::from_str_radix(text, 16) {
             Ok(number) if text.len() <= 16 => SpanId(number),
@@ -286,7 +302,7 @@ impl SpanId {
         }
     }
 
-    /// `None` for the all-zero id, which OTLP uses for "no parent".
+    /// `None` for the all-zero id, by which OTLP says that there is no parent.
     pub fn non_zero(self) -> Option<SpanId> {
         (self.0 != 0).then_some(self)
     }

@@ -1,4 +1,4 @@
-//! Spans in JSON forms that are not OTLP: Phoenix's listing, and trace dumps that nest children inside their parents.
+//! Spans in JSON forms other than OTLP: Phoenix's listing, and dumps that nest children inside their parents.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::span::{
     AttributeList, AttributeValue, Span, SpanEvent, SpanId, SpanResource, SpanStatus, StatusCode, TraceId,
 };
 
-/// Whether an object is a span as Phoenix lists it.
+/// Whether an object is a span of Phoenix's REST listing.
 pub fn is_phoenix_span(object: &Map<String, Json>) -> bool {
     object.get("context").is_some_and(|context| context.get("span_id").is_some())
 }
@@ -21,7 +21,7 @@ pub fn is_nested_span(object: &Map<String, Json>) -> bool {
     object.contains_key("span_id") && (object.contains_key("span_attributes") || object.contains_key("child_spans"))
 }
 
-/// Reads a span as Phoenix lists it.
+/// Reads a span of Phoenix's REST listing, and restores the attributes that Phoenix changed.
 pub fn phoenix_span(object: &Map<String, Json>) -> Span<'static> {
     let context = &object["context"];
     let mut attributes = AttributeList::default();
@@ -50,19 +50,21 @@ pub fn phoenix_span(object: &Map<String, Json>) -> Span<'static> {
     }
 }
 
-/// Reads a span of a nested dump and all spans below it.
+/// Reads a span of a nested dump and all spans below it, depth first. Iterative: the nesting can be as deep as JSON
+/// allows.
 pub fn nested_spans(object: &Map<String, Json>) -> Vec<Span<'static>> {
     let mut spans: Vec<Span<'static>> = Vec::new();
     let mut waiting = vec![(object, None)];
     while let Some((object, parent)) = waiting.pop() {
         let mut span = nested_span(object, parent);
-        // Children need not repeat what their root says.
+        // Children need not repeat the trace id of their root.
         if span.trace_id == TraceId::default()
             && let Some(root) = spans.first()
         {
             let root: &Span<'_> = root;
             span.trace_id = root.trace_id;
         }
+        // Reversed, because the stack returns the last one first.
         if let Some(Json::Array(children)) = object.get("child_spans") {
             waiting.extend(children.iter().rev().filter_map(Json::as_object).map(|child| (child, Some(span.span_id))));
         }
@@ -71,6 +73,7 @@ pub fn nested_spans(object: &Map<String, Json>) -> Vec<Span<'static>> {
     spans
 }
 
+/// One span of a nested dump. `parent` is used if the span does not name its parent itself.
 fn nested_span(object: &Map<String, Json>, parent: Option<SpanId>) -> Span<'static> {
     let attributes = |key: &str| {
         let mut attributes = AttributeList::default();
@@ -102,7 +105,7 @@ fn nested_span(object: &Map<String, Json>, parent: Option<SpanId>) -> Span<'stat
     }
 }
 
-/// Attributes under these names are values, however they are nested.
+/// Attributes with these names are values, and are not flattened however they are nested.
 const LEAVES: [&str; 8] = [
     "json_schema",
     "parameters",
@@ -114,7 +117,7 @@ const LEAVES: [&str; 8] = [
     "definitions",
 ];
 
-/// Nested attributes become dotted keys with indices, the form that instrumentations recorded.
+/// Flattens nested attributes into dotted keys with indices, the form in which instrumentations recorded them.
 fn flatten_into(prefix: &str, object: &Map<String, Json>, budget: &mut PathBudget, out: &mut AttributeList<'static>) {
     for (key, value) in object {
         let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
@@ -122,6 +125,7 @@ fn flatten_into(prefix: &str, object: &Map<String, Json>, budget: &mut PathBudge
     }
 }
 
+/// Flattens one value. Lists of plain values stay lists, as OpenInference records them; lists of objects get indices.
 fn flatten_json_value(path: String, value: &Json, budget: &mut PathBudget, out: &mut AttributeList<'static>) {
     let is_leaf = path.rsplit('.').next().is_some_and(|last| LEAVES.contains(&last));
     match value {
@@ -137,6 +141,7 @@ fn flatten_json_value(path: String, value: &Json, budget: &mut PathBudget, out: 
     }
 }
 
+/// Events under either naming: `name` and `attributes`, or `event_name` and `event_attributes`.
 fn read_span_events(object: &Map<String, Json>) -> Vec<SpanEvent<'static>> {
     let Some(Json::Array(events)) = object.get("events") else { return Vec::new() };
     let events = events.iter().filter_map(Json::as_object).map(|event| {
@@ -151,6 +156,7 @@ fn read_span_events(object: &Map<String, Json>) -> Vec<SpanEvent<'static>> {
     events.collect()
 }
 
+/// The status code is a text in both formats, in either case.
 fn read_span_status(object: &Map<String, Json>) -> SpanStatus<'static> {
     let code = match read_text_field(object, "status_code").unwrap_or_default().to_ascii_uppercase().as_str() {
         "OK" => StatusCode::Ok,
@@ -160,12 +166,14 @@ fn read_span_status(object: &Map<String, Json>) -> SpanStatus<'static> {
     SpanStatus { code, message: Cow::Owned(read_text_field(object, "status_message").unwrap_or_default().to_owned()) }
 }
 
+/// Nanoseconds since the Unix epoch; 0 if the time is missing or cannot be read. Without a time zone, UTC is meant.
 fn read_time_ns(object: &Map<String, Json>, key: &str) -> u64 {
     let Some(text) = read_text_field(object, key) else { return 0 };
     let parsed = text.parse::<jiff::Timestamp>().or_else(|_| format!("{text}Z").parse());
     parsed.map_or(0, |time| u64::try_from(time.as_nanosecond()).unwrap_or_default())
 }
 
+/// A text that is not empty.
 fn read_text_field<'j>(object: &'j Map<String, Json>, key: &str) -> Option<&'j str> {
     object.get(key).and_then(Json::as_str).filter(|text| !text.is_empty())
 }

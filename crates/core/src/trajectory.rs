@@ -1,5 +1,6 @@
-//! What extraction yields: one user request with its ordered steps. This is also the line format of
-//! `gradus traces --format jsonl`; field names are a promise to the tools built on it.
+//! The result of extraction: one user request with its ordered steps. This is also the line format of `gradus traces
+//! --format jsonl`, so field names are a promise to the tools that are built on it. Doc comments of these types are the
+//! descriptions in `docs/schemas`; other remarks are plain comments.
 
 use gradus_react::react_text::TextDefect;
 use std::borrow::Cow;
@@ -77,7 +78,7 @@ pub struct TrajectoryStep {
 }
 
 impl TrajectoryStep {
-    /// The arguments as the model wrote them, else as JSON.
+    /// The arguments as the model wrote them, otherwise as JSON. `None` if the call had none.
     pub fn arguments_text(&self) -> Option<Cow<'_, str>> {
         match (&self.arguments_raw, &self.arguments) {
             (Some(raw), _) => Some(Cow::Borrowed(raw)),
@@ -95,6 +96,7 @@ pub struct ToolDefinition {
     pub schema: Option<RawJson>,
 }
 
+// Sums of what the model calls report. Calls without a report count as zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Tokens")]
 pub struct TokenUsage {
@@ -103,7 +105,7 @@ pub struct TokenUsage {
 }
 
 impl TokenUsage {
-    /// Both together. What a trace says can be any number.
+    /// Both together. Saturating, because a trace can state any number.
     pub fn total(self) -> u64 {
         self.prompt.saturating_add(self.completion)
     }
@@ -175,16 +177,18 @@ impl From<TextDefect> for DefectKind {
 }
 
 impl DefectKind {
-    /// The name used in the line format.
+    /// The name in the line format.
     pub fn name(self) -> String {
         serde_json::to_value(self).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
     }
 }
 
 impl ExtractionDefect {
-    /// What is kept of a detail. It quotes what was recorded, and a trace can have as many defects as spans.
+    /// Bytes that are kept of a detail. It quotes recorded text, and a trace can have as many defects as spans.
     const MAX_DETAIL_BYTES: usize = 480;
 
+    /// A defect with its detail cut to `MAX_DETAIL_BYTES`. The detail may quote hostile text; it is escaped when it is
+    /// printed.
     pub fn new(kind: DefectKind, detail: impl AsRef<str>, span_id: Option<crate::span::SpanId>) -> Self {
         let detail = cut_text(detail.as_ref(), Self::MAX_DETAIL_BYTES).into_owned();
         ExtractionDefect { kind, detail, span_id: span_id.map(|id| id.to_string()) }

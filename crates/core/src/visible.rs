@@ -1,20 +1,20 @@
-//! Makes invisible characters visible. Recorded text can hide instructions in characters that no person sees and that a
-//! model reads (tag characters, zero-width characters, variation selectors), or turn the order of what is shown around
-//! (bidirectional controls). Prompts, the terminal and pages all show such characters as `\u{200b}`.
+//! Makes invisible characters visible. Recorded text can hide instructions in characters that people do not see and
+//! models read (tag characters, zero-width characters, variation selectors), or can reverse the displayed order
+//! (bidirectional controls). Prompts, the terminal and pages show such characters as `\u{200b}`.
 //!
-//! Two characters of this kind carry meaning in ordinary text and stay where they do: the zero-width joiner inside emoji
-//! and inside words of Arabic and Indic scripts, the zero-width non-joiner inside words of those scripts, and the emoji
-//! and text variation selectors behind a symbol. Everywhere else they are escaped, too.
+//! A few of these characters have a meaning in ordinary text and stay where they have it: the zero-width joiner inside
+//! emoji and inside words of Arabic and Indic scripts, the zero-width non-joiner inside words of those scripts, and the
+//! emoji and text variation selectors behind a symbol. Everywhere else they are escaped, too.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// The text with its invisible characters spelled out. Line feeds and tabs stay.
+/// The text with its invisible characters escaped. Line feeds and tabs stay. Borrowed if there is nothing to escape.
 pub fn reveal_invisible(text: &str) -> Cow<'_, str> {
-    // One pass over ASCII without controls, which nearly all text is.
+    // Fast path: nearly all text is ASCII without control characters.
     let is_plain = |byte: &u8| matches!(byte, b' '..=b'~' | b'\n' | b'\t');
     let Some(first) = text.bytes().position(|byte| !is_plain(&byte)) else { return Cow::Borrowed(text) };
-    // What stands before a character decides about it, so start one character early.
+    // The decision about a character depends on the one before it, so the scan starts one character early.
     let start = text[..text.floor_char_boundary(first)].char_indices().next_back().map_or(0, |(at, _)| at);
     let mut out: Option<String> = None;
     let mut copied = 0;
@@ -40,8 +40,8 @@ pub fn reveal_invisible(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Text as it may be printed: control characters, those that change the direction of text and those that nobody sees
-/// are spelled out. Line ends stay.
+/// Text that is safe to print on a terminal: control characters, bidirectional controls and invisible characters are
+/// escaped, tabs become blanks. Line feeds stay.
 pub fn make_printable(text: &str) -> Cow<'_, str> {
     match reveal_invisible(text) {
         shown if shown.contains('\t') => Cow::Owned(shown.replace('\t', "    ")),
@@ -49,13 +49,13 @@ pub fn make_printable(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The same on one line.
+/// As [`make_printable`], on one line: runs of white space become one blank.
 pub fn printable_line(text: &str) -> String {
     let folded = text.split_whitespace().collect::<Vec<_>>().join(" ");
     make_printable(&folded).into_owned()
 }
 
-/// Whether a character between these two is one that no person would see, or that moves what is around it.
+/// Whether a character between these two is invisible, or changes the display of what is around it.
 pub fn is_hidden(previous: Option<char>, c: char, next: Option<char>) -> bool {
     match c {
         '\n' | '\t' | ' '..='~' => false,
@@ -66,7 +66,7 @@ pub fn is_hidden(previous: Option<char>, c: char, next: Option<char>) -> bool {
     }
 }
 
-/// Format characters (Unicode's category Cf), characters that are drawn as nothing (`Default_Ignorable_Code_Point`), line
+/// Format characters (Unicode category Cf), characters that are drawn as nothing (`Default_Ignorable_Code_Point`), line
 /// and paragraph separators, and noncharacters.
 fn is_invisible(c: char) -> bool {
     matches!(c,
@@ -79,17 +79,19 @@ fn is_invisible(c: char) -> bool {
         || (c as u32) & 0xfffe == 0xfffe
 }
 
-/// A zero-width joiner between two pictures: 👩‍💻, ❤️‍🔥, 🏳️‍🌈.
+/// Whether a zero-width joiner stands between two emoji, as in 👩‍💻, ❤️‍🔥, 🏳️‍🌈.
 fn joins_emoji(previous: Option<char>, next: Option<char>) -> bool {
     let is_before = |c: char| is_picture(c) || matches!(c, '\u{fe0f}' | '\u{1f3fb}'..='\u{1f3ff}');
     previous.is_some_and(is_before) && next.is_some_and(is_picture)
 }
 
+/// Arrows, technical symbols, dingbats and the emoji blocks: what is drawn as a picture or a symbol.
 fn is_picture(c: char) -> bool {
     matches!(c, '\u{2190}'..='\u{21ff}' | '\u{2300}'..='\u{27bf}' | '\u{2b00}'..='\u{2bff}' | '\u{1f000}'..='\u{1faff}')
 }
 
-/// A joiner between two letters of one script in which joining is spelled: Persian, Urdu, Hindi, Malayalam, Khmer.
+/// Whether a joiner stands between two letters of one script that uses joiners in its spelling: Arabic, the Indic
+/// scripts, Burmese, Khmer.
 fn is_inside_word(previous: Option<char>, next: Option<char>) -> bool {
     let script = |c: char| match c {
         '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' => None,
@@ -107,7 +109,8 @@ fn is_inside_word(previous: Option<char>, next: Option<char>) -> bool {
     before.is_some() && before == next.and_then(script)
 }
 
-/// Whether one of the two common variation selectors may follow: behind pictures, digits of key caps and signs.
+/// Whether a text or emoji variation selector may follow: behind emoji, behind the digits of key caps, and behind a few
+/// symbols.
 fn takes_variation(c: char) -> bool {
     is_picture(c)
         || matches!(

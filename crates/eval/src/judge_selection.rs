@@ -166,7 +166,8 @@ impl JudgeConfig {
         if let Some(wait) = self.load_wait_s {
             retry.max_load_wait = timeout_from_seconds(wait).ok_or("--load-wait: give a number of seconds above 0")?;
         }
-        let client = ModelClient::new(endpoint.clone(), self.checked_concurrency()?, retry)?;
+        let client = ModelClient::new(endpoint.clone(), self.checked_concurrency()?, retry)
+            .map_err(|error| error.to_string())?;
         let (context_tokens, max_tokens) = (self.context_tokens, self.max_tokens);
         if context_tokens < 2 * max_tokens as usize || context_tokens < 2_000 {
             return Err(format!(

@@ -1,5 +1,5 @@
-//! The environment of programs that Gradus starts: what a program needs to run at all, and nothing else. Keys of model
-//! providers, of GitHub and of clouds stay with us unless the user names them.
+//! The environment of programs that Gradus starts: the variables that a program needs to run, and nothing else. Keys of
+//! model providers, of GitHub and of clouds are not passed on unless the user names them.
 
 use std::ffi::OsString;
 
@@ -43,7 +43,7 @@ pub fn child_variables(named: &[String]) -> impl Iterator<Item = (OsString, OsSt
     std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(|name| is_passed_on(name, named)))
 }
 
-/// Whether `named` has the form of variable names, each perhaps with `*` at its end.
+/// The first name that is not the name of a variable, perhaps with `*` at its end.
 pub fn find_invalid_name(named: &[String]) -> Option<&str> {
     let is_valid = |name: &str| {
         let stem = name.strip_suffix('*').unwrap_or(name);

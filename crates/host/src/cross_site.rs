@@ -1,6 +1,6 @@
-//! What a request's headers say about the web page that caused it. A browser sends requests to servers on its own machine
-//! for any page that asks: servers here refuse what another site caused, what reached them under another host's name
-//! (DNS rebinding), and bodies that a page of another site can send without asking first.
+//! Protection of local servers against web pages of other sites. A browser sends requests to servers on its own machine
+//! for any page that asks. Servers here refuse requests that another site caused, requests that reached them under
+//! another host name (DNS rebinding), and bodies that a page of another site can send without a CORS preflight.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -42,10 +42,11 @@ pub fn is_loopback_host(host: &str) -> bool {
         || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Who caused a request, if a browser says that it was a page of another site. Pages of `trusted_origins` may.
+/// The page that caused a request, if a browser says that it belongs to another site. Pages of `trusted_origins` are
+/// allowed.
 ///
-/// `Sec-Fetch-Site` decides where a browser sends it, `Origin` and `Referer` elsewhere: browsers leave it out on plain
-/// HTTP between machines. Clients that are no browsers send none of them.
+/// `Sec-Fetch-Site` decides where a browser sends it. Otherwise `Origin` and `Referer` decide, because browsers leave
+/// it out on plain HTTP between machines. Clients that are no browsers send none of them.
 pub fn find_cross_site_page(headers: &HeaderMap, uri: &Uri, trusted_origins: &[impl AsRef<str>]) -> Option<String> {
     let is_trusted = |origin: &str| trusted_origins.iter().any(|trusted| trusted.as_ref().eq_ignore_ascii_case(origin));
     let origins = header_values(headers, &ORIGIN);
@@ -77,7 +78,8 @@ pub fn find_cross_site_page(headers: &HeaderMap, uri: &Uri, trusted_origins: &[i
         .find(|origin| !is_own(origin) && !is_trusted(origin))
 }
 
-/// The content type of a body that a page of another site can send without asking first; an absent one is empty.
+/// The content type of a body that a page of another site can send without a preflight. A missing one is the empty
+/// text.
 pub fn find_simple_content_type(headers: &HeaderMap) -> Option<String> {
     let kinds = header_values(headers, &CONTENT_TYPE);
     if kinds.is_empty() {

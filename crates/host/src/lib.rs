@@ -1,6 +1,6 @@
-//! What every program of Gradus must know about the machine it runs on: which requests a browser sent for another site,
-//! which variables a child process may see, and how many files may be open. Owns no server and no client; sees no other
-//! crate of Gradus.
+//! What every program of Gradus shares about its machine: which requests a browser sent for another site, which
+//! variables a child process may see, and how many files may be open. Contains no server and no client, and depends on
+//! no other crate of Gradus.
 
 pub mod child_environment;
 pub mod cross_site;

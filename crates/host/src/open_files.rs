@@ -1,4 +1,5 @@
-//! Every call in flight is a connection, and every connection an open file. Systems allow 1,024 of them by default.
+//! The limit of open files. Every call in flight is a connection, and every connection is an open file; systems allow
+//! 1,024 by default.
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
@@ -17,8 +18,8 @@ pub struct OpenFileLimit {
     pub allowed: u64,
 }
 
-/// Raises the limit of open files as far as this many calls need it. After an error the limit is as high as the system
-/// allows.
+/// Raises the soft limit of open files as far as this many calls need it. After an error, the limit is as high as the
+/// system allows.
 pub fn raise_open_file_limit(calls: usize) -> Result<(), OpenFileLimit> {
     let needed = calls as u64 + OTHER_FILES;
     let mut limit = getrlimit(Resource::Nofile);

@@ -1,8 +1,9 @@
-//! How this program asks other servers: one kind of client, and budget with those that fail for a while.
+//! The HTTP client for other servers: one configuration for all of Gradus, and retries while a server fails for a
+//! while.
 
 use std::time::{Duration, Instant};
 
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue, InvalidHeaderName, InvalidHeaderValue};
 use reqwest::{RequestBuilder, StatusCode};
 
 use crate::percent_code::percent_decode;
@@ -10,17 +11,17 @@ use crate::proxy::with_environment_proxies;
 use crate::retry_after::retry_after;
 use crate::secret::{SecretString, mask_secrets, register_secret};
 
-/// The beginnings of a client: our name, one provider of cryptography, no following to other places,
-/// and no proxy on the way to this machine.
+/// A client builder with our user agent and one provider of cryptography. Redirects are not followed, because a key
+/// would go to another host. Requests to this machine bypass the proxy.
 pub fn http_client() -> reqwest::ClientBuilder {
-    // One provider for the whole process; setting it twice is no error.
+    // One provider for the whole process. A second installation fails without harm.
     let _ = rustls::crypto::ring::default_provider().install_default();
     with_environment_proxies(reqwest::Client::builder())
         .user_agent(concat!("gradus/", env!("CARGO_PKG_VERSION")))
         .redirect(reqwest::redirect::Policy::none())
 }
 
-/// What a server answered, all of it.
+/// A complete response. The size of the body was bounded while it was read.
 #[derive(Debug)]
 pub struct HttpResponse {
     pub status: StatusCode,
@@ -28,7 +29,7 @@ pub struct HttpResponse {
     pub body: Vec<u8>,
 }
 
-/// Why there is no answer.
+/// Why there is no response. Texts are free of addresses and registered secrets.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpFailure {
     #[error("nothing answers there ({0})")]
@@ -43,10 +44,10 @@ pub enum HttpFailure {
     TooLong { limit: usize },
 }
 
-/// How long a request is tried again while its server cannot be reached, is too busy or fails.
+/// How long a request is retried while its server cannot be reached, is too busy or fails.
 #[derive(Clone, Copy, Debug)]
 pub struct RetryBudget {
-    /// From the first try on.
+    /// Counted from the first attempt.
     pub give_up_after: Duration,
     pub first_pause: Duration,
     pub max_pause: Duration,
@@ -60,14 +61,14 @@ impl RetryBudget {
     fn backoff_delay(&self, failures: u32, asked: Option<Duration>) -> Duration {
         let doubled = self.first_pause.saturating_mul(1 << (failures.clamp(1, 20) - 1));
         let ceiling = doubled.min(self.max_pause);
-        // Half fixed, half random: clients that lost a server together do not come back together.
+        // Half fixed, half random, so that clients that lost a server together do not return together.
         let own = ceiling.mul_f64(0.5 + 0.5 * fastrand::f64());
-        // The server knows better.
+        // The pause that the server asks for takes precedence.
         asked.unwrap_or(own)
     }
 
-    /// Sends until there is an answer that trying again would not change, or the budget is used up. The last answer
-    /// is handed out whatever its status.
+    /// Sends until the response would not change by a retry, or the budget is used up. Returns the last response
+    /// whatever its status. `request` is called once per attempt.
     pub async fn send_with_retries(
         &self,
         limit: usize,
@@ -93,19 +94,19 @@ impl RetryBudget {
     }
 }
 
-/// Whether the same request may get another answer later.
+/// Whether the same request may get another response later: 5xx (except 501), 429, 408 and 425.
 fn may_pass(status: StatusCode) -> bool {
     status.is_server_error() && status != StatusCode::NOT_IMPLEMENTED
         || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY)
 }
 
-/// What is made room for before anything has come.
+/// Bytes that are reserved before any have arrived.
 const MAX_RESERVED: usize = 16 << 20;
 
 async fn send_once(request: RequestBuilder, limit: usize) -> Result<HttpResponse, HttpFailure> {
     let mut response = request.send().await.map_err(classify_failure)?;
     let (status, headers) = (response.status(), response.headers().clone());
-    // Told beforehand, it need not grow and be moved; what is told is not believed further than the limit.
+    // Reserving the stated length avoids growing. The server may state anything, so the reservation is bounded.
     let told = response.content_length().and_then(|length| usize::try_from(length).ok()).unwrap_or_default();
     let mut body = Vec::with_capacity(told.min(limit).min(MAX_RESERVED));
     while let Some(piece) = response.chunk().await.map_err(classify_failure)? {
@@ -118,7 +119,7 @@ async fn send_once(request: RequestBuilder, limit: usize) -> Result<HttpResponse
 }
 
 fn classify_failure(error: reqwest::Error) -> HttpFailure {
-    // Addresses may hold what nobody should read.
+    // Addresses may contain secrets.
     let error = error.without_url();
     if error.is_timeout() {
         HttpFailure::Timeout
@@ -126,14 +127,14 @@ fn classify_failure(error: reqwest::Error) -> HttpFailure {
         HttpFailure::Connect(root_cause(&error))
     } else {
         let reason = root_cause(&error);
-        // What the HTTP library says of bytes that are none, and of a server that speaks first; the error's kind is not to
-        // be had from outside.
+        // Texts of the HTTP library for bytes that are not HTTP, and for a server that speaks first. It does not expose
+        // the kind of the error.
         let is_no_http = ["invalid HTTP", "unexpected message"].iter().any(|words| reason.contains(words));
         if is_no_http { HttpFailure::NotHttp(reason) } else { HttpFailure::Broken(reason) }
     }
 }
 
-/// The cause that says most; the layers above it only repeat that something failed.
+/// The innermost cause, which says most; the layers above it only repeat that something failed. Secrets are masked.
 pub fn root_cause(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(next) = cause.source() {
@@ -142,7 +143,7 @@ pub fn root_cause(error: &dyn std::error::Error) -> String {
     mask_secrets(&cause.to_string())
 }
 
-/// What stands in an answer, for a message: one line, and not too long.
+/// The message in an error response, for output: one line, printable, and not too long.
 pub fn response_message(body: &[u8]) -> String {
     const SHOWN: usize = 300;
     let text = String::from_utf8_lossy(&body[..body.len().min(16 << 10)]);
@@ -150,7 +151,7 @@ pub fn response_message(body: &[u8]) -> String {
         let detail = json.get("detail").or_else(|| json.get("message")).or_else(|| json.get("error"))?;
         Some(detail.as_str().map_or_else(|| detail.to_string(), str::to_owned))
     });
-    // Masked before it is cut: half a key is too much.
+    // Masked before it is cut, because a part of a key is a leak, too.
     let line = mask_secrets(&detail.unwrap_or_else(|| text.into_owned()));
     let line = gradus_core::visible::printable_line(&line);
     if line.chars().count() <= SHOWN {
@@ -159,18 +160,33 @@ pub fn response_message(body: &[u8]) -> String {
     line.chars().take(SHOWN).chain("...".chars()).collect()
 }
 
-/// `name=value,name=value`, with values as they stand in URLs: what Phoenix's clients and OpenTelemetry's exporters read.
-pub fn parse_header_list(given: Option<&SecretString>) -> Result<HeaderMap, String> {
+/// Why a list of headers cannot be used. No message shows a value: values hold keys.
+#[derive(Debug, thiserror::Error)]
+pub enum HeaderListError {
+    #[error("a header is written as name=value")]
+    NoValue,
+    #[error("a header has a name that none can have")]
+    InvalidName(#[source] InvalidHeaderName),
+    #[error("the header {name} has a value that none can have")]
+    InvalidValue {
+        name: HeaderName,
+        #[source]
+        source: InvalidHeaderValue,
+    },
+}
+
+/// Parses `name=value,name=value` with percent-encoded values: the format of `OTEL_EXPORTER_OTLP_HEADERS` and
+/// `PHOENIX_CLIENT_HEADERS`. Values are registered as secrets and marked as sensitive.
+pub fn parse_header_list(given: Option<&SecretString>) -> Result<HeaderMap, HeaderListError> {
     let mut map = HeaderMap::new();
     let pairs = given.map(SecretString::expose).unwrap_or_default().split(',').filter(|pair| !pair.trim().is_empty());
     for pair in pairs {
-        let (name, value) = pair.split_once('=').ok_or("a header is written as name=value")?;
-        let name = HeaderName::from_bytes(name.trim().as_bytes())
-            .map_err(|_| "a header has a name that none can have".to_owned())?;
+        let (name, value) = pair.split_once('=').ok_or(HeaderListError::NoValue)?;
+        let name = HeaderName::from_bytes(name.trim().as_bytes()).map_err(HeaderListError::InvalidName)?;
         let value = percent_decode(value.trim());
         register_secret(value.rsplit(' ').next().unwrap_or_default());
-        let mut value =
-            HeaderValue::from_str(&value).map_err(|_| format!("the header {name} has a value that none can have"))?;
+        let mut value = HeaderValue::from_str(&value)
+            .map_err(|source| HeaderListError::InvalidValue { name: name.clone(), source })?;
         value.set_sensitive(true);
         map.insert(name, value);
     }
@@ -209,7 +225,7 @@ mod tests {
         assert!(!format!("{map:?}").contains("k=1"));
         assert!(parse_header_list(Some(&SecretString::new("novalue"))).is_err());
         let wrong = parse_header_list(Some(&SecretString::new("x=line%0abreak"))).expect_err("a line break");
-        assert!(!wrong.contains("break"), "{wrong}");
+        assert!(!wrong.to_string().contains("break"), "{wrong}");
         assert!(parse_header_list(None).expect("none").is_empty());
     }
 }

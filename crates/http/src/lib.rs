@@ -1,7 +1,7 @@
-//! How every part of Gradus asks other servers: one client, retries while a server fails for a while, proxies of the
-//! environment, and secrets that no message shows.
+//! The client side of HTTP for every part of Gradus: one configuration, retries while a server fails for a while,
+//! proxies of the environment, and secrets that no message shows.
 //!
-//! It knows nothing of models, of Phoenix or of traces: who asks decides what is asked.
+//! It knows nothing of models, of Phoenix or of traces: its callers decide what is requested.
 
 mod client;
 mod percent_code;
@@ -10,7 +10,8 @@ mod retry_after;
 mod secret;
 
 pub use client::{
-    HttpFailure, HttpResponse, RetryBudget, http_client, parse_header_list, response_message, root_cause,
+    HeaderListError, HttpFailure, HttpResponse, RetryBudget, http_client, parse_header_list, response_message,
+    root_cause,
 };
 pub use percent_code::{percent_decode, percent_encode};
 pub use retry_after::{duration_from_seconds, duration_until, retry_after};

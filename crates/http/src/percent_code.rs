@@ -1,16 +1,16 @@
-//! Percent codes of URLs.
+//! Percent-encoding of URLs (RFC 3986).
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 
-/// What a part of a path or a query must not hold as it is.
+/// Characters that are encoded: everything but the unreserved characters of RFC 3986.
 const URL_PART: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// A part of a URL's path or query as it must be written.
+/// Encodes one segment of a path, or one name or value of a query.
 pub fn percent_encode(text: &str) -> String {
     percent_encoding::utf8_percent_encode(text, URL_PART).to_string()
 }
 
-/// Undoes [`percent_encode`]; what is no code stays as it is.
+/// Undoes [`percent_encode`]. Invalid codes stay as they are; invalid UTF-8 becomes replacement characters.
 pub fn percent_decode(text: &str) -> String {
     percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
 }

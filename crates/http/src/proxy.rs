@@ -1,16 +1,17 @@
-//! Proxies that the environment names are for other machines: what runs on this one is asked directly.
+//! Proxies of the environment. They are for other machines: servers on this one are contacted directly.
 
 use reqwest::{ClientBuilder, NoProxy, Proxy};
 
 const LOOPBACK: &str = "localhost,127.0.0.0/8,::1";
 
-/// A client that goes through the proxies of the environment, except to this machine.
+/// Configures the proxies of the environment, except for this machine. Lower-case names win over upper-case ones, as in
+/// curl.
 pub(crate) fn with_environment_proxies(builder: ClientBuilder) -> ClientBuilder {
     let read = |names: [&str; 2]| {
         names.into_iter().filter_map(|name| std::env::var(name).ok()).find(|value| !value.trim().is_empty())
     };
     let direct = no_proxy_hosts(read(["no_proxy", "NO_PROXY"]).as_deref());
-    // A web server hands on a visitor's header as HTTP_PROXY.
+    // In a CGI process, `HTTP_PROXY` is the `Proxy` header of a visitor (httpoxy).
     let is_cgi = std::env::var_os("REQUEST_METHOD").is_some();
     let http = read(["http_proxy", if is_cgi { "http_proxy" } else { "HTTP_PROXY" }]);
     let (https, all) = (read(["https_proxy", "HTTPS_PROXY"]), read(["all_proxy", "ALL_PROXY"]));
@@ -24,7 +25,7 @@ pub(crate) fn with_environment_proxies(builder: ClientBuilder) -> ClientBuilder 
     proxies.fold(builder.no_proxy(), ClientBuilder::proxy)
 }
 
-/// Places that are asked without a proxy.
+/// Hosts that are contacted without a proxy.
 fn no_proxy_hosts(given: Option<&str>) -> String {
     match given {
         Some(given) => format!("{given},{LOOPBACK}"),

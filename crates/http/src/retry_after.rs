@@ -1,10 +1,11 @@
-//! How long a server asks to be left alone.
+//! The pause that a server asks for before the next request.
 
 use std::time::{Duration, SystemTime};
 
 use reqwest::header::HeaderMap;
 
-/// `Retry-After` in seconds or as a date, and the milliseconds form that some endpoints send beside it.
+/// Reads `Retry-After` (RFC 9110) in seconds or as a date, and `retry-after-ms`, which OpenAI sends beside it and which
+/// is more precise.
 pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     if let Some(millis) = text("retry-after-ms").and_then(|value| value.parse::<f64>().ok()) {
@@ -18,12 +19,12 @@ pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(duration_until(date))
 }
 
-/// None for what is no length of time.
+/// `None` for negative numbers, infinity and NaN.
 pub fn duration_from_seconds(number: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(number).ok()
 }
 
-/// Nothing for what is past.
+/// Zero for a date in the past.
 pub fn duration_until(date: jiff::Timestamp) -> Duration {
     let at = SystemTime::from(date);
     at.duration_since(SystemTime::now()).unwrap_or_default()

@@ -1,23 +1,24 @@
-//! Keys and passwords that no message, log or report may show. Servers echo what they were sent, so what this process
-//! was configured with is remembered here and masked in every message that comes from outside.
+//! Keys and passwords that no message, log or report may show. Servers echo what they were sent, so the secrets of this
+//! process's configuration are registered here and masked in every message that comes from outside.
 
 use std::fmt;
 use std::sync::{PoisonError, RwLock};
 
 use crate::percent_code::percent_decode;
 
-/// A key that no message, log or report can show.
+/// A key that no message, log or report can show: it has no `Display`, and its `Debug` hides it.
 #[derive(Clone, Default)]
 pub struct SecretString(String);
 
 impl SecretString {
+    /// Removes white space around the key, which files and environments add, and registers it.
     pub fn new(key: impl Into<String>) -> Self {
         let key = key.into().trim().to_owned();
         register_secret(&key);
         SecretString(key)
     }
 
-    /// For whoever sends it, and for nobody else.
+    /// The key itself, to be put into a request and nowhere else.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -35,18 +36,19 @@ impl fmt::Debug for SecretString {
 
 /// Shorter texts are no secrets, and masking them would make messages unreadable.
 const MIN_SECRET_BYTES: usize = 6;
-/// A server may cut what it echoes: so much of a secret in a row is masked, too.
+/// A server may cut what it echoes. So many consecutive bytes of a secret are masked, too.
 const MIN_ECHO_BYTES: usize = 12;
-/// More than any configuration has.
+/// Registered secrets. No configuration has more, and masking is linear in their number.
 const MAX_SECRETS: usize = 256;
-/// What is given as a key where none is needed.
+/// Texts that people set as a key where none is needed. Masking them would garble messages about such servers.
 const PLACEHOLDERS: [&str; 6] = ["ollama", "lm-studio", "llama.cpp", "no-key", "not-needed", "sk-no-key-required"];
 const MASK: &str = "[redacted]";
 
-/// What is masked, longest first, so that a secret that holds another one is masked whole.
+/// Longest first, so that a secret that contains another one is masked as a whole.
 static SECRETS: RwLock<Vec<String>> = RwLock::new(Vec::new());
 
-/// Remembers a secret of this process's configuration. Secrets of requests do not belong here.
+/// Registers a secret of the configuration of this process. Secrets of requests do not belong here: they would fill the
+/// list.
 pub fn register_secret(secret: &str) {
     let secret = secret.trim();
     if secret.len() < MIN_SECRET_BYTES || PLACEHOLDERS.contains(&secret) {
@@ -59,9 +61,9 @@ pub fn register_secret(secret: &str) {
     }
 }
 
-/// Remembers the user, the password and the query's values of an address.
+/// Registers the user, the password and the query values of an address.
 pub fn register_url_secrets(url: &str) {
-    // Also of what is no address for want of a scheme: errors repeat it.
+    // Also for a text without a scheme, which is not an address: error messages repeat it.
     let authority = url.rsplit("://").next().and_then(|rest| rest.split(['/', '?', '#']).next());
     if let Some((user, _)) = authority.and_then(|authority| authority.rsplit_once('@')) {
         user.splitn(2, ':').for_each(register_secret);
@@ -72,20 +74,20 @@ pub fn register_url_secrets(url: &str) {
         register_secret(&percent_decode(part));
     }
     for (name, value) in url.query_pairs() {
-        // Azure's is the one query that is no secret and that people need to see.
+        // Azure's version is not a secret, and people need to see it.
         if name != "api-version" {
             register_secret(&value);
         }
     }
 }
 
-/// Whether a secret that is known stands in this text, whole.
+/// Whether the text contains a registered secret completely.
 pub fn holds_secret(text: &str) -> bool {
     let secrets = SECRETS.read().unwrap_or_else(PoisonError::into_inner);
     secrets.iter().any(|secret| text.contains(secret.as_str()))
 }
 
-/// Where users and passwords of addresses stand in a text, however short they are.
+/// Byte ranges of users and passwords of addresses in a text, however short they are.
 fn url_users(text: &str) -> impl Iterator<Item = std::ops::Range<usize>> {
     text.match_indices("://").filter_map(|(at, scheme)| {
         let start = at + scheme.len();
@@ -96,7 +98,7 @@ fn url_users(text: &str) -> impl Iterator<Item = std::ops::Range<usize>> {
     })
 }
 
-/// The text without any secret that is known, or a part of one, and without users and passwords of addresses.
+/// The text with all registered secrets, longer parts of them, and users and passwords of addresses replaced by a mask.
 pub fn mask_secrets(text: &str) -> String {
     let secrets = SECRETS.read().unwrap_or_else(PoisonError::into_inner);
     let mut masked = vec![false; text.len()];
@@ -107,7 +109,7 @@ pub fn mask_secrets(text: &str) -> String {
     }
     for secret in secrets.iter() {
         let width = secret.len().min(MIN_ECHO_BYTES);
-        // Every window of a secret: wherever the echo begins and ends, all of it is covered.
+        // Every window of a secret is searched, so that an echo is covered wherever it begins and ends.
         for window in secret.as_bytes().windows(width) {
             let Ok(window) = std::str::from_utf8(window) else { continue };
             for (at, _) in text.match_indices(window) {

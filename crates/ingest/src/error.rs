@@ -1,11 +1,11 @@
-//! Why a source cannot be read. Each message is one line: what, where, and what to do.
+//! Why a source cannot be read. Each message is one line: what failed, where, and what to do.
 
 use std::io;
 
-/// A source that cannot be read at all; single bad records are defects instead.
+/// A source that cannot be read at all. Single bad records are defects instead, and reading continues.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// Whoever failed has said all there is to say.
+    /// The complete message of a source that is no file.
     #[error("{0}")]
     Told(String),
     #[error("{name}: {reason}")]
@@ -17,10 +17,12 @@ pub enum SourceError {
 }
 
 impl SourceError {
+    /// An operating system error with the name of the source.
     pub(crate) fn from_io(name: &str, error: &io::Error) -> Self {
         SourceError::Unreadable { name: name.to_owned(), reason: plain_reason(error) }
     }
 
+    /// The source has no project of this name. Lists the first few that it has, so that the user sees a misspelling.
     pub fn no_project(name: &str, project: &str, known: &[String]) -> Self {
         const SHOWN: usize = 10;
         let names: Vec<&str> = known.iter().take(SHOWN).map(String::as_str).collect();
@@ -34,11 +36,12 @@ impl SourceError {
         SourceError::Unreadable { name: name.to_owned(), reason }
     }
 
-    /// Whether the source is just no trace, as opposed to a broken one.
+    /// Whether the source is not a trace, as opposed to a broken one. Such files of a folder are skipped.
     pub fn is_unrecognised(&self) -> bool {
         matches!(self, SourceError::Unrecognised { .. })
     }
 
+    /// Describes what the first bytes look like, because the user cannot see them.
     pub(crate) fn unrecognized(name: &str, head: &[u8]) -> Self {
         let looks_like = match std::str::from_utf8(&head[..head.len().min(64)]) {
             _ if head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") => {
@@ -54,11 +57,11 @@ impl SourceError {
     }
 }
 
-/// What a format's reader reports; the source's name is added by the caller.
+/// An error of the reader of a format. The caller adds the name of the source.
 #[derive(Debug)]
 pub enum ReadError {
     Broken(String),
-    /// Well-formed, but nothing we know.
+    /// Well-formed, but not a known kind of document.
     Unrecognised(String),
 }
 
@@ -67,6 +70,7 @@ impl ReadError {
         ReadError::Broken(reason.into())
     }
 
+    /// Adds the name of the source.
     pub fn in_source(self, name: &str) -> SourceError {
         let name = name.to_owned();
         match self {
@@ -82,7 +86,7 @@ impl From<io::Error> for ReadError {
     }
 }
 
-/// The operating system's reason without its number.
+/// The reason of the operating system without its error number.
 fn plain_reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "no such file or folder".to_owned(),

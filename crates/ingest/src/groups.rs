@@ -1,4 +1,5 @@
-//! Traces that belong together: fetched from the spool, decoded, assembled. Several threads do this at once.
+//! The second pass: fetches the traces of a group from the spool, decodes and assembles them. Several threads do this
+//! at once.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -14,11 +15,11 @@ use crate::records::{MAX_DEFECTS, ReadSummary, SpooledRecord, SpooledTrace, Traj
 use crate::selection::SpanCondition;
 use crate::spool::{SpoolRange, SpoolReader};
 
-/// All that was read, as the threads share it.
+/// Everything that the first pass collected, shared by the threads.
 pub(crate) struct GroupReader<'r> {
     pub(crate) spool: &'r SpoolReader,
     pub(crate) entries: &'r [SpooledRecord],
-    /// The entries of each trace.
+    /// Indices of the entries of each trace, in the order of arrival.
     pub(crate) by_trace: &'r [Vec<usize>],
     pub(crate) scopes: &'r [RecordScope],
     pub(crate) traces: &'r [SpooledTrace],
@@ -27,23 +28,23 @@ pub(crate) struct GroupReader<'r> {
     pub(crate) condition: Option<&'r dyn SpanCondition>,
 }
 
-/// What one group came to.
+/// The result of one group.
 pub(crate) struct GroupReadResult {
     source: usize,
     defects: Vec<ExtractionDefect>,
     trajectories: Vec<Trajectory>,
-    /// Trajectories that are not among those that were asked for.
+    /// Trajectories that the selection excludes.
     passed_over: u64,
 }
 
 impl GroupReader<'_> {
-    /// Bytes of a group's records.
+    /// Bytes of the records of a group, by which work is divided among threads.
     pub(crate) fn group_bytes(&self, group: &[usize]) -> usize {
         let entries = group.iter().flat_map(|trace| &self.by_trace[*trace]);
         entries.map(|index| self.entries[*index].place.byte_len()).sum()
     }
 
-    /// What one thread does; it keeps its buffers and the tool lists that it has read.
+    /// The function of one thread. It keeps its buffer and its cache of parsed tool lists from group to group.
     pub(crate) fn worker(&self) -> impl FnMut(Vec<Vec<usize>>) -> io::Result<Vec<GroupReadResult>> {
         let mut assembler = TrajectoryAssembler::with_max_trajectories(self.limits.group.trajectories);
         let mut buffer = Vec::new();
@@ -53,6 +54,7 @@ impl GroupReader<'_> {
         }
     }
 
+    /// Decodes and assembles one group.
     fn read_group(
         &self,
         group: &[usize],
@@ -65,6 +67,7 @@ impl GroupReader<'_> {
         let bodies = self.spool.fetch(&places, buffer)?;
         let (spans, mut defects) = decode_group(&entries, &bodies, self.scopes, self.limits);
         let assembled = assembler.assemble(&spans);
+        // A condition is checked on spans, because a trajectory no longer has the attributes that it may ask for.
         let holding = self.condition.map(|condition| condition.matching_traces(&spans));
         defects.extend(assembled.defects);
         let mut read = GroupReadResult {
@@ -92,7 +95,8 @@ impl GroupReader<'_> {
 }
 
 impl GroupReadResult {
-    /// Counts what was found, and hands the trajectories to the sink.
+    /// Counts the defects in the coverage and hands the trajectories to the sink. Called in the order of the groups, on
+    /// one thread.
     pub(crate) fn hand_out(self, summary: &mut ReadSummary, sink: &mut TrajectorySink<'_>) -> io::Result<()> {
         for mut defect in self.defects {
             if let Some(source) = summary.sources.get_mut(self.source) {
@@ -111,7 +115,8 @@ impl GroupReadResult {
     }
 }
 
-/// Decodes a group's spans and hangs its log records below them as events.
+/// Decodes the spans of a group and adds its log records to them as events. Stops at the limits of a group; what is
+/// left out is reported as one defect.
 pub(crate) fn decode_group<'b>(
     entries: &[&SpooledRecord],
     bodies: &[&'b [u8]],
@@ -121,8 +126,8 @@ pub(crate) fn decode_group<'b>(
     let mut spans = Vec::with_capacity(entries.len().min(limits.group.spans));
     let mut logs = Vec::new();
     let mut defects = Vec::new();
-    // Exporters send a request again when its answer is lost. Spans are known by their ids; log records have none, and
-    // must not make two copies of a span differ.
+    // An exporter repeats a request if the response is lost. Repeated spans are recognised by their ids later. Log
+    // records have no ids, so exact repetitions are dropped here: they would make two copies of a span differ.
     let has_logs = entries.iter().any(|entry| entry.signal == TelemetrySignal::Log);
     let mut seen: HashSet<u128> = HashSet::new();
     let mut values_left = limits.group.values;
@@ -151,7 +156,7 @@ pub(crate) fn decode_group<'b>(
                     )),
                 }
             }
-            // It was decoded once already when it came in.
+            // Already decoded once on arrival, so this cannot fail.
             TelemetrySignal::Log => {
                 let log = decode_log(body, &limits.record).ok();
                 values_left = values_left.saturating_sub(log.as_ref().map_or(0, |log| log.event.value_count()));
@@ -159,8 +164,9 @@ pub(crate) fn decode_group<'b>(
             }
         }
     }
+    // Stable: records with the same time keep their order of arrival.
     logs.sort_by_key(|log| log.event.time_ns);
-    // The version that will count gets the events.
+    // A span may be there in several versions. The events go to the version that assembly will choose.
     let version = |span: &Span<'_>| (span.end_ns, span.attributes.0.len(), span.events.len());
     let mut index: HashMap<_, usize> = HashMap::new();
     for (at, span) in spans.iter().enumerate().filter(|_| !logs.is_empty()) {

@@ -1,4 +1,4 @@
-//! Takes in what the formats' readers find, and hands out trajectories when all of it is there.
+//! Collects the records that the readers of formats find, and assembles trajectories when all sources are read.
 
 use crate::records::{EncodedRecord, MAX_DEFECTS, ReadSummary, SpooledRecord, SpooledTrace, TrajectorySink};
 use std::collections::{HashMap, HashSet};
@@ -19,34 +19,44 @@ use crate::records::FoundRecord;
 use crate::selection::TraceSelection;
 use crate::spool::{RecordSpool, SpoolRange, SpoolReader};
 
-/// Collects records; trajectories go to the sink.
+/// The first pass over the sources. Each record goes into the spool as protobuf bytes; in memory stay one entry per
+/// record, one per trace, and the links between traces. [`RecordIntake::finish`] is the second pass, which assembles
+/// group by group and hands trajectories to the sink. Documents that are no spans (message lists, transcripts, our own
+/// lines) are complete in themselves and go to the sink at once.
 #[allow(missing_debug_implementations, reason = "holds the caller's closure")]
 pub struct RecordIntake<'k> {
     limits: SourceLimits,
     selection: TraceSelection,
     spool: RecordSpool,
     entries: Vec<SpooledRecord>,
+    /// Every scope that records refer to by number, mostly without repetition.
     scopes: Vec<RecordScope>,
     traces: Vec<SpooledTrace>,
+    /// Number of each trace id: the index into `traces`, and its number in the linker.
     trace_numbers: HashMap<TraceId, u32>,
     linker: TraceLinker,
-    /// Links of traces that may turn out not to be wanted: those must not tie others together.
+    /// Links of traces that the selection may exclude. An excluded trace must not link others, so these are used only
+    /// when all records of the trace are known.
     held_links: Vec<(usize, TraceLink)>,
+    /// What is left of the limit on values of all resources together.
     resource_values_left: usize,
     summary: ReadSummary,
     sink: &'k mut TrajectorySink<'k>,
     /// The file that is being read, for messages.
     input: String,
+    /// The first error of the sink or the spool.
     failed: Option<io::Error>,
-    /// How often a document's id was given, and all that were.
+    /// How often each document id was used, for numbering repetitions.
     documents: HashMap<String, u32>,
+    /// All ids that were handed out; no trajectory id occurs twice in one run.
     given_ids: HashSet<String>,
-    /// The project that the traces that come now belong to, where that is known from outside.
+    /// The project of the records that follow, where the source states it. It takes precedence over the attributes of
+    /// the spans.
     project: Option<Arc<str>>,
     projects: HashMap<TraceId, Arc<str>>,
 }
 
-/// What a document says of itself.
+/// Ids and model that stand beside a message list in its document.
 #[derive(Default)]
 pub(crate) struct DocumentIds {
     pub id: Option<String>,
@@ -54,17 +64,17 @@ pub(crate) struct DocumentIds {
     pub model: Option<String>,
 }
 
-/// A place to go back to if an input turns out to hold nothing.
+/// State to return to if an input turns out to be unreadable as a whole.
 pub(crate) struct IntakeCheckpoint {
     defects: usize,
     source: SourceCoverage,
 }
 
-/// A collector reads what ties a trace to others from its root span when that arrives, unless the span is larger than
-/// this: then it is found out when the trace is assembled.
+/// Size of a root span up to which a collector reads the links of its trace on arrival. The links of a larger one are
+/// found when the trace is assembled, so that one request cannot keep the receiving thread busy.
 pub const MAX_LINKED_ON_ARRIVAL: usize = 64 << 10;
 
-/// What a thread is given at once, in bytes of records: enough that handing it over costs nothing beside it.
+/// Bytes of records that a thread gets at once: enough that the hand-over costs little in comparison.
 const JOB_BYTES: usize = 256 << 10;
 
 impl<'k> RecordIntake<'k> {
@@ -91,30 +101,36 @@ impl<'k> RecordIntake<'k> {
         }
     }
 
-    /// Only these traces become trajectories. To be said before anything is read.
+    /// Limits the trajectories to these traces. Must be called before anything is read, because links are held back or
+    /// used depending on it.
     pub fn set_selection(&mut self, selection: TraceSelection) {
         self.selection = selection;
     }
 
+    /// For sources that can filter on their own side, such as a store or a Phoenix.
     pub fn selection(&self) -> &TraceSelection {
         &self.selection
     }
 
-    /// What follows belongs to this project, whatever the spans say: senders name it in a header, too.
+    /// Assigns the records that follow to this project, whatever their attributes say: senders may also name the
+    /// project in a header.
     pub fn begin_project(&mut self, name: &str) {
         self.project = Some(name.into());
     }
 
+    /// Readers of formats take the limits of records from here.
     pub(crate) fn limits(&self) -> &SourceLimits {
         &self.limits
     }
 
-    /// Everything that follows is counted under this source.
+    /// Begins a source: everything that follows is counted in its coverage.
     pub fn begin_source(&mut self, name: &str) {
         self.summary.sources.push(SourceCoverage::new(name));
         self.project = None;
     }
 
+    /// Begins an input of the source, whose name is put in front of messages about bad records. A source has many
+    /// inputs if it is a folder.
     pub fn begin_input(&mut self, name: &str) {
         name.clone_into(&mut self.input);
         if self.summary.sources.is_empty() {
@@ -122,7 +138,7 @@ impl<'k> RecordIntake<'k> {
         }
     }
 
-    /// A file that could not be read at all.
+    /// Counts a file of a folder that could not be read at all. The other files are still read.
     pub fn broken_file(&mut self, reason: &str) {
         let defect = ExtractionDefect::new(DefectKind::UnreadableRecord, format!("a file: {reason}"), None);
         let source = self.current_source();
@@ -130,7 +146,7 @@ impl<'k> RecordIntake<'k> {
         source.add_defect(&defect);
     }
 
-    /// A file of a folder that is no trace.
+    /// Counts a file of a folder that is not in a known trace format.
     pub fn skip_file(&mut self) {
         self.current_source().skipped_files += 1;
     }
@@ -143,7 +159,7 @@ impl<'k> RecordIntake<'k> {
         &mut self.summary.sources[last]
     }
 
-    /// How many records were taken in so far: a reader compares to see whether its input held any.
+    /// Number of records so far. A reader compares it with an earlier value to see whether its input contained any.
     pub(crate) fn record_count(&self) -> u64 {
         self.summary.sources.iter().map(|source| source.spans + source.log_records + source.documents).sum()
     }
@@ -152,7 +168,7 @@ impl<'k> RecordIntake<'k> {
         IntakeCheckpoint { defects: self.summary.defects.len(), source: self.current_source().clone() }
     }
 
-    /// Takes back the bad records that were reported since a mark.
+    /// Takes back the bad records that were reported since a checkpoint, because the input is now reported as a whole.
     pub(crate) fn forget_bad_records(&mut self, mark: &IntakeCheckpoint) {
         self.summary.defects.truncate(mark.defects);
         let source = self.current_source();
@@ -160,7 +176,7 @@ impl<'k> RecordIntake<'k> {
         source.defects.clone_from(&mark.source.defects);
     }
 
-    /// One record that could not be read; the source goes on.
+    /// Reports one record that could not be read. Reading continues. At most `MAX_DEFECTS` are kept; all are counted.
     pub fn bad_record(&mut self, reason: &str) {
         let detail = format!("{}: {reason}", self.input);
         let source = self.current_source();
@@ -172,7 +188,8 @@ impl<'k> RecordIntake<'k> {
         }
     }
 
-    /// Takes in one OTLP protobuf export message that is already in memory.
+    /// Adds the records of one OTLP protobuf export message that is already in memory. A malformed message is reported
+    /// as a bad record; errors of the spool appear in `finish`.
     pub fn add_export(&mut self, bytes: &[u8]) {
         let limits = self.limits.record;
         let read = gradus_otlp::read_export(bytes, &limits, &mut |record| {
@@ -185,7 +202,8 @@ impl<'k> RecordIntake<'k> {
         }
     }
 
-    /// Takes in a record in its protobuf form.
+    /// Adds a record in its protobuf form. The error is one of the spool; a record that cannot be decoded is reported
+    /// and is no error.
     pub fn add_record(&mut self, record: &ExportRecord<'_>) -> io::Result<()> {
         match record.signal {
             TelemetrySignal::Span => match decode_span_head(record.body) {
@@ -205,12 +223,12 @@ impl<'k> RecordIntake<'k> {
         }
     }
 
-    /// Takes in a record that came in another form.
+    /// Adds a record that came in another form, encoded as protobuf.
     pub(crate) fn add_found_record(&mut self, found: FoundRecord<'_>) {
         self.add_encoded_record(EncodedRecord::new(found));
     }
 
-    /// Takes in a record that was brought into its protobuf form.
+    /// Adds a record that was already encoded as protobuf, on another thread.
     pub(crate) fn add_encoded_record(&mut self, record: EncodedRecord) {
         let kept = match record {
             EncodedRecord::Span { head, body, scope } => self.spooled_span(head, &body, &scope),
@@ -223,7 +241,8 @@ impl<'k> RecordIntake<'k> {
         self.record_failure(kept);
     }
 
-    /// Takes in a message list.
+    /// Adds a message list as a trajectory. `source` is the text of the document, from which an id is derived if it has
+    /// none.
     pub(crate) fn add_messages(
         &mut self,
         messages: &[ChatMessage<'_>],
@@ -239,11 +258,13 @@ impl<'k> RecordIntake<'k> {
         self.add_document(trajectories, ids.id.as_deref(), source);
     }
 
+    /// Adds a ReAct transcript as a trajectory.
     pub(crate) fn add_transcript(&mut self, text: &str) {
         self.add_document(assemble::assemble_transcript(text), None, text.as_bytes());
     }
 
-    /// Gives the trajectories of a document its own id, else a digest of it; never the same one twice.
+    /// Gives the trajectories of a document the id of the document, or a digest of its text if it has none. A
+    /// repetition gets a number appended, so that the same file read twice has the same ids in the same order.
     fn add_document(&mut self, mut trajectories: Vec<Trajectory>, id: Option<&str>, source: &[u8]) {
         let base = id.map_or_else(|| format!("{:032x}", gradus_core::stable_digest(source)), str::to_owned);
         for trajectory in &mut trajectories {
@@ -262,10 +283,11 @@ impl<'k> RecordIntake<'k> {
         self.emit(trajectories);
     }
 
-    /// A trajectory in our own line format.
+    /// Adds a trajectory in our own line format.
     pub(crate) fn add_trajectory(&mut self, mut trajectory: Trajectory) {
         self.current_source().documents += 1;
-        // Two files may number their trajectories alike, and whoever wrote the lines may not have counted steps at all.
+        // Two files may use the same ids, and a file that others wrote may have steps without numbers or out of order.
+        // Step numbers must increase, because verdicts refer to them.
         let (base, mut count) = (trajectory.trajectory_id.clone(), 1);
         while !self.given_ids.insert(trajectory.trajectory_id.clone()) {
             count += 1;
@@ -279,6 +301,7 @@ impl<'k> RecordIntake<'k> {
         self.emit(vec![trajectory]);
     }
 
+    /// Hands trajectories of documents to the sink, if the selection includes them.
     fn emit(&mut self, trajectories: Vec<Trajectory>) {
         let source = self.summary.sources.len().saturating_sub(1);
         for trajectory in trajectories {
@@ -291,7 +314,8 @@ impl<'k> RecordIntake<'k> {
         }
     }
 
-    /// Keeps the first failure of the sink or the spool for the end: readers of formats cannot pass it on.
+    /// Keeps the first error of the sink or the spool until `finish`, because the readers of formats have no way to
+    /// return it.
     fn record_failure(&mut self, result: io::Result<()>) {
         if let Err(error) = result
             && self.failed.is_none()
@@ -300,17 +324,19 @@ impl<'k> RecordIntake<'k> {
         }
     }
 
+    /// Puts a span into the spool. Only its head is decoded, except for a root span.
     fn spooled_span(&mut self, head: SpanHead, body: &[u8], scope: &RecordScope) -> io::Result<()> {
         self.current_source().spans += 1;
         let trace = self.trace_number(head.trace_id);
         let known = &mut self.traces[trace as usize].start_ns;
         *known = (*known).min(head.start_ns);
-        // Only a span without a parent can tie its trace to others. One that cannot be decoded is reported later.
+        // Only a root span can link its trace to others. A span that cannot be decoded is reported in the second pass.
         if head.parent_id.is_none()
             && let Ok(span) = decode_span(body, &scope.resource, &scope.name, &self.limits.record)
         {
             self.traces[trace as usize].has_root |= self.selection.holds_root(&span.name);
             if let Some(link) = TraceLink::from_root_span(&span) {
+                // The collector did not read the links of such a span on arrival, so they are returned to it.
                 if body.len() > MAX_LINKED_ON_ARRIVAL {
                     let id = self.traces[trace as usize].id;
                     self.summary.links.extend(link.keys().into_iter().map(|key| (id, key)));
@@ -324,6 +350,7 @@ impl<'k> RecordIntake<'k> {
         Ok(())
     }
 
+    /// Uses a link at once, or holds it back until it is known whether the trace is selected.
     fn add_link(&mut self, trace: usize, link: TraceLink) {
         if self.selection.is_everything() {
             self.linker.add_link(trace, link);
@@ -332,7 +359,7 @@ impl<'k> RecordIntake<'k> {
         }
     }
 
-    /// Whether a trace is one of those that were asked for, now that all of it is here.
+    /// Whether the selection includes a trace. Valid only when all records are there: start and roots may come last.
     fn is_wanted(&self, trace: usize) -> bool {
         let SpooledTrace { start_ns, has_root, .. } = self.traces[trace];
         self.selection.is_everything()
@@ -341,7 +368,7 @@ impl<'k> RecordIntake<'k> {
 
     fn spooled_log(&mut self, trace_id: TraceId, body: &[u8]) -> io::Result<()> {
         self.current_source().log_records += 1;
-        // A log record that belongs to no trace says nothing about an agent's steps.
+        // A log record without a trace cannot belong to a step.
         if trace_id == TraceId::default() {
             return Ok(());
         }
@@ -351,6 +378,7 @@ impl<'k> RecordIntake<'k> {
         Ok(())
     }
 
+    /// The number of a trace, which is created when its id is seen first. Log records can be first.
     fn trace_number(&mut self, id: TraceId) -> u32 {
         let source = self.summary.sources.len().saturating_sub(1);
         *self.trace_numbers.entry(id).or_insert_with(|| {
@@ -365,6 +393,7 @@ impl<'k> RecordIntake<'k> {
         })
     }
 
+    /// The number of a scope. Compared with the last few only: a repeated entry wastes memory and does no harm.
     fn scope_number(&mut self, scope: &RecordScope) -> u32 {
         // Requests repeat the same few scopes, mostly the last one.
         const LOOKED_AT: usize = 64;
@@ -380,7 +409,8 @@ impl<'k> RecordIntake<'k> {
         }) as u32
     }
 
-    /// The scope without its resource, when the resources of all scopes have more values than are kept.
+    /// The scope, without its resource if the resources of all scopes together have more values than the limit. A
+    /// sender could otherwise fill memory with small spans of large resources.
     fn within_limit(&mut self, scope: &RecordScope) -> RecordScope {
         if self.scopes.last().is_some_and(|last| Arc::ptr_eq(&last.resource, &scope.resource)) {
             return scope.clone();
@@ -390,7 +420,7 @@ impl<'k> RecordIntake<'k> {
             self.resource_values_left = left;
             return scope.clone();
         }
-        // Told once: the limit has then done its work.
+        // Reported once: the budget is zero from then on.
         if std::mem::take(&mut self.resource_values_left) > 0 {
             let detail = "resources have more values than are kept: those of later records were left out";
             let defect = ExtractionDefect::new(DefectKind::TooLarge, detail, None);
@@ -400,7 +430,7 @@ impl<'k> RecordIntake<'k> {
         RecordScope { resource: Arc::default(), name: Arc::clone(&scope.name) }
     }
 
-    /// Spans whose content travels as log records can be linked only when those are there.
+    /// Adds links of traces whose messages are in log records. They can be found only when all log records are there.
     fn link_by_logs(&mut self, by_trace: &[Vec<usize>], spool: &SpoolReader) -> io::Result<()> {
         let mut buffer = Vec::new();
         let mut found = Vec::new();
@@ -422,7 +452,9 @@ impl<'k> RecordIntake<'k> {
         Ok(())
     }
 
-    /// Assembles what was read; trajectories go to the sink in order of time.
+    /// The second pass: links traces into groups, decodes and assembles each group, and hands trajectories to the sink
+    /// in the order of the start of their group. The order does not depend on the number of threads. Returns the first
+    /// error of the spool or the sink.
     pub fn finish(mut self) -> io::Result<ReadSummary> {
         if let Some(error) = self.failed.take() {
             return Err(error);
@@ -439,10 +471,11 @@ impl<'k> RecordIntake<'k> {
             }
         }
         let mut groups = std::mem::take(&mut self.linker).into_groups();
-        // A trace that is not wanted is alone: its links were left out.
+        // A trace that is not selected forms a group of its own, because its links were not used.
         let all = groups.len();
         groups.retain(|group| group.iter().any(|trace| self.is_wanted(*trace)));
         self.summary.passed_over += (all - groups.len()) as u64;
+        // By start, then by id: the order of the files must not matter.
         groups.sort_by_key(|group| {
             let first = group.iter().map(|trace| (self.traces[*trace].start_ns, self.traces[*trace].id)).min();
             first.unwrap_or_default()
@@ -466,7 +499,7 @@ impl<'k> RecordIntake<'k> {
         };
         let bytes: Vec<usize> = groups.iter().map(|group| reader.group_bytes(group)).collect();
         let total: usize = bytes.iter().sum();
-        // Threads cost more than a small input takes.
+        // For a small input, starting threads takes longer than the work.
         if limits.threads < 2 || groups.len() < 2 || total < 2 * JOB_BYTES {
             let mut worker = reader.worker();
             groups.into_iter().try_for_each(|group| take(worker(vec![group])))?;

@@ -1,5 +1,5 @@
-//! JSON sources: one document a line, one for the whole file, or any number one behind the other. What a document is,
-//! `shapes` decides.
+//! JSON inputs: one document per line, one for the whole file, or any number one behind the other. `shapes` recognises
+//! what a document is.
 
 use std::cell::Cell;
 use std::fmt;
@@ -16,9 +16,12 @@ use crate::shapes::{self, DocumentError, MessageBuffer};
 
 mod span_lines;
 
-/// Threads cost more than a small file takes.
+/// Bytes from which on lines are parsed on several threads. For less, starting them takes longer.
 const MIN_BYTES_IN_PARALLEL: usize = 256 << 10;
 
+/// Reads an input as lines first. If its first document does not end on its line, reading continues with documents that
+/// are spread over lines. An error means that nothing of the input could be read; otherwise bad lines are reported to
+/// the intake.
 pub(crate) fn read_json_input(input: &mut dyn BufRead, intake: &mut RecordIntake<'_>) -> Result<(), ReadError> {
     skip_byte_order_mark(input)?;
     let limit = intake.limits().record.record_bytes;
@@ -28,7 +31,7 @@ pub(crate) fn read_json_input(input: &mut dyn BufRead, intake: &mut RecordIntake
     let mut first_failure: FirstFailure = None;
     let mut first_line: Option<Vec<u8>> = None;
     loop {
-        // Lines of spans stand alone: any thread can parse them.
+        // Lines of spans are independent of each other, so any thread can parse them. Lines of messages are not.
         let spans_alone = intake.record_count() > before && conversation.is_empty() && first_line.is_none();
         if intake.limits().threads > 1 && lines.read_bytes >= MIN_BYTES_IN_PARALLEL && spans_alone {
             let failed = span_lines::read_span_lines(&mut lines, intake, &mut conversation)?;
@@ -46,7 +49,8 @@ pub(crate) fn read_json_input(input: &mut dyn BufRead, intake: &mut RecordIntake
             false => Err(DocumentError::Incomplete),
         };
         if let Some(begun) = first_line.take() {
-            // The first line was cut. If this one is whole, the file has one document a line after all.
+            // The first line was incomplete. If this one is complete, the file has one document per line after all, and
+            // its first line was cut.
             if matches!(read, Err(DocumentError::Incomplete | DocumentError::Malformed(_))) {
                 let head: Vec<u8> = [begun, std::mem::take(&mut lines.line)].concat();
                 return read_whole_documents(head.chain(lines.input), intake);
@@ -79,7 +83,7 @@ pub(crate) fn read_json_input(input: &mut dyn BufRead, intake: &mut RecordIntake
     }
 }
 
-/// The first line that could not be read: whether it is broken rather than unknown, and why.
+/// The first line that could not be read: whether it is broken rather than unknown, and the reason.
 type FirstFailure = Option<(bool, String)>;
 
 fn report_line_failure(failure: &DocumentError, line: u64, intake: &mut RecordIntake<'_>, first: &mut FirstFailure) {
@@ -88,6 +92,7 @@ fn report_line_failure(failure: &DocumentError, line: u64, intake: &mut RecordIn
     intake.bad_record(&reason);
 }
 
+/// Windows programs write UTF-8 with a byte order mark, which JSON does not allow.
 fn skip_byte_order_mark(input: &mut dyn BufRead) -> io::Result<()> {
     if input.fill_buf()?.starts_with(b"\xef\xbb\xbf") {
         input.consume(3);
@@ -95,7 +100,8 @@ fn skip_byte_order_mark(input: &mut dyn BufRead) -> io::Result<()> {
     Ok(())
 }
 
-/// Documents that are spread over lines.
+/// Reads documents that are spread over lines, while they are parsed. Memory is bounded by the largest record, not by
+/// the document.
 fn read_whole_documents(input: impl Read, intake: &mut RecordIntake<'_>) -> Result<(), ReadError> {
     let limit = intake.limits().record.record_bytes;
     let meter = RecordMeter { used: Rc::new(Cell::new(0)), limit };
@@ -121,7 +127,7 @@ fn read_whole_documents(input: impl Read, intake: &mut RecordIntake<'_>) -> Resu
     Ok(())
 }
 
-/// The file's lines, with a bound on their length.
+/// The lines of an input, bounded in length: a file without line breaks must not be read into memory as one line.
 struct BoundedLines<'r> {
     input: &'r mut dyn BufRead,
     number: u64,
@@ -131,7 +137,8 @@ struct BoundedLines<'r> {
 }
 
 impl BoundedLines<'_> {
-    /// Reads the next line; false when it is longer than the limit, so that only its beginning is there.
+    /// Reads the next line into `line`; `None` at the end. `false` if it is longer than the limit: then only its
+    /// beginning is there.
     fn next(&mut self) -> io::Result<Option<bool>> {
         self.line.clear();
         self.number += 1;
@@ -140,7 +147,7 @@ impl BoundedLines<'_> {
         Ok((read > 0).then_some(read <= self.limit))
     }
 
-    /// Passes over what is left of a line that is too long.
+    /// Skips the rest of a line that is too long, and returns the failure to report.
     fn skip_rest(&mut self) -> io::Result<DocumentError> {
         loop {
             let buffer = self.input.fill_buf()?;
@@ -156,7 +163,7 @@ impl BoundedLines<'_> {
     }
 }
 
-/// Counts what one record has cost so far.
+/// Bytes that were read since the last record ended. Shared by the reader, which counts, and the visitor, which resets.
 #[derive(Clone)]
 struct RecordMeter {
     used: Rc<Cell<usize>>,
@@ -170,7 +177,7 @@ impl RecordMeter {
     }
 }
 
-/// Refuses to read more of a record than its limit.
+/// Refuses to read more bytes than one record may have. The deserialiser buffers ahead, so the limit is not exact.
 struct MeteredReader<R> {
     inner: R,
     meter: RecordMeter,
@@ -188,7 +195,7 @@ impl<R: Read> Read for MeteredReader<R> {
     }
 }
 
-/// A document read while it is parsed: the elements of its lists are handed on one by one.
+/// Visits a document while it is parsed. Elements of its lists are handed on one by one.
 struct JsonDocumentVisitor<'d, 'k> {
     intake: &'d mut RecordIntake<'k>,
     conversation: &'d mut MessageBuffer,
@@ -232,7 +239,7 @@ impl<'de> Visitor<'de> for JsonDocumentVisitor<'_, '_> {
                         JsonDocumentVisitor { intake: self.intake, conversation: self.conversation, meter: self.meter };
                     streamed |= map.next_value_seed(JsonListVisitor { document })?;
                 }
-                // What stands beside a list of records is not kept; it may be long.
+                // Fields behind a list of records are not needed, and may be long.
                 _ if streamed => drop(map.next_value::<IgnoredAny>()?),
                 _ => drop(rest.insert(key, map.next_value()?)),
             }
@@ -249,7 +256,8 @@ impl<'de> Visitor<'de> for JsonDocumentVisitor<'_, '_> {
     }
 }
 
-/// The elements of a list, one by one. Messages are one conversation; false when the list is empty or no list.
+/// Visits the elements of a list one by one. Messages are collected, because together they are one conversation.
+/// Returns false for an empty list and for a value that is no list.
 struct JsonListVisitor<'d, 'k> {
     document: JsonDocumentVisitor<'d, 'k>,
 }
@@ -279,7 +287,7 @@ impl<'de> Visitor<'de> for JsonListVisitor<'_, '_> {
         let mut any = false;
         while let Some(item) = list.next_element::<Json>()? {
             any = true;
-            // Messages have to be held until their list ends, so together they count as one record.
+            // Messages are held until their list ends, so together they count as one record.
             if item.as_object().is_some_and(shapes::is_message) {
                 messages.push(item);
                 continue;

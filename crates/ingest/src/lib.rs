@@ -1,11 +1,11 @@
 //! Reads sources into trajectories: files, folders and standard input, compressed or not, in any known format, and
-//! whatever else implements [`TraceSource`].
+//! everything else that implements [`TraceSource`].
 //!
-//! Two passes: while a source is read, each span is put into the spool as bytes and only its trace and its links
-//! are remembered; when all sources are read, the traces that belong together are taken out again, group by group,
-//! and assembled. So memory is bounded by one group, and a trace may be spread over any number of files.
+//! Two passes. While sources are read, each span goes into the spool as bytes, and only its trace and its links are
+//! kept in memory. When all sources are read, the traces that belong together are fetched group by group and assembled.
+//! So memory is bounded by one group, and a trace may be spread over any number of files.
 //!
-//! Stores, servers and Phoenix are not known here: whoever knows them hands them in through [`SourceResolver`].
+//! Stores, servers and Phoenix are not known here: the command line passes them in through [`SourceResolver`].
 
 mod detect;
 mod error;
@@ -31,6 +31,6 @@ pub use intake::{MAX_LINKED_ON_ARRIVAL, RecordIntake};
 pub use limits::{GroupLimits, SourceLimits};
 pub use open::{InputSource, expand_source};
 pub use protobuf::read_protobuf_export as read_export;
-pub use selection::{SpanCondition, TraceSelection};
+pub use selection::{SpanCondition, TraceSelection, TraceSelectionError};
 pub use source_reader::{read_files, read_input_source};
 pub use trace_source::{FilesOnly, SourceResolver, TraceSource};

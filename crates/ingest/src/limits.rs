@@ -1,33 +1,34 @@
-//! What a source may cost.
+//! Limits of a source.
 
 use crate::parallel;
 
-/// Bounds on what a source may cost.
+/// Limits of a source. They bound memory and guard against decompression bombs and hostile traces.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceLimits {
     pub record: gradus_otlp::RecordLimits,
-    /// How many times its compressed size a source may grow to, once it is larger than `expansion_floor`.
+    /// Ratio of decompressed to compressed size that is allowed once the output is larger than `expansion_floor` bytes.
     pub expansion: u64,
     pub expansion_floor: u64,
-    /// Bytes of spans kept in memory before they are spilled to a temporary file.
+    /// Bytes of spans that are kept in memory before they are spilled to a temporary file.
     pub spool_memory: usize,
-    /// Threads that decode and assemble; the result does not depend on it.
+    /// Threads that decode and assemble. The result does not depend on their number.
     pub threads: usize,
     pub group: GroupLimits,
 }
 
-/// How much of the traces that belong together is assembled; what comes behind that is left out, and reported.
+/// Limits of the traces that are assembled together. Records beyond them are left out and reported.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupLimits {
-    /// Log records count, too.
+    /// Spans and log records together.
     pub spans: usize,
-    /// Attribute values of all spans and log records, those in lists and maps included; and as many of their resources.
+    /// Values of the attributes of all spans and log records, including those inside lists and maps; as many again for
+    /// resources.
     pub values: usize,
     pub trajectories: usize,
 }
 
 impl Default for GroupLimits {
-    /// Whoever reads own files decides what they may cost.
+    /// No limits: users decide themselves which of their own files they read. A server sets limits.
     fn default() -> Self {
         GroupLimits { spans: usize::MAX, values: usize::MAX, trajectories: usize::MAX }
     }
@@ -47,7 +48,7 @@ impl Default for SourceLimits {
 }
 
 impl SourceLimits {
-    /// For a command that has the machine to itself: every core reads.
+    /// For a command that has the machine to itself: one thread per core.
     pub fn for_command() -> SourceLimits {
         SourceLimits { threads: parallel::available_threads(), ..SourceLimits::default() }
     }

@@ -1,4 +1,5 @@
-//! Opens inputs: finds the files of a folder, and takes gzip and zstd off, recognised by their first bytes.
+//! Opens inputs: lists the files of a folder, and decompresses gzip and zstd, which are recognised by their first
+//! bytes.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
@@ -11,7 +12,7 @@ use crate::limits::SourceLimits;
 use crate::read_ahead::ReadAhead;
 use crate::trace_source::{SourceResolver, TraceSource};
 
-/// One thing to read.
+/// One input: a file, standard input, or a source that is no file.
 #[derive(Clone, Debug)]
 pub enum InputSource {
     File { path: PathBuf, name: String },
@@ -20,6 +21,7 @@ pub enum InputSource {
 }
 
 impl InputSource {
+    /// The name for messages and for the coverage report.
     pub fn name(&self) -> &str {
         match self {
             InputSource::File { name, .. } => name,
@@ -29,7 +31,8 @@ impl InputSource {
     }
 }
 
-/// The inputs that a SOURCE stands for: `-`, what the resolver knows, a file, or all files below a folder.
+/// Expands a SOURCE argument: `-` for standard input, an address that the resolver knows, a file, or all files below a
+/// folder. An empty folder is an error, because it is most likely the wrong one.
 pub fn expand_source(source: &str, resolver: &dyn SourceResolver) -> Result<Vec<InputSource>, SourceError> {
     if source == "-" {
         return Ok(vec![InputSource::StandardInput]);
@@ -61,7 +64,8 @@ pub fn expand_source(source: &str, resolver: &dyn SourceResolver) -> Result<Vec<
     Ok(files)
 }
 
-/// Files in the order of their names; hidden ones are left out, links to folders are not followed.
+/// Lists files in the order of their names, so that results do not depend on the file system. Hidden files are left
+/// out. Links to folders are not followed, which avoids cycles.
 fn collect_files(folder: &Path, files: &mut Vec<InputSource>) -> io::Result<()> {
     let mut entries: Vec<_> = fs::read_dir(folder)?.collect::<io::Result<_>>()?;
     entries.sort_by_key(fs::DirEntry::file_name);
@@ -80,26 +84,27 @@ fn collect_files(folder: &Path, files: &mut Vec<InputSource>) -> io::Result<()> 
     Ok(())
 }
 
-/// How much of a source is looked at to tell its format.
+/// Bytes of an input from which its format is detected.
 const HEAD: usize = 64 << 10;
-/// A file of at least this size is read and unpacked on a thread of its own; a smaller one is there before the thread is.
+/// Size from which a file is read and decompressed on a thread of its own. A smaller one is read before such a thread
+/// has started.
 const MIN_BYTES_READ_AHEAD: u64 = 256 << 10;
 
-/// An opened, decompressed input whose first bytes can be looked at.
+/// An opened, decompressed input whose first bytes can be inspected before reading.
 pub(crate) enum InputReader {
     Direct(BufReader<FullBufferReader>),
     Ahead(ReadAhead),
 }
 
-/// The first bytes of a source.
+/// The first bytes of an input.
 pub(crate) struct SourceHead<'a> {
     pub bytes: &'a [u8],
-    /// The source has no more than these.
+    /// Whether these are all bytes of the input.
     pub whole: bool,
 }
 
 impl InputReader {
-    /// To be called before anything is read.
+    /// The first bytes, without consuming them. Must be called before anything is read.
     pub(crate) fn fill_head(&mut self) -> io::Result<SourceHead<'_>> {
         let bytes = self.fill_buf()?;
         let bytes = &bytes[..bytes.len().min(HEAD)];
@@ -132,6 +137,7 @@ impl BufRead for InputReader {
     }
 }
 
+/// Opens an input for reading. Sources that are no files have no bytes and must not come here.
 pub(crate) fn open_input(input: &InputSource, limits: &SourceLimits) -> Result<InputReader, SourceError> {
     let failed = |error: io::Error| SourceError::from_io(input.name(), &error);
     let mut is_large = false;
@@ -154,6 +160,8 @@ pub(crate) fn open_input(input: &InputSource, limits: &SourceLimits) -> Result<I
     Ok(InputReader::Direct(BufReader::with_capacity(HEAD, opened)))
 }
 
+/// Adds a decompressor if the input begins with the magic number of gzip or zstd. Files with several gzip members, as
+/// rotated logs have them, are read to their end.
 fn decompress_input(raw: Box<dyn Read + Send>, limits: &SourceLimits) -> io::Result<Box<dyn Read + Send>> {
     let taken = Arc::new(AtomicU64::new(0));
     let mut raw = BufReader::with_capacity(HEAD, CountingReader { inner: raw, count: Arc::clone(&taken) });
@@ -168,7 +176,7 @@ fn decompress_input(raw: Box<dyn Read + Send>, limits: &SourceLimits) -> io::Res
     Ok(Box::new(ExpansionGuard { inner, taken, given: 0, limits: *limits }))
 }
 
-/// Counts what was taken from the compressed source.
+/// Counts the compressed bytes that were read. Atomic, because a thread of its own may do the reading.
 struct CountingReader {
     inner: Box<dyn Read + Send>,
     count: Arc<AtomicU64>,
@@ -182,7 +190,8 @@ impl Read for CountingReader {
     }
 }
 
-/// Refuses sources that grow out of all proportion.
+/// Refuses decompression bombs: input that grows to more than `expansion` times its compressed size. Small outputs are
+/// exempt, because repetitive traces compress well.
 struct ExpansionGuard {
     inner: Box<dyn Read + Send>,
     taken: Arc<AtomicU64>,
@@ -208,7 +217,8 @@ impl Read for ExpansionGuard {
     }
 }
 
-/// Fills the caller's buffer as far as the source goes, so that the first look at a pipe is as good as at a file.
+/// Fills the caller's buffer as far as the input goes. A pipe returns a few bytes at a time, and the format is detected
+/// from the first read.
 pub(crate) struct FullBufferReader(Box<dyn Read + Send>);
 
 impl Read for FullBufferReader {
@@ -220,7 +230,7 @@ impl Read for FullBufferReader {
                 Ok(read) => filled += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if filled == 0 => return Err(error),
-                // Hand out what came before the error; the error comes again at the next read.
+                // The bytes before the error are delivered first; the error follows with the next read.
                 Err(error) => {
                     self.0 = Box::new(FailingReader(Some(error)));
                     break;
@@ -231,6 +241,7 @@ impl Read for FullBufferReader {
     }
 }
 
+/// Returns a stored error.
 struct FailingReader(Option<io::Error>);
 
 impl Read for FailingReader {

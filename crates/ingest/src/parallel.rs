@@ -1,7 +1,8 @@
-//! Work on several threads whose results come back in the order the work was handed in.
+//! Runs jobs on several threads and returns their results in the order in which the jobs were submitted.
 //!
-//! One thread hands in jobs and takes results; workers only compute. What is handed in and not yet taken is bounded in
-//! bytes, so memory does not grow with the input, and the output is the same with any number of threads.
+//! One thread submits jobs and takes results; workers only compute. Jobs that are submitted and whose results are not
+//! taken yet are bounded in bytes, so memory does not grow with the input, and the output is the same with any number
+//! of threads.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -10,33 +11,34 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Mutex, PoisonError};
 
-/// Bytes of jobs that may be handed in before their results are taken; a larger job goes alone.
+/// Bytes of jobs that may be under way. A larger job runs alone.
 const MAX_BYTES_AHEAD: usize = 16 << 20;
 
-/// Threads that are worth starting on this machine.
+/// Number of cores that this process may use.
 pub(crate) fn available_threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// A job's number, and what it came to or the panic that it ended in.
+/// Number of a job, and its result or the panic that it ended in.
 type WorkerResult<R> = (usize, Result<R, Box<dyn Any + Send>>);
 
-/// Takes results, in order.
+/// Receives results in order.
 pub(crate) type ResultSink<'t, R> = dyn FnMut(R) -> io::Result<()> + 't;
 
-/// Jobs on their way through the workers.
+/// The jobs under way.
 pub(crate) struct OrderedJobs<J, R> {
     jobs: Sender<(usize, J)>,
     results: Receiver<WorkerResult<R>>,
-    /// Results that came before it was their turn.
+    /// Results that arrived before those of earlier jobs.
     early: BTreeMap<usize, R>,
-    /// The bytes of each job that is handed in and not taken, oldest first.
+    /// Bytes of each job under way, oldest first.
     pending: std::collections::VecDeque<usize>,
     pending_bytes: usize,
     taken: usize,
 }
 
-/// Runs `body` with workers behind it. `new_worker` makes one worker's function, on the worker's own thread.
+/// Runs `body` with worker threads. `new_worker` is called on each thread and makes its function, so that workers need
+/// no locks for their buffers.
 pub(crate) fn with_workers<J, R, W, T>(
     threads: usize,
     new_worker: impl Fn() -> W + Sync,
@@ -66,11 +68,13 @@ where
             pending_bytes: 0,
             taken: 0,
         };
-        // Dropping it, whatever `body` returns, closes the queue: the workers end and the scope can be left.
+        // The queue is closed when `ordered` is dropped, whatever `body` returns. Then the workers end and the scope
+        // can be left.
         body(&mut ordered)
     })
 }
 
+/// Body of a worker thread: takes jobs until the queue is closed.
 fn run_worker<J, R, W: FnMut(J) -> R>(
     queue: &Mutex<Receiver<(usize, J)>>,
     new_worker: &impl Fn() -> W,
@@ -80,7 +84,8 @@ fn run_worker<J, R, W: FnMut(J) -> R>(
     loop {
         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok((number, job)) = next else { return };
-        // A panic belongs to whoever waits for this result; caught, the wait has an end.
+        // A panic is passed to the thread that waits for this result. Without catching it, that thread would wait
+        // forever.
         let result = catch_unwind(AssertUnwindSafe(|| worker(job)));
         let is_over = result.is_err();
         if results.send((number, result)).is_err() || is_over {
@@ -90,7 +95,7 @@ fn run_worker<J, R, W: FnMut(J) -> R>(
 }
 
 impl<J, R> OrderedJobs<J, R> {
-    /// Hands in a job that holds so many bytes. Results that must be taken first go to `take`.
+    /// Submits a job with this many bytes. Earlier results that must be taken first go to `take`.
     pub(crate) fn submit(&mut self, bytes: usize, job: J, take: &mut ResultSink<'_, R>) -> io::Result<()> {
         while !self.pending.is_empty() && self.pending_bytes + bytes > MAX_BYTES_AHEAD {
             self.take_next(take)?;
@@ -102,7 +107,7 @@ impl<J, R> OrderedJobs<J, R> {
         Ok(())
     }
 
-    /// Waits for all that was handed in.
+    /// Waits for all submitted jobs.
     pub(crate) fn finish(&mut self, take: &mut ResultSink<'_, R>) -> io::Result<()> {
         while !self.pending.is_empty() {
             self.take_next(take)?;
@@ -110,6 +115,7 @@ impl<J, R> OrderedJobs<J, R> {
         Ok(())
     }
 
+    /// Waits for the oldest job, collects what arrives meanwhile, and continues its panic here if it panicked.
     fn take_next(&mut self, take: &mut ResultSink<'_, R>) -> io::Result<()> {
         let result = loop {
             if let Some(result) = self.early.remove(&self.taken) {

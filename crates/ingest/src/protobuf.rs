@@ -1,4 +1,4 @@
-//! OTLP protobuf sources.
+//! OTLP protobuf inputs.
 
 use std::io::BufRead;
 
@@ -7,6 +7,8 @@ use gradus_otlp::{MessageFraming, StreamError, stream_export};
 use crate::error::ReadError;
 use crate::intake::RecordIntake;
 
+/// Reads all messages of an input. Fails if nothing could be read; after the first record, errors are reported as bad
+/// records.
 pub fn read_protobuf_export(
     input: &mut dyn BufRead,
     framing: MessageFraming,
@@ -24,7 +26,7 @@ pub fn read_protobuf_export(
     match read {
         Ok(()) => Ok(()),
         Err(StreamError::Io(error)) => Err(error.into()),
-        // What was read before a cut stays; a source with nothing in it is an error.
+        // Records before the point where the input is cut are kept. An input without any record is an error.
         Err(error) if intake.record_count() > before => {
             intake.bad_record(&error.to_string());
             Ok(())

@@ -1,32 +1,37 @@
-//! Reads and unpacks on a thread of its own, a few blocks ahead of whoever takes the bytes.
+//! Reads and decompresses on a thread of its own, a few blocks ahead of the consumer, so that decompressing and parsing
+//! overlap.
 
 use std::io::{self, BufRead, Read};
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 
-/// A block is filled to its end wherever the source has that much, so the first one shows a source's format.
+/// Size of a block. Blocks are filled completely, except for the last one, so the first block is enough to detect the
+/// format.
 const BLOCK_BYTES: usize = 256 << 10;
-/// Blocks that wait to be taken.
+/// Blocks that may wait for the consumer. Bounds the memory per open file.
 const MAX_BLOCKS_AHEAD: usize = 4;
 
+/// The consumer's end. Dropping it ends the thread at its next block.
 pub(crate) struct ReadAhead {
     blocks: Receiver<io::Result<Vec<u8>>>,
-    /// Blocks that were taken go back and are filled again.
+    /// Used blocks go back to the thread to be filled again.
     returned: Sender<Vec<u8>>,
     block: Vec<u8>,
     at: usize,
 }
 
 impl ReadAhead {
-    /// `source` fills what it is given as far as it goes, as `open::Filled` does.
+    /// Starts the thread. `source` must fill the buffer it is given as far as its data goes, as
+    /// `open::FullBufferReader` does.
     pub(crate) fn start(source: impl Read + Send + 'static) -> io::Result<ReadAhead> {
         let (sender, blocks) = mpsc::sync_channel(MAX_BLOCKS_AHEAD);
         let (returned, free) = mpsc::channel();
-        // It ends with the source, or when nobody takes its blocks any more.
+        // The thread ends with the source, or when the receiver is dropped.
         std::thread::Builder::new().name("read ahead".to_owned()).spawn(move || read_blocks(source, &sender, &free))?;
         Ok(ReadAhead { blocks, returned, block: Vec::new(), at: 0 })
     }
 }
 
+/// Body of the thread. An empty block marks the end; after an error nothing follows.
 fn read_blocks(mut source: impl Read, blocks: &SyncSender<io::Result<Vec<u8>>>, free: &Receiver<Vec<u8>>) {
     loop {
         let mut block = free.try_recv().unwrap_or_default();
@@ -45,7 +50,7 @@ fn read_blocks(mut source: impl Read, blocks: &SyncSender<io::Result<Vec<u8>>>, 
 impl BufRead for ReadAhead {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         if self.at == self.block.len() {
-            // The thread is gone when its source is at its end.
+            // The thread is gone once its source has ended.
             let next = self.blocks.recv().unwrap_or_else(|_| Ok(Vec::new()))?;
             let old = std::mem::replace(&mut self.block, next);
             self.at = 0;

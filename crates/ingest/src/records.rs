@@ -1,4 +1,4 @@
-//! What is known of traces while sources are read.
+//! Bookkeeping of records and traces between the two passes.
 
 use std::io;
 use std::sync::Arc;
@@ -11,22 +11,24 @@ use gradus_otlp::{LogEvent, RecordScope, SpanHead, TelemetrySignal, encode_log, 
 
 use crate::spool::SpoolRange;
 
-/// What was read in all, source by source; filled up with trajectories by whoever takes them.
+/// Summary of all sources. The consumer of the trajectories adds their numbers to the coverage.
 #[derive(Clone, Debug, Default)]
 pub struct ReadSummary {
     pub sources: Vec<SourceCoverage>,
-    /// Records that could not be read, and defects of spans that are in no trajectory.
+    /// Records that could not be read, and defects of spans that are in no trajectory. At most `MAX_DEFECTS`; the
+    /// coverage counts all.
     pub defects: Vec<ExtractionDefect>,
-    /// What ties traces whose content travels as log records.
+    /// Links that were found only in the second pass: of traces whose messages are in log records, and of large root
+    /// spans. A server stores them, so that it assembles such traces together next time.
     pub links: Vec<(TraceId, LinkKey)>,
-    /// Traces and documents that were read and are not among those that were asked for.
+    /// Traces and documents that were read and are not part of the selection.
     pub passed_over: u64,
 }
 
-/// Takes trajectories, each with the number of the source it came from.
+/// Receives each trajectory with the index of its source in [`ReadSummary::sources`]. An error stops the reading.
 pub type TrajectorySink<'k> = dyn FnMut(usize, Trajectory) -> io::Result<()> + 'k;
 
-/// One span or log record in the spool.
+/// One span or log record in the spool. There is one per record, so it is kept small.
 pub(crate) struct SpooledRecord {
     pub(crate) place: SpoolRange,
     pub(super) trace: u32,
@@ -34,16 +36,17 @@ pub(crate) struct SpooledRecord {
     pub(crate) signal: TelemetrySignal,
 }
 
+/// One trace in the spool.
 pub(crate) struct SpooledTrace {
     pub(super) id: TraceId,
     pub(super) start_ns: u64,
-    /// The source it was first seen in.
+    /// The source in which it was seen first. Its records may come from several.
     pub(crate) source: usize,
-    /// Whether it has a root of the name that is asked for.
+    /// Whether it has a root span with one of the selected names.
     pub(super) has_root: bool,
 }
 
-/// A record that came in another form, as protobuf.
+/// A record that came in another form, encoded as protobuf. Made on worker threads.
 pub(crate) enum EncodedRecord {
     Span { head: SpanHead, body: Vec<u8>, scope: RecordScope },
     Log { trace_id: TraceId, body: Vec<u8> },
@@ -74,10 +77,11 @@ impl EncodedRecord {
     }
 }
 
-/// Defects outside of trajectories that are kept one by one; the rest is only counted.
+/// Defects outside of trajectories that are kept with their text. Further ones are only counted, because a broken file
+/// can have millions.
 pub(crate) const MAX_DEFECTS: usize = 1_000;
 
-/// A record that a document holds.
+/// A record of a document, before it is encoded.
 pub(crate) enum FoundRecord<'d> {
     Span(&'d Span<'d>),
     Log(&'d LogEvent<'d>),

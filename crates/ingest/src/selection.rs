@@ -1,5 +1,6 @@
-//! Which traces of the sources are wanted: those that begin within a time range, those whose root has a name, those with
-//! a span that a condition is true of. The same for every kind of source, so a file, a store and a server give the same trajectories.
+//! The selection of traces: those that begin within a time range, those whose root span has a given name, those with a
+//! span that meets a condition. It works the same for every kind of source, so a file, a store and a server give the
+//! same trajectories.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -8,11 +9,11 @@ use std::sync::Arc;
 use gradus_core::span::{Span, TraceId};
 use jiff::{SignedDuration, Timestamp};
 
-/// Something that can be true of a span of a trace (`--where`).
+/// A condition on the spans of a trace (`--where`).
 pub trait SpanCondition: fmt::Debug + Send + Sync {
-    /// As the user wrote it, by which it is known.
+    /// As the user wrote it. Two conditions with the same text are equal.
     fn text(&self) -> &str;
-    /// The traces that have a span it is true of.
+    /// The traces with at least one span that meets it.
     fn matching_traces(&self, spans: &[Span<'_>]) -> HashSet<TraceId>;
 }
 
@@ -24,45 +25,53 @@ impl PartialEq for dyn SpanCondition {
 
 impl Eq for dyn SpanCondition {}
 
-/// What is wanted; everything by default.
+/// The selected traces; all by default. All conditions must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TraceSelection {
-    /// Begun at this time or later.
+    /// Begins at this time or later. Nanoseconds since the Unix epoch.
     pub from_ns: Option<u64>,
-    /// Begun before this time.
+    /// Begins before this time.
     pub to_ns: Option<u64>,
-    /// With a root span of one of these names; of any name if there are none.
+    /// Has a root span with one of these names; any name if the list is empty.
     pub root_names: Vec<String>,
-    /// With a span that this is true of.
+    /// Has a span that meets this condition.
     pub condition: Option<Arc<dyn SpanCondition>>,
-    /// As the user wrote it: the same for the same command, also where times are counted back from now.
+    /// The options as the user wrote them. Part of the fingerprint of a run, so it must not contain times that were
+    /// counted back from now.
     pub as_written: String,
 }
 
+/// Why the options that select traces cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TraceSelectionError {
+    #[error(
+        "{option} {text:?}: write a time as 2026-11-15, 2026-11-15T08:00:00Z or, counted back from now, 90m, 24h, 7d"
+    )]
+    BadTime { option: &'static str, text: String },
+    #[error("--from is not before --to: no trace can begin between them")]
+    EmptyRange,
+}
+
 impl TraceSelection {
-    /// Reads what a user wrote. `now` is what lengths of time are counted back from.
+    /// Parses the options. Lengths of time are counted back from `now`.
     pub fn read(
         from: Option<&str>,
         to: Option<&str>,
         root_names: &[String],
         condition: Option<Arc<dyn SpanCondition>>,
         now: Timestamp,
-    ) -> Result<TraceSelection, String> {
-        let moment = |name: &str, text: Option<&str>| {
-            match text {
+    ) -> Result<TraceSelection, TraceSelectionError> {
+        let moment = |option: &'static str, text: Option<&str>| match text {
             None => Ok(None),
-            Some(text) => parse_time_bound(text, now).map(Some).ok_or_else(|| {
-                format!(
-                    "{name} {text:?}: write a time as 2026-11-15, 2026-11-15T08:00:00Z or, counted back from now, 90m, 24h, 7d"
-                )
-            }),
-        }
+            Some(text) => parse_time_bound(text, now)
+                .map(Some)
+                .ok_or_else(|| TraceSelectionError::BadTime { option, text: text.to_owned() }),
         };
         let (from_ns, to_ns) = (moment("--from", from)?, moment("--to", to)?);
         if let (Some(from), Some(to)) = (from_ns, to_ns)
             && from >= to
         {
-            return Err("--from is not before --to: no trace can begin between them".to_owned());
+            return Err(TraceSelectionError::EmptyRange);
         }
         if from.is_none() && to.is_none() && root_names.is_empty() && condition.is_none() {
             return Ok(TraceSelection::default());
@@ -72,11 +81,12 @@ impl TraceSelection {
         Ok(TraceSelection { from_ns, to_ns, root_names: root_names.to_vec(), condition, as_written })
     }
 
+    /// Whether nothing is excluded. Then links can be used as soon as they are read.
     pub fn is_everything(&self) -> bool {
         *self == TraceSelection::default()
     }
 
-    /// The options that say it, for messages.
+    /// Names of the options that are set, for messages.
     pub fn active_option_names(&self) -> Vec<&'static str> {
         let given = [
             ("--from", self.from_ns.is_some()),
@@ -87,16 +97,18 @@ impl TraceSelection {
         given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name).collect()
     }
 
-    /// Whether it is within the time range that something began.
+    /// Whether a start time is within the range. The end of the range is exclusive.
     pub fn holds_time(&self, start_ns: u64) -> bool {
         self.from_ns.is_none_or(|from| start_ns >= from) && self.to_ns.is_none_or(|to| start_ns < to)
     }
 
+    /// Whether a root span of this name is selected.
     pub fn holds_root(&self, name: &str) -> bool {
         self.root_names.is_empty() || self.root_names.iter().any(|wanted| wanted == name)
     }
 
-    /// Whether something that is no trace is wanted: it has no root, and perhaps no time.
+    /// Whether a document that is no trace is selected. It has no root span and no attributes, so it fails every
+    /// condition on those, and also the time range if it has no time.
     pub(crate) fn holds_document(&self, start: Option<&str>) -> bool {
         if self.is_everything() {
             return true;
@@ -108,7 +120,8 @@ impl TraceSelection {
     }
 }
 
-/// A day, a time, or a length of time that is counted back from now. Without a zone, UTC is meant.
+/// Parses a day, a time, or a length of time before now. Without a time zone, UTC is meant. `None` also for times
+/// before 1970.
 fn parse_time_bound(text: &str, now: Timestamp) -> Option<u64> {
     let text = text.trim();
     if let Some(ago) = gradus_core::duration_text::parse_duration(text) {
@@ -129,7 +142,7 @@ fn timestamp_to_ns(time: Timestamp) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn read(from: Option<&str>, to: Option<&str>) -> Result<TraceSelection, String> {
+    fn read(from: Option<&str>, to: Option<&str>) -> Result<TraceSelection, TraceSelectionError> {
         TraceSelection::read(from, to, &[], None, "2026-11-15T12:00:00Z".parse().expect("a time"))
     }
 
@@ -145,7 +158,7 @@ mod tests {
         assert_eq!(from("2026-11-15T08:30:00.5+02:00"), Some(ns("2026-11-15T06:30:00.5Z")));
         assert_eq!(from("24h"), Some(ns("2026-11-14T12:00:00Z")));
         for wrong in ["", "yesterday", "24", "2026-13-01", "1969-01-01", "-1h"] {
-            let error = read(Some(wrong), None).expect_err("no time");
+            let error = read(Some(wrong), None).expect_err("no time").to_string();
             assert!(error.contains("--from") && !error.contains('\n'), "{error}");
         }
         assert!(read(Some("1h"), Some("2h")).is_err());

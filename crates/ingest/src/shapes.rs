@@ -1,4 +1,5 @@
-//! What a JSON document can be: an OTLP export, Phoenix's spans, a nested dump, a message list, our own line format.
+//! Recognises what a JSON document is: an OTLP export, Phoenix spans, a nested dump of spans, a message list, or our
+//! own line format. Decided by the keys of the document, never by file names.
 
 use crate::records::FoundRecord;
 use std::fmt;
@@ -13,14 +14,14 @@ use crate::intake::{DocumentIds, RecordIntake};
 
 /// Why a document is not read.
 pub(crate) enum DocumentError {
-    /// It goes on behind the end of the text.
+    /// The text ends before the document does. It may continue on the next line.
     Incomplete,
     Malformed(String),
     Unrecognised,
 }
 
 impl DocumentError {
-    /// With the line in front: "line 3, column 7: ...".
+    /// The message with the line in front: "line 3, column 7: ...".
     pub(crate) fn in_line(&self, line: u64) -> String {
         let text = self.to_string();
         let mark = if text.starts_with("column ") { "," } else { ":" };
@@ -48,7 +49,8 @@ impl From<serde_json::Error> for DocumentError {
     }
 }
 
-/// serde_json's message with its place in front; the line is known already where documents take one each.
+/// The message of serde_json with the position in front. Where each line is a document, the line is known to the caller
+/// and its number here is always 1, so it is left out.
 pub(crate) fn describe_json_error(error: &serde_json::Error, with_line: bool) -> String {
     let text = error.to_string();
     let (line, column) = (error.line(), error.column());
@@ -61,7 +63,8 @@ pub(crate) fn describe_json_error(error: &serde_json::Error, with_line: bool) ->
     }
 }
 
-/// Messages that stand alone, one a line, until something else comes.
+/// Messages that stand on lines of their own. Consecutive ones are one conversation, which ends at a line of another
+/// kind or with the file.
 #[derive(Default)]
 pub(crate) struct MessageBuffer {
     messages: Vec<ChatMessage<'static>>,
@@ -73,6 +76,7 @@ impl MessageBuffer {
         self.messages.is_empty()
     }
 
+    /// Adds the collected messages as one conversation.
     pub(crate) fn flush(&mut self, intake: &mut RecordIntake<'_>) {
         if !self.messages.is_empty() {
             let (messages, source) = (std::mem::take(&mut self.messages), std::mem::take(&mut self.digest_of));
@@ -81,10 +85,12 @@ impl MessageBuffer {
     }
 }
 
-/// Our own lines begin like this.
+/// Beginning of our own lines, as the serialiser writes them. Saves the attempt to parse every document as a
+/// trajectory.
 const OWN_LINE: &[u8] = b"{\"trajectory_id\":";
 
-/// Takes in one complete document.
+/// Adds one complete document. OTLP exports and our own lines, which are the frequent ones, are parsed without building
+/// a tree of JSON values first.
 pub(crate) fn ingest_document(
     text: &[u8],
     intake: &mut RecordIntake<'_>,
@@ -93,7 +99,7 @@ pub(crate) fn ingest_document(
     if begins_like_export(text) {
         return export_document(text, &mut |found| intake.add_found_record(found));
     }
-    // What only looks like one of our own lines is read as anything else.
+    // A document that only begins like one of our own lines is read as any other.
     if text.starts_with(OWN_LINE)
         && let Ok(trajectory) = serde_json::from_slice::<Trajectory>(text)
     {
@@ -104,7 +110,7 @@ pub(crate) fn ingest_document(
     ingest_json_value(json, text, intake, conversation)
 }
 
-/// Whether a document begins like an OTLP export: those are read without building a tree first.
+/// Whether the first key of a document is that of an OTLP export.
 fn begins_like_export(text: &[u8]) -> bool {
     let inside = text.strip_prefix(b"{").unwrap_or_default().trim_ascii_start();
     let key = inside.strip_prefix(b"\"").and_then(|rest| rest.split(|byte| *byte == b'"').next());
@@ -123,7 +129,8 @@ fn hand_on(record: ExportJson, take: &mut dyn FnMut(FoundRecord<'_>)) {
     }
 }
 
-/// Reads a document that is spans or log records, apart from all that was read before it; `None` when it is anything else.
+/// Reads a document that contains spans or log records; `None` if it is anything else. Needs no state, so it can run on
+/// any thread.
 pub(crate) fn span_document(text: &[u8], take: &mut dyn FnMut(FoundRecord<'_>)) -> Option<Result<(), DocumentError>> {
     if begins_like_export(text) {
         return Some(export_document(text, take));
@@ -144,7 +151,7 @@ fn export_document(text: &[u8], take: &mut dyn FnMut(FoundRecord<'_>)) -> Result
     Ok(deserializer.end()?)
 }
 
-/// Takes the spans out of an object; gives it back when it is something else.
+/// Takes the spans out of an object. `Err` returns the object if it is of another kind.
 fn take_spans(
     object: Map<String, Json>,
     take: &mut dyn FnMut(FoundRecord<'_>),
@@ -154,6 +161,7 @@ fn take_spans(
         let read = read_export_json(Json::Object(object), &mut |record| hand_on(record, take));
         return Ok(read.map_err(DocumentError::from));
     }
+    // Metrics say nothing about steps. A collector's file contains them beside traces, so they are no error.
     if has(&["resourceMetrics", "resource_metrics"]) {
         return Ok(Ok(()));
     }
@@ -176,7 +184,7 @@ fn is_trajectory(object: &Map<String, Json>) -> bool {
     object.contains_key("trajectory_id") && object.contains_key("steps")
 }
 
-/// Takes in a JSON value of any known shape.
+/// Adds a JSON value of any known kind. Recurses into lists; the depth is bounded by serde_json's limit of 128.
 pub(crate) fn ingest_json_value(
     json: Json,
     source: &[u8],
@@ -190,6 +198,7 @@ pub(crate) fn ingest_json_value(
     }
 }
 
+/// Adds the elements of a list. All messages of a list are one conversation. An error only if no element is known.
 fn ingest_json_list(
     items: Vec<Json>,
     intake: &mut RecordIntake<'_>,
@@ -218,14 +227,15 @@ fn ingest_json_list(
     Ok(())
 }
 
-/// Takes in a bare list of messages.
+/// Adds a bare list of messages as one conversation.
 pub(crate) fn ingest_conversation(messages: Vec<Json>, intake: &mut RecordIntake<'_>) {
     let list = Json::Array(messages);
     let source = list.to_string();
     intake.add_messages(&messages_from_json(list), &DocumentIds::default(), source.as_bytes(), &[]);
 }
 
-/// Whether an object is a message of a conversation.
+/// Whether an object is a message: OpenAI and Anthropic (`role`), LangChain (`type` with `content` or `data`), or an
+/// item of OpenAI's Responses API.
 pub(crate) fn is_message(object: &Map<String, Json>) -> bool {
     let kind = object.get("type").and_then(Json::as_str).unwrap_or_default();
     (object.contains_key("role") && !object.contains_key("messages"))
@@ -253,6 +263,7 @@ fn ingest_json_object(
         conversation.messages.extend(messages_from_json(Json::Object(object)));
         return Ok(());
     }
+    // Keys under which datasets, SWE-agent trajectories and recorded requests keep their messages.
     for key in ["messages", "conversation", "conversations", "traj", "trajectory", "history", "input"] {
         let holds = |items: &Vec<Json>| items.iter().any(|item| item.as_object().is_some_and(is_message));
         if object.get(key).and_then(Json::as_array).is_some_and(holds) {
@@ -261,6 +272,7 @@ fn ingest_json_object(
             return Ok(());
         }
     }
+    // Listings of REST APIs, such as Phoenix's.
     for key in ["data", "spans", "traces"] {
         if let Some(Json::Array(items)) = object.get_mut(key) {
             let items = std::mem::take(items);
@@ -270,7 +282,7 @@ fn ingest_json_object(
     Err(DocumentError::Unrecognised)
 }
 
-/// An object around a message list, with what stands beside it.
+/// Adds an object with a message list in it. Ids, model, tools and the system prompt may stand beside the list.
 fn conversation_document(key: &str, mut object: Map<String, Json>, source: &[u8], intake: &mut RecordIntake<'_>) {
     let text = |keys: &[&str]| keys.iter().find_map(|key| object.get(*key)?.as_str().map(str::to_owned));
     let ids = DocumentIds {
@@ -287,7 +299,7 @@ fn conversation_document(key: &str, mut object: Map<String, Json>, source: &[u8]
         wrapped.insert("system".to_owned(), system);
     }
     let mut messages = messages_from_json(Json::Object(wrapped));
-    // A recorded exchange: the request's messages and the response beside them.
+    // A recorded exchange has the messages of the request, and the response beside them.
     for key in ["response", "choices", "output"] {
         if let Some(reply) = object.remove(key).filter(|reply| reply.is_object() || reply.is_array()) {
             messages.extend(messages_from_json(reply));

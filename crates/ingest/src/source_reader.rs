@@ -1,4 +1,4 @@
-//! Reads inputs: each is opened, its format is recognised, and its records go into the intake.
+//! Reads inputs: opens each, detects its format, and passes it to the reader of that format.
 
 use std::collections::VecDeque;
 use std::io::BufRead;
@@ -10,10 +10,11 @@ use crate::open::{InputReader, InputSource, open_input};
 use crate::trace_source::SourceResolver;
 use crate::{detect, json, protobuf, text};
 
-/// How every SQLite file begins.
+/// The first bytes of every SQLite database.
 const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
 
-/// Reads one input into the intake.
+/// Reads one input into the intake. Bad records are reported to the intake; an error means that nothing of the input
+/// could be used.
 pub fn read_input_source(
     input: &InputSource,
     resolver: &dyn SourceResolver,
@@ -28,8 +29,8 @@ pub fn read_input_source(
     }
 }
 
-/// Reads files one behind the other and says of each how that went. The next ones are opened meanwhile, so that they are
-/// decompressed on other threads.
+/// Reads files one after the other and reports the result of each to `told`. The next files are opened meanwhile, so
+/// that they are decompressed on other threads.
 pub fn read_files(
     files: &[InputSource],
     resolver: &dyn SourceResolver,
@@ -49,6 +50,7 @@ pub fn read_files(
     }
 }
 
+/// Detects the format and reads. Standard input cannot be a database: SQLite needs a file.
 fn read_opened(
     input: &InputSource,
     resolver: &dyn SourceResolver,
@@ -73,7 +75,7 @@ fn read_opened(
         SourceFormat::Transcript => text::read_transcript(reader, intake),
     };
     read.map_err(|error| {
-        // The source as a whole is reported; its records need not be, too.
+        // The input is reported as a whole, so its single records are not.
         intake.forget_bad_records(&mark);
         error.in_source(input.name())
     })

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
-/// Where a record is kept.
+/// Position of a record in the spool. Positions do not change when the spool moves from memory to a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SpoolRange {
     offset: u64,
@@ -11,15 +11,17 @@ pub(crate) struct SpoolRange {
 }
 
 impl SpoolRange {
+    /// Length of the record in bytes.
     pub(crate) fn byte_len(self) -> usize {
         self.length as usize
     }
 }
 
+/// The spool while it is written. Records are only appended.
 pub(crate) struct RecordSpool {
     memory: ChunkedBuffer,
     memory_limit: usize,
-    /// Everything, once memory is full.
+    /// Set once the memory limit is reached. Then it holds all records, also the earlier ones.
     file: Option<BufWriter<File>>,
     length: u64,
 }
@@ -29,10 +31,11 @@ impl RecordSpool {
         RecordSpool { memory: ChunkedBuffer::default(), memory_limit, file: None, length: 0 }
     }
 
+    /// Appends a record. Fails if the disk is full, or for a record of 4 GB or more.
     pub(crate) fn append(&mut self, bytes: &[u8]) -> io::Result<SpoolRange> {
         let place = SpoolRange { offset: self.length, length: u32::try_from(bytes.len()).map_err(io::Error::other)? };
         if self.file.is_none() && self.length as usize + bytes.len() > self.memory_limit {
-            // Unlinked at once: the space is given back however this process ends.
+            // The file has no name, so the system frees its space however this process ends.
             let mut file = BufWriter::with_capacity(1 << 20, tempfile::tempfile()?);
             std::mem::take(&mut self.memory).write_to(&mut file)?;
             self.file = Some(file);
@@ -45,7 +48,7 @@ impl RecordSpool {
         Ok(place)
     }
 
-    /// Ends writing; records can be fetched from now on, by any number of threads at once.
+    /// Ends the writing. Records can be fetched from now on, by any number of threads at once.
     pub(crate) fn into_reader(self) -> io::Result<SpoolReader> {
         match self.file {
             None => Ok(SpoolReader::Memory(self.memory)),
@@ -57,14 +60,14 @@ impl RecordSpool {
     }
 }
 
-/// A spool that is written.
+/// A spool that is complete, read by several threads.
 pub(crate) enum SpoolReader {
     Memory(ChunkedBuffer),
     File(SharedFile),
 }
 
 impl SpoolReader {
-    /// Fetches records: borrowed from memory, or read from the file into `buffer`.
+    /// Fetches records in the given order: borrowed from memory, or read from the file into `buffer`.
     pub(crate) fn fetch<'b>(&'b self, places: &[SpoolRange], buffer: &'b mut Vec<u8>) -> io::Result<Vec<&'b [u8]>> {
         let file = match self {
             SpoolReader::Memory(memory) => {
@@ -75,7 +78,7 @@ impl SpoolReader {
         buffer.clear();
         buffer.resize(places.iter().map(|place| place.length as usize).sum(), 0);
         let mut rest = buffer.as_mut_slice();
-        // Records of a trace often came one behind the other, and are read as one piece then.
+        // Records of one trace often are neighbours in the file. Neighbours are read in one call.
         for run in places.chunk_by(|a, b| a.offset + u64::from(a.length) == b.offset) {
             let length = run.iter().map(|place| place.length as usize).sum();
             let (head, behind) = rest.split_at_mut(length);
@@ -93,7 +96,8 @@ impl SpoolReader {
     }
 }
 
-/// A file that several threads read from, each at a place of its own.
+/// A file that several threads read at positions of their own. Other systems than Unix have no positioned reads here,
+/// so a lock protects the file position.
 pub(crate) struct SharedFile {
     #[cfg(unix)]
     file: File,
@@ -126,13 +130,14 @@ impl SharedFile {
     }
 }
 
-/// Bytes in pieces, so that growing moves nothing. A record is never split.
+/// Bytes in chunks, so that growing does not copy them. A record is never split, so it can be borrowed as one slice.
 #[derive(Default)]
 pub(crate) struct ChunkedBuffer {
-    /// Each with the offset of its first byte.
+    /// Each chunk with the offset of its first byte, ascending.
     chunks: Vec<(u64, Vec<u8>)>,
 }
 
+/// Capacity of a chunk. A larger record gets a chunk of its own.
 const CHUNK: usize = 64 << 10;
 
 impl ChunkedBuffer {
@@ -147,6 +152,7 @@ impl ChunkedBuffer {
         }
     }
 
+    /// Binary search for the chunk that contains the offset.
     fn get(&self, place: SpoolRange) -> &[u8] {
         let at = self.chunks.partition_point(|(start, _)| *start <= place.offset).saturating_sub(1);
         let Some((start, chunk)) = self.chunks.get(at) else { return &[] };

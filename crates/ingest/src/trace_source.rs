@@ -1,4 +1,4 @@
-//! Sources that are no files, and who finds them.
+//! Sources that are no files. This crate does not know stores, servers or Phoenix; the command line passes them in.
 
 use std::fmt;
 use std::path::Path;
@@ -7,23 +7,23 @@ use std::sync::Arc;
 use crate::error::SourceError;
 use crate::intake::RecordIntake;
 
-/// Something to read traces from that is no file: a store, a server, a Phoenix.
+/// A source of traces that is no file: a store, a server, a Phoenix.
 pub trait TraceSource: fmt::Debug + Send + Sync {
     /// As the user wrote it.
     fn name(&self) -> &str;
-    /// Hands all its records to the intake.
+    /// Adds all its records to the intake. Should read no more than the selection of the intake asks for, where it can.
     fn read(&self, intake: &mut RecordIntake<'_>) -> Result<(), SourceError>;
 }
 
-/// Finds the sources that are no files.
+/// Recognises sources that are no files.
 pub trait SourceResolver {
-    /// The source behind what a user wrote; None where it is none of this resolver's.
+    /// The source that an argument names; `None` if it is not one of this resolver's, so that it may be a file.
     fn resolve(&self, source: &str) -> Option<Result<Arc<dyn TraceSource>, SourceError>>;
-    /// A file that is a database.
+    /// The source for a file that begins with SQLite's magic number; `None` if it is not one of the known databases.
     fn open_database(&self, path: &Path) -> Option<Arc<dyn TraceSource>>;
 }
 
-/// Knows no sources but files.
+/// A resolver that recognises nothing, for callers that read files only.
 #[derive(Clone, Copy, Debug)]
 pub struct FilesOnly;
 

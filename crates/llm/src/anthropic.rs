@@ -1,12 +1,15 @@
-//! Anthropic's messages form. JSON is asked for as the input of a tool that must be called.
+//! Anthropic's Messages API (`POST /v1/messages`). It has no JSON mode, so a JSON answer is requested as the input of a
+//! tool that the model must call.
 
 pub(crate) mod chat;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::error::ReplyDecodeError;
 use crate::request::{AnswerForm, CompletionUsage, FinishReason, ModelReply, ModelRequest};
 
+/// Value of the header `anthropic-version`, which every request must have.
 pub(crate) const VERSION: &str = "2023-06-01";
 
 #[derive(Serialize)]
@@ -26,7 +29,7 @@ struct SystemBlock<'b> {
     #[serde(rename = "type")]
     kind: &'static str,
     text: &'b str,
-    /// The constant part is to be kept between calls.
+    /// Marks the end of the prefix that the provider caches between calls.
     cache_control: CacheControl,
 }
 
@@ -36,6 +39,7 @@ struct CacheControl {
     kind: &'static str,
 }
 
+/// The provider caches the prompt up to the block with this mark, for some minutes.
 const KEPT: CacheControl = CacheControl { kind: "ephemeral" };
 
 #[derive(Serialize)]
@@ -58,6 +62,7 @@ struct ToolChoice<'b> {
     name: &'b str,
 }
 
+/// The body of one question. A temperature is not sent: newer models refuse it.
 pub(crate) fn encode_anthropic_request(model: &str, request: &ModelRequest<'_>) -> Vec<u8> {
     let (tools, tool_choice) = match &request.answer {
         AnswerForm::Text => (None, None),
@@ -113,12 +118,13 @@ struct AnthropicUsage {
 impl From<AnthropicUsage> for CompletionUsage {
     fn from(usage: AnthropicUsage) -> CompletionUsage {
         let cached_prompt = usage.cache_read_input_tokens.unwrap_or(0);
-        // Anthropic counts what was read from or written to its cache apart.
+        // `input_tokens` leaves out the tokens that were read from or written to the cache.
         let prompt = usage.input_tokens + cached_prompt + usage.cache_creation_input_tokens.unwrap_or(0);
         CompletionUsage { prompt, completion: usage.output_tokens, cached_prompt }
     }
 }
 
+/// A stop reason that is not known counts as done: the text is there either way.
 fn map_stop_reason(reason: Option<&str>) -> FinishReason {
     match reason {
         Some("max_tokens" | "model_context_window_exceeded") => FinishReason::Length,
@@ -127,8 +133,9 @@ fn map_stop_reason(reason: Option<&str>) -> FinishReason {
     }
 }
 
-pub(crate) fn decode_anthropic_reply(bytes: &[u8]) -> Result<ModelReply, String> {
-    let message: AnthropicReply = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+/// Reads the text of a reply. The input of a tool call replaces the text, because it is the JSON that was asked for.
+pub(crate) fn decode_anthropic_reply(bytes: &[u8]) -> Result<ModelReply, ReplyDecodeError> {
+    let message: AnthropicReply = serde_json::from_slice(bytes)?;
     let stop = map_stop_reason(message.stop_reason.as_deref());
     let mut text = String::new();
     for block in &message.content {
@@ -159,8 +166,9 @@ mod tests {
         assert_eq!(text.usage, Some(CompletionUsage { prompt: 10, completion: 2, cached_prompt: 7 }));
         let tool = decode_anthropic_reply(
             br#"{"content":[{"type":"text","text":"here"},{"type":"tool_use","id":"x","name":"v","input":{"label":"correct"}}]}"#,
-        );
-        assert_eq!(tool.map(|reply| reply.text), Ok("{\"label\":\"correct\"}".to_owned()));
+        )
+        .expect("an answer");
+        assert_eq!(tool.text, "{\"label\":\"correct\"}");
         assert!(decode_anthropic_reply(br#"{"type":"error"}"#).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! A conversation with a model that may call tools, in no provider's terms.
+//! A conversation with a model that may call tools, independent of the provider.
 
 use std::sync::Arc;
 
@@ -7,20 +7,23 @@ use serde_json::Value;
 
 use crate::request::{CompletionUsage, FinishReason};
 
-/// What is asked: the conversation so far, and what the model may do.
+/// One request of a conversation: its messages so far, the tools on offer and the limits of the reply.
 #[derive(Clone, Debug)]
 pub struct ChatRequest<'c> {
-    /// The constant part; comes first, so that a provider's prompt cache can keep it.
+    /// The constant part. It comes first, so that the provider's prompt cache can reuse it.
     pub system: &'c str,
     pub messages: &'c [PromptMessage],
-    /// Empty: the model is offered no tools natively.
+    /// Tools of the provider's tool calling. Empty when tools are described in the prompt instead (ReAct).
     pub tools: &'c [ChatToolDefinition],
-    /// The model stops before it writes one of these.
+    /// Stop sequences: the model stops before it would write one of them.
     pub stop: &'c [&'c str],
+    /// Limit of the reply, not of the prompt.
     pub max_tokens: u32,
+    /// `None` leaves it to the endpoint.
     pub temperature: Option<f64>,
 }
 
+/// A message of the conversation. The serialised form is part of saved agent sessions, so its names must stay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum PromptMessage {
@@ -32,7 +35,7 @@ pub enum PromptMessage {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         calls: Vec<ChatToolCall>,
     },
-    /// What a call came to.
+    /// The result of a tool call, which `call_id` names.
     Tool {
         call_id: String,
         name: String,
@@ -42,7 +45,7 @@ pub enum PromptMessage {
     },
 }
 
-/// A tool on offer.
+/// A tool on offer. Shared texts, because every request of a conversation repeats them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChatToolDefinition {
     pub name: Arc<str>,
@@ -51,19 +54,22 @@ pub struct ChatToolDefinition {
     pub parameters: Arc<Value>,
 }
 
-/// A call that the model asked for.
+/// A tool call that the model asked for. It may name a tool that is not on offer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChatToolCall {
+    /// Given by the endpoint; empty if it gives none. The result must repeat it.
     pub id: String,
     pub name: String,
-    /// As the model wrote them: JSON, one hopes.
+    /// As the model wrote them: usually a JSON object, but nothing guarantees that.
     pub arguments: String,
 }
 
+/// The reply to one request of a conversation: text, tool calls, or both.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChatReply {
     pub text: String,
     pub calls: Vec<ChatToolCall>,
+    /// `None` if the endpoint does not report its usage.
     pub usage: Option<CompletionUsage>,
     pub stop: FinishReason,
 }

@@ -1,4 +1,5 @@
-//! Asks an endpoint: one attempt at a time under its limiter, again where that can help.
+//! Sends calls to one endpoint. Each attempt needs a permit of the limiter, and a failed attempt is repeated where that
+//! can help.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,7 +11,7 @@ use reqwest::{StatusCode, Url};
 
 use crate::chat::{ChatReply, ChatRequest};
 use crate::endpoint::{ModelEndpoint, ModelProvider};
-use crate::error::{CallError, ModelCallFailure};
+use crate::error::{CallError, ModelCallFailure, ModelSetupError, ReplyDecodeError};
 use crate::limiter::{CallPermit, CallPriority, ConcurrencyLimiter, LoadSignal};
 use crate::loading::{LoadWait, is_loading_message};
 use crate::openai::{EndpointQuirks, RequestedFeatures};
@@ -18,42 +19,53 @@ use crate::request::{ModelReply, ModelRequest};
 use crate::retry::RetryPolicy;
 use crate::{anthropic, headers, openai};
 
-/// No judge and no agent writes more than this.
+/// Bytes of a response that are read. No judge and no agent writes more than this, so a longer response is an error or
+/// an attack on memory.
 const MAX_REPLY: usize = 8 << 20;
-/// Before an endpoint has answered once, there is little sense in patience.
+/// An endpoint that has never answered is probably misconfigured. It gets fewer attempts than the retry policy allows,
+/// so that a wrong address is reported within seconds.
 const FIRST_CONTACT_ATTEMPTS: u32 = 3;
 const FIRST_CONTACT_TIMEOUTS: u32 = 2;
-/// How often a server that loads its model is asked whether it is done.
+/// Interval at which a server that is loading its model is polled.
 const LOAD_POLL: Duration = Duration::from_secs(2);
-/// How often it is said that it still loads.
+/// Interval at which the load notice is repeated.
 const LOAD_NOTICE_EVERY: Duration = Duration::from_secs(30);
 
-/// Hears now and then for how long a model server has been loading its model.
+/// Called with the time that a model server has been loading its model: at first, then every 30 seconds. May be called
+/// from any task of the client.
 pub type LoadNotice = Arc<dyn Fn(Duration) + Send + Sync>;
 
-/// What is sent in the endpoint's wire form, and how its answer is read.
+/// A request of either kind in the wire form of the endpoint. The body is encoded anew for each attempt, because the
+/// client may have learned in between what the endpoint does not accept.
 struct RequestCodec<'q, T> {
     body: &'q (dyn Fn(EndpointQuirks) -> Vec<u8> + Sync),
-    read: fn(&[u8]) -> Result<T, String>,
+    read: fn(&[u8]) -> Result<T, ReplyDecodeError>,
+    /// Optional features that the request uses. A refusal is only taken as a lesson if it names one of them.
     wishes: RequestedFeatures,
 }
 
-/// One endpoint with its connections and its limits.
+/// One endpoint with its connection pool, its concurrency limiter and what was learned about it. Shared by all tasks
+/// that call the endpoint; every method takes `&self`.
 pub struct ModelClient {
     endpoint: ModelEndpoint,
     url: Url,
+    /// The address without user, password and query.
     shown_url: String,
     http: reqwest::Client,
+    /// Content type, version and key. The key is marked as sensitive, so that debug output does not show it.
     headers: HeaderMap,
     limiter: ConcurrencyLimiter,
     retry: RetryPolicy,
+    /// Learned from refusals. Held only to read or replace the value, never across an await.
     dialect: Mutex<EndpointQuirks>,
+    /// Whether any response had a status of success: then address, key and model are right.
     has_answered: AtomicBool,
+    /// Requests sent, retries included. Compared with `max_calls` before each request.
     calls: AtomicU64,
     max_calls: u64,
     load_wait: LoadWait,
     load_notice: Option<LoadNotice>,
-    /// For how long it was loading when that was said last, in seconds.
+    /// Seconds of loading at the last notice; `u64::MAX` before the first one.
     load_noticed_s: AtomicU64,
 }
 
@@ -64,8 +76,12 @@ impl std::fmt::Debug for ModelClient {
 }
 
 impl ModelClient {
-    /// Fails with a line to show when the endpoint's address or key cannot be used.
-    pub fn new(endpoint: ModelEndpoint, concurrency: usize, retry: RetryPolicy) -> Result<ModelClient, String> {
+    /// Sets up the connection pool. Sends nothing, so a wrong host or key is only found by the first call.
+    pub fn new(
+        endpoint: ModelEndpoint,
+        concurrency: usize,
+        retry: RetryPolicy,
+    ) -> Result<ModelClient, ModelSetupError> {
         let url = endpoint.build_request_url()?;
         register_url_secrets(&endpoint.base_url);
         let http = http_client()
@@ -73,7 +89,7 @@ impl ModelClient {
             .pool_max_idle_per_host(concurrency)
             .tcp_nodelay(true)
             .build()
-            .map_err(|error| format!("no HTTPS here: {}", root_cause(&error)))?;
+            .map_err(ModelSetupError::HttpClient)?;
         let headers = headers_of(&endpoint)?;
         let shown_url = endpoint.shown_url();
         let limiter = ConcurrencyLimiter::new(concurrency);
@@ -95,7 +111,7 @@ impl ModelClient {
         })
     }
 
-    /// Tells this when the endpoint's server loads its model: at first, and every 30 seconds.
+    /// Calls `notice` while the endpoint's server loads its model: at first, and every 30 seconds.
     #[must_use]
     pub fn with_load_notice(mut self, notice: LoadNotice) -> ModelClient {
         self.load_notice = Some(notice);
@@ -107,7 +123,8 @@ impl ModelClient {
         self.load_wait.elapsed()
     }
 
-    /// Lets the client send no more requests than this, retries included.
+    /// Limits the requests that the client may send, retries included. A call over the limit fails with
+    /// [`CallError::CallLimit`].
     #[must_use]
     pub fn with_max_calls(mut self, max_calls: Option<u64>) -> ModelClient {
         self.max_calls = max_calls.unwrap_or(u64::MAX);
@@ -118,11 +135,12 @@ impl ModelClient {
         &self.endpoint
     }
 
-    /// Where it asks, without what is secret about it.
+    /// The address for messages and reports, without user, password and query.
     pub fn shown_url(&self) -> &str {
         &self.shown_url
     }
 
+    /// The limiter of this endpoint, for reports on the load.
     pub fn limiter(&self) -> &ConcurrencyLimiter {
         &self.limiter
     }
@@ -132,11 +150,13 @@ impl ModelClient {
         self.calls.load(Ordering::Relaxed)
     }
 
+    /// Whether the endpoint has ever answered a call. Until then an error may be one of configuration.
     pub fn has_answered(&self) -> bool {
         self.has_answered.load(Ordering::Relaxed)
     }
 
-    /// Asks until there is an answer or no hope of one; says how many requests that took.
+    /// Asks until there is an answer or a retry cannot help. Returns the number of requests that were sent, also for a
+    /// failure: they may have to be paid for.
     pub async fn ask(&self, request: &ModelRequest<'_>) -> (u32, Result<ModelReply, ModelCallFailure>) {
         let model = &self.endpoint.model;
         let question = match self.endpoint.provider {
@@ -161,7 +181,7 @@ impl ModelClient {
         (attempts, answered)
     }
 
-    /// Goes on with a conversation, as `ask` asks a question.
+    /// Continues a conversation with tools, with the limits and retries of `ask`.
     pub async fn chat(&self, chat: &ChatRequest<'_>) -> (u32, Result<ChatReply, ModelCallFailure>) {
         let model = &self.endpoint.model;
         let question = match self.endpoint.provider {
@@ -179,6 +199,8 @@ impl ModelClient {
         self.until_answered(&question).await
     }
 
+    /// The loop around the attempts of one call. Rate limiting and other failures are counted apart, because rate
+    /// limiting passes and deserves more patience.
     async fn until_answered<T>(&self, question: &RequestCodec<'_, T>) -> (u32, Result<T, ModelCallFailure>) {
         let mut turn = CallPriority::New;
         let (mut others, mut rate_limited, mut attempts) = (0, 0, 0);
@@ -218,6 +240,7 @@ impl ModelClient {
                 CallError::RateLimited { .. } => rate_limited += 1,
                 _ => others += 1,
             }
+            // A first contact that fails in this way is not worth the whole retry policy.
             let given_up = !self.has_answered()
                 && match error {
                     CallError::Connect(_) => others >= FIRST_CONTACT_ATTEMPTS,
@@ -231,7 +254,8 @@ impl ModelClient {
         }
     }
 
-    /// Says that the server loads its model, at first and now and then.
+    /// Calls the load notice if one is due. The exchange makes sure that one of the calls that wait together reports
+    /// it.
     fn tell_of_loading(&self, waited: Duration) {
         let Some(notice) = &self.load_notice else { return };
         let (now, last) = (waited.as_secs(), self.load_noticed_s.load(Ordering::Relaxed));
@@ -245,7 +269,8 @@ impl ModelClient {
         *self.dialect.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Whether a refusal taught us how to ask. Another call may have learned it first.
+    /// Learns from a refusal how the endpoint wants to be asked. `true` if the call should be repeated: something was
+    /// learned now, or another call learned it after this one was encoded.
     fn learn_from_refusal(&self, wishes: RequestedFeatures, used: EndpointQuirks, message: &str) -> bool {
         if self.endpoint.provider != ModelProvider::OpenAi {
             return false;
@@ -263,6 +288,8 @@ impl ModelClient {
         }
     }
 
+    /// One request under a permit. Sets the load signal of the permit, and passes the quota in the headers to the
+    /// limiter.
     async fn attempt_call<T>(
         &self,
         question: &RequestCodec<'_, T>,
@@ -280,6 +307,7 @@ impl ModelClient {
             }
             Err(_) => {
                 self.load_wait.end();
+                // A timeout counts as overload: servers that queue too much answer late instead of refusing.
                 permit.set_signal(LoadSignal::Overloaded { retry_after: None });
                 return Err(CallError::Timeout(limit));
             }
@@ -308,7 +336,7 @@ impl ModelClient {
         Err(error)
     }
 
-    /// Sends one request and takes in the whole answer.
+    /// Sends one request and reads the whole response, up to `MAX_REPLY`.
     async fn send_request(&self, body: Vec<u8>) -> Result<(StatusCode, HeaderMap, Vec<u8>), CallError> {
         let sent = self.http.post(self.url.clone()).headers(self.headers.clone()).body(body).send().await;
         let mut response = sent.map_err(|error| {
@@ -332,7 +360,8 @@ impl ModelClient {
     }
 }
 
-fn headers_of(endpoint: &ModelEndpoint) -> Result<HeaderMap, String> {
+/// Headers of every request. Anthropic and Azure take the key in headers of their own, all others as a bearer token.
+fn headers_of(endpoint: &ModelEndpoint) -> Result<HeaderMap, ModelSetupError> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if endpoint.provider == ModelProvider::Anthropic {
@@ -345,16 +374,15 @@ fn headers_of(endpoint: &ModelEndpoint) -> Result<HeaderMap, String> {
             ModelProvider::OpenAi if endpoint.is_azure() => (HeaderName::from_static("api-key"), key.to_owned()),
             ModelProvider::OpenAi => (AUTHORIZATION, format!("Bearer {key}")),
         };
-        let mut value = HeaderValue::from_str(&value)
-            .map_err(|_| "the API key holds characters that no key has (a line break?)".to_owned())?;
+        let mut value = HeaderValue::from_str(&value).map_err(ModelSetupError::ApiKey)?;
         value.set_sensitive(true);
         headers.insert(name, value);
     }
     Ok(headers)
 }
 
-/// What an HTTP status other than success means. An endpoint that has answered before knows the key: a 403 is then about
-/// this one request, as where a provider moderates what it is sent.
+/// Maps an HTTP error to the reaction that it deserves. After the endpoint has answered once, its key is known to be
+/// right: a 403 is then about this request, as where a provider moderates prompts.
 fn classify_error_response(
     status: StatusCode,
     answer_headers: &HeaderMap,
@@ -366,12 +394,14 @@ fn classify_error_response(
     let retry_after = gradus_http::retry_after(answer_headers);
     let lower = message.to_ascii_lowercase();
     match code {
+        // OpenAI reports an empty account with the status of a rate limit. Waiting does not help.
         429 if lower.contains("insufficient_quota") => CallError::Unauthorized { status: code, message },
         429 | 503 if retry_after.is_some_and(|pause| pause > headers::MAX_RETRY_AFTER) => {
             CallError::LongPause(retry_after.unwrap_or_default())
         }
         429 => CallError::RateLimited { retry_after },
         _ if is_loading_message(code, &message) => CallError::Loading { status: code, message, waited: Duration::ZERO },
+        // Redirects are not followed: the key would go to another host.
         300..=399 => {
             let to = answer_headers.get("location").and_then(|value| value.to_str().ok()).unwrap_or("elsewhere");
             let message = format!("it sends us to {}; check the address", format_body_excerpt(to.as_bytes()));
@@ -382,6 +412,7 @@ fn classify_error_response(
         401..=403 => CallError::Unauthorized { status: code, message },
         404 => CallError::NotFound { status: code, message },
         413 => CallError::TooLong(message),
+        // No status of its own exists for a prompt that is too long; providers only differ in their words for it.
         _ if ["context_length", "context length", "context window", "too many tokens", "prompt is too long"]
             .iter()
             .any(|words| lower.contains(words)) =>
@@ -392,7 +423,8 @@ fn classify_error_response(
     }
 }
 
-/// The human part of an error body, whatever its shape.
+/// The message in an error body: `error.message` (OpenAI, Anthropic), `message`, `detail` (FastAPI), or the text
+/// itself.
 fn message_of(bytes: &[u8]) -> String {
     let json: Option<serde_json::Value> = serde_json::from_slice(bytes).ok();
     let text = json.as_ref().and_then(|json| {
@@ -407,15 +439,17 @@ fn message_of(bytes: &[u8]) -> String {
     });
     match (text, json) {
         (Some(text), _) => format_body_excerpt(text.as_bytes()),
-        // Written anew: an escaped key is a key all the same.
+        // Serialised again, because escapes in the original could hide a key from masking.
         (None, Some(json)) => format_body_excerpt(json.to_string().as_bytes()),
         (None, None) => format_body_excerpt(bytes),
     }
 }
 
-/// The beginning of an answer, on one line. Secrets are masked before it is cut: half a key is too much.
+/// The beginning of a response on one line, for messages. Secrets are masked before the text is cut, because a part of
+/// a key is a leak, too.
 fn format_body_excerpt(bytes: &[u8]) -> String {
     const SHOWN: usize = 300;
+    // Masking is linear in the text, and a response may have megabytes.
     const LOOKED_AT: usize = 16 << 10;
     let text = mask_secrets(&String::from_utf8_lossy(&bytes[..bytes.len().min(LOOKED_AT)]));
     let line = text.split_whitespace().take(SHOWN).collect::<Vec<_>>().join(" ");

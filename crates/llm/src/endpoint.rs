@@ -1,10 +1,12 @@
-//! Where a model is asked, in which wire form, with which key.
+//! The address, wire form, key and model of an endpoint.
 
 use std::time::Duration;
 
 use gradus_http::SecretString;
 
-/// The wire form of an endpoint.
+use crate::error::ModelSetupError;
+
+/// The wire form of an endpoint. Almost every server speaks one of these two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelProvider {
     /// `POST {base}/chat/completions`: OpenAI, Azure, vLLM, llama.cpp, Ollama, OpenRouter and many more.
@@ -14,6 +16,7 @@ pub enum ModelProvider {
 }
 
 impl ModelProvider {
+    /// The name in options, configuration and reports.
     pub fn name(self) -> &'static str {
         match self {
             ModelProvider::OpenAi => "openai",
@@ -21,6 +24,7 @@ impl ModelProvider {
         }
     }
 
+    /// Used when neither options nor environment name an address.
     pub fn default_base_url(self) -> &'static str {
         match self {
             ModelProvider::OpenAi => "https://api.openai.com/v1",
@@ -28,6 +32,7 @@ impl ModelProvider {
         }
     }
 
+    /// Used when no model is named.
     pub fn default_model(self) -> &'static str {
         match self {
             ModelProvider::OpenAi => "gpt-4o",
@@ -36,7 +41,7 @@ impl ModelProvider {
     }
 }
 
-/// One model at one endpoint.
+/// One model at one endpoint. Debug output does not show the key.
 #[derive(Clone, Debug)]
 pub struct ModelEndpoint {
     pub provider: ModelProvider,
@@ -49,16 +54,16 @@ pub struct ModelEndpoint {
 }
 
 impl ModelEndpoint {
-    /// The address that is called.
-    pub(crate) fn build_request_url(&self) -> Result<reqwest::Url, String> {
-        let mut url = reqwest::Url::parse(&self.base_url)
-            .map_err(|error| format!("the endpoint's address cannot be read: {error}"))?;
+    /// The address that requests are posted to: the base address with the path of the wire form, unless it is there
+    /// already. The query is kept.
+    pub(crate) fn build_request_url(&self) -> Result<reqwest::Url, ModelSetupError> {
+        let mut url = reqwest::Url::parse(&self.base_url).map_err(ModelSetupError::Address)?;
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(format!("{:?} is no http or https address", self.shown_url()));
+            return Err(ModelSetupError::Scheme { shown_url: self.shown_url() });
         }
         let path = url.path().trim_end_matches('/').to_owned();
         let path = match self.provider {
-            // People paste the address with and without its last part.
+            // Users paste the address with and without its last part, and both work.
             ModelProvider::OpenAi if path.ends_with("/chat/completions") => path,
             ModelProvider::OpenAi => format!("{path}/chat/completions"),
             ModelProvider::Anthropic if path.ends_with("/v1/messages") => path,
@@ -72,7 +77,7 @@ impl ModelEndpoint {
     pub fn shown_url(&self) -> String {
         match reqwest::Url::parse(&self.base_url) {
             Ok(mut url) => {
-                // Neither can fail for an address with a host, and others are shown as they are.
+                // Neither call can fail for an address with a host, and others are shown as they are.
                 let _ = url.set_username("");
                 let _ = url.set_password(None);
                 url.set_query(None);
@@ -83,7 +88,7 @@ impl ModelEndpoint {
         }
     }
 
-    /// Azure takes its keys in a header of its own.
+    /// Whether the host is Azure OpenAI, which takes the key in the header `api-key` instead of a bearer token.
     pub(crate) fn is_azure(&self) -> bool {
         let host = reqwest::Url::parse(&self.base_url).ok().and_then(|url| url.host_str().map(str::to_owned));
         host.is_some_and(|host| host.ends_with(".azure.com"))
@@ -94,7 +99,7 @@ impl ModelEndpoint {
 mod tests {
     use super::*;
 
-    fn url(provider: ModelProvider, base_url: &str) -> Result<String, String> {
+    fn url(provider: ModelProvider, base_url: &str) -> Result<String, ModelSetupError> {
         let endpoint = ModelEndpoint {
             provider,
             base_url: base_url.to_owned(),

@@ -2,33 +2,76 @@
 
 use std::time::Duration;
 
-/// One attempt that failed.
+use gradus_http::root_cause;
+use reqwest::header::InvalidHeaderValue;
+
+/// The error of [`reqwest::Url::parse`]; reqwest does not export its name.
+type UrlParseError = <reqwest::Url as std::str::FromStr>::Err;
+
+/// Why a client for an endpoint could not be set up. Found before the first request, so the settings are at fault.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelSetupError {
+    #[error("the endpoint's address cannot be read: {0}")]
+    Address(#[source] UrlParseError),
+    /// The address is shown without user, password and query, which may hold secrets.
+    #[error("{shown_url:?} is no http or https address")]
+    Scheme { shown_url: String },
+    /// The TLS library or the certificates of this machine cannot be used.
+    #[error("no HTTPS here: {}", root_cause(.0))]
+    HttpClient(#[source] reqwest::Error),
+    /// The key is not shown: it may be a real one with a line break behind it.
+    #[error("the API key holds characters that no key has (a line break?)")]
+    ApiKey(#[source] InvalidHeaderValue),
+}
+
+/// Why the body of a response with a status of success is not the reply of a model.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReplyDecodeError {
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    /// Some servers send their errors with a status of success.
+    #[error("it reports an error ({message})")]
+    Reported { message: String },
+    #[error("it has no choices")]
+    NoChoices,
+}
+
+/// Why one attempt failed. The messages contain no secrets: what a server sent is masked before it is put in.
+/// Comparable and cloneable, so causes are texts here.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CallError {
     #[error("no connection: {0}")]
     Connect(String),
+    /// The request may have arrived and may have to be paid for.
     #[error("the connection broke: {0}")]
     Broken(String),
     #[error("no answer within {} s", .0.as_secs_f64())]
     Timeout(Duration),
+    /// The pause that `Retry-After` asks for, if the response has one.
     #[error("rate limited (HTTP 429)")]
     RateLimited { retry_after: Option<Duration> },
+    /// A status that may pass: 5xx, 408 or 409.
     #[error("HTTP {status}: {message}")]
     Server { status: u16, message: String, retry_after: Option<Duration> },
-    /// The server has no model yet. Waited for, so this comes out only where that took too long.
+    /// The server is still loading its model. The client waits for it, so callers see this only after `max_load_wait`.
     #[error("the model server is still loading its model after {} s (HTTP {status}: {message})", .waited.as_secs())]
     Loading { status: u16, message: String, waited: Duration },
-    /// It asks for a longer pause than anybody waits.
+    /// The endpoint asks for a longer pause than `MAX_RETRY_AFTER`. Fatal, so that the user decides whether to wait.
     #[error("the endpoint asks to be left alone for {} s", .0.as_secs())]
     LongPause(Duration),
+    /// The key or the account is refused, or its quota is used up.
     #[error("HTTP {status}: {message}")]
     Unauthorized { status: u16, message: String },
+    /// The path or the model does not exist.
     #[error("HTTP {status}: {message}")]
     NotFound { status: u16, message: String },
+    /// The prompt does not fit into the context window; only a shorter prompt helps.
     #[error("the prompt is too long for the model: {0}")]
     TooLong(String),
+    /// The endpoint refuses this request; others may succeed.
     #[error("HTTP {status}: {message}")]
     Refused { status: u16, message: String },
+    /// A status of success with a body that is not a reply. It may be a page of a proxy, so another attempt is made.
     #[error("not a model's answer: {0}")]
     BadReply(String),
     /// No request was sent: the client has sent as many as it may.
@@ -37,7 +80,7 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// Whether the same call may succeed later.
+    /// Whether the same call may succeed later. Only these errors are retried.
     pub fn is_transient(&self) -> bool {
         match self {
             CallError::Connect(_)
@@ -61,12 +104,13 @@ impl CallError {
         matches!(self, CallError::Unauthorized { .. } | CallError::NotFound { .. } | CallError::LongPause(_))
     }
 
-    /// Whether a model may have worked on the call all the same: it got there, and what came back is no refusal.
+    /// Whether the provider may charge for the call although it failed: the request arrived, and the response is not a
+    /// refusal.
     pub fn may_be_paid_for(&self) -> bool {
         matches!(self, CallError::Broken(_) | CallError::Timeout(_) | CallError::BadReply(_))
     }
 
-    /// How long the endpoint asked to be left alone.
+    /// The pause that the endpoint asked for in its headers.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             CallError::RateLimited { retry_after } | CallError::Server { retry_after, .. } => *retry_after,

@@ -1,21 +1,23 @@
-//! What an endpoint's headers say about its limits.
+//! Rate limits in the headers of a response.
 
 use std::time::Duration;
 
 use gradus_http::{duration_from_seconds, duration_until};
 use reqwest::header::HeaderMap;
 
-/// Longest pause that is waited for.
+/// The longest pause that a call waits for. A longer one is an error, so that the user can decide.
 pub(crate) const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
 
-/// What is left before an endpoint's limit, and when it is filled up again.
+/// Requests that are left in the present window of the rate limit, and the time until the next window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RemainingQuota {
     pub requests_left: u64,
     pub reset_in: Duration,
 }
 
-/// OpenAI's `x-ratelimit-*` and Anthropic's `anthropic-ratelimit-*` headers.
+/// Reads OpenAI's `x-ratelimit-*` and Anthropic's `anthropic-ratelimit-*` headers. `None` unless both numbers are there
+/// and can be read. Limits of tokens are ignored: the number of tokens of a request is not known before it was
+/// answered.
 pub(crate) fn parse_remaining_quota(headers: &HeaderMap) -> Option<RemainingQuota> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let both = |left: &str, reset: &str| {
@@ -26,7 +28,7 @@ pub(crate) fn parse_remaining_quota(headers: &HeaderMap) -> Option<RemainingQuot
         .or_else(|| both("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset"))
 }
 
-/// `12ms`, `1s`, `6m0s`, `1h2m3.5s`, plain seconds, or a date.
+/// Reads `12ms`, `1s`, `6m0s` and `1h2m3.5s` (OpenAI), plain seconds, or a timestamp of RFC 3339 (Anthropic).
 fn reset_in(text: &str) -> Option<Duration> {
     if let Ok(number) = text.parse::<f64>() {
         return duration_from_seconds(number);

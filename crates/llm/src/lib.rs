@@ -1,6 +1,7 @@
-//! Language model endpoints: what is asked, what comes back, how fast one may ask, and what it costs.
+//! Clients of language model endpoints: wire forms, concurrency limits, retries and prices.
 //!
-//! The crate knows nothing of judging or of agents. Concurrency limits belong to an endpoint, so they live here.
+//! The crate knows nothing of judging or of agents. A concurrency limit belongs to an endpoint, so the limiter lives
+//! here.
 
 mod anthropic;
 mod chat;
@@ -18,6 +19,6 @@ mod retry;
 pub use chat::{ChatReply, ChatRequest, ChatToolCall, ChatToolDefinition, PromptMessage};
 pub use client::{LoadNotice, ModelClient};
 pub use endpoint::{ModelEndpoint, ModelProvider};
-pub use error::{CallError, ModelCallFailure};
+pub use error::{CallError, ModelCallFailure, ModelSetupError};
 pub use request::{AnswerForm, CompletionUsage, FinishReason, ModelReply, ModelRequest};
 pub use retry::RetryPolicy;

@@ -1,8 +1,10 @@
-//! How many calls an endpoint gets at once. The limit finds itself: it starts low and doubles while all goes well
-//! (slow start), is cut once for each episode of rate limiting, and from then on grows by one a round trip. It does not
-//! grow while it is not used. What the endpoint says of its own limits is obeyed.
+//! How many calls an endpoint gets at once. The limit adapts as the window of TCP Reno does: it starts low and doubles
+//! while calls are answered (slow start), is halved once for each episode of rate limiting, and from then on grows by
+//! one per round trip (additive increase, multiplicative decrease). It does not grow while it is not used. Limits that
+//! the endpoint states in its headers are respected.
 //!
-//! [`ConcurrencyWindow`] is the rule, without a clock or a runtime of its own; [`ConcurrencyLimiter`] lets tasks wait on it.
+//! [`ConcurrencyWindow`] is the rule, without a clock or a runtime of its own; [`ConcurrencyLimiter`] lets tasks wait
+//! on it.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -12,31 +14,35 @@ use tokio::time::Instant;
 
 use crate::headers::RemainingQuota;
 
+/// Calls at once before anything is known. Slow start doubles it within one round trip.
 const FIRST_LIMIT: f64 = 16.0;
+/// Factor of the decrease.
 const CUT: f64 = 0.5;
 
-/// What a call's end tells about the endpoint.
+/// What the end of a call says about the load of the endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadSignal {
     Answered,
-    /// Rate limited, or too slow to answer: too much was asked at once.
+    /// Rate limited, or timed out: too many calls were in flight.
     Overloaded {
         retry_after: Option<Duration>,
     },
-    /// Failed for a reason that says nothing about load.
+    /// Failed for a reason that is independent of load. Also the signal of a call that was dropped before it ended.
     Neutral,
 }
 
-/// Who waits: a call that is tried again goes before a new one.
+/// The queue that a call waits in. Retries go before new calls, so that a call that has been waiting since its failure
+/// is not overtaken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallPriority {
     New,
     Again,
 }
 
-/// The rule.
+/// The state of the adaptive limit. The caller passes the time, so that tests need no clock.
 #[derive(Debug)]
 pub struct ConcurrencyWindow {
+    /// Fractional, because the increase per answer is less than one after slow start. At least 1.
     limit: f64,
     max: f64,
     slow_start: bool,
@@ -48,18 +54,22 @@ pub struct ConcurrencyWindow {
     /// Calls before this one were in flight when the limit was reached: their answers say that there is room for more.
     /// (Not whether it is reached now: answers come in bursts, and after the first of a burst it no longer is.)
     full_at: u64,
+    /// No call starts before this time: an endpoint asked for a pause.
     paused_until: Option<Instant>,
+    /// Requests that are left in the endpoint's own window, and the end of that window.
     allowance: Option<(u64, Instant)>,
+    /// Retries that wait. New calls are held back while there are any.
     again_waiting: usize,
 }
 
-/// What a call that wants to start is told.
+/// Whether a call may start.
 #[derive(Debug, PartialEq, Eq)]
 pub enum CallAdmission {
     /// Go, under this serial number.
     Go(u64),
     /// Wait for another call to end.
     Full,
+    /// Wait until this time; nothing else can let the call in earlier, except a change of the quota.
     Until(Instant),
 }
 
@@ -84,6 +94,7 @@ impl ConcurrencyWindow {
         self.limit as usize
     }
 
+    /// Decides whether a call may start now, and counts it if so. Every admitted call must end in `finish_call`.
     pub fn admit(&mut self, turn: CallPriority, now: Instant) -> CallAdmission {
         if let Some(until) = self.paused_until {
             if now < until {
@@ -116,9 +127,12 @@ impl ConcurrencyWindow {
         CallAdmission::Go(self.next - 1)
     }
 
+    /// Ends an admitted call and adapts the limit.
     pub fn finish_call(&mut self, serial: u64, signal: LoadSignal, now: Instant) {
         self.in_flight = self.in_flight.saturating_sub(1);
         match signal {
+            // Only answers to calls that filled the window raise it: otherwise an idle client would grow without
+            // evidence.
             LoadSignal::Answered if serial < self.full_at => {
                 let growth = if self.slow_start { 1.0 } else { 1.0 / self.limit };
                 self.limit = (self.limit + growth).min(self.max);
@@ -129,6 +143,8 @@ impl ConcurrencyWindow {
                     let until = now + pause;
                     self.paused_until = Some(self.paused_until.map_or(until, |known| known.max(until)));
                 }
+                // Calls that started before the last cut belong to the same episode: a burst of refusals is one signal,
+                // not many.
                 if serial >= self.episode {
                     self.limit = (self.limit * CUT).max(1.0);
                     self.slow_start = false;
@@ -138,12 +154,14 @@ impl ConcurrencyWindow {
         }
     }
 
+    /// Takes over what the endpoint says is left. It replaces the own count, as other clients of the same account use
+    /// the quota, too.
     pub(crate) fn set_quota(&mut self, allowance: RemainingQuota, now: Instant) {
         self.allowance = Some((allowance.requests_left, now + allowance.reset_in));
     }
 }
 
-/// Lets calls wait for their turn.
+/// Lets tasks wait for their turn. The lock is held for a few instructions and never across an await.
 #[derive(Debug)]
 pub struct ConcurrencyLimiter {
     window: Mutex<ConcurrencyWindow>,
@@ -160,7 +178,7 @@ impl ConcurrencyLimiter {
         }
     }
 
-    /// Calls that may be in flight at once, as of now.
+    /// Calls that may be in flight at once at present.
     pub fn limit(&self) -> usize {
         self.lock().limit()
     }
@@ -169,7 +187,7 @@ impl ConcurrencyLimiter {
         self.lock().in_flight
     }
 
-    /// Waits until a call may start.
+    /// Waits until a call may start. Dropping the future while it waits is safe.
     pub async fn acquire(&self, turn: CallPriority) -> CallPermit<'_> {
         let queue = self.queue_for_priority(turn);
         let _waiting = (turn == CallPriority::Again).then(|| RetryWaitGuard::new(self));
@@ -178,12 +196,12 @@ impl ConcurrencyLimiter {
             let admission = self.lock().admit(turn, Instant::now());
             match admission {
                 CallAdmission::Go(serial) => {
-                    // There may be room for more than one.
+                    // One wake-up per admitted call: each wakes the next one while the window has space.
                     self.wake_next();
                     return CallPermit { limiter: self, serial, signal: LoadSignal::Neutral };
                 }
                 CallAdmission::Full => notified.await,
-                // What is waited for may come earlier: another answer may say that there is room again.
+                // The pause can end earlier, when another response says that the quota is filled up again.
                 CallAdmission::Until(instant) => tokio::select! {
                     () = tokio::time::sleep_until(instant) => {}
                     () = notified => {}
@@ -204,7 +222,7 @@ impl ConcurrencyLimiter {
         }
     }
 
-    /// Wakes the next in line if there is room.
+    /// Wakes the next waiting call if the window has space.
     fn wake_next(&self) {
         let window = self.lock();
         if window.in_flight < window.limit() {
@@ -219,7 +237,7 @@ impl ConcurrencyLimiter {
     }
 }
 
-/// A call in flight; what it came to is told before it is dropped.
+/// A call in flight. The place in the window is given back when this is dropped, with the signal that was set last.
 #[derive(Debug)]
 pub struct CallPermit<'l> {
     limiter: &'l ConcurrencyLimiter,
@@ -240,7 +258,7 @@ impl Drop for CallPermit<'_> {
     }
 }
 
-/// Counts a call that waits to be tried again, also when its task is dropped meanwhile.
+/// Counts a retry that waits. A guard, so that the count is also right when its task is dropped while it waits.
 struct RetryWaitGuard<'l>(&'l ConcurrencyLimiter);
 
 impl<'l> RetryWaitGuard<'l> {

@@ -1,13 +1,14 @@
-//! A local model server that still loads its model answers 503 for minutes. That is no failure of a question: all calls
-//! wait for it together, one of them asks now and then, and none is counted until there is a model.
+//! Waiting for a model server that still loads its model. Such servers answer 503 for minutes. That is no failure of a
+//! question: all calls wait together, one of them polls the server, and none is counted as an attempt until the model
+//! is loaded.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Whether the answer says that a model is being loaded, as llama.cpp ("Loading model"), Ollama ("llm server loading
-/// model"), Hugging Face's servers ("Model x is currently loading") and other local servers say it.
+/// Whether an error response says that a model is being loaded, as llama.cpp ("Loading model"), Ollama ("llm server
+/// loading model"), Hugging Face's servers ("Model x is currently loading") and other local servers word it.
 pub(crate) fn is_loading_message(status: u16, message: &str) -> bool {
     const SAYINGS: [&str; 9] = [
         "loading model",
@@ -20,13 +21,14 @@ pub(crate) fn is_loading_message(status: u16, message: &str) -> bool {
         "model is not ready",
         "server is starting",
     ];
+    // A model that failed to load is reported in similar words, and never becomes ready.
     const FAILURES: [&str; 5] = ["error loading", "fail", "unable", "could not", "cannot"];
     let lower = message.to_ascii_lowercase();
     let says = |sayings: &[&str]| sayings.iter().any(|saying| lower.contains(saying));
     matches!(status, 425 | 500 | 503) && says(&SAYINGS) && !says(&FAILURES)
 }
 
-/// How long the server has been loading, and whose turn it is to ask whether it still does.
+/// Since when the server has been loading, and the lock that makes one call at a time poll it.
 #[derive(Debug, Default)]
 pub(crate) struct LoadWait {
     since: Mutex<Option<Instant>>,
@@ -34,22 +36,23 @@ pub(crate) struct LoadWait {
 }
 
 impl LoadWait {
-    /// The server has said that it loads its model.
+    /// Records a response that says the model is being loaded. Keeps the time of the first one.
     pub(crate) fn begin(&self) {
         self.lock().get_or_insert_with(Instant::now);
     }
 
-    /// The server has said something else.
+    /// Records any other response, or a failed connection.
     pub(crate) fn end(&self) {
         *self.lock() = None;
     }
 
+    /// `None` while the server is not loading.
     pub(crate) fn elapsed(&self) -> Option<Duration> {
         self.lock().map(|since| since.elapsed())
     }
 
-    /// Waits until it makes sense to ask: at once when the server loads nothing, after a pause when it is this call's
-    /// turn. The turn is held while the call asks.
+    /// Waits until a call makes sense: not at all when the server is not loading, otherwise until it is this call's
+    /// turn and the pause is over. The caller holds the guard while it polls, so the other calls wait.
     pub(crate) async fn wait_turn(&self, pause: Duration) -> Option<tokio::sync::MutexGuard<'_, ()>> {
         self.elapsed()?;
         let turn = self.turn.lock().await;

@@ -1,4 +1,4 @@
-//! The chat completions form, as OpenAI and everybody compatible with it speak it.
+//! OpenAI's Chat Completions API (`POST /chat/completions`), as OpenAI and the many compatible servers implement it.
 
 pub(crate) mod chat;
 
@@ -6,12 +6,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::chat::ChatRequest;
+use crate::error::ReplyDecodeError;
 use crate::request::{AnswerForm, CompletionUsage, FinishReason, ModelReply, ModelRequest};
 
-/// What an endpoint turned out not to know; learned from its refusals, so that no list of models is needed.
+/// Features that an endpoint does not support. Learned from its refusals, so that no list of models has to be
+/// maintained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EndpointQuirks {
+    /// It does not know `response_format` with a JSON schema.
     pub no_json_schema: bool,
+    /// It takes no temperature, as reasoning models do.
     pub no_temperature: bool,
     /// Newer models call the limit of an answer `max_completion_tokens`.
     pub completion_tokens: bool,
@@ -19,7 +23,7 @@ pub(crate) struct EndpointQuirks {
     pub no_stop: bool,
 }
 
-/// What a question has in it that an endpoint may not know.
+/// Optional features that a request uses and that an endpoint may not support.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RequestedFeatures {
     pub temperature: bool,
@@ -38,7 +42,9 @@ impl RequestedFeatures {
 }
 
 impl EndpointQuirks {
-    /// What a refusal teaches; `None` when it teaches nothing new.
+    /// The quirks after a refusal with this message; `None` if it names no feature that the request used and that is
+    /// still thought to be supported. One feature is learned at a time, and the call is repeated, so the number of
+    /// repetitions is bounded by the number of features.
     pub(crate) fn learn_from_refusal(self, wishes: RequestedFeatures, message: &str) -> Option<EndpointQuirks> {
         let message = message.to_ascii_lowercase();
         let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
@@ -48,7 +54,7 @@ impl EndpointQuirks {
         if !self.no_temperature && wishes.temperature && says(&["temperature"]) {
             return Some(EndpointQuirks { no_temperature: true, ..self });
         }
-        // 'stop' quoted: the word alone is in many a message.
+        // Only the quoted name counts: the plain word occurs in many messages.
         if !self.no_stop && wishes.stop && says(&["'stop'", "\"stop\"", "`stop`", "stop sequence", "parameter: stop"]) {
             return Some(EndpointQuirks { no_stop: true, ..self });
         }
@@ -94,6 +100,7 @@ struct JsonSchema<'b> {
     schema: &'b RawValue,
 }
 
+/// The body of one question, without the features in `dialect` that the endpoint does not support.
 pub(crate) fn encode_openai_request(model: &str, request: &ModelRequest<'_>, dialect: EndpointQuirks) -> Vec<u8> {
     let limit = Some(request.max_tokens);
     let body = OpenAiRequest {
@@ -138,6 +145,7 @@ struct OpenAiReply {
 
 #[derive(Deserialize)]
 struct OpenAiUsage {
+    /// Signed, and negative numbers count as 0: one odd number should not make a reply unreadable.
     #[serde(default)]
     prompt_tokens: i64,
     #[serde(default)]
@@ -160,15 +168,20 @@ struct PromptDetails {
     cached_tokens: Option<u64>,
 }
 
-fn parse_openai_json<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Result<T, String> {
+/// Parses a response body, or finds the error that it reports instead.
+fn parse_openai_json<'b, T: Deserialize<'b>>(bytes: &'b [u8]) -> Result<T, ReplyDecodeError> {
     serde_json::from_slice(bytes).map_err(|error| {
-        // Some send their errors with a status of success.
+        // Some servers send errors with a status of success.
         let json: Option<serde_json::Value> = serde_json::from_slice(bytes).ok();
         let message = json.as_ref().and_then(|json| json.get("error")?.get("message")?.as_str());
-        message.map_or_else(|| error.to_string(), |message| format!("it reports an error ({message})"))
+        match message {
+            Some(message) => ReplyDecodeError::Reported { message: message.to_owned() },
+            None => ReplyDecodeError::Json(error),
+        }
     })
 }
 
+/// A finish reason that is not known counts as done: the text is there either way.
 fn map_finish_reason(refused: bool, finish_reason: Option<&str>) -> FinishReason {
     match finish_reason {
         _ if refused => FinishReason::Refused,
@@ -178,9 +191,10 @@ fn map_finish_reason(refused: bool, finish_reason: Option<&str>) -> FinishReason
     }
 }
 
-pub(crate) fn decode_openai_reply(bytes: &[u8]) -> Result<ModelReply, String> {
+/// Reads the first choice; no request asks for more than one.
+pub(crate) fn decode_openai_reply(bytes: &[u8]) -> Result<ModelReply, ReplyDecodeError> {
     let completion: OpenAiCompletion = parse_openai_json(bytes)?;
-    let choice = completion.choices.into_iter().next().ok_or("it has no choices")?;
+    let choice = completion.choices.into_iter().next().ok_or(ReplyDecodeError::NoChoices)?;
     let refused = choice.message.refusal.is_some_and(|text| !text.is_empty());
     let stop = map_finish_reason(refused, choice.finish_reason.as_deref());
     let usage = completion.usage.map(CompletionUsage::from);
@@ -258,9 +272,9 @@ mod tests {
         assert_eq!((reply.text.as_str(), reply.stop), ("hi", FinishReason::Done));
         assert_eq!(reply.usage, Some(CompletionUsage { prompt: 5, completion: 2, cached_prompt: 4 }));
         let cut = decode_openai_reply(br#"{"choices":[{"message":{"content":"h"},"finish_reason":"length"}]}"#);
-        assert_eq!(cut.map(|reply| reply.stop), Ok(FinishReason::Length));
+        assert_eq!(cut.expect("an answer").stop, FinishReason::Length);
         let refused = decode_openai_reply(br#"{"choices":[{"message":{"content":null,"refusal":"no"}}]}"#);
-        assert_eq!(refused.map(|reply| reply.stop), Ok(FinishReason::Refused));
+        assert_eq!(refused.expect("an answer").stop, FinishReason::Refused);
         assert!(decode_openai_reply(br#"{"choices":[]}"#).is_err());
         assert!(decode_openai_reply(br#"{"choices":[{"mess"#).is_err());
         assert!(decode_openai_reply(b"<html>").is_err());

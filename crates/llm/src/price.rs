@@ -1,4 +1,4 @@
-//! What tokens cost. Prices are data: a table is built in, and a user's table adds to it or replaces entries.
+//! Prices of tokens. A table is built in, and a table of the user adds entries or replaces them.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,21 @@ use serde::Deserialize;
 
 use crate::request::CompletionUsage;
 
+/// List prices of the providers, with the date they were looked up.
 const BUILT_IN: &str = include_str!("prices.toml");
 
-/// Dollars for a million tokens.
+/// US dollars per million tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokenPrice {
     pub input: f64,
     pub output: f64,
-    /// Input that the provider had cached; the same as `input` where nothing else is said.
+    /// Price of prompt tokens that the provider had cached. Without it they cost as much as `input`.
     pub cached_input: Option<f64>,
 }
 
 impl TokenPrice {
+    /// Cost in US dollars.
     pub fn cost_of_usage(&self, usage: CompletionUsage) -> f64 {
         let cached = usage.cached_prompt.min(usage.prompt);
         let fresh = usage.prompt - cached;
@@ -29,12 +31,13 @@ impl TokenPrice {
     }
 }
 
-/// Prices by the beginning of a model's name: providers append dates and versions.
+/// Prices by model name. Providers append dates and versions to names, so an entry also covers those.
 #[derive(Clone, Debug)]
 pub struct PriceTable {
     prices: BTreeMap<String, TokenPrice>,
 }
 
+/// A price table that cannot be read. The message of the TOML parser has several lines.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct PriceError(String);
@@ -59,7 +62,7 @@ impl Default for PriceTable {
 }
 
 impl PriceTable {
-    /// Adds a table in TOML; its entries win over those that are there.
+    /// Adds a table in TOML. Its entries replace those of the same name. After an error nothing was added.
     pub fn add_toml(&mut self, toml: &str) -> Result<(), PriceError> {
         let file: PriceFile = toml::from_str(toml).map_err(|error| PriceError(error.to_string()))?;
         for (model, price) in &file.prices {
@@ -72,9 +75,10 @@ impl PriceTable {
         Ok(())
     }
 
-    /// The price of a model: the longest entry that its name begins with. `None` when nothing is known.
+    /// The price of a model: the longest entry that the name is a version of. `None` if no entry is: an unknown price
+    /// is reported as unknown, never as 0.
     pub fn find_price(&self, model: &str) -> Option<TokenPrice> {
-        // Routers put the maker before the name.
+        // Routers such as OpenRouter write `maker/model`.
         let short = model.rsplit('/').next().unwrap_or(model);
         [model, short].iter().find_map(|name| {
             let entries = self.prices.iter().filter(|(entry, _)| is_version_of(name, entry));

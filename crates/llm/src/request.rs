@@ -1,26 +1,28 @@
-//! One question to a model and its answer, in no provider's terms.
+//! One question to a model and its reply, independent of the provider.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// One question. What is the same in every question comes first, so that a provider's prompt cache can keep it.
+/// One question. The part that all questions share comes first, so that the provider's prompt cache can reuse it.
 #[derive(Clone, Debug)]
 pub struct ModelRequest<'r> {
     /// The constant part.
     pub system: &'r str,
     pub user: &'r str,
     pub answer: AnswerForm,
+    /// Limit of the reply, not of the prompt.
     pub max_tokens: u32,
-    /// Only some endpoints take one.
+    /// Left out for endpoints that take none.
     pub temperature: Option<f64>,
 }
 
-/// The form an answer is asked in.
+/// The form of the answer.
 #[derive(Clone, Debug)]
 pub enum AnswerForm {
     Text,
-    /// JSON that fits a schema: enforced by the endpoint where it can, refused by it where it cannot.
+    /// JSON that fits a schema. Endpoints that support it enforce the schema. For others the schema is left out after
+    /// their first refusal, so the caller must parse leniently in any case.
     Json {
         name: Arc<str>,
         schema: Arc<serde_json::value::RawValue>,
@@ -33,16 +35,20 @@ impl AnswerForm {
     }
 }
 
+/// The reply to one question.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelReply {
-    /// The text, or the JSON that was asked for, as text.
+    /// The text of the reply; a JSON answer is text, too. Registered secrets are masked.
     pub text: String,
+    /// `None` if the endpoint does not report its usage.
     pub usage: Option<CompletionUsage>,
     pub stop: FinishReason,
 }
 
+/// Tokens of one or several calls, as the provider counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompletionUsage {
+    /// All tokens of the prompt, cached ones included.
     pub prompt: u64,
     pub completion: u64,
     /// Of the prompt's tokens, those that the provider had cached.

@@ -1,18 +1,20 @@
-//! When to ask again, and how long to wait before.
+//! Which failures are retried, and the pause before.
 
 use std::time::Duration;
 
 use crate::error::CallError;
 
+/// Limits of the attempts of one call: exponential backoff with jitter.
 #[derive(Clone, Copy, Debug)]
 pub struct RetryPolicy {
-    /// Tries in all, for everything but rate limits.
+    /// Attempts for everything but rate limits, the first one included.
     pub attempts: u32,
-    /// Tries in all for a call that is rate limited: that passes, so it is worth more patience.
+    /// Attempts for a call that is rate limited. Rate limits pass, so they deserve more patience.
     pub rate_limited_attempts: u32,
+    /// Pause after the first failure. Doubles with each failure, up to `longest_pause`.
     pub first_pause: Duration,
     pub longest_pause: Duration,
-    /// How long a server that loads its model is waited for.
+    /// How long a call waits for a server that loads its model.
     pub max_load_wait: Duration,
 }
 
@@ -29,17 +31,17 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// How long to wait after a failure; `None` to give up. `others` and `rate_limited` count this failure, too.
+    /// The pause after a failure; `None` to give up. `others` and `rate_limited` include this failure.
     pub(crate) fn backoff_delay(&self, error: &CallError, others: u32, rate_limited: u32) -> Option<Duration> {
         if !error.is_transient() || others >= self.attempts || rate_limited >= self.rate_limited_attempts {
             return None;
         }
         let failures = (others + rate_limited).clamp(1, 16);
         let ceiling = self.first_pause.saturating_mul(1 << (failures - 1)).min(self.longest_pause);
-        // Half fixed, half random: calls that failed together do not come back together.
+        // Half fixed, half random, so that calls that failed together do not return together.
         let jittered = ceiling.mul_f64(0.5 + 0.5 * fastrand::f64());
         Some(match error.retry_after() {
-            // The endpoint knows better; some spread on top, as it tells everyone the same.
+            // The endpoint's own request wins. Some jitter on top, since all clients got the same number.
             Some(asked) => asked + self.first_pause.min(asked).mul_f64(0.2 * fastrand::f64()),
             None => jittered,
         })

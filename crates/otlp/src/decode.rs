@@ -1,4 +1,5 @@
-//! Protobuf spans, log records and resources, decoded into `gradus-core`'s types without copying their texts.
+//! Decodes protobuf spans, log records and resources into the types of `gradus-core`. Texts are borrowed from the
+//! input. Fields that the neutral span has no place for (kind, links, dropped counts, trace state) are ignored.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use crate::limits::RecordLimits;
 use crate::log_event::LogEvent;
 use crate::wire::{WireError, WireFields, WireValue};
 
-/// Decodes the body of one `Span` message.
+/// Decodes the body of one `Span` message. A field that occurs twice has its last value, as protobuf demands; repeated
+/// fields keep their order.
 pub fn decode_span<'a>(
     bytes: &'a [u8],
     resource: &Arc<SpanResource>,
@@ -40,16 +42,18 @@ pub fn decode_span<'a>(
     Ok(span)
 }
 
-/// A span's ids and start, read without its attributes: all that has to be known before its trace is complete.
+/// Ids and start of a span, read without its attributes: all that must be known before its trace is complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SpanHead {
     pub trace_id: TraceId,
     pub span_id: SpanId,
     pub parent_id: Option<SpanId>,
+    /// Nanoseconds since the Unix epoch, by the clock of the sender.
     pub start_ns: u64,
 }
 
-/// Reads the head of one `Span` message.
+/// Reads the head of one `Span` message. Checks only that the fields can be walked; limits apply when the span is
+/// decoded.
 pub fn decode_span_head(bytes: &[u8]) -> Result<SpanHead, WireError> {
     let mut head = SpanHead::default();
     let mut fields = WireFields::new(bytes);
@@ -65,7 +69,8 @@ pub fn decode_span_head(bytes: &[u8]) -> Result<SpanHead, WireError> {
     Ok(head)
 }
 
-/// Decodes the body of one `LogRecord` message.
+/// Decodes the body of one `LogRecord` message. The time is `time_unix_nano`, or `observed_time_unix_nano` where the
+/// first is 0, as the logs data model recommends.
 pub fn decode_log<'a>(bytes: &'a [u8], limits: &RecordLimits) -> Result<LogEvent<'a>, WireError> {
     let mut log = LogEvent::default();
     let mut reader = ValueReader::new(limits);
@@ -86,7 +91,7 @@ pub fn decode_log<'a>(bytes: &'a [u8], limits: &RecordLimits) -> Result<LogEvent
     Ok(log)
 }
 
-/// Decodes the body of one `Resource` message. It is shared by many spans, so it is owned.
+/// Decodes the body of one `Resource` message. Many spans share it, so it is owned and not borrowed.
 pub fn decode_resource(bytes: &[u8], limits: &RecordLimits) -> Result<SpanResource, WireError> {
     let mut attributes = AttributeList::default();
     let mut reader = ValueReader::new(limits);
@@ -99,6 +104,7 @@ pub fn decode_resource(bytes: &[u8], limits: &RecordLimits) -> Result<SpanResour
     Ok(SpanResource { attributes: attributes.into_owned() })
 }
 
+/// An empty id becomes the zero id, which OTLP defines as invalid; other lengths are errors.
 pub(crate) fn trace_id(bytes: &[u8]) -> Result<TraceId, WireError> {
     match <[u8; 16]>::try_from(bytes) {
         Ok(array) => Ok(TraceId(u128::from_be_bytes(array))),
@@ -107,6 +113,7 @@ pub(crate) fn trace_id(bytes: &[u8]) -> Result<TraceId, WireError> {
     }
 }
 
+/// As [`trace_id`], for eight bytes.
 pub(crate) fn span_id(bytes: &[u8]) -> Result<SpanId, WireError> {
     match <[u8; 8]>::try_from(bytes) {
         Ok(array) => Ok(SpanId(u64::from_be_bytes(array))),
@@ -115,7 +122,8 @@ pub(crate) fn span_id(bytes: &[u8]) -> Result<SpanId, WireError> {
     }
 }
 
-/// Protobuf texts are UTF-8 by contract; senders that break it get replacement characters, not a refusal.
+/// Protobuf texts must be UTF-8. Bytes that are not become replacement characters: one bad attribute should not cost a
+/// span.
 pub(crate) fn decode_text(bytes: &[u8]) -> Cow<'_, str> {
     match simdutf8::basic::from_utf8(bytes) {
         Ok(text) => Cow::Borrowed(text),
@@ -123,6 +131,7 @@ pub(crate) fn decode_text(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
+/// Decodes a `Status` message. Codes other than 1 and 2 count as unset.
 fn decode_span_status(bytes: &[u8]) -> Result<SpanStatus<'_>, WireError> {
     let mut status = SpanStatus::default();
     let mut fields = WireFields::new(bytes);
@@ -137,7 +146,8 @@ fn decode_span_status(bytes: &[u8]) -> Result<SpanStatus<'_>, WireError> {
     Ok(status)
 }
 
-/// Reads attribute values and counts them, so that one record cannot ask for unbounded memory.
+/// Reads attribute values against a budget that all values of one record share, so that a small record cannot ask for
+/// unbounded memory.
 struct ValueReader {
     attributes_left: usize,
     limits: RecordLimits,
@@ -148,6 +158,7 @@ impl ValueReader {
         ValueReader { attributes_left: limits.attributes, limits: *limits }
     }
 
+    /// Decodes an `Event` message of a span.
     fn event<'a>(&mut self, bytes: &'a [u8]) -> Result<SpanEvent<'a>, WireError> {
         // An empty event takes two bytes on the wire and a hundred in memory.
         self.count_attribute()?;
@@ -164,10 +175,12 @@ impl ValueReader {
         Ok(event)
     }
 
+    /// Decodes an attribute of a record.
     fn key_value<'a>(&mut self, bytes: &'a [u8]) -> Result<(Cow<'a, str>, AttributeValue<'a>), WireError> {
         self.key_value_at(bytes, 0)
     }
 
+    /// Decodes a `KeyValue` message. `depth` counts the arrays and maps around it.
     fn key_value_at<'a>(
         &mut self,
         bytes: &'a [u8],
@@ -186,6 +199,7 @@ impl ValueReader {
         Ok((key, value))
     }
 
+    /// Decodes an `AnyValue` message. Recursive, so the depth is bounded: a stack overflow would end the process.
     fn any_value<'a>(&mut self, bytes: &'a [u8], depth: usize) -> Result<AttributeValue<'a>, WireError> {
         if depth > self.limits.nesting {
             return Err(WireError::TooDeep { limit: self.limits.nesting });
@@ -196,17 +210,20 @@ impl ValueReader {
             value = match (number, field) {
                 (1, WireValue::Bytes(string)) => AttributeValue::Str(decode_text(string)),
                 (2, WireValue::Varint(flag)) => AttributeValue::Bool(flag != 0),
+                // Protobuf writes a negative `int64` as its two's complement, in ten bytes.
                 (3, WireValue::Varint(integer)) => AttributeValue::Int(integer as i64),
                 (4, WireValue::Fixed64(bits)) => AttributeValue::Double(f64::from_bits(bits)),
                 (5, WireValue::Bytes(array)) => self.array(array, depth + 1)?,
                 (6, WireValue::Bytes(map)) => self.map(map, depth + 1)?,
                 (7, WireValue::Bytes(bytes)) => AttributeValue::Bytes(Cow::Borrowed(bytes)),
+                // An unknown type of value keeps what was read before, as protobuf's oneof does.
                 _ => value,
             };
         }
         Ok(value)
     }
 
+    /// Decodes an `ArrayValue`. Every item counts, since even an empty one takes memory.
     fn array<'a>(&mut self, bytes: &'a [u8], depth: usize) -> Result<AttributeValue<'a>, WireError> {
         let mut items = Vec::new();
         let mut fields = WireFields::new(bytes);
@@ -219,6 +236,7 @@ impl ValueReader {
         Ok(AttributeValue::Array(items))
     }
 
+    /// Decodes a `KeyValueList`, in order and with duplicates.
     fn map<'a>(&mut self, bytes: &'a [u8], depth: usize) -> Result<AttributeValue<'a>, WireError> {
         let mut entries = Vec::new();
         let mut fields = WireFields::new(bytes);
@@ -230,6 +248,7 @@ impl ValueReader {
         Ok(AttributeValue::Map(entries))
     }
 
+    /// Takes one value from the budget of the record.
     fn count_attribute(&mut self) -> Result<(), WireError> {
         let too_many = WireError::TooManyAttributes { limit: self.limits.attributes };
         self.attributes_left = self.attributes_left.checked_sub(1).ok_or(too_many)?;

@@ -1,12 +1,13 @@
-//! Spans and log records written as protobuf, so that every source ends in one form: what came in as JSON is kept,
-//! spilled and stored just like what came in as protobuf.
+//! Encodes spans and log records as protobuf, so that every source ends in one form: records that came in as JSON are
+//! spooled and stored just like those that came in as protobuf.
 
 use gradus_core::span::{AttributeList, AttributeValue, Span, SpanEvent, StatusCode};
 
 use crate::log_event::LogEvent;
 use crate::wire::{write_bytes, write_fixed64, write_number};
 
-/// Appends the body of a `Span` message.
+/// Appends the body of a `Span` message. Decoding it gives the same span, resource and scope aside: those are in the
+/// messages around it.
 pub fn encode_span(span: &Span<'_>, out: &mut Vec<u8>) {
     write_bytes(out, 1, &span.trace_id.0.to_be_bytes());
     write_bytes(out, 2, &span.span_id.0.to_be_bytes());
@@ -31,8 +32,9 @@ pub fn encode_span(span: &Span<'_>, out: &mut Vec<u8>) {
     });
 }
 
-/// Appends the body of a `LogRecord` message.
+/// Appends the body of a `LogRecord` message. The name goes into `event_name`, wherever it came from.
 pub fn encode_log(log: &LogEvent<'_>, out: &mut Vec<u8>) {
+    // Always written, also if it is 0: it tells a log record from a span.
     write_fixed64(out, 1, log.event.time_ns);
     if let Some(body) = &log.event.body {
         write_message(out, 5, |out| encode_value(body, out));
@@ -43,23 +45,27 @@ pub fn encode_log(log: &LogEvent<'_>, out: &mut Vec<u8>) {
     write_bytes(out, 12, log.event.name.as_bytes());
 }
 
+/// Appends the body of a `Span.Event` message.
 fn encode_event(event: &SpanEvent<'_>, out: &mut Vec<u8>) {
     write_fixed64(out, 1, event.time_ns);
     write_bytes(out, 2, event.name.as_bytes());
     encode_attributes(&event.attributes, 3, out);
 }
 
+/// Appends each attribute as a `KeyValue` message in the given field, in order and with duplicates.
 pub(crate) fn encode_attributes(attributes: &AttributeList<'_>, field: u32, out: &mut Vec<u8>) {
     for (key, value) in attributes.iter() {
         write_message(out, field, |out| encode_key_value(key, value, out));
     }
 }
 
+/// Appends the body of a `KeyValue` message.
 fn encode_key_value(key: &str, value: &AttributeValue<'_>, out: &mut Vec<u8>) {
     write_bytes(out, 1, key.as_bytes());
     write_message(out, 2, |out| encode_value(value, out));
 }
 
+/// Appends the content of an `AnyValue` message. Null is the empty message.
 fn encode_value(value: &AttributeValue<'_>, out: &mut Vec<u8>) {
     match value {
         AttributeValue::Null => {}
@@ -81,6 +87,7 @@ fn encode_value(value: &AttributeValue<'_>, out: &mut Vec<u8>) {
     }
 }
 
+/// Writes a submessage through a buffer of its own, since its length stands before it.
 fn write_message(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) {
     let mut body = Vec::new();
     write(&mut body);

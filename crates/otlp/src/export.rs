@@ -1,4 +1,4 @@
-//! Export requests as a sender writes them, and what a receiver's answer says of them.
+//! Export requests as a client writes them, and the reading of the server's response.
 
 use gradus_core::span::{AttributeList, SpanId, TraceId};
 
@@ -6,7 +6,7 @@ use crate::encode::encode_attributes;
 use crate::regroup::RejectedRecords;
 use crate::wire::{WireFields, WireValue, write_bytes};
 
-/// Appends a link to the body of a `Span` message.
+/// Appends a link to the body of a `Span` message, without attributes and trace state.
 pub fn encode_link(trace_id: TraceId, span_id: SpanId, span: &mut Vec<u8>) {
     let mut link = Vec::new();
     write_bytes(&mut link, 1, &trace_id.0.to_be_bytes());
@@ -14,8 +14,8 @@ pub fn encode_link(trace_id: TraceId, span_id: SpanId, span: &mut Vec<u8>) {
     write_bytes(span, 13, &link);
 }
 
-/// An `ExportTraceServiceRequest` or `ExportLogsServiceRequest` with records of one resource and one scope: both have the
-/// same shape.
+/// Encodes an `ExportTraceServiceRequest` or `ExportLogsServiceRequest` with records of one resource and one scope.
+/// Both messages have the same shape. `records` are bodies of `Span` or `LogRecord` messages.
 pub fn encode_export<'r>(
     resource: &AttributeList<'_>,
     scope: &str,
@@ -35,7 +35,9 @@ pub fn encode_export<'r>(
     export
 }
 
-/// What a receiver's answer says it did not take. A body that is no such answer says nothing.
+/// Reads `partial_success` of an export response: how many records the server rejected, and why. `None` if all were
+/// accepted, or if the body is not such a response. A message without a count is a warning of the server, and is
+/// returned, too.
 pub fn partial_success(body: &[u8]) -> Option<RejectedRecords> {
     let partial = bytes_of(body, 1)?;
     let mut rejected = RejectedRecords::default();
@@ -50,6 +52,7 @@ pub fn partial_success(body: &[u8]) -> Option<RejectedRecords> {
     (rejected.count > 0 || rejected.reason.is_some()).then_some(rejected)
 }
 
+/// The first length-delimited field with this number.
 fn bytes_of(body: &[u8], wanted: u32) -> Option<&[u8]> {
     let mut fields = WireFields::new(body);
     while let Ok(Some((number, field))) = fields.next() {

@@ -1,6 +1,6 @@
-//! OTLP as JSON. The specification's form (camelCase, hexadecimal ids, 64-bit integers as texts) and the forms senders
-//! really use: snake_case, base64 ids, integers as numbers. Spans are handed on one by one while the document is still
-//! being read, so a document larger than memory is no problem.
+//! OTLP in JSON. Reads the form of the specification (camelCase, hexadecimal ids, 64-bit integers as texts) and the
+//! forms that senders really use: snake_case, base64 ids, integers as numbers. Records are handed on one by one while
+//! the document is still being read, so a document may be larger than memory.
 
 mod records;
 mod values;
@@ -15,29 +15,33 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::value::RawValue;
 
 use self::records::{LogJson, ResourceJson, ScopeJson, SpanJson};
-use self::values::check_value_count;
+use self::values::{WireJsonError, check_value_count};
 use crate::log_event::LogEvent;
 
-/// What an export document yields.
+/// A record of an export document, in the order of the document.
 #[derive(Debug)]
 pub enum ExportJson {
     Span(Box<Span<'static>>, RecordExtras),
     /// A log record, with the resource and the name of the scope it came under.
     Log(Box<LogEvent<'static>>, Arc<SpanResource>, String, RecordExtras),
-    /// A record that is none, with the reason.
+    /// A record that cannot be read, with the reason.
     Bad(String),
 }
 
-/// What a record's JSON says beside the record.
+/// Parts of a record that the neutral span or event does not hold.
 #[derive(Debug, Default)]
 pub struct RecordExtras {
-    /// What the neutral span has no place for, as fields of a protobuf span.
+    /// Fields of the span that the neutral span has no place for, already encoded as protobuf, so that they survive
+    /// storing.
     pub fields: Vec<u8>,
-    /// Its ids are not as OTLP asks. Files from everywhere have such ids; a sender is told.
+    /// Set if an id is not written as OTLP demands. Files with such ids are accepted; a sender gets the reason as a
+    /// rejection.
     pub odd_id: Option<&'static str>,
 }
 
-/// Reads one export document and hands its spans and log records to `sink`. Other keys are passed over.
+/// Reads one export document and hands its spans and log records to `sink`. Unknown keys are ignored, as the
+/// specification demands. Fails only if the document is not JSON or its outer levels have other types; a malformed
+/// record becomes [`ExportJson::Bad`] and the rest is still read.
 pub fn read_export_json<'de, D: Deserializer<'de>>(
     deserializer: D,
     sink: &mut dyn FnMut(ExportJson),
@@ -45,11 +49,13 @@ pub fn read_export_json<'de, D: Deserializer<'de>>(
     deserializer.deserialize_map(ExportVisitor { sink })
 }
 
-/// Reads one span in OTLP's JSON form that stands alone, as Phoenix's `otlpv1` listing has them.
+/// Reads one span in OTLP's JSON form that stands alone, as in Phoenix's `otlpv1` listing. It has no resource and no
+/// scope.
 pub fn span_from_json(json: serde_json::Value) -> Result<Span<'static>, serde_json::Error> {
     Ok(SpanJson::deserialize(json)?.into_span(&Arc::default(), ""))
 }
 
+/// The document: an object with `resourceSpans`, `resourceLogs` or both.
 struct ExportVisitor<'s> {
     sink: &'s mut dyn FnMut(ExportJson),
 }
@@ -72,12 +78,14 @@ impl<'de> Visitor<'de> for ExportVisitor<'_> {
     }
 }
 
-/// Whether a key of an export document holds its records.
+/// Whether the value of this key is a list of `ResourceSpans` or `ResourceLogs`. Both spellings of protobuf's JSON
+/// mapping are accepted.
 pub fn is_export_key(key: &str) -> bool {
     matches!(key, "resourceSpans" | "resource_spans" | "resourceLogs" | "resource_logs")
 }
 
-/// Reads what stands under such a key, and hands the records on while they are read.
+/// Deserialises the value of such a key, and hands the records on while they are read. For callers that walk the outer
+/// object themselves.
 #[allow(missing_debug_implementations, reason = "holds the caller's closure")]
 pub struct ExportList<'s> {
     sink: &'s mut dyn FnMut(ExportJson),
@@ -110,6 +118,7 @@ impl<'de> Visitor<'de> for ExportList<'_> {
     }
 }
 
+/// One `ResourceSpans` or `ResourceLogs` object.
 struct ResourceRecords<'s> {
     sink: &'s mut dyn FnMut(ExportJson),
 }
@@ -131,7 +140,7 @@ impl<'de> Visitor<'de> for ResourceRecords<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let mut resource = None;
-        // Scopes that came before their resource have to wait for it.
+        // Keys of an object have no order. Scopes that stand before their resource are kept as text until it is known.
         let mut waiting: Vec<Box<RawValue>> = Vec::new();
         while let Some(key) = map.next_key::<Cow<'_, str>>()? {
             match key.as_ref() {
@@ -164,6 +173,7 @@ impl<'de> Visitor<'de> for ResourceRecords<'_> {
     }
 }
 
+/// The list of scopes of a resource. `instrumentationLibrarySpans` is its name in OTLP before 0.15.
 struct ScopeList<'s> {
     resource: &'s Arc<SpanResource>,
     sink: &'s mut dyn FnMut(ExportJson),
@@ -190,6 +200,7 @@ impl<'de> Visitor<'de> for ScopeList<'_> {
     }
 }
 
+/// One scope with its spans or log records. The scope has to stand before its records, as all senders write it.
 struct OneScope<'s> {
     resource: &'s Arc<SpanResource>,
     sink: &'s mut dyn FnMut(ExportJson),
@@ -243,13 +254,14 @@ impl<'de> Visitor<'de> for OneScope<'_> {
     }
 }
 
-/// Reads one record, if it has no more values than a record may have.
-fn read_record<T: serde::de::DeserializeOwned>(raw: &RawValue) -> Result<T, String> {
+/// Parses one record after its number of values was checked against the limit.
+fn read_record<T: serde::de::DeserializeOwned>(raw: &RawValue) -> Result<T, WireJsonError> {
     check_value_count(raw.get())?;
-    serde_json::from_str(raw.get()).map_err(|error| error.to_string())
+    Ok(serde_json::from_str(raw.get())?)
 }
 
-/// Takes a list apart into records, each still as text: one that is bad spoils no other.
+/// Splits a list into records that are still text, so that a malformed one does not affect the others. Accepts null as
+/// an empty list.
 struct RecordListVisitor<F: FnMut(&RawValue)>(F);
 
 impl<'de, F: FnMut(&RawValue)> DeserializeSeed<'de> for RecordListVisitor<F> {

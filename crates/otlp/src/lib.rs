@@ -1,9 +1,13 @@
-//! OTLP on the wire. Owns the protobuf and JSON forms of traces and logs; leaves files, sockets and meaning to others.
+//! OTLP on the wire: the protobuf and JSON forms of traces and logs (OTLP 1.x). Files, sockets and the meaning of
+//! attributes belong to other crates.
 //!
-//! A [`ExportRecord`] is one span or one log record, still in its protobuf form: cheap to keep, to spill and to store. It is
-//! decoded into a [`gradus_core::span::Span`] only when its trace is assembled. The protobuf reader is our own because
-//! it borrows (no copy per attribute) and because it can walk a message larger than memory; it is checked against
-//! `prost` on random messages.
+//! An [`ExportRecord`] is one span or one log record, still in its protobuf form: cheap to keep, to spill and to store.
+//! It is decoded into a [`gradus_core::span::Span`] only when its trace is assembled. The protobuf reader is our own
+//! because it borrows (no copy per attribute) and because it can walk a message larger than memory. It is checked
+//! against `prost` on random messages.
+//!
+//! Everything here reads untrusted input. Lengths and counts are checked against [`RecordLimits`] before memory is
+//! allocated for them, recursion is bounded, and no input panics.
 
 mod decode;
 mod encode;

@@ -1,12 +1,13 @@
-//! What a single record may cost. Traces are written by strangers: every allocation they can ask for has a bound, and
-//! the error that refuses them names it.
+//! Limits of a single record. Anyone may have written a trace, so every allocation that a trace can cause is bounded,
+//! and the error that refuses a record names the limit.
 
-/// Bounds on one record. The defaults are far above what instrumentations emit.
+/// Limits of one record. The defaults are far above what instrumentations emit.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordLimits {
     /// Bytes of one span, log record or JSON document that has to be held at once.
     pub record_bytes: usize,
-    /// Attributes of one span with its events and links, which count themselves, too, and all values inside of values.
+    /// Attributes of one span, its events, its links, and all values inside of values. Events and links count as one
+    /// each, because even an empty one takes memory.
     pub attributes: usize,
     /// Depth of arrays and maps inside one attribute.
     pub nesting: usize,

@@ -1,4 +1,5 @@
-//! One span or log record in its protobuf form, and how an export message is taken apart into them.
+//! One span or log record in its protobuf form, and how an export message is split into them. Numbers in the code are
+//! field numbers of `opentelemetry/proto/{trace,logs,resource,common}/v1`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,29 +10,33 @@ use crate::decode::{decode_resource, decode_text};
 use crate::limits::RecordLimits;
 use crate::wire::{WireError, WireFields, WireValue};
 
+/// The two signals of OTLP that are read. Metrics and profiles are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TelemetrySignal {
     Span,
     Log,
 }
 
-/// Who made a record: its resource and the name of its instrumentation scope.
+/// Origin of a record: its resource and the name of its instrumentation scope. Shared by all records of one
+/// `ScopeSpans` message, hence the `Arc`s.
 #[derive(Clone, Debug, Default)]
 pub struct RecordScope {
     pub resource: Arc<SpanResource>,
     pub name: Arc<str>,
 }
 
-/// One record, not yet decoded.
+/// One record that is not decoded yet.
 #[derive(Clone, Copy, Debug)]
 pub struct ExportRecord<'a> {
     pub signal: TelemetrySignal,
     pub scope: &'a RecordScope,
+    /// The bytes of the `Span` or `LogRecord` message, without tag and length.
     pub body: &'a [u8],
 }
 
-/// Hands every record of an `ExportTraceServiceRequest` or `ExportLogsServiceRequest` to `sink`. The two have the same
-/// shape; the signal is read off each record.
+/// Hands every record of an `ExportTraceServiceRequest` or `ExportLogsServiceRequest` to `sink`. The two messages have
+/// the same shape, so the signal is read off each record. Stops at the first malformed field and at the first error of
+/// `sink`; the records before have been delivered then.
 pub fn read_export(
     bytes: &[u8],
     limits: &RecordLimits,
@@ -46,13 +51,14 @@ pub fn read_export(
     Ok(())
 }
 
+/// Reads one `ResourceSpans` or `ResourceLogs` message: field 1 is the resource, field 2 a scope with its records.
 pub(crate) fn read_resource_records(
     bytes: &[u8],
     limits: &RecordLimits,
     sink: &mut dyn FnMut(ExportRecord<'_>) -> Result<(), WireError>,
 ) -> Result<(), WireError> {
     let mut resource = Arc::new(SpanResource::default());
-    // Field order is free in protobuf: the resource is looked up before its spans are read.
+    // Protobuf allows fields in any order, and the resource must be known before its records are delivered.
     let mut fields = WireFields::new(bytes);
     while let Some((number, field)) = fields.next()? {
         if let (1, WireValue::Bytes(body)) = (number, field) {
@@ -69,6 +75,8 @@ pub(crate) fn read_resource_records(
     Ok(())
 }
 
+/// Reads one `ScopeSpans` or `ScopeLogs` message. A scope that stands behind its records does not apply to them;
+/// exporters write it first.
 pub(crate) fn read_scope_records(
     bytes: &[u8],
     resource: &Arc<SpanResource>,
@@ -86,6 +94,7 @@ pub(crate) fn read_scope_records(
     Ok(())
 }
 
+/// The `name` of an `InstrumentationScope` message; empty if it has none.
 pub(crate) fn scope_name(bytes: &[u8]) -> Result<Cow<'_, str>, WireError> {
     let mut fields = WireFields::new(bytes);
     while let Some((number, field)) = fields.next()? {
@@ -96,8 +105,10 @@ pub(crate) fn scope_name(bytes: &[u8]) -> Result<Cow<'_, str>, WireError> {
     Ok(Cow::Borrowed(""))
 }
 
-/// A span's field 1 is its trace id (bytes), a log record's is its time (fixed64). A log record without a time has
-/// fields where a span has none, or numbers: observed time (11), attributes (6), span id (10), name (12).
+/// Tells spans from log records by the wire types of their fields. Field 1 of a span is its trace id (bytes), of a log
+/// record its time (fixed64). A log record without a time has fields that a span does not have, or has with another
+/// type: observed time (11), attributes (6), span id (10), name (12). A record that cannot be told apart counts as a
+/// span.
 pub fn signal_of_record(body: &[u8]) -> TelemetrySignal {
     let mut fields = WireFields::new(body);
     while let Ok(Some((number, field))) = fields.next() {

@@ -1,5 +1,5 @@
-//! Takes an export request apart by trace: one part a trace, each again a valid export request with the bytes of its
-//! records untouched. A receiver stores parts, so that a trace is read without reading its neighbours.
+//! Splits an export request by trace. Each part is a valid export request again, with the bytes of its records
+//! unchanged. The server stores these parts, so that one trace can be read without reading its neighbours.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,18 +13,20 @@ use crate::record::{TelemetrySignal, scope_name};
 use crate::rewrite::check_record;
 use crate::wire::{WireError, WireFields, WireValue, write_bytes, write_head};
 
-/// An export request by trace, in order of first appearance.
+/// An export request split by trace. Parts are in the order in which their traces first appear.
 #[derive(Debug)]
 pub struct RegroupedExport<'a> {
+    /// Indexed by [`WireScope::resource`].
     signal: TelemetrySignal,
     resources: Vec<WireResource<'a>>,
+    /// Indexed by [`WireRecord::scope`].
     scopes: Vec<WireScope<'a>>,
     pub parts: Vec<TracePart<'a>>,
     /// Records that were left out.
     pub rejected: RejectedRecords,
 }
 
-/// How many records cannot be kept, and why the first of them cannot.
+/// Number of rejected records, and the reason for the first of them. These are the two values of `partial_success`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RejectedRecords {
     pub count: u64,
@@ -32,6 +34,7 @@ pub struct RejectedRecords {
 }
 
 impl RejectedRecords {
+    /// Counts rejected records. `reason` is called for the first of them only.
     pub fn add(&mut self, count: u64, reason: impl FnOnce() -> String) {
         if count > 0 && self.reason.is_none() {
             self.reason = Some(reason());
@@ -40,41 +43,45 @@ impl RejectedRecords {
     }
 }
 
-/// What one trace has in a request.
+/// The records of one trace in a request, in the order of the request.
 #[derive(Debug)]
 pub struct TracePart<'a> {
     pub trace_id: TraceId,
     pub records: Vec<WireRecord<'a>>,
 }
 
-/// One record with what a receiver has to know of it.
+/// One record with the outline that a receiver needs.
 #[derive(Debug)]
 pub struct WireRecord<'a> {
+    /// The bytes of the message. Owned after redaction, otherwise borrowed from the request.
     pub body: Cow<'a, [u8]>,
     pub scope: u32,
     pub mark: RecordOutline<'a>,
 }
 
-/// The little of a record that is read before it is stored.
+/// The fields of a record that are read before it is stored. For a log record: the id of its span, and its time as
+/// start and end.
 #[derive(Clone, Debug, Default)]
 pub struct RecordOutline<'a> {
     pub span_id: SpanId,
     pub parent_id: Option<SpanId>,
     pub name: Cow<'a, str>,
+    /// Times in nanoseconds since the Unix epoch, by the clock of the sender.
     pub start_ns: u64,
     pub end_ns: u64,
     pub is_error: bool,
 }
 
-/// A resource as it came.
+/// A resource in its wire form, and decoded.
 #[derive(Debug, Default)]
 pub struct WireResource<'a> {
     pub body: Option<Cow<'a, [u8]>>,
     pub resource: Arc<SpanResource>,
+    /// The `schema_url`, not decoded.
     pub schema: Option<Cow<'a, [u8]>>,
 }
 
-/// A scope as it came. There may be many of one resource.
+/// A scope in its wire form. One resource may have many.
 #[derive(Debug)]
 pub struct WireScope<'a> {
     pub body: Option<Cow<'a, [u8]>>,
@@ -83,7 +90,8 @@ pub struct WireScope<'a> {
     resource: u32,
 }
 
-/// Takes a request apart. Records that cannot be kept are counted; a body that is no request at all is an error.
+/// Splits a request. Records that cannot be kept are counted in `rejected`. A body that is not a request at all, or
+/// whose resources cannot be decoded, is an error.
 pub fn regroup_export<'a>(
     bytes: &'a [u8],
     signal: TelemetrySignal,
@@ -92,8 +100,9 @@ pub fn regroup_export<'a>(
     regroup_within(bytes, signal, limits, &mut |_| true)
 }
 
-/// As [`regroup_export`], asking `take` for the memory that records need beside their bytes: small ones need more than they
-/// have. When it says no, that is [`WireError::NoRoom`].
+/// As [`regroup_export`], and asks `take` for the memory that records need beside their bytes, because small records
+/// need more than they have. If it refuses, the result is [`WireError::NoRoom`]. `take` is never asked to give back:
+/// the caller frees all of it with the request.
 pub fn regroup_within<'a>(
     bytes: &'a [u8],
     signal: TelemetrySignal,
@@ -117,27 +126,31 @@ pub fn regroup_within<'a>(
     Ok(reading.request)
 }
 
-/// What becomes of records costs memory, in lists that double when they are full and where they are stored.
+/// Estimates of the memory per item. Vectors double when they are full, hence the factors; a trace also needs an entry
+/// in the index and a row in the store.
 const OF_A_RESOURCE: usize = 2 * size_of::<WireResource<'_>>() + size_of::<SpanResource>();
 const OF_A_SCOPE: usize = 2 * size_of::<WireScope<'_>>();
 const OF_A_RECORD: usize = 3 * size_of::<WireRecord<'_>>();
 const OF_A_TRACE: usize = 1024;
 const OF_AN_ATTRIBUTE: usize = 2 * size_of::<(Cow<'_, str>, AttributeValue<'_>)>();
-/// Memory is asked for in steps of this size.
+/// Memory is requested in steps of this size, not for every record.
 const STEP: usize = 64 << 10;
 
+/// Reads a request. Resources and scopes are added only when they have an accepted record.
 struct ExportRegrouper<'a, 'r> {
     request: RegroupedExport<'a>,
     index: HashMap<TraceId, usize>,
     limits: &'r RecordLimits,
     take: &'r mut dyn FnMut(usize) -> bool,
+    /// Bytes that were used but not requested yet: less than a step.
     untaken: usize,
 }
 
 impl<'a> ExportRegrouper<'a, '_> {
+    /// Reads one `ResourceSpans` or `ResourceLogs` message in two passes.
     fn add_resource(&mut self, bytes: &'a [u8]) -> Result<(), WireError> {
         let mut resource = WireResource::default();
-        // Field order is free in protobuf: what is said of all spans is looked up before they are read.
+        // Protobuf allows fields in any order: resource and schema are looked up before the records are read.
         let mut fields = WireFields::new(bytes);
         while let Some((number, field)) = fields.next()? {
             match (number, field) {
@@ -158,7 +171,7 @@ impl<'a> ExportRegrouper<'a, '_> {
                 self.add_scope(body)?;
             }
         }
-        // A resource without a record that is kept is not needed.
+        // Resources without accepted records are dropped.
         if self.request.scopes.len() > scopes_before {
             self.reserve_bytes(OF_A_RESOURCE)?;
             self.request.resources.push(resource);
@@ -186,16 +199,17 @@ impl<'a> ExportRegrouper<'a, '_> {
             let (2, WireValue::Bytes(body)) = (field_number, field) else { continue };
             let (trace_id, mark) = match read_record_outline(body, self.request.signal, self.limits) {
                 Ok(read) => read,
-                Err(reason) => {
-                    self.request.rejected.add(1, || reason);
+                Err(rejection) => {
+                    self.request.rejected.add(1, || rejection.to_string());
                     continue;
                 }
             };
-            // A scope without a record that is kept is not needed.
+            // Scopes without accepted records are dropped, so the scope is added with its first record.
             if let Some(scope) = scope.take() {
                 self.reserve_bytes(OF_A_SCOPE)?;
                 self.request.scopes.push(scope);
             }
+            // Spans of one trace are usually neighbours: the map is asked only when the trace changes.
             let part = match last {
                 Some((known, part)) if known == trace_id => part,
                 _ => self.trace_part_index(trace_id)?,
@@ -208,7 +222,7 @@ impl<'a> ExportRegrouper<'a, '_> {
         Ok(())
     }
 
-    /// Where a trace's records are.
+    /// Index of the part of a trace, which is created if necessary.
     fn trace_part_index(&mut self, trace_id: TraceId) -> Result<usize, WireError> {
         if let Some(part) = self.index.get(&trace_id) {
             return Ok(*part);
@@ -220,6 +234,7 @@ impl<'a> ExportRegrouper<'a, '_> {
         Ok(part)
     }
 
+    /// Accounts for memory before it is allocated.
     fn reserve_bytes(&mut self, bytes: usize) -> Result<(), WireError> {
         self.untaken += bytes;
         if self.untaken < STEP {
@@ -230,10 +245,12 @@ impl<'a> ExportRegrouper<'a, '_> {
 }
 
 impl<'a> RegroupedExport<'a> {
+    /// The scope of a record of this request.
     pub fn scope(&self, record: &WireRecord<'_>) -> &WireScope<'a> {
         &self.scopes[record.scope as usize]
     }
 
+    /// The decoded resource of a record of this request.
     pub fn resource(&self, record: &WireRecord<'_>) -> &Arc<SpanResource> {
         &self.resources[self.resource_index(record)].resource
     }
@@ -242,21 +259,23 @@ impl<'a> RegroupedExport<'a> {
         self.scope(record).resource as usize
     }
 
+    /// For redaction, which changes the bytes of resources. The decoded resources do not follow.
     pub fn resources_mut(&mut self) -> &mut [WireResource<'a>] {
         &mut self.resources
     }
 
+    /// For redaction, as [`Self::resources_mut`].
     pub fn scopes_mut(&mut self) -> &mut [WireScope<'a>] {
         &mut self.scopes
     }
 
-    /// The length of what [`Self::write`] writes. A resource and a scope are written for every trace they have records
-    /// of, so that all parts together may be longer than the request.
+    /// Length of the output of [`Self::write`]. Resource and scope are written once for every trace that has records of
+    /// them, so all parts together may be longer than the request.
     pub fn written_length(&self, part: &TracePart<'_>) -> usize {
         self.resource_runs(part).map(|run| delimited_field_size(self.resource_length(run))).sum()
     }
 
-    /// Writes one trace's part as an export request of its own.
+    /// Writes one part as an export request of its own.
     pub fn write(&self, part: &TracePart<'_>, out: &mut Vec<u8>) {
         out.reserve(self.written_length(part));
         for records in self.resource_runs(part) {
@@ -276,10 +295,13 @@ impl<'a> RegroupedExport<'a> {
         }
     }
 
+    /// Runs of neighbouring records with the same resource. A resource that returns later is written again: sorting
+    /// would change the order of log records with equal times.
     fn resource_runs<'p>(&self, part: &'p TracePart<'_>) -> impl Iterator<Item = &'p [WireRecord<'p>]> {
         part.records.chunk_by(|a, b| self.resource_index(a) == self.resource_index(b))
     }
 
+    /// Length of a `ResourceSpans` message. Protobuf writes lengths before content, so they are computed first.
     fn resource_length(&self, records: &[WireRecord<'_>]) -> usize {
         let resource = &self.resources[self.resource_index(&records[0])];
         optional_field_size(resource.body.as_deref())
@@ -287,6 +309,7 @@ impl<'a> RegroupedExport<'a> {
             + scope_runs(records).map(|run| delimited_field_size(self.scope_length(run))).sum::<usize>()
     }
 
+    /// Length of a `ScopeSpans` message.
     fn scope_length(&self, run: &[WireRecord<'_>]) -> usize {
         let scope = self.scope(&run[0]);
         optional_field_size(scope.body.as_deref())
@@ -295,16 +318,35 @@ impl<'a> RegroupedExport<'a> {
     }
 }
 
+/// Runs of neighbouring records with the same scope.
 fn scope_runs<'p, 'a>(records: &'p [WireRecord<'a>]) -> impl Iterator<Item = &'p [WireRecord<'a>]> {
     records.chunk_by(|a, b| a.scope == b.scope)
 }
 
-/// Reads what has to be known of a record before it is stored; the reason when it cannot be kept.
+/// Why one record is left out of the request that it came in. Its sender gets the first reason of a request in the partial
+/// success response of OTLP.
+#[derive(Debug, thiserror::Error)]
+enum RecordRejection {
+    #[error("{what}: {reason}")]
+    Malformed {
+        what: &'static str,
+        #[source]
+        reason: WireError,
+    },
+    #[error("a log record without a trace id is not kept")]
+    LogWithoutTrace,
+    #[error("a span without a trace id")]
+    SpanWithoutTrace,
+    #[error("a span without an id")]
+    SpanWithoutId,
+}
+
+/// Reads what has to be known of a record before it is stored, and checks it against the limits.
 fn read_record_outline<'a>(
     body: &'a [u8],
     signal: TelemetrySignal,
     limits: &RecordLimits,
-) -> Result<(TraceId, RecordOutline<'a>), String> {
+) -> Result<(TraceId, RecordOutline<'a>), RecordRejection> {
     let mut mark = RecordOutline::default();
     let read = match signal {
         TelemetrySignal::Span => span_mark(body, limits, &mut mark),
@@ -315,16 +357,15 @@ fn read_record_outline<'a>(
         TelemetrySignal::Log => "a log record",
     };
     match read {
-        Err(reason) => Err(format!("{what}: {reason}")),
-        Ok(TraceId(0)) if signal == TelemetrySignal::Log => {
-            Err("a log record without a trace id is not kept".to_owned())
-        }
-        Ok(TraceId(0)) => Err("a span without a trace id".to_owned()),
-        Ok(_) if signal == TelemetrySignal::Span && mark.span_id == SpanId(0) => Err("a span without an id".to_owned()),
+        Err(reason) => Err(RecordRejection::Malformed { what, reason }),
+        Ok(TraceId(0)) if signal == TelemetrySignal::Log => Err(RecordRejection::LogWithoutTrace),
+        Ok(TraceId(0)) => Err(RecordRejection::SpanWithoutTrace),
+        Ok(_) if signal == TelemetrySignal::Span && mark.span_id == SpanId(0) => Err(RecordRejection::SpanWithoutId),
         Ok(trace_id) => Ok((trace_id, mark)),
     }
 }
 
+/// Reads a `Span` message into `mark`, and checks all of it, so that a stored span can always be decoded.
 fn span_mark<'a>(body: &'a [u8], limits: &RecordLimits, mark: &mut RecordOutline<'a>) -> Result<TraceId, WireError> {
     let mut trace = TraceId::default();
     check_record(body, TelemetrySignal::Span, limits, |number, field| {
@@ -343,6 +384,7 @@ fn span_mark<'a>(body: &'a [u8], limits: &RecordLimits, mark: &mut RecordOutline
     Ok(trace)
 }
 
+/// Reads a `LogRecord` message into `mark`, and checks all of it.
 fn log_mark<'a>(body: &'a [u8], limits: &RecordLimits, mark: &mut RecordOutline<'a>) -> Result<TraceId, WireError> {
     let mut trace = TraceId::default();
     check_record(body, TelemetrySignal::Log, limits, |number, field| {
@@ -359,6 +401,7 @@ fn log_mark<'a>(body: &'a [u8], limits: &RecordLimits, mark: &mut RecordOutline<
     Ok(trace)
 }
 
+/// Whether a `Status` message has the code of an error.
 fn is_error(status: &[u8]) -> Result<bool, WireError> {
     let mut fields = WireFields::new(status);
     while let Some((number, field)) = fields.next()? {
@@ -369,6 +412,7 @@ fn is_error(status: &[u8]) -> Result<bool, WireError> {
     Ok(false)
 }
 
+/// Bytes of a varint: seven bits each.
 fn varint_length(value: usize) -> usize {
     (usize::BITS - (value | 1).leading_zeros()).div_ceil(7) as usize
 }

@@ -1,11 +1,12 @@
-//! What a receiver answers: export responses with `partial_success`, and `google.rpc.Status` for errors, as protobuf and
-//! as JSON.
+//! Responses of an OTLP/HTTP receiver: export responses with `partial_success`, and `google.rpc.Status` for errors, as
+//! protobuf and as JSON. The specification demands the encoding of the request for both.
 
 use crate::record::TelemetrySignal;
 use crate::regroup::RejectedRecords;
 use crate::wire::{write_bytes, write_number};
 
-/// The body of an `ExportTraceServiceResponse` or `ExportLogsServiceResponse`: empty when all was kept.
+/// The body of an `ExportTraceServiceResponse` or `ExportLogsServiceResponse`. Empty if everything was accepted: the
+/// specification says that `partial_success` must not be set then.
 pub fn export_response(rejected: &RejectedRecords) -> Vec<u8> {
     let mut body = Vec::new();
     if let Some(reason) = &rejected.reason {
@@ -17,7 +18,7 @@ pub fn export_response(rejected: &RejectedRecords) -> Vec<u8> {
     body
 }
 
-/// The same as JSON; 64-bit numbers are texts there.
+/// The same in JSON, where protobuf's mapping writes 64-bit numbers as texts.
 pub fn export_response_json(rejected: &RejectedRecords, signal: TelemetrySignal) -> String {
     let Some(reason) = &rejected.reason else { return "{}".to_owned() };
     let count = match signal {
@@ -27,7 +28,7 @@ pub fn export_response_json(rejected: &RejectedRecords, signal: TelemetrySignal)
     serde_json::json!({"partialSuccess": {count: rejected.count.to_string(), "errorMessage": reason}}).to_string()
 }
 
-/// The body of a `google.rpc.Status`.
+/// The body of a `google.rpc.Status`. `code` is a gRPC status code, not an HTTP status.
 pub fn encode_rpc_status(code: u32, message: &str) -> Vec<u8> {
     let mut body = Vec::new();
     write_number(&mut body, 1, u64::from(code));
@@ -35,11 +36,12 @@ pub fn encode_rpc_status(code: u32, message: &str) -> Vec<u8> {
     body
 }
 
+/// A `google.rpc.Status` in JSON.
 pub fn status_json(code: u32, message: &str) -> String {
     serde_json::json!({"code": code, "message": message}).to_string()
 }
 
-/// A `google.rpc.Status` that says when to try again.
+/// A `google.rpc.Status` with a `RetryInfo` detail: the client should wait this long and then send the request again.
 pub fn retry_status(code: u32, message: &str, seconds: u32) -> Vec<u8> {
     let (mut delay, mut info, mut any) = (Vec::new(), Vec::new(), Vec::new());
     write_number(&mut delay, 1, u64::from(seconds));

@@ -1,6 +1,5 @@
-//! Changes the texts of a protobuf record in place, for redaction. Everything else stays as it came, byte for byte: ids,
-//! times, and the fields that nobody here knows, unless there is something in them that must not stay. A record without
-//! anything to change is not copied.
+//! Changes the texts of a protobuf record, for redaction. Everything else stays byte for byte: ids, times, and unknown
+//! fields, unless redaction finds something in them. A record without anything to change is not copied.
 
 use std::fmt::Write;
 
@@ -9,7 +8,7 @@ use crate::limits::RecordLimits;
 use crate::record::TelemetrySignal;
 use crate::wire::{WireError, WireFields, WireValue, write_bytes};
 
-/// What a text is, so that whoever changes it can tell what may be changed.
+/// What a text is, so that the caller can decide whether and how it may be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextKind {
     /// A value, a name, a message, a body; also a bytes value if it is UTF-8.
@@ -24,11 +23,11 @@ pub enum TextKind {
     Unknown,
 }
 
-/// Decides about each text: what to put in its place, or `None` to leave it.
+/// Decides about each text: its replacement, or `None` to keep it.
 pub type TextChange<'c> = &'c mut dyn FnMut(TextKind, &str) -> Option<String>;
 
-/// Hands every text of one `Span` or `LogRecord` body that its sender could choose to `change`. `None` if nothing was
-/// changed. Text that is not UTF-8 is shown as it would be decoded.
+/// Hands every text in the body of one `Span` or `LogRecord` that its sender could choose to `change`. `None` if
+/// nothing was changed. Bytes that are not UTF-8 are passed in their decoded form, with replacement characters.
 pub fn rewrite_texts(
     record: &[u8],
     signal: TelemetrySignal,
@@ -56,8 +55,8 @@ pub fn rewrite_scope_texts(
     RecordRewriter::new(limits, change).rewrite_message(TextBearingMessage::Scope, scope, 0)
 }
 
-/// Walks one `Span` or `LogRecord` body, checks that it is what it should be, within the limits, and shows its own fields
-/// to `see`: what passes here can be decoded.
+/// Walks the body of one `Span` or `LogRecord`, checks its structure and the limits, and passes its own fields to
+/// `see`. A record that passes can be decoded: both count against the same limits.
 pub(crate) fn check_record<'r>(
     record: &'r [u8],
     signal: TelemetrySignal,
@@ -77,7 +76,7 @@ pub(crate) fn check_record<'r>(
     Ok(())
 }
 
-/// The messages that texts are in.
+/// The messages of OTLP that contain texts, directly or further inside.
 #[derive(Clone, Copy)]
 enum TextBearingMessage {
     Span,
@@ -94,7 +93,7 @@ enum TextBearingMessage {
     Map,
 }
 
-/// What is in a length-delimited field.
+/// Content of a length-delimited field.
 enum FieldContent {
     Text,
     Key,
@@ -114,6 +113,7 @@ impl TextBearingMessage {
         }
     }
 
+    /// What a length-delimited field of this message holds, by the field numbers of OTLP 1.x.
     fn field_content(self, field: u32) -> FieldContent {
         use FieldContent::{Bytes, Id, Inside, Key, Text};
         match (self, field) {
@@ -155,7 +155,8 @@ impl TextBearingMessage {
         }
     }
 
-    /// Whether a number in this field is a time, a count, flags or a constant of the protocol.
+    /// Whether a number in this field is a time, a count, flags or an enum. Such numbers are never redacted: nobody can
+    /// put a secret there without breaking the protocol.
     fn has_number(self, field: u32) -> bool {
         match self {
             TextBearingMessage::Span => matches!(field, 6..=8 | 10 | 12 | 14 | 16),
@@ -175,7 +176,7 @@ impl TextBearingMessage {
     }
 }
 
-/// What one record may hold.
+/// What is left of the limits of one record.
 struct RecordBudget {
     attributes_left: usize,
     limits: RecordLimits,
@@ -186,7 +187,7 @@ impl RecordBudget {
         RecordBudget { attributes_left: limits.attributes, limits: *limits }
     }
 
-    /// The depth of arrays and maps inside a message.
+    /// Checks the nesting of a message in arrays and maps, and returns the depth for what is inside of it.
     fn check_depth(&self, message: TextBearingMessage, depth: usize) -> Result<usize, WireError> {
         let depth = depth + usize::from(matches!(message, TextBearingMessage::Array | TextBearingMessage::Map));
         if matches!(message, TextBearingMessage::AnyValue) && depth > self.limits.nesting {
@@ -195,7 +196,7 @@ impl RecordBudget {
         Ok(depth)
     }
 
-    /// Counts what is an attribute, an event, a link, or a value among others: each takes memory, even if it is empty.
+    /// Counts attributes, events, links and items of arrays: each takes memory, even if it is empty.
     fn count_value(&mut self, message: TextBearingMessage, inner: TextBearingMessage) -> Result<(), WireError> {
         use TextBearingMessage::{Array, Event, KeyValue, Link};
         if matches!((message, inner), (_, KeyValue | Event | Link) | (Array, _)) {
@@ -207,6 +208,7 @@ impl RecordBudget {
         Ok(())
     }
 
+    /// Checks all fields of a message. Recursion is bounded by `check_depth`.
     fn check_message(&mut self, message: TextBearingMessage, bytes: &[u8], depth: usize) -> Result<(), WireError> {
         let depth = self.check_depth(message, depth)?;
         let mut fields = WireFields::new(bytes);
@@ -216,6 +218,7 @@ impl RecordBudget {
         Ok(())
     }
 
+    /// Checks one field: counts it and descends into submessages. Scalars need no check.
     fn check_field(
         &mut self,
         message: TextBearingMessage,
@@ -231,21 +234,22 @@ impl RecordBudget {
     }
 }
 
-/// Smaller numbers are counts, and name nobody.
+/// Smaller numbers are counts and codes, not card or phone numbers. They are not passed to redaction.
 const MIN_SECRET_NUMBER: u64 = 1_000;
 
-/// What becomes of a field.
+/// The decision about one field.
 enum FieldRewrite {
     Keep,
-    /// Takes the place of its content, under this number.
+    /// A replacement for the content, under this field number.
     Replace(u32, Vec<u8>),
     LeaveOut,
 }
 
+/// Rewrites one record within the limits of its budget.
 struct RecordRewriter<'c> {
     change: TextChange<'c>,
     budget: RecordBudget,
-    /// Digits of the number at hand.
+    /// Buffer for the digits of a number, reused to save allocations.
     digits: String,
 }
 
@@ -254,7 +258,7 @@ impl<'c> RecordRewriter<'c> {
         RecordRewriter { change, budget: RecordBudget::new(limits), digits: String::new() }
     }
 
-    /// The message with its texts changed; `None` if it stays as it is. `depth` is that of arrays and maps.
+    /// The message with its texts changed; `None` if nothing changed. `depth` counts arrays and maps around it.
     fn rewrite_message(
         &mut self,
         message: TextBearingMessage,
@@ -288,6 +292,7 @@ impl<'c> RecordRewriter<'c> {
         Ok(out)
     }
 
+    /// Changes a length-delimited field, or what is inside of it.
     fn rewrite_content(
         &mut self,
         message: TextBearingMessage,
@@ -307,7 +312,7 @@ impl<'c> RecordRewriter<'c> {
                 self.rewrite_message(inner, content, depth)?
             }
             FieldContent::Id => None,
-            // What its parts are is not known, so nothing can be put in their place.
+            // The structure of an unknown field is unknown, so a part of it cannot be replaced: the whole field goes.
             FieldContent::Unknown if self.change_text(TextKind::Unknown, &decode_text(content)).is_some() => {
                 return Ok(FieldRewrite::LeaveOut);
             }
@@ -316,6 +321,7 @@ impl<'c> RecordRewriter<'c> {
         Ok(changed.map_or(FieldRewrite::Keep, |changed| FieldRewrite::Replace(number, changed)))
     }
 
+    /// Changes a number: card numbers and phone numbers are also sent as integers and floats.
     fn rewrite_number(&mut self, message: TextBearingMessage, number: u32, field: WireValue<'_>) -> FieldRewrite {
         if message.has_number(number) {
             return FieldRewrite::Keep;
@@ -351,13 +357,14 @@ impl<'c> RecordRewriter<'c> {
         let changed = if digits.is_empty() { None } else { self.change_text(kind, &digits) };
         self.digits = digits;
         match changed {
-            // The text that a value can be instead.
+            // Field 1 of `AnyValue` is `string_value`: the replacement is a text.
             Some(changed) if is_value => FieldRewrite::Replace(1, changed.into_bytes()),
             Some(_) => FieldRewrite::LeaveOut,
             None => FieldRewrite::Keep,
         }
     }
 
+    /// A replacement that equals the text counts as no change, which avoids the copy.
     fn change_text(&mut self, kind: TextKind, text: &str) -> Option<String> {
         (self.change)(kind, text).filter(|changed| changed != text)
     }

@@ -1,5 +1,6 @@
-//! Export messages read from a byte stream: one message, or many with their length in front. A message larger than the
-//! record limit is walked level by level, so that memory is bounded by its largest record, not by its size.
+//! Reads export messages from a byte stream: one message, or many with their length in front. A message larger than the
+//! record limit is walked level by level, so memory is bounded by the largest record and not by the size of the
+//! message.
 
 use std::io::{self, BufRead, Read};
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use crate::record::{
 };
 use crate::wire::{WireError, read_varint, split_tag};
 
-/// Why a stream of export messages ended early.
+/// Why a stream of export messages ended early. `offset` counts bytes of the decompressed input.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
     #[error("at byte {offset}: {reason}")]
@@ -24,16 +25,19 @@ pub enum StreamError {
     Io(#[from] io::Error),
 }
 
-/// What a stream yields: records, and places that could not be read although the stream goes on behind them.
+/// Receives records, and the offsets of parts that could not be read although the stream continues behind them. An
+/// error of the sink ends the reading.
 type RecordSink<'s> = dyn FnMut(Result<ExportRecord<'_>, (u64, WireError)>) -> io::Result<()> + 's;
 
-/// Whether the first bytes of a file can be an export message, and if so, how its messages are framed.
-/// `whole` says that `head` is the entire file.
+/// Whether the first bytes of a file can be an export message, and how its messages are framed. `whole` says that
+/// `head` is the entire file: then a message must not be cut off.
 pub fn looks_like_export(head: &[u8], whole: bool) -> Option<MessageFraming> {
     if looks_like_message(head, whole) {
         return Some(MessageFraming::Single);
     }
     let mut rest = head;
+    // Varint framing is tried before the four-byte one. Both must agree with the structure of the message behind them,
+    // so a file hardly ever fits two.
     if let Some(length) = read_varint(&mut rest).ok().and_then(|length| usize::try_from(length).ok())
         && looks_like_framed(length, rest, whole)
     {
@@ -44,23 +48,24 @@ pub fn looks_like_export(head: &[u8], whole: bool) -> Option<MessageFraming> {
     looks_like_framed(length, rest, whole).then_some(MessageFraming::Prefixed)
 }
 
-/// An empty message proves nothing, so a stream that begins with one is not taken for OTLP.
+/// Whether a message of this length follows. An empty message proves nothing, so a stream that begins with one is not
+/// taken for OTLP.
 fn looks_like_framed(length: usize, rest: &[u8], whole: bool) -> bool {
     let complete = length <= rest.len();
     length > 0 && (complete || !whole) && looks_like_message(&rest[..length.min(rest.len())], complete)
 }
 
-/// How messages follow each other in a file.
+/// Framing of the messages in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageFraming {
     Single,
-    /// Each with its length in front, as a varint: protobuf's own way.
+    /// Each message follows its length as a varint: protobuf's delimited format.
     Delimited,
-    /// Each with its length in front, as four bytes, the highest first: the collector's file exporter.
+    /// Each message follows its length as four big-endian bytes: the format of the collector's file exporter.
     Prefixed,
 }
 
-/// Reads every record of a stream.
+/// Reads every record of a stream. Memory is bounded by `limits.record_bytes`, whatever the lengths in the input say.
 pub fn stream_export(
     input: &mut dyn BufRead,
     framing: MessageFraming,
@@ -85,9 +90,10 @@ pub fn stream_export(
     }
 }
 
-/// Tags of the messages a level may hold: `ResourceSpans`, `ScopeSpans` and a span or log record.
+/// Field number of `ScopeSpans` in `ResourceSpans`, and of records in `ScopeSpans`.
 const RECORDS: u32 = 2;
 
+/// Walks the stream. `offset` is the position of the next byte that `input` returns.
 struct ExportStreamReader<'r, 's> {
     input: &'r mut dyn BufRead,
     offset: u64,
@@ -97,10 +103,11 @@ struct ExportStreamReader<'r, 's> {
 }
 
 impl ExportStreamReader<'_, '_> {
-    /// One message of known length: if it is malformed, the next one is still found.
+    /// Reads one message of known length. If it is malformed, reading continues with the next message.
     fn read_frame(&mut self, length: u64) -> Result<(), StreamError> {
         let end = self.offset.saturating_add(length);
         match self.read_message(end) {
+            // The end of the message is known, so what is left of it can be skipped.
             Err(StreamError::Malformed { offset, reason }) if self.offset <= end && reason != WireError::Truncated => {
                 (self.sink)(Err((offset, reason)))?;
             }
@@ -112,7 +119,7 @@ impl ExportStreamReader<'_, '_> {
         }
     }
 
-    /// An export message that ends at `end`, or with the input.
+    /// Reads an export message that ends at `end`, or with the input.
     fn read_message(&mut self, end: u64) -> Result<(), StreamError> {
         while self.offset < end {
             let Some((number, length)) = self.next_field(end)? else { break };
@@ -127,9 +134,11 @@ impl ExportStreamReader<'_, '_> {
         Ok(())
     }
 
+    /// Reads one `ResourceSpans` that fits into memory.
     fn whole_resource(&mut self, length: u64) -> Result<(), StreamError> {
         let start = self.offset;
         self.fill_buffer(length)?;
+        // The buffer is taken out, because the closure borrows `self`; it goes back to be reused.
         let (buffer, limits) = (std::mem::take(&mut self.buffer), self.limits);
         let mut failed = None;
         let read = read_resource_records(&buffer, limits, &mut |record| {
@@ -142,6 +151,8 @@ impl ExportStreamReader<'_, '_> {
         self.report_failure(start, read, failed)
     }
 
+    /// Walks one `ResourceSpans` that is over the limit, scope by scope. The resource must stand before its scopes: a
+    /// stream cannot look ahead. Exporters write it first.
     fn large_resource(&mut self, end: u64) -> Result<(), StreamError> {
         let mut resource = Arc::new(SpanResource::default());
         while self.offset < end {
@@ -175,6 +186,7 @@ impl ExportStreamReader<'_, '_> {
         Ok(())
     }
 
+    /// Walks one `ScopeSpans` that is over the limit, record by record.
     fn large_scope(&mut self, end: u64, resource: &Arc<SpanResource>) -> Result<(), StreamError> {
         let mut scope = RecordScope { resource: Arc::clone(resource), name: Arc::from("") };
         while self.offset < end {
@@ -188,6 +200,7 @@ impl ExportStreamReader<'_, '_> {
                         Err(reason) => (self.sink)(Err((start, reason)))?,
                     }
                 }
+                // A record over the limit is skipped and reported; the records behind it are still read.
                 RECORDS if !self.fits_record_limit(length) => {
                     let limit = self.limits.record_bytes;
                     (self.sink)(Err((start, WireError::RecordTooLarge { size: length, limit })))?;
@@ -204,6 +217,7 @@ impl ExportStreamReader<'_, '_> {
         Ok(())
     }
 
+    /// An error of the sink ends the reading, a malformed part is reported to the sink.
     fn report_failure(
         &mut self,
         start: u64,
@@ -217,12 +231,13 @@ impl ExportStreamReader<'_, '_> {
         }
     }
 
+    /// Whether a part of this length may be read into memory.
     fn fits_record_limit(&self, length: u64) -> bool {
         length <= self.limits.record_bytes as u64
     }
 
-    /// The next length-delimited field's number and length, which stays within the message that ends at `end`; fields
-    /// of other wire types are passed over.
+    /// Number and length of the next length-delimited field. Its end lies within the message that ends at `end`. Fields
+    /// of other wire types are skipped.
     fn next_field(&mut self, end: u64) -> Result<Option<(u32, u64)>, StreamError> {
         loop {
             let start = self.offset;
@@ -246,11 +261,13 @@ impl ExportStreamReader<'_, '_> {
         }
     }
 
+    /// A varint where the message must not end.
     fn read_varint(&mut self) -> Result<u64, StreamError> {
         let offset = self.offset;
         self.varint_or_end()?.ok_or(StreamError::Malformed { offset, reason: WireError::Truncated })
     }
 
+    /// A varint, or `None` at the end of the input.
     fn varint_or_end(&mut self) -> Result<Option<u64>, StreamError> {
         let start = self.offset;
         let mut value = 0u64;
@@ -271,6 +288,7 @@ impl ExportStreamReader<'_, '_> {
         Err(StreamError::Malformed { offset: start, reason: WireError::LongVarint })
     }
 
+    /// A length of four big-endian bytes, or `None` at the end of the input.
     fn prefix_or_end(&mut self) -> Result<Option<u64>, StreamError> {
         let mut length = [0; 4];
         let mut got = 0;
@@ -287,22 +305,25 @@ impl ExportStreamReader<'_, '_> {
         Ok(Some(u64::from(u32::from_be_bytes(length))))
     }
 
+    /// Reads this many bytes into `buffer`.
     fn fill_buffer(&mut self, length: u64) -> Result<(), StreamError> {
         if !self.fits_record_limit(length) {
             let limit = self.limits.record_bytes;
             return Err(StreamError::RecordTooLarge { offset: self.offset, size: length, limit });
         }
         self.buffer.clear();
-        // `take` and not `resize`: a length that lies must not allocate what is not there.
+        // `take` and not `resize`: a false length must not allocate memory for data that does not exist.
         let read = self.input.take(length).read_to_end(&mut self.buffer)? as u64;
         self.advance(length, read)
     }
 
+    /// Skips bytes without keeping them.
     fn skip(&mut self, length: u64) -> Result<(), StreamError> {
         let skipped = io::copy(&mut self.input.take(length), &mut io::sink())?;
         self.advance(length, skipped)
     }
 
+    /// Moves the offset, and reports an input that ended early.
     fn advance(&mut self, wanted: u64, got: u64) -> Result<(), StreamError> {
         self.offset += got;
         match got == wanted {
@@ -312,12 +333,13 @@ impl ExportStreamReader<'_, '_> {
     }
 }
 
-/// Checks the tags of the first levels: enough to tell OTLP from text and from other protobuf messages.
+/// Checks the tags of the first levels, which is enough to tell OTLP from text and from other protobuf messages.
 fn looks_like_message(head: &[u8], whole: bool) -> bool {
     let mut rest = head;
     let mut seen = 0;
     while !rest.is_empty() {
         let Some((tag, body, complete)) = next_submessage(&mut rest) else { return seen > 0 && !whole };
+        // 0x0a is the tag of field 1 with a length: `resource_spans` or `resource_logs`.
         if tag != 0x0a || (whole && !complete) || !looks_like_resource_records(body) {
             return false;
         }
@@ -326,6 +348,7 @@ fn looks_like_message(head: &[u8], whole: bool) -> bool {
     seen > 0
 }
 
+/// Tags of a resource, a scope and a schema URL, and the first tags inside of them.
 fn looks_like_resource_records(body: &[u8]) -> bool {
     let mut rest = body;
     while let Some((tag, inner, complete)) = next_submessage(&mut rest) {
@@ -345,7 +368,7 @@ fn looks_like_resource_records(body: &[u8]) -> bool {
     true
 }
 
-/// The next length-delimited field: its tag, as much of its body as is there, and whether that is all of it.
+/// The next length-delimited field: its tag, the part of its body that `rest` holds, and whether the body is complete.
 fn next_submessage<'a>(rest: &mut &'a [u8]) -> Option<(u8, &'a [u8], bool)> {
     let (&tag, mut after) = rest.split_first()?;
     if tag & 7 != 2 || tag >= 0x80 {

@@ -1,10 +1,12 @@
-//! Gives the traces of an export request other ids. Nothing else changes, and nothing moves: an id has one length.
+//! Replaces the trace ids of an export request, so that traces of several programs cannot collide. Ids have a fixed
+//! length, so they are overwritten in place and nothing moves.
 
 use crate::record::{TelemetrySignal, signal_of_record};
 use crate::wire::{WireError, WireFields, WireValue};
 
-/// Hands every trace id of an export request of spans or logs (or of both, one behind the other) to `change`: those of
-/// records and those of links. What is no id, by its length, stays.
+/// Applies `change` to every trace id of an export request of spans or logs, or of several requests one behind the
+/// other: those of records and those of links. Ids of a wrong length stay as they are. After an error nothing was
+/// changed.
 pub fn change_trace_ids(export: &mut [u8], change: &dyn Fn([u8; 16]) -> [u8; 16]) -> Result<(), WireError> {
     let mut places = Vec::new();
     collect_id_offsets(IdBearingMessage::Export, export, 0, &mut places)?;
@@ -16,6 +18,7 @@ pub fn change_trace_ids(export: &mut [u8], change: &dyn Fn([u8; 16]) -> [u8; 16]
     Ok(())
 }
 
+/// The messages on the way to a trace id.
 #[derive(Clone, Copy)]
 enum IdBearingMessage {
     Export,
@@ -28,7 +31,7 @@ enum IdBearingMessage {
     Link,
 }
 
-/// Where ids begin in a message that begins at `start`.
+/// Collects the offsets of ids in a message that begins at `start`. Recursion ends at the link, five levels down.
 fn collect_id_offsets(
     message: IdBearingMessage,
     bytes: &[u8],
@@ -38,7 +41,7 @@ fn collect_id_offsets(
     let mut fields = WireFields::new(bytes);
     while let Some((number, field)) = fields.next()? {
         let WireValue::Bytes(content) = field else { continue };
-        // A field ends with its content.
+        // The content is the last part of a field, so its start follows from what is left.
         let begin = start + bytes.len() - fields.bytes_left() - content.len();
         let inner = match (message, number) {
             (IdBearingMessage::Export, 1) => IdBearingMessage::Resource,

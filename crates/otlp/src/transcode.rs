@@ -1,4 +1,4 @@
-//! An OTLP request in JSON as the same request in protobuf, so that a receiver has one form to deal with.
+//! Transcodes an OTLP request from JSON to protobuf, so that a receiver has one form to deal with.
 
 use std::sync::Arc;
 
@@ -10,13 +10,16 @@ use crate::record::TelemetrySignal;
 use crate::regroup::RejectedRecords;
 use crate::wire::{write_bytes, write_head};
 
-/// Reads a JSON request; records of the other signal and those that cannot be read are left out and counted.
+/// Reads a request in OTLP/JSON. Records of the other signal, records with malformed ids and records that cannot be
+/// read are left out and counted. An error means that the document as a whole is not JSON or not an export request;
+/// nothing of it is used then.
 pub fn export_from_json(json: &[u8], signal: TelemetrySignal) -> Result<(Vec<u8>, RejectedRecords), serde_json::Error> {
     let mut out = Vec::new();
     let mut rejected = RejectedRecords::default();
     let mut open = OpenScope::default();
     let mut deserializer = serde_json::Deserializer::from_slice(json);
     read_export_json(&mut deserializer, &mut |record| match record {
+        // A malformed id is refused here although files with such ids are accepted: the sender is there to be notified.
         ExportJson::Span(_, RecordExtras { odd_id: Some(reason), .. })
         | ExportJson::Log(_, _, _, RecordExtras { odd_id: Some(reason), .. }) => rejected.add(1, || reason.to_owned()),
         ExportJson::Span(span, beside) if signal == TelemetrySignal::Span => {
@@ -34,12 +37,13 @@ pub fn export_from_json(json: &[u8], signal: TelemetrySignal) -> Result<(Vec<u8>
         ExportJson::Log(..) => rejected.add(1, || "a log record in a request of spans".to_owned()),
         ExportJson::Bad(reason) => rejected.add(1, || reason),
     })?;
+    // A request is one document: anything behind it is an error, not ignored.
     deserializer.end()?;
     open.close_resource(&mut out);
     Ok((out, rejected))
 }
 
-/// Spans as a request.
+/// Encodes spans as one export request. Neighbours with the same resource and scope share one message.
 pub fn export_of_spans(spans: &[Span<'_>]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut open = OpenScope::default();
@@ -52,17 +56,22 @@ pub fn export_of_spans(spans: &[Span<'_>]) -> Vec<u8> {
     out
 }
 
-/// The scopes of one resource, and the records of the last of them, until others come.
+/// Collects records until the resource or the scope changes, because protobuf writes the length of a message before its
+/// content.
 #[derive(Default)]
 struct OpenScope {
     resource: Arc<SpanResource>,
+    /// Finished `ScopeSpans` messages of the resource.
     scopes: Vec<u8>,
     name: String,
+    /// Encoded records of the scope that is still open.
     records: Vec<u8>,
 }
 
 impl OpenScope {
+    /// Appends a record, after closing what it does not belong to.
     fn add_record(&mut self, resource: &Arc<SpanResource>, name: &str, body: &[u8], out: &mut Vec<u8>) {
+        // Pointers first: records of one resource usually share it, and comparing attributes is slow.
         if !Arc::ptr_eq(&self.resource, resource) && self.resource != *resource {
             self.close_resource(out);
             self.resource = Arc::clone(resource);
@@ -74,7 +83,8 @@ impl OpenScope {
         write_bytes(&mut self.records, 2, body);
     }
 
-    /// The records may be all of a large request: they are there twice at the most.
+    /// Appends the open scope to the scopes of the resource. The records may be almost all of a large request, so they
+    /// are moved and freed here: they are in memory twice at most.
     fn close_scope(&mut self) {
         if self.records.is_empty() {
             return;
@@ -83,6 +93,7 @@ impl OpenScope {
         write_bytes(&mut name, 1, self.name.as_bytes());
         write_bytes(&mut scope, 1, &name);
         let length = scope.len() + self.records.len();
+        // 16 bytes are more than a tag and a length can take.
         self.scopes.reserve(length + 16);
         write_head(&mut self.scopes, 2, length);
         self.scopes.append(&mut scope);
@@ -90,6 +101,7 @@ impl OpenScope {
         self.records = Vec::new();
     }
 
+    /// Appends the open resource to the request.
     fn close_resource(&mut self, out: &mut Vec<u8>) {
         self.close_scope();
         if self.scopes.is_empty() {

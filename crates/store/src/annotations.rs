@@ -1,4 +1,5 @@
-//! What people, and programs that are no judge of ours, say of a span, a trace, a trajectory or one of its steps.
+//! Annotations: statements of people and of other programs about a span, a trace, a trajectory or one of its steps.
+//! Verdicts of our own judges are not here but in the table of outcomes.
 
 use rusqlite::types::Value;
 use rusqlite::{OptionalExtension, Row, params, params_from_iter};
@@ -8,15 +9,17 @@ use crate::error::StoreError;
 use crate::write_queue::WriteLane;
 use crate::writer::WriteHandle;
 
-/// What is to be said. It replaces what the target has under the same name and identifier, whoever said that.
+/// An annotation to store. It replaces the one that the target has under the same name and identifier, whoever made it:
+/// the key that Phoenix uses.
 #[derive(Clone, Debug, Default)]
 pub struct NewAnnotation {
     /// `span:ID`, `trace:ID`, `trajectory:ID` or `trajectory:ID#STEP`.
     pub target: String,
-    /// The trace that holds the target, by its 16 bytes.
+    /// The trace that contains the target. An annotation may arrive before its trace; then it belongs to no project
+    /// yet.
     pub trace_id: Option<u128>,
     pub name: String,
-    /// Tells several annotations of one name apart; mostly empty.
+    /// Distinguishes several annotations with one name; usually empty.
     pub identifier: String,
     /// `HUMAN`, `LLM` or `CODE`.
     pub annotator: String,
@@ -25,11 +28,12 @@ pub struct NewAnnotation {
     pub explanation: Option<String>,
     /// An object, as JSON.
     pub metadata: String,
+    /// Name of the API key or of the person, as the server knows it.
     pub author: String,
 }
 
 impl NewAnnotation {
-    /// What it takes in memory, about.
+    /// Approximate memory, for the budget of the write queue.
     fn memory_bytes(&self) -> usize {
         let required = [&self.target, &self.name, &self.identifier, &self.annotator, &self.metadata, &self.author];
         let optional = [&self.label, &self.explanation].into_iter().flatten();
@@ -37,8 +41,10 @@ impl NewAnnotation {
     }
 }
 
+/// An annotation as it is stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AnnotationRecord {
+    /// Number of the row: the cursor of lists, ascending in the order of creation.
     pub no: i64,
     pub target: String,
     pub name: String,
@@ -49,10 +55,12 @@ pub struct AnnotationRecord {
     pub explanation: Option<String>,
     pub metadata: String,
     pub author: String,
+    /// Times in nanoseconds since the Unix epoch, by the clock of the server.
     pub created_ns: i64,
     pub updated_ns: i64,
 }
 
+/// Selects annotations. All given conditions must hold.
 #[derive(Clone, Debug, Default)]
 pub struct AnnotationFilter {
     pub project: Option<String>,
@@ -62,20 +70,22 @@ pub struct AnnotationFilter {
     pub annotator: Option<String>,
     /// Those of one trace, by its 16 bytes.
     pub trace_id: Option<u128>,
+    /// The number of the last annotation of the page before; 0 for the first page.
     pub after: i64,
     pub limit: usize,
 }
 
+/// Columns in the order that [`annotation_from_row`] reads.
 pub(crate) const COLUMNS: &str = "annotation.no, target, annotation.name, identifier, annotator, label, score, explanation, \
                        metadata, author, annotation.created_ns, updated_ns";
 
 impl Store {
-    /// Stores annotations; returns their numbers.
+    /// Stores annotations, all or none. Returns their numbers, of the replaced ones the old numbers.
     pub fn annotate(&self, new: Vec<NewAnnotation>, now_ns: i64) -> Result<WriteHandle<Vec<i64>>, StoreError> {
         self.annotate_in_lane(WriteLane::INTERNAL, new, now_ns)
     }
 
-    /// As [`Store::annotate`], for a client.
+    /// As [`Store::annotate`], in the queue of one client.
     pub fn annotate_in_lane(
         &self,
         lane: WriteLane,
@@ -127,13 +137,14 @@ impl Store {
         })
     }
 
-    /// True when there was one.
+    /// Removes an annotation. True if there was one.
     pub fn remove_annotation(&self, no: i64) -> Result<WriteHandle<bool>, StoreError> {
         self.writer()?.submit(100, move |writing| {
             Ok(writing.sql.prepare_cached("DELETE FROM annotation WHERE no = ?")?.execute([no])? > 0)
         })
     }
 
+    /// Annotations in the order of their numbers.
     pub fn annotations(&self, filter: &AnnotationFilter) -> Result<Vec<AnnotationRecord>, StoreError> {
         let reader = self.readers.take_reader()?;
         let mut terms = vec!["annotation.no > ?"];
@@ -166,6 +177,7 @@ impl Store {
     }
 }
 
+/// Reads a row of [`COLUMNS`].
 pub(crate) fn annotation_from_row(row: &Row<'_>) -> Result<AnnotationRecord, rusqlite::Error> {
     Ok(AnnotationRecord {
         no: row.get(0)?,

@@ -1,18 +1,26 @@
-//! Sums by time.
+//! Sums by time. Metrics are computed from sums of trajectories in buckets of time, so that a query reads a bounded
+//! number of rows.
 
-/// How long a bucket of the sums is.
+/// Length of the shortest bucket: five minutes. Bucket numbers are start times divided by this, rounded down.
 pub const BUCKET_NS: i64 = 300 * 1_000_000_000;
 
-/// Sums over trajectories: of the scores in each (`sum`), of how many there are (`scored`), and of their products.
+/// Moments of the scores of trajectories, from which mean and cluster-robust variance are computed. For each
+/// trajectory, s is the sum of its scores and n their number: a trajectory is a cluster of n scores. The rows hold Σs,
+/// Σn, Σs², Σs·n and Σn². All of them are additive, so buckets can be merged and trajectories taken out again.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ScoreMoments {
     pub trajectories: i64,
-    /// Those with at least one score.
+    /// Trajectories with at least one score.
     pub scored_trajectories: i64,
+    /// Σn.
     pub scored: i64,
+    /// Σs.
     pub sum: f64,
+    /// Σs².
     pub sum_sum: f64,
+    /// Σs·n.
     pub sum_n: f64,
+    /// Σn².
     pub n_n: f64,
     pub failed: i64,
     pub not_applicable: i64,
@@ -32,15 +40,17 @@ impl std::ops::AddAssign for ScoreMoments {
     }
 }
 
-/// What trajectories took and cost.
+/// Usage: what trajectories took and cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TrajectoryUsage {
     pub trajectories: i64,
     pub errors: i64,
     pub steps: i64,
+    /// Prompt and completion tokens. Saturating, because traces can state any number.
     pub tokens: i64,
+    /// Sum of the durations. A float, because sums of nanoseconds can exceed 64 bits.
     pub took_ns: f64,
-    /// Those whose cost is known.
+    /// Trajectories whose cost is known. The mean cost is over these only.
     pub costed: i64,
     pub cost_usd: f64,
 }

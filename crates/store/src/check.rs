@@ -1,4 +1,4 @@
-//! Looks whether a store is what it should be.
+//! `gradus store check`: verifies the structure of the file, the readability of every row, and references between rows.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use crate::error::StoreError;
 use crate::query::StoredBlock;
 use crate::records::BlockSignal;
 
-/// What was looked at, and what is wrong with it.
+/// What was checked, and the problems that were found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckReport {
     pub traces: u64,
@@ -20,13 +20,15 @@ pub struct CheckReport {
     pub blocks: u64,
     pub trajectories: u64,
     pub outcomes: u64,
-    /// The first of them; an empty list is a clean store.
+    /// The first problems; empty for an intact store.
     pub problems: Vec<String>,
 }
 
+/// Problems that are kept. A damaged file can have millions.
 const MAX_PROBLEMS: usize = 100;
 
 impl CheckReport {
+    /// `text` is called only if the problem is kept.
     fn add_problem(&mut self, text: impl FnOnce() -> String) {
         if self.problems.len() < MAX_PROBLEMS {
             self.problems.push(text());
@@ -35,19 +37,19 @@ impl CheckReport {
 }
 
 impl Store {
-    /// Checks the file's structure, and that every block can be read and holds the spans it should. `span_ids` reads a
-    /// block.
-    pub fn check(
+    /// Checks the file's structure, and that every block can be read and holds the spans it should. `span_ids` decodes a
+    /// block: the store itself does not know OTLP, and shows the error of the decoder as the reason.
+    pub fn check<E: std::fmt::Display>(
         &self,
-        span_ids: &mut dyn FnMut(&StoredBlock) -> Result<Vec<SpanId>, String>,
+        span_ids: &mut dyn FnMut(&StoredBlock) -> Result<Vec<SpanId>, E>,
     ) -> Result<CheckReport, StoreError> {
         let reader = self.readers.take_reader()?;
         let sql: &Connection = &reader;
-        // One view of the whole, whatever is written meanwhile.
+        // One transaction, so that the check sees one state whatever is written meanwhile.
         let view = sql.unchecked_transaction()?;
         let mut report = CheckReport::default();
         check_structure(&view, &mut report)?;
-        // What cannot be read at all is one more problem, not the end of looking.
+        // An error while reading is one more problem, and does not end the check.
         let looked_at = [
             check_traces(&view, &mut report, span_ids),
             check_verdicts(&view, &mut report),
@@ -60,6 +62,7 @@ impl Store {
     }
 }
 
+/// SQLite's own check of pages and indices, and the comparison with the schema of this version.
 fn check_structure(sql: &Connection, report: &mut CheckReport) -> Result<(), StoreError> {
     let mut statement = sql.prepare("PRAGMA integrity_check(20)")?;
     let lines = statement.query_map([], |row| row.get::<_, String>(0))?;
@@ -75,10 +78,12 @@ fn check_structure(sql: &Connection, report: &mut CheckReport) -> Result<(), Sto
     Ok(())
 }
 
-fn check_traces(
+/// Every block must decompress and decode, every span row must be found in the block that it names, and the counters of
+/// traces must agree.
+fn check_traces<E: std::fmt::Display>(
     sql: &Connection,
     report: &mut CheckReport,
-    span_ids: &mut dyn FnMut(&StoredBlock) -> Result<Vec<SpanId>, String>,
+    span_ids: &mut dyn FnMut(&StoredBlock) -> Result<Vec<SpanId>, E>,
 ) -> Result<(), StoreError> {
     let mut traces = sql.prepare("SELECT no, hex(trace_id), spans FROM trace ORDER BY no")?;
     let mut blocks = sql.prepare("SELECT no, signal, arrived_ns, body FROM block WHERE trace = ?")?;
@@ -87,6 +92,7 @@ fn check_traces(
     while let Some(row) = rows.next()? {
         let (trace, id, counted): (i64, String, u64) = (row.get(0)?, row.get(1)?, row.get(2)?);
         report.traces += 1;
+        // Span ids by block, of one trace at a time, so that memory stays bounded.
         let mut held: HashSet<(i64, SpanId)> = HashSet::new();
         let mut found = blocks.query([trace])?;
         while let Some(row) = found.next()? {
@@ -95,7 +101,9 @@ fn check_traces(
             let signal = if row.get::<_, i64>(1)? == 1 { BlockSignal::Logs } else { BlockSignal::Spans };
             let body: Vec<u8> = row.get(3)?;
             let read = decompress_bytes(&body).map_err(|error| error.to_string()).and_then(|export| {
-                span_ids(&StoredBlock { no, trace, signal, arrived_ns: row.get(2).unwrap_or_default(), export })
+                let arrived_ns = row.get(2).unwrap_or_default();
+                let block = StoredBlock { no, trace, signal, arrived_ns, export };
+                span_ids(&block).map_err(|error| error.to_string())
             });
             match read {
                 Ok(ids) => held.extend(ids.into_iter().map(|id| (no, id))),
@@ -119,6 +127,7 @@ fn check_traces(
     Ok(())
 }
 
+/// Every trajectory and every outcome must be readable JSON, and every outcome must have its trajectory.
 fn check_verdicts(sql: &Connection, report: &mut CheckReport) -> Result<(), StoreError> {
     let mut statement = sql.prepare("SELECT trajectory_id, body FROM trajectory")?;
     let mut rows = statement.query([])?;
@@ -150,8 +159,10 @@ fn check_verdicts(sql: &Connection, report: &mut CheckReport) -> Result<(), Stor
     Ok(())
 }
 
-/// What names a row must find it.
+/// Every reference between rows must be valid. Foreign keys of SQLite are off, because checking them on every write is
+/// slow.
 fn check_ties(sql: &Connection, report: &mut CheckReport) -> Result<(), StoreError> {
+    // Table, column, and the table that the column refers to.
     const TIES: &[(&str, &str, &str)] = &[
         ("block", "trace", "trace"),
         ("span", "trace", "trace"),

@@ -1,28 +1,30 @@
-//! How bodies are packed. Blocks of one trace repeat themselves (each prompt contains the one before), so the fastest level of
-//! zstd already gets most of what there is: level 1 is a fifth smaller and takes a third more instructions. Each has a
-//! checksum: most damage to text still unpacks to text.
+//! Compression of bodies with zstd. Blocks of one trace repeat themselves (each prompt contains the one before), so the
+//! fastest level is nearly as good as others: level 1 is a fifth smaller and takes a third more instructions. Each
+//! frame has a checksum, because most damage to text still decompresses to text.
 
 use std::cell::RefCell;
 
 use crate::error::StoreError;
 
+/// Negative levels of zstd are the fastest ones.
 const LEVEL: i32 = -1;
-/// What one body may unpack to: more than any request may hold.
+/// Bytes that one body may decompress to: more than any request may have. Guards against a damaged or hostile file.
 const MAX_BYTES: usize = 1 << 30;
 
 thread_local! {
-    // Setting up a context costs more than packing a span.
+    // Setting up a context costs more than compressing a span, so each thread keeps one.
     static COMPRESSOR: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
     static DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
+/// Compresses a body. Cannot fail.
 pub(crate) fn compress_bytes(bytes: &[u8]) -> Vec<u8> {
     COMPRESSOR.with_borrow_mut(|slot| {
         if slot.is_none() {
             *slot = new_compressor().ok();
         }
         let packed = slot.as_mut().and_then(|compressor| compressor.compress(bytes).ok());
-        // A context cannot be had only when memory is out; the plain call says so by aborting.
+        // Only without memory there is no context; then the plain call aborts.
         packed.unwrap_or_else(|| zstd::bulk::compress(bytes, LEVEL).unwrap_or_default())
     })
 }
@@ -33,6 +35,7 @@ fn new_compressor() -> std::io::Result<zstd::bulk::Compressor<'static>> {
     Ok(compressor)
 }
 
+/// Decompresses a body. The frame states its size, which is checked before memory is allocated.
 pub(crate) fn decompress_bytes(bytes: &[u8]) -> Result<Vec<u8>, StoreError> {
     let bad = |reason: String| StoreError::bad_row("a compressed body", reason);
     let size = zstd::zstd_safe::get_frame_content_size(bytes)

@@ -1,4 +1,4 @@
-//! Connections to the file: how they are set up, and the numbered migrations.
+//! Connections to the database file: their settings, and the numbered migrations.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,23 +11,25 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use crate::error::StoreError;
 use crate::files::{append_path_suffix, check_database_file};
 
-/// In order; a store remembers how many of them it has been through.
+/// Migrations in order. `user_version` of a file is the number of those it has been through. A released migration never
+/// changes.
 const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0001.sql"),
     include_str!("../migrations/0002.sql"),
     include_str!("../migrations/0003.sql"),
 ];
-/// Marks the file as ours, for `file` and for ourselves ("grad").
+/// Marks the file as ours, for the program `file` and for ourselves: "grad" in ASCII.
 const APPLICATION_ID: i64 = 0x6772_6164;
-/// Spans are a few hundred bytes to a few kilobytes when compressed: larger pages keep more of them out of chains.
+/// Compressed spans have a few hundred bytes to a few kilobytes. Larger pages keep more of them out of overflow chains.
 const PAGE_BYTES: i64 = 8192;
-/// How far the write-ahead log grows before its pages are moved into the file.
+/// Pages of the write-ahead log before they are moved into the database file: 32 MB.
 const CHECKPOINT_PAGES: i64 = 4000;
+/// Prepared statements that a connection caches.
 const STATEMENTS: usize = 64;
-/// How long one waits for another process that writes.
+/// How long a connection waits for another process that writes.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Opens for writing; makes the file if it is not there.
+/// Opens the file for writing, and creates it if it does not exist.
 pub(crate) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
     if !check_database_file(path)? {
         create_store(path)?;
@@ -35,8 +37,8 @@ pub(crate) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
     set_up_store(path, path)
 }
 
-/// Makes a new store. It gets its name when it is complete, so that an empty file under that name is always one that was
-/// truncated, and never one that somebody began to make.
+/// Creates a new store. The file gets its name only when it is complete, so an empty file under that name is always a
+/// truncated one, and never one that another process has begun to create.
 fn create_store(path: &Path) -> Result<(), StoreError> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -48,43 +50,45 @@ fn create_store(path: &Path) -> Result<(), StoreError> {
         }
     };
     remove_draft();
-    // Made here and not by SQLite, so that only its owner can read it; the files beside it get the same rights.
+    // Created here and not by SQLite, so that only its owner can read it. SQLite gives the files beside it the same
+    // rights.
     crate::create_private(&draft).map_err(not_writable)?;
     let made = set_up_store(&draft, path)
         .and_then(|connection| connection.close().map_err(|(_, error)| StoreError::from_open_error(path, &error)));
-    // Somebody else who made one meanwhile was first.
+    // Another process may have created one meanwhile. Then that one is used.
     let named = made.and_then(|()| match std::fs::hard_link(&draft, path) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        // Not every file system has links.
+        // Not every file system has hard links.
         Err(_) => std::fs::rename(&draft, path).map_err(not_writable),
     });
     remove_draft();
     named
 }
 
-/// Opens a file and brings it up to date; errors name `path`.
+/// Opens a file, sets it up and migrates it. Errors name `path`, which may differ from `file`.
 fn set_up_store(file: &Path, path: &Path) -> Result<Connection, StoreError> {
     let open = || -> Result<Connection, rusqlite::Error> {
         Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)
     };
     let set_up_writer = |connection: &Connection, is_new: bool| -> Result<(), rusqlite::Error> {
-        // These two count only before the first table is made, and write to the file: a full disk would refuse a store that
-        // can still be read.
+        // These two take effect only before the first table is created, and they write to the file: on a full disk they
+        // would refuse a store that can still be read.
         if is_new {
             connection.pragma_update(None, "page_size", PAGE_BYTES)?;
             connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
         }
         connection.pragma_update(None, "journal_mode", "WAL")?;
-        // An acknowledged span survives a power cut, too.
+        // An acknowledged span must survive a power cut.
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
         connection.pragma_update(None, "journal_size_limit", CHECKPOINT_PAGES * PAGE_BYTES)?;
+        // Negative: kibibytes. 16 MB for the writer.
         connection.pragma_update(None, "cache_size", -16_000)
     };
     let opening = |error: rusqlite::Error| StoreError::from_open_error(path, &error);
     let mut connection = open().map_err(opening)?;
-    // Looked at before anything is changed: it may be somebody else's.
+    // Checked before anything is changed: the file may belong to another program.
     set_up(&connection).map_err(opening)?;
     let version = check_version(&connection, path)?;
     set_up_writer(&connection, version == 0).map_err(opening)?;
@@ -93,7 +97,8 @@ fn set_up_store(file: &Path, path: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// Opens for reading, beside a writer or without one.
+/// Opens the file for reading, with or without a writer beside it. The connection itself needs write access to the
+/// index of the write-ahead log; `query_only` prevents statements from writing.
 pub(crate) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     let open = || -> Result<Connection, rusqlite::Error> {
         let connection =
@@ -105,7 +110,7 @@ pub(crate) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     };
     let connection = open().map_err(|error| StoreError::from_open_error(path, &error))?;
     if check_version(&connection, path)? < MIGRATIONS.len() as i64 {
-        // Reading changes nothing, so it cannot be brought up to date here.
+        // A reader changes nothing, so it cannot migrate.
         return Err(StoreError::Damaged {
             path: path.to_owned(),
             reason: "it is empty, or older than this version and was not opened by it for writing yet".to_owned(),
@@ -114,22 +119,24 @@ pub(crate) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
+/// Settings of every connection.
 fn set_up(connection: &Connection) -> Result<(), rusqlite::Error> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
-    // Plans are the same whatever is asked for: else statements are made again for each value that a plan could go by.
+    // Query plans must not depend on bound values: otherwise SQLite prepares statements again for each value.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    // What hostile bytes in the file could ask for is switched off.
+    // Hostile schema in a file must not be able to call functions.
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "foreign_keys", false)
 }
 
+/// Runs the missing migrations in one transaction.
 fn migrate_database(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
     if check_version(connection, path)? == MIGRATIONS.len() as i64 {
         return Ok(());
     }
     let opening = |error: rusqlite::Error| StoreError::from_open_error(path, &error);
-    // Two that start at once: the second waits, and finds everything done.
+    // If two processes start at once, the second waits here and finds the work done.
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(opening)?;
     let done = usize::try_from(check_version(&transaction, path)?).unwrap_or_default();
     let migrate = || -> Result<(), rusqlite::Error> {
@@ -142,8 +149,8 @@ fn migrate_database(connection: &mut Connection, path: &Path) -> Result<(), Stor
     migrate().and_then(|()| transaction.commit()).map_err(opening)
 }
 
-/// Whether the tables are those that the migrations make: one damaged letter of a column's name would be found only by the
-/// first statement that needs it, after the server has started.
+/// Compares the tables with those that the migrations create. One damaged letter in the name of a column would
+/// otherwise be found by the first statement that needs it, long after the server has started.
 fn check_schema(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     let opening = |error: rusqlite::Error| StoreError::from_open_error(path, &error);
     match schema_difference(connection).map_err(opening)? {
@@ -155,12 +162,16 @@ fn check_schema(connection: &Connection, path: &Path) -> Result<(), StoreError> 
     }
 }
 
-/// The first table, index or trigger that is missing or not as the migrations make it. What others added is theirs.
+/// The `CREATE` statement of each table, index and trigger, by its name.
+type SchemaObjects = BTreeMap<String, String>;
+
+/// The first table, index or trigger that is missing or differs from what the migrations create. Additional ones are
+/// ignored.
 pub(crate) fn schema_difference(connection: &Connection) -> Result<Option<String>, rusqlite::Error> {
-    // The tables that the index of words makes for itself differ between versions of SQLite.
+    // The tables that the full-text index creates for itself differ between versions of SQLite.
     const OBJECTS: &str =
         "SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'words\\_%' ESCAPE '\\'";
-    let objects = |connection: &Connection| -> Result<BTreeMap<String, String>, rusqlite::Error> {
+    let objects = |connection: &Connection| -> Result<SchemaObjects, rusqlite::Error> {
         connection.prepare(OBJECTS)?.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
     };
     let reference = Connection::open_in_memory()?;
@@ -170,7 +181,7 @@ pub(crate) fn schema_difference(connection: &Connection) -> Result<Option<String
     Ok(objects(&reference)?.into_iter().find(is_changed).map(|(name, _)| name))
 }
 
-/// Whether a file has migrations before it.
+/// Whether a file still needs migrations.
 pub(crate) fn is_older(path: &Path) -> Result<bool, StoreError> {
     let opening = |error: rusqlite::Error| StoreError::from_open_error(path, &error);
     let connection =
@@ -180,7 +191,7 @@ pub(crate) fn is_older(path: &Path) -> Result<bool, StoreError> {
     Ok(check_version(&connection, path)? < MIGRATIONS.len() as i64)
 }
 
-/// How many migrations a file has been through; an error when it is not ours or too new.
+/// Number of migrations that a file has been through. An error if it is not ours or from a newer version.
 fn check_version(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
     let opening = |error: rusqlite::Error| StoreError::from_open_error(path, &error);
     let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(opening);

@@ -1,14 +1,17 @@
-//! What can go wrong with a store, told so that the reader knows what to do.
+//! Errors of the store. Each message says what to do about it.
 
 use crate::monitor::QueryStop;
 use std::path::{Path, PathBuf};
 
+/// Why the store could not do something. Causes are kept as text, because the errors of SQLite can be neither cloned
+/// nor compared.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("{path}: another gradus is using this store; stop it, or choose another folder with --data")]
     InUse { path: PathBuf },
     #[error("{path}: there is no store here; `gradus serve --data DIR` makes one")]
     Missing { path: PathBuf },
+    /// Also a file of another program: SQLite cannot tell the two apart.
     #[error(
         "{path}: this is no Gradus store, or it is damaged ({reason}); restore a backup, or move it away to start anew"
     )]
@@ -19,38 +22,47 @@ pub enum StoreError {
     NotWritable { path: PathBuf, reason: String },
     #[error("{path}: there is something already; choose another name")]
     Exists { path: PathBuf },
+    /// While the store is in use. The writer retries with the next batch.
     #[error("the disk is full; nothing that was acknowledged is lost, and writing goes on when there is room")]
     DiskFull,
+    /// While the store is being opened.
     #[error("{path}: the disk is full; make room, or choose another folder with --data")]
     NoRoomToOpen { path: PathBuf },
+    /// Writes would go to a file that nobody will ever read.
     #[error(
         "{path}: this file of the store is gone or was replaced; stop the server, restore the database from a backup if it is missing, and start again"
     )]
     Gone { path: PathBuf },
+    /// The write queue is full. The caller should answer 503.
     #[error("the store is busy: more is waiting to be written than it takes")]
     Busy,
     #[error("the store is closed")]
     Closed,
     #[error("{0}")]
     Stopped(crate::monitor::QueryStop),
+    /// The search text of a user cannot be used.
     #[error("search: {reason}")]
     BadSearch { reason: String },
+    /// A stored row cannot be decoded.
     #[error("{what} is not what it should be: {reason}")]
     BadRow { what: String, reason: String },
+    /// Any other error of SQLite.
     #[error("the store failed: {0}")]
     Sql(String),
 }
 
 impl StoreError {
-    /// Whether the fault lies with what was asked for: anything else may work meanwhile.
+    /// Whether the requested data is at fault, as opposed to the store: other requests may succeed.
     pub fn is_of_content(&self) -> bool {
         matches!(self, StoreError::BadRow { .. } | StoreError::Damaged { .. } | StoreError::Sql(_))
     }
 
+    /// A stored row that cannot be decoded. `what` names it for the message.
     pub(crate) fn bad_row(what: impl Into<String>, reason: impl std::fmt::Display) -> StoreError {
         StoreError::BadRow { what: what.into(), reason: reason.to_string() }
     }
 
+    /// A full disk has an error of its own, because the user can do something about it.
     pub(crate) fn not_writable(path: &Path, error: &std::io::Error) -> StoreError {
         let path = path.to_owned();
         match error.kind() {
@@ -59,7 +71,7 @@ impl StoreError {
         }
     }
 
-    /// Errors at opening, where the file's name helps.
+    /// Errors while opening, where the path helps.
     pub(crate) fn from_open_error(path: &Path, error: &rusqlite::Error) -> StoreError {
         use rusqlite::ErrorCode;
         let path = path.to_owned();
@@ -75,6 +87,7 @@ impl StoreError {
         }
     }
 
+    /// Maps an error of SQLite. An interrupted statement gets the reason of the monitor that interrupted it.
     pub(crate) fn from_sql(error: &rusqlite::Error) -> StoreError {
         match error.sqlite_error_code() {
             Some(rusqlite::ErrorCode::DiskFull) => StoreError::DiskFull,

@@ -1,4 +1,5 @@
-//! What traces are found by: written beside the trajectories and verdicts it is made of.
+//! Facets: the values by which traces are filtered. Derived from trajectories and outcomes, and written in the same
+//! transaction.
 
 use crate::records::FacetKind;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -9,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::error::StoreError;
 use crate::records::TrajectoryRecord;
 
-/// A row of the table of facets, in the order of its key.
+/// A row of the table of facets. Fields are in the order of its primary key, so sorting gives the order of the key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct FacetRow {
     project: i64,
@@ -19,7 +20,7 @@ struct FacetRow {
     trace: i64,
 }
 
-/// Facets of many traces that are still to be written: in the order of their key, they cost a fraction.
+/// Facets of many traces that are still to be written. Inserting in the order of the key costs a fraction.
 #[derive(Debug, Default)]
 pub(crate) struct NewFacets {
     rows: Vec<FacetRow>,
@@ -27,6 +28,7 @@ pub(crate) struct NewFacets {
 }
 
 impl NewFacets {
+    /// Writes the collected rows in the order of their key.
     pub(crate) fn write(&mut self, sql: &Connection) -> Result<(), StoreError> {
         if self.rows.is_empty() {
             return Ok(());
@@ -42,17 +44,17 @@ impl NewFacets {
     }
 }
 
-/// Trajectories that were just stored, by number: what they are is known without asking the database for it.
+/// Trajectories that were just stored, by number, so that they need not be read back from the database.
 pub(crate) type KnownRecords<'r> = HashMap<i64, &'r TrajectoryRecord, RandomState>;
 
-/// Brings up to date what a trace is found by.
+/// Brings the facets of a trace up to date.
 pub(crate) fn write_facets(sql: &Connection, trace: i64) -> Result<(), StoreError> {
     let mut new = NewFacets::default();
     gather_facets(sql, trace, &KnownRecords::default(), &mut new)?;
     new.write(sql)
 }
 
-/// The same, but what is to be added is only gathered. Mostly little of it changes, and only that is written.
+/// As [`write_facets`], but new rows are only collected. Most facets do not change, and unchanged ones are not written.
 pub(crate) fn gather_facets(
     sql: &Connection,
     trace: i64,
@@ -60,7 +62,7 @@ pub(crate) fn gather_facets(
     new: &mut NewFacets,
 ) -> Result<(), StoreError> {
     if !new.traces.insert(trace) {
-        // What was gathered of it before may be no more.
+        // Rows that were collected for this trace before may be outdated, so they are written first and compared then.
         new.write(sql)?;
         new.traces.insert(trace);
     }
@@ -76,6 +78,7 @@ pub(crate) fn gather_facets(
         .collect::<Result<_, _>>()?;
     for (old_project, kind, value, old_start_ns) in written {
         let key = (kind, value);
+        // The key contains project and start, so a row with other ones must be written anew.
         if (old_project, old_start_ns) == (project, start_ns) && wanted.remove(&key) {
             continue;
         }
@@ -89,7 +92,7 @@ pub(crate) fn gather_facets(
     Ok(())
 }
 
-/// What a trace is to be found by.
+/// The facets that a trace should have, from its trajectories and their outcomes.
 fn collect_trace_facets(
     sql: &Connection,
     trace: i64,
@@ -111,6 +114,7 @@ fn collect_trace_facets(
     Ok(found.0)
 }
 
+/// Kinds and values of one trace, each once.
 #[derive(Default)]
 struct TraceFacets(BTreeSet<(i64, String)>);
 
@@ -119,6 +123,7 @@ impl TraceFacets {
         self.0.insert((kind as i64, value.to_owned()));
     }
 
+    /// Names of a trajectory. Empty names are no facets.
     fn put_names(&mut self, agent: &str, model: &str, version: &str, is_error: bool) {
         for (kind, name) in [(FacetKind::Agent, agent), (FacetKind::Model, model), (FacetKind::Version, version)] {
             if !name.is_empty() {
@@ -130,6 +135,7 @@ impl TraceFacets {
         }
     }
 
+    /// A label is found with and without the name of its evaluator.
     fn put_verdict(&mut self, evaluator: &str, label: Option<&str>, is_wrong: bool) {
         self.put(FacetKind::Evaluator, evaluator);
         if is_wrong {
@@ -141,13 +147,15 @@ impl TraceFacets {
         }
     }
 
+    /// Facets of a trajectory that was just assembled.
     fn put_record(&mut self, record: &TrajectoryRecord) {
         self.put_names(&record.agent, &record.model, &record.version, record.is_error);
-        // As the column of the table would be read: a line each.
+        // Names of tools are one per line in the column, so a name with a line feed must be read as it would be from
+        // there.
         for tool in record.tools.iter().flat_map(|tool| tool.lines()).filter(|tool| !tool.is_empty()) {
             self.put(FacetKind::Tool, tool);
         }
-        // Steps of a run mostly get the same few labels.
+        // Steps of a run mostly get the same few labels, so each is added once.
         let mut told: HashSet<(&str, Option<&str>, bool), RandomState> = HashSet::default();
         for outcome in &record.outcomes {
             if told.insert((&outcome.evaluator, outcome.label.as_deref(), outcome.is_wrong)) {
@@ -156,6 +164,7 @@ impl TraceFacets {
         }
     }
 
+    /// As `put_record`, for a trajectory that was stored before.
     fn put_stored(&mut self, sql: &Connection, no: i64) -> Result<(), StoreError> {
         let mut statement =
             sql.prepare_cached("SELECT agent, model, version, tools, is_error FROM trajectory WHERE no = ?")?;

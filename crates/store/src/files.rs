@@ -1,5 +1,5 @@
-//! The files of an open store. What is written to a file that was removed or replaced is seen by nobody, so nothing is
-//! acknowledged any more when one of them is not what it was at opening.
+//! The files of an open store. Data written to a file that was removed or replaced would be lost, so nothing is
+//! acknowledged any more once one of the files is not what it was at opening.
 
 use std::ffi::OsString;
 use std::fs::{File, Metadata};
@@ -12,34 +12,36 @@ use rusqlite::config::DbConfig;
 
 use crate::error::StoreError;
 
-/// What every database begins with.
+/// Length of the header of a SQLite database.
 const HEADER_BYTES: u64 = 100;
 
-/// The database, its write-ahead log, and the index of that log, as they were when the store was opened.
+/// The database, its write-ahead log and the index of that log, as they were when the store was opened.
 #[derive(Debug)]
 pub(crate) struct StoreFiles {
     database: KnownFile,
     log: KnownFile,
     log_index: KnownFile,
-    /// Kept open as long as SQLite has it: closing any handle of a file ends all locks that this process has on it, and
-    /// another process would take the index for abandoned and truncate it under our feet.
+    /// Kept open as long as SQLite has it open: closing any handle of a file releases all POSIX locks of this process
+    /// on it, and another process would take the index for abandoned and truncate it.
     open_log_index: Option<File>,
 }
 
+/// A file with its identity at opening.
 #[derive(Debug)]
 struct KnownFile {
     path: PathBuf,
-    /// `None` when it was not there at opening: then nothing is known about it.
+    /// Device and inode. `None` if it did not exist at opening: then it cannot be checked.
     identity: Option<(u64, u64)>,
 }
 
 impl KnownFile {
+    /// Remembers the identity of a file that may not exist.
     fn new(path: PathBuf) -> KnownFile {
         let identity = std::fs::metadata(&path).ok().as_ref().map(file_identity);
         KnownFile { path, identity }
     }
 
-    /// The file's metadata, as long as it is still the same file.
+    /// The metadata of the file, or an error if the path now names another file.
     fn check_identity(&self) -> Result<Option<Metadata>, StoreError> {
         if self.identity.is_none() {
             return Ok(None);
@@ -52,20 +54,22 @@ impl KnownFile {
     }
 }
 
+/// Device and inode.
 #[cfg(unix)]
 fn file_identity(data: &Metadata) -> (u64, u64) {
     use std::os::unix::fs::MetadataExt as _;
-    // As long as the file is open its number is given to no other.
+    // While the file is open, its inode number is not reused.
     (data.dev(), data.ino())
 }
 
+/// Other systems have no stable identity here, so all files compare as equal.
 #[cfg(not(unix))]
 fn file_identity(_: &Metadata) -> (u64, u64) {
     (0, 0)
 }
 
 impl StoreFiles {
-    /// Of a connection that has read something: only then are all files there.
+    /// Must be called with a connection that has read something: only then do all files exist.
     pub(crate) fn new(connection: &Connection) -> StoreFiles {
         let path = PathBuf::from(connection.path().unwrap_or_default());
         let log_index = KnownFile::new(append_path_suffix(&path, "-shm"));
@@ -77,7 +81,8 @@ impl StoreFiles {
         }
     }
 
-    /// Whether all files are what they were; returns the size of the write-ahead log.
+    /// Checks that all files are unchanged. Returns the size of the write-ahead log. Called before every
+    /// acknowledgement, so it makes a few system calls only.
     pub(crate) fn check(&self) -> Result<u64, StoreError> {
         self.check_database()?;
         self.log_index.check_identity()?;
@@ -88,6 +93,7 @@ impl StoreFiles {
         Ok(bytes)
     }
 
+    /// The database must exist and not be empty.
     fn check_database(&self) -> Result<(), StoreError> {
         match self.database.check_identity()? {
             Some(data) if data.len() == 0 => Err(StoreError::Gone { path: self.database.path.clone() }),
@@ -95,26 +101,27 @@ impl StoreFiles {
         }
     }
 
-    /// Whether the log still has all that its index says: somebody may have truncated it in place.
+    /// Whether the log has all frames that its index lists. It could have been truncated in place.
     fn is_log_whole(&self) -> bool {
         let is_short = || {
             let frames = read_log_index(self.open_log_index.as_ref()?)?;
             if frames.bytes == 0 {
                 return None;
             }
-            // SQLite locks the index, not the log: this handle can be closed.
+            // SQLite locks the index and not the log, so this handle may be closed.
             let log = File::open(&self.log.path).ok()?;
             let has_header = starts_with_log_magic(&log);
             (!has_header || log.metadata().ok()?.len() < frames.bytes).then_some(frames)
         };
-        // A checkpoint that empties the log does so after its index: what is seen twice is no checkpoint.
+        // A checkpoint empties the log after its index, and looks the same for a moment. Only a state that lasts is an
+        // error.
         let Some(first) = is_short() else { return true };
         std::thread::sleep(LOG_RESET_TIME);
         is_short() != Some(first)
     }
 
-    /// Whether what the write-ahead log holds can be moved into the database: it is there, and nobody else has begun
-    /// another log for it. A log that was removed is still open here, with all that was acknowledged.
+    /// Whether the content of the write-ahead log can be moved into the database: the database exists, and nobody else
+    /// has begun another log for it. A log that was removed is still open here, with everything that was acknowledged.
     fn can_checkpoint(&self) -> bool {
         let is_free = |file: &KnownFile| file.check_identity().is_ok() || !file.path.exists();
         self.check_database().is_ok()
@@ -123,38 +130,38 @@ impl StoreFiles {
             && (!self.log.path.exists() || self.is_log_whole())
     }
 
-    /// Moves what was acknowledged out of a log that was removed, before it is lost with this process.
+    /// Moves acknowledged data out of a log that was removed, before it is lost with this process.
     pub(crate) fn rescue_log(&self, connection: &Connection) {
         if self.can_checkpoint() {
             let _ = connection.execute_batch("PRAGMA wal_checkpoint(PASSIVE)");
         }
     }
 
-    /// The last step before the connection is closed.
+    /// Must be called before the connection is closed.
     pub(crate) fn prepare_close(&self, connection: &Connection) {
         if self.can_checkpoint() {
             let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
         } else {
-            // Closing would write into files that belong to somebody else by now.
+            // Closing would checkpoint into files that belong to another process by now.
             let _ = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
         }
     }
 }
 
-/// How long emptying the log may take.
+/// Time that a checkpoint may take to empty the log.
 const LOG_RESET_TIME: Duration = Duration::from_millis(20);
 
-/// What the index of a write-ahead log says of it.
+/// Content of the index of a write-ahead log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct LogFrames {
     /// Changes with every transaction.
     change: u32,
-    /// The least that the log has.
+    /// Minimum length of the log.
     bytes: u64,
 }
 
-/// <https://www.sqlite.org/walformat.html>: the index begins with a header in the machine's byte order: the number of the
-/// last change at 8, the page size at 14 (1 stands for 65536), the last frame that counts at 16.
+/// Reads the header of the index, <https://www.sqlite.org/walformat.html>. It is in the byte order of the machine: the
+/// counter of changes at 8, the page size at 14 (1 stands for 65536), the number of the last valid frame at 16.
 fn read_log_index(index: &File) -> Option<LogFrames> {
     let mut header = [0; 20];
     read_beginning(index, &mut header)?;
@@ -164,7 +171,7 @@ fn read_log_index(index: &File) -> Option<LogFrames> {
         bytes => u64::from(bytes),
     };
     let frames = u64::from(number(16));
-    // A header of 32 bytes, and 24 before each page.
+    // The log has a header of 32 bytes, and 24 bytes before each page.
     let bytes = if frames == 0 { 0 } else { 32 + frames * (24 + page) };
     Some(LogFrames { change: number(8), bytes })
 }
@@ -179,27 +186,28 @@ fn read_beginning(_: &File, _: &mut [u8]) -> Option<()> {
     None
 }
 
+/// The two magic numbers of a write-ahead log, for the byte orders of its checksums.
 fn starts_with_log_magic(log: &File) -> bool {
     let mut magic = [0; 4];
     read_beginning(log, &mut magic).is_some() && matches!(u32::from_be_bytes(magic), 0x377f_0682 | 0x377f_0683)
 }
 
-/// The file whose name is another's and some letters more.
+/// The path with some characters appended to its name.
 pub(crate) fn append_path_suffix(path: &Path, ending: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(ending);
     PathBuf::from(name)
 }
 
-/// Whether there is a database at this path. One that was cut off is an error: SQLite takes what is empty for new and writes
-/// over it.
+/// Whether there is a database at this path. A truncated one is an error, because SQLite takes an empty file for a new
+/// database and overwrites it.
 pub(crate) fn check_database_file(path: &Path) -> Result<bool, StoreError> {
     let damaged = |reason: String| Err(StoreError::Damaged { path: path.to_owned(), reason });
     let log_bytes = std::fs::metadata(append_path_suffix(path, "-wal")).map_or(0, |data| data.len());
     let bytes = match std::fs::metadata(path) {
         Ok(data) => data.len(),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            // Its log alone cannot be read, and beginning anew would delete it.
+            // The log alone cannot be read, and creating a database would delete it.
             return match log_bytes {
                 0 => Ok(false),
                 _ => damaged("the file is missing, but its write-ahead log is there".to_owned()),
@@ -212,7 +220,7 @@ pub(crate) fn check_database_file(path: &Path) -> Result<bool, StoreError> {
         1..HEADER_BYTES => return damaged("it is too short".to_owned()),
         _ => {}
     }
-    // With a log, the rest of the pages may be there.
+    // With a log, missing pages may be there.
     if log_bytes == 0
         && let Some(expected) = header_bytes(path)
         && bytes < expected
@@ -222,15 +230,15 @@ pub(crate) fn check_database_file(path: &Path) -> Result<bool, StoreError> {
     Ok(true)
 }
 
-/// The size that a database says it has; `None` when it does not say.
+/// The size that the header of a database states; `None` if it states none.
 fn header_bytes(path: &Path) -> Option<u64> {
     let mut header = [0; HEADER_BYTES as usize];
     File::open(path).ok()?.read_exact(&mut header).ok()?;
     if !header.starts_with(b"SQLite format 3\0") {
         return None;
     }
-    // https://www.sqlite.org/fileformat.html: the page size at 16 (1 stands for 65536), the size in pages at 28, which
-    // counts only if the numbers of the last change at 24 and at 92 are the same.
+    // <https://www.sqlite.org/fileformat.html>: page size at 16 (1 stands for 65536), size in pages at 28, which is
+    // valid only if the change counters at 24 and 92 are equal.
     let number = |at: usize| u64::from(u32::from_be_bytes([0, 1, 2, 3].map(|offset| header[at + offset])));
     let page = match u16::from_be_bytes([header[16], header[17]]) {
         1 => 65_536,

@@ -1,4 +1,5 @@
-//! Keeps what was made of a trace group: its trajectories, the verdicts on them, and all that lists and metrics need of both.
+//! Stores the result of assembling a trace group: its trajectories, their outcomes, and everything that lists and
+//! metrics derive from both.
 
 use crate::records::{OutcomeRecord, TrajectoryRecord};
 use std::collections::{HashMap, HashSet};
@@ -15,22 +16,24 @@ use crate::usage::{self, UsageSums};
 use crate::words;
 use crate::writer::{WriteContext, WriteHandle};
 
-/// A trace group and what was made of it.
+/// A trace group and the trajectories that were assembled from it.
 #[derive(Clone, Debug)]
 pub struct AssembledTraceGroup {
     pub trace_group: i64,
-    /// When it was due; `None` when it was not.
+    /// The time of arrival that the ready queue had when it was read. A different time at writing means that more
+    /// records came. `None` if it was not in the queue.
     pub due_ns: Option<i64>,
     pub records: Vec<TrajectoryRecord>,
 }
 
 impl AssembledTraceGroup {
-    /// What it holds in memory, by and large.
+    /// Approximate memory, for the budget of the write queue.
     pub fn memory_bytes(&self) -> usize {
         self.records.iter().map(|record| record.json.len() + record.words.len()).sum()
     }
 }
 
+/// A trace group whose bodies are compressed, which happens on the thread of the caller and not of the writer.
 struct CompressedTraceGroup {
     trace_group: i64,
     due_ns: Option<i64>,
@@ -38,45 +41,50 @@ struct CompressedTraceGroup {
     extent: TraceGroupExtent,
 }
 
-/// How much of a trace group is written at once. A trace group of thousands of trajectories would hold up everybody else who writes,
-/// so it is written in parts; until the last one it stays in the ready queue.
+/// How much of a trace group is written at once. A group with thousands of trajectories would block all other writers,
+/// so it is written in parts. Until the last part it stays in the ready queue.
 enum TraceGroupExtent {
     Whole,
-    /// Some of its trajectories, with more to come.
+    /// Some of its trajectories; more follow.
     Part,
-    /// The last part; these are all of its trajectories.
+    /// The last part, with the ids of all its trajectories. Others of the group are removed.
     Rest {
         trajectory_ids: HashSet<String>,
     },
 }
 
+/// A trajectory with its compressed body. The JSON of the record is freed.
 struct CompressedTrajectory {
     record: TrajectoryRecord,
     digest: TrajectoryDigest,
     body: Vec<u8>,
 }
 
-/// What one trajectory can have taken. Numbers come from traces and go into sums that many share: beyond this they are
-/// nobody's bill, and would overflow a day's sum for all.
+/// Maximum tokens of one trajectory. The numbers come from traces and go into sums that many share; a larger number is
+/// certainly wrong, and could make a sum overflow.
 const MAX_TOKENS: u64 = 1 << 36;
+/// Maximum cost of one trajectory in US dollars, for the same reason.
 const MAX_USD: f64 = 1e9;
 
 /// Rows of one part of a trace group: some tens of milliseconds of writing.
 const MAX_PART_ROWS: usize = 2_000;
 
-/// Which version of a trajectory a verdict is about.
+/// Identifies the version of a trajectory that an outcome is about. A verdict of a model that arrives after the
+/// trajectory changed is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrajectoryDigest(pub(crate) [u8; 16]);
 
 impl TrajectoryDigest {
+    /// Of the uncompressed JSON: two versions of the compressor give different bytes.
     fn from_json(json: &[u8]) -> TrajectoryDigest {
         TrajectoryDigest(gradus_core::stable_digest(json).to_be_bytes())
     }
 }
 
 impl Store {
-    /// Stores the trajectories of trace groups in the place of those they had. What did not change keeps its verdicts. All
-    /// trace groups are stored or none, for much less than one by one. Returns how many trajectories are new or changed.
+    /// Stores the trajectories of trace groups in place of their earlier ones. Unchanged trajectories keep their
+    /// outcomes. All groups are stored or none, which costs much less than one by one. Returns the number of new and
+    /// changed trajectories.
     pub fn store_assembled_groups(
         &self,
         trace_groups: Vec<AssembledTraceGroup>,
@@ -86,8 +94,8 @@ impl Store {
         self.write_trace_groups(trace_groups, now_ns)
     }
 
-    /// Stores one trace group in parts, each in a transaction of its own, and waits for them. A process that ends in between
-    /// leaves the trace group in the ready queue, and the next one starts over.
+    /// Stores one trace group in parts, each in a transaction of its own, and waits for them. If the process ends in
+    /// between, the group is still in the ready queue and is assembled again.
     pub fn assembled_in_parts(&self, trace_group: AssembledTraceGroup, now_ns: i64) -> Result<usize, StoreError> {
         let AssembledTraceGroup { trace_group, due_ns, records } = trace_group;
         let trajectory_ids = records.iter().map(|record| record.trajectory_id.clone()).collect();
@@ -107,6 +115,7 @@ impl Store {
         Ok(changed)
     }
 
+    /// Compresses on the thread of the caller, then queues one task for all groups.
     fn write_trace_groups(
         &self,
         trace_groups: Vec<(AssembledTraceGroup, TraceGroupExtent)>,
@@ -140,8 +149,8 @@ impl Store {
     }
 }
 
-/// What is written for many trajectories at once, and before anything is taken out again: the index of words writes
-/// whatever it has whenever another statement comes between, and sums are the same few rows time and again.
+/// Rows that are written for many trajectories at once. The full-text index flushes whenever another statement comes
+/// between two inserts, and rollups are the same few rows time and again. Must be written before anything is removed.
 #[derive(Default)]
 struct PendingWrites<'r> {
     words: Vec<(i64, &'r str)>,
@@ -151,6 +160,8 @@ struct PendingWrites<'r> {
 }
 
 impl PendingWrites<'_> {
+    /// Writes everything that was collected. Also called before a row is removed that the collected changes may refer
+    /// to.
     fn write(&mut self, sql: &Connection) -> Result<(), StoreError> {
         self.sums.write(sql)?;
         self.usage.write(sql)?;
@@ -163,6 +174,7 @@ impl PendingWrites<'_> {
     }
 }
 
+/// Writes one trace group. Returns the number of new and changed trajectories.
 fn write_trace_group<'r>(
     writing: &mut WriteContext<'_>,
     &CompressedTraceGroup { trace_group, due_ns, ref records, ref extent }: &'r CompressedTraceGroup,
@@ -174,7 +186,8 @@ fn write_trace_group<'r>(
         .prepare_cached("SELECT arrived_ns FROM due WHERE story = ?")?
         .query_row([trace_group], |row| row.get(0))
         .optional()?;
-    // Something came while it was assembled: it is due again, and what is missing here may only not have been seen.
+    // More records came while it was assembled. It stays in the queue, and trajectories that are missing here may only
+    // not have been seen, so none is removed.
     let is_outdated = due.is_some() && due_ns.is_some() && due != due_ns;
     let traces: HashMap<TraceId, (i64, i64)> = sql
         .prepare_cached(
@@ -191,13 +204,14 @@ fn write_trace_group<'r>(
     let mut stored = KnownRecords::default();
     for packed in records {
         let record = &packed.record;
-        // Its trace is gone, or belongs to another trace group by now, which is due.
+        // The trace was removed, or belongs to another group by now, which is in the queue.
         let Some(&(trace, project)) = traces.get(&record.trace_id) else { continue };
         let known = match old.remove(&record.trajectory_id) {
             Some(known) => Some(known),
             None => find_trajectory_by_id(sql, &record.trajectory_id)?,
         };
         let place = TrajectoryForeignKeys { trace_group, trace, project };
+        // The same digest: the trajectory did not change, so its outcomes stay.
         match known {
             Some((no, known)) if known == packed.digest.0 => move_trajectory(sql, no, place, record, pending)?,
             known => {
@@ -211,6 +225,7 @@ fn write_trace_group<'r>(
             }
         }
     }
+    // Trajectories that were not assembled again are removed, but by the last part only.
     let is_kept = |id: &String| match extent {
         TraceGroupExtent::Whole => false,
         TraceGroupExtent::Part => true,
@@ -228,7 +243,7 @@ fn write_trace_group<'r>(
         gather_facets(sql, trace, &stored, &mut pending.facets)?;
     }
     if is_outdated {
-        // Whatever was wrong with it when it was set aside is not any more.
+        // The failure that quarantined it belongs to older records.
         sql.prepare_cached(
             "UPDATE due SET attempts = 0, is_started = 0, is_suspect = 0, not_before_ns = 0, reason = NULL WHERE story = ?",
         )?
@@ -239,7 +254,7 @@ fn write_trace_group<'r>(
     Ok(changed)
 }
 
-/// Where a trajectory belongs.
+/// The rows that a trajectory refers to.
 #[derive(Clone, Copy)]
 struct TrajectoryForeignKeys {
     trace_group: i64,
@@ -247,7 +262,7 @@ struct TrajectoryForeignKeys {
     project: i64,
 }
 
-/// A trajectory that belonged to another trace group until now.
+/// Finds a trajectory that belonged to another trace group until now.
 fn find_trajectory_by_id(sql: &Connection, id: &str) -> Result<Option<(i64, [u8; 16])>, StoreError> {
     Ok(sql
         .prepare_cached("SELECT no, digest FROM trajectory WHERE trajectory_id = ?")?
@@ -255,7 +270,7 @@ fn find_trajectory_by_id(sql: &Connection, id: &str) -> Result<Option<(i64, [u8;
         .optional()?)
 }
 
-/// Brings up to date what is told of a trajectory that is still the same; with it go its verdicts, in the metrics, too.
+/// Updates the columns of a trajectory whose content did not change. Rollups move with it.
 fn move_trajectory(
     sql: &Connection,
     no: i64,
@@ -315,6 +330,7 @@ fn move_trajectory(
     rollup::add_score_rollups(sql, no, None)
 }
 
+/// Inserts a trajectory with its outcomes. A replaced one keeps its number, so that cursors and references stay valid.
 fn insert_trajectory<'r>(
     sql: &Connection,
     place: TrajectoryForeignKeys,
@@ -323,7 +339,7 @@ fn insert_trajectory<'r>(
     now_ns: i64,
     pending: &mut PendingWrites<'r>,
 ) -> Result<i64, StoreError> {
-    // As in `insert_trace`: with a trigger and without FAIL, each page would be copied first.
+    // OR FAIL as in `insert_trace`: with a trigger, SQLite would otherwise copy each page before it is changed.
     sql.prepare_cached(
         "INSERT OR FAIL INTO trajectory (no, trajectory_id, story, trace, project, start_ns, end_ns, agent, version, model, \
          query, steps, is_error, tools, tokens, cost_usd, digest, body, session) \
@@ -362,7 +378,7 @@ fn insert_trajectory<'r>(
     Ok(no)
 }
 
-/// Takes a trajectory out, and out of the metrics.
+/// Removes a trajectory, also from the metrics: it was replaced, or is no longer assembled.
 fn remove_trajectory(sql: &Connection, no: i64, pending: &mut PendingWrites<'_>) -> Result<(), StoreError> {
     pending.write(sql)?;
     rollup::subtract_score_rollups(sql, no, None)?;
@@ -370,7 +386,8 @@ fn remove_trajectory(sql: &Connection, no: i64, pending: &mut PendingWrites<'_>)
     forget_trajectory(sql, no)
 }
 
-/// Takes a trajectory out, but leaves it in the metrics: they reach further back than what they were made of.
+/// Removes a trajectory, but keeps it in the metrics: they reach further back than the traces that they were computed
+/// from.
 pub(crate) fn forget_trajectory(sql: &Connection, no: i64) -> Result<(), StoreError> {
     for statement in [
         "DELETE FROM outcome WHERE trajectory = ?",
@@ -383,6 +400,7 @@ pub(crate) fn forget_trajectory(sql: &Connection, no: i64) -> Result<(), StoreEr
     Ok(())
 }
 
+/// Inserts outcomes, and replaces those to the same question. Step 0 stands for the whole trajectory.
 pub(crate) fn insert_outcomes(
     sql: &Connection,
     no: i64,

@@ -1,4 +1,4 @@
-//! Takes in what a receiver got: the records of a request, by trace.
+//! Stores the records of a request, which the receiver has split by trace.
 
 use crate::records::BlockSignal;
 use std::sync::Arc;
@@ -11,28 +11,32 @@ use crate::error::StoreError;
 use crate::records::FacetKind;
 use crate::writer::WriteContext;
 
-/// Records of one trace that came together.
+/// Records of one trace that arrived together.
 #[derive(Clone, Debug)]
 pub struct TraceChunk {
     pub trace_id: TraceId,
     pub project: Arc<str>,
     pub signal: BlockSignal,
-    /// Of a chunk of spans, which they are.
+    /// The spans of a chunk of spans; empty for log records.
     pub spans: Vec<SpanKey>,
-    /// `u64::MAX` when it is not known, like 0.
+    /// 0 and `u64::MAX` mean that the time is not known.
     pub start_ns: u64,
     pub end_ns: u64,
-    /// The name of the first span, for traces whose root is not there yet.
+    /// Name of the first span, for traces whose root has not arrived yet.
     pub name: String,
     pub root: Option<RootSpan>,
     pub links: Vec<(LinkKind, u64)>,
+    /// Of the whole export, to recognise repeated log records. 0 for spans.
     digest: u64,
+    /// The export, compressed.
     body: Vec<u8>,
 }
 
+/// What the store knows of a span beside its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpanKey {
     pub span_id: SpanId,
+    /// Of the encoded span: two versions of a span differ in it.
     pub digest: u64,
     pub has_ended: bool,
     /// It ended in an error.
@@ -46,8 +50,8 @@ pub struct RootSpan {
     pub has_ended: bool,
 }
 
-/// How a trace is tied to others: by the session it belongs to, or by a conversation it leaves behind and one that it
-/// continues.
+/// How a trace is linked to others: by its session, by the conversation after it, or by a conversation that it
+/// continues. The values are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkKind {
     Session = 0,
@@ -56,7 +60,8 @@ pub enum LinkKind {
 }
 
 impl TraceChunk {
-    /// A chunk of these records; `export` is an OTLP export request with just them.
+    /// A chunk with these records. `export` is an OTLP export request with only them. Compresses it, so this should not
+    /// run on an async thread.
     pub fn new(trace_id: TraceId, project: Arc<str>, signal: BlockSignal, export: &[u8]) -> TraceChunk {
         TraceChunk {
             trace_id,
@@ -68,7 +73,7 @@ impl TraceChunk {
             name: String::new(),
             root: None,
             links: Vec::new(),
-            // Spans are known by their ids and digests of their own; only log records are looked up by this.
+            // Spans are recognised by their ids and their own digests. Only log records need this one.
             digest: match signal {
                 BlockSignal::Spans => 0,
                 BlockSignal::Logs => gradus_core::stable_digest(export) as u64,
@@ -77,7 +82,7 @@ impl TraceChunk {
         }
     }
 
-    /// What it takes in memory, about.
+    /// Approximate memory, for the budget of the write queue.
     pub fn memory_bytes(&self) -> usize {
         self.body.len()
             + self.spans.len() * size_of::<SpanKey>()
@@ -87,34 +92,35 @@ impl TraceChunk {
     }
 }
 
-/// What became of a request's records.
+/// What happened to the records of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IngestCounts {
     pub new: u64,
-    /// Were there already.
+    /// Were stored already.
     pub repeated: u64,
-    /// Took the place of an earlier version.
+    /// Replaced an earlier version.
     pub replaced: u64,
 }
 
-/// A time as the database has it. What is later than 2262 is no time of any trace; the last moment is left free, so that
-/// every time lies before some other.
+/// A time as the database stores it. Times after 2262 do not fit and are not real. The last value is reserved, so that
+/// every time is before another one.
 fn clamp_timestamp(ns: u64) -> i64 {
     i64::try_from(ns).unwrap_or(i64::MAX).min(i64::MAX - 1)
 }
 
-/// When a chunk's records began and ended, if they say.
+/// Start and end of the records of a chunk, if they state them.
 fn chunk_time_range(chunk: &TraceChunk) -> Option<(i64, i64)> {
     let start_ns = clamp_timestamp(Some(chunk.start_ns).filter(|ns| !matches!(ns, 0 | &u64::MAX))?);
     Some((start_ns, clamp_timestamp(chunk.end_ns).max(start_ns)))
 }
 
-/// A trace group of more traces than this is continued in another one: a session that never ends must not be assembled anew,
-/// whole, for each of its calls.
+/// Traces of one trace group. A further trace begins a new group: a session without end must not be assembled as a
+/// whole for each of its calls.
 const MAX_TRACES_IN_A_STORY: i64 = 200;
-/// Trace groups that one link of a trace may tie together.
+/// Trace groups that one link of a trace may unite.
 const MAX_STORIES_TIED: usize = 8;
 
+/// Stores the chunks of one request. The caller runs this in a transaction, so it is all or nothing.
 pub(crate) fn ingest_chunks(
     writing: &mut WriteContext<'_>,
     chunks: &[TraceChunk],
@@ -128,14 +134,15 @@ pub(crate) fn ingest_chunks(
     Ok(ingested)
 }
 
-/// Numbers for new traces, as the table itself would give them. They are known before the rows are written, so that a row
-/// is written once, with all that is known of the trace.
+/// Numbers for new traces, as SQLite itself would assign them. Known before the rows are written, so that a row is
+/// written once and complete.
 #[derive(Default)]
 struct TraceNumbers {
     last: Option<i64>,
 }
 
 impl TraceNumbers {
+    /// The next number. Only the writer assigns numbers, so no other process can take it.
     fn next(&mut self, sql: &Connection) -> Result<i64, StoreError> {
         let last = match self.last {
             Some(last) => last,
@@ -149,9 +156,10 @@ impl TraceNumbers {
     }
 }
 
+/// The row of a trace before the chunk is added.
 struct KnownTrace {
     no: i64,
-    /// 2 when it has ended.
+    /// State of the root span: 0 not seen, 1 running, 2 ended.
     root: i64,
     is_new: bool,
     trace_group: i64,
@@ -159,6 +167,7 @@ struct KnownTrace {
     start_ns: i64,
 }
 
+/// Stores one chunk and puts its trace group into the ready queue.
 fn ingest_chunk(
     writing: &mut WriteContext<'_>,
     chunk: &TraceChunk,
@@ -177,7 +186,7 @@ fn ingest_chunk(
     };
     let records = chunk.spans.len().max(1) as u64;
     if chunk.signal == BlockSignal::Logs && !trace.is_new && is_known_block(sql, trace.no, chunk)? {
-        // Log records have no ids: a request that came twice is known by its bytes.
+        // Log records have no ids, so a repeated request is recognised by its bytes.
         ingested.repeated += records;
         return Ok(());
     }
@@ -191,7 +200,7 @@ fn ingest_chunk(
     ingested.replaced += found.replaced;
     if found.new + found.replaced == 0 {
         sql.prepare_cached("DELETE FROM block WHERE no = ?")?.execute([block])?;
-        // A trace of no records at all is there all the same.
+        // A trace without any record still gets its row.
         return match trace.is_new {
             true => insert_trace(sql, chunk, trace.no, &TraceDelta { project, ..TraceDelta::default() }, now_ns),
             false => Ok(()),
@@ -219,7 +228,7 @@ fn ingest_chunk(
     if errors > 0 {
         find_by_error(sql, trace.no)?;
     }
-    // What came while a trace group is assembled is known by another time, whatever the clock says.
+    // Records that arrive while a group is assembled must change its time of arrival, even if the clock stands still.
     sql.prepare_cached(
         "INSERT INTO due (story, arrived_ns, is_ended, project) VALUES (?, ?, ?, ?) ON CONFLICT (story) DO UPDATE SET \
          arrived_ns = excluded.arrived_ns + (excluded.arrived_ns = arrived_ns), is_ended = excluded.is_ended",
@@ -228,7 +237,7 @@ fn ingest_chunk(
     Ok(())
 }
 
-/// What a chunk adds to its trace.
+/// Changes of a trace by one chunk.
 #[derive(Default)]
 struct TraceDelta {
     project: i64,
@@ -239,6 +248,7 @@ struct TraceDelta {
     has_versions: bool,
 }
 
+/// Inserts the row of a new trace.
 fn insert_trace(
     sql: &Connection,
     chunk: &TraceChunk,
@@ -246,10 +256,10 @@ fn insert_trace(
     added: &TraceDelta,
     now_ns: i64,
 ) -> Result<(), StoreError> {
-    // Records without a time are listed from when they came.
+    // Records without a time are listed by their arrival.
     let (start_ns, end_ns) = chunk_time_range(chunk).unwrap_or((now_ns, now_ns));
-    // A statement with a trigger could fail half-way, so the database copies every page before it changes it, to take back
-    // that statement alone. Whoever fails here is taken back whole: FAIL spares the copies.
+    // A statement with triggers could fail halfway, so SQLite copies every page before it changes it. Here the whole
+    // task is rolled back on failure, and OR FAIL avoids the copies.
     sql.prepare_cached(
         "INSERT OR FAIL INTO trace (no, trace_id, project, name, start_ns, end_ns, spans, errors, bytes, has_root, \
          has_versions, story, arrived_ns, first_arrived_ns) \
@@ -272,6 +282,7 @@ fn insert_trace(
     Ok(())
 }
 
+/// Adds a chunk to the row of a trace.
 fn update_trace(
     sql: &Connection,
     chunk: &TraceChunk,
@@ -280,7 +291,7 @@ fn update_trace(
     now_ns: i64,
 ) -> Result<(), StoreError> {
     let (start_ns, end_ns) = chunk_time_range(chunk).unwrap_or((i64::MAX, 0));
-    // The root's project and name are the trace's; of other spans, those of the first.
+    // Project and name of the root span are those of the trace; until it arrives, those of the first span.
     let root = chunk.root.as_ref();
     sql.prepare_cached(
         "UPDATE OR FAIL trace SET end_ns = max(end_ns, ?2), spans = spans + ?3, errors = errors + ?4, bytes = bytes + ?5, \
@@ -297,7 +308,8 @@ fn update_trace(
         now_ns,
         root.map(|root| &root.name),
     ])?;
-    // Columns of an index are written only where they change: setting one moves its entries, even to where they were.
+    // Indexed columns are written only if they change: setting one moves its index entries even if the value is the
+    // same.
     if start_ns < trace.start_ns {
         sql.prepare_cached("UPDATE trace SET start_ns = ?2 WHERE no = ?1")?.execute([trace.no, start_ns])?;
     }
@@ -308,7 +320,7 @@ fn update_trace(
     Ok(())
 }
 
-/// Lists a trace among those with errors before it is assembled.
+/// Adds a trace to those with errors before it is assembled.
 fn find_by_error(sql: &Connection, trace: i64) -> Result<(), StoreError> {
     sql.prepare_cached(
         "INSERT INTO facet (project, kind, value, start_ns, trace) SELECT project, ?2, '', start_ns, no FROM trace \
@@ -318,6 +330,7 @@ fn find_by_error(sql: &Connection, trace: i64) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// The row of a trace, if there is one.
 fn known_trace(sql: &Connection, trace_id: TraceId) -> Result<Option<KnownTrace>, StoreError> {
     let id = trace_id.0.to_be_bytes();
     let known = sql
@@ -336,18 +349,20 @@ fn known_trace(sql: &Connection, trace_id: TraceId) -> Result<Option<KnownTrace>
     Ok(known)
 }
 
+/// Whether the same log records were stored before.
 fn is_known_block(sql: &Connection, trace: i64, chunk: &TraceChunk) -> Result<bool, StoreError> {
     let mut statement = sql.prepare_cached("SELECT 1 FROM block WHERE trace = ? AND digest = ? AND signal = ?")?;
     Ok(statement.exists(params![trace, chunk.digest as i64, chunk.signal as i64])?)
 }
 
+/// Stores the compressed export. Returns the number of the block.
 fn insert_block(sql: &Connection, trace: i64, chunk: &TraceChunk, now_ns: i64) -> Result<i64, StoreError> {
     sql.prepare_cached("INSERT INTO block (trace, signal, arrived_ns, digest, body) VALUES (?, ?, ?, ?, ?)")?
         .execute(params![trace, chunk.signal as i64, now_ns, chunk.digest as i64, chunk.body])?;
     Ok(sql.last_insert_rowid())
 }
 
-/// Returns what became of them, and how many more of the trace's spans ended in an error than did before.
+/// Inserts spans. Returns their counts, and the change of the number of spans with an error.
 fn insert_spans(
     sql: &Connection,
     trace: &KnownTrace,
@@ -367,7 +382,7 @@ fn insert_spans(
             errors += i64::from(span.is_error);
             continue;
         }
-        // The later version counts, but one that is still running does not undo one that has ended.
+        // The later version counts, but a running span does not replace one that has ended.
         let was_error: Option<bool> = sql
             .prepare_cached("SELECT error FROM span WHERE trace = ? AND span_id = ? AND digest <> ? AND ended <= ?")?
             .query_row(params![trace.no, id, digest, span.has_ended], |row| row.get(0))
@@ -386,14 +401,14 @@ fn insert_spans(
     Ok((found, errors))
 }
 
-/// What came of tying a trace.
+/// The result of linking a trace.
 struct TraceLinkResult {
     trace_group: i64,
-    /// Trace groups became one.
+    /// Whether trace groups were united.
     has_united: bool,
 }
 
-/// Ties a trace to those it belongs with.
+/// Links a trace to those that it belongs with, and unites their groups.
 fn link_trace(
     sql: &Connection,
     trace: i64,
@@ -408,14 +423,15 @@ fn link_trace(
             *kind as i64,
             trace
         ])?;
-        // What one leaves, others continue. Only what somebody has left can be continued.
+        // A conversation that one trace leaves, others continue. Only a conversation that some trace has left can be
+        // continued.
         let kinds: &[LinkKind] = match kind {
             LinkKind::Session => &[LinkKind::Session],
             LinkKind::Leaves => &[LinkKind::Leaves, LinkKind::Continues],
             LinkKind::Continues => &[LinkKind::Leaves],
         };
-        // The latest tell: those before them were tied when they came, or their trace group is full. A session without an end
-        // must not be read whole for each of its traces.
+        // Only the latest traces are considered: earlier ones were linked when they came, or their group is full. A
+        // long session must not be read completely for each of its traces.
         let mut others: Vec<i64> = Vec::new();
         for kind in kinds {
             let mut latest = sql.prepare_cached(
@@ -438,7 +454,8 @@ fn link_trace(
     Ok(tied)
 }
 
-/// Ties a trace by what was found out about it later; true when it belongs to another trace group since. That one is due.
+/// Links a trace by features that were found when it was assembled. True if it is in another group now, which enters
+/// the ready queue.
 pub(crate) fn tie_later(
     sql: &Connection,
     trace_id: TraceId,
@@ -463,8 +480,8 @@ pub(crate) fn tie_later(
     Ok(tied.has_united)
 }
 
-/// Makes two trace groups one; `None` when they are already, would be too many traces, or one is quarantined: a trace that
-/// cannot be assembled must not take others with it.
+/// Unites two trace groups. `None` if they are one already, would have too many traces, or one is quarantined: a trace
+/// that cannot be assembled must not affect others.
 fn merge_trace_groups(sql: &Connection, a: i64, b: i64) -> Result<Option<i64>, StoreError> {
     let (low, high) = (a.min(b), a.max(b));
     if low == high {
@@ -485,7 +502,7 @@ fn merge_trace_groups(sql: &Connection, a: i64, b: i64) -> Result<Option<i64>, S
     sql.prepare_cached("UPDATE trace SET story = ?1 WHERE story = ?2 AND story <> no")?.execute([low, high])?;
     sql.prepare_cached("UPDATE trace SET story = ?1 WHERE no = ?2 AND story = ?2")?.execute([low, high])?;
     sql.prepare_cached("UPDATE trajectory SET story = ?1 WHERE story = ?2")?.execute([low, high])?;
-    // What is known of failed attempts is known of what they are now.
+    // Failed attempts of either group count for the united one.
     sql.prepare_cached(
         "INSERT INTO due (story, arrived_ns, is_ended, project, attempts, is_suspect) \
          SELECT ?1, arrived_ns, is_ended, project, attempts, is_suspect FROM due \

@@ -1,5 +1,6 @@
-//! API keys. Only their digests are kept: a key has 256 random bits, so a plain digest cannot be reversed, and comparing
-//! digests does not tell how much of a key was right. The same holds for the sessions of people who signed in with one.
+//! API keys. Only their digests are stored: a key has 256 random bits, so a plain digest cannot be reversed, and
+//! comparing digests does not reveal how much of a key was right. The same holds for the sessions of people who signed
+//! in with a key.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +11,7 @@ use crate::Store;
 use crate::error::StoreError;
 use crate::writer::WriteHandle;
 
-/// What a key may do.
+/// What a key may do. The scopes are independent of each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyScopes {
     pub ingest: bool,
@@ -18,6 +19,7 @@ pub struct KeyScopes {
     pub admin: bool,
 }
 
+/// An API key as it is listed. The key itself is not stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRow {
     pub name: String,
@@ -26,15 +28,17 @@ pub struct KeyRow {
     pub revoked_ns: Option<i64>,
 }
 
+/// Makes keys recognisable in logs and for secret scanners.
 const PREFIX: &str = "gradus_";
-/// One that lasts longer was begun by a clock that was ahead, and does not count.
+/// Longest session. A session that lasts longer was begun by a clock that was ahead, and is not valid.
 const MAX_SESSION_NS: i64 = 31 * 86_400_000_000_000;
 
-/// A new key from the system's source of randomness.
+/// A new key from the random source of the operating system.
 pub fn new_key() -> Result<String, StoreError> {
     Ok(format!("{PREFIX}{}", random_digits()?))
 }
 
+/// 256 random bits in hexadecimal.
 fn random_digits() -> Result<String, StoreError> {
     let mut bytes = [0; 32];
     let mut filled = 0;
@@ -46,40 +50,50 @@ fn random_digits() -> Result<String, StoreError> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
+/// BLAKE3 with a context of its own, so that the digest of a key cannot be used as that of a session.
 fn hash_api_key(key: &str) -> [u8; 32] {
     *blake3::Hasher::new_derive_key("gradus 2026 api key").update(key.as_bytes()).finalize().as_bytes()
 }
 
+/// As [`hash_api_key`], with the context of sessions.
 fn session_hash(session: &str) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new_derive_key("gradus 2026 page session");
     *hasher.update(session.as_bytes()).finalize().as_bytes()
 }
 
+/// A name in a list of scopes that is not the name of a scope.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no scope {name:?}; there are ingest, read and admin")]
+pub struct UnknownScope {
+    pub name: String,
+}
+
 impl KeyScopes {
+    /// The form in which scopes are stored and shown.
     pub fn join_names(self) -> String {
         let named = [(self.ingest, "ingest"), (self.read, "read"), (self.admin, "admin")];
         let names: Vec<&str> = named.into_iter().filter(|(has, _)| *has).map(|(_, name)| name).collect();
         names.join(",")
     }
 
-    /// Reads `ingest,read`; the name that is none of them is the error.
-    pub fn parse(text: &str) -> Result<KeyScopes, String> {
+    /// Reads a list as `ingest,read`. Blanks and empty entries are ignored, so an empty text is a key without a scope.
+    pub fn parse(text: &str) -> Result<KeyScopes, UnknownScope> {
         let mut scopes = KeyScopes::default();
         for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
             match name {
                 "ingest" => scopes.ingest = true,
                 "read" => scopes.read = true,
                 "admin" => scopes.admin = true,
-                other => return Err(other.to_owned()),
+                other => return Err(UnknownScope { name: other.to_owned() }),
             }
         }
         Ok(scopes)
     }
 }
 
-/// A connection that only keys are looked up through. It is used directly, also by asynchronous callers: a lookup takes some
-/// ten microseconds and waits for nobody else's reading or writing. Nothing is remembered in between, so that a key that is
-/// revoked is refused from the next request on.
+/// A connection that is used for key lookups only. Asynchronous callers use it directly: a lookup takes some ten
+/// microseconds and never waits for another reader or the writer. Nothing is cached, so a revoked key is refused from
+/// the next request on.
 pub(crate) struct KeyReader {
     path: PathBuf,
     connection: Mutex<Option<Connection>>,
@@ -96,25 +110,25 @@ impl KeyReader {
             Some(opened) => opened,
             None => crate::connection::open_reader(&self.path)?,
         };
-        // Kept only while it works: the next lookup opens another one.
+        // Kept only if the lookup succeeded. After an error, the next lookup opens another connection.
         let found = read(&opened)?;
         *connection = Some(opened);
         Ok(found)
     }
 }
 
-/// Keys are few, and made and revoked while a server runs: this goes beside its writer, which waits for it.
+/// Opens a store that a server may be using. Keys are few, and the writer of the server waits for this one.
 fn open_beside(folder: &Path) -> Result<Connection, StoreError> {
     crate::make_folder(folder).map_err(|error| StoreError::not_writable(folder, &error))?;
     let path = folder.join(crate::FILE_NAME);
-    // A server of an older version does not expect its tables to change.
+    // A running server of an older version does not expect its tables to change, so a migration needs the lock.
     let is_older = path.is_file() && crate::connection::is_older(&path)?;
     let _lock = is_older.then(|| crate::lock_store_folder(folder)).transpose()?;
     crate::connection::open_writer(&path)
 }
 
 impl Store {
-    /// Adds a key to the store in a folder, also while a server uses it; false when the name is taken.
+    /// Adds a key to the store in a folder, also while a server uses it. False if the name is taken.
     pub fn add_key_beside(
         folder: &Path,
         name: &str,
@@ -129,7 +143,7 @@ impl Store {
         Ok(added == 1)
     }
 
-    /// False when there is no such key, or it was revoked before.
+    /// Revokes a key. False if there is no such key, or it was revoked before.
     pub fn revoke_key_beside(folder: &Path, name: &str, now_ns: i64) -> Result<bool, StoreError> {
         let path = folder.join(crate::FILE_NAME);
         if !path.is_file() {
@@ -142,6 +156,7 @@ impl Store {
         Ok(changed == 1)
     }
 
+    /// All keys in the order of creation, revoked ones included.
     pub fn keys(&self) -> Result<Vec<KeyRow>, StoreError> {
         let reader = self.readers.take_reader()?;
         let mut statement =
@@ -157,7 +172,7 @@ impl Store {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// What a key may do; `None` when it is not known, or revoked.
+    /// Name and scopes of a key; `None` if it is unknown or revoked.
     pub fn scopes_of(&self, key: &str) -> Result<Option<(String, KeyScopes)>, StoreError> {
         let found: Option<(String, String)> = self.key_reader.read(|connection| {
             connection
@@ -168,7 +183,8 @@ impl Store {
         Ok(found.map(|(name, scopes)| (name, KeyScopes::parse(&scopes).unwrap_or_default())))
     }
 
-    /// A session of whoever has this key, which is as good as the key until then; `None` when the key is not known.
+    /// Begins a session for the owner of this key; `None` if the key is unknown. Until `until_ns`, the session has the
+    /// scopes of the key.
     pub fn begin_session(
         &self,
         key: &str,
@@ -177,7 +193,7 @@ impl Store {
     ) -> Result<WriteHandle<Option<String>>, StoreError> {
         let (key, session) = (hash_api_key(key), random_digits()?);
         self.writer()?.submit(200, move |writing| {
-            // Those that are over go with the next that begins.
+            // Expired sessions are removed when the next one begins.
             writing.sql.prepare_cached("DELETE FROM page_session WHERE until_ns < ?")?.execute([now_ns])?;
             let begun = writing
                 .sql
@@ -190,7 +206,7 @@ impl Store {
         })
     }
 
-    /// What a session may do: what its key may. `None` when it is not known, over, or its key revoked.
+    /// Name and scopes of the key of a session; `None` if the session is unknown or expired, or its key is revoked.
     pub fn scopes_of_session(&self, session: &str, now_ns: i64) -> Result<Option<(String, KeyScopes)>, StoreError> {
         let found: Option<(String, String)> = self.key_reader.read(|connection| {
             connection
@@ -206,6 +222,7 @@ impl Store {
         Ok(found.map(|(name, scopes)| (name, KeyScopes::parse(&scopes).unwrap_or_default())))
     }
 
+    /// Signs out. Unknown sessions are ignored.
     pub fn end_session(&self, session: &str) -> Result<WriteHandle<()>, StoreError> {
         let hash = session_hash(session);
         self.writer()?.submit(100, move |writing| {

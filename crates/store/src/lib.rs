@@ -1,8 +1,8 @@
-//! Keeps what was received and what was found out about it: one SQLite file, made at first use.
+//! Stores received records and everything that was derived from them in one SQLite file, which is created at first use.
 //!
-//! Nothing of SQL shows on the outside, so that another engine can take this crate's place. Writes go through one thread
-//! ([`WriteHandle`] says when they are durable), reads go beside it and never wait for it. What a span means is not known
-//! here: bodies are OTLP export requests, packed.
+//! No SQL is visible outside, so another engine could replace this crate. All writes go through one thread
+//! ([`WriteHandle`] tells when they are durable); reads run beside it and never wait for it. The store does not
+//! interpret spans: bodies are compressed OTLP export requests.
 
 mod annotations;
 mod buckets;
@@ -41,7 +41,7 @@ pub use check::CheckReport;
 pub use error::StoreError;
 pub use grading::{AssembledTraceGroup, TrajectoryDigest};
 pub use ingest::{IngestCounts, LinkKind, RootSpan, SpanKey, TraceChunk};
-pub use keys::{KeyRow, KeyScopes, new_key};
+pub use keys::{KeyRow, KeyScopes, UnknownScope, new_key};
 pub use long::NameKind;
 pub use monitor::{QueryInterrupt, QueryMonitor, QueryStop, check_query, run_monitored};
 pub use notes::AlertEvent;
@@ -70,24 +70,25 @@ use gradus_core::span::TraceId;
 use readers::ReaderPool;
 use writer::StoreWriter;
 
-/// The file's name inside of its folder.
+/// Name of the database file inside its folder.
 pub const FILE_NAME: &str = "gradus.db";
 
-/// An open store.
+/// An open store. Shared by all threads; every method takes `&self`.
 pub struct Store {
     path: PathBuf,
     readers: Arc<ReaderPool>,
-    /// Where keys are looked up, and nothing else: whoever sends something waits for no query.
+    /// For key lookups only, so that senders never wait for queries.
     key_reader: keys::KeyReader,
-    /// `None` when it was opened for reading only.
+    /// `None` if the store was opened for reading only.
     writer: Option<StoreWriter>,
-    /// Kept open: the lock ends with the process, however it ends.
+    /// Kept open: the operating system releases the lock when the process ends, however it ends.
     _lock: Option<File>,
 }
 
+/// Settings of the writer.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreOptions {
-    /// What may wait to be written, in memory.
+    /// Bytes that may wait in the write queue. Beyond them, writes fail with [`StoreError::Busy`].
     pub most_queued_bytes: usize,
 }
 
@@ -98,11 +99,11 @@ impl Default for StoreOptions {
 }
 
 impl Store {
-    /// Opens the store in a folder for this process alone; makes both if they are not there.
+    /// Opens the store in a folder for this process alone. Creates folder and store if necessary.
     pub fn open(folder: &Path, options: StoreOptions) -> Result<Store, StoreError> {
         let not_writable = |error: std::io::Error| StoreError::not_writable(folder, &error);
         make_folder(folder).map_err(not_writable)?;
-        // What is kept here belongs to no repository.
+        // The data must not be committed to a repository by accident.
         let ignore = folder.join(".gitignore");
         if !ignore.exists() {
             std::fs::write(ignore, "*\n").map_err(not_writable)?;
@@ -116,7 +117,7 @@ impl Store {
         Ok(Store { readers, key_reader, path, writer: Some(writer), _lock: Some(lock) })
     }
 
-    /// Opens a store's file for reading, also while a server uses it.
+    /// Opens the file of a store for reading, also while a server uses it.
     pub fn open_to_read(path: &Path) -> Result<Store, StoreError> {
         if !path.is_file() {
             return Err(StoreError::Missing { path: path.to_owned() });
@@ -128,28 +129,29 @@ impl Store {
         Ok(Store { path: path.to_owned(), readers, key_reader, writer: None, _lock: None })
     }
 
-    /// Writes about as much as a small request does, to find out whether that can be done.
+    /// Writes about as much as a small request does, to find out whether the disk accepts it.
     pub fn try_to_write(&self) -> Result<WriteHandle<()>, StoreError> {
         self.writer()?.submit(0, |writing| {
-            // The name that no rule can have. The row stays, and is another each time: what is taken away in the same
-            // transaction, or does not change, need not be written.
+            // The empty name, which no rule can have. The row stays and differs each time: a row that is removed in the
+            // same transaction, or does not change, would not be written.
             let put = "INSERT OR REPLACE INTO alert_state (rule, state) VALUES ('', hex(randomblob(32768)))";
             writing.sql.execute(put, []).map(drop).map_err(StoreError::from)
         })
     }
 
-    /// Whether the files of the store are what they were when it was opened; the writer looks before it acknowledges
-    /// something, and this is for whoever wants to know in between.
+    /// Whether the files of the store are still those that were opened. The writer checks this before every
+    /// acknowledgement; this is for health checks in between.
     pub fn check_files(&self) -> Result<(), StoreError> {
         self.writer.as_ref().map_or(Ok(()), |writer| writer.files.check().map(drop))
     }
 
-    /// Keeps the records of one request: all of them or none.
+    /// Stores the records of one request: all of them or none. The handle resolves after the commit.
     pub fn ingest(&self, chunks: Vec<TraceChunk>, now_ns: i64) -> Result<WriteHandle<IngestCounts>, StoreError> {
         self.ingest_in_lane(WriteLane::INTERNAL, chunks, now_ns)
     }
 
-    /// As [`Store::ingest`], for a client: its requests wait behind each other, not in front of those of others.
+    /// As [`Store::ingest`], in the queue of one client: its requests wait behind each other, and not in front of those
+    /// of others.
     pub fn ingest_in_lane(
         &self,
         lane: WriteLane,
@@ -161,7 +163,8 @@ impl Store {
         writer.submit_in_lane(lane, bytes, move |writing| ingest::ingest_chunks(writing, &chunks, now_ns))
     }
 
-    /// Ties traces by what only their log records tell; true when trace groups became one, which are due then.
+    /// Links traces by features that only assembling could find. True if trace groups were united; those enter the
+    /// ready queue.
     pub fn link_traces(
         &self,
         links: Vec<(TraceId, LinkKind, u64)>,
@@ -176,16 +179,17 @@ impl Store {
         })
     }
 
+    /// Path of the database file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What the writer is doing; `None` when the store is open for reading only.
+    /// State of the writer; `None` if the store is open for reading only.
     pub fn writer_status(&self) -> Option<Arc<WriterStatus>> {
         self.writer.as_ref().map(|writer| Arc::clone(&writer.status))
     }
 
-    /// Bytes in use, and bytes of the file that are free.
+    /// Bytes in use, and free bytes inside the file.
     pub fn used_and_free_bytes(&self) -> Result<(u64, u64), StoreError> {
         let reader = self.readers.take_reader()?;
         let number = |name: &str| reader.pragma_query_value(None, name, |row| row.get::<_, u64>(0));
@@ -193,6 +197,7 @@ impl Store {
         Ok((pages.saturating_sub(free) * bytes, free * bytes))
     }
 
+    /// The writer, or [`StoreError::Closed`] for a store that was opened for reading.
     fn writer(&self) -> Result<&StoreWriter, StoreError> {
         self.writer.as_ref().ok_or(StoreError::Closed)
     }
@@ -204,7 +209,7 @@ impl fmt::Debug for Store {
     }
 }
 
-/// What agents were asked and what they did is for the eyes of whoever runs the server.
+/// Creates a folder that only its owner can read: traces contain what people asked.
 fn make_folder(folder: &Path) -> std::io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
@@ -213,7 +218,7 @@ fn make_folder(folder: &Path) -> std::io::Result<()> {
     builder.create(folder)
 }
 
-/// Makes a file that only its owner can read. What is there already is an error.
+/// Creates a file that only its owner can read. An existing file is an error.
 pub fn create_private(path: &Path) -> std::io::Result<File> {
     let mut options = File::options();
     options.write(true).create_new(true);
@@ -222,6 +227,8 @@ pub fn create_private(path: &Path) -> std::io::Result<File> {
     options.open(path)
 }
 
+/// Takes the lock of the folder, which the operating system releases with the process. SQLite's own locks would allow
+/// several writing processes.
 fn lock_store_folder(folder: &Path) -> Result<File, StoreError> {
     let path = folder.join("gradus.lock");
     let not_writable = |error: std::io::Error| StoreError::not_writable(&path, &error);

@@ -1,60 +1,62 @@
-//! Sums over hours and days: in which of them a trajectory is counted. Whoever asks for one name, or for none, finds a row
-//! for each hour or day, however many trajectories and names there are; whoever asks for several finds one for each
-//! combination of names that has them.
+//! Coarse rollups: sums over hours and days, and the rows that a trajectory is counted in. A query for one name, or for
+//! none, reads one row per hour or day, however many trajectories and names there are. A query for several names reads
+//! one row for each combination of names.
 
 use std::borrow::Cow;
 
 use crate::query::BUCKET_NS;
 
-/// Lengths of buckets in hours, shortest first.
+/// Lengths of coarse buckets in hours, shortest first.
 pub(crate) const SIZES: [i64; 2] = [1, 24];
+/// One hour. Coarse buckets are multiples of it.
 pub(crate) const HOUR_NS: i64 = 3_600_000_000_000;
-/// Stands for all projects together.
+/// Number that stands for all projects together. Projects count from 1.
 pub(crate) const ALL_PROJECTS: i64 = 0;
 
-/// Whose name a sum is over.
+/// The dimension that a coarse rollup is about. The values are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NameKind {
-    /// Nobody's: all trajectories.
+    /// None: all trajectories.
     All = 0,
     Agent = 1,
     Version = 2,
     Model = 3,
-    /// All three together.
+    /// Agent, version and model together.
     Together = 4,
 }
 
-/// An agent's, a version's and a model's; empty where there is none.
+/// Names of agent, version and model; empty where there is none.
 pub(crate) type DimensionNames<'r> = [&'r str; 3];
 
-/// The names of [`NameKind::Together`] as one text, which begins with what the texts of the same agent begin with.
+/// The names of [`NameKind::Together`] as one text. A JSON list, so that all texts of one agent share a prefix and can
+/// be found by range.
 pub(crate) fn encode_dimensions(names: DimensionNames<'_>) -> String {
     serde_json::json!(names).to_string()
 }
 
-/// What such a text says; `None` when it says nothing.
+/// Decodes such a text; `None` if it is not one.
 pub(crate) fn decode_dimensions(text: &str) -> Option<[String; 3]> {
     serde_json::from_str(text).ok()
 }
 
-/// What trajectories are told apart by, and when they began.
+/// The dimensions of a rollup: what trajectories are distinguished by, and when they began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RollupDimensions<'r> {
     pub(crate) project: i64,
-    /// Of five minutes.
+    /// Number of the five-minute bucket.
     pub(crate) bucket: i64,
     pub(crate) agent: &'r str,
     pub(crate) version: &'r str,
     pub(crate) model: &'r str,
 }
 
-/// A row that a trajectory is counted in.
+/// The key of a coarse rollup that a trajectory is counted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct CoarseRollupKey<'r> {
     pub(crate) size: i64,
     pub(crate) project: i64,
     pub(crate) kind: NameKind,
-    /// Those that the row is about; the others are empty.
+    /// The names that the row is about; the others are empty.
     pub(crate) names: DimensionNames<'r>,
     pub(crate) bucket: i64,
 }
@@ -74,17 +76,18 @@ impl<'r> CoarseRollupKey<'r> {
 }
 
 impl<'r> RollupDimensions<'r> {
-    /// The same for the first bucket of its hour: all of an hour are counted in the same rows.
+    /// The same for the first bucket of the hour: all buckets of an hour are counted in the same coarse rows.
     pub(crate) fn truncate_to_hour(self) -> RollupDimensions<'r> {
         const BUCKETS: i64 = HOUR_NS / BUCKET_NS;
         RollupDimensions { bucket: self.bucket.div_euclid(BUCKETS) * BUCKETS, ..self }
     }
 
-    /// All rows that these trajectories are counted in.
+    /// All coarse rows that a trajectory is counted in: for each length, for its project and for all projects, and for
+    /// each dimension.
     pub(crate) fn coarse_keys(self) -> impl Iterator<Item = CoarseRollupKey<'r>> {
         let RollupDimensions { agent, version, model, .. } = self;
         let all = [agent, version, model];
-        // With one name it is found by that.
+        // With one name only, the row of that name is enough.
         let is_several = all.iter().filter(|name| !name.is_empty()).count() > 1;
         let named = [
             (NameKind::All, ["", "", ""], true),

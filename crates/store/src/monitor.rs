@@ -1,5 +1,5 @@
-//! Limits on a query that somebody else waits for: while one runs, the store asks its monitor again and again whether it
-//! should go on, and stops inside of SQLite when it should not.
+//! Limits of queries that a client waits for. While a query runs, the store calls its monitor again and again, and
+//! stops the query inside of SQLite if the monitor says so.
 //!
 //! The monitor belongs to the thread that runs the query, so that the many functions that read need not pass it on.
 
@@ -9,22 +9,22 @@ use std::sync::Arc;
 
 use rusqlite::InterruptHandle;
 
-/// Decides whether a query goes on.
+/// Decides whether a query may continue.
 pub trait QueryMonitor: Send + Sync {
-    /// Called every few microseconds while a query runs. It may wait, to let others run. An error is final: every later
-    /// call returns it, too.
+    /// Called every few microseconds while a query runs. May block, to let other queries run. An error is final: every
+    /// later call must return it, too.
     fn check(&self) -> Result<(), QueryStop>;
-    /// Called before the query uses a connection, with what interrupts it. Some work of SQLite (the index of words) never
-    /// asks [`QueryMonitor::check`].
+    /// Called before the query uses a connection, with a handle that interrupts it. Some work inside of SQLite (the
+    /// full-text index) never reaches [`QueryMonitor::check`].
     fn attach(&self, interrupt: &Arc<QueryInterrupt>);
-    /// Called when the query is done with that connection: interrupting it later would stop somebody else's query.
+    /// Called when the query is done with that connection. Interrupting it later would stop another query.
     fn detach(&self, interrupt: &Arc<QueryInterrupt>);
 }
 
-/// Why a query was stopped.
+/// Why a query was stopped. The messages are shown to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueryStop {
-    /// Whoever asked has left.
+    /// The client has closed its connection.
     #[error("query stopped: the client has left")]
     Cancelled,
     #[error(
@@ -33,14 +33,14 @@ pub enum QueryStop {
     TimedOut { limit_s: u64, setting: &'static str },
     #[error("query stopped: too many other queries are running; try again later")]
     Overloaded,
-    /// Responses take disk until they are read.
+    /// Responses are spilled to disk until they are read.
     #[error("query stopped: too much of earlier responses was not read yet; read them, or try again later")]
     TooMuchUnread,
     #[error("query stopped: the server is going down")]
     ShuttingDown,
 }
 
-/// Interrupts what runs on a connection.
+/// Interrupts the statement that runs on a connection.
 pub struct QueryInterrupt(InterruptHandle);
 
 impl QueryInterrupt {
@@ -48,6 +48,7 @@ impl QueryInterrupt {
         QueryInterrupt(handle)
     }
 
+    /// Safe to call from any thread, and without effect if nothing runs.
     pub fn interrupt(&self) {
         self.0.interrupt();
     }
@@ -59,16 +60,16 @@ impl fmt::Debug for QueryInterrupt {
     }
 }
 
-/// Operations of SQLite's machine between two checks: some ten microseconds.
+/// Instructions of SQLite's virtual machine between two checks: some ten microseconds.
 pub(crate) const OPERATIONS_PER_CHECK: i32 = 1000;
 
 thread_local! {
     static MONITOR: RefCell<Option<Arc<dyn QueryMonitor>>> = const { RefCell::new(None) };
 }
 
-/// Runs `query` on this thread under a monitor: it reads through connections that only such queries use.
+/// Runs `query` on this thread under a monitor. It reads through connections that only such queries use.
 pub fn run_monitored<T>(monitor: Arc<dyn QueryMonitor>, query: impl FnOnce() -> T) -> T {
-    /// Puts back what was there before, also when the query panics.
+    /// Restores the previous monitor, also if the query panics.
     struct MonitorGuard(Option<Arc<dyn QueryMonitor>>);
     impl Drop for MonitorGuard {
         fn drop(&mut self) {
@@ -80,7 +81,8 @@ pub fn run_monitored<T>(monitor: Arc<dyn QueryMonitor>, query: impl FnOnce() -> 
     query()
 }
 
-/// Whether this thread's query may go on; always, without a monitor. Loops over rows call this.
+/// Whether the query of this thread may continue; always, without a monitor. Loops over rows call this, because work
+/// between rows does not reach SQLite.
 pub fn check_query() -> Result<(), QueryStop> {
     match current_monitor() {
         Some(monitor) => monitor.check(),
@@ -88,11 +90,12 @@ pub fn check_query() -> Result<(), QueryStop> {
     }
 }
 
+/// The monitor of this thread, if a client waits for its query.
 pub(crate) fn current_monitor() -> Option<Arc<dyn QueryMonitor>> {
     MONITOR.with(|current| current.borrow().clone())
 }
 
-/// Why this thread's query was stopped, if it was.
+/// Why the query of this thread was stopped, if it was.
 pub(crate) fn current_stop() -> Option<QueryStop> {
     current_monitor()?.check().err()
 }

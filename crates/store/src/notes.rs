@@ -1,4 +1,4 @@
-//! What alerts have to remember: how each rule stands, and what was told when.
+//! State of alerts: the state of each rule, and the notices that were sent.
 
 use rusqlite::{OptionalExtension, params};
 
@@ -6,17 +6,21 @@ use crate::Store;
 use crate::error::StoreError;
 use crate::writer::WriteHandle;
 
+/// A notice in the history of alerts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlertEvent {
+    /// The cursor of the list.
     pub no: i64,
     pub at_ns: i64,
     pub rule: String,
+    /// Whether the alert fired or was resolved, as the server names it.
     pub kind: String,
     /// The notice as JSON.
     pub body: String,
 }
 
 impl Store {
+    /// The state of a rule as the server serialised it; the store does not interpret it.
     pub fn alert_state(&self, rule: &str) -> Result<Option<String>, StoreError> {
         let reader = self.readers.take_reader()?;
         Ok(reader
@@ -25,7 +29,7 @@ impl Store {
             .optional()?)
     }
 
-    /// Remembers how a rule stands, and what was told if anything was.
+    /// Stores the state of a rule together with its notice, if there is one, so that no notice is sent twice or lost.
     pub fn put_alert_state(
         &self,
         rule: String,
@@ -38,6 +42,7 @@ impl Store {
                 .sql
                 .prepare_cached("INSERT OR REPLACE INTO alert_state (rule, state) VALUES (?, ?)")?
                 .execute(params![rule, state])?;
+            // In the transaction of the state: both are stored or neither.
             if let Some((kind, body)) = &event {
                 writing
                     .sql
@@ -48,7 +53,7 @@ impl Store {
         })
     }
 
-    /// The latest events first.
+    /// Events before a number, the latest first.
     pub fn alert_events(&self, before: i64, limit: usize) -> Result<Vec<AlertEvent>, StoreError> {
         let reader = self.readers.take_reader()?;
         let mut statement = reader.prepare_cached(

@@ -1,16 +1,17 @@
-//! The numbers of projects.
+//! Numbers of projects.
 
 use crate::error::StoreError;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The numbers of projects that are known already; the table has them all.
+/// A cache of the table of projects, which belongs to the writer. Read anew after a rollback, which may have undone a new
+/// project.
 #[derive(Debug, Default)]
 pub(crate) struct ProjectNumberCache(HashMap<Arc<str>, i64>);
 
 impl ProjectNumberCache {
-    /// Takes a project out that was removed.
+    /// Removes a project that was deleted.
     pub(crate) fn forget(&mut self, number: i64) {
         self.0.retain(|_, known| *known != number);
     }
@@ -21,6 +22,8 @@ impl ProjectNumberCache {
         Ok(ProjectNumberCache(rows.collect::<Result<_, _>>()?))
     }
 
+    /// The number of a project, which is created if necessary and if there are not too many. `now_ns` is its time of
+    /// creation.
     pub(crate) fn get_or_create(&mut self, name: &Arc<str>, sql: &Connection, now_ns: i64) -> Result<i64, StoreError> {
         if let Some(number) = self.0.get(name) {
             return Ok(*number);
@@ -31,7 +34,7 @@ impl ProjectNumberCache {
             .optional()?;
         let number = match known {
             Some(number) => number,
-            // A sender that names a project for each process would otherwise name them without end.
+            // A sender that names a project for each of its processes would otherwise create projects without end.
             None if self.0.len() >= MAX_PROJECTS && &**name != OTHER_PROJECTS => {
                 return self.get_or_create(&OTHER_PROJECTS.into(), sql, now_ns);
             }
@@ -46,7 +49,8 @@ impl ProjectNumberCache {
     }
 }
 
-/// When there are so many, the spans of further ones go where it says "others".
+/// Maximum number of projects. Spans of further projects go into one common project.
 pub(super) const MAX_PROJECTS: usize = 10_000;
 
+/// Unlikely to be the name of a service.
 pub(super) const OTHER_PROJECTS: &str = "(other projects)";

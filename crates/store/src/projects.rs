@@ -1,4 +1,4 @@
-//! Projects as things of their own: made before anything came for them, described, and removed with all they hold.
+//! Projects as objects of their own: created before any trace, described, and deleted with everything in them.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::rollup;
 use crate::usage;
 use crate::writer::WriteHandle;
 
-/// A project by its number, which stays the same as long as the project is there.
+/// A project with its number, which does not change while the project exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectInfo {
     pub no: i64,
@@ -21,21 +21,23 @@ pub struct ProjectInfo {
     pub description: Option<String>,
 }
 
-/// Traces that one step of a removal takes, at most.
+/// Traces that one step of a deletion removes at most.
 const TRACES_A_STEP: i64 = 50;
 
 impl Store {
+    /// Looks a project up by name.
     pub fn project_named(&self, name: &str) -> Result<Option<ProjectInfo>, StoreError> {
         let reader = self.readers.take_reader()?;
         find_project(&reader, "SELECT no, name, description FROM project WHERE name = ?", &Value::Text(name.to_owned()))
     }
 
+    /// Looks a project up by number, as Phoenix's ids contain it.
     pub fn project_numbered(&self, no: i64) -> Result<Option<ProjectInfo>, StoreError> {
         let reader = self.readers.take_reader()?;
         find_project(&reader, "SELECT no, name, description FROM project WHERE no = ?", &Value::Integer(no))
     }
 
-    /// Projects up to a number, the latest first. `name_part` is looked for in their names, whatever the case.
+    /// Projects up to a number, the latest first. `name_part` is searched in their names, ignoring case.
     pub fn project_list(
         &self,
         up_to: i64,
@@ -60,7 +62,7 @@ impl Store {
         Ok(found)
     }
 
-    /// Makes a project; `None` when there is one of this name.
+    /// Creates a project; `None` if the name is taken.
     pub fn add_project(
         &self,
         name: String,
@@ -82,7 +84,7 @@ impl Store {
         })
     }
 
-    /// Says what a project is about; false when there is none of this number.
+    /// Sets the description of a project; false if it does not exist.
     pub fn describe_project(&self, no: i64, description: String) -> Result<WriteHandle<bool>, StoreError> {
         self.writer()?.submit(description.len(), move |writing| {
             let mut statement = writing.sql.prepare_cached("UPDATE project SET description = ?2 WHERE no = ?1")?;
@@ -90,7 +92,7 @@ impl Store {
         })
     }
 
-    /// Removes a trace with all that is known of it; false when it is not there.
+    /// Removes a trace with everything derived from it, except its share in metrics. False if it does not exist.
     pub fn remove_trace(&self, id: TraceId) -> Result<WriteHandle<bool>, StoreError> {
         self.writer()?.submit(0, move |writing| {
             let known: Option<i64> = writing
@@ -105,7 +107,8 @@ impl Store {
         })
     }
 
-    /// Removes some of a project's traces, and the project itself with the last of them: nobody waits long for it.
+    /// Removes some traces of a project, and the project itself with the last of them. Small steps, so that no other
+    /// writer waits long. The caller repeats it until nothing is left.
     pub fn remove_project_step(&self, no: i64) -> Result<WriteHandle<RemovalCounts>, StoreError> {
         self.writer()?.submit(0, move |writing| {
             let sql = writing.sql;
@@ -122,6 +125,7 @@ impl Store {
                 removed.traces += 1;
                 removed.spans += spans;
             }
+            // No trace is left, so the project itself can go.
             if !removed.has_more {
                 remove_row(sql, no)?;
                 writing.projects.forget(no);
@@ -131,7 +135,7 @@ impl Store {
     }
 }
 
-/// Removes a project that holds no trace, and the sums that were kept for it: its number may be given again.
+/// Removes a project without traces, and its rollups: its number may be assigned again.
 fn remove_row(sql: &Connection, no: i64) -> Result<(), StoreError> {
     rollup::forget_project(sql, no)?;
     usage::forget_project(sql, no)?;
@@ -142,11 +146,12 @@ fn remove_row(sql: &Connection, no: i64) -> Result<(), StoreError> {
     ] {
         sql.prepare_cached(statement)?.execute([no])?;
     }
-    // A few rows an hour, and no index that begins with the project.
+    // A few rows per hour, so a scan without an index is cheap enough.
     sql.prepare("DELETE FROM spend WHERE project = ?")?.execute([no])?;
     Ok(())
 }
 
+/// Runs a statement that selects at most one project.
 fn find_project(sql: &Connection, statement: &str, value: &Value) -> Result<Option<ProjectInfo>, StoreError> {
     Ok(sql.prepare_cached(statement)?.query_row(params_from_iter([value]), project_from_row).optional()?)
 }

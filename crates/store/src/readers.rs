@@ -1,5 +1,6 @@
-//! Connections for reading. Readers never wait for the writer, nor it for them. What somebody asks for over the network
-//! (a query with a monitor) has connections of its own: the server's own work never waits behind it.
+//! The pool of reading connections. Readers never wait for the writer, nor the writer for them (SQLite's write-ahead
+//! log). Queries of clients, which have a monitor, use connections of their own, so that the work of the server never
+//! waits behind them.
 
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -12,25 +13,29 @@ use crate::connection::open_reader;
 use crate::error::StoreError;
 use crate::monitor::{OPERATIONS_PER_CHECK, QueryInterrupt, QueryMonitor, check_query, current_monitor};
 
+/// The pool.
 pub(crate) struct ReaderPool {
     path: PathBuf,
     state: Mutex<ReaderState>,
     returned: Condvar,
 }
 
+/// The state under the lock.
 struct ReaderState {
     idle: Vec<Connection>,
-    /// How many more may be opened for the server's own work.
+    /// Connections that may still be opened for the work of the server.
     left: usize,
-    /// Idle connections of queries. How many are in use at once is up to whoever runs queries.
+    /// Idle connections of queries. The query pool of the server limits how many are in use.
     idle_for_queries: Vec<Connection>,
-    /// New queries wait: those that run keep the write-ahead log from being reset.
+    /// Whether new queries have to wait: running ones keep the write-ahead log from being reset.
     is_held: bool,
 }
 
+/// Connections for the work of the server.
 const MAX_READERS: usize = 8;
+/// Connections of queries that are kept for the next ones.
 const MAX_IDLE_QUERY_READERS: usize = 8;
-/// How long a query waits at most for the write-ahead log to be reset.
+/// How long a query waits at most for the reset of the write-ahead log.
 const MAX_HOLD: Duration = Duration::from_secs(5);
 
 impl ReaderPool {
@@ -39,7 +44,8 @@ impl ReaderPool {
         ReaderPool { path, state: Mutex::new(state), returned: Condvar::new() }
     }
 
-    /// Takes a connection; without a monitor, waits if all are in use.
+    /// Takes a connection. Without a monitor, waits until one is free; must not be called while the same thread holds
+    /// one.
     pub(crate) fn take_reader(&self) -> Result<PooledReader<'_>, StoreError> {
         match current_monitor() {
             Some(monitor) => self.take_for_query(monitor),
@@ -47,6 +53,7 @@ impl ReaderPool {
         }
     }
 
+    /// For the work of the server itself. Waits for a free connection, without a time limit: such work is short.
     fn take_unmonitored(&self) -> Result<PooledReader<'_>, StoreError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -69,6 +76,7 @@ impl ReaderPool {
         }
     }
 
+    /// For the query of a client. Installs the monitor as SQLite's progress handler.
     fn take_for_query(&self, monitor: Arc<dyn QueryMonitor>) -> Result<PooledReader<'_>, StoreError> {
         monitor.check()?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -79,6 +87,7 @@ impl ReaderPool {
         }
         let idle = state.idle_for_queries.pop();
         drop(state);
+        // The wait above can be long; the client may have left.
         check_query()?;
         let mut connection = match idle {
             Some(connection) => connection,
@@ -91,7 +100,7 @@ impl ReaderPool {
         Ok(PooledReader { readers: self, connection: Some(connection), query: Some((monitor, interrupt)) })
     }
 
-    /// Holds new queries back, or lets them go on.
+    /// Holds new queries back, or releases them.
     pub(crate) fn hold_queries(&self, is_held: bool) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).is_held = is_held;
         if !is_held {
@@ -104,6 +113,7 @@ impl ReaderPool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).is_held
     }
 
+    /// A connection whose progress handler cannot be cleared is closed instead.
     fn give_back(&self, mut connection: Connection, is_for_query: bool) {
         if is_for_query {
             let cleared = connection.progress_handler(0, None::<fn() -> bool>);
@@ -118,11 +128,11 @@ impl ReaderPool {
     }
 }
 
-/// A connection that goes back when it is dropped.
+/// A connection that returns to the pool when it is dropped.
 pub(crate) struct PooledReader<'r> {
     readers: &'r ReaderPool,
     connection: Option<Connection>,
-    /// Who watches over it, if it was taken for a query.
+    /// The monitor, if it was taken for a query.
     query: Option<(Arc<dyn QueryMonitor>, Arc<QueryInterrupt>)>,
 }
 

@@ -1,8 +1,9 @@
-//! The ready queue: trace groups (traces that are assembled together) that something came for since they were assembled.
+//! The ready queue: trace groups (traces that are assembled together) for which records arrived since they were
+//! assembled.
 //!
-//! An attempt is recorded before it begins. A trace that ends the process, whatever the cause, is found at the next start
-//! by its unfinished attempt, and after [`MAX_ATTEMPTS`] it is quarantined: kept, listed, and left alone until a person
-//! asks for another attempt.
+//! An attempt is recorded before it begins. A trace that ends the process, for whatever reason, is found at the next
+//! start by its unfinished attempt. After [`MAX_ATTEMPTS`] it is quarantined: kept, listed, and not tried again until a
+//! person asks for it.
 
 use std::collections::VecDeque;
 
@@ -15,36 +16,38 @@ use crate::writer::WriteHandle;
 
 /// Failed attempts after which a trace group is quarantined.
 pub const MAX_ATTEMPTS: i64 = 2;
+/// Pause before a failed group is tried again.
 const RETRY_PAUSE_NS: i64 = 1_000_000_000;
-/// How an attempt was begun.
+/// Values of `is_started`: assembled together with others, or alone.
 const TOGETHER: i64 = 1;
 const ALONE: i64 = 2;
-/// Times further ahead than this are a clock's that was set back since.
+/// Arrival times further in the future than this come from a clock that was set back since.
 const MAX_CLOCK_STEP_NS: i64 = 10_000_000_000;
+/// Bytes that are kept of the reason of a failure.
 const MAX_REASON_BYTES: usize = 500;
 
-/// Which trace groups are complete: those whose root has ended when nothing came for `quiet_ns`, the others when nothing came
-/// for `give_up_ns`.
+/// Selects complete trace groups: those whose root has ended if nothing arrived for `quiet_ns`, the others if nothing
+/// arrived for `give_up_ns`.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadyQuery {
     pub now_ns: i64,
     pub quiet_ns: i64,
     pub give_up_ns: i64,
-    /// Projects take turns; the one behind this number comes first.
+    /// Projects take turns. The one with the next number comes first.
     pub after_project: i64,
     pub limit: usize,
 }
 
-/// A trace group that is complete.
+/// A complete trace group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadyTraceGroup {
     pub trace_group: i64,
     pub project: i64,
-    /// An attempt to assemble it failed, or the process ended while it was assembled with others: it is taken alone.
+    /// Whether it must be assembled alone: an attempt failed, or the process ended while it was assembled with others.
     pub is_retry: bool,
 }
 
-/// A trace that could not be assembled and is left alone.
+/// A trace that could not be assembled and is not tried again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuarantinedTrace {
     pub trace_id: TraceId,
@@ -57,8 +60,8 @@ pub struct QuarantinedTrace {
 }
 
 impl Store {
-    /// Complete trace groups, a few of each project in turn, so that nobody waits for another project's backlog. Those that
-    /// failed once come last.
+    /// Complete trace groups, a few of each project in turn, so that no project waits for the backlog of another.
+    /// Groups that failed once come last.
     pub fn ready_trace_groups(&self, query: ReadyQuery) -> Result<Vec<ReadyTraceGroup>, StoreError> {
         let reader = self.readers.take_reader()?;
         let projects = ready_projects(&reader, query.after_project, query.limit)?;
@@ -91,18 +94,19 @@ impl Store {
         Ok(ready)
     }
 
-    /// Records that these trace groups are about to be assembled. To be waited for before that begins.
+    /// Records that these trace groups are about to be assembled. The caller must wait for the commit before it begins.
     pub fn begin_attempts(&self, trace_groups: Vec<i64>) -> Result<WriteHandle<()>, StoreError> {
-        // Of one alone it is known who is to blame should the process end.
+        // If one is assembled alone and the process ends, it is known which one is at fault.
         let state = if trace_groups.len() == 1 { ALONE } else { TOGETHER };
         self.set_started(trace_groups, state)
     }
 
-    /// Takes attempts back that did not come to anything through no fault of their trace groups.
+    /// Takes back attempts that ended without a fault of their groups, for example at shutdown.
     pub fn cancel_attempts(&self, trace_groups: Vec<i64>) -> Result<WriteHandle<()>, StoreError> {
         self.set_started(trace_groups, 0)
     }
 
+    /// Records the state of the attempts, or 0 for none.
     fn set_started(&self, trace_groups: Vec<i64>, state: i64) -> Result<WriteHandle<()>, StoreError> {
         self.writer()?.submit(0, move |writing| {
             let mut update = writing.sql.prepare_cached("UPDATE due SET is_started = ?2 WHERE story = ?1")?;
@@ -113,20 +117,21 @@ impl Store {
         })
     }
 
-    /// Records that an attempt failed. The trace group is tried again a second later, or quarantined. Returns whether it was.
+    /// Records that an attempt failed. The group is tried again a second later, or quarantined. Returns whether it was.
     pub fn fail_attempt(&self, trace_group: i64, reason: &str, now_ns: i64) -> Result<WriteHandle<bool>, StoreError> {
         let reason = reason[..reason.floor_char_boundary(MAX_REASON_BYTES)].to_owned();
         self.writer()?
             .submit(reason.len(), move |writing| record_group_failure(writing.sql, trace_group, &reason, now_ns))
     }
 
-    /// Counts attempts that the last process did not live to end as failed; trace groups that were assembled together are only
-    /// suspected, and taken alone from now on. Returns how many there were, and how many trace groups were quarantined for it. To be called before anything is assembled.
+    /// Counts attempts that the last process did not finish as failed. Groups that were assembled together are only
+    /// suspects, and are assembled alone from now on. Returns the number of unfinished attempts and of groups that were
+    /// quarantined. Must be called before the first attempt.
     pub fn fail_unfinished_attempts(&self, now_ns: i64) -> Result<WriteHandle<(usize, usize)>, StoreError> {
         self.writer()?.submit(0, move |writing| {
             let started: Vec<(i64, i64)> = writing
                 .sql
-                // Once at the start, so without an index that every attempt would have to keep.
+                // Runs once at the start, so it needs no index, which every attempt would have to maintain.
                 .prepare("SELECT story, is_started FROM due WHERE is_started > 0")?
                 .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
                 .collect::<Result<_, _>>()?;
@@ -146,7 +151,7 @@ impl Store {
         })
     }
 
-    /// Puts quarantined trace groups back into the queue: that of one trace, or all of them. Returns how many.
+    /// Puts quarantined groups back into the queue: that of one trace, or all. Returns their number.
     pub fn retry_quarantined(&self, trace: Option<TraceId>) -> Result<WriteHandle<usize>, StoreError> {
         self.writer()?.submit(0, move |writing| {
             const RETRY: &str = "UPDATE due SET attempts = 0, is_started = 0, is_suspect = 0, not_before_ns = 0, quarantined_ns = NULL, \
@@ -165,10 +170,10 @@ impl Store {
         })
     }
 
-    /// Traces that are quarantined, the latest first. Of a trace group of several traces, the first one stands for all.
+    /// Quarantined traces, the latest first. For a group of several traces, its first one is listed.
     pub fn quarantined_traces(&self, limit: usize) -> Result<Vec<QuarantinedTrace>, StoreError> {
         let reader = self.readers.take_reader()?;
-        // There are few, and few look.
+        // There are few, and this is rarely called.
         let mut statement = reader.prepare(
             "SELECT trace_id, project.name, trace.name, trace.spans, attempts, quarantined_ns, coalesce(reason, '') \
              FROM due INDEXED BY due_quarantined JOIN trace ON trace.no = due.story \
@@ -189,7 +194,7 @@ impl Store {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// Why a trace group is quarantined, if it is.
+    /// Why a trace group is quarantined; `None` if it is not.
     pub fn quarantine_reason(&self, trace_group: i64) -> Result<Option<String>, StoreError> {
         let reader = self.readers.take_reader()?;
         Ok(reader
@@ -198,6 +203,7 @@ impl Store {
             .optional()?)
     }
 
+    /// Uses a partial index, so it is cheap however long the queue is.
     pub fn quarantined_count(&self) -> Result<i64, StoreError> {
         let reader = self.readers.take_reader()?;
         Ok(reader
@@ -205,13 +211,13 @@ impl Store {
             .query_row([], |row| row.get(0))?)
     }
 
-    /// Whether something came for a trace group since it was assembled.
+    /// Whether records arrived for a trace group since it was assembled.
     pub fn is_due(&self, trace_group: i64) -> Result<bool, StoreError> {
         let reader = self.readers.take_reader()?;
         Ok(reader.prepare_cached("SELECT 1 FROM due WHERE story = ?")?.exists([trace_group])?)
     }
 
-    /// Trace groups that wait, those in quarantine not counted.
+    /// Number of waiting trace groups without those in quarantine.
     pub fn due_count(&self) -> Result<i64, StoreError> {
         let reader = self.readers.take_reader()?;
         let all: i64 = reader.prepare_cached("SELECT count(*) FROM due")?.query_row([], |row| row.get(0))?;
@@ -220,7 +226,7 @@ impl Store {
     }
 }
 
-/// Projects with trace groups in the queue, in the order of their turns. One lookup in the index for each.
+/// Projects with groups in the queue, in the order of their turns. One index lookup per project.
 fn ready_projects(sql: &Connection, after: i64, limit: usize) -> Result<Vec<i64>, StoreError> {
     let mut next = sql
         .prepare_cached("SELECT min(project) FROM due INDEXED BY due_by_project WHERE attempts = 0 AND project > ?")?;
@@ -237,13 +243,14 @@ fn ready_projects(sql: &Connection, after: i64, limit: usize) -> Result<Vec<i64>
     Ok(projects)
 }
 
+/// Complete trace groups of one project: those with an ended root first.
 fn ready_in_project(
     sql: &Connection,
     query: &ReadyQuery,
     project: i64,
     limit: usize,
 ) -> Result<VecDeque<ReadyTraceGroup>, StoreError> {
-    // What arrived in the future arrived before the clock was set back.
+    // An arrival in the future was before the clock was set back, so it counts as long ago.
     const READY: &str = "SELECT story, is_suspect FROM due INDEXED BY due_by_project WHERE attempts = 0 AND project = ?1 AND \
                          is_ended = ?2 AND arrived_ns <= ?3 LIMIT ?4";
     const AHEAD: &str = "SELECT story, is_suspect FROM due INDEXED BY due_by_project WHERE attempts = 0 AND project = ?1 AND \
@@ -268,6 +275,7 @@ fn ready_in_project(
     Ok(ready)
 }
 
+/// Counts a failure. Returns whether the group is quarantined now.
 fn record_group_failure(sql: &Connection, trace_group: i64, reason: &str, now_ns: i64) -> Result<bool, StoreError> {
     let is_quarantined: Option<bool> = sql
         .prepare_cached(

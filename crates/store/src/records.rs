@@ -1,38 +1,41 @@
-//! Rows as the store hands them out and takes them.
+//! Rows as the store takes and returns them.
 
 use gradus_core::span::TraceId;
 
-/// A trajectory as it is stored.
+/// A trajectory with everything that is stored of it.
 #[derive(Clone, Debug, Default)]
 pub struct TrajectoryRecord {
     pub trajectory_id: String,
-    /// The trace it begins in.
+    /// The trace in which it begins.
     pub trace_id: TraceId,
+    /// Times in nanoseconds since the Unix epoch, by the clock of the sender.
     pub start_ns: i64,
     pub end_ns: i64,
+    /// Names are empty if they are not known.
     pub agent: String,
     pub version: String,
     pub model: String,
-    /// The conversation it belongs to; empty when it belongs to none.
+    /// The session; empty if there is none.
     pub session: String,
-    /// The beginning of the query.
+    /// The beginning of the query, for lists.
     pub query: String,
     pub steps: u32,
     pub is_error: bool,
     pub tokens: u64,
     pub cost_usd: Option<f64>,
-    /// The names of the tools it calls, each once.
+    /// Names of the tools that it calls, each once.
     pub tools: Vec<String>,
-    /// The trajectory without tool definitions.
+    /// The trajectory as JSON, without tool definitions.
     pub json: Vec<u8>,
-    /// What it is found by.
+    /// Text for the full-text search.
     pub words: String,
-    /// What rules said of it.
+    /// Outcomes of rules, which need no model.
     pub outcomes: Vec<OutcomeRecord>,
-    /// The rule whose model has still to judge it.
+    /// The grading rule whose model has yet to judge it.
     pub ungraded_by: Option<String>,
 }
 
+/// The kind of an outcome. The values are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordedKind {
     Scored = 0,
@@ -40,39 +43,40 @@ pub enum RecordedKind {
     Failed = 2,
 }
 
-/// A verdict as it is stored.
+/// An outcome as it is stored.
 #[derive(Clone, Debug)]
 pub struct OutcomeRecord {
     pub evaluator: String,
-    /// `None` for the whole trajectory.
+    /// `None` for the trajectory as a whole.
     pub step: Option<u32>,
     pub kind: RecordedKind,
     pub label: Option<String>,
     pub score: Option<f64>,
-    /// Below the best that its evaluator gives.
+    /// Below the best score of its evaluator.
     pub is_wrong: bool,
-    /// The tool that the step calls; empty for the whole trajectory.
+    /// The tool that the step calls; empty for the trajectory as a whole.
     pub tool: String,
     pub run: String,
-    /// The outcome's line of JSON.
+    /// The line of JSON of the outcome.
     pub line: String,
 }
 
-/// What traces can be filtered by.
+/// Kinds of values by which traces are filtered. The values are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FacetKind {
     Agent = 0,
     Model = 1,
     Tool = 2,
-    /// A label that was given, with and without the evaluator's name.
+    /// A label, with and without the name of its evaluator.
     Label = 3,
     Evaluator = 4,
     Error = 5,
     Version = 6,
-    /// An evaluator that found something below its best.
+    /// An evaluator that gave a score below its best.
     Wrong = 7,
 }
 
+/// Which OTLP request a block is. The values are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockSignal {
     Spans = 0,

@@ -1,4 +1,4 @@
-//! Lets go of what is too old or too much, a little at a time, so that nobody waits for it.
+//! Retention: removes traces that are too old or too many, in small steps, so that no other writer waits long.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::grading::forget_trajectory;
 use crate::spend::bucket_index;
 use crate::writer::WriteHandle;
 
-/// What is kept.
+/// Limits of what is kept. `None` means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RetentionPolicy {
     pub max_age_ns: Option<i64>,
@@ -22,31 +22,31 @@ pub struct RetentionPolicy {
 pub struct RemovalCounts {
     pub traces: u64,
     pub spans: u64,
-    /// There may be more to remove.
+    /// Whether there may be more to remove.
     pub has_more: bool,
 }
 
-/// Traces that one step removes, at most.
+/// Traces that one step removes at most.
 const TRACES_A_STEP: i64 = 50;
-/// Times of arrival that one step corrects, at most.
+/// Arrival times that one step corrects at most.
 const CORRECTIONS_A_STEP: i64 = 5_000;
 /// Bytes of records after which a step ends.
 const BYTES_A_STEP: u64 = 16 << 20;
-/// Free pages that one step gives back to the file system.
+/// Free pages that one step returns to the file system.
 const PAGES_A_STEP: i64 = 500;
 
-/// How often the log is tried to be moved, and the time between two tries.
+/// Attempts to checkpoint the log, and the time between them.
 const CHECKPOINT_TRIES: usize = 20;
 const CHECKPOINT_PAUSE: Duration = Duration::from_millis(50);
 
-/// For how long spending is remembered at least: a month, which is what people watch it over, and some days.
+/// How long spending is kept at least: a month, over which people watch it, and some days.
 const SPEND_KEPT_NS: i64 = 40 * 86_400_000_000_000;
 
 impl Store {
-    /// Moves the write-ahead log into the file, if nobody reads from it: only then does the file become as small as what it
-    /// holds.
+    /// Checkpoints the write-ahead log, if nobody reads from it. Only then does the file shrink to its content.
     pub fn give_back_room(&self) -> Result<(), StoreError> {
-        // Beside the writer, as a checkpoint cannot be part of a transaction. Waiting for readers would hold up the writer.
+        // On a connection of its own, since a checkpoint cannot be part of a transaction. It does not wait for readers,
+        // because that would block the writer.
         let connection = crate::connection::open_writer(&self.path)?;
         connection.busy_timeout(Duration::ZERO)?;
         for _ in 0..CHECKPOINT_TRIES {
@@ -59,9 +59,8 @@ impl Store {
         Ok(())
     }
 
-    /// Removes traces that are not to be kept, those that arrived first before all others: a few of them. When a trace
-    /// arrived is when its first record did, by this server's clock; what its spans say about time counts for nothing, and
-    /// records that come later do not make it younger.
+    /// Removes a few traces that must not be kept, those that arrived first. A trace arrived when its first record did,
+    /// by the clock of this server. The times of its spans do not count, and later records do not make it younger.
     pub fn retain_step(
         &self,
         retention: RetentionPolicy,
@@ -104,8 +103,10 @@ impl Store {
     }
 }
 
+/// Number, spans and bytes of a trace.
 type TraceSize = (i64, u64, u64);
 
+/// The traces that arrived first, if they arrived before a time.
 fn expired_traces(sql: &Connection, before_ns: i64) -> Result<Vec<TraceSize>, StoreError> {
     let mut statement = sql.prepare_cached(
         "SELECT no, spans, bytes FROM trace INDEXED BY trace_by_arrival WHERE first_arrived_ns < ? \
@@ -115,14 +116,14 @@ fn expired_traces(sql: &Connection, before_ns: i64) -> Result<Vec<TraceSize>, St
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// In the order of their numbers, which is the order that they arrived in whatever the clock said.
+/// In the order of their numbers, which is the order of arrival whatever the clock said.
 fn first_traces(sql: &Connection) -> Result<Vec<TraceSize>, StoreError> {
     let mut statement = sql.prepare_cached("SELECT no, spans, bytes FROM trace WHERE no > 0 ORDER BY no LIMIT ?")?;
     let rows = statement.query_map([TRACES_A_STEP], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Traces that arrived while the clock was ahead would be kept for longer by as much as it was: they count from now on.
+/// Traces that arrived while the clock was ahead would be kept too long. Their age counts from now on.
 fn correct_arrivals(sql: &Connection, now_ns: i64) -> Result<(), StoreError> {
     sql.prepare_cached(
         "UPDATE trace SET first_arrived_ns = ?1 WHERE no IN (SELECT no FROM trace INDEXED BY trace_by_arrival \
@@ -132,8 +133,8 @@ fn correct_arrivals(sql: &Connection, now_ns: i64) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Alerts that were told go with the traces they were about. What judging cost is kept for as long as a budget or an
-/// alert may ask for it, whatever the age of traces: it is a few rows an hour.
+/// Removes notices of the same age as the traces. Spending is kept for as long as a budget or an alert may ask for it,
+/// whatever the age of traces: a few rows per hour.
 fn forget_notes(sql: &Connection, before_ns: i64, now_ns: i64) -> Result<(), StoreError> {
     sql.prepare_cached(
         "DELETE FROM alert_event WHERE no IN (SELECT no FROM alert_event WHERE at_ns < ? ORDER BY at_ns LIMIT 500)",
@@ -144,6 +145,7 @@ fn forget_notes(sql: &Connection, before_ns: i64, now_ns: i64) -> Result<(), Sto
     Ok(())
 }
 
+/// Removes a trace with everything derived from it, except its share in metrics.
 pub(crate) fn remove_trace(sql: &Connection, trace: i64) -> Result<(), StoreError> {
     let trajectories: Vec<i64> = sql
         .prepare_cached("SELECT no FROM trajectory WHERE trace = ?")?
@@ -164,7 +166,7 @@ pub(crate) fn remove_trace(sql: &Connection, trace: i64) -> Result<(), StoreErro
     ] {
         sql.prepare_cached(statement)?.execute([trace])?;
     }
-    // Its trace group may go on without it, and be due.
+    // Its trace group may continue without it, and stay in the queue.
     sql.prepare_cached(
         "DELETE FROM due WHERE story = ?1 AND NOT EXISTS (SELECT 1 FROM trace WHERE no = ?1 AND story = ?1) \
          AND NOT EXISTS (SELECT 1 FROM trace WHERE story = ?1 AND story <> no)",

@@ -1,4 +1,4 @@
-//! The sums behind metrics: what one trajectory adds to them, and takes away again when it changes.
+//! Rollups of scores: what one trajectory adds to them, and what is subtracted when it changes.
 
 use std::collections::HashMap;
 
@@ -10,14 +10,14 @@ use crate::long::{ALL_PROJECTS, CoarseRollupKey, RollupDimensions};
 use crate::query::{BUCKET_NS, ScoreMoments};
 use crate::records::{OutcomeRecord, RecordedKind, TrajectoryRecord};
 
-/// What a row sums up.
+/// The columns of a row that are sums.
 macro_rules! sums {
     () => {
         "trajectories, scored_trajectories, scored, sum, sum_sum, sum_n, n_n, failed, not_applicable"
     };
 }
 
-/// Adds to a row that is there.
+/// Adds to an existing row.
 macro_rules! added {
     () => {
         "ON CONFLICT DO UPDATE SET trajectories = trajectories + excluded.trajectories, \
@@ -28,10 +28,12 @@ macro_rules! added {
     };
 }
 
+/// Adds the outcomes of a stored trajectory, of all evaluators or of one.
 pub(crate) fn add_score_rollups(sql: &Connection, trajectory: i64, evaluator: Option<&str>) -> Result<(), StoreError> {
     apply_score_rollups(sql, trajectory, evaluator, 1)
 }
 
+/// Subtracts them. Must be called before the outcomes or the dimensions of the trajectory change.
 pub(crate) fn subtract_score_rollups(
     sql: &Connection,
     trajectory: i64,
@@ -40,7 +42,7 @@ pub(crate) fn subtract_score_rollups(
     apply_score_rollups(sql, trajectory, evaluator, -1)
 }
 
-/// Counts a trajectory in or out, by the verdicts that are stored.
+/// Adds or subtracts a trajectory by its stored outcomes: all, or those of one evaluator.
 fn apply_score_rollups(
     sql: &Connection,
     trajectory: i64,
@@ -61,6 +63,7 @@ fn apply_score_rollups(
         .prepare_cached("SELECT project, start_ns, agent, version, model FROM trajectory WHERE no = ?")?
         .query_row([trajectory], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)))
         .optional()?;
+    // Removed meanwhile: it was subtracted then.
     let Some((project, start_ns, agent, version, model)) = known else { return Ok(()) };
     let of = RollupDimensions {
         project,
@@ -80,7 +83,7 @@ fn apply_score_rollups(
     sums.write(sql)
 }
 
-/// Which sums.
+/// Key of a five-minute row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct RollupKey<'r> {
     of: RollupDimensions<'r>,
@@ -89,7 +92,7 @@ struct RollupKey<'r> {
     tool: &'r str,
 }
 
-/// Which sums over hours and days.
+/// Key of a coarse row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct CoarseRollupRow<'r> {
     place: CoarseRollupKey<'r>,
@@ -97,7 +100,7 @@ struct CoarseRollupRow<'r> {
     tool: &'r str,
 }
 
-/// What a sum needs to know of a verdict.
+/// The parts of an outcome that rollups need.
 struct RollupVerdict<'r> {
     evaluator: &'r str,
     tool: &'r str,
@@ -105,16 +108,16 @@ struct RollupVerdict<'r> {
     score: Option<f64>,
 }
 
-/// What trajectories add, gathered before it is written.
+/// Changes of rollups, collected before they are written: many trajectories change the same rows.
 #[derive(Debug, Default)]
 pub(crate) struct ScoreSums<'r> {
     rows: HashMap<RollupKey<'r>, ScoreMoments, RandomState>,
 }
 
 impl<'r> ScoreSums<'r> {
-    /// Counts in a trajectory that has no verdicts but those of its record.
+    /// Adds a trajectory that has no outcomes but those of its record.
     pub(crate) fn add_trajectory(&mut self, project: i64, record: &'r TrajectoryRecord) {
-        // The last one to a question counts.
+        // The last outcome to a question counts.
         let mut latest: HashMap<(&str, u32), &'r OutcomeRecord, RandomState> = HashMap::default();
         for outcome in &record.outcomes {
             latest.insert((&outcome.evaluator, outcome.step.unwrap_or(0)), outcome);
@@ -135,7 +138,7 @@ impl<'r> ScoreSums<'r> {
         self.count_trajectory(of, verdicts, 1);
     }
 
-    /// Counts one trajectory in, or out with a negative sign: for each evaluator over all tools, and for each tool.
+    /// Adds one trajectory, or subtracts it with a negative sign: for each evaluator over all tools, and for each tool.
     fn count_trajectory(
         &mut self,
         of: RollupDimensions<'r>,
@@ -144,6 +147,7 @@ impl<'r> ScoreSums<'r> {
     ) {
         let mut parts: HashMap<(&'r str, &'r str), TrajectoryRollup, RandomState> = HashMap::default();
         for verdict in verdicts {
+            // Every outcome counts in the row over all tools, and once more in that of its tool.
             parts.entry((verdict.evaluator, "")).or_default().add_verdict(&verdict);
             if !verdict.tool.is_empty() {
                 parts.entry((verdict.evaluator, verdict.tool)).or_default().add_verdict(&verdict);
@@ -154,6 +158,7 @@ impl<'r> ScoreSums<'r> {
         }
     }
 
+    /// Writes the five-minute rows, sums them up by hour, and writes the coarse rows.
     pub(crate) fn write(&mut self, sql: &Connection) -> Result<(), StoreError> {
         let mut hours: HashMap<RollupKey<'_>, ScoreMoments, RandomState> = HashMap::default();
         for (row, moments) in self.rows.drain() {
@@ -171,7 +176,7 @@ impl<'r> ScoreSums<'r> {
     }
 }
 
-/// What one trajectory has to say.
+/// Sums of the outcomes of one trajectory.
 #[derive(Default)]
 struct TrajectoryRollup {
     scored: i64,
@@ -181,6 +186,7 @@ struct TrajectoryRollup {
 }
 
 impl TrajectoryRollup {
+    /// A scored outcome without a score counts as failed.
     fn add_verdict(&mut self, verdict: &RollupVerdict<'_>) {
         const SCORED: i64 = RecordedKind::Scored as i64;
         const NOT_APPLICABLE: i64 = RecordedKind::NotApplicable as i64;
@@ -194,7 +200,7 @@ impl TrajectoryRollup {
         }
     }
 
-    /// What it comes to in the sums.
+    /// Its contribution to the moments: the trajectory is one cluster.
     fn to_moments(&self, sign: i64) -> ScoreMoments {
         let (n, factor) = (self.scored as f64, sign as f64);
         ScoreMoments {
@@ -211,6 +217,7 @@ impl TrajectoryRollup {
     }
 }
 
+/// Adds to a five-minute row, or removes it with its last trajectory.
 fn upsert_rollup_row(
     sql: &Connection,
     RollupKey { of, evaluator, tool }: &RollupKey<'_>,
@@ -242,7 +249,7 @@ fn upsert_rollup_row(
         by.not_applicable,
     ])?;
     if by.trajectories < 0 {
-        // With its last trajectory goes the row, and what rounding left in it.
+        // The row goes with its last trajectory, and with it what rounding left.
         sql.prepare_cached(
             "DELETE FROM rollup WHERE project = ? AND evaluator = ? AND tool = ? AND bucket = ? AND agent = ? \
              AND version = ? AND model = ? AND trajectories <= 0",
@@ -252,6 +259,7 @@ fn upsert_rollup_row(
     Ok(())
 }
 
+/// Adds to a coarse row, or removes it with its last trajectory.
 fn change_long(sql: &Connection, row: &CoarseRollupRow<'_>, by: &ScoreMoments) -> Result<(), StoreError> {
     let CoarseRollupRow { place, evaluator, tool } = *row;
     let CoarseRollupKey { size, project, kind, bucket, .. } = place;
@@ -291,7 +299,7 @@ fn change_long(sql: &Connection, row: &CoarseRollupRow<'_>, by: &ScoreMoments) -
     Ok(())
 }
 
-/// Takes a project out, and out of the sums of all projects.
+/// Removes a project, also from the sums over all projects.
 pub(crate) fn forget_project(sql: &Connection, project: i64) -> Result<(), StoreError> {
     sql.prepare_cached(concat!(
         "INSERT INTO rollup_long (size, project, evaluator, tool, kind, name, bucket, ",

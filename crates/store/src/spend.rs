@@ -1,4 +1,4 @@
-//! What judging cost, and when it was spent.
+//! Spending: what judging cost, by time, rule and project.
 
 use rusqlite::{Connection, params};
 
@@ -7,27 +7,28 @@ use crate::error::StoreError;
 use crate::query::{BUCKET_NS, project_number};
 use crate::writer::WriteHandle;
 
-/// What judging cost.
+/// What one or several questions to a judge cost.
 #[derive(Clone, Debug, Default)]
 pub struct JudgeSpend {
     pub rule: String,
     pub calls: u64,
-    /// Of the calls, those whose price nobody knows.
+    /// Calls without a known price. They are not in `cost_usd`.
     pub unpriced: u64,
     pub cost_usd: f64,
 }
 
-/// What was spent in some time.
+/// What was spent in a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SpendTotal {
     pub cost_usd: f64,
-    /// Calls that may have cost something besides: nobody knows their price.
+    /// Calls without a known price, which may have cost something in addition.
     pub unpriced: u64,
 }
 
+// Sums are by bucket of the time of spending, by the clock of the server.
 impl Store {
-    /// What was spent since then: by one rule or by all, in one project or in all. Of the bucket that it lies in, all
-    /// counts ([`BUCKET_NS`]).
+    /// Spending since a time: of one rule or of all, in one project or in all. The bucket of `since_ns` counts
+    /// completely ([`BUCKET_NS`]).
     pub fn spent_since(
         &self,
         since_ns: i64,
@@ -45,7 +46,7 @@ impl Store {
             })?)
     }
 
-    /// Counts what a single question cost.
+    /// Records the cost of a single question.
     pub fn record_spend(&self, spend: JudgeSpend, project: String, now_ns: i64) -> Result<WriteHandle<()>, StoreError> {
         self.writer()?.submit(100, move |writing| {
             let project = project_number(writing.sql, &project)?;
@@ -54,10 +55,12 @@ impl Store {
     }
 }
 
+/// Number of the bucket that a time is in. Rounds down, also before 1970.
 pub(crate) fn bucket_index(ns: i64) -> i64 {
     ns.div_euclid(BUCKET_NS)
 }
 
+/// Adds to the bucket of now. Calls without a known price are counted without a cost.
 pub(crate) fn add_spend(
     sql: &Connection,
     spend: &JudgeSpend,

@@ -1,7 +1,7 @@
-//! Moves a store as a whole: to lines of JSON and back, into a copy, and into less room.
+//! Moves a store as a whole: export to lines of JSON and import, backup, and compaction.
 //!
-//! An export is the tables, a row a line, with bodies unpacked (OTLP as base64, trajectories as text), so that it can be
-//! read without this program. API keys stay at home.
+//! An export contains the tables, one row per line, with bodies decompressed (OTLP as base64, trajectories as text), so
+//! that other programs can read it. API keys are not exported.
 
 use std::io::{self, BufRead, Write};
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::error::StoreError;
 use crate::project_numbers::ProjectNumberCache;
 use crate::words::collect_distinct_words;
 
-/// What is moved, in an order in which it can be put back.
+/// The exported tables, in an order in which they can be imported.
 const TABLES: &[&str] = &[
     "project",
     "trace",
@@ -38,8 +38,10 @@ const TABLES: &[&str] = &[
     "alert_state",
     "alert_event",
 ];
+/// Version of the export format, in its first line.
 const FORMAT: i64 = 1;
 
+/// Numbers of an export or import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransferCounts {
     pub rows: u64,
@@ -47,10 +49,11 @@ pub struct TransferCounts {
 }
 
 impl Store {
-    /// Writes everything as lines of JSON, as it is at this moment.
+    /// Writes everything as lines of JSON, in one read transaction: the state of one moment.
     pub fn export(&self, out: &mut dyn Write) -> Result<TransferCounts, StoreError> {
         let reader = self.readers.take_reader()?;
         let view = reader.unchecked_transaction()?;
+        // Rows fit only tables of the same schema, so its version is part of the export.
         let schema: i64 = view.pragma_query_value(None, "user_version", |row| row.get(0))?;
         let mut done = TransferCounts::default();
         write_line(out, &serde_json::json!({"gradus_export": FORMAT, "schema": schema}))?;
@@ -73,8 +76,8 @@ impl Store {
         Ok(done)
     }
 
-    /// Reads an export into this store, which must be empty: all of it or nothing. `words` says what a trajectory is found
-    /// by.
+    /// Reads an export into this store, which must be empty: all of it or nothing. `words` makes the text for the
+    /// full-text search of a trajectory, which is not exported.
     pub fn import(
         &self,
         mut input: impl BufRead + Send + 'static,
@@ -120,7 +123,7 @@ impl Store {
             if !has_ended {
                 return Err(bad_line(number, "the export ends too early"));
             }
-            // The triggers have counted what was counted already.
+            // The triggers counted rows whose counts were imported already.
             sql.execute_batch(
                 "UPDATE project SET traces = (SELECT count(*) FROM trace WHERE project = project.no), \
                  spans = (SELECT coalesce(sum(spans), 0) FROM trace WHERE project = project.no), \
@@ -132,17 +135,17 @@ impl Store {
         written.wait()
     }
 
-    /// Copies the store into a new file, also while a server writes to it.
+    /// Copies the store into a new file, also while a server writes to it. An existing file is an error.
     pub fn backup(&self, to: &Path) -> Result<(), StoreError> {
         let reader = self.readers.take_reader()?;
         let name = to.to_str().ok_or_else(|| StoreError::bad_row("the name of the copy", "it is no text"))?;
-        // Ours from here on, so that half a copy can be removed.
+        // Created here, so that an incomplete copy can be removed without touching a file of the user.
         crate::create_private(to).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => StoreError::Exists { path: to.to_owned() },
             io::ErrorKind::StorageFull => StoreError::DiskFull,
             _ => StoreError::not_writable(to, &error),
         })?;
-        // Readers may not write, and this writes: to another file.
+        // Readers must not write, but this statement writes to another file.
         reader.pragma_update(None, "query_only", false)?;
         let copied = reader.execute("VACUUM INTO ?", [name]);
         reader.pragma_update(None, "query_only", true)?;
@@ -153,7 +156,7 @@ impl Store {
         kept
     }
 
-    /// Puts what came in pieces together, and gives back the room that is not needed. Nobody else may use the store.
+    /// Merges the blocks of each trace, and returns free space to the file system. Nobody else may use the store.
     pub fn compact(&self) -> Result<u64, StoreError> {
         let mut merged = 0;
         let mut after = 0;
@@ -172,14 +175,15 @@ impl Store {
     }
 }
 
-/// Waits until a new file is on the disk, and its name, too.
+/// Waits until a new file and its name are on the disk.
 fn sync_file(path: &Path) -> io::Result<()> {
     std::fs::File::open(path)?.sync_all()?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     std::fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// Merges the blocks of the next traces that have several. Export requests one behind the other are one again.
+/// Merges the blocks of the next traces that have several. Concatenated protobuf messages are one message, so their
+/// bodies are simply joined.
 fn merge_blocks(sql: &Connection, after: i64) -> Result<(u64, Option<i64>), StoreError> {
     const TRACES: i64 = 100;
     /// What stays in pieces, because a body must be readable at once.
@@ -193,7 +197,7 @@ fn merge_blocks(sql: &Connection, after: i64) -> Result<(u64, Option<i64>), Stor
         .collect::<Result<_, _>>()?;
     let mut merged = 0;
     for trace in &traces {
-        // Which version of a span counts is told by its block: such traces stay as they are.
+        // Such traces stay as they are: the block of a span decides which of its versions counts.
         let has_versions: bool =
             sql.query_row("SELECT has_versions FROM trace WHERE no = ?", [trace], |row| row.get(0))?;
         if has_versions {
@@ -229,6 +233,7 @@ fn merge_blocks(sql: &Connection, after: i64) -> Result<(u64, Option<i64>), Stor
     Ok((merged, traces.last().copied()))
 }
 
+/// The first line states the format and the number of migrations. Only an export of the same schema can be imported.
 fn check_head(sql: &Connection, json: &Json) -> Result<(), StoreError> {
     let schema: i64 = sql.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if json["gradus_export"] != FORMAT {
@@ -241,10 +246,11 @@ fn check_head(sql: &Connection, json: &Json) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Inserts one row. The file may be hostile, so tables and columns are checked against the schema.
 fn import_row(sql: &Connection, json: &Json, words: &dyn Fn(&[u8]) -> String) -> Result<(), StoreError> {
     let bad = |reason: &str| StoreError::bad_row("it", reason);
     let name = json["table"].as_str().unwrap_or_default();
-    // Only names that we know get into a statement.
+    // Names become part of the statement, so only known ones are accepted.
     let table = TABLES.iter().find(|table| **table == name).ok_or_else(|| bad("an unknown table"))?;
     let row = json["row"].as_object().ok_or_else(|| bad("no row"))?;
     let statement = sql.prepare_cached(&format!("SELECT * FROM {table} LIMIT 0"))?;
@@ -268,6 +274,7 @@ fn import_row(sql: &Connection, json: &Json, words: &dyn Fn(&[u8]) -> String) ->
     Ok(())
 }
 
+/// A value of the database as JSON: bodies decompressed, other blobs as base64.
 fn to_json(table: &str, column: &str, value: ValueRef<'_>) -> Result<Json, StoreError> {
     Ok(match (table, column, value) {
         (_, _, ValueRef::Null) => Json::Null,
@@ -282,6 +289,7 @@ fn to_json(table: &str, column: &str, value: ValueRef<'_>) -> Result<Json, Store
     })
 }
 
+/// The reverse of `to_json`.
 fn from_json(table: &str, column: &str, json: &Json) -> Result<Value, StoreError> {
     let is_blob =
         matches!((table, column), ("block", "body") | ("trace", "trace_id") | ("trajectory", "digest" | "body"));
@@ -302,11 +310,13 @@ fn from_json(table: &str, column: &str, json: &Json) -> Result<Value, StoreError
     })
 }
 
+/// One line of JSON. Line feeds inside of texts are escaped by JSON.
 fn write_line(out: &mut dyn Write, json: &Json) -> Result<(), StoreError> {
     serde_json::to_writer(&mut *out, json).map_err(|error| io_error(&error.into()))?;
     out.write_all(b"\n").map_err(|error| io_error(&error))
 }
 
+/// A full disk has an error of its own.
 fn io_error(error: &io::Error) -> StoreError {
     match error.kind() {
         io::ErrorKind::StorageFull => StoreError::DiskFull,
@@ -314,6 +324,7 @@ fn io_error(error: &io::Error) -> StoreError {
     }
 }
 
+/// An error in line `number` of an export, counted from 1. 0 stands for the export as a whole.
 fn bad_line(number: u64, reason: &str) -> StoreError {
     match number {
         0 => StoreError::bad_row("the target", reason),

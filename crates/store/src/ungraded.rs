@@ -1,4 +1,4 @@
-//! The queue of trajectories that a model has still to judge, and what it says of them.
+//! The queue of trajectories that a model has yet to judge, and the storing of its verdicts.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -21,40 +21,41 @@ pub struct UngradedTrajectory {
     pub trace_group: i64,
     pub project: String,
     pub rule: String,
+    /// The version that the caller judges. Verdicts on another version are dropped.
     pub digest: TrajectoryDigest,
-    /// How often it was asked about in vain.
+    /// Failed attempts to get its verdicts.
     pub attempts: u32,
-    /// How often it was put off through no fault of its own.
+    /// How often it was postponed without a fault of its own, for example because a budget was exhausted.
     pub delays: u32,
 }
 
-/// What is left to do about a trajectory.
+/// What is left to do for a trajectory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemainingGrading {
-    /// More answers come.
+    /// More verdicts follow.
     More,
     Nothing,
-    /// Some questions got no answer, through their own fault: they are asked again then.
+    /// Some questions failed through their own fault. They are asked again at this time.
     AgainAt {
         ns: i64,
     },
-    /// There was nobody to answer: it waits until then, and has lost nothing.
+    /// No judge was available. It waits until this time, and no attempt is counted.
     PutOff {
         ns: i64,
     },
 }
 
-/// What waits for a model, as far as it was looked at.
+/// Number of waiting trajectories. Counting stops at a limit, so that it stays cheap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GradingBacklog {
     pub count: u64,
-    /// There may be more.
+    /// Whether the limit was reached: there may be more.
     pub is_cut: bool,
 }
 
 impl Store {
-    /// Stores what a model said of a trajectory, and what is left to ask about it. Verdicts on a version that is
-    /// not there any more are dropped: that trajectory is due again.
+    /// Stores verdicts of a model on a trajectory, their cost, and what is left to do. Verdicts on a version that no
+    /// longer exists are dropped, because the new version is in the queue itself; the cost is counted in any case.
     pub fn record_verdicts(
         &self,
         trajectory: &UngradedTrajectory,
@@ -93,12 +94,12 @@ impl Store {
                     .execute([ns, no])?;
                 }
             }
-            // What was only put off is found as before.
+            // Without verdicts, the facets did not change.
             if outcomes.is_empty() { Ok(()) } else { write_facets(sql, trace) }
         })
     }
 
-    /// Trajectories that wait for a rule's model, oldest first.
+    /// Trajectories that wait for the model of a rule, oldest first, behind the number `after`.
     pub fn ungraded_trajectories(
         &self,
         rule: &str,
@@ -129,7 +130,7 @@ impl Store {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// The trace group that a waiting trajectory belongs to now; `None` when it does not wait any more.
+    /// The trace group that a waiting trajectory belongs to at present; `None` if it does not wait any more.
     pub fn trace_group_of_ungraded(&self, trajectory: i64) -> Result<Option<i64>, StoreError> {
         let reader = self.readers.take_reader()?;
         Ok(reader
@@ -141,7 +142,8 @@ impl Store {
             .optional()?)
     }
 
-    /// What waits for rules other than these: the rule and the project, each pair once.
+    /// Rules other than these that trajectories wait for, with their projects, each pair once. Such rules were removed
+    /// from the configuration.
     pub fn ungraded_by_others(&self, known: &[&str]) -> Result<Vec<(String, String)>, StoreError> {
         let reader = self.readers.take_reader()?;
         let mut next = reader.prepare_cached("SELECT min(rule) FROM ungraded WHERE rule > ?")?;
@@ -152,7 +154,7 @@ impl Store {
         )?;
         let mut found = BTreeSet::new();
         let mut rule = String::new();
-        // From one rule to the next, not row by row.
+        // From one rule to the next through the index, not row by row.
         while let Some(other) = next.query_row([&rule], |row| row.get::<_, Option<String>>(0))? {
             rule = other;
             if !known.contains(&rule.as_str()) {
@@ -164,13 +166,15 @@ impl Store {
         Ok(found.into_iter().collect())
     }
 
-    /// Gives some of what waits for a rule, in one project, to another rule, or takes it out of the queue; says how many.
+    /// Moves some trajectories of one project that wait for a rule to another rule, or removes them from the queue.
+    /// Returns their number; the caller repeats it until that is 0.
     pub fn reroute_ungraded(
         &self,
         rule: String,
         project: String,
         to: Option<String>,
     ) -> Result<WriteHandle<usize>, StoreError> {
+        // Bounds the time that other writers wait.
         const AT_ONCE: i64 = 2_000;
         self.writer()?.submit(0, move |writing| {
             let some: Vec<i64> = writing
@@ -196,7 +200,7 @@ impl Store {
         })
     }
 
-    /// How many trajectories of a project, or of all, wait for a model; among the first `most` that wait.
+    /// Number of trajectories of a project, or of all, that wait for a model, among the first `most` of the queue.
     pub fn grading_backlog(&self, project: Option<&str>, most: usize) -> Result<GradingBacklog, StoreError> {
         let reader = self.readers.take_reader()?;
         let (count, looked_at): (u64, i64) = reader
@@ -224,7 +228,7 @@ impl Store {
         Ok(reader.prepare_cached("SELECT count(*) FROM ungraded")?.query_row([], |row| row.get(0))?)
     }
 
-    /// How many trajectories wait for the model of a rule; not more than `most` are counted.
+    /// Number of trajectories that wait for the model of a rule, counted up to `most`.
     pub fn waiting_for(&self, rule: &str, most: usize) -> Result<GradingBacklog, StoreError> {
         let reader = self.readers.take_reader()?;
         let count: u64 = reader
@@ -234,7 +238,7 @@ impl Store {
     }
 }
 
-/// Puts verdicts in the place of those to the same questions.
+/// Replaces the verdicts to the same questions, and brings the rollups up to date: subtract, insert, add.
 fn put_outcomes(sql: &Connection, no: i64, outcomes: &[OutcomeRecord], now_ns: i64) -> Result<(), StoreError> {
     let evaluators: HashSet<&str> = outcomes.iter().map(|outcome| outcome.evaluator.as_str()).collect();
     for evaluator in &evaluators {

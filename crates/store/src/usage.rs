@@ -1,4 +1,4 @@
-//! What trajectories took and cost, in sums over hours and days.
+//! Coarse rollups of usage: what trajectories took and cost, by hour and day.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::long::{ALL_PROJECTS, CoarseRollupKey, RollupDimensions};
 use crate::query::{BUCKET_NS, TrajectoryUsage};
 use crate::records::TrajectoryRecord;
 
-/// Adds to a row that is there.
+/// Adds to an existing row.
 macro_rules! added {
     () => {
         "ON CONFLICT DO UPDATE SET trajectories = trajectories + excluded.trajectories, \
@@ -19,14 +19,15 @@ macro_rules! added {
     };
 }
 
-/// What trajectories add, gathered before it is written.
+/// Changes of usage, collected before they are written: many trajectories change the same rows.
 #[derive(Debug, Default)]
 pub(crate) struct UsageSums<'r> {
-    /// By the hour.
+    /// By hour, since there are no shorter rows of usage.
     hours: HashMap<RollupDimensions<'r>, TrajectoryUsage, RandomState>,
 }
 
 impl<'r> UsageSums<'r> {
+    /// Adds a trajectory that is about to be inserted.
     pub(crate) fn add_trajectory(&mut self, project: i64, record: &'r TrajectoryRecord) {
         let of = RollupDimensions {
             project,
@@ -51,9 +52,11 @@ impl<'r> UsageSums<'r> {
         *self.hours.entry(of.truncate_to_hour()).or_default() += *usage;
     }
 
+    /// Writes the coarse rows of all collected hours.
     pub(crate) fn write(&mut self, sql: &Connection) -> Result<(), StoreError> {
         let mut rows: HashMap<CoarseRollupKey<'_>, TrajectoryUsage, RandomState> = HashMap::default();
         for (of, usage) in self.hours.drain() {
+            // One hour goes into rows of the hour and of the day, of the project and of all projects, and of each name.
             for place in of.coarse_keys() {
                 *rows.entry(place).or_default() += usage;
             }
@@ -62,19 +65,22 @@ impl<'r> UsageSums<'r> {
     }
 }
 
+/// Negative durations, from clocks that disagree, count as zero.
 fn took_ns(start_ns: i64, end_ns: i64) -> f64 {
     end_ns.saturating_sub(start_ns).max(0) as f64
 }
 
+/// Adds a stored trajectory, after its columns changed.
 pub(crate) fn add_trajectory_usage(sql: &Connection, trajectory: i64) -> Result<(), StoreError> {
     apply_trajectory_usage(sql, trajectory, 1)
 }
 
+/// Subtracts a stored trajectory, before its columns change or it is removed.
 pub(crate) fn subtract_trajectory_usage(sql: &Connection, trajectory: i64) -> Result<(), StoreError> {
     apply_trajectory_usage(sql, trajectory, -1)
 }
 
-/// Counts a stored trajectory in or out.
+/// Adds or subtracts a stored trajectory.
 fn apply_trajectory_usage(sql: &Connection, trajectory: i64, sign: i64) -> Result<(), StoreError> {
     let factor = sign as f64;
     let known: Option<(i64, i64, [String; 3], TrajectoryUsage)> = sql
@@ -104,6 +110,7 @@ fn apply_trajectory_usage(sql: &Connection, trajectory: i64, sign: i64) -> Resul
     sums.write(sql)
 }
 
+/// Adds to a row, or removes it with its last trajectory.
 fn upsert_usage_row(sql: &Connection, place: &CoarseRollupKey<'_>, by: &TrajectoryUsage) -> Result<(), StoreError> {
     let CoarseRollupKey { size, project, kind, bucket, .. } = *place;
     let name = place.name();
@@ -126,6 +133,7 @@ fn upsert_usage_row(sql: &Connection, place: &CoarseRollupKey<'_>, by: &Trajecto
         by.costed,
         by.cost_usd,
     ])?;
+    // The row goes with its last trajectory, and with it what rounding left.
     if by.trajectories < 0 {
         sql.prepare_cached(
             "DELETE FROM usage_long WHERE size = ? AND project = ? AND kind = ? AND name = ? AND bucket = ? \
@@ -136,7 +144,7 @@ fn upsert_usage_row(sql: &Connection, place: &CoarseRollupKey<'_>, by: &Trajecto
     Ok(())
 }
 
-/// Takes a project out, and out of the sums of all projects.
+/// Removes a project, also from the sums over all projects.
 pub(crate) fn forget_project(sql: &Connection, project: i64) -> Result<(), StoreError> {
     sql.prepare_cached(concat!(
         "INSERT INTO usage_long (size, project, kind, name, bucket, trajectories, errors, steps, tokens, took_ns, costed, \

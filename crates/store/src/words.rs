@@ -1,11 +1,11 @@
-//! Texts as the index of words takes them.
+//! Texts for the full-text index.
 
 use std::collections::HashSet;
 
 use foldhash::fast::RandomState;
 
-/// Each word of a text once: the index keeps no more of it, and reads every one it is given. Cut only where the index cuts
-/// as well, at signs of ASCII; what else it cuts at stays inside.
+/// Each word of a text once. The index stores no positions, so repetitions only cost time. Words are cut only at ASCII
+/// punctuation, where the index cuts as well; its other separators stay inside.
 pub(crate) fn collect_distinct_words(text: &str) -> String {
     let lower = text.to_ascii_lowercase();
     let mut seen: HashSet<&str, RandomState> =

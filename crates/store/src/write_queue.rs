@@ -1,48 +1,51 @@
-//! What waits to be written. Every lane has its turn: one client with much to write holds up itself, not the others.
+//! The write queue. Lanes take turns, so a client with much to write delays itself and not the others (fair queueing).
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Whose writes wait behind each other: those of one client, or those of the program itself.
+/// The lane of a write. Writes of one lane keep their order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct WriteLane(u64);
 
 impl WriteLane {
-    /// Of work that no client asked for.
+    /// For work that no client asked for.
     pub const INTERNAL: WriteLane = WriteLane(0);
 
-    /// The lane of whoever has this number.
+    /// The lane of a client. Numbers may collide; then two clients share a lane.
     pub fn of_client(number: u64) -> WriteLane {
         WriteLane(number.max(1))
     }
 }
 
-/// A client's lane holds at most this part of all bytes that may wait.
+/// Part of the queue that the lane of one client may fill: a quarter.
 const CLIENT_PART: usize = 4;
 
-/// Why something cannot wait.
+/// Why a task is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QueueRefusal {
     Full,
     Closed,
 }
 
+/// Tasks by lane, bounded in bytes. One thread takes them, any number of threads add.
 pub(crate) struct WriteQueue<T> {
     state: Mutex<WriteQueueState<T>>,
     changed: Condvar,
     max_bytes: usize,
 }
 
+/// The state under the lock.
 struct WriteQueueState<T> {
     lanes: HashMap<WriteLane, LaneTasks<T>>,
     /// Lanes with tasks, in the order of their turns.
     turns: VecDeque<WriteLane>,
     bytes: usize,
-    /// When it was closed: what waits is popped for a while after that.
+    /// When it was closed: the tasks that wait are still handed out until then.
     ends_at: Option<Instant>,
 }
 
+/// Tasks of one lane with their bytes.
 struct LaneTasks<T> {
     tasks: VecDeque<(usize, T)>,
     bytes: usize,
@@ -55,11 +58,13 @@ impl<T> WriteQueue<T> {
         WriteQueue { state: Mutex::new(state), changed: Condvar::new(), max_bytes }
     }
 
+    /// A panic of another thread must not close the store, so a poisoned lock is used as it is.
     fn lock(&self) -> MutexGuard<'_, WriteQueueState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a task that holds so many bytes. A single one is never too large for an empty lane.
+    /// Adds a task with this many bytes. A single task is never too large for an empty lane, so no request is refused
+    /// forever.
     pub(crate) fn push(&self, lane: WriteLane, bytes: usize, task: T) -> Result<(), QueueRefusal> {
         let mut state = self.lock();
         if state.ends_at.is_some() {
@@ -69,7 +74,8 @@ impl<T> WriteQueue<T> {
         let lane_limit = if lane == WriteLane::INTERNAL { self.max_bytes } else { self.max_bytes / CLIENT_PART };
         let is_lane_full = in_lane > 0 && in_lane + bytes > lane_limit;
         let is_full = state.bytes > 0 && in_lane > 0 && state.bytes + bytes > self.max_bytes;
-        // Lanes that hold nothing yet go somewhat beyond the limit, but not without one.
+        // An empty lane may exceed the limit, so that one client cannot lock others out, but only up to twice the
+        // limit.
         if is_lane_full || is_full || state.bytes > 2 * self.max_bytes {
             return Err(QueueRefusal::Full);
         }
@@ -86,12 +92,12 @@ impl<T> WriteQueue<T> {
         Ok(())
     }
 
-    /// The next task, at once.
+    /// The next task, without waiting.
     pub(crate) fn try_pop(&self) -> Option<(usize, T)> {
         self.lock().pop()
     }
 
-    /// The next task as soon as there is one. `Ok(None)` when there was none for so long; an error when there will be none.
+    /// Waits for the next task. `Ok(None)` after `patience`; an error if the queue is closed and no task will come.
     pub(crate) fn pop(&self, patience: Duration) -> Result<Option<(usize, T)>, QueueRefusal> {
         let mut state = self.lock();
         loop {
@@ -109,14 +115,16 @@ impl<T> WriteQueue<T> {
         }
     }
 
-    /// Takes nothing any more; what waits can still be popped for a while.
+    /// Refuses further tasks. Waiting ones can still be taken for `patience`.
     pub(crate) fn close(&self, patience: Duration) {
         self.lock().ends_at = Some(Instant::now() + patience);
         self.changed.notify_all();
     }
 }
 
+// Round robin: the lane goes to the end after each task.
 impl<T> WriteQueueState<T> {
+    /// Takes the first task of the lane whose turn it is. Nothing is handed out after the end of a closed queue.
     fn pop(&mut self) -> Option<(usize, T)> {
         if self.ends_at.is_some_and(|at| Instant::now() > at) {
             return None;

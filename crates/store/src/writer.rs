@@ -1,5 +1,6 @@
-//! The one thread that writes. Whatever is waiting is written in one transaction, and everybody is told after its commit:
-//! so one wait for the disk serves many requests, and nobody hears "done" before it is.
+//! The one thread that writes (group commit). All waiting tasks are written in one transaction, and their callers are
+//! notified after its commit. So one wait for the disk serves many requests, and nothing is acknowledged before it is
+//! durable.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -17,21 +18,23 @@ use crate::project_numbers::ProjectNumberCache;
 use crate::readers::ReaderPool;
 use crate::write_queue::{QueueRefusal, WriteLane, WriteQueue};
 
-/// What a task works with.
+/// What a task works with. The transaction is open.
 pub(crate) struct WriteContext<'w> {
     pub(crate) sql: &'w Connection,
     pub(crate) projects: &'w mut ProjectNumberCache,
 }
 
-/// A task: what it does, and whom it tells about it.
+/// A task of the queue, without the type of its result.
 trait WriteTask: Send {
-    /// Does the work, in a transaction that is open. It is done again when the transaction had to be taken back.
+    /// Does the work inside the open transaction. Called again if the transaction was rolled back, so it must be
+    /// repeatable.
     fn run(&mut self, writing: &mut WriteContext<'_>) -> Result<(), StoreError>;
 
-    /// Tells whoever asked how the commit went, or why there was none.
+    /// Notifies the caller of the commit, or of the reason why there was none.
     fn finish(self: Box<Self>, failure: Option<&StoreError>);
 }
 
+/// A task with its result, which is kept until the commit.
 struct WriteJob<T, F> {
     work: F,
     result: Option<Result<T, StoreError>>,
@@ -44,7 +47,7 @@ where
     F: FnMut(&mut WriteContext<'_>) -> Result<T, StoreError> + Send,
 {
     fn run(&mut self, writing: &mut WriteContext<'_>) -> Result<(), StoreError> {
-        // Others wait for this thread: it outlives a task that panics.
+        // Others depend on this thread, so it must survive a task that panics.
         let result = catch_unwind(AssertUnwindSafe(|| (self.work)(writing)))
             .unwrap_or_else(|_| Err(StoreError::Sql("a write panicked; it was taken back".to_owned())));
         let outcome = result.as_ref().map(|_| ()).map_err(duplicate_error);
@@ -61,34 +64,39 @@ where
     }
 }
 
+/// The queue of boxed tasks.
 type TaskQueue = WriteQueue<Box<dyn WriteTask>>;
 
-/// A write that is under way: await it, or wait for it.
+/// A write under way. Resolves after the commit. Dropping it does not cancel the write.
 #[derive(Debug)]
 pub struct WriteHandle<T>(oneshot::Receiver<Result<T, StoreError>>);
 
 impl<T> WriteHandle<T> {
+    /// Blocks the thread until the commit. Must not be called on an async thread.
     pub fn wait(self) -> Result<T, StoreError> {
         self.0.blocking_recv().unwrap_or(Err(StoreError::Closed))
     }
 
+    /// Waits for the commit.
     pub async fn wait_async(self) -> Result<T, StoreError> {
         self.0.await.unwrap_or(Err(StoreError::Closed))
     }
 }
 
-/// What the writer has done so far, for metrics.
+/// Counters of the writer, for metrics.
 #[derive(Debug, Default)]
 pub struct WriterStatus {
     pub commits: AtomicU64,
     pub failed_commits: AtomicU64,
+    /// Time of all transactions in nanoseconds, from the first task to the commit.
     pub commit_ns: AtomicU64,
     pub queued_bytes: AtomicUsize,
     pub queued_tasks: AtomicUsize,
-    /// Whether the last commit of something failed: the store takes nothing at the moment.
+    /// Whether the last commit failed: the store accepts nothing at the moment.
     pub is_failing: AtomicBool,
 }
 
+/// Handle of the writing thread.
 pub(crate) struct StoreWriter {
     tasks: Arc<TaskQueue>,
     thread: Option<JoinHandle<()>>,
@@ -96,23 +104,24 @@ pub(crate) struct StoreWriter {
     pub(crate) files: Arc<StoreFiles>,
 }
 
-/// A transaction takes no more than this, so that nobody waits long for those before him.
+/// Limits of one transaction, so that nobody waits long for the tasks before it.
 const MAX_BYTES: usize = 8 << 20;
 const MAX_TASKS: usize = 1024;
-/// The same in time: whoever is in the queue behind a long task is not held up by another one.
+/// The same in time: a long task ends its transaction.
 const MAX_TRANSACTION: Duration = Duration::from_millis(50);
 
-/// How long what is waiting is written at the end.
+/// How long waiting tasks are still written when the store is closed.
 const MAX_CLOSE_WAIT: Duration = Duration::from_secs(2);
 
 impl StoreWriter {
+    /// Starts the thread with its connection. `readers` are held back while the log is too large.
     pub(crate) fn start(
         connection: Connection,
         readers: Arc<ReaderPool>,
         most_queued_bytes: usize,
     ) -> Result<StoreWriter, StoreError> {
         let projects = ProjectNumberCache::read(&connection)?;
-        // Known before anybody can be told that something was stored.
+        // Taken before anything can be acknowledged.
         let files = Arc::new(StoreFiles::new(&connection));
         let tasks = Arc::new(TaskQueue::new(most_queued_bytes));
         let received = Arc::clone(&tasks);
@@ -128,7 +137,7 @@ impl StoreWriter {
         Ok(StoreWriter { tasks, thread: Some(thread), status, files })
     }
 
-    /// Queues a task of the program itself; `bytes` is what it holds in memory while it waits.
+    /// Queues a task of the program itself. `bytes` is its memory while it waits.
     pub(crate) fn submit<T: Send + 'static>(
         &self,
         bytes: usize,
@@ -137,6 +146,7 @@ impl StoreWriter {
         self.submit_in_lane(WriteLane::INTERNAL, bytes, work)
     }
 
+    /// Queues a task in the lane of a client. Fails with [`StoreError::Busy`] if lane or queue is full.
     pub(crate) fn submit_in_lane<T: Send + 'static>(
         &self,
         lane: WriteLane,
@@ -145,7 +155,7 @@ impl StoreWriter {
     ) -> Result<WriteHandle<T>, StoreError> {
         let (asker, receiver) = oneshot::channel();
         let work = Box::new(WriteJob { work, result: None, asker });
-        // Counted before the writer can be done with it.
+        // Counted first, because the writer may be done with it before `push` returns.
         self.status.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.status.queued_tasks.fetch_add(1, Ordering::Relaxed);
         self.tasks.push(lane, bytes, work).map_err(|refusal| {
@@ -161,8 +171,8 @@ impl StoreWriter {
 }
 
 impl Drop for StoreWriter {
-    /// Writes what is waiting, for as long as that may take, and moves the write-ahead log into the file. What is not
-    /// written by then was not acknowledged, and whoever asked is told.
+    /// Writes the waiting tasks, within a time limit, and moves the write-ahead log into the database file. A task that
+    /// is not written was not acknowledged, and its caller gets an error.
     fn drop(&mut self) {
         self.tasks.close(MAX_CLOSE_WAIT);
         if let Some(thread) = self.thread.take() {
@@ -171,9 +181,10 @@ impl Drop for StoreWriter {
     }
 }
 
-/// How often the files are looked at while nothing is written.
+/// Interval at which the files are checked while nothing is written.
 const IDLE_CHECK: Duration = Duration::from_millis(500);
 
+/// Body of the writing thread.
 fn write_until_closed(
     connection: &Connection,
     mut projects: ProjectNumberCache,
@@ -218,7 +229,7 @@ fn write_until_closed(
                 failed = work.run(&mut writing).err();
             }
             batch.push(work);
-            // Without its transaction a task would be a transaction of its own, and be told that it failed.
+            // After an error the transaction may be gone. Another task would then run outside of it.
             let has_room =
                 bytes < MAX_BYTES && batch.len() < MAX_TASKS && failed.is_none() && started.elapsed() < MAX_TRANSACTION;
             next = if has_room { tasks.try_pop() } else { None };
@@ -227,7 +238,7 @@ fn write_until_closed(
             Some(error) => write_apart(connection, &mut projects, &mut batch, error),
             None => commit_transaction(connection),
         });
-        // Looked at between the commit and the acknowledgement: what went into a file without a name is lost.
+        // Checked between commit and acknowledgement: data in a file without a name is lost.
         let checked = committed.and_then(|()| files.check());
         if matches!(checked, Err(StoreError::Gone { .. })) {
             rescue(&checked);
@@ -235,12 +246,12 @@ fn write_until_closed(
         let log_bytes = *checked.as_ref().unwrap_or(&0);
         let committed = checked.map(drop);
         if committed.is_err() {
-            // Numbers that were given in the transaction are gone with it.
+            // Projects that were created in the transaction are gone with it.
             projects = ProjectNumberCache::read(connection).unwrap_or_default();
         }
         let counter = if committed.is_ok() { &status.commits } else { &status.failed_commits };
         counter.fetch_add(1, Ordering::Relaxed);
-        // A transaction that wrote nothing says nothing of the disk.
+        // A transaction that wrote nothing says nothing about the disk.
         if committed.is_err() || connection.total_changes() != changes {
             status.is_failing.store(committed.is_err(), Ordering::Relaxed);
         }
@@ -254,36 +265,37 @@ fn write_until_closed(
         }
         log_limit.enforce(connection, log_bytes, MAX_LOG_BYTES);
         if is_full {
-            // What the log holds may have room in the file, and the log is room.
+            // A checkpoint may free space: the log itself takes some.
             let _ = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)");
         }
         if failed {
-            // A full disk does not get better by asking it all the time.
+            // Retrying at once does not help against a full disk.
             std::thread::sleep(Duration::from_millis(20));
         }
     }
     files.prepare_close(connection);
 }
 
-/// Keeps the write-ahead log within bounds. It can be reset only while nobody reads from it, which may never be when
-/// queries overlap: so new queries wait for a moment when it has grown too large.
+/// Limits the write-ahead log. It can be reset only while nobody reads from it, which may never happen if queries
+/// overlap. So new queries wait for a moment once it has grown too large.
 struct LogLimit {
     readers: Arc<ReaderPool>,
     is_over: bool,
     next_try: Instant,
 }
 
-/// Where the log is reset even if queries have to wait for it.
+/// Size at which the log is reset even if queries have to wait for it.
 const MAX_LOG_BYTES: u64 = 128 << 20;
 
 impl LogLimit {
-    /// Between two tries, each of which moves what it can.
+    /// Pause between two attempts, each of which moves what it can.
     const PAUSE: Duration = Duration::from_millis(200);
 
     fn new(readers: Arc<ReaderPool>) -> LogLimit {
         LogLimit { readers, is_over: false, next_try: Instant::now() }
     }
 
+    /// Holds queries back while the log is too large, and tries to reset it.
     fn enforce(&mut self, connection: &Connection, log_bytes: u64, max_bytes: u64) {
         let is_over = log_bytes > max_bytes;
         if is_over != self.is_over {
@@ -293,7 +305,7 @@ impl LogLimit {
         if !is_over || Instant::now() < self.next_try {
             return;
         }
-        // Senders do not wait for whoever still reads: the next commit tries again.
+        // Does not wait for readers: the next commit tries again.
         let reset = connection
             .busy_timeout(Duration::ZERO)
             .and_then(|()| connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0)));
@@ -306,26 +318,27 @@ impl LogLimit {
     }
 }
 
+/// IMMEDIATE takes the write lock at once, so that no task fails halfway because another process writes.
 fn begin_transaction(connection: &Connection) -> Result<(), StoreError> {
     connection.execute_batch("BEGIN IMMEDIATE").map_err(|error| StoreError::from_sql(&error))
 }
 
-/// Does the tasks of a batch again, after one of them failed: each can be taken back alone now. The database keeps a copy
-/// of every page for that, so it is not done for batches in which nothing fails.
+/// Repeats the tasks of a batch after one of them failed, each in a savepoint of its own, so that each can be rolled
+/// back alone. SQLite copies every page for a savepoint, so batches without a failure do without.
 fn write_apart(
     connection: &Connection,
     projects: &mut ProjectNumberCache,
     batch: &mut [Box<dyn WriteTask>],
     error: StoreError,
 ) -> Result<(), StoreError> {
-    // Errors like a full disk have ended the transaction already.
+    // Errors such as a full disk have ended the transaction already.
     let has_ended = connection.is_autocommit();
     if !has_ended {
         connection.execute_batch("ROLLBACK").map_err(|error| StoreError::from_sql(&error))?;
     }
     *projects = ProjectNumberCache::read(connection)?;
     if let [_] = batch {
-        // Nobody else's work went with it, and it knows its error.
+        // A single task: no other work was lost, and it has its error.
         return if has_ended { Err(error) } else { Ok(()) };
     }
     begin_transaction(connection)?;
@@ -335,18 +348,19 @@ fn write_apart(
     commit_transaction(connection)
 }
 
-/// A task that fails takes back its own work, and nobody else's. An error means that all of it is taken back.
+/// Runs a task in a savepoint. If it fails, only its own work is rolled back. An error here means that the whole
+/// transaction is rolled back.
 fn in_savepoint(writing: &mut WriteContext<'_>, work: &mut dyn WriteTask) -> Result<(), StoreError> {
     writing.sql.prepare_cached("SAVEPOINT task")?.execute([])?;
     let result = work.run(writing);
     let closed = match &result {
         Ok(()) => writing.sql.prepare_cached("RELEASE task").and_then(|mut release| release.execute([]).map(drop)),
-        // Errors like a full disk end the whole transaction: what was written in it is gone, the work of others, too.
+        // Errors such as a full disk end the whole transaction, and the work of others is lost with it.
         Err(error) if writing.sql.is_autocommit() => return Err(duplicate_error(error)),
         Err(_) => writing.sql.execute_batch("ROLLBACK TO task; RELEASE task"),
     };
     if let Err(error) = closed {
-        // What could not be taken back alone is taken back with the rest.
+        // If the savepoint cannot be rolled back, everything is.
         let _ = writing.sql.execute_batch("ROLLBACK");
         return Err(StoreError::from_sql(&error));
     }
@@ -356,6 +370,7 @@ fn in_savepoint(writing: &mut WriteContext<'_>, work: &mut dyn WriteTask) -> Res
     Ok(())
 }
 
+/// With `synchronous = FULL`, the data is on the disk when this returns.
 fn commit_transaction(connection: &Connection) -> Result<(), StoreError> {
     connection.execute_batch("COMMIT").map_err(|error| {
         let _ = connection.execute_batch("ROLLBACK");
@@ -363,6 +378,7 @@ fn commit_transaction(connection: &Connection) -> Result<(), StoreError> {
     })
 }
 
+/// `StoreError` cannot be cloned, and every caller of a failed batch gets the error.
 fn duplicate_error(error: &StoreError) -> StoreError {
     match error {
         StoreError::DiskFull => StoreError::DiskFull,

@@ -1,36 +1,38 @@
-//! One run of an agent: the spans that belong to it.
+//! One run of an agent: the spans that belong to one request.
 
 use super::tree::SpanTree;
 use crate::span::TraceId;
 use crate::trajectory::ExtractionDefect;
 
-/// One request: the model calls and tool runs that answer it, as numbers of nodes in order of time.
+/// The model calls and tool runs that answer one request, as indices of nodes in order of time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RequestSpans {
     pub calls: Vec<usize>,
     pub tools: Vec<usize>,
-    /// Spans around the work, outermost first. Empty for plain clients, which have none.
+    /// Spans around the work, outermost first. Empty for plain clients, which record model calls only.
     pub frames: Vec<usize>,
     pub traces: Vec<TraceId>,
-    /// The node in another run's territory that this run hangs below.
+    /// The node of another run that this run is nested in.
     pub below: Option<usize>,
     pub defects: Vec<ExtractionDefect>,
 }
 
 impl RequestSpans {
+    /// Whether nothing happened. Such a run is kept only if its agent failed.
     pub(super) fn is_empty(&self) -> bool {
         self.calls.is_empty() && self.tools.is_empty()
     }
 
+    /// Start and end of the earliest span, by which runs are ordered.
     pub(super) fn first_span_times(&self, tree: &SpanTree<'_>) -> (u64, u64) {
         let first = self.calls.iter().chain(&self.tools).chain(&self.frames).map(|at| tree.nodes[*at].sort_key());
         first.min().map_or((u64::MAX, 0), |(start, end, _)| (start, end))
     }
 }
 
-/// The number of the model call that was the last to begin before a tool's span.
+/// Index of the last model call that began before a tool's span: the call that probably asked for it.
 pub(super) fn turn_of(tree: &SpanTree<'_>, run: &RequestSpans, at: usize) -> Option<usize> {
     let start = tree.nodes[at].span.start_ns;
-    // Calls are in order of time.
+    // Calls are in order of time, so a binary search is enough.
     run.calls.partition_point(|call| tree.nodes[*call].span.start_ns <= start).checked_sub(1)
 }

@@ -1,9 +1,10 @@
-//! What one assembly may keep beyond the spans themselves.
+//! Limits of what one assembly keeps beyond the spans themselves.
 //!
 //! Most texts of a trajectory are copied once from the spans, so they cost what the spans cost. Some things multiply: a
-//! parsed tree of arguments takes up to 90 times its text, a message of one letter up to 40 times its own, and one text can
-//! be shared by many steps (a thought by all calls of its reply). These are charged here; what does not fit is left out
-//! and reported as a defect. So is the time to compare the texts of many spans with each other.
+//! parsed tree of arguments takes up to 90 times its text, a message of one letter up to 40 times its own, and one text
+//! can be shared by many steps (a thought by all calls of its reply). These are charged to this budget; what does not
+//! fit is left out and reported as a defect. The time to compare the texts of many spans with each other is limited in
+//! the same way.
 
 use std::cell::Cell;
 
@@ -13,18 +14,20 @@ use crate::bounded_json::count_nodes;
 use crate::dialect::NormalizedSpan;
 use crate::message::{ChatMessage, MessagePart, RecordedArguments};
 
-/// Values of all arguments that are kept as trees.
+/// JSON values of all arguments that are kept as trees.
 const MAX_ARGUMENT_NODES: usize = 400_000;
-/// Bytes of texts that are copied for a second time.
+/// Bytes of texts that are copied a second time.
 const MAX_SHARED_BYTES: usize = 8 << 20;
-/// Memory that messages and their parts take beside their texts: a million parts of a letter each.
+/// Memory of messages and their parts beside their texts: a million parts of one letter each.
 const MAX_MESSAGE_OVERHEAD_BYTES: usize = 128 << 20;
-/// Bytes of frames' texts and of conversations that are searched in each other.
+/// Bytes of texts of frames and of conversations that are searched in each other.
 const MAX_COMPARED_BYTES: usize = 64 << 20;
 
-/// How a trajectory says that something did not fit.
+/// Text of the defect for a trajectory that lost something to the budget.
 pub(super) const LEFT_OUT: &str = "some arguments and thoughts were left out: there is more than is kept of one trace";
 
+/// What is left for one group of traces. `Cell`s, because the tree is shared while steps are read; one thread assembles
+/// a group.
 #[derive(Debug)]
 pub(super) struct AssemblyBudget {
     nodes_left: Cell<usize>,
@@ -50,18 +53,18 @@ impl Default for AssemblyBudget {
 }
 
 impl AssemblyBudget {
-    /// Arguments that a step keeps, if there is room for them.
+    /// Keeps the arguments of a step if the budget allows it.
     pub(super) fn keep_arguments(&self, json: Option<Json>) -> Option<Json> {
         let json = json?;
         self.try_charge(&self.nodes_left, count_nodes(&json)).then_some(json)
     }
 
-    /// Another copy of a text that some step has already.
+    /// A further copy of a text that another step has already; `None` if the budget is used up.
     pub(super) fn share_text(&self, text: &str) -> Option<String> {
         self.try_charge(&self.shared_bytes_left, text.len()).then(|| text.to_owned())
     }
 
-    /// Drops the messages of a span if there is no room for them. `charged` bytes of overhead have been paid for before.
+    /// Drops the messages of a span if the budget does not allow them. `charged` bytes of overhead were charged before.
     pub(super) fn keep_messages(&self, facts: &mut NormalizedSpan<'_>, charged: usize) {
         let new = message_overhead(facts).saturating_sub(charged);
         match self.overhead_left.get().checked_sub(new) {
@@ -73,22 +76,23 @@ impl AssemblyBudget {
         }
     }
 
-    /// How many spans lost their messages.
+    /// Number of spans that lost their messages.
     pub(super) fn cut_spans(&self) -> usize {
         self.cut_spans.get()
     }
 
-    /// Whether texts of so many bytes may still be compared.
+    /// Whether texts with this many bytes may still be compared. Charges them if so.
     pub(super) fn may_compare(&self, bytes: usize) -> bool {
         let left = self.compared_bytes_left.get().checked_sub(bytes);
         left.inspect(|left| self.compared_bytes_left.set(*left)).is_some()
     }
 
-    /// Whether something was left out since this was asked last.
+    /// Whether something was left out since the last call.
     pub(super) fn take_exceeded(&self) -> bool {
         self.exceeded.replace(false)
     }
 
+    /// Charges an amount, or notes that the budget was exceeded.
     fn try_charge(&self, left: &Cell<usize>, amount: usize) -> bool {
         match left.get().checked_sub(amount) {
             Some(rest) => {
@@ -103,8 +107,8 @@ impl AssemblyBudget {
     }
 }
 
-/// Bytes that a span's messages take beyond their texts. A message that is longer than its own record costs nothing: it
-/// takes memory in proportion to what was sent.
+/// Memory of a span's messages beyond their texts. A message that is longer than its own record is free: its memory is
+/// proportional to what was sent.
 pub(super) fn message_overhead(facts: &NormalizedSpan<'_>) -> usize {
     let overhead = |message: &ChatMessage<'_>| {
         let text: usize = message.parts.iter().map(text_bytes).sum();
@@ -113,6 +117,7 @@ pub(super) fn message_overhead(facts: &NormalizedSpan<'_>) -> usize {
     facts.input.iter().chain(&facts.output).map(overhead).sum()
 }
 
+/// Bytes of text of a part, which are proportional to what was sent.
 fn text_bytes(part: &MessagePart<'_>) -> usize {
     match part {
         MessagePart::Text(text) | MessagePart::Reasoning(text) => text.len(),

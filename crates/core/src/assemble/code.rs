@@ -1,5 +1,5 @@
-//! Agents that act by writing code. The spans of the tools that the code ran are its calls; a call that has none failed
-//! before it ran; code that calls no tool at all is a step of the interpreter.
+//! Agents that act by writing code. Spans of the tools that the code ran are its calls. A call without a span failed
+//! before it ran. Code that calls no tool is a step of the interpreter.
 
 use crate::assemble::code_reply::CodeReply;
 use std::borrow::Cow;
@@ -18,13 +18,13 @@ use crate::assemble::agent_run::RequestSpans;
 use crate::assemble::agent_run::turn_of;
 use crate::assemble::requested_call::{RequestedCall, read_arguments};
 
-/// The tool that runs an agent's code, under the name that smolagents gives it.
+/// Name of the tool that runs the code of an agent, as smolagents calls it.
 const INTERPRETER: &str = "python_interpreter";
 
-/// Calls of one piece of code that are looked for in the prompt.
+/// Calls of one piece of code that are compared with the functions that the prompt declares.
 const MAX_CODE_CALLS: usize = 256;
 
-/// Turns replies that are code into requested calls; takes the tool spans that belong to them out of `left`.
+/// Turns replies that are code into requested calls, and takes the tool spans that belong to them out of `left`.
 pub(super) fn extract_code_calls(
     tree: &SpanTree<'_>,
     run: &RequestSpans,
@@ -42,13 +42,14 @@ pub(super) fn extract_code_calls(
             false
         })
     });
+    // Parsed at most once, and only if a reply needs it.
     let declared = OnceCell::new();
     let is_declared = |call: &CodeCall<'_>| {
         declared.get_or_init(|| declared_functions(&system_prompt(tree, run))).contains(call.name)
     };
     for reply in code {
         let mine = by_call.remove(&reply.call).unwrap_or_default();
-        // The thought is copied once; further calls of the same code share it while there is room.
+        // The first call gets a copy of the thought; further calls of the same code share it within the budget.
         let requested_call =
             || RequestedCall { thought: reply.thought.clone(), call: Some(reply.call), ..RequestedCall::default() };
         let next_requested_call = || RequestedCall {
@@ -76,7 +77,7 @@ pub(super) fn extract_code_calls(
     requested_calls.sort_by_key(|requested_call| requested_call.call.unwrap_or(usize::MAX));
 }
 
-/// The step that a reply without any tool's span stands for; `None` when it only answers.
+/// The step of a reply without any tool span; `None` if it only gives the answer.
 fn nothing_ran(
     tree: &SpanTree<'_>,
     run: &RequestSpans,
@@ -87,8 +88,10 @@ fn nothing_ran(
     let mut calls = react::code_calls(&reply.code);
     calls.truncate(MAX_CODE_CALLS);
     let seen = observation_after(tree, run, reply.call);
+    // smolagents reports exceptions of the interpreter in this form.
     let failure = seen.as_deref().is_some_and(|text| text.starts_with("Error") || text.contains("\nError:"));
     let answers = calls.iter().any(|call| tools::is_final_answer(call.name));
+    // Without a later request, nothing shows whether the code ran.
     let over = reply.call + 1 == run.calls.len();
     let tool = calls.iter().filter(|call| !tools::is_final_answer(call.name)).find(|call| {
         let blamed = seen.as_deref().is_some_and(|text| failure && text.contains(call.name));
@@ -103,7 +106,7 @@ fn nothing_ran(
             seen_is_error: failure,
             ..requested_call()
         }),
-        // Code that does nothing but answer is no step.
+        // Code that only gives the answer is not a step.
         _ if answers && only_answers(&reply.code) => None,
         _ => Some(RequestedCall {
             tool: INTERPRETER.to_owned(),
@@ -116,18 +119,21 @@ fn nothing_ran(
     }
 }
 
+/// Whether code does nothing but give the final answer. Comments do not count.
 fn only_answers(code: &str) -> bool {
     let mut lines = code.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines.next().is_none_or(|line| line.starts_with("final_answer("))
 }
 
+/// The first system message, in which smolagents declares the functions.
 fn system_prompt<'t>(tree: &'t SpanTree<'_>, run: &RequestSpans) -> Cow<'t, str> {
     let input = run.calls.iter().map(|at| &tree.nodes[*at].facts.input).find(|input| !input.is_empty());
     let system = input.and_then(|input| input.iter().find(|message| message.role == MessageRole::System));
     system.map(ChatMessage::joined_text).unwrap_or_default()
 }
 
-/// The functions that a prompt declares: `def list_issues(`. Read once for a run, whose every reply may call many.
+/// Names of the functions that a prompt declares as `def list_issues(`. Computed once per run, because each reply may
+/// call many.
 fn declared_functions(prompt: &str) -> HashSet<String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let declared = prompt.match_indices("def ").filter_map(|(at, keyword)| {
@@ -138,7 +144,7 @@ fn declared_functions(prompt: &str) -> HashSet<String> {
     declared.collect()
 }
 
-/// What the next request shows behind a reply.
+/// The observation that the next request shows behind a reply.
 fn observation_after(tree: &SpanTree<'_>, run: &RequestSpans, call: usize) -> Option<String> {
     let next = run.calls.get(call + 1)?;
     let last = tree.nodes[*next].facts.input.last().filter(|message| message.role != MessageRole::Assistant)?;

@@ -3,7 +3,7 @@
 /// A reply of a code agent.
 #[derive(Debug)]
 pub(super) struct CodeReply {
-    /// The number of the model call in its run.
+    /// Index of the model call in its run.
     pub call: usize,
     pub thought: Option<String>,
     pub code: String,

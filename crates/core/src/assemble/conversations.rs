@@ -1,4 +1,5 @@
-//! Plain clients make one trace a model call. Ties such calls into conversations, and splits those into turns.
+//! Plain clients create one trace per model call. This module links such calls into conversations, and splits
+//! conversations into requests.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -16,34 +17,35 @@ use super::request;
 use super::tree::SpanTree;
 use crate::assemble::agent_run::RequestSpans;
 
-/// Calls that continue each other, each in a trace of its own.
+/// A conversation: calls that continue each other, each in a trace of its own.
 struct ConversationThread {
     calls: Vec<usize>,
     session: Option<String>,
     last_request: LastRequest,
-    /// Digests of the conversation after its last reply.
+    /// Digests of the conversation after its last reply, as the next request would repeat it.
     leaves: Vec<u64>,
-    /// The conversation as it was last sent, if no reply came.
+    /// Digest of the conversation as it was last sent, if no reply came. The next call may be a retry.
     unanswered: Option<u64>,
 }
 
-/// What the latest call of a conversation was sent, as far as the next call is compared with it: computed once, because
-/// every further call of the session may look at it.
+/// What the next call of the session is compared with. Computed once per call, because every later call of the session
+/// may look at it.
 #[derive(Clone, Copy, Default)]
 struct LastRequest {
     messages: usize,
-    /// A digest of what the user said last.
+    /// Digest of the user's last message.
     asked: Option<u64>,
 }
 
 impl LastRequest {
+    /// Hashes the last message of the user once.
     fn new(input: &[ChatMessage<'_>]) -> LastRequest {
         let asked = request::last_user(input).map(|at| xxh3_64(input[at].joined_text().as_bytes()));
         LastRequest { messages: input.len(), asked }
     }
 }
 
-/// Finds the runs among calls and tool spans that have nothing around them.
+/// Finds the runs among model calls and tool runs that have no spans around them. `bare` is in order of time.
 pub(super) fn find_conversation_runs(
     tree: &SpanTree<'_>,
     bare: &[usize],
@@ -53,6 +55,7 @@ pub(super) fn find_conversation_runs(
     let mut open = ConversationIndex::default();
     for &at in bare {
         let node = &tree.nodes[at];
+        // Tool runs are assigned at the end, when the turns are known.
         if node.facts.kind != OperationKind::Model || node.folded_into.is_some() {
             continue;
         }
@@ -71,26 +74,28 @@ pub(super) fn find_conversation_runs(
     runs.extend(found);
 }
 
-/// Conversations that wait at the same point, of which one is continued: a few sessions at the most say the same.
+/// Conversations in the same state that are considered when a call continues one of them. Few sessions ever say the
+/// same.
 const MAX_WAITING_LOOKED_AT: usize = 64;
 
-/// The conversations so far, and where each of them can be continued.
+/// The conversations so far, and the states in which each can be continued.
 #[derive(Default)]
 struct ConversationIndex {
     all: Vec<ConversationThread>,
-    /// By what a next call would show: the conversation after its last reply, or as it was last sent. Those that wait
-    /// longest come first.
+    /// By the digest that a next call would repeat: the conversation after its last reply, or as it was last sent.
+    /// Those that have waited longest come first.
     by_digest: HashMap<u64, VecDeque<usize>>,
     by_session: HashMap<String, Vec<usize>>,
 }
 
 impl ConversationIndex {
+    /// Adds a call to the conversation that it continues, or begins a new one.
     fn add_call(&mut self, tree: &SpanTree<'_>, at: usize) {
         let facts = &tree.nodes[at].facts;
         let chain = ConversationDigests::from_span(facts);
         let session = facts.session.as_deref();
         let continued = self.find_continued(&chain, session);
-        // Only calls of a session are compared by what they were sent.
+        // Only calls of a session are compared by their request.
         let request = session.map(|_| LastRequest::new(&facts.input)).unwrap_or_default();
         let index = continued.or_else(|| self.find_rewritten(request, &facts.input, session));
         let index = index.unwrap_or_else(|| {
@@ -117,12 +122,13 @@ impl ConversationIndex {
         }
     }
 
-    /// The conversation that a call continues: the latest reply in its input decides.
+    /// The conversation that a call continues. The latest reply in its input decides. Only conversations of the same
+    /// session, or of none, are considered.
     fn find_continued(&mut self, chain: &ConversationDigests, session: Option<&str>) -> Option<usize> {
         let all = &self.all;
         let mut waiting = |digest: &u64, is_open: &dyn Fn(&ConversationThread) -> bool| {
             let list = self.by_digest.get_mut(digest)?;
-            // Conversations that went on since wait for nothing here any more.
+            // Conversations that have gone on since are removed from the front.
             while list.front().is_some_and(|index| !is_open(&all[*index])) {
                 list.pop_front();
             }
@@ -141,12 +147,14 @@ impl ConversationIndex {
         })
     }
 
-    /// Within a session a list that was rewritten still continues the turn with the same question.
+    /// Within a session, a message list that was rewritten (shortened or summarised) still continues the turn with the
+    /// same question.
     fn find_rewritten(&self, request: LastRequest, input: &[ChatMessage<'_>], session: Option<&str>) -> Option<usize> {
+        // Conversations of one session that are compared. Older ones are finished in practice.
         const MAX_LOOKED_AT: usize = 32;
         let known = self.by_session.get(session?)?;
         if request.asked.is_none() {
-            // Only the results of the last calls were sent: the server keeps the rest of the conversation.
+            // Only the results of the last calls were sent: the service stores the rest of the conversation.
             return known.last().copied().filter(|_| input.iter().any(|message| message.role == MessageRole::Tool));
         }
         known.iter().rev().take(MAX_LOOKED_AT).copied().find(|index| {
@@ -164,13 +172,14 @@ fn split_into_turns(tree: &SpanTree<'_>, conversation: &ConversationThread) -> V
     for &at in &conversation.calls {
         let facts = &tree.nodes[at].facts;
         let user = request::last_user(&facts.input).map(|at| (at, facts.input[at].joined_text().into_owned()));
-        // Where the service keeps the conversation, each request begins anew.
+        // Where the service stores the conversation, each request contains only the new messages.
         let spoke_again = user.is_some() && (user != place || facts.previous_response_id.is_some());
         match runs.last_mut() {
             Some(run) if !(answered && spoke_again) => run.calls.push(at),
             _ => runs.push(RequestSpans { calls: vec![at], ..RequestSpans::default() }),
         }
         place = user.or(place);
+        // A reply that asks for a tool does not end the turn, natively or as ReAct text.
         let acts = facts.output.iter().any(|message| {
             message.has_tool_calls() || !react::read_react_transcript(&message.joined_text()).steps.is_empty()
         });
@@ -184,10 +193,10 @@ fn split_into_turns(tree: &SpanTree<'_>, conversation: &ConversationThread) -> V
     runs
 }
 
-/// A tool's span in a trace of its own belongs to the turn of its session that was under way; without one it is a run of
-/// its own.
+/// Assigns tool spans in traces of their own to the turn of their session that was under way. Without such a turn they
+/// become runs of their own.
 fn attach_tools(tree: &SpanTree<'_>, tools: impl Iterator<Item = usize>, runs: &mut Vec<RequestSpans>) {
-    // The turns of each session, in order of their first call.
+    // The turns of each session, in order of their first call, for binary search.
     let mut turns: HashMap<Option<&str>, Vec<usize>> = HashMap::new();
     for (number, run) in runs.iter().enumerate() {
         if let Some(first) = run.calls.first() {

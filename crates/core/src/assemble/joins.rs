@@ -1,6 +1,6 @@
-//! Joins the spans of tools to the calls they answer: by the call's id, by name and arguments, by place.
+//! Joins spans of tools to the calls that they answer: by call id, by name and arguments, by position.
 //!
-//! Every step is near linear in spans and calls: what is looked for is indexed, never searched from the start.
+//! Every step is near linear in spans and calls: candidates are looked up in an index, and comparisons are bounded.
 
 use crate::assemble::agent_run::turn_of;
 use std::collections::{HashMap, VecDeque};
@@ -17,10 +17,11 @@ use crate::assemble::agent_run::RequestSpans;
 use crate::assemble::code_reply::CodeReply;
 use crate::assemble::requested_call::{RequestedCall, read_arguments};
 
-/// Replies of plain words, by the number of their model call.
+/// Replies in plain words, by the index of their model call.
 pub(super) type TextReplies = HashMap<usize, String>;
 
-/// Joins the run's tool spans to the requested calls; spans that no requested call explains become requested calls of their own.
+/// Joins the tool spans of a run to the requested calls, the most certain evidence first. Spans that no call explains
+/// become calls of their own, or defects if they have no usable name.
 pub(super) fn join_tool_spans(
     tree: &SpanTree<'_>,
     run: &RequestSpans,
@@ -29,6 +30,7 @@ pub(super) fn join_tool_spans(
     spoken: &TextReplies,
     defects: &mut Vec<ExtractionDefect>,
 ) {
+    // Five passes, the most certain evidence first; each takes only what the ones before left.
     let mut left = join_by_id(tree, run, requested_calls);
     let mut open = UnansweredCalls::new(requested_calls);
     left.retain(|&at| !open.join_tool_span(tree, run, at, requested_calls));
@@ -49,9 +51,9 @@ pub(super) fn join_tool_spans(
     }
 }
 
-/// Joins spans that carry the call's id; returns the others.
+/// Joins spans that carry the id of a call; returns the others.
 fn join_by_id(tree: &SpanTree<'_>, run: &RequestSpans, requested_calls: &mut [RequestedCall]) -> Vec<usize> {
-    // Ids may come again: the first open requested call takes the first span.
+    // Ids may repeat: the first open call takes the first span.
     let mut by_id: HashMap<String, Vec<usize>> = HashMap::new();
     for (index, requested_call) in requested_calls.iter().enumerate().rev() {
         if let Some(id) = &requested_call.id {
@@ -73,15 +75,17 @@ fn join_by_id(tree: &SpanTree<'_>, run: &RequestSpans, requested_calls: &mut [Re
     left
 }
 
-/// Requested calls that no span has answered yet, by the name of their tool, the first one last.
+/// Calls that no span has answered yet, by the name of their tool. The first call is last in its list, so that it can
+/// be popped.
 struct UnansweredCalls {
     by_tool: HashMap<String, Vec<usize>>,
 }
 
-/// How many requested calls of one tool are compared by their arguments.
+/// Calls of one tool whose arguments are compared with a span. More open calls of one tool do not occur in practice.
 const MAX_COMPARED: usize = 64;
 
 impl UnansweredCalls {
+    /// Indexes the calls without a span. Reversed, so that the first call is at the end of its list.
     fn new(requested_calls: &[RequestedCall]) -> UnansweredCalls {
         let mut by_tool: HashMap<String, Vec<usize>> = HashMap::new();
         for (index, requested_call) in
@@ -92,7 +96,7 @@ impl UnansweredCalls {
         UnansweredCalls { by_tool }
     }
 
-    /// Gives a span to the first open requested call of the same tool, best to one with the same arguments.
+    /// Joins a span to an open call of the same tool, preferably to one with the same arguments.
     fn join_tool_span(
         &mut self,
         tree: &SpanTree<'_>,
@@ -110,14 +114,14 @@ impl UnansweredCalls {
         };
         let near = open.len().saturating_sub(MAX_COMPARED);
         let in_time = |index: usize| began_before(tree, run, &requested_calls[index], at);
-        // A call that is known by another id is not this one, unless the arguments say so.
+        // A call with another id is not the right one, unless the arguments agree.
         let other_id =
             |index: usize| matches!((&requested_calls[index].id, &tool.call_id), (Some(a), Some(b)) if a != b);
         let places = || (near..open.len()).rev();
         let place = places()
             .find(|place| in_time(open[*place]) && !other_id(open[*place]) && same(&requested_calls[open[*place]]));
         let place = place.or_else(|| places().find(|place| in_time(open[*place]) && !other_id(open[*place])));
-        // Clocks of two services may differ; ids of two layers may, too.
+        // Clocks of two services may differ, and so may the ids of two layers.
         let place =
             place.or_else(|| places().find(|place| arguments.is_some() && same(&requested_calls[open[*place]])));
         match place {
@@ -130,12 +134,13 @@ impl UnansweredCalls {
     }
 }
 
-/// Requested calls that a span answers already, by their model call and tool, in order.
+/// Calls that a span answers already, by model call and tool, in order.
 struct AnsweredCalls {
     by_turn: HashMap<(usize, String), Vec<usize>>,
 }
 
 impl AnsweredCalls {
+    /// Indexes the calls that have a span.
     fn new(requested_calls: &[RequestedCall]) -> AnsweredCalls {
         let mut by_turn: HashMap<(usize, String), Vec<usize>> = HashMap::new();
         for (index, requested_call) in
@@ -148,7 +153,8 @@ impl AnsweredCalls {
         AnsweredCalls { by_turn }
     }
 
-    /// A framework that retries a failing tool: the same call once more before the model speaks.
+    /// Joins the span of a retry: the framework repeated a failed tool with the same arguments before the model spoke
+    /// again.
     fn join_retry(
         &self,
         tree: &SpanTree<'_>,
@@ -171,12 +177,13 @@ impl AnsweredCalls {
     }
 }
 
-/// Requested calls that no span answers, by their model call, in order.
+/// Calls that no span answers, by model call, in order.
 struct OpenTurns {
     by_turn: HashMap<Option<usize>, VecDeque<usize>>,
 }
 
 impl OpenTurns {
+    /// Indexes the calls that are still without a span after the earlier passes.
     fn new(requested_calls: &[RequestedCall]) -> OpenTurns {
         let mut by_turn: HashMap<Option<usize>, VecDeque<usize>> = HashMap::new();
         for (index, requested_call) in
@@ -187,7 +194,8 @@ impl OpenTurns {
         OpenTurns { by_turn }
     }
 
-    /// A span under another name, or none, for the only call that is still open: unknown tools, hand-overs.
+    /// Joins a span with another name, or without one, to the only call that is still open in its turn: unknown tools
+    /// and hand-overs.
     fn join_odd_one(
         &mut self,
         tree: &SpanTree<'_>,
@@ -212,26 +220,29 @@ impl OpenTurns {
     }
 }
 
+/// Whether a call was made before a tool's span began. A tool cannot run before the model asks for it.
 fn began_before(tree: &SpanTree<'_>, run: &RequestSpans, requested_call: &RequestedCall, at: usize) -> bool {
-    // What only the history shows was asked before that request was made.
+    // A call that only the history shows was made before the request that shows it.
     requested_call.from_history
         || requested_call
             .call
             .is_none_or(|number| tree.nodes[run.calls[number]].span.start_ns <= tree.nodes[at].span.start_ns)
 }
 
+/// The value of an object with one field: some tools take a plain text that the model writes as an object.
 fn only_value(json: &Json) -> Option<&Json> {
     let object = json.as_object()?;
     if object.len() == 1 { object.values().next() } else { None }
 }
 
+/// Arguments that say nothing, however they are written.
 fn is_empty(json: &Json) -> bool {
     json.as_object().is_some_and(serde_json::Map::is_empty) || json.as_str().is_some_and(str::is_empty)
 }
 
-/// Tool spans without a requested call: the call was not recorded in the model's reply, or the tool ran on its own. Where a reply
-/// of plain words came just before, those were the thought. `spans` are in order of time; each goes before the first requested call
-/// that began later.
+/// Adds calls for tool spans without a requested call: the call was not recorded in the reply, or the tool ran on its
+/// own. If a reply in plain words came just before, it is the thought. `spans` are in order of time; each is inserted
+/// before the first call that began later.
 fn insert_runs(
     tree: &SpanTree<'_>,
     run: &RequestSpans,
@@ -257,7 +268,7 @@ fn insert_runs(
         let turn = turn_of(tree, run, at).filter(|turn| spoken.contains_key(turn));
         let thought = turn.and_then(|turn| {
             let text = &spoken[&turn];
-            // The words of a reply are copied once; what else ran in its turn shares them while there is room.
+            // The first call of a turn gets a copy of the words; further ones share them within the budget.
             if shown.replace(turn) == Some(turn) { tree.budget.share_text(text) } else { Some(text.clone()) }
         });
         merged.push(RequestedCall {

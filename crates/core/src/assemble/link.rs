@@ -1,8 +1,8 @@
-//! Which traces belong together, decided before they are assembled.
+//! Decides which traces belong together, before they are assembled.
 //!
-//! Most traces stand alone. A plain client without a root span makes one trace a model call; those are tied by their
-//! session, or by the message list that grows from call to call. Texts are never compared across sessions: the same
-//! question asked twice stays two conversations.
+//! Most traces stand alone. A plain client without a root span creates one trace per model call; those are linked by
+//! their session, or by the message list that grows from call to call. Texts are never compared across sessions: the
+//! same question asked twice stays two conversations.
 
 use std::collections::HashMap;
 use std::hash::Hasher;
@@ -14,29 +14,30 @@ use crate::message::{ChatMessage, MessageRole};
 use crate::short_text::cut_name;
 use crate::span::Span;
 
-/// Conversations that a trace can be found to continue: the longest ones.
+/// Conversations that a trace can continue: the longest ones of its input.
 const MAX_CONTINUED: usize = 64;
 
-/// What ties a trace to others.
+/// The features by which a trace is linked to others, as 64-bit hashes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TraceLink {
     session: Option<u64>,
-    /// The conversation as it stands after this call.
+    /// The conversation after this call's reply.
     leaves: Vec<u64>,
-    /// The conversations that this call continues.
+    /// The conversations that this call's input contains.
     continues: Vec<u64>,
 }
 
 impl TraceLink {
-    /// Reads the link of a span without a parent. `None` when its trace stands alone.
+    /// Reads the link from a root span. `None` if its trace stands alone, as traces with an agent or chain as their
+    /// root do.
     pub fn from_root_span(span: &Span<'_>) -> Option<TraceLink> {
         if span.parent_id.is_some() {
             return None;
         }
-        // Hashed for every span, so not in full whatever its length.
+        // Hashed for every span, so its length is bounded.
         let project = cut_name(span.resource.project().unwrap_or_default());
         let by_session = |session: &str| hash_parts(&[project.as_bytes(), session.as_bytes()]);
-        // Most roots say at once that they are something else, and many calls which session they belong to.
+        // Fast path: most roots state a kind that is not a call, and many calls state their session.
         match (span.attribute_text("openinference.span.kind"), span.attribute_text("session.id")) {
             (Some("LLM" | "TOOL"), Some(session)) => {
                 return Some(TraceLink { session: Some(by_session(session)), ..TraceLink::default() });
@@ -54,27 +55,27 @@ impl TraceLink {
             return session.map(|session| TraceLink { session: Some(session), ..TraceLink::default() });
         }
         let ConversationDigests { leaves, mut continues, .. } = ConversationDigests::from_span(&facts);
-        // A trace goes on from the last reply before it, or from one shortly before that.
+        // A call continues the last reply before it, or one shortly before that. The oldest are dropped.
         continues.drain(..continues.len().saturating_sub(MAX_CONTINUED));
         let linked = session.is_some() || !leaves.is_empty() || !continues.is_empty();
         linked.then_some(TraceLink { session, leaves, continues })
     }
 }
 
-/// What a key of a link says.
+/// One feature of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkKey {
-    /// Ties all traces that have it.
+    /// Links all traces that have it.
     Session(u64),
-    /// A conversation as a trace leaves it.
+    /// The conversation after a trace.
     Leaves(u64),
-    /// A conversation that a trace goes on with; ties it to whoever left that.
+    /// A conversation that a trace continues. Links it to the trace that has the same key in `Leaves`.
     Continues(u64),
 }
 
 impl TraceLink {
-    /// What the trace is tied by, for whoever keeps links beyond one reading. As [`TraceLinker::add_link`] has it: a session says
-    /// all there is to say.
+    /// The features of the link, for a store that keeps them beyond one reading. As in [`TraceLinker::add_link`], a
+    /// session makes the others unnecessary.
     pub fn keys(&self) -> Vec<LinkKey> {
         match self.session {
             Some(session) => vec![LinkKey::Session(session)],
@@ -86,10 +87,10 @@ impl TraceLink {
     }
 }
 
-/// A call's place in its conversation, as digests.
+/// The position of a call in its conversation, as digests.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ConversationDigests {
-    /// The conversation with this call's reply; empty when there was none.
+    /// The conversation with this call's reply; empty if there was none.
     pub leaves: Vec<u64>,
     /// The conversations that the call's input contains, oldest first.
     pub continues: Vec<u64>,
@@ -98,9 +99,10 @@ pub(super) struct ConversationDigests {
 }
 
 impl ConversationDigests {
+    /// Digests of a model call, from its messages and from the ids of replies.
     pub(super) fn from_span(facts: &NormalizedSpan<'_>) -> ConversationDigests {
         let mut chain = ConversationDigests::of_messages(&facts.input, &facts.output);
-        // A service that keeps the conversation is told its last reply's id instead.
+        // A service that stores the conversation gets the id of its last reply instead of the messages.
         let reply = |id: &str| hash_parts(&[b"response", id.as_bytes()]);
         if let Some(id) = &facts.previous_response_id {
             chain.continues.push(reply(id));
@@ -111,10 +113,12 @@ impl ConversationDigests {
         chain
     }
 
+    /// A chain of digests: each covers all messages before it, so equal digests mean equal conversations. System
+    /// messages are left out, because frameworks change them from call to call.
     fn of_messages(input: &[ChatMessage<'_>], output: &[ChatMessage<'_>]) -> ConversationDigests {
         let mut so_far = 0u64;
         let mut continues = Vec::new();
-        // A reply may be one message or several (reasoning, text, calls): neighbours count as one.
+        // A reply may be recorded as one message or as several (reasoning, text, calls): neighbours count as one.
         let spoken: Vec<&ChatMessage<'_>> =
             input.iter().filter(|message| message.role != MessageRole::System).collect();
         for turn in spoken.chunk_by(|a, b| a.role == MessageRole::Assistant && b.role == MessageRole::Assistant) {
@@ -130,8 +134,8 @@ impl ConversationDigests {
     }
 }
 
-/// The identity of one message, or of one reply in several. Calls and results are known by their ids, because senders
-/// drop the texts around them.
+/// The identity of one message, or of one reply in several messages. Calls and results are identified by their ids,
+/// because senders drop or change the texts around them.
 fn digest_messages(messages: &[&ChatMessage<'_>]) -> u64 {
     let mut hasher = Xxh3::new();
     let mut any = false;
@@ -159,10 +163,12 @@ fn digest_messages(messages: &[&ChatMessage<'_>]) -> u64 {
     hasher.finish()
 }
 
+/// Appends a message to a conversation.
 fn combine_digests(before: u64, digest: u64) -> u64 {
     hash_parts(&[&before.to_le_bytes(), &digest.to_le_bytes()])
 }
 
+/// Hashes a list of parts; the separator keeps ("a", "bc") and ("ab", "c") apart.
 fn hash_parts(parts: &[&[u8]]) -> u64 {
     let mut hasher = Xxh3::new();
     for part in parts {
@@ -172,12 +178,12 @@ fn hash_parts(parts: &[&[u8]]) -> u64 {
     hasher.finish()
 }
 
-/// Collects links and finds the groups.
+/// Collects links and computes the groups, as a union-find structure over trace numbers.
 #[derive(Clone, Debug, Default)]
 pub struct TraceLinker {
     parents: Vec<usize>,
     sessions: HashMap<u64, usize>,
-    /// Conversations by their state after a reply.
+    /// Traces by the state of their conversation after a reply.
     leaves: HashMap<u64, usize>,
     /// Traces with the conversations they continue.
     continuing: Vec<(usize, Vec<u64>)>,
@@ -190,7 +196,7 @@ impl TraceLinker {
         self.parents.len() - 1
     }
 
-    /// Ties a trace to those that share a session or a conversation with it.
+    /// Links a trace to those that share a session or a conversation with it.
     pub fn add_link(&mut self, trace: usize, link: TraceLink) {
         if let Some(session) = link.session {
             let other = *self.sessions.entry(session).or_insert(trace);
@@ -206,9 +212,9 @@ impl TraceLinker {
         }
     }
 
-    /// Groups of trace numbers, each in ascending order, ordered by their first.
+    /// Groups of trace numbers. Each group is ascending, and groups are ordered by their first number.
     pub fn into_groups(mut self) -> Vec<Vec<usize>> {
-        // Only a reply that somebody gave can be continued: a greeting that every history begins with ties nothing.
+        // Only a reply that some trace gave can be continued: a greeting that every history begins with links nothing.
         for (trace, continues) in std::mem::take(&mut self.continuing) {
             for key in continues {
                 if let Some(&other) = self.leaves.get(&key) {
@@ -225,6 +231,7 @@ impl TraceLinker {
         groups
     }
 
+    /// Unites the groups of two traces.
     fn union(&mut self, a: usize, b: usize) {
         let (a, b) = (self.find_root(a), self.find_root(b));
         // The smaller number stays the root, so that groups come out in order.
@@ -232,6 +239,7 @@ impl TraceLinker {
         self.parents[high] = low;
     }
 
+    /// Finds the root with path halving, which keeps long chains cheap.
     fn find_root(&mut self, trace: usize) -> usize {
         let mut at = trace;
         while self.parents[at] != at {

@@ -1,4 +1,4 @@
-//! Message lists and plain transcripts, which have no spans: read into trajectories all the same.
+//! Message lists and plain transcripts, which have no spans, as trajectories.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::request;
 use super::steps::{extract_reply_text, join_texts};
 use crate::assemble::requested_call::{RequestedCall, RequestedCallIds, read_arguments};
 
-/// Reads a message list: one trajectory for each time the user speaks and the assistant acts or answers.
+/// Reads a message list. Each time the user speaks and the assistant acts or answers is one trajectory.
 pub fn assemble_messages(messages: &[ChatMessage<'_>], tools: &[ToolDefinition]) -> Vec<Trajectory> {
     let tools: Arc<[ToolDefinition]> = tools.into();
     let budget = AssemblyBudget::default();
@@ -21,7 +21,7 @@ pub fn assemble_messages(messages: &[ChatMessage<'_>], tools: &[ToolDefinition])
     let mut trajectories: Vec<Trajectory> = Vec::new();
     let mut at = 0;
     while at < messages.len() {
-        // Messages of the user in a row are one request.
+        // Consecutive messages of the user are one request.
         let asked = messages[at..].iter().take_while(|message| speaks(message)).count();
         let query: Vec<_> =
             messages[at..at + asked].iter().map(|message| message.joined_text().trim().to_owned()).collect();
@@ -37,16 +37,18 @@ pub fn assemble_messages(messages: &[ChatMessage<'_>], tools: &[ToolDefinition])
     trajectories
 }
 
-/// Reads a plain ReAct transcript: one trajectory for each question in it.
+/// Reads a plain ReAct transcript. Each question in it is one trajectory.
 pub fn assemble_transcript(text: &str) -> Vec<Trajectory> {
-    // Files from Windows, and those that begin with a byte order mark.
+    // Files from Windows have other line ends and may begin with a byte order mark.
     let text = text.trim_start_matches('\u{feff}').replace("\r\n", "\n");
     let consoles = react::console_runs(&text);
+    // A transcript may be copied from a terminal, and may contain several runs.
     let runs = consoles.iter().flat_map(|console| react::split_runs(console));
     let budget = AssemblyBudget::default();
     runs.map(|run| from_transcript(react::read_react_transcript(run), &budget)).collect()
 }
 
+/// Reads the messages between one request and the next.
 fn read_turn(
     query: Option<String>,
     turn: &[ChatMessage<'_>],
@@ -84,6 +86,7 @@ fn read_turn(
     trajectory
 }
 
+/// Reads one reply: structured calls, otherwise ReAct text, otherwise an answer.
 fn read_reply(
     reply: &[ChatMessage<'_>],
     trajectory: &mut Trajectory,
@@ -104,12 +107,13 @@ fn read_reply(
         requested_calls.push(RequestedCall { thought, tool, id, arguments, raw, parallel, ..RequestedCall::default() });
         parallel = true;
     }
-    // Only what is said behind the last call is an answer.
+    // Only text behind the last call is the answer.
     trajectory.final_answer = None;
     if parallel {
         return;
     }
     let text = join_texts(reply);
+    // Without structured calls, the reply may be ReAct text.
     let transcript = react::read_react_transcript(&text);
     for (kind, detail) in transcript.defects {
         trajectory.defects.push(ExtractionDefect::new(kind.into(), detail, None));
@@ -120,7 +124,7 @@ fn read_reply(
     }
     let reply: Arc<str> = text.trim().into();
     for (index, step) in transcript.steps.into_iter().enumerate() {
-        // The first action counts, with those beside it; what the model imagined behind it did not happen.
+        // The first action counts, with those beside it. What the model wrote behind it did not happen.
         if index > 0 && !step.parallel {
             let detail = "the reply goes on behind its action";
             trajectory.defects.push(ExtractionDefect::new(DefectKind::SelfWrittenObservation, detail, None));
@@ -138,11 +142,12 @@ fn read_reply(
     }
 }
 
-/// A text for a step. The first step of a reply gets a copy; those beside it get theirs while there is room.
+/// A text for a step. The first step of a reply gets a copy; those beside it get one within the budget.
 fn copy_step_text(text: Option<&str>, is_beside: bool, budget: &AssemblyBudget) -> Option<String> {
     if is_beside { budget.share_text(text?) } else { text.map(str::to_owned) }
 }
 
+/// A transcript has no ids, times or tools; what it lacks is reported as defects like anywhere else.
 fn from_transcript(transcript: ReactTranscript<'_>, budget: &AssemblyBudget) -> Trajectory {
     let mut trajectory = Trajectory {
         query: transcript.question.map(std::borrow::Cow::into_owned),
@@ -168,6 +173,7 @@ fn from_transcript(transcript: ReactTranscript<'_>, budget: &AssemblyBudget) -> 
     trajectory
 }
 
+/// Adds defects for thoughts, observations, the query and the answer that are missing.
 fn record_missing_parts(trajectory: &mut Trajectory, budget: &AssemblyBudget) {
     for step in &trajectory.steps {
         let mut miss = |kind, what: &str| {

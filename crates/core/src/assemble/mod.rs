@@ -1,9 +1,14 @@
-//! Spans become trajectories.
+//! Assembly: spans become trajectories.
 //!
-//! `tree` puts the spans of a group in order and folds spans that record the same thing; `runs` finds the requests in
-//! it, `nested` the agents inside agents; `steps` reads each request's thoughts, calls and observations; `request` finds the query and the answer; `tools`
-//! the tools on offer. `link` says, before any of that, which traces belong together. The result does not depend on
-//! the order in which spans came in.
+//! `link` decides, before anything else, which traces belong together. `tree` orders the spans of such a group and
+//! folds spans that record the same call. `runs` finds the requests in it, `conversations` those of plain clients, and
+//! `nested` the agents inside agents. `steps` reads the thoughts, calls and observations of each request; `joins` and
+//! `observations` find the results, and `code` reads agents that act by writing code. `request` finds the query and the
+//! answer, and `tools` the tools on offer.
+//!
+//! The result does not depend on the order in which spans arrived. Everything is near linear in the size of the group:
+//! what hostile input could make quadratic is looked up by key or bounded by a constant, and `budget` limits the
+//! memory.
 
 mod agent_run;
 mod budget;
@@ -29,15 +34,16 @@ pub use tools::parse_tool_definitions as tool_definitions;
 use crate::span::Span;
 use crate::trajectory::{DefectKind, ExtractionDefect, Trajectory};
 
-/// What a group of spans yields.
+/// The trajectories of a group of spans, in order of time.
 #[derive(Clone, Debug, Default)]
 pub struct AssemblyOutput {
     pub trajectories: Vec<Trajectory>,
-    /// Defects of spans that belong to no trajectory.
+    /// Defects of spans that are in no trajectory.
     pub defects: Vec<ExtractionDefect>,
 }
 
-/// Assembles groups of spans, one after the other.
+/// Assembles groups of spans one after the other. Keeps parsed tool lists between groups, so one assembler per thread
+/// should be reused.
 #[derive(Clone, Debug)]
 pub struct TrajectoryAssembler {
     tools: tools::ToolCache,
@@ -51,13 +57,13 @@ impl Default for TrajectoryAssembler {
 }
 
 impl TrajectoryAssembler {
-    /// An assembler that builds so many trajectories of one group, those that began first, and reports the rest as one
-    /// defect.
+    /// An assembler that builds at most this many trajectories of one group, the earliest ones, and reports the rest as
+    /// one defect. Bounds the output of a hostile trace.
     pub fn with_max_trajectories(max_trajectories: usize) -> TrajectoryAssembler {
         TrajectoryAssembler { tools: tools::ToolCache::default(), max_trajectories }
     }
 
-    /// Assembles the spans of traces that belong together.
+    /// Assembles the spans of traces that belong together. The order and repetition of spans do not change the result.
     pub fn assemble(&mut self, spans: &[Span<'_>]) -> AssemblyOutput {
         let tree = tree::SpanTree::build(spans);
         let (mut runs, mut defects) = runs::find_runs(&tree);
@@ -68,6 +74,7 @@ impl TrajectoryAssembler {
             );
             defects.push(ExtractionDefect::new(DefectKind::TooLarge, detail, None));
         }
+        // Runs are in order of time, so the earliest ones are kept.
         let left_out = runs.len().saturating_sub(self.max_trajectories);
         if left_out > 0 {
             runs.truncate(self.max_trajectories);

@@ -1,6 +1,6 @@
-//! Tells agents inside agents apart: where another agent is at work, and which spans belong to it.
+//! Separates agents inside agents: where another agent is at work, and which spans belong to it.
 //!
-//! Everything that a span inherits from those around it is carried from parents to children in one pass, so that a long
+//! Everything that a span inherits from the spans around it is passed from parents to children in one pass, so a long
 //! chain of spans costs no more than a short one.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -11,12 +11,12 @@ use crate::message::{ChatMessage, MessageRole};
 use super::request;
 use super::tree::SpanTree;
 
-/// Spans of one agent and of those inside it, parents before children. Spans that were folded into others are among them,
-/// because what is inherited passes through them.
+/// Spans of one agent and of the agents inside it, parents before children. Spans that were folded into others are
+/// included, because inherited values pass through them.
 pub(super) type AgentSubtree = Vec<usize>;
 
-/// Splits a territory into what belongs to its main agent and the territories of agents inside it, by the span that each
-/// hangs below.
+/// Splits a subtree into the spans of its main agent and the subtrees of agents inside it, each with the span that it
+/// is nested in.
 pub(super) fn split_nested_agents(
     tree: &SpanTree<'_>,
     below: Option<usize>,
@@ -30,7 +30,7 @@ pub(super) fn split_nested_agents(
     let mut inner: BTreeMap<usize, AgentSubtree> = BTreeMap::new();
     let mut outermost: HashMap<usize, usize> = HashMap::new();
     for at in nodes {
-        // The outermost boundary decides; a tool that is one stays with the agent that called it.
+        // The outermost boundary decides. A tool that is a boundary stays with the agent that called it.
         let inherited = tree.nodes[at].parent.and_then(|parent| outermost.get(&parent).copied());
         let boundary = inherited.or_else(|| boundaries.contains(&at).then_some(at));
         if let Some(boundary) = boundary {
@@ -46,14 +46,14 @@ pub(super) fn split_nested_agents(
     (own, inner.into_iter().collect())
 }
 
-/// What is around a span inside its territory: the outermost tool and the outermost agent, the span itself included.
+/// The outermost tool and the outermost agent around a span, the span itself included.
 #[derive(Clone, Copy, Default)]
 struct EnclosingSpans {
     tool: Option<usize>,
     agent: Option<usize>,
 }
 
-/// The spans below which another agent is at work: tools that call models, and agents with a request of their own.
+/// The spans inside of which another agent is at work: tools that call models, and agents with a request of their own.
 fn find_agent_boundaries(tree: &SpanTree<'_>, below: Option<usize>, nodes: &[usize]) -> BTreeSet<usize> {
     let facts = |at: usize| &tree.nodes[at].facts;
     let mut calls: Vec<usize> = nodes
@@ -61,17 +61,18 @@ fn find_agent_boundaries(tree: &SpanTree<'_>, below: Option<usize>, nodes: &[usi
         .copied()
         .filter(|at| facts(*at).kind == OperationKind::Model && facts(*at).has_content())
         .collect();
+    // Without tools and agents inside there is nothing to separate, which is the common case.
     let has_structure = nodes
         .iter()
         .any(|at| Some(*at) != below && matches!(facts(*at).kind, OperationKind::Tool | OperationKind::Agent));
     if calls.is_empty() || !has_structure {
         return BTreeSet::new();
     }
-    // Numbers of nodes are in order of time.
+    // Indices of nodes are in order of time.
     calls.sort_unstable();
     let mut around: HashMap<usize, EnclosingSpans> = HashMap::with_capacity(nodes.len());
     for &at in nodes {
-        // What the territory hangs below is outside of it.
+        // The span that the subtree is nested in is outside of it.
         if Some(at) == below {
             continue;
         }
@@ -97,14 +98,14 @@ fn find_agent_boundaries(tree: &SpanTree<'_>, below: Option<usize>, nodes: &[usi
     found
 }
 
-/// Model calls inside an agent that no tool made, and those among them that have nothing to do with the main request.
+/// Number of model calls inside an agent that no tool made, and of those that have nothing to do with the main request.
 #[derive(Clone, Copy, Default)]
 struct CallCounts {
     direct: usize,
     unrelated: usize,
 }
 
-/// The agents that have direct calls inside them.
+/// The agents that contain direct calls. Counts are added up from children to parents.
 fn agent_calls(
     tree: &SpanTree<'_>,
     below: Option<usize>,
@@ -135,7 +136,7 @@ fn agent_calls(
     agents
 }
 
-/// Agents inside others, whose request has nothing to do with the outer one's.
+/// Agents inside others whose request has nothing to do with the request of the outer agent.
 fn with_other_request(
     tree: &SpanTree<'_>,
     below: Option<usize>,
@@ -167,8 +168,8 @@ fn with_other_request(
     found
 }
 
-/// Agents side by side, each with a request of its own: several turns under one span. `agents` are the outermost ones, one
-/// for each call.
+/// Agents side by side, each with a request of its own: several turns under one span. `agents` are the outermost ones,
+/// one for each call.
 fn sibling_requests(tree: &SpanTree<'_>, agents: Vec<usize>) -> Vec<usize> {
     let mut known: HashSet<usize> = HashSet::new();
     let outermost: Vec<usize> = agents.into_iter().filter(|agent| known.insert(*agent)).collect();
@@ -182,15 +183,16 @@ fn sibling_requests(tree: &SpanTree<'_>, agents: Vec<usize>) -> Vec<usize> {
     if is_distinct { outermost } else { Vec::new() }
 }
 
-/// The first thing a user said in a conversation.
+/// The first message of the user in a conversation.
 fn first_user_text<'m>(input: &'m [ChatMessage<'_>]) -> std::borrow::Cow<'m, str> {
     input.iter().find(|message| message.role == MessageRole::User).map(ChatMessage::joined_text).unwrap_or_default()
 }
 
-/// What is compared of two openings: one is compared with those of all calls.
+/// Bytes of two openings that are compared. One opening is compared with those of all calls.
 const MAX_COMPARED_BYTES: usize = 16 << 10;
 
-/// Two openings of one conversation: the same, or one grown out of the other.
+/// Whether two openings belong to one conversation: they begin alike for at least half of the shorter one, or one
+/// contains the other. A missing text is no evidence of a difference.
 fn is_related(a: &str, b: &str) -> bool {
     let clip = |text: &'_ str| text.floor_char_boundary(MAX_COMPARED_BYTES);
     let (a, b) = (a.trim(), b.trim());

@@ -1,4 +1,4 @@
-//! What requests show of earlier calls' results, and which of two records of a result counts.
+//! Results of earlier calls as later requests show them, and the choice between two records of one result.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -12,7 +12,7 @@ use crate::assemble::requested_call::{RequestedCall, RequestedCallIds};
 
 /// Reads the results that a request shows behind the user's query.
 ///
-/// `text_asks` are the requested calls that were written as text, in order.
+/// `text_requested_calls` are the calls that were written as text, in order.
 pub(super) fn read_observations(
     input: &[ChatMessage<'_>],
     requested_calls: &mut [RequestedCall],
@@ -21,7 +21,7 @@ pub(super) fn read_observations(
 ) {
     let mut occurrences: HashMap<&str, usize> = HashMap::new();
     let mut unnamed = 0;
-    // Text agents: the replies that were not repeated yet, and the one that waits for its observation.
+    // For text agents: the replies that the history has not repeated yet, and the one that waits for its observation.
     let mut open = OpenReplies { nearest: VecDeque::new(), further: text_requested_calls.iter() };
     let mut waiting: Option<usize> = None;
     for message in input {
@@ -39,7 +39,7 @@ pub(super) fn read_observations(
             };
             if let Some(requested_call) = index.and_then(|index| requested_calls.get_mut(index)) {
                 let fits = result.name.as_deref().is_none_or(|name| name == requested_call.tool);
-                // Every later request repeats it; once is enough.
+                // Every later request repeats the result; the first one counts.
                 if (fits || result.id.is_some()) && !(requested_call.seen_by_id && requested_call.seen.is_some()) {
                     let shown = unwrap_result(&result.content);
                     requested_call.seen_is_error |= result.is_error || shown.is_error;
@@ -52,7 +52,7 @@ pub(super) fn read_observations(
             MessageRole::User => {
                 let text = message.joined_text();
                 if let Some(index) = waiting.take() {
-                    // What is no observation is a framework's complaint about the reply.
+                    // A text that is not an observation is the framework's complaint about the reply.
                     requested_calls[index].seen_is_error |= !react::starts_like_observation(&text);
                     requested_calls[index].seen = Some(without_label(&text).to_owned());
                 }
@@ -72,8 +72,8 @@ pub(super) fn read_observations(
     }
 }
 
-/// Text requested calls that the history has not repeated yet. Only the next few are looked at: a request for each of many calls
-/// must not look at all of them.
+/// Calls written as text that the history has not repeated yet. Only the next few are considered, so that a request
+/// after each of many calls does not look at all of them.
 struct OpenReplies<'a> {
     nearest: VecDeque<usize>,
     further: std::slice::Iter<'a, usize>,
@@ -82,7 +82,7 @@ struct OpenReplies<'a> {
 impl OpenReplies<'_> {
     const MAX_LOOKED_AT: usize = 64;
 
-    /// Which ask a message of the history repeats: to the letter, with its observation behind it, or rewritten by the
+    /// The call that a message of the history repeats: literally, with its observation behind it, or rewritten by the
     /// framework with the same thought and tool.
     fn take_repeated(&mut self, requested_calls: &[RequestedCall], text: &str) -> Option<usize> {
         let missing = Self::MAX_LOOKED_AT - self.nearest.len();
@@ -106,16 +106,16 @@ impl OpenReplies<'_> {
     }
 }
 
-/// CrewAI repeats a reply with its observation behind it, in one message.
+/// CrewAI repeats a reply and its observation in one message.
 fn glued_observation(requested_call: &RequestedCall, text: &str) -> Option<String> {
     let behind = text.trim_start().strip_prefix(requested_call.reply.as_deref()?)?;
     Some(behind.trim_start().strip_prefix("Observation:")?.trim().to_owned())
 }
 
-/// `Observation: text`, `Call id: x\nObservation:\ntext`: the text.
+/// Removes the label from `Observation: text` and `Call id: x\nObservation:\ntext`.
 pub(super) fn without_label(text: &str) -> &str {
     let trimmed = text.trim_start();
-    // smolagents puts the call's id in front.
+    // smolagents puts the id of the call in front.
     let trimmed = match trimmed.strip_prefix("Call id:").and_then(|rest| rest.split_once('\n')) {
         Some((_, rest)) if rest.starts_with("Observation:") => rest,
         _ => trimmed,
@@ -126,9 +126,10 @@ pub(super) fn without_label(text: &str) -> &str {
     }
 }
 
-/// Agents that write the whole run into one prompt: the observation stands behind the repeated reply.
+/// Finds observations for agents that write the whole run into one prompt, where the observation stands behind the
+/// repeated reply.
 pub(super) fn see_in_prompts(tree: &SpanTree<'_>, run: &RequestSpans, requested_calls: &mut [RequestedCall]) {
-    // Calls of one reply have the same observation: it is looked for once, and shared while there is room.
+    // Calls of one reply have the same observation. It is searched once, and shared within the budget.
     let mut found: Option<(usize, Option<String>)> = None;
     for requested_call in requested_calls.iter_mut().filter(|requested_call| requested_call.seen.is_none()) {
         let (Some(reply), Some(number)) = (&requested_call.reply, requested_call.call) else { continue };
@@ -145,6 +146,7 @@ pub(super) fn see_in_prompts(tree: &SpanTree<'_>, run: &RequestSpans, requested_
     }
 }
 
+/// The observation behind the last occurrence of a reply in the next prompt, up to the label of the next thought.
 fn observation_behind(tree: &SpanTree<'_>, run: &RequestSpans, call: usize, reply: &str) -> Option<String> {
     let next = run.calls.get(call + 1)?;
     let input = &tree.nodes[*next].facts.input;
@@ -155,8 +157,8 @@ fn observation_behind(tree: &SpanTree<'_>, run: &RequestSpans, call: usize, repl
     Some(observation.trim().to_owned())
 }
 
-/// What the step's observation is. A tool message that carries the call's id shows it exactly; a tool's span may have
-/// wrapped it; what a text agent's prompt shows has guessed borders.
+/// Chooses the observation of a step, and whether it is an error. A tool message with the id of the call shows exactly
+/// what the model saw. The span of the tool may have wrapped it. In a prompt of a text agent the borders are guessed.
 pub(super) fn choose_observation(
     requested_call: &RequestedCall,
     tool: Option<&ToolFacts<'_>>,
@@ -164,14 +166,14 @@ pub(super) fn choose_observation(
     let recorded = tool.and_then(|tool| tool.result.as_deref());
     let shown = requested_call.seen.as_deref();
     let observation = match (shown, recorded) {
-        // How JavaScript prints the exception that the span has.
+        // JavaScript prints the exception of the span with this prefix.
         (Some(shown), Some(recorded)) if shown.strip_prefix("Error: ") == Some(recorded) => Some(recorded),
         (Some(shown), _) if requested_call.seen_by_id && !shown.is_empty() => Some(shown),
         _ => recorded.or(shown),
     };
     let mut is_error = requested_call.seen_is_error || tool.is_some_and(|tool| tool.is_error);
     if tool.is_none() {
-        // Without a span of the tool only the text can tell.
+        // Without a span of the tool, only the text shows an error.
         is_error |= observation.is_some_and(|text| text.starts_with("Error:") || text.starts_with("Error "));
     }
     (observation.map(str::to_owned), is_error)

@@ -1,7 +1,7 @@
-//! Finds what the user asked and what the agent answered.
+//! Finds the request of the user and the answer of the agent.
 //!
-//! The framework's outermost span often has both, plain; but just as often it has something else in the same place.
-//! So its text is believed when the conversation with the model confirms it, and the conversation speaks otherwise.
+//! The outermost span of the framework often has both as plain text, but just as often has something else in the same
+//! attribute. So its text is used if the conversation with the model confirms it; otherwise the conversation is used.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ use crate::react;
 use super::tree::{SpanNode, SpanTree};
 use crate::assemble::agent_run::RequestSpans;
 
-/// The index of the last message in which a user really speaks: not an observation, not a framework's complaint.
+/// Index of the last message in which a user really speaks: not an observation, and not the feedback of a framework.
 pub(super) fn last_user(input: &[ChatMessage<'_>]) -> Option<usize> {
     input.iter().rposition(|message| {
         message.role == MessageRole::User && message.tool_results().next().is_none() && {
@@ -27,9 +27,10 @@ pub(super) fn last_user(input: &[ChatMessage<'_>]) -> Option<usize> {
     })
 }
 
-/// Messages of role user that frameworks write themselves.
+/// Whether a message with the role of the user was written by a framework.
 pub(super) fn is_feedback(text: &str) -> bool {
     let text = text.trim_start();
+    // Beginnings of the messages with which frameworks ask for a corrected reply.
     const OPENINGS: [&str; 6] = [
         "Error while parsing the output",
         "Error:",
@@ -43,10 +44,11 @@ pub(super) fn is_feedback(text: &str) -> bool {
         || (text.starts_with("Call id:") && text.contains("Observation:"))
 }
 
-/// The user's request of a run.
+/// The request of the user in a run.
 pub(super) fn extract_query(tree: &SpanTree<'_>, run: &RequestSpans) -> Option<String> {
     let inputs = run.calls.iter().map(|at| &tree.nodes[*at].facts.input).find(|input| last_user(input).is_some());
     let spoken = inputs.and_then(|input| last_user(input).map(|at| (input, at)));
+    // All messages of the user, because a frame may state an earlier part of the request.
     let asked: Vec<String> = match &spoken {
         Some((input, _)) => input
             .iter()
@@ -55,7 +57,7 @@ pub(super) fn extract_query(tree: &SpanTree<'_>, run: &RequestSpans) -> Option<S
             .collect(),
         None => Vec::new(),
     };
-    // Many frames against many messages: what there is no time to look at is not confirmed.
+    // Many frames against many messages: beyond the budget, a text counts as not confirmed.
     let is_in = |message: &str, text: &str| {
         tree.budget.may_compare(message.len() + text.len()) && contains_folded(message, text)
     };
@@ -69,7 +71,7 @@ pub(super) fn extract_query(tree: &SpanTree<'_>, run: &RequestSpans) -> Option<S
     Some(out_of_template(&input[at].joined_text()).to_owned())
 }
 
-/// The frames that can know the request and the answer: the outermost and those of agents.
+/// The frames that can contain the request and the answer: the outermost one and those of agents.
 fn speaking_frames<'t, 's>(tree: &'t SpanTree<'s>, run: &'t RequestSpans) -> impl Iterator<Item = &'t SpanNode<'s>> {
     let frames = run.frames.iter().enumerate().map(|(place, at)| (place, &tree.nodes[*at]));
     frames
@@ -77,7 +79,7 @@ fn speaking_frames<'t, 's>(tree: &'t SpanTree<'s>, run: &'t RequestSpans) -> imp
         .map(|(_, node)| node)
 }
 
-/// The request that a frame records.
+/// The request that a frame records: stated directly, in its messages, or in its input text.
 pub(super) fn of_frame(facts: &NormalizedSpan<'_>) -> Option<String> {
     if let Some(query) = &facts.query {
         return Some(query.trim().to_owned());
@@ -86,6 +88,7 @@ pub(super) fn of_frame(facts: &NormalizedSpan<'_>) -> Option<String> {
         return Some(facts.input[at].joined_text().trim().to_owned());
     }
     let text = facts.input_text.as_deref()?.trim();
+    // Parameter names of the entry points of frameworks, the most specific first.
     const KEYS: [&str; 16] = [
         "input_args",
         "input",
@@ -107,8 +110,8 @@ pub(super) fn of_frame(facts: &NormalizedSpan<'_>) -> Option<String> {
     from_text(text, &KEYS, MessageRole::User)
 }
 
-/// The answer of a run. `spoken` is the text of the model's last reply that asks for no tool; `exact` says that it was
-/// recorded as such and not read out of a larger text.
+/// The answer of a run. `spoken` is the text of the last reply without tool calls. `exact` says that this text is the
+/// whole reply and was not extracted from a larger one.
 pub(super) fn extract_answer(
     tree: &SpanTree<'_>,
     run: &RequestSpans,
@@ -120,6 +123,7 @@ pub(super) fn extract_answer(
         return Some(reply.to_owned());
     }
     for (place, node) in speaking_frames(tree, run).enumerate() {
+        // The output of a failed agent is an error message, not an answer.
         if node.span.is_error() && reply.is_none() {
             continue;
         }
@@ -140,12 +144,14 @@ pub(super) fn extract_answer(
     reply.map(str::to_owned)
 }
 
+/// The answer that a frame records.
 fn of_frame_output(facts: &NormalizedSpan<'_>) -> Option<String> {
     if let Some(message) = facts.output.last().filter(|message| !message.has_tool_calls()) {
         let text = message.joined_text().trim().to_owned();
         return (!text.is_empty()).then_some(text);
     }
     let text = facts.output_text.as_deref()?.trim();
+    // Names of result fields of frameworks, the most specific first.
     const KEYS: [&str; 14] = [
         "output",
         "raw",
@@ -165,7 +171,7 @@ fn of_frame_output(facts: &NormalizedSpan<'_>) -> Option<String> {
     from_text(text, &KEYS, MessageRole::Assistant)
 }
 
-/// Finds a plain text in what a frame recorded: the text itself, or a field of it.
+/// Finds a plain text in the input or output of a frame: the text itself, or one of its fields, in the order of `keys`.
 fn from_text(text: &str, keys: &[&str], role: MessageRole) -> Option<String> {
     if text.is_empty() {
         return None;
@@ -173,7 +179,7 @@ fn from_text(text: &str, keys: &[&str], role: MessageRole) -> Option<String> {
     if !text.starts_with(['{', '[']) {
         return (!looks_like_repr(text)).then(|| text.to_owned());
     }
-    // Frames record whole states: only the fields that may matter are taken apart.
+    // Frames record whole states, so only the fields that may matter are parsed.
     let fields = bounded_json::raw_fields(text);
     let is_message =
         |fields: &[(Cow<'_, str>, &RawValue)]| fields.iter().any(|(key, _)| key == "parts" || key == "role");
@@ -186,6 +192,7 @@ fn from_text(text: &str, keys: &[&str], role: MessageRole) -> Option<String> {
     })
 }
 
+/// Searches nested values. Four levels are deeper than any framework wraps.
 fn from_json(json: Json, keys: &[&str], role: MessageRole, depth: usize) -> Option<String> {
     if depth > 4 {
         return None;
@@ -217,12 +224,12 @@ fn from_json(json: Json, keys: &[&str], role: MessageRole, depth: usize) -> Opti
     }
 }
 
-/// Removes what well-known prompts put around the request.
+/// Removes the text that well-known prompts put around the request.
 fn out_of_template(text: &str) -> &str {
     let text = text.trim();
     for opening in ["New task:", "Current Task:", "Task:", "User:", "Human:"] {
         if let Some(rest) = text.strip_prefix(opening) {
-            // CrewAI goes on with what it expects.
+            // CrewAI continues with the expected output.
             let end = rest.find("\n\nThis is the expect").unwrap_or(rest.len());
             return rest[..end].trim();
         }
@@ -238,13 +245,13 @@ fn out_of_template(text: &str) -> &str {
     end.map_or(text, |end| text[..end].trim())
 }
 
-/// Whether a text contains another, white space aside.
+/// Whether a text contains another, ignoring differences in white space.
 fn contains_folded(text: &str, part: &str) -> bool {
     let part = part.trim();
     if part.is_empty() || text.contains(part) {
         return true;
     }
-    // Folding copies the text; what lacks a word of the part needs none.
+    // Folding copies the text. A text without the first word of the part need not be folded.
     if !part.split_whitespace().next().is_some_and(|word| text.contains(word)) {
         return false;
     }

@@ -1,4 +1,4 @@
-//! A call that the model asked for.
+//! A tool call that the model asked for, before it is joined with its result.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,28 +14,31 @@ pub(super) struct RequestedCall {
     pub thought: Option<String>,
     pub tool: String,
     pub id: Option<String>,
+    /// Parsed within the budget; `None` if they are missing, malformed or too large.
     pub arguments: Option<Json>,
+    /// The arguments as text, also if they are malformed.
     pub raw: Option<String>,
+    /// Asked for in the same reply as the call before.
     pub parallel: bool,
-    /// The number of the model call in its run; the one that repeats it, for calls out of the history.
+    /// Index of the model call in its run. For calls from the history: of the call whose request shows it.
     pub call: Option<usize>,
-    /// Only the history of a later request shows it.
+    /// Only the history of a later request shows it; its own reply was not recorded.
     pub from_history: bool,
-    /// The reply's text, for requested calls written as text. All requested calls of one reply share it.
+    /// The text of the reply, for calls that are written as text. All calls of one reply share it.
     pub reply: Option<Arc<str>>,
-    /// What a later request shows as the result.
+    /// The result that a later request shows.
     pub seen: Option<String>,
     pub seen_is_error: bool,
-    /// The result named the call it answers.
+    /// Whether that result named the call by its id.
     pub seen_by_id: bool,
-    /// Nodes of the tool's spans.
+    /// Nodes of the tool's spans. Several if the framework retried it.
     pub runs: Vec<usize>,
 }
 
-/// More calls than this in one reply are not an agent at work; all of them would share its text.
+/// Calls of one reply that are read. More are not an agent at work, and all of them would share the text of the reply.
 pub(super) const MAX_CALLS: usize = 256;
 
-/// Requested calls by the id of their call. Ids may come again.
+/// Calls by their id. Ids may repeat, because some models number the calls of each reply anew.
 #[derive(Debug, Default)]
 pub(super) struct RequestedCallIds(HashMap<String, Vec<usize>>);
 
@@ -54,20 +57,24 @@ impl RequestedCallIds {
         self.0.entry(id.to_owned()).or_default().push(requested_call);
     }
 
+    /// How many calls have had this id so far.
     pub(super) fn count(&self, id: &str) -> usize {
         self.0.get(id).map_or(0, Vec::len)
     }
 
+    /// The latest call with this id.
     pub(super) fn last(&self, id: &str) -> Option<usize> {
         self.0.get(id)?.last().copied()
     }
 
+    /// The nth call with this id, counted from 0: the nth result in a history belongs to it.
     pub(super) fn nth(&self, id: &str, nth: usize) -> Option<usize> {
         self.0.get(id)?.get(nth).copied()
     }
 }
 
-/// Arguments as JSON, as text, and whether they are malformed.
+/// Arguments as JSON and as text, and whether they are malformed. Text that does not begin like JSON is a plain
+/// argument, not a malformed one.
 pub(super) fn read_arguments(arguments: Option<&RecordedArguments<'_>>) -> (Option<Json>, Option<String>, bool) {
     match arguments {
         None => (None, None, false),

@@ -1,4 +1,4 @@
-//! Finds the requests in a tree of spans: one run for each thing a user (or a calling agent) asked for.
+//! Finds the requests in a tree of spans: one run for each thing that a user, or a calling agent, asked for.
 
 use crate::assemble::agent_run::RequestSpans;
 use std::collections::{BTreeMap, HashMap};
@@ -14,7 +14,7 @@ use super::nested::{self, AgentSubtree};
 use super::request;
 use super::tree::SpanTree;
 
-/// Finds all runs, in order of time; defects are those of spans that are in none.
+/// Finds all runs, in order of time. The defects are those of spans that are in no run.
 pub(super) fn find_runs(tree: &SpanTree<'_>) -> (Vec<RequestSpans>, Vec<ExtractionDefect>) {
     let mut by_trace: BTreeMap<TraceId, Vec<usize>> = BTreeMap::new();
     for &at in &tree.top_down {
@@ -24,6 +24,7 @@ pub(super) fn find_runs(tree: &SpanTree<'_>) -> (Vec<RequestSpans>, Vec<Extracti
     let mut defects = Vec::new();
     let mut bare: Vec<usize> = Vec::new();
     for nodes in by_trace.into_values() {
+        // A trace of a plain client: no roots but model calls and tool runs.
         let is_bare = |at: &usize| {
             let node = &tree.nodes[*at];
             node.parent.is_some()
@@ -39,18 +40,20 @@ pub(super) fn find_runs(tree: &SpanTree<'_>) -> (Vec<RequestSpans>, Vec<Extracti
     bare.sort_by_key(|at| tree.nodes[*at].sort_key());
     conversations::find_conversation_runs(tree, &bare, &mut runs, &mut defects);
     runs.retain(|run| !run.is_empty() || failed_early(tree, run));
+    // By time; of runs that begin together, the outer one first.
     runs.sort_by_key(|run| (run.first_span_times(tree), run.below.is_some()));
     (runs, defects)
 }
 
-/// An agent that was asked something and never came to call its model.
+/// Whether an agent got a request and failed before it called its model. Such a run has no calls, and is reported.
 fn failed_early(tree: &SpanTree<'_>, run: &RequestSpans) -> bool {
     let frames = || run.frames.iter().map(|at| &tree.nodes[*at]);
     frames().any(|node| node.facts.kind == OperationKind::Agent)
         && frames().any(|node| request::of_frame(&node.facts).is_some())
 }
 
-/// Links runs that hang below others to the step they belong to, and gives every trajectory its id.
+/// Links nested runs to the step that they belong to, and gives every trajectory its id: the id of its first trace,
+/// with a number if the trace has several.
 pub(super) fn link_nested_runs(tree: &SpanTree<'_>, runs: &[RequestSpans], trajectories: &mut [Trajectory]) {
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
     for trajectory in trajectories.iter_mut() {
@@ -65,7 +68,7 @@ pub(super) fn link_nested_runs(tree: &SpanTree<'_>, runs: &[RequestSpans], traje
             owner[*at] = Some(number);
         }
     }
-    // The nearest node around each one that belongs to a run.
+    // For each node, the nearest node at or above it that belongs to a run.
     let mut nearest: Vec<Option<usize>> = vec![None; tree.nodes.len()];
     for &at in &tree.top_down {
         let outer = || tree.nodes[at].parent.and_then(|parent| nearest[parent]);
@@ -74,7 +77,7 @@ pub(super) fn link_nested_runs(tree: &SpanTree<'_>, runs: &[RequestSpans], traje
     let mut outer_steps: HashMap<usize, StepIndex> = HashMap::new();
     for at in 0..runs.len() {
         let Some(below) = runs[at].below else { continue };
-        // An agent that a run hangs below is part of that run itself; a tool is not.
+        // An agent that a run is nested in belongs to that run itself; a tool belongs to the run that called it.
         let mut node = nearest[below];
         while let Some(own) = node.filter(|node| owner[*node] == Some(at)) {
             node = tree.nodes[own].parent.and_then(|parent| nearest[parent]);
@@ -82,21 +85,23 @@ pub(super) fn link_nested_runs(tree: &SpanTree<'_>, runs: &[RequestSpans], traje
         let Some(parent) = node.and_then(|node| owner[node]) else { continue };
         let steps = outer_steps.entry(parent).or_insert_with(|| StepIndex::new(&trajectories[parent].steps));
         let id = tree.nodes[below].span.span_id.to_string();
-        // A hand-over from code has no tool span of its own: take the step that was under way.
+        // A hand-over from code has no tool span of its own: the step that was under way is used.
         let step = steps.with_span(&id).or_else(|| steps.last_begun(trajectories[at].start.as_deref()));
         trajectories[at].parent_trajectory_id = Some(trajectories[parent].trajectory_id.clone());
         trajectories[at].parent_step_index = step;
     }
 }
 
-/// The steps of a trajectory by what runs inside it are looked up by.
+/// The steps of a trajectory, indexed for nested runs.
 struct StepIndex {
     by_span: HashMap<String, u32>,
-    /// For each step, its number and the earliest start of it and all behind it.
+    /// For each step, its number and the earliest start of it and all steps behind it. Ascending, hence the binary
+    /// search.
     earliest: Vec<(u32, Option<String>)>,
 }
 
 impl StepIndex {
+    /// Builds both lookups in one pass each.
     fn new(steps: &[TrajectoryStep]) -> StepIndex {
         let mut by_span = HashMap::new();
         for step in steps {
@@ -116,6 +121,7 @@ impl StepIndex {
         StepIndex { by_span, earliest }
     }
 
+    /// The step that has this span. If several have it, the first.
     fn with_span(&self, id: &str) -> Option<u32> {
         self.by_span.get(id).copied()
     }
@@ -127,16 +133,16 @@ impl StepIndex {
     }
 }
 
-/// How deep agents inside agents are told apart.
+/// Depth to which agents inside agents are separated. Each level passes over all spans below it.
 const MAX_NESTED_AGENTS: usize = 32;
 
-/// A trace with spans around the work: one run, and one more for each agent that was given another task.
+/// Splits a trace with spans around the work: one run, and one more for each agent with a task of its own.
 fn split_trace(tree: &SpanTree<'_>, nodes: AgentSubtree, runs: &mut Vec<RequestSpans>) {
-    // Which run a tool's span went to.
+    // The run of each tool span.
     let mut tool_runs: HashMap<usize, usize> = HashMap::new();
     let mut waiting = vec![(None, nodes, 0)];
     while let Some((below, nodes, depth)) = waiting.pop() {
-        // Each level looks at all spans below it: past any real depth they stay together.
+        // Beyond any real depth, agents stay together.
         let (own, inner) = if depth < MAX_NESTED_AGENTS {
             nested::split_nested_agents(tree, below, nodes)
         } else {
@@ -151,7 +157,8 @@ fn split_trace(tree: &SpanTree<'_>, nodes: AgentSubtree, runs: &mut Vec<RequestS
                 _ => run.frames.push(at),
             }
         }
-        // A tool's own call of a model, without any tool of its own, is not an agent at work.
+        // A tool that calls a model, without calling tools, is not an agent. Its calls are reported as defects of the
+        // run that called the tool.
         if below.is_some_and(|at| tree.nodes[at].facts.kind == OperationKind::Tool)
             && run.tools.is_empty()
             && !requested_calls_for_tools(tree, &run)
@@ -175,6 +182,7 @@ fn split_trace(tree: &SpanTree<'_>, nodes: AgentSubtree, runs: &mut Vec<RequestS
     }
 }
 
+/// Whether any reply of the run asks for a tool, natively or as ReAct text.
 fn requested_calls_for_tools(tree: &SpanTree<'_>, run: &RequestSpans) -> bool {
     run.calls.iter().any(|at| {
         let output = &tree.nodes[*at].facts.output;

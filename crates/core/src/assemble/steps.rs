@@ -1,7 +1,7 @@
-//! Reads one run into a trajectory: what the model asked for, in order, each with its thought and what came back.
+//! Reads one run into a trajectory: the calls that the model asked for, in order, each with its thought and its result.
 //!
-//! A call that the model asked for is an [`RequestedCall`]. Asks come from the model's replies; where a reply was not recorded,
-//! from the history that a later request repeats. Tool spans and tool messages are then joined to them.
+//! A call that the model asked for is a [`RequestedCall`]. It comes from the model's reply or, if the reply was not
+//! recorded, from the history that a later request repeats. Tool spans and tool messages are joined to it afterwards.
 
 use crate::assemble::requested_call::{MAX_CALLS, RequestedCall, RequestedCallIds, read_arguments};
 use std::borrow::Cow;
@@ -26,11 +26,11 @@ use super::tree::{SpanNode, SpanTree};
 use crate::assemble::agent_run::RequestSpans;
 use crate::assemble::code_reply::CodeReply;
 
-/// Spans of one call that a step names. Each step of a reply names those of its model call, and any number of spans may
-/// have been folded into that.
+/// Spans of one model call that a step names. Each step of a reply names those of its model call, and any number of
+/// spans may have been folded into it.
 const MAX_STEP_SPANS: usize = 64;
 
-/// Reads a run.
+/// Reads a run. Calls first, in order of time; then results from prompts and tool spans; then the answer.
 pub(super) fn extract_trajectory(tree: &SpanTree<'_>, run: &RequestSpans) -> Trajectory {
     let mut reader = StepExtractor {
         tree,
@@ -63,29 +63,31 @@ pub(super) fn extract_trajectory(tree: &SpanTree<'_>, run: &RequestSpans) -> Tra
     reader.finish()
 }
 
+/// State while the calls of one run are read in order.
 struct StepExtractor<'t, 's> {
     tree: &'t SpanTree<'s>,
     run: &'t RequestSpans,
     requested_calls: Vec<RequestedCall>,
     ids: RequestedCallIds,
-    /// The user's request: the number of the first call that shows it, and its place there.
+    /// The request of the user: the index of the first call that shows it, and its position there.
     asked: Option<(usize, usize)>,
     defects: Vec<ExtractionDefect>,
-    /// The text of the last reply that asks for no tool.
+    /// Text of the last reply without tool calls: a candidate for the answer.
     spoken: Option<String>,
-    /// That text is all of the reply.
+    /// Whether that text is the whole reply.
     spoken_exactly: bool,
-    /// The calls that ask for no tool.
+    /// The calls whose replies have no tool calls.
     speakers: Vec<usize>,
-    /// What those said, where it was plain words.
+    /// Their text, where it is plain words.
     spoken_replies: TextReplies,
-    /// Replies that act by code: number of the call, thought, code.
+    /// Replies that act by code.
     code: Vec<CodeReply>,
-    /// The requested calls that were written as text, in order.
+    /// The calls that were written as text, in order.
     text_requested_calls: Vec<usize>,
 }
 
 impl StepExtractor<'_, '_> {
+    /// Reads one model call: first what its request shows of the past, then its reply.
     fn read_call(&mut self, number: usize) {
         let start = self.turn_start(number);
         let input = &self.tree.nodes[self.run.calls[number]].facts.input[start..];
@@ -94,7 +96,7 @@ impl StepExtractor<'_, '_> {
         self.read_reply(number);
     }
 
-    /// Where the messages of this turn begin in a call's input: behind the user's request.
+    /// Where the messages of this turn begin in the input of a call: behind the request of the user.
     fn turn_start(&mut self, number: usize) -> usize {
         let (tree, run) = (self.tree, self.run);
         let input = |number: usize| &tree.nodes[run.calls[number]].facts.input;
@@ -114,10 +116,10 @@ impl StepExtractor<'_, '_> {
         place.map_or(0, |at| at + 1)
     }
 
-    /// Calls that the history shows and no reply did: their own span is lost.
+    /// Adds calls that the history shows and no reply did, because their own span is lost.
     fn read_history(&mut self, number: usize, input: &[ChatMessage<'_>]) {
         let mut unnamed = 0;
-        // Ids may come again: the nth in the history is the nth that was asked.
+        // Ids may repeat: the nth in the history is the nth that was asked for.
         let mut seen: HashMap<&str, usize> = HashMap::new();
         let mut thought: Option<String> = None;
         for message in input.iter().filter(|message| message.role == MessageRole::Assistant) {
@@ -154,11 +156,13 @@ impl StepExtractor<'_, '_> {
         }
     }
 
+    /// Reads the reply of a model call: an answer through a finishing tool, structured calls, or text.
     fn read_reply(&mut self, number: usize) {
         let node = &self.tree.nodes[self.run.calls[number]];
         let output = &node.facts.output;
         let said = extract_reply_text(output);
-        // A span that several calls wrote to keeps calls of earlier replies; its own history showed them as past.
+        // A span that several calls wrote to still has the calls of earlier replies. Its own history shows that they
+        // are old.
         let is_stale = |id: &str| {
             self.ids.last(id).is_some_and(|requested_call| self.requested_calls[requested_call].call == Some(number))
         };
@@ -167,6 +171,7 @@ impl StepExtractor<'_, '_> {
             .flat_map(ChatMessage::tool_calls)
             .filter(|call| call.id.as_deref().is_none_or(|id| !is_stale(id)))
             .collect();
+        // A single call of a finishing tool is the answer, not a step.
         if let [only] = fresh.as_slice()
             && tools::is_final_answer(&only.name)
         {
@@ -203,7 +208,7 @@ impl StepExtractor<'_, '_> {
         self.text_reply(number, &text, said);
     }
 
-    /// A reply without structured calls: code, ReAct text, or an answer.
+    /// Reads a reply without structured calls: code, ReAct text, or an answer.
     fn text_reply(&mut self, number: usize, text: &str, said: Option<String>) {
         if let Some((thought, code)) = react::code_block(text) {
             let thought = Some(thought.to_owned()).filter(|thought| !thought.is_empty());
@@ -247,7 +252,7 @@ impl StepExtractor<'_, '_> {
             self.text_requested_call(number, step, &reply);
         }
         if written {
-            // The framework acts on the first action; what the model imagined behind it did not happen.
+            // The framework acts on the first action. What the model wrote behind it did not happen.
             self.defect_at(
                 number,
                 DefectKind::SelfWrittenObservation,
@@ -256,7 +261,7 @@ impl StepExtractor<'_, '_> {
         }
     }
 
-    /// A reply that a tool's run followed was a thought.
+    /// A reply that was followed by a tool run was a thought, not the answer.
     fn thoughts_are_no_answers(&mut self) {
         let spoken = &self.spoken_replies;
         let thoughts: HashSet<usize> = self
@@ -271,6 +276,7 @@ impl StepExtractor<'_, '_> {
         self.speakers.retain(|speaker| !thoughts.contains(speaker));
     }
 
+    /// Adds a structured call.
     fn requested_call(
         &mut self,
         number: usize,
@@ -298,8 +304,9 @@ impl StepExtractor<'_, '_> {
         });
     }
 
+    /// Adds a call that was written as ReAct text.
     fn text_requested_call(&mut self, number: usize, step: TextStep<'_>, reply: &Arc<str>) {
-        // `Action Input: null` gives nothing.
+        // `Action Input: null` means that there are no arguments.
         let input = if step.input.json == Some(Json::Null) { Default::default() } else { step.input };
         let thought = match step.parallel {
             true => step.thought.and_then(|thought| self.tree.budget.share_text(&thought)),
@@ -318,11 +325,13 @@ impl StepExtractor<'_, '_> {
         });
     }
 
+    /// Adds a defect that refers to the span of a model call.
     fn defect_at(&mut self, number: usize, kind: DefectKind, detail: &str) {
         let node = &self.tree.nodes[self.run.calls[number]];
         self.defects.push(ExtractionDefect::new(kind, shorten_detail(detail), Some(node.span.span_id)));
     }
 
+    /// Builds the trajectory. Facts that several spans state are taken from the outermost one.
     fn finish(mut self) -> Trajectory {
         let (tree, run) = (self.tree, self.run);
         let nodes = || run.calls.iter().chain(&run.tools).chain(&run.frames).map(|at| &tree.nodes[*at]);
@@ -334,7 +343,7 @@ impl StepExtractor<'_, '_> {
         let fact = |get: for<'f> fn(&'f NormalizedSpan<'_>) -> Option<&'f str>| {
             run.frames.iter().chain(&run.calls).chain(&run.tools).find_map(|at| get(&tree.nodes[*at].facts))
         };
-        // All trajectories of a trace may have these from the same resource.
+        // All trajectories of a trace may take these from the same resource, so their length is bounded.
         let name = |name: &str| cut_name(name).into_owned();
         trajectory.session_id = fact(|facts| facts.session.as_deref()).map(|session| cut_id(session).into_owned());
         trajectory.agent = fact(|facts| facts.agent.as_deref()).map(name);
@@ -362,8 +371,10 @@ impl StepExtractor<'_, '_> {
         trajectory
     }
 
+    /// Chooses the answer: from a finishing tool, else from the last reply behind all calls, checked against the
+    /// frames.
     fn set_final_answer(&mut self, trajectory: &mut Trajectory) {
-        // Only what was said behind the last call is an answer.
+        // Only text behind the last call is the answer: the index of the last model call that asked for a tool decides.
         let last_requested_call = self.requested_calls.iter().filter_map(|requested_call| requested_call.call).max();
         let answered = self
             .speakers
@@ -376,6 +387,7 @@ impl StepExtractor<'_, '_> {
             Some(answer) => Some(answer),
             None => request::extract_answer(self.tree, self.run, spoken, self.spoken_exactly),
         };
+        // A code agent answers inside of its last piece of code.
         let code_answer = self
             .code
             .last()
@@ -390,7 +402,7 @@ impl StepExtractor<'_, '_> {
         self.account_for_calls(trajectory);
     }
 
-    /// Whether the agent ended in an error and recorded no answer: what its model said last was none, then.
+    /// Whether the agent ended in an error and recorded no answer. Then the last words of its model are not the answer.
     fn gave_up(&self) -> bool {
         self.run.frames.first().map(|at| &self.tree.nodes[*at]).is_some_and(|root| {
             let facts = &root.facts;
@@ -399,7 +411,7 @@ impl StepExtractor<'_, '_> {
         })
     }
 
-    /// Every call is in a step, gives the answer, or is named in a defect.
+    /// Makes sure that every model call is in a step, gives the answer, or is named in a defect.
     fn account_for_calls(&mut self, trajectory: &Trajectory) {
         let asking: HashSet<usize> =
             self.requested_calls.iter().filter_map(|requested_call| requested_call.call).collect();
@@ -420,6 +432,7 @@ impl StepExtractor<'_, '_> {
         self.defects.extend(silent);
     }
 
+    /// Turns the calls into steps. Tokens of a model call are counted in the first step of its reply only.
     fn build_steps(&mut self, trajectory: &mut Trajectory) {
         let mut told: HashSet<usize> = HashSet::new();
         for (index, requested_call) in std::mem::take(&mut self.requested_calls).into_iter().enumerate() {
@@ -430,6 +443,7 @@ impl StepExtractor<'_, '_> {
                 observations::choose_observation(&requested_call, last.map(|node| &node.facts.tool));
             let from_span = last.and_then(|node| node.facts.tool.arguments.as_ref());
             let (mut arguments, mut raw) = (requested_call.arguments, requested_call.raw);
+            // The reply may have been recorded without arguments. Then those of the tool's span are used.
             if raw.is_none()
                 && arguments.is_none()
                 && let Some(recorded) = from_span
@@ -437,6 +451,7 @@ impl StepExtractor<'_, '_> {
                 (arguments, raw, _) = read_arguments(Some(recorded));
                 arguments = self.tree.budget.keep_arguments(arguments);
             }
+            // Counted once per model call: the other steps of the same reply have none.
             let tokens = match requested_call.call {
                 Some(number) if told.insert(number) => call.map(|node| TokenUsage {
                     prompt: node.facts.prompt_tokens.unwrap_or_default(),
@@ -473,16 +488,16 @@ impl StepExtractor<'_, '_> {
         }
     }
 
-    /// The agent whose span is around a call.
+    /// The agent of a step: stated by its own span or by the nearest span around it, up to 64 levels up.
     fn agent_of(&self, node: &SpanNode<'_>) -> Option<String> {
         let own = node.facts.agent.as_deref();
         let around = std::iter::successors(node.parent, |at| self.tree.nodes[*at].parent);
         let agent = own.or_else(|| around.take(64).find_map(|at| self.tree.nodes[at].facts.agent.as_deref()));
-        // Every step of a run has it.
+        // Copied into every step, so its length is bounded.
         agent.map(|agent| cut_name(agent).into_owned())
     }
 
-    /// Says what is missing.
+    /// Adds defects for everything that is missing, and for spans with a missing parent or in several versions.
     fn record_defects(mut self, trajectory: &mut Trajectory, failed: bool) {
         let span = |step: &TrajectoryStep| step.span_ids.first().cloned();
         for step in &trajectory.steps {
@@ -529,13 +544,13 @@ impl StepExtractor<'_, '_> {
     }
 }
 
-/// What the model said in a reply: its text, else its reasoning.
+/// The words of a reply: its text, otherwise the content of its `<think>` block, otherwise its reasoning.
 pub(super) fn extract_reply_text(output: &[ChatMessage<'_>]) -> Option<String> {
     let text = join_texts(output);
     let (think, rest) = react::split_think(&text);
     let rest = rest.trim();
     if !rest.is_empty() {
-        // A native tool call whose text is labelled like ReAct.
+        // Models with native tool calls sometimes keep the label of ReAct.
         let rest = rest.strip_prefix("Thought:").unwrap_or(rest).trim();
         if !rest.is_empty() {
             return Some(rest.to_owned());
@@ -549,21 +564,23 @@ pub(super) fn extract_reply_text(output: &[ChatMessage<'_>]) -> Option<String> {
     (!reasoning.is_empty()).then(|| reasoning.join("\n").trim().to_owned())
 }
 
+/// The texts of all messages, joined by line feeds.
 pub(super) fn join_texts(output: &[ChatMessage<'_>]) -> String {
     let texts: Vec<_> = output.iter().map(ChatMessage::joined_text).filter(|text| !text.is_empty()).collect();
     texts.join("\n")
 }
 
+/// RFC 3339 in UTC; `None` for 0, which means that the time is not known.
 pub(super) fn format_timestamp(ns: u64) -> Option<String> {
     if ns == 0 {
         return None;
     }
     let time = jiff::Timestamp::from_nanosecond(i128::from(ns)).ok()?;
-    // Always nine digits, so that times can be compared as texts.
+    // Always nine digits, so that the order of texts is the order of times.
     Some(format!("{time:.9}"))
 }
 
-/// Defects quote at most this much.
+/// A detail, cut to the length that defects quote.
 fn shorten_detail(detail: &str) -> String {
     const MAX_DETAIL_CHARS: usize = 160;
     match detail.char_indices().nth(MAX_DETAIL_CHARS) {

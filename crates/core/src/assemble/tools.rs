@@ -1,4 +1,4 @@
-//! The tools on offer, and which names are tools at all.
+//! The tools that an agent was offered, and which names are names of tools.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -20,12 +20,12 @@ use super::tree::SpanTree;
 use crate::assemble::agent_run::RequestSpans;
 use crate::assemble::requested_call::read_arguments;
 
-/// Frameworks that answer by calling a tool call it this.
+/// Whether this is a finishing tool, by which frameworks let the model give its answer.
 pub(super) fn is_final_answer(name: &str) -> bool {
     matches!(name, "final_answer" | "FinalAnswer" | "finish" | "Finish" | "final_result")
 }
 
-/// Names that a model can use. Frameworks record their own bookkeeping under names like `_Exception`.
+/// Whether a model can call a tool by this name. Frameworks record their own bookkeeping under names like `_Exception`.
 pub(super) fn can_be_called(name: &str) -> bool {
     !name.is_empty()
         && !name.starts_with('_')
@@ -34,7 +34,7 @@ pub(super) fn can_be_called(name: &str) -> bool {
         && name != "invalid_tool"
 }
 
-/// What a run's finishing tool was given.
+/// The answer that the finishing tool of a run got.
 pub(super) fn final_answer(tree: &SpanTree<'_>, run: &RequestSpans) -> Option<String> {
     let finishing = |at: &&usize| tree.nodes[**at].facts.tool.name.as_deref().is_some_and(is_final_answer);
     let tool = &tree.nodes[*run.tools.iter().rev().find(finishing)?].facts.tool;
@@ -53,32 +53,33 @@ pub(super) fn given_answer(arguments: Option<&RecordedArguments<'_>>) -> Option<
     Some(result_text(answer)).filter(|answer| !answer.is_empty())
 }
 
+/// Spans of the finishing tool, which count as spans of the answer.
 pub(super) fn final_answer_spans(tree: &SpanTree<'_>, run: &RequestSpans) -> Vec<String> {
     let finishing =
         run.tools.iter().filter(|at| tree.nodes[**at].facts.tool.name.as_deref().is_some_and(is_final_answer));
     finishing.flat_map(|at| tree.nodes[*at].span_ids()).map(|id| id.to_string()).collect()
 }
 
-/// Tool lists that were read already. An agent offers the same tools in every run, so most runs share a list.
+/// A cache of parsed tool lists. An agent offers the same tools in every run, so most runs share a list.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ToolCache {
     lists: HashMap<u64, Arc<[ToolDefinition]>>,
     bytes: usize,
 }
 
-/// More different lists than this are not worth keeping.
+/// Number of lists in the cache. It is emptied when it is full: the lists of the next traces come back at once.
 const MAX_LISTS: usize = 1_000;
-/// Bytes of all lists that are kept beyond the trace they came from.
+/// Bytes of all lists in the cache, which outlive the trace that they came from.
 const MAX_CACHED_BYTES: usize = 16 << 20;
-/// More tools than this are on no agent's offer; a definition takes many times its text.
+/// Tools of one list. No agent is offered more, and a definition takes many times its text.
 const MAX_TOOLS: usize = 10_000;
 
 impl ToolCache {
-    /// Every tool that the agent could use in a run, in the order of first mention.
+    /// Every tool that the agent could use in a run, in the order in which they are first mentioned.
     pub(super) fn tools_for_run(&mut self, tree: &SpanTree<'_>, run: &RequestSpans) -> Arc<[ToolDefinition]> {
         let list = self.get_or_read(&ToolDefinitionSources::for_request(tree, run));
-        // Tools that only their spans tell of. Where there is a list, a name that is not in it, says nothing of itself
-        // and gave an error was made up by the model.
+        // Tools may be known from their spans only. Where there is a list, a name that is not in it, has no description
+        // and gave an error was invented by the model.
         let made_up = |tool: &ToolFacts<'_>| {
             !list.is_empty() && tool.is_error && tool.description.is_none() && tool.schema.is_none()
         };
@@ -92,6 +93,7 @@ impl ToolCache {
                     || known.description.is_none() && tool.description.is_some()
             })
         };
+        // Usually nothing is added, and the shared list is returned without a copy.
         let new: Vec<&ToolFacts<'_>> = ran.filter(adds).collect();
         if new.is_empty() {
             return list;
@@ -106,6 +108,7 @@ impl ToolCache {
         all.tools.into()
     }
 
+    /// Looks a list up by the digest of its sources, which is far cheaper than parsing it.
     fn get_or_read(&mut self, sources: &ToolDefinitionSources<'_>) -> Arc<[ToolDefinition]> {
         let key = sources.digest();
         if let Some(list) = self.lists.get(&key) {
@@ -113,6 +116,8 @@ impl ToolCache {
         }
         let list: Arc<[ToolDefinition]> = sources.read().into();
         let bytes: usize = list.iter().map(definition_bytes).sum();
+        // Emptied as a whole: lists of the traces at hand come back with the next run, and no order of use has to be
+        // kept.
         if self.lists.len() >= MAX_LISTS || self.bytes + bytes > MAX_CACHED_BYTES {
             self.lists.clear();
             self.bytes = 0;
@@ -125,23 +130,25 @@ impl ToolCache {
     }
 }
 
+/// Approximate memory of a definition, for the limit of the cache.
 fn definition_bytes(tool: &ToolDefinition) -> usize {
     let description = tool.description.as_deref().map_or(0, str::len);
     let schema = tool.schema.as_ref().map_or(0, |schema| schema.as_str().len());
     size_of_val(tool) + tool.name.len() + description + schema
 }
 
-/// Where a run's requests list the tools: structured, else in the prompt.
+/// Where the requests of a run list their tools: in attributes, otherwise in the prompt.
 struct ToolDefinitionSources<'t> {
     offered: Vec<&'t OfferedTools<'t>>,
     prompt: Option<Cow<'t, str>>,
 }
 
 impl<'t> ToolDefinitionSources<'t> {
+    /// Collects the sources of a run. The prompt is searched only if no call lists tools in its attributes.
     fn for_request(tree: &'t SpanTree<'_>, run: &'t RequestSpans) -> ToolDefinitionSources<'t> {
         let nodes = |list: &'t [usize]| list.iter().map(|at| &tree.nodes[*at].facts);
         let mut offered = Vec::new();
-        // Calls repeat the list; one that differs is read, too.
+        // Calls repeat the list. One that differs is read, too.
         let mut last = 0;
         for facts in nodes(&run.calls).chain(nodes(&run.frames)) {
             if facts.offered_tools.is_empty() {
@@ -163,6 +170,7 @@ impl<'t> ToolDefinitionSources<'t> {
         ToolDefinitionSources { offered, prompt }
     }
 
+    /// Identifies the sources in the cache. Equal texts give equal lists.
     fn digest(&self) -> u64 {
         let mut hasher = Xxh3::new();
         for source in &self.offered {
@@ -184,6 +192,7 @@ impl<'t> ToolDefinitionSources<'t> {
     }
 }
 
+/// Compares the lists of two calls without parsing them.
 fn digest_of(sources: &[OfferedTools<'_>]) -> u64 {
     let mut hasher = Xxh3::new();
     sources.iter().for_each(|source| source.hash_into(&mut hasher));
@@ -191,6 +200,7 @@ fn digest_of(sources: &[OfferedTools<'_>]) -> u64 {
 }
 
 impl OfferedTools<'_> {
+    /// The separators keep neighbouring texts apart.
     fn hash_into(&self, hasher: &mut Xxh3) {
         match self {
             OfferedTools::Json(text) => hasher.update(text.as_bytes()),
@@ -206,14 +216,15 @@ impl OfferedTools<'_> {
     }
 }
 
-/// Reads tool definitions in any of the shapes that requests use.
+/// Parses tool definitions in any of the shapes that requests use. Text that contains none gives an empty list.
 pub fn parse_tool_definitions(json: &str) -> Vec<ToolDefinition> {
     let mut list = ToolList::default();
     list.read_text(json, 0);
     list.tools
 }
 
-/// A definition in any of the shapes that requests use: OpenAI's, flat or below `function`, Anthropic's, MCP's, Gemini's.
+/// A definition in any shape: OpenAI (flat or below `function`), Anthropic (`input_schema`), MCP (`inputSchema`),
+/// Gemini (`function_declarations`). The schema stays text.
 #[derive(Deserialize)]
 struct ToolDefinitionJson<'a> {
     #[serde(borrow, default)]
@@ -236,6 +247,7 @@ struct ToolDefinitionJson<'a> {
     tools: Option<&'a RawValue>,
 }
 
+/// Definitions without duplicates. A later definition of the same name only adds what the first one lacks.
 #[derive(Default)]
 struct ToolList {
     tools: Vec<ToolDefinition>,
@@ -255,7 +267,8 @@ impl ToolList {
         }
     }
 
-    /// One definition or a list of them. Definitions are wrapped a few times at the most.
+    /// Reads one definition or a list of them, perhaps encoded as JSON text. Bounded in depth, because each level is
+    /// parsed again.
     fn read_text(&mut self, text: &str, depth: usize) {
         const MAX_DEPTH: usize = 6;
         if depth > MAX_DEPTH {
@@ -272,6 +285,7 @@ impl ToolList {
         }
     }
 
+    /// Reads a definition, or what it wraps: a list of functions (Gemini) or a function (OpenAI).
     fn read_definition(&mut self, definition: ToolDefinitionJson<'_>, depth: usize) {
         if let Some(list) = definition.tools {
             return self.read_text(list.get(), depth + 1);
@@ -285,6 +299,7 @@ impl ToolList {
         self.add(ToolDefinition { name: name.into_owned(), description, schema });
     }
 
+    /// Adds a tool, or completes the one with the same name.
     fn add(&mut self, tool: ToolDefinition) {
         match self.places.get(&tool.name) {
             Some(&place) => {
@@ -301,10 +316,10 @@ impl ToolList {
     }
 }
 
-/// Tools that a text prompt lists, in the manners of LlamaIndex, CrewAI, LangChain and smolagents.
+/// Tools that a prompt lists as text, in the formats of LlamaIndex, CrewAI, LangChain and smolagents.
 fn in_prompt(prompt: &str) -> Vec<ToolDefinition> {
     let mut tools: Vec<ToolDefinition> = Vec::new();
-    // A description may go on over lines.
+    // A description may continue on further lines.
     let mut describing = false;
     for line in prompt.lines() {
         if tools.len() > MAX_TOOLS {
@@ -338,6 +353,7 @@ fn in_prompt(prompt: &str) -> Vec<ToolDefinition> {
     tools
 }
 
+/// CrewAI prints the schema as a Python dictionary.
 fn schema_in_text(text: &str) -> Option<RawJson> {
     let text = text.trim();
     let strict = RawJson::parse_object(text);
@@ -346,7 +362,7 @@ fn schema_in_text(text: &str) -> Option<RawJson> {
     })
 }
 
-/// A tool that takes one line of a prompt.
+/// A tool that is described on one line of a prompt.
 fn in_line(line: &str) -> Option<ToolDefinition> {
     // smolagents: def list_issues(repo: string) -> string:
     if let Some((name, _)) = line.strip_prefix("def ").and_then(|rest| rest.split_once('(')) {
@@ -375,6 +391,7 @@ fn in_line(line: &str) -> Option<ToolDefinition> {
     Some(ToolDefinition { name: name.to_owned(), description: Some(description.trim().to_owned()), schema })
 }
 
+/// A name as functions have it, so that ordinary prose is not taken for a tool.
 fn is_identifier(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-')
 }

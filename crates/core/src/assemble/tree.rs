@@ -1,5 +1,5 @@
-//! Puts spans in order: duplicates dropped, children below parents, and spans that record one and the same call folded
-//! into one.
+//! Orders the spans of a group: removes duplicates, puts children below parents, and folds spans that record the same
+//! call into one.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, VecDeque};
@@ -13,6 +13,7 @@ use crate::span::{Span, SpanId, SpanResource, TraceId};
 
 use super::budget::{AssemblyBudget, message_overhead};
 
+/// The spans of one group as nodes. Nodes are in order of time and are referred to by index.
 pub(super) struct SpanTree<'s> {
     pub nodes: Vec<SpanNode<'s>>,
     pub budget: AssemblyBudget,
@@ -20,23 +21,25 @@ pub(super) struct SpanTree<'s> {
     pub top_down: Vec<usize>,
 }
 
+/// A span in its place in the tree, with its content in neutral terms.
 pub(super) struct SpanNode<'s> {
     pub span: &'s Span<'s>,
     pub facts: NormalizedSpan<'s>,
     pub parent: Option<usize>,
-    /// Model calls with messages directly below.
+    /// Number of model calls with messages directly below it.
     inner_calls: usize,
-    /// Its parent is not there.
+    /// It names a parent that is missing.
     pub is_orphan: bool,
-    /// It came in several versions.
+    /// It arrived in several versions with different content.
     pub is_conflicting: bool,
-    /// This node records the same call as the one it names.
+    /// The node that records the same call and has taken over the content of this one.
     pub folded_into: Option<usize>,
-    /// Other spans that record this call, too.
+    /// Spans that record the same call and were folded into this one.
     folded: VecDeque<SpanId>,
 }
 
 impl<'s> SpanTree<'s> {
+    /// Builds the tree in O(n log n), for any input: missing parents, cycles and duplicates included.
     pub(super) fn build(spans: &'s [Span<'s>]) -> SpanTree<'s> {
         let budget = AssemblyBudget::default();
         let mut nodes: Vec<SpanNode<'s>> = without_duplicates(spans, &budget);
@@ -64,6 +67,7 @@ impl<'s> SpanTree<'s> {
         let mut tree = SpanTree { nodes, budget, top_down };
         tree.fold_model_calls();
         tree.fold_tool_runs();
+        // Only now it is known that no folded span has the messages.
         for node in tree.nodes.iter_mut().filter(|node| node.facts.kind == OperationKind::Model) {
             let charged = message_overhead(&node.facts);
             node.facts.read_free_text();
@@ -72,8 +76,8 @@ impl<'s> SpanTree<'s> {
         tree
     }
 
-    /// One call of a model is often recorded twice, one span inside the other: by the framework and by the client's
-    /// instrumentation, or by two layers of one framework.
+    /// Folds model calls that are recorded twice, one span inside the other: by the framework and by the
+    /// instrumentation of the client, or by two layers of one framework.
     fn fold_model_calls(&mut self) {
         for at in 0..self.nodes.len() {
             if self.nodes[at].facts.kind != OperationKind::Model {
@@ -82,14 +86,14 @@ impl<'s> SpanTree<'s> {
             let Some(outer) = self.find_enclosing(at, OperationKind::Model, |kind| kind == OperationKind::Other) else {
                 continue;
             };
-            // An outer span with several inner calls stands for a loop, not for one call.
+            // An outer span with several calls inside is a loop, not one call.
             if self.nodes[outer].inner_calls > 1 && self.nodes[at].facts.has_content() {
                 if self.nodes[outer].facts.kind == OperationKind::Model && !self.nodes[outer].facts.has_content() {
                     self.nodes[outer].facts.kind = OperationKind::Agent;
                 }
                 continue;
             }
-            // Keep the node that has the messages.
+            // The node with the messages is kept.
             let (keep, fold) = if self.nodes[outer].facts.has_content() { (outer, at) } else { (at, outer) };
             if self.nodes[fold].folded_into.is_some() || self.nodes[keep].folded_into.is_some() {
                 continue;
@@ -98,7 +102,8 @@ impl<'s> SpanTree<'s> {
         }
     }
 
-    /// One run of a tool is recorded by the framework, by a protocol's client and by its server.
+    /// Folds tool runs that are recorded several times: by the framework, by the client of a protocol such as MCP, and
+    /// by its server.
     fn fold_tool_runs(&mut self) {
         for at in 0..self.nodes.len() {
             if self.nodes[at].facts.kind != OperationKind::Tool {
@@ -115,10 +120,10 @@ impl<'s> SpanTree<'s> {
         }
     }
 
-    /// The nearest enclosing node of a kind, with only nodes that `pass` in between.
+    /// The nearest node of a kind around this one, with only nodes that `pass` in between.
     fn find_enclosing(&self, at: usize, kind: OperationKind, pass: impl Fn(OperationKind) -> bool) -> Option<usize> {
         let mut at = self.nodes[at].parent?;
-        // Folding only concerns neighbours; a long chain of wrappers is something else.
+        // Only near spans record the same call. A long chain of wrappers is something else.
         for _ in 0..8 {
             let found = self.nodes[at].facts.kind;
             if found == kind {
@@ -132,6 +137,7 @@ impl<'s> SpanTree<'s> {
         None
     }
 
+    /// Moves the ids and facts of one node into another. Facts of the node that is kept take precedence.
     fn fold_node(&mut self, keep: usize, fold: usize) {
         let mut ids = std::mem::take(&mut self.nodes[fold].folded);
         ids.push_front(self.nodes[fold].span.span_id);
@@ -139,7 +145,7 @@ impl<'s> SpanTree<'s> {
         self.nodes[fold].facts.kind = OperationKind::Other;
         self.nodes[fold].folded_into = Some(keep);
         let node = &mut self.nodes[keep];
-        // The shorter list is moved: in a long chain that folds from its end, the longer one would be moved every time.
+        // The shorter list is moved. In a long chain that folds from its end, moving the longer one would be quadratic.
         if node.folded.len() >= ids.len() {
             node.folded.extend(ids);
         } else {
@@ -173,6 +179,7 @@ impl<'s> SpanTree<'s> {
 }
 
 impl<'s> SpanNode<'s> {
+    /// Reads the span with its dialects. Messages over the budget are dropped here, before they pile up.
     fn new(span: &'s Span<'s>, budget: &AssemblyBudget) -> Self {
         let mut facts = dialect::normalize_span(span);
         budget.keep_messages(&mut facts, 0);
@@ -193,19 +200,20 @@ impl<'s> SpanNode<'s> {
         std::iter::once(self.span.span_id).chain(self.folded.iter().copied())
     }
 
-    /// By time; the ids make the order the same for spans that began at the same moment.
+    /// Order by time. The id makes it the same for spans that began at the same moment.
     pub(super) fn sort_key(&self) -> (u64, u64, SpanId) {
         (self.span.start_ns, self.span.end_ns, self.span.span_id)
     }
 }
 
-/// One version of each span, in order of time. The later version wins: the one that ended later, then the fuller one.
+/// One version of each span, in order of time. A span that is exported while it runs comes again when it has ended: the
+/// version that ended later wins, then the one with more content.
 fn without_duplicates<'s>(spans: &'s [Span<'s>], budget: &AssemblyBudget) -> Vec<SpanNode<'s>> {
     let version = |span: &Span<'_>| (span.end_ns, span.attributes.0.len(), span.events.len());
     let id = |span: &Span<'_>| (span.trace_id, span.span_id);
     let mut sorted: Vec<&Span<'_>> = spans.iter().collect();
     sorted.sort_by_key(|span| (id(span), Reverse(version(span))));
-    // Versions that weigh the same: any order will do, as long as it is not that of arrival.
+    // Versions of equal weight need an order that does not depend on their arrival.
     let mut resources = ResourceDigests::default();
     for same in sorted.chunk_by_mut(|a, b| id(a) == id(b) && version(a) == version(b)) {
         if same.iter().skip(1).any(|span| *span != same[0]) {
@@ -215,7 +223,7 @@ fn without_duplicates<'s>(spans: &'s [Span<'s>], budget: &AssemblyBudget) -> Vec
     let mut nodes: Vec<SpanNode<'s>> = Vec::with_capacity(sorted.len());
     for span in sorted {
         match nodes.last_mut() {
-            // Without an id nobody can say that two spans are one.
+            // Spans without an id cannot be recognised as versions of one span.
             Some(last)
                 if last.span.span_id == span.span_id && last.span.trace_id == span.trace_id && span.span_id.0 != 0 =>
             {
@@ -228,8 +236,8 @@ fn without_duplicates<'s>(spans: &'s [Span<'s>], budget: &AssemblyBudget) -> Vec
     nodes
 }
 
-/// Orders spans by their content: by how it begins, then by a digest. A resource, which thousands of spans may share, is
-/// read once.
+/// Orders versions of a span by content: by its beginning, then by a digest. A resource, which thousands of spans may
+/// share, is digested once.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct ContentKey {
     head: String,
@@ -237,9 +245,11 @@ struct ContentKey {
     resource: u64,
 }
 
+/// By address: spans of one request share their resource.
 type ResourceDigests = HashMap<*const SpanResource, u64>;
 
 impl ContentKey {
+    /// The fields that can differ between two versions of a span; ids and end are equal.
     fn new(span: &Span<'_>, resources: &mut ResourceDigests) -> ContentKey {
         let Span { parent_id, name, start_ns, status, attributes, events, scope, .. } = span;
         let ContentWriter { head, hasher } =
@@ -250,7 +260,7 @@ impl ContentKey {
     }
 }
 
-/// Takes what `Debug` writes: the beginning as it is, all of it as a digest.
+/// Receives the output of `Debug`: keeps the beginning as text and all of it as a digest, so that memory stays bounded.
 #[derive(Default)]
 struct ContentWriter {
     head: String,
@@ -258,8 +268,10 @@ struct ContentWriter {
 }
 
 impl ContentWriter {
+    /// Text that is compared before the digest, so that the order is that of the content in ordinary cases.
     const MAX_HEAD_BYTES: usize = 1 << 10;
 
+    /// Formats a value into the digest.
     fn write(content: &dyn fmt::Debug) -> ContentWriter {
         let mut writer = ContentWriter::default();
         // This writer has no errors.
@@ -277,7 +289,7 @@ impl Write for ContentWriter {
     }
 }
 
-/// The order in which every node comes behind its parent. Nodes that lead to no root were cut loose before.
+/// An order in which every node comes after its parent. Cycles were cut before.
 fn parents_first(nodes: &[SpanNode<'_>]) -> Vec<usize> {
     let mut order = Vec::with_capacity(nodes.len());
     let mut is_placed = vec![false; nodes.len()];
@@ -294,9 +306,9 @@ fn parents_first(nodes: &[SpanNode<'_>]) -> Vec<usize> {
     order
 }
 
-/// Spans that name each other as parents: one of them has to be the root.
+/// Cuts cycles of spans that name each other as parents: one of them becomes a root.
 fn cut_cycles(nodes: &mut [SpanNode<'_>]) {
-    // 0: not seen, 1: on the way up, 2: leads to a root.
+    // 0: not seen, 1: on the present path, 2: leads to a root.
     let mut state = vec![0u8; nodes.len()];
     for start in 0..nodes.len() {
         let mut path = Vec::new();

@@ -1,4 +1,4 @@
-//! Google ADK's own attributes: whole requests and responses as JSON under `gcp.vertex.agent.*`.
+//! Attributes of Google's Agent Development Kit: whole requests and responses as JSON under `gcp.vertex.agent.*`.
 
 use std::borrow::Cow;
 
@@ -13,11 +13,13 @@ use crate::span::{AttributeValue, Span};
 use super::wrapped::unwrap_result;
 use super::{NormalizedSpan, OfferedTools, OperationKind, fill_if_empty, read_json_attribute, read_text_attribute};
 
+/// Reads a span of the ADK. A span has either a tool's arguments and response or a model's request and response.
 pub(super) fn read_adk_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
     let value = |key: &str| span.attributes.get(key);
     fill_if_empty(&mut facts.session, value("gcp.vertex.agent.session_id").and_then(read_text_attribute));
     let response = value("gcp.vertex.agent.tool_response").and_then(read_text_attribute);
     let arguments = value("gcp.vertex.agent.tool_call_args").and_then(read_json_attribute);
+    // The span of a tool has no request and no reply, so it is complete here.
     if arguments.is_some() || response.is_some() {
         if facts.kind == OperationKind::Other {
             facts.kind = OperationKind::Tool;
@@ -26,6 +28,7 @@ pub(super) fn read_adk_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'
         if let Some(Cow::Borrowed(text)) = response {
             let result = unwrap_result(text);
             facts.tool.is_error |= result.is_error;
+            // The ADK writes this text where it did not record a response.
             fill_if_empty(&mut facts.tool.result, Some(result.text).filter(|text| text != "<not specified>"));
         }
         return;
@@ -57,7 +60,8 @@ pub(super) fn read_adk_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'
     }
 }
 
-/// A recorded request. Most of it is the tools, which are the same on every call, so only what is needed is taken apart.
+/// A recorded request. Most of it is tool definitions, which are the same on every call, so only the needed parts are
+/// parsed.
 #[derive(Deserialize)]
 struct AdkRequest<'a> {
     #[serde(borrow)]
@@ -68,6 +72,7 @@ struct AdkRequest<'a> {
     config: AdkRequestConfig<'a>,
 }
 
+/// The parts of a request's configuration that are read. The rest, such as safety settings, is skipped unparsed.
 #[derive(Default, Deserialize)]
 struct AdkRequestConfig<'a> {
     #[serde(borrow)]
@@ -77,12 +82,13 @@ struct AdkRequestConfig<'a> {
 }
 
 impl<'a> AdkRequest<'a> {
-    /// `{}` stands on spans that are no requests.
+    /// `None` for `{}`, which stands on spans that are not requests.
     fn read(text: &'a str) -> Option<AdkRequest<'a>> {
         serde_json::from_str(text).ok().filter(|request: &AdkRequest<'_>| request.contents.is_some())
     }
 }
 
+/// Whether it is an object with content: the ADK writes `{}` on spans without a response.
 fn is_filled(json: &Json) -> bool {
     json.as_object().is_some_and(|object| !object.is_empty())
 }

@@ -1,5 +1,5 @@
-//! OpenTelemetry GenAI, current and earlier names. Content is in attributes, in span events or in log events (which
-//! have become events of their span before this is read).
+//! The OpenTelemetry semantic conventions for GenAI, with their present and earlier names. Content is in attributes, in
+//! span events, or in log records, which are events of their span by now.
 
 use std::borrow::Cow;
 
@@ -16,6 +16,7 @@ use super::{
     read_text_attribute, text_or_json,
 };
 
+/// Reads a span by the GenAI conventions. Fields that an earlier dialect filled stay.
 pub(super) fn read_genai_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
     let mut operation = "";
     let mut list_request = false;
@@ -48,6 +49,7 @@ pub(super) fn read_genai_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan
                 }
                 _ => {}
             }
+        // An MCP client also records `tools/list` and others, which run no tool.
         } else if key == "mcp.method.name" {
             list_request = value.as_str() != Some("tools/call");
         }
@@ -55,6 +57,7 @@ pub(super) fn read_genai_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan
     if facts.kind == OperationKind::Other && !list_request {
         facts.kind = classify_genai_operation(operation, span);
     }
+    // Messages on the span of a tool belong to the model call around it.
     if facts.kind == OperationKind::Tool {
         read_tool_events(span, facts);
         return;
@@ -77,13 +80,14 @@ pub(super) fn read_genai_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan
     }
 }
 
+/// Classifies a span by `gen_ai.operation.name`.
 fn classify_genai_operation(operation: &str, span: &Span<'_>) -> OperationKind {
     match operation {
         "chat" | "generate_content" | "text_completion" | "completion" => OperationKind::Model,
         "execute_tool" => OperationKind::Tool,
         "invoke_agent" | "invoke_workflow" | "agent_step" => OperationKind::Agent,
         "" => {
-            // Instrumentations from before operations had names.
+            // Instrumentations from before `gen_ai.operation.name` existed.
             let has = |key: &str| span.attributes.get(key).is_some();
             if has("gen_ai.tool.name") && !has("gen_ai.request.model") {
                 OperationKind::Tool
@@ -97,18 +101,21 @@ fn classify_genai_operation(operation: &str, span: &Span<'_>) -> OperationKind {
     }
 }
 
+/// Messages in an attribute: the schema of the conventions, any other JSON, or plain text with the given role.
 fn parse_genai_messages<'s>(value: &'s AttributeValue<'_>, role: MessageRole) -> Vec<ChatMessage<'s>> {
     let known = value.as_str().and_then(genai_messages::parse_message_list);
     let mut messages = match known.or_else(|| read_json_attribute(value).map(messages_from_json)) {
         Some(messages) => messages,
         None => value.as_str().map(|text| ChatMessage::from_text(role, text.to_owned())).into_iter().collect(),
     };
+    // Some instrumentations give replies the role of the user or none.
     if role == MessageRole::Assistant {
         messages.iter_mut().for_each(|message| message.role = MessageRole::Assistant);
     }
     messages
 }
 
+/// Arguments of a tool. LangChain's callback wraps them in `input_str`.
 fn tool_arguments<'s>(value: &'s AttributeValue<'_>) -> Option<RecordedArguments<'s>> {
     match value {
         AttributeValue::Str(text) if text.contains("\"input_str\"") => unwrap_arguments(Cow::Borrowed(text.as_ref())),
@@ -116,6 +123,7 @@ fn tool_arguments<'s>(value: &'s AttributeValue<'_>) -> Option<RecordedArguments
     }
 }
 
+/// The result of a tool as text, without the envelopes that frameworks put around it.
 fn extract_tool_result<'s>(value: &'s AttributeValue<'_>) -> Option<Cow<'s, str>> {
     match value {
         AttributeValue::Str(text) => Some(unwrap_result(text).text),
@@ -124,7 +132,7 @@ fn extract_tool_result<'s>(value: &'s AttributeValue<'_>) -> Option<Cow<'s, str>
     }
 }
 
-/// Some SDKs record a tool's input and output as events of its span.
+/// Some SDKs record input and output of a tool as events of its span.
 fn read_tool_events<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
     for event in &span.events {
         match event.name.as_ref() {
@@ -164,13 +172,13 @@ fn read_tool_events<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
     }
 }
 
-/// `gen_ai.user.message` and its like: one event a message, the reply as `gen_ai.choice`.
+/// Reads `gen_ai.user.message` and the like: one event per message, the reply as `gen_ai.choice`.
 fn read_message_events<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
     let mut input = Vec::new();
     let mut output = Vec::new();
     for event in &span.events {
         let Some(name) = event.name.strip_prefix("gen_ai.") else { continue };
-        // Each event may hold a whole list.
+        // Each event may contain a whole list, so the number of messages is bounded here as well.
         if input.len() + output.len() > MAX_JSON_NODES {
             break;
         }
@@ -205,16 +213,17 @@ fn read_message_events<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
     facts.add_input(input);
 }
 
+/// Messages of the events that OpenLLMetry's early versions wrote: one event per list, as JSON text.
 fn event_text<'s>(event: &'s SpanEvent<'_>, key: &str, role: MessageRole) -> Vec<ChatMessage<'s>> {
     event.attributes.get(key).map(|value| parse_genai_messages(value, role)).unwrap_or_default()
 }
 
-/// A message in an event: its body (a log record) or its attributes (a span event).
+/// A message in an event: from its body (log record) or its attributes (span event).
 fn event_message(event: &SpanEvent<'_>, role: MessageRole) -> Option<ChatMessage<'static>> {
     let mut object = match &event.body {
         Some(body) => match body.to_json() {
             Json::Object(object) => object,
-            // Some SDKs write the body as one JSON text.
+            // Some SDKs write the body as JSON text.
             Json::String(text) => match bounded_json::parse_bounded_json(&text) {
                 Some(Json::Object(object)) => object,
                 _ => return Some(ChatMessage::from_text(role, text)),
@@ -230,7 +239,7 @@ fn event_message(event: &SpanEvent<'_>, role: MessageRole) -> Option<ChatMessage
         object.insert("content".to_owned(), Json::String(text));
         object.remove("message");
     }
-    // The list form of a message is its content.
+    // A message that is a list is the content of the message.
     if let Some(Json::Array(_)) = object.get("message") {
         let content = object.remove("message").unwrap_or_default();
         object.insert("content".to_owned(), content);
@@ -248,7 +257,7 @@ fn event_message(event: &SpanEvent<'_>, role: MessageRole) -> Option<ChatMessage
     message_from_json(Json::Object(object))
 }
 
-/// Event attributes are flat: lists and objects travel as JSON text.
+/// Attributes of events are flat, so lists and objects are written as JSON text.
 fn attribute_to_json(value: &AttributeValue<'_>) -> Json {
     match value {
         AttributeValue::Str(text) if text.trim_start().starts_with(['{', '[']) => {

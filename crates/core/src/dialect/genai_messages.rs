@@ -1,5 +1,6 @@
-//! GenAI's own message schema, `[{"role", "parts": [{"type", ...}]}]`, read without building a tree: agents repeat the
-//! whole conversation on every call, and most of it can be borrowed. Any other shape is left to `message`.
+//! The message schema of the GenAI conventions, `[{"role", "parts": [{"type", ...}]}]`, parsed without building a tree.
+//! Agents repeat the whole conversation on every call, and most of its text can be borrowed. Any other shape is left to
+//! `message`.
 
 use std::borrow::Cow;
 
@@ -12,13 +13,14 @@ use serde_json::value::RawValue;
 use crate::bounded_json::{self, MAX_JSON_NODES};
 use crate::message::{ChatMessage, MessagePart, MessageRole, RecordedArguments, ToolCall, ToolResult, result_text};
 
-/// Parts of all messages of one list: a short part takes ten times its text. A list with more, which is none that an
+/// Parts of all messages of one list. A short part takes ten times the memory of its text. A longer list, which no
 /// agent sends, is left to the general reader and its budget.
 const MAX_PARTS: usize = MAX_JSON_NODES;
 
-/// A list of messages with no more than [`MAX_PARTS`] parts.
+/// A list of messages with at most [`MAX_PARTS`] parts.
 struct MessageList<'a>(Vec<ChatMessage<'a>>);
 
+/// One message of the schema. A message with other required fields is left to the general reader.
 #[derive(Deserialize)]
 struct MessageJson<'a> {
     #[serde(borrow)]
@@ -27,9 +29,10 @@ struct MessageJson<'a> {
     parts: PartList<'a>,
 }
 
-/// The parts of one message, without the empty ones.
+/// The parts of one message, without empty ones.
 struct PartList<'a>(Vec<MessagePart<'a>>);
 
+/// A part of any type. Fields of all known types in one structure, because serde cannot borrow inside of tagged enums.
 #[derive(Deserialize)]
 struct PartJson<'a> {
     #[serde(borrow, rename = "type")]
@@ -46,11 +49,11 @@ struct PartJson<'a> {
     response: Option<&'a RawValue>,
 }
 
-/// serde borrows a text inside an `Option` only if it is told so.
+/// serde borrows a text inside an `Option` only with this wrapper.
 #[derive(Deserialize)]
 struct BorrowedText<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// Reads a list of messages; `None` when anything in it has another shape.
+/// Parses a list of messages; `None` if anything in it has another shape.
 pub(super) fn parse_message_list(text: &str) -> Option<Vec<ChatMessage<'_>>> {
     serde_json::from_str(text).ok().map(|MessageList(messages)| messages)
 }
@@ -74,7 +77,7 @@ impl<'de> Visitor<'de> for MessageListVisitor {
         let mut messages = Vec::new();
         let mut parts_left = MAX_PARTS;
         while let Some(MessageJson { role, parts: PartList(parts) }) = list.next_element()? {
-            // An empty message counts as well.
+            // An empty message takes memory as well.
             let left = parts_left.checked_sub(parts.len().max(1));
             parts_left = left.ok_or_else(|| A::Error::custom("too many parts"))?;
             messages.push(ChatMessage { role: MessageRole::parse(&role), parts });
@@ -110,7 +113,7 @@ impl<'de> Visitor<'de> for PartListVisitor {
     }
 }
 
-/// The outer `None` is an unknown shape, the inner one an empty part.
+/// The outer `None` means an unknown shape, the inner one an empty part.
 fn parse_message_part(json: PartJson<'_>) -> Option<Option<MessagePart<'_>>> {
     let content = json.content.map(|text| text.0).filter(|text| !text.is_empty());
     match json.kind.as_ref() {
@@ -128,14 +131,16 @@ fn parse_message_part(json: PartJson<'_>) -> Option<Option<MessagePart<'_>>> {
     }
 }
 
+/// Arguments as text if the model's text was recorded, otherwise as JSON.
 fn parse_raw_arguments(raw: &RawValue) -> Option<RecordedArguments<'_>> {
     match raw.get().starts_with('"') {
         true => serde_json::from_str::<BorrowedText<'_>>(raw.get()).ok().map(|text| RecordedArguments::Text(text.0)),
-        // Kept as text: most messages repeat an earlier request's, and nobody looks into their arguments again.
+        // Kept as text: most messages repeat an earlier request, and their arguments are not read again.
         false => Some(RecordedArguments::Json(Cow::Borrowed(raw.get()))),
     }
 }
 
+/// The text of a result. Anything but a text is rendered as other results are.
 fn parse_raw_result(raw: &RawValue) -> Cow<'_, str> {
     match raw.get().starts_with('"') {
         true => serde_json::from_str::<BorrowedText<'_>>(raw.get()).map(|text| text.0).unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! pydantic-ai and Logfire: message events as JSON lists in `events` and `all_messages_events`, `tool_arguments`,
+//! pydantic-ai and Logfire: messages as JSON lists in `events` and `all_messages_events`, and `tool_arguments`,
 //! `tool_response`, `final_result`.
 
 use std::borrow::Cow;
@@ -12,6 +12,7 @@ use super::{
     text_or_json,
 };
 
+/// Reads a span of pydantic-ai, in any of its instrumentation versions.
 pub(super) fn read_logfire_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
     let value = |key: &str| span.attributes.get(key);
     if value("tool_arguments").is_some() || value("tool_response").is_some() {
@@ -22,13 +23,14 @@ pub(super) fn read_logfire_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSp
         }
     }
     fill_if_empty(&mut facts.agent, value("agent_name").and_then(read_text_attribute));
+    // The span of the run repeats the messages of all calls, so they are not read again.
     let whole_run = value("all_messages_events").or_else(|| value("pydantic_ai.all_messages"));
     if whole_run.is_some() || value("final_result").is_some() {
         if facts.kind == OperationKind::Other {
             facts.kind = OperationKind::Agent;
         }
         fill_if_empty(&mut facts.answer, value("final_result").and_then(text_or_json));
-        // The run's usage is the sum of its calls'.
+        // The usage of the run is the sum of its model calls, which are counted themselves.
         (facts.prompt_tokens, facts.completion_tokens) = (None, None);
         return;
     }
@@ -48,6 +50,7 @@ pub(super) fn read_logfire_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSp
         facts.add_input(input);
         facts.add_output(output);
     }
+    // Some versions mark the span of a tool by its name only.
     if facts.kind == OperationKind::Other && span.name == "running tool" {
         facts.kind = OperationKind::Tool;
         fill_if_empty(

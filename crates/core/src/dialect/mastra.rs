@@ -1,9 +1,10 @@
-//! Mastra: GenAI attributes, with the agent's request, answer and session under names of its own.
+//! Mastra: GenAI attributes, with request, answer and session of the agent under names of its own.
 
 use crate::span::Span;
 
 use super::{NormalizedSpan, fill_if_empty, read_text_attribute, text_or_json};
 
+/// Reads the attributes that the GenAI conventions do not cover; `genai` reads the rest.
 pub(super) fn read_mastra_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
     for (key, value) in span.attributes.iter() {
         match key {

@@ -1,7 +1,7 @@
-//! Attribute conventions, one file each, read into neutral terms.
+//! Dialects: attribute conventions, one file each, read into neutral terms.
 //!
-//! A span can speak several dialects at once (an instrumentation on top of a framework's own spans), so each one fills
-//! in what the ones before it did not know. Keys are looked at in a single pass to see which dialects are spoken.
+//! A span can have several dialects at once, for example an instrumentation on top of the framework's own spans. Each
+//! dialect fills in what the ones before it left empty. One pass over the keys finds which dialects are present.
 
 mod adk;
 mod genai;
@@ -22,7 +22,7 @@ use crate::span::{AttributeValue, Span};
 use wrapped::UnwrappedResult;
 pub(crate) use wrapped::{looks_like_repr, unwrap_result};
 
-/// What a span stands for.
+/// The operation that a span records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OperationKind {
     /// A call of a model.
@@ -36,57 +36,65 @@ pub enum OperationKind {
     Other,
 }
 
-/// A span in neutral terms. Texts are borrowed from the span.
+/// A span in neutral terms. Texts are borrowed from the span. Everything is optional: each convention records other
+/// parts.
 #[derive(Clone, Debug, Default)]
 pub struct NormalizedSpan<'s> {
     pub kind: OperationKind,
+    /// Messages of the request of a model call: the whole conversation so far, in order.
     pub input: Vec<ChatMessage<'s>>,
+    /// The reply. Usually one message.
     pub output: Vec<ChatMessage<'s>>,
-    /// What went in and came out, uninterpreted: `input.value` and its like.
+    /// Input and output as one text, not interpreted: `input.value` and the like.
     pub input_text: Option<Cow<'s, str>>,
     pub output_text: Option<Cow<'s, str>>,
     pub tool: ToolFacts<'s>,
-    /// Tool definitions as recorded; the same ones stand on every call, so they are read once per trajectory.
+    /// Tool definitions as recorded. The same ones stand on every call, so they are parsed once per trajectory.
     pub offered_tools: Vec<OfferedTools<'s>>,
     pub model: Option<Cow<'s, str>>,
     pub agent: Option<Cow<'s, str>>,
     pub agent_version: Option<Cow<'s, str>>,
     pub session: Option<Cow<'s, str>>,
-    /// The user's request, where a convention names it outright.
+    /// The user's request, where a convention states it directly.
     pub query: Option<Cow<'s, str>>,
-    /// The final answer, where a convention names it outright.
+    /// The final answer, where a convention states it directly.
     pub answer: Option<Cow<'s, str>>,
-    /// The reply's id, and that of the reply this call continues, where the service keeps the conversation.
+    /// Id of the reply, and of the reply that this call continues, where the service stores the conversation (OpenAI
+    /// Responses).
     pub response_id: Option<Cow<'s, str>>,
     pub previous_response_id: Option<Cow<'s, str>>,
     pub prompt_tokens: Option<u64>,
     pub completion_tokens: Option<u64>,
+    /// In US dollars, as the instrumentation computed it.
     pub cost_usd: Option<f64>,
 }
 
+/// What the span of a tool says about its run.
 #[derive(Clone, Debug, Default)]
 pub struct ToolFacts<'s> {
     pub name: Option<Cow<'s, str>>,
     pub call_id: Option<Cow<'s, str>>,
     pub arguments: Option<RecordedArguments<'s>>,
     pub result: Option<Cow<'s, str>>,
+    /// Whether the tool failed, by its status or by the form of its result.
     pub is_error: bool,
     pub description: Option<Cow<'s, str>>,
     pub schema: Option<Cow<'s, str>>,
 }
 
-/// Where tool definitions were recorded.
+/// The form in which tool definitions were recorded.
 #[derive(Clone, Debug)]
 pub enum OfferedTools<'s> {
     /// One definition or a list of them, as JSON text.
     Json(&'s str),
-    /// The same, structured.
+    /// The same as an attribute with structure.
     Value(&'s AttributeValue<'s>),
-    /// One function in three attributes; its parameters are JSON text.
+    /// One function in three attributes. Its parameters are JSON text.
     Function { name: &'s str, description: Option<&'s str>, parameters: Option<&'s str> },
 }
 
-/// Reads a span with every dialect it speaks.
+/// Reads a span with every dialect that it uses. The order is part of the result: the first dialect with a value wins,
+/// and the more specific ones come first.
 pub fn normalize_span<'s>(span: &'s Span<'_>) -> NormalizedSpan<'s> {
     let mut facts = NormalizedSpan::default();
     let spoken = DetectedDialects::from_span(span);
@@ -115,6 +123,7 @@ pub fn normalize_span<'s>(span: &'s Span<'_>) -> NormalizedSpan<'s> {
     facts
 }
 
+/// The dialects whose keys occur on a span.
 #[derive(Default)]
 struct DetectedDialects {
     openinference: bool,
@@ -127,6 +136,7 @@ struct DetectedDialects {
 }
 
 impl DetectedDialects {
+    /// Looks at the first byte of each key before it compares prefixes: this runs for every attribute of every span.
     fn from_span(span: &Span<'_>) -> DetectedDialects {
         let mut spoken = DetectedDialects::default();
         for (key, _) in span.attributes.iter() {
@@ -161,12 +171,13 @@ impl DetectedDialects {
 }
 
 impl<'s> NormalizedSpan<'s> {
-    /// Whether the span says anything about what was said to or by a model.
+    /// Whether the span contains messages to or from a model.
     pub fn has_content(&self) -> bool {
         !self.input.is_empty() || !self.output.is_empty()
     }
 
-    /// Takes messages for the model's reply. Where another dialect already gave them, only what is missing is added.
+    /// Adds messages as the reply of the model. If another dialect gave a reply already, only missing text or missing
+    /// calls are added to it: two dialects describe the same reply.
     fn add_output(&mut self, messages: Vec<ChatMessage<'s>>) {
         if self.output.is_empty() {
             self.output = messages;
@@ -193,13 +204,14 @@ impl<'s> NormalizedSpan<'s> {
         }
     }
 
+    /// The first dialect with messages wins. Two lists of the same request are not merged.
     fn add_input(&mut self, messages: Vec<ChatMessage<'s>>) {
         if self.input.is_empty() {
             self.input = messages;
         }
     }
 
-    /// What no dialect decides alone: errors recorded on the span, and free text of model calls.
+    /// Applies what no dialect decides alone: errors of the span, and the kind of spans that state none.
     fn apply_dialect_fallbacks(&mut self, span: &'s Span<'_>) {
         if self.kind == OperationKind::Tool {
             self.tool.is_error |= span.is_error();
@@ -208,16 +220,16 @@ impl<'s> NormalizedSpan<'s> {
                 self.tool.result = message.filter(|message| !message.is_empty()).map(Cow::Borrowed);
             }
         }
-        // A span that carries a model's messages is a model call, whatever it is called.
+        // A span with a reply and tokens is a model call, whatever its name is.
         if self.kind == OperationKind::Other && !self.output.is_empty() && self.prompt_tokens.is_some() {
             self.kind = OperationKind::Model;
         }
     }
 
-    /// Instrumentations that know no message list put the request and the reply into one text each; others put the
-    /// thought there and nowhere else.
+    /// Reads messages from the plain texts of a model call. Some instrumentations have no message list and put request
+    /// and reply into one text each; others put the thought there and nowhere else.
     ///
-    /// Called once it is clear that no other span of the same call has the messages.
+    /// Must be called only when no other span of the same call has the messages.
     pub(crate) fn read_free_text(&mut self) {
         if self.kind != OperationKind::Model {
             return;
@@ -225,12 +237,12 @@ impl<'s> NormalizedSpan<'s> {
         let thoughtless = self.output.iter().all(|message| {
             message.parts.iter().all(|part| matches!(part, MessagePart::ToolCall(_) | MessagePart::ToolResult(_)))
         });
-        // What begins like a request is no reply: LlamaIndex records how it prepares a call as a call.
+        // A text that begins like a request is not a reply: LlamaIndex records the preparation of a call as a call.
         let reply = self.output_text.clone().filter(|text| !text.starts_with("{\"messages\""));
         if thoughtless && let Some(text) = reply {
             let mut messages = wrapped::messages_in_text(&text, MessageRole::Assistant);
             if !self.output.is_empty() {
-                // Plain text beside tool calls may be anything; only a structured reply is trusted.
+                // Plain text beside tool calls may be anything. Only a structured reply is used.
                 messages.retain(|message| {
                     message.role == MessageRole::Assistant && text.trim_start().starts_with(['{', '['])
                 });
@@ -240,7 +252,7 @@ impl<'s> NormalizedSpan<'s> {
             }
             self.add_output(messages);
         }
-        // A call without a reply is no source of anything.
+        // Without a reply, the request is not used either.
         if self.input.is_empty()
             && !self.output.is_empty()
             && let Some(text) = &self.input_text
@@ -251,7 +263,7 @@ impl<'s> NormalizedSpan<'s> {
     }
 }
 
-/// Tool definitions, as text or structured.
+/// Tool definitions as text or with structure.
 fn read_offered_tools<'s>(value: &'s AttributeValue<'_>) -> OfferedTools<'s> {
     match value {
         AttributeValue::Str(text) => OfferedTools::Json(text),
@@ -259,7 +271,7 @@ fn read_offered_tools<'s>(value: &'s AttributeValue<'_>) -> OfferedTools<'s> {
     }
 }
 
-/// A text attribute, borrowed.
+/// A text that is not empty, borrowed.
 fn read_text_attribute<'s>(value: &'s AttributeValue<'_>) -> Option<Cow<'s, str>> {
     match value {
         AttributeValue::Str(text) if !text.is_empty() => Some(Cow::Borrowed(text.as_ref())),
@@ -267,7 +279,7 @@ fn read_text_attribute<'s>(value: &'s AttributeValue<'_>) -> Option<Cow<'s, str>
     }
 }
 
-/// A text attribute, or a structured one written as JSON.
+/// A text, or a value with structure as JSON.
 fn text_or_json<'s>(value: &'s AttributeValue<'_>) -> Option<Cow<'s, str>> {
     match value {
         AttributeValue::Str(_) => read_text_attribute(value),
@@ -276,7 +288,7 @@ fn text_or_json<'s>(value: &'s AttributeValue<'_>) -> Option<Cow<'s, str>> {
     }
 }
 
-/// A value that may be JSON text or structured.
+/// The JSON of a value: parsed within the node budget if it is text.
 fn read_json_attribute(value: &AttributeValue<'_>) -> Option<serde_json::Value> {
     match value {
         AttributeValue::Str(text) => bounded_json::parse_bounded_json(text),
@@ -285,6 +297,7 @@ fn read_json_attribute(value: &AttributeValue<'_>) -> Option<serde_json::Value> 
     }
 }
 
+/// Arguments as recorded; `None` for an empty text.
 fn read_argument_attribute<'s>(value: &'s AttributeValue<'_>) -> Option<RecordedArguments<'s>> {
     match value {
         AttributeValue::Str(text) if text.is_empty() => None,
@@ -294,7 +307,7 @@ fn read_argument_attribute<'s>(value: &'s AttributeValue<'_>) -> Option<Recorded
     }
 }
 
-/// Fills an empty place.
+/// Sets a field that no earlier dialect has set.
 fn fill_if_empty<T>(place: &mut Option<T>, value: Option<T>) {
     if place.is_none() {
         *place = value;

@@ -1,4 +1,5 @@
-//! OpenInference: `openinference.span.kind`, flattened message lists, `tool.*`, `input.value`/`output.value`.
+//! The OpenInference semantic conventions: `openinference.span.kind`, flattened message lists, `tool.*`, `input.value`
+//! and `output.value`.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -15,6 +16,7 @@ use super::{
     read_text_attribute, text_or_json,
 };
 
+/// Reads a span by the OpenInference conventions, in one pass over its attributes.
 pub(super) fn read_openinference_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
     let mut input = MessageTable::default();
     let mut output = MessageTable::default();
@@ -44,11 +46,12 @@ pub(super) fn read_openinference_span<'s>(span: &'s Span<'_>, facts: &mut Normal
             "tool.id" | "tool_call.id" => fill_if_empty(&mut facts.tool.call_id, read_text_attribute(value)),
             "tool_call.function.arguments" => fill_if_empty(&mut facts.tool.arguments, read_argument_attribute(value)),
             "metadata" => fill_if_empty(&mut facts.session, thread_of(value)),
-            // CrewAI: the tasks of a crew; the first one's description is the request.
+            // CrewAI records the tasks of a crew. The description of the first one is the request.
             "crew_tasks" => fill_if_empty(&mut facts.query, first_description(value)),
             _ => {}
         }
     }
+    // OpenInference is read first, so there is nothing to merge with.
     facts.input = input.into_messages();
     facts.output = output.into_messages();
     match facts.kind {
@@ -66,13 +69,14 @@ pub(super) fn read_openinference_span<'s>(span: &'s Span<'_>, facts: &mut Normal
     }
 }
 
-/// A tool's span without the attribute is named after the function: `get_balance.__call__`.
+/// The name of the function, from a span name such as `get_balance.__call__`, for tool spans without `tool.name`.
 fn name_of<'s>(span: &'s Span<'_>) -> Option<&'s str> {
     let name = span.name.split('.').next()?;
     let is_identifier = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-');
     is_identifier.then_some(name)
 }
 
+/// Reads one attribute below `llm.` that is not a message.
 fn read_llm<'s>(
     key: &'s str,
     value: &'s AttributeValue<'_>,
@@ -107,6 +111,7 @@ fn read_llm<'s>(
     }
 }
 
+/// Chains, retrievers, embeddings, guardrails and the rest are structure, not steps.
 fn parse_span_kind(value: &AttributeValue<'_>) -> OperationKind {
     match value.as_str().unwrap_or_default() {
         "LLM" => OperationKind::Model,
@@ -116,19 +121,20 @@ fn parse_span_kind(value: &AttributeValue<'_>) -> OperationKind {
     }
 }
 
+/// The reply that this one continues. Looked for as text first, because parsing the parameters of every call is slow.
 fn previous_response<'s>(value: &'s AttributeValue<'_>) -> Option<Cow<'s, str>> {
     let parameters = value.as_str().filter(|text| text.contains("previous_response_id"))?;
     let parameters = bounded_json::parse_bounded_json(parameters)?;
     parameters.get("previous_response_id")?.as_str().map(|id| Cow::Owned(id.to_owned()))
 }
 
-/// The id at the head of a recorded response: `{"id":"resp_..."`.
+/// The id at the beginning of a recorded response: `{"id":"resp_..."`.
 fn response_id(text: &str) -> Option<&str> {
     let rest = text.strip_prefix("{\"id\":\"").or_else(|| text.strip_prefix("{\"id\": \""))?;
     rest.split_once('"').map(|(id, _)| id).filter(|id| !id.is_empty())
 }
 
-/// Calls whose arguments were no JSON: LangChain drops them from the message and keeps them in the raw output.
+/// Calls whose arguments were not JSON. LangChain drops them from the message and keeps them in the raw output.
 fn invalid_calls(text: &str) -> Vec<ChatMessage<'static>> {
     if !text.contains("\"invalid_tool_calls\": [{") {
         return Vec::new();
@@ -136,22 +142,25 @@ fn invalid_calls(text: &str) -> Vec<ChatMessage<'static>> {
     bounded_json::parse_bounded_json(text).map(messages_from_json).unwrap_or_default()
 }
 
+/// LangGraph's thread id, which it puts into `metadata`.
 fn thread_of<'s>(value: &'s AttributeValue<'_>) -> Option<Cow<'s, str>> {
     let metadata = value.as_str().filter(|text| text.contains("thread_id"))?;
     let metadata = bounded_json::parse_bounded_json(metadata)?;
     metadata.get("thread_id")?.as_str().map(|id| Cow::Owned(id.to_owned()))
 }
 
+/// The description of CrewAI's first task.
 fn first_description<'s>(value: &'s AttributeValue<'_>) -> Option<Cow<'s, str>> {
     let description = read_json_attribute(value)?.get(0)?.get("description")?.as_str()?.to_owned();
     Some(Cow::Owned(description))
 }
 
+/// Completes a tool run: arguments and schema from `tool.parameters` or the input, the result from the output.
 fn read_tool<'s>(parameters: Option<Cow<'s, str>>, facts: &mut NormalizedSpan<'s>) {
     let from_input = facts.input_text.clone().and_then(unwrap_arguments);
     match parameters {
         Some(text) if is_schema(&text) => fill_if_empty(&mut facts.tool.schema, Some(text)),
-        // The arguments themselves, unless the input says more: {"repo": "str"} only names types.
+        // These are the arguments, unless the input says more: `{"repo": "str"}` only names types.
         Some(text) if from_input.is_none() => {
             fill_if_empty(&mut facts.tool.arguments, Some(RecordedArguments::Text(text)))
         }
@@ -176,12 +185,13 @@ fn read_tool<'s>(parameters: Option<Cow<'s, str>>, facts: &mut NormalizedSpan<'s
 #[derive(Default)]
 struct MessageTable<'s> {
     entries: Vec<(usize, &'s str, &'s AttributeValue<'s>)>,
-    /// Messages that were recorded structured, under the bare key.
+    /// Messages that were recorded with structure, under the key without an index.
     structured: Vec<ChatMessage<'s>>,
     role: MessageRole,
 }
 
 impl<'s> MessageTable<'s> {
+    /// Adds one attribute below `llm.input_messages` or `llm.output_messages`.
     fn add_attribute(&mut self, rest: &'s str, value: &'s AttributeValue<'_>) {
         match rest.strip_prefix('.').map(split_index) {
             Some(Some((index, field))) => self.entries.push((index, field, value)),
@@ -192,11 +202,12 @@ impl<'s> MessageTable<'s> {
         }
     }
 
+    /// The messages by index. Indices come from a trace, so they are sorted and never used to allocate.
     fn into_messages(mut self) -> Vec<ChatMessage<'s>> {
         if self.entries.is_empty() {
             return self.structured;
         }
-        // Exporters keep the order; sorting what is sorted costs one pass.
+        // Exporters keep the order, and sorting a sorted list costs one pass. Stable, so fields keep their order.
         self.entries.sort_by_key(|(index, _, _)| *index);
         self.entries
             .chunk_by(|a, b| a.0 == b.0)
@@ -206,11 +217,13 @@ impl<'s> MessageTable<'s> {
     }
 }
 
+/// `3.message.role` becomes 3 and `message.role`.
 fn split_index(key: &str) -> Option<(usize, &str)> {
     let (index, rest) = key.split_once('.').unwrap_or((key, ""));
     Some((index.parse().ok()?, rest))
 }
 
+/// Builds one message from its flattened fields.
 fn build_openinference_message<'s>(
     fields: &[(usize, &'s str, &'s AttributeValue<'s>)],
     default_role: MessageRole,
@@ -269,8 +282,8 @@ fn build_openinference_message<'s>(
     message
 }
 
-/// The ids of a message's calls: the same call may stand among the contents and among the calls. The few calls of an
-/// honest message are quicker searched than hashed.
+/// The ids of the calls of a message. A call may stand among the contents and among the calls. The few calls of an
+/// ordinary message are searched faster than hashed.
 #[derive(Default)]
 struct KnownCalls<'s> {
     pushed: usize,
@@ -278,8 +291,10 @@ struct KnownCalls<'s> {
 }
 
 impl<'s> KnownCalls<'s> {
+    /// Number of calls up to which a linear search is faster than hashing.
     const MAX_SEARCHED: usize = 16;
 
+    /// Adds a call unless one with the same id is there. Calls without a name are dropped.
     fn push_call(&mut self, call: ToolCall<'s>, message: &mut ChatMessage<'s>) {
         if call.name.is_empty() {
             return;
@@ -301,6 +316,7 @@ impl<'s> KnownCalls<'s> {
     }
 }
 
+/// One entry of `message.contents`. Its text is skipped if `message.content` has the text already.
 fn content_part<'s>(
     fields: &[(usize, &'s str, &'s AttributeValue<'s>)],
     plain: bool,
@@ -312,7 +328,7 @@ fn content_part<'s>(
         match field {
             "message_content.type" => kind = value.as_str().unwrap_or_default(),
             "message_content.text" | "message_content.reasoning" => body = read_text_attribute(value),
-            // Ordered parts: behind the calls that have an own list.
+            // Calls among the contents come after those with a list of their own.
             _ if field.starts_with("tool_call.") => calls.push((index.saturating_add(1_000_000), field, value)),
             _ => {}
         }
@@ -324,6 +340,7 @@ fn content_part<'s>(
     }
 }
 
+/// A call from its flattened fields.
 fn tool_call<'s>(fields: &[(usize, &'s str, &'s AttributeValue<'s>)]) -> ToolCall<'s> {
     let mut call = ToolCall::default();
     for &(_, field, value) in fields {
@@ -337,7 +354,7 @@ fn tool_call<'s>(fields: &[(usize, &'s str, &'s AttributeValue<'s>)]) -> ToolCal
     call
 }
 
-/// A message of role tool is a result.
+/// A message with the role of a tool is a result.
 fn fold_into_result<'s>(message: &mut ChatMessage<'s>, id: Option<Cow<'s, str>>, name: Option<Cow<'s, str>>) {
     if message.parts.iter().any(|part| !matches!(part, MessagePart::Text(_))) {
         return;

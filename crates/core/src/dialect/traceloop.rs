@@ -1,4 +1,5 @@
-//! Traceloop/OpenLLMetry: `traceloop.*` around the work, `gen_ai.prompt.N.*` and `gen_ai.completion.N.*` for messages.
+//! Traceloop's OpenLLMetry: `traceloop.*` around the work, `gen_ai.prompt.N.*` and `gen_ai.completion.N.*` for
+//! messages.
 
 use std::borrow::Cow;
 
@@ -11,6 +12,7 @@ use super::{
     read_text_attribute, text_or_json,
 };
 
+/// Reads a span of OpenLLMetry. Model calls may have been read by `genai` already; only what is missing is added.
 pub(super) fn read_traceloop_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
     let mut prompts: Vec<MessageAttribute<'s>> = Vec::new();
     let mut completions: Vec<MessageAttribute<'s>> = Vec::new();
@@ -59,7 +61,7 @@ pub(super) fn read_traceloop_span<'s>(span: &'s Span<'_>, facts: &mut Normalized
     facts.add_output(build_traceloop_messages(completions, MessageRole::Assistant));
 }
 
-/// `llm.request.functions.N.{name,description,parameters}`.
+/// A tool definition in `llm.request.functions.N.{name,description,parameters}`.
 fn function_definition<'s>(fields: &[MessageAttribute<'s>]) -> Option<OfferedTools<'s>> {
     let field =
         |name: &str| fields.iter().find(|(_, field, _)| *field == name).and_then(|(_, _, value)| value.as_str());
@@ -70,14 +72,16 @@ fn function_definition<'s>(fields: &[MessageAttribute<'s>]) -> Option<OfferedToo
     })
 }
 
-/// Index of the message, field, value.
+/// Index of the message, name of the field, value.
 type MessageAttribute<'s> = (usize, &'s str, &'s AttributeValue<'s>);
 
+/// `3.role` becomes 3 and `role`. `None` for keys without an index.
 fn parse_indexed_attribute<'s>(rest: &'s str, value: &'s AttributeValue<'_>) -> Option<MessageAttribute<'s>> {
     let (index, field) = rest.split_once('.')?;
     Some((index.parse().ok()?, field, value))
 }
 
+/// Groups the fields by message. Exporters keep their order, but nothing guarantees it.
 fn build_traceloop_messages<'s>(mut entries: Vec<MessageAttribute<'s>>, role: MessageRole) -> Vec<ChatMessage<'s>> {
     entries.sort_by_key(|(index, _, _)| *index);
     entries
@@ -87,6 +91,7 @@ fn build_traceloop_messages<'s>(mut entries: Vec<MessageAttribute<'s>>, role: Me
         .collect()
 }
 
+/// Builds one message from its flattened fields. A tool message becomes a result.
 fn build_traceloop_message<'s>(fields: &[MessageAttribute<'s>], default_role: MessageRole) -> ChatMessage<'s> {
     let mut message = ChatMessage::new(default_role);
     let (mut content, mut call_id, mut reasoning) = (None, None, None);
@@ -104,6 +109,7 @@ fn build_traceloop_message<'s>(fields: &[MessageAttribute<'s>], default_role: Me
     if let Some(value) = content {
         message.parts.extend(content_parts(value));
     }
+    // The text of a tool message is the result of the call that it names.
     if message.role == MessageRole::Tool {
         let content = Cow::Owned(message.joined_text().into_owned());
         message.parts = vec![MessagePart::ToolResult(ToolResult { id: call_id, content, ..ToolResult::default() })];
@@ -126,7 +132,7 @@ fn build_traceloop_message<'s>(fields: &[MessageAttribute<'s>], default_role: Me
     message
 }
 
-/// Content is a text, or a list of typed blocks written as JSON.
+/// Content is a text, or a list of typed blocks as JSON text.
 fn content_parts<'s>(value: &'s AttributeValue<'_>) -> Vec<MessagePart<'s>> {
     let looks_typed =
         value.as_str().is_some_and(|text| text.starts_with("[{\"type\"") || text.starts_with("{\"type\""));
@@ -141,6 +147,7 @@ fn content_parts<'s>(value: &'s AttributeValue<'_>) -> Vec<MessagePart<'s>> {
     read_text_attribute(value).map(MessagePart::Text).into_iter().collect()
 }
 
+/// Name, arguments and result of a tool run. The entity is named `search.tool`.
 fn read_tool<'s>(entity: Option<Cow<'s, str>>, facts: &mut NormalizedSpan<'s>) {
     fill_if_empty(
         &mut facts.tool.name,

@@ -1,4 +1,4 @@
-//! Vercel AI SDK: `ai.operationId`, `ai.prompt*`, `ai.response.*`, `ai.toolCall.*`.
+//! The Vercel AI SDK: `ai.operationId`, `ai.prompt*`, `ai.response.*`, `ai.toolCall.*`.
 
 use std::borrow::Cow;
 
@@ -13,6 +13,8 @@ use super::{
     read_text_attribute,
 };
 
+/// Reads a span of the SDK. `ai.generateText` is the agent around, `ai.generateText.doGenerate` one model call inside
+/// of it.
 pub(super) fn read_vercel_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpan<'s>) {
     let operation = span.attribute_text("ai.operationId").unwrap_or_default();
     let kind = match operation {
@@ -54,7 +56,8 @@ pub(super) fn read_vercel_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpa
                 fill_if_empty(&mut facts.tool.result, value.as_str().map(|text| unwrap_result(text).text));
             }
             _ => {
-                // Applications choose the name of their session in the metadata.
+                // There is no attribute for the session. Applications put it into the metadata under a name of their
+                // choice.
                 if let Some(name) = rest.strip_prefix("telemetry.metadata.")
                     && matches!(
                         name,
@@ -73,8 +76,9 @@ pub(super) fn read_vercel_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpa
         }
     }
     reply.parts.extend(calls.into_iter().flat_map(|message| message.parts));
+    // `ai.generateText` and `ai.streamText` are loops over model calls.
     if facts.kind == OperationKind::Agent {
-        // The outer span repeats the first prompt and the last reply; they are its request and its answer.
+        // The outer span repeats the first prompt and the last reply: its request and its answer.
         fill_if_empty(
             &mut facts.answer,
             Some(reply.joined_text().into_owned()).filter(|text| !text.is_empty()).map(Cow::Owned),
@@ -84,7 +88,7 @@ pub(super) fn read_vercel_span<'s>(span: &'s Span<'_>, facts: &mut NormalizedSpa
     }
 }
 
-/// `{"system", "prompt"}`, `{"messages": [...]}` or the list itself.
+/// The prompt as `{"system", "prompt"}`, `{"messages": [...]}` or the list itself.
 fn prompt_messages(json: Json) -> Vec<ChatMessage<'static>> {
     match json {
         Json::Object(mut object) if object.get("prompt").is_some_and(|prompt| !prompt.is_null()) => {
@@ -99,7 +103,7 @@ fn prompt_messages(json: Json) -> Vec<ChatMessage<'static>> {
     }
 }
 
-/// A list of tools, each a JSON text.
+/// A list of tools, each as JSON text.
 fn read_tools<'s>(value: &'s AttributeValue<'_>, facts: &mut NormalizedSpan<'s>) {
     match value {
         AttributeValue::Array(items) => facts.offered_tools.extend(items.iter().map(|item| match item {

@@ -1,5 +1,5 @@
-//! The envelopes that frameworks put around a tool's arguments, a tool's result and a model's reply when they write
-//! them into one text. Recognised by shape, because instrumentations do not say which one they used.
+//! Envelopes that frameworks put around a tool's arguments, a tool's result or a model's reply when they write them
+//! into one text. Recognised by shape, because instrumentations do not state which one they used.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use crate::bounded_json;
 use crate::literal;
 use crate::message::{ChatMessage, MessageRole, RecordedArguments, messages_from_json, result_text};
 
-/// A tool's result out of its envelope.
+/// A tool's result without its envelope.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct UnwrappedResult<'s> {
     pub text: Cow<'s, str>,
@@ -17,13 +17,13 @@ pub(crate) struct UnwrappedResult<'s> {
     pub is_error: bool,
 }
 
-/// How often a text is taken out of another one. Frameworks encode or wrap one twice at the most; each level of a text
-/// that was made to be deep would cost the whole text once more.
+/// How often one text is unwrapped. Frameworks encode or wrap at most twice. Each further level of a hostile text would
+/// cost a pass over the whole text.
 const MAX_WRAPPED_DEPTH: usize = 4;
 
-/// Takes a tool's result out of whatever it was wrapped in.
+/// Removes all known envelopes from a tool's result. Any other text is returned as it is, borrowed.
 pub(crate) fn unwrap_result(text: &str) -> UnwrappedResult<'_> {
-    // A text that was JSON-encoded once more. Only the innermost one is held.
+    // The text may be JSON-encoded once more. Only the innermost text is kept in memory.
     let Some(mut inner) = decode_text(text) else { return unwrap_envelope(text) };
     for _ in 1..MAX_WRAPPED_DEPTH {
         match decode_text(&inner) {
@@ -39,12 +39,13 @@ pub(crate) fn unwrap_result(text: &str) -> UnwrappedResult<'_> {
     UnwrappedResult { text: Cow::Owned(taken_out.unwrap_or(inner)), call_id, is_error }
 }
 
-/// The text that a JSON text holds; `None` for any other JSON and for what is none.
+/// Decodes a JSON string; `None` for any other JSON and for text that is not JSON.
 fn decode_text(text: &str) -> Option<String> {
     let trimmed = text.trim_start();
     trimmed.starts_with('"').then(|| serde_json::from_str(trimmed).ok()).flatten()
 }
 
+/// Removes one envelope.
 fn unwrap_envelope(text: &str) -> UnwrappedResult<'_> {
     let plain = UnwrappedResult { text: Cow::Borrowed(text), ..UnwrappedResult::default() };
     let trimmed = text.trim_start();
@@ -54,7 +55,7 @@ fn unwrap_envelope(text: &str) -> UnwrappedResult<'_> {
             Some(Json::Object(object)) => unwrap_object(object, text, 0),
             _ => plain,
         },
-        // [true, {"name", "role", "content"}]: AG2's pair of success and message.
+        // `[true, {"name", "role", "content"}]`: AG2's pair of success and message.
         Some(b'[') if trimmed.starts_with("[true,") || trimmed.starts_with("[false,") => {
             match bounded_json::parse_bounded_json(trimmed).and_then(success_and_message) {
                 Some((ok, mut message)) if message.contains_key("content") => UnwrappedResult {
@@ -65,7 +66,7 @@ fn unwrap_envelope(text: &str) -> UnwrappedResult<'_> {
                 _ => plain,
             }
         }
-        // Text parts: [{"type": "text", "text"}], also "input_text" and "output_text".
+        // Text parts: `[{"type": "text", "text"}]`, also `input_text` and `output_text`.
         Some(b'[') if trimmed.starts_with("[{\"type\"") && trimmed.contains("\"text\"") => {
             match bounded_json::parse_bounded_json(trimmed) {
                 Some(json) => UnwrappedResult { text: Cow::Owned(result_text(json)), ..UnwrappedResult::default() },
@@ -85,9 +86,10 @@ fn success_and_message(json: Json) -> Option<(bool, Map<String, Json>)> {
     }
 }
 
-/// Reading a result as JSON costs more than everything else about it, so only those are read that begin like an
-/// envelope.
+/// Whether a result begins like an envelope. Parsing JSON costs more than everything else about a result, so other
+/// results are not parsed.
 fn may_be_envelope(text: &str) -> bool {
+    // The keys with which the envelopes below begin.
     const FIRST_KEYS: [&str; 13] = [
         "blocks",
         "content",
@@ -108,6 +110,8 @@ fn may_be_envelope(text: &str) -> bool {
     FIRST_KEYS.iter().any(|first| key.strip_prefix(first).is_some_and(|rest| rest.starts_with('"')))
 }
 
+/// Removes the envelope of an object. Each branch is one framework's form; the order matters, because later forms are
+/// less specific.
 fn unwrap_object<'s>(mut object: Map<String, Json>, text: &'s str, depth: usize) -> UnwrappedResult<'s> {
     let owned = |json: Json, call_id: Option<String>, is_error: bool| {
         let inner = result_text(json);
@@ -169,7 +173,7 @@ fn unwrap_object<'s>(mut object: Map<String, Json>, text: &'s str, depth: usize)
             }
         }
     }
-    // {"result": "text"}: what a function returned that had to be an object.
+    // `{"result": "text"}`: the return value of a function that must return an object.
     if object.len() == 1 {
         for key in ["result", "output"] {
             match object.get(key) {
@@ -183,7 +187,8 @@ fn unwrap_object<'s>(mut object: Map<String, Json>, text: &'s str, depth: usize)
             }
         }
     }
-    // {"output": ...}: LangChain's callback, alone or beside its keyword arguments; it may hold a whole ToolMessage.
+    // `{"output": ...}`: LangChain's callback, alone or beside its keyword arguments. It may contain a whole
+    // ToolMessage.
     if object.contains_key("output") && object.keys().all(|key| key == "output" || key == "kwargs") {
         return match object.remove("output") {
             Some(Json::Object(inner)) if depth + 1 < MAX_WRAPPED_DEPTH => {
@@ -198,11 +203,12 @@ fn unwrap_object<'s>(mut object: Map<String, Json>, text: &'s str, depth: usize)
     plain
 }
 
-/// Takes a tool's arguments out of whatever they were wrapped in.
+/// Removes all known envelopes from a tool's arguments. `None` for blank text.
 pub(crate) fn unwrap_arguments(text: Cow<'_, str>) -> Option<RecordedArguments<'_>> {
     unwrap_arguments_within(text, MAX_WRAPPED_DEPTH)
 }
 
+/// Removes one envelope, and then the next one for as long as levels are left.
 fn unwrap_arguments_within(text: Cow<'_, str>, levels_left: usize) -> Option<RecordedArguments<'_>> {
     let trimmed = text.trim();
     if trimmed.is_empty() {
@@ -239,7 +245,7 @@ fn unwrap_arguments_within(text: Cow<'_, str>, levels_left: usize) -> Option<Rec
             Some(inputs @ Json::Object(_)) => Some(RecordedArguments::from(inputs)),
             _ if levels_left == 0 => Some(RecordedArguments::Text(Cow::Owned(input))),
             _ => {
-                // The outer text is not held while the inner one is read.
+                // The outer text is freed before the inner one is read.
                 drop((object, text));
                 unwrap_arguments_within(Cow::Owned(input), levels_left - 1)
             }
@@ -265,13 +271,13 @@ fn unwrap_arguments_within(text: Cow<'_, str>, levels_left: usize) -> Option<Rec
     Some(RecordedArguments::from(Json::Object(object)))
 }
 
-/// Whether a text is the JSON schema of arguments and not the arguments: instrumentations use one attribute for both.
+/// Whether a text is the JSON schema of arguments instead of arguments: instrumentations use one attribute for both.
 pub(crate) fn is_schema(text: &str) -> bool {
     let trimmed = text.trim_start();
     if !trimmed.starts_with('{') {
         return false;
     }
-    // How schemas nearly always begin: spares reading them.
+    // Most schemas begin like this, and need not be parsed then.
     if trimmed.starts_with("{\"properties\": {") || trimmed.starts_with("{\"type\": \"object\"") {
         return true;
     }
@@ -280,12 +286,12 @@ pub(crate) fn is_schema(text: &str) -> bool {
     {
         return true;
     }
-    // {"repo": {"type": "string", "description": ...}}: smolagents' form of a schema.
+    // smolagents' form of a schema: `{"repo": {"type": "string", "description": ...}}`.
     !object.is_empty()
         && object.values().all(|value| value.get("type").is_some_and(|kind| kind.is_string() || kind.is_array()))
 }
 
-/// Messages in a text of unknown form: a structured request or reply, or just the text.
+/// Reads messages from a text of unknown form: a structured request or reply, otherwise the text itself as one message.
 pub(crate) fn messages_in_text(text: &str, role: MessageRole) -> Vec<ChatMessage<'static>> {
     let trimmed = text.trim();
     if trimmed.is_empty() {
@@ -296,17 +302,18 @@ pub(crate) fn messages_in_text(text: &str, role: MessageRole) -> Vec<ChatMessage
     {
         let mut messages = messages_from_json(json);
         messages.retain(|message| !message.is_empty() && !looks_like_repr(&message.joined_text()));
-        // A request that is an object without messages is some function's parameters; a reply may well be JSON.
+        // A request that is an object without messages contains the parameters of some function. A reply may be JSON.
         if !messages.is_empty() || role == MessageRole::User {
             return messages;
         }
     }
-    // "assistant: text" is how LlamaIndex prints a reply.
+    // LlamaIndex prints a reply as "assistant: text".
     let text = trimmed.strip_prefix("assistant: ").unwrap_or(text);
     vec![ChatMessage::from_text(role, text.to_owned())]
 }
 
-/// `StopEvent(result=AgentOutput(...` and `<object at 0x..>`: how Python prints objects.
+/// Whether a text is Python's `repr` of an object, `StopEvent(result=AgentOutput(...` or `<object at 0x..>`, which
+/// nobody wrote and nobody should read.
 pub(crate) fn looks_like_repr(text: &str) -> bool {
     let text = text.trim_start();
     let name = text.bytes().take_while(|byte| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte == b'.').count();

@@ -50,8 +50,7 @@ fn carry_out(arguments: &KeyArguments) -> Result<CommandExit, String> {
             if name.trim().is_empty() || name.chars().any(char::is_control) {
                 return Err("a key needs a name of printable characters".to_owned());
             }
-            let scopes = KeyScopes::parse(scopes)
-                .map_err(|wrong| format!("there is no scope {wrong:?}; there are ingest, read and admin"))?;
+            let scopes = KeyScopes::parse(scopes).map_err(|error| error.to_string())?;
             if scopes == KeyScopes::default() {
                 return Err("a key without a scope may do nothing; give --scopes ingest,read".to_owned());
             }

@@ -99,7 +99,8 @@ impl ModelOptions {
     }
 
     pub(super) fn client(&self, environment: &EnvironmentVariables, concurrency: usize) -> Result<ModelClient, String> {
-        let client = ModelClient::new(self.endpoint(environment)?, concurrency, RetryPolicy::default())?;
+        let client = ModelClient::new(self.endpoint(environment)?, concurrency, RetryPolicy::default())
+            .map_err(|error| error.to_string())?;
         Ok(client.with_load_notice(Arc::new(|waited| {
             print_diagnostic(&format!("waiting for the model server to load its model ({} s)", waited.as_secs()));
         })))

@@ -76,7 +76,8 @@ impl SourceOptions {
         let (from, to) = (self.from.as_deref(), self.to.as_deref());
         let condition = self.condition.as_deref().map(FilterCondition::read).transpose()?;
         let condition = condition.map(|condition| Arc::new(condition) as Arc<dyn SpanCondition>);
-        let selection = TraceSelection::read(from, to, &self.root_name, condition, jiff::Timestamp::now())?;
+        let selection = TraceSelection::read(from, to, &self.root_name, condition, jiff::Timestamp::now())
+            .map_err(|error| error.to_string())?;
         let project = self.project.clone().or_else(|| environment.phoenix_project.clone());
         let mut named = Vec::new();
         for name in given {

@@ -1,4 +1,4 @@
-//! Lines of spans, parsed on several threads and taken in in their order.
+//! Lines of spans, parsed on several threads and added in their order.
 
 use std::io;
 
@@ -8,15 +8,17 @@ use crate::parallel::with_workers;
 use crate::records::EncodedRecord;
 use crate::shapes::{self, DocumentError, MessageBuffer, span_document};
 
-/// What a thread is given at once, in bytes of lines.
+/// Bytes of lines that a thread gets at once.
 const JOB_BYTES: usize = 256 << 10;
 
+/// A line with its number in the file, counted from 1.
 struct NumberedLine {
     number: u64,
     /// The failure when it is too long to be read.
     text: Result<Vec<u8>, DocumentError>,
 }
 
+/// What a worker made of a line.
 struct ParsedLine {
     number: u64,
     records: Vec<EncodedRecord>,
@@ -26,11 +28,11 @@ struct ParsedLine {
 enum LineOutcome {
     Read,
     Failed(DocumentError),
-    /// No spans: what it means depends on the lines around it.
+    /// Not spans: its meaning depends on the lines around it, so it is read on the main thread.
     Other(Vec<u8>),
 }
 
-/// Reads what is left of a file; returns the first failure.
+/// Reads the rest of a file. Returns the first line that failed; an error is one of reading the file.
 pub(super) fn read_span_lines(
     lines: &mut BoundedLines<'_>,
     intake: &mut RecordIntake<'_>,
@@ -57,7 +59,7 @@ pub(super) fn read_span_lines(
         || |job: Vec<NumberedLine>| job.into_iter().map(parse_span_line).collect::<Vec<_>>(),
         |jobs| {
             let (mut job, mut job_bytes) = (Vec::new(), 0);
-            // What was read before an error counts.
+            // Lines that were read before an error are still added.
             let ended = loop {
                 let line = match next_line(lines) {
                     Ok(Some(line)) => line,

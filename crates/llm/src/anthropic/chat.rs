@@ -1,11 +1,12 @@
-//! Conversations with tools in Anthropic's messages form: users and assistants take turns, so what tools gave is part of
-//! the user's turn.
+//! Conversations with tools in Anthropic's Messages API. The roles must alternate, so tool results are part of the
+//! user's turn.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{AnthropicUsage, CacheControl, KEPT, SystemBlock, map_stop_reason};
 use crate::chat::{ChatReply, ChatRequest, ChatToolCall, PromptMessage};
+use crate::error::ReplyDecodeError;
 use crate::request::CompletionUsage;
 
 #[derive(Serialize)]
@@ -26,6 +27,7 @@ struct AnthropicChatMessage<'b> {
     content: Vec<CacheableBlock<'b>>,
 }
 
+/// A content block that can carry the mark of the prompt cache.
 #[derive(Serialize)]
 struct CacheableBlock<'b> {
     #[serde(flatten)]
@@ -60,7 +62,7 @@ struct AnthropicChatTool<'b> {
     input_schema: &'b Value,
 }
 
-/// A temperature is not sent: newer models take none.
+/// The body of one turn of a conversation. A temperature is not sent: newer models refuse it.
 pub(crate) fn encode_anthropic_chat(model: &str, chat: &ChatRequest<'_>) -> Vec<u8> {
     let tools = chat.tools.iter().map(|tool| AnthropicChatTool {
         name: &tool.name,
@@ -81,6 +83,7 @@ pub(crate) fn encode_anthropic_chat(model: &str, chat: &ChatRequest<'_>) -> Vec<
     bytes
 }
 
+/// Groups messages into turns of alternating roles, as the API demands.
 fn group_message_turns(messages: &[PromptMessage]) -> Vec<AnthropicChatMessage<'_>> {
     let mut turns: Vec<AnthropicChatMessage<'_>> = Vec::new();
     for message in messages {
@@ -95,13 +98,13 @@ fn group_message_turns(messages: &[PromptMessage]) -> Vec<AnthropicChatMessage<'
         }
     }
     for turn in &mut turns {
-        // No turn may be empty, and no text.
+        // The API refuses turns without content and blocks without text.
         if turn.content.is_empty() {
             turn.content
                 .push(CacheableBlock { block: AnthropicPromptBlock::Text { text: "(nothing)" }, cache_control: None });
         }
     }
-    // What there is so far is sent again with the next question.
+    // The next request repeats the whole conversation, so it is cached up to its end.
     if let Some(last) = turns.last_mut().and_then(|turn| turn.content.last_mut()) {
         last.cache_control = Some(KEPT);
     }
@@ -125,13 +128,14 @@ fn build_prompt_blocks(message: &PromptMessage) -> Vec<AnthropicPromptBlock<'_>>
     }
 }
 
-/// Nothing is not said, and no blank may stand behind an assistant's text.
+/// `None` for a blank text, which the API refuses. It also refuses blanks at the end of the assistant's text.
 fn build_text_block(text: &str) -> Option<AnthropicPromptBlock<'_>> {
     let text = text.trim_end();
     (!text.is_empty()).then_some(AnthropicPromptBlock::Text { text })
 }
 
-/// The input must be an object; what the model wrote instead is kept in one.
+/// The API takes only an object as input. Arguments that are none, as the model wrote them, go into one under
+/// `unreadable`.
 fn parse_tool_input(arguments: &str) -> Value {
     match serde_json::from_str(arguments) {
         Ok(Value::Object(object)) => Value::Object(object),
@@ -163,8 +167,9 @@ enum ChatReplyBlock {
     Other,
 }
 
-pub(crate) fn decode_anthropic_chat(bytes: &[u8]) -> Result<ChatReply, String> {
-    let message: AnthropicChatReply = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+/// Reads text and tool calls. Blocks of other types, such as thinking, are ignored.
+pub(crate) fn decode_anthropic_chat(bytes: &[u8]) -> Result<ChatReply, ReplyDecodeError> {
+    let message: AnthropicChatReply = serde_json::from_slice(bytes)?;
     let (mut text, mut calls) = (String::new(), Vec::new());
     for block in message.content {
         match block {

@@ -1,4 +1,4 @@
-//! Conversations with tools in the chat completions form.
+//! Conversations with tools in OpenAI's Chat Completions API.
 
 use std::borrow::Cow;
 
@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::{EndpointQuirks, OpenAiUsage, map_finish_reason, parse_openai_json};
 use crate::chat::{ChatReply, ChatRequest, ChatToolCall, ChatToolDefinition, PromptMessage};
+use crate::error::ReplyDecodeError;
 use crate::request::CompletionUsage;
 
 #[derive(Serialize)]
@@ -28,7 +29,7 @@ struct OpenAiChatRequest<'b> {
 #[derive(Serialize)]
 struct OpenAiChatMessage<'b> {
     role: &'static str,
-    /// Null beside calls: some endpoints take no empty text.
+    /// `None` becomes null, beside tool calls: some endpoints refuse an empty text.
     content: Option<&'b str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<SentToolCall<'b>>,
@@ -57,6 +58,7 @@ struct OpenAiChatTool<'b> {
     function: &'b ChatToolDefinition,
 }
 
+/// The body of one turn of a conversation, without the features in `dialect` that the endpoint does not support.
 pub(crate) fn encode_openai_chat(model: &str, chat: &ChatRequest<'_>, dialect: EndpointQuirks) -> Vec<u8> {
     let limit = Some(chat.max_tokens);
     let plain =
@@ -90,6 +92,7 @@ pub(crate) fn encode_openai_chat(model: &str, chat: &ChatRequest<'_>, dialect: E
     bytes
 }
 
+/// A tool call as it was received. Empty arguments become `{}`, because endpoints parse the history, too.
 fn call_out(call: &ChatToolCall) -> SentToolCall<'_> {
     let arguments = if call.arguments.is_empty() { "{}" } else { &call.arguments };
     SentToolCall { id: &call.id, kind: "function", function: SentFunction { name: &call.name, arguments } }
@@ -125,14 +128,15 @@ struct ReceivedToolCall {
 struct ReceivedFunction {
     #[serde(default)]
     name: String,
-    /// A text with JSON in it; from some endpoints the JSON itself.
+    /// JSON as a text, as OpenAI sends it. Some endpoints send the JSON value itself.
     #[serde(default)]
     arguments: Value,
 }
 
-pub(crate) fn decode_openai_chat(bytes: &[u8]) -> Result<ChatReply, String> {
+/// Reads the first choice. Call ids may be empty: not every endpoint sends them.
+pub(crate) fn decode_openai_chat(bytes: &[u8]) -> Result<ChatReply, ReplyDecodeError> {
     let completion: OpenAiChatCompletion = parse_openai_json(bytes)?;
-    let choice = completion.choices.into_iter().next().ok_or("it has no choices")?;
+    let choice = completion.choices.into_iter().next().ok_or(ReplyDecodeError::NoChoices)?;
     let message = choice.message;
     let refused = message.refusal.as_ref().is_some_and(|text| !text.is_empty());
     let calls = message.tool_calls.unwrap_or_default().into_iter().map(|call| ChatToolCall {
@@ -153,6 +157,7 @@ pub(crate) fn decode_openai_chat(bytes: &[u8]) -> Result<ChatReply, String> {
     })
 }
 
+/// Text of a message, joined if it came as a list of parts.
 fn text_of(content: &Value) -> Cow<'_, str> {
     match content {
         Value::String(text) => Cow::Borrowed(text),
@@ -240,12 +245,11 @@ mod tests {
         let parts = decode_openai_chat(
             br#"{"choices":[{"message":{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}}]}"#,
         );
-        assert_eq!(parts.map(|reply| reply.text), Ok("ab".to_owned()));
+        assert_eq!(parts.expect("a reply").text, "ab");
         let refused =
             decode_openai_chat(br#"{"choices":[{"message":{"content":null,"refusal":"no"}}]}"#).expect("a reply");
         assert_eq!((refused.text.as_str(), refused.stop), ("no", FinishReason::Refused));
-        assert!(
-            decode_openai_chat(br#"{"error":{"message":"overloaded"}}"#).is_err_and(|text| text.contains("overloaded"))
-        );
+        let reported = decode_openai_chat(br#"{"error":{"message":"overloaded"}}"#).expect_err("an error");
+        assert_eq!(reported.to_string(), "it reports an error (overloaded)");
     }
 }

@@ -1,4 +1,4 @@
-//! Spans, log records and what stands around them, as JSON has them.
+//! Spans, log records, resources and scopes in JSON. Missing fields have their default, as in protobuf.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,12 +11,14 @@ use crate::encode::encode_attributes;
 use crate::log_event::LogEvent;
 use crate::wire::{write_bytes, write_fixed32, write_number};
 
+/// `InstrumentationScope`; only its name is used.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub(super) struct ScopeJson {
     pub(super) name: Option<String>,
 }
 
+/// `Resource`.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub(super) struct ResourceJson {
@@ -24,11 +26,13 @@ pub(super) struct ResourceJson {
 }
 
 impl ResourceJson {
+    /// The neutral resource. `schemaUrl` and dropped counts are not used.
     pub(super) fn into_resource(self) -> SpanResource {
         SpanResource { attributes: self.attributes.0 }
     }
 }
 
+/// `Span`. The aliases are the snake_case names that some senders use.
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct SpanJson {
@@ -46,7 +50,7 @@ pub(super) struct SpanJson {
     attributes: KeyValues,
     events: Option<Vec<EventJson>>,
     status: Option<StatusJson>,
-    // What is kept without being looked at; no `flatten`, which would make serde copy the whole span first.
+    // Kept without being interpreted. No `flatten`, which would make serde buffer the whole span first.
     #[serde(alias = "trace_state")]
     trace_state: Option<String>,
     kind: Option<ProtoEnumJson>,
@@ -60,6 +64,7 @@ pub(super) struct SpanJson {
     links: Option<Vec<LinkJson>>,
 }
 
+/// `Span.Link`.
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
 struct LinkJson {
@@ -73,10 +78,11 @@ struct LinkJson {
     flags: Option<u32>,
 }
 
-/// What is wrong with ids that are not written as OTLP asks.
+/// The reason for ids that are not written as OTLP demands. Part of the response to the sender.
 const ODD_ID: &str = "an id that is not 32 (of a trace) or 16 (of a span) hexadecimal digits";
 
 impl SpanJson {
+    /// The reason if any id is malformed. A span id that decodes to zero counts as absent, not as malformed.
     pub(super) fn odd_id(&self) -> Option<&'static str> {
         let is_exact = self.trace_id.is_exact
             && (self.span_id.is_exact || self.span_id.id == SpanId::default())
@@ -84,7 +90,8 @@ impl SpanJson {
         (!is_exact).then_some(ODD_ID)
     }
 
-    /// What the neutral span has no place for, as fields of a protobuf span.
+    /// Encodes the fields that the neutral span has no place for, as fields of a protobuf span: trace state, kind,
+    /// dropped counts, links and flags.
     pub(super) fn encode_rest(&self) -> Vec<u8> {
         let mut out = Vec::new();
         if let Some(state) = &self.trace_state {
@@ -93,6 +100,7 @@ impl SpanJson {
         if let Some(kind) = self.kind.as_ref().and_then(span_kind) {
             write_number(&mut out, 6, kind);
         }
+        // Dropped counts say that the SDK cut the span, which matters to whoever exports the trace again.
         let counts =
             [(10, self.dropped_attributes_count), (12, self.dropped_events_count), (14, self.dropped_links_count)];
         for (field, count) in counts {
@@ -116,8 +124,9 @@ impl SpanJson {
     }
 }
 
-/// A kind is a number, or a name that ends in one of these.
+/// A kind as a number, or as a name such as `SPAN_KIND_CLIENT` or `CLIENT`.
 fn span_kind(kind: &ProtoEnumJson) -> Option<u64> {
+    // In the order of the enum, so that the position is the number.
     const NAMES: [&str; 6] = ["UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"];
     let by_name = |name: &str| NAMES.iter().position(|known| name.ends_with(known)).map(|kind| kind as u64);
     match kind {
@@ -128,6 +137,7 @@ fn span_kind(kind: &ProtoEnumJson) -> Option<u64> {
 }
 
 impl SpanJson {
+    /// The neutral span. `resource` and `scope` come from the objects around the record.
     pub(super) fn into_span(self, resource: &Arc<SpanResource>, scope: &str) -> Span<'static> {
         Span {
             trace_id: self.trace_id.id,
@@ -145,6 +155,7 @@ impl SpanJson {
     }
 }
 
+/// `Status`. The code comes as a number or as the name of the enum.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct StatusJson {
@@ -153,6 +164,7 @@ struct StatusJson {
 }
 
 impl StatusJson {
+    /// Unknown codes count as unset.
     fn into_status(self) -> SpanStatus<'static> {
         let code = match &self.code {
             Some(ProtoEnumJson::Number(1)) => StatusCode::Ok,
@@ -165,6 +177,7 @@ impl StatusJson {
     }
 }
 
+/// `Span.Event`.
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
 struct EventJson {
@@ -175,6 +188,7 @@ struct EventJson {
 }
 
 impl EventJson {
+    /// The neutral event.
     fn into_event(self) -> SpanEvent<'static> {
         let Self { time_unix_nano, name, attributes } = self;
         SpanEvent {
@@ -186,6 +200,7 @@ impl EventJson {
     }
 }
 
+/// `LogRecord`. Severity is not kept: nothing here depends on it.
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct LogJson {
@@ -204,12 +219,15 @@ pub(super) struct LogJson {
 }
 
 impl LogJson {
+    /// As for spans. A log record without a span id is fine, one without a trace id is rejected later.
     pub(super) fn odd_id(&self) -> Option<&'static str> {
         let is_exact = self.trace_id.is_exact && (self.span_id.is_exact || self.span_id.id == SpanId::default());
         (!is_exact).then_some(ODD_ID)
     }
 
+    /// The neutral event, with the name from `event_name` or the attribute `event.name`.
     pub(super) fn into_event(self) -> LogEvent<'static> {
+        // The observed time stands in where the source had no clock, as the logs data model recommends.
         let time_ns = if self.time_unix_nano.0 != 0 { self.time_unix_nano.0 } else { self.observed_time_unix_nano.0 };
         let body = self.body.map(|body| body.0);
         let event = SpanEvent {

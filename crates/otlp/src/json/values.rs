@@ -1,4 +1,4 @@
-//! Attributes, numbers and ids, in all the ways senders write them.
+//! Attributes, numbers and ids, in all the ways that senders write them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,10 +10,11 @@ use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visi
 
 use crate::limits::RecordLimits;
 
-/// Attributes: a list of key-value pairs, bounded in number.
+/// A list of `KeyValue` objects. The number is bounded, null is an empty list, and duplicates are kept in order.
 #[derive(Default)]
 pub(super) struct KeyValues(pub(super) AttributeList<'static>);
 
+/// `KeyValue`. A missing value is null.
 #[derive(Deserialize)]
 struct KeyValueJson {
     #[serde(default)]
@@ -40,6 +41,7 @@ impl<'de> Deserialize<'de> for KeyValues {
                 let limit = RecordLimits::default().attributes;
                 let mut pairs = Vec::new();
                 while let Some(KeyValueJson { key, value }) = list.next_element()? {
+                    // The limit of one list. The number of values of the whole record was checked before.
                     if pairs.len() == limit {
                         return Err(A::Error::custom(format!("more than {limit} attributes (limit {limit})")));
                     }
@@ -52,6 +54,7 @@ impl<'de> Deserialize<'de> for KeyValues {
     }
 }
 
+/// An `AnyValue` object. Null, an empty object and an unknown type of value are all null.
 pub(super) struct AnyValue(pub(super) AttributeValue<'static>);
 
 impl<'de> Deserialize<'de> for AnyValue {
@@ -99,19 +102,22 @@ impl<'de> Deserialize<'de> for AnyValue {
     }
 }
 
+/// `ArrayValue`. Its depth is bounded by serde_json's recursion limit of 128.
 #[derive(Deserialize)]
 struct ArrayJson {
     #[serde(default)]
     values: Vec<AnyValue>,
 }
 
+/// `KeyValueList`.
 #[derive(Deserialize)]
 struct MapJson {
     #[serde(default)]
     values: KeyValues,
 }
 
-/// A number or a name. Anything else is passed over, whatever is in it.
+/// An enum of protobuf: its number (the specification) or its name (protobuf's own JSON mapping). A value of another
+/// type is ignored, so that an odd `kind` does not cost a span.
 pub(super) enum ProtoEnumJson {
     Number(u64),
     Text(String),
@@ -166,12 +172,21 @@ impl<'de> Deserialize<'de> for ProtoEnumJson {
     }
 }
 
-/// Signs of structure in the JSON of one record: four stand around an attribute.
+/// Structural characters per value: an attribute has at least four of `{`, `[` and `,` around it.
 const SIGNS_PER_VALUE: usize = 4;
 
-/// Whether a record in JSON has so many values that it need not be read: in memory, an empty object takes many times the
-/// bytes that it is written in.
-pub(super) fn check_value_count(json: &str) -> Result<(), String> {
+/// Why a record in JSON is left out. The rest of its document is still read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum WireJsonError {
+    #[error("more than {limit} attributes, events, links and values (limit {limit})")]
+    TooManyValues { limit: usize },
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+}
+
+/// Rejects a record with too many values before it is parsed: in memory, an empty object takes many times the bytes that
+/// it is written in.
+pub(super) fn check_value_count(json: &str) -> Result<(), WireJsonError> {
     let limit = RecordLimits::default().attributes;
     let (mut signs, mut is_text, mut is_escaped) = (0, false, false);
     for byte in json.bytes() {
@@ -179,17 +194,19 @@ pub(super) fn check_value_count(json: &str) -> Result<(), String> {
             _ if is_escaped => is_escaped = false,
             b'\\' if is_text => is_escaped = true,
             b'"' => is_text = !is_text,
+            // b'[' | b',' if !is_text => signs += 1, | Inside of texts these characters have no meaning.
             b'{' | b'[' | b',' if !is_text => signs += 1,
             _ => {}
         }
     }
     if signs > limit * SIGNS_PER_VALUE {
-        return Err(format!("more than {limit} attributes, events, links and values (limit {limit})"));
+        return Err(WireJsonError::TooManyValues { limit });
     }
     Ok(())
 }
 
-/// A number that may travel as a number, as a text, or (from JavaScript) as a float; out of range is the nearest.
+/// A number as a JSON number, as a text (the form of the specification for 64-bit integers), or as a float (from
+/// JavaScript). A number out of range becomes the nearest one; null is 0.
 macro_rules! flexible_number {
     ($name:ident, $number:ty) => {
         #[derive(Default)]
@@ -234,7 +251,7 @@ macro_rules! flexible_number {
 flexible_number!(U64, u64);
 flexible_number!(I64, i64);
 
-/// The same for floats, which have names for what they cannot write.
+/// A float as a number or as a text: `NaN` and `Infinity` have no form as a JSON number.
 #[derive(Default)]
 struct FloatJson(f64);
 
@@ -242,6 +259,7 @@ impl<'de> Deserialize<'de> for FloatJson {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
+        // serde tries the variants in order.
         enum FloatForm {
             Number(f64),
             Text(String),
@@ -255,13 +273,15 @@ impl<'de> Deserialize<'de> for FloatJson {
     }
 }
 
+/// A trace id in hexadecimal (the specification) or in base64 (protobuf's own JSON mapping).
 #[derive(Default)]
 pub(super) struct TraceIdJson {
     pub(super) id: TraceId,
-    /// It is written as OTLP asks: in hexadecimal digits of the right number, or in base64 as some senders do.
+    /// Whether it has the right number of hexadecimal digits, or is base64 of the right length.
     pub(super) is_exact: bool,
 }
 
+/// As [`TraceIdJson`], for the eight bytes of a span id.
 #[derive(Default)]
 pub(super) struct SpanIdJson {
     pub(super) id: SpanId,
@@ -290,16 +310,17 @@ impl<'de> Deserialize<'de> for SpanIdJson {
     }
 }
 
-/// An id that is not there is an exact one, too: whether it may be missing is for others to say.
+/// An absent id is well-formed; whether it may be absent is checked elsewhere.
 fn is_hexadecimal(text: &str, digits: usize) -> bool {
     text.is_empty() || (text.len() == digits && text.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// Base64 ids are told from hexadecimal ones by their length alone.
+/// Base64 and hexadecimal ids differ in length, which is enough to tell them apart. Empty if it is not base64.
 fn base64_id(text: &str, length: usize) -> Vec<u8> {
     if text.len() == length { base64_bytes(text) } else { Vec::new() }
 }
 
+/// Standard alphabet with padding. Invalid text becomes empty.
 fn base64_bytes(text: &str) -> Vec<u8> {
     base64::engine::general_purpose::STANDARD.decode(text).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Annotations by what they are about, and the ones that came before it did.
+//! Annotations by target, and the matching of annotations that arrived before their target.
 
 use std::collections::HashSet;
 
@@ -10,24 +10,26 @@ use crate::annotations::{AnnotationRecord, COLUMNS, annotation_from_row};
 use crate::error::StoreError;
 use crate::writer::WriteHandle;
 
-/// Which annotations of a project are wanted. Empty lists do not narrow.
+/// Selects annotations of a project, as Phoenix's REST API does. Empty lists do not restrict.
 #[derive(Clone, Debug, Default)]
 pub struct AnnotationQuery {
     pub project: i64,
-    /// How their targets begin: `span:`, `trace:` or `session:`.
+    /// Prefix of their targets: `span:`, `trace:` or `session:`.
     pub kind: &'static str,
     pub targets: Vec<String>,
     pub identifiers: Vec<String>,
     pub names: Vec<String>,
     pub other_names: Vec<String>,
-    /// The number to begin with; they come latest first.
+    /// The number to begin with. The latest come first.
     pub up_to: Option<i64>,
     pub limit: usize,
 }
 
 impl AnnotationQuery {
+    /// The conditions that are not part of the statement. Lists of values would need a statement for each length.
     fn matches(&self, row: &AnnotationRecord) -> bool {
         let is_in = |list: &[String], value: &str| list.is_empty() || list.iter().any(|one| one == value);
+        // Targets are texts with a prefix, see `NewAnnotation::target`.
         row.target.starts_with(self.kind)
             && self.up_to.is_none_or(|up_to| row.no <= up_to)
             && is_in(&self.identifiers, &row.identifier)
@@ -36,17 +38,17 @@ impl AnnotationQuery {
     }
 }
 
-/// What was found out of an annotation's target.
+/// The trace of an annotation's target.
 struct AnnotatedTrace {
     trace: i64,
     project: i64,
 }
 
-/// Annotations that one step looks at.
+/// Annotations that one step reads.
 const A_STEP: i64 = 500;
 
 impl Store {
-    /// Annotations, the latest first.
+    /// Annotations, the latest first. Also finds those that arrived before their target.
     pub fn annotations_about(&self, query: &AnnotationQuery) -> Result<Vec<AnnotationRecord>, StoreError> {
         let reader = self.readers.take_reader()?;
         let sql: &Connection = &*reader.unchecked_transaction()?;
@@ -80,7 +82,7 @@ impl Store {
                     continue;
                 }
                 if project.is_none() {
-                    // It came before its target did.
+                    // It arrived before its target, so its row has no project yet.
                     project = find_annotated_trace(sql, &row.target)?.map(|home| home.project);
                 }
                 if project == Some(query.project) {
@@ -93,7 +95,7 @@ impl Store {
         Ok(found)
     }
 
-    /// How many annotations are about something that has not come yet.
+    /// Number of annotations whose target has not arrived yet.
     pub fn waiting_annotations(&self) -> Result<u64, StoreError> {
         let reader = self.readers.take_reader()?;
         let mut statement = reader
@@ -101,8 +103,8 @@ impl Store {
         Ok(statement.query_row([], |row| row.get(0))?)
     }
 
-    /// Brings annotations that came too early together with their targets, some at a time, and lets those go that waited
-    /// since before `forget_before_ns`. Says where to go on; `None` at the end.
+    /// Connects annotations that arrived too early with their targets, some at a time, and removes those that have
+    /// waited since before `forget_before_ns`. Returns where to continue; `None` at the end.
     pub fn settle_annotations(
         &self,
         after: i64,
@@ -130,7 +132,7 @@ impl Store {
     }
 }
 
-/// The trace that a target belongs to, if it has come.
+/// The trace that a target belongs to; `None` if it has not arrived.
 fn find_annotated_trace(sql: &Connection, target: &str) -> Result<Option<AnnotatedTrace>, StoreError> {
     let Some((kind, id)) = target.split_once(':') else { return Ok(None) };
     let read = |row: &rusqlite::Row<'_>| Ok(AnnotatedTrace { trace: row.get(0)?, project: row.get(1)? });

@@ -1,5 +1,5 @@
-//! The latest trajectories that fit, by one name of those that are asked for: through all projects at once, and not
-//! farther than a bound.
+//! The latest trajectories that match a filter. Walks one index from the newest entry on, through all projects at once,
+//! and stops at a bound.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, params};
@@ -11,13 +11,14 @@ use crate::error::StoreError;
 use crate::long::{HOUR_NS, NameKind};
 use crate::records::FacetKind;
 
-/// Trajectories that totals are taken of.
+/// Trajectories from which totals are computed.
 pub(super) const MAX_LATEST_TRAJECTORIES: usize = 2_000;
-/// Trajectories that are looked at for those that fit, in all projects together.
+/// Trajectories that are examined in all projects together.
 const LOOKED_AT: usize = 8_000;
-/// A name is sought in each project, or, when there are more, among all trajectories.
+/// Projects in each of which a name is searched. If there are more, all trajectories are examined by time instead.
 const MAX_WALKS: usize = 16;
 
+/// The columns of a trajectory that totals need.
 pub(super) struct LatestTrajectory {
     pub(super) no: i64,
     pub(super) start_ns: i64,
@@ -27,7 +28,7 @@ pub(super) struct LatestTrajectory {
     pub(super) version: String,
 }
 
-/// The latest trajectories that fit, newest first, and whether there are more than were looked at.
+/// The latest trajectories that match, newest first, and whether there are more than were examined.
 pub(super) fn find_latest_trajectories(
     sql: &Connection,
     filter: &MetricFilter,
@@ -51,14 +52,15 @@ pub(super) fn find_latest_trajectories(
         Some(DrivingFacet { kind, name, shares }) => {
             let all: u64 = shares.iter().sum();
             for (project, share) in projects.into_iter().zip(shares).filter(|(_, share)| *share > 0) {
-                // So that all ways lead about as far back.
+                // Divided by share, so that all walks reach about equally far back.
                 let most = (LOOKED_AT as u64).saturating_mul(share).div_ceil(all) as usize;
                 let first = [Value::Integer(project), Value::Integer(kind as i64), Value::Text(name.to_owned())];
                 walks.scan_rows(sql, &facet_walk(), first.into(), filter, most)?;
             }
         }
     }
-    // Where one way ended early, nothing that is older is known of it: the others stop there too.
+    // Where one walk ended early, its older trajectories are unknown. The others are cut at the same time, so that the
+    // result is complete for the time that it covers.
     if let Some(horizon) = walks.horizon {
         walks.seen.retain(|one| one.start_ns >= horizon);
     }
@@ -69,7 +71,7 @@ pub(super) fn find_latest_trajectories(
     Ok((seen, is_cut))
 }
 
-/// A name to go by, and how many trajectories of each project have it.
+/// The name that drives the walk, and the number of trajectories of each project that have it.
 struct DrivingFacet<'f> {
     kind: FacetKind,
     name: &'f str,
@@ -77,7 +79,7 @@ struct DrivingFacet<'f> {
 }
 
 impl<'f> DrivingFacet<'f> {
-    /// Of the names that are asked for, the one that the fewest trajectories have; none where there is no name.
+    /// The name of the filter with the fewest trajectories; `None` if the filter has no name.
     fn rarest(
         sql: &Connection,
         filter: &'f MetricFilter,
@@ -95,7 +97,7 @@ impl<'f> DrivingFacet<'f> {
             let Some(name) = name else { continue };
             let shares = projects.iter().map(|project| {
                 let values = params![project, of as i64, name, from, to];
-                // Whole days: at least as many as there are.
+                // Rollups of whole days: an upper bound of the number.
                 count.query_row(values, |row| Ok(u64::try_from(row.get::<_, i64>(0)?).unwrap_or(0)))
             });
             ways.push(DrivingFacet { kind, name, shares: shares.collect::<Result<_, _>>()? });
@@ -104,13 +106,16 @@ impl<'f> DrivingFacet<'f> {
     }
 }
 
+/// Number of trajectories with a name in a period, from the coarse rollups.
 const HAVE_A_NAME: &str = "SELECT coalesce(sum(trajectories), 0) FROM usage_long WHERE size = 24 AND project = ? \
                            AND kind = ? AND name = ? AND bucket >= ? AND bucket <= ?";
+/// Columns of a walk, in the order in which [`LatestScan`] reads them.
 const COLUMNS: &str = "t.no, t.start_ns, t.end_ns - t.start_ns, t.is_error, t.cost_usd, t.version, \
                        (:agent IS NULL OR t.agent = :agent) AND (:version IS NULL OR t.version = :version) \
                        AND (:model IS NULL OR t.model = :model)";
 
-/// By time alone. Whether one fits is told and not asked for, so that the limit bounds what is looked at.
+/// A walk by time. The match is a column of the result and not a condition, so that the limit bounds the rows that are
+/// examined.
 pub(super) fn plain_walk(of_project: bool) -> String {
     let (index, within) =
         if of_project { ("trajectory_by_project", "t.project = ? AND") } else { ("trajectory_by_start", "") };
@@ -120,7 +125,7 @@ pub(super) fn plain_walk(of_project: bool) -> String {
     )
 }
 
-/// By a name that a trace is found by.
+/// A walk by facet.
 fn facet_walk() -> String {
     format!(
         "SELECT {COLUMNS} FROM facet f CROSS JOIN trajectory t INDEXED BY trajectory_by_trace ON t.trace = f.trace \
@@ -129,16 +134,16 @@ fn facet_walk() -> String {
     )
 }
 
-/// What was found on the way through one project after the other.
+/// The result of walking one project after the other.
 #[derive(Default)]
 pub(super) struct LatestScan {
     pub(super) seen: Vec<LatestTrajectory>,
-    /// The latest time at which one of the ways ended before all was looked at.
+    /// The latest time at which one of the walks ended before its end.
     pub(super) horizon: Option<i64>,
 }
 
 impl LatestScan {
-    /// The first values are those without a name in the statement.
+    /// Examines the rows of a statement. `first` are its leading parameters.
     pub(super) fn scan_rows(
         &mut self,
         sql: &Connection,

@@ -1,4 +1,4 @@
-//! Metrics over time, from sums that are kept up to date while verdicts come in.
+//! Metrics over time, from rollups that are kept up to date while outcomes are stored.
 
 use crate::buckets::{BUCKET_NS, ScoreMoments};
 use std::collections::BTreeSet;
@@ -10,6 +10,7 @@ use super::project_number;
 use crate::Store;
 use crate::error::StoreError;
 
+/// Selects rollups. All given conditions must hold.
 #[derive(Clone, Debug, Default)]
 pub struct MetricFilter {
     pub project: Option<String>,
@@ -17,18 +18,18 @@ pub struct MetricFilter {
     pub agent: Option<String>,
     pub version: Option<String>,
     pub model: Option<String>,
-    /// Steps that call this tool only.
+    /// Only steps that call this tool.
     pub tool: Option<String>,
-    /// Whole buckets: all that lie in the period, if only in part.
+    /// Whole buckets count, also those that are only partly inside the period.
     pub from_ns: Option<i64>,
     pub to_ns: Option<i64>,
 }
 
-/// What the sums are grouped by, beside the evaluator.
+/// What the sums are grouped by, in addition to the evaluator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricGroup {
     All,
-    /// Periods of this length.
+    /// By periods of this length in nanoseconds.
     Time {
         period_ns: i64,
     },
@@ -38,15 +39,18 @@ pub enum MetricGroup {
     Tool,
 }
 
+/// Sums of one evaluator in one group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricRow {
     pub evaluator: String,
-    /// What it is grouped by: a time in nanoseconds, or a name.
+    /// The value of the group: a time in nanoseconds, or a name.
     pub group: String,
     pub moments: ScoreMoments,
 }
 
 impl Store {
+    /// Sums of scores by evaluator and group. Reads the five-minute rollups, so it is meant for short periods;
+    /// `metric_periods` reads the coarse ones.
     pub fn metrics(&self, filter: &MetricFilter, group: MetricGroup) -> Result<Vec<MetricRow>, StoreError> {
         let reader = self.readers.take_reader()?;
         let mut terms = Vec::new();
@@ -63,7 +67,8 @@ impl Store {
             MetricGroup::Model => "model".to_owned(),
             MetricGroup::Tool => "tool".to_owned(),
         };
-        // All that comes before the time in the table's order is named, so that a period is found without reading the rest.
+        // All columns before the time in the order of the key are given, so that a period is found without reading the
+        // rest.
         let projects = match &filter.project {
             Some(project) => project_number(&reader, project)?.into_iter().collect(),
             None => numbers_of_projects(&reader)?,
@@ -76,7 +81,7 @@ impl Store {
         values.push(Value::Text(serde_json::json!(projects).to_string()));
         terms.push("evaluator IN (SELECT value FROM json_each(?))".to_owned());
         values.push(Value::Text(serde_json::json!(evaluators).to_string()));
-        // Sums over all tools and sums of one tool lie side by side; only one kind may be added up.
+        // Sums over all tools (empty name) and sums of one tool are in the same table. Only one kind may be added up.
         match (&filter.tool, group) {
             (Some(tool), _) => {
                 terms.push("tool = ?".to_owned());
@@ -92,7 +97,7 @@ impl Store {
                 values.push(Value::Text(value.clone()));
             }
         }
-        // Of a bucket that lies in the period only partly, all counts: also of the one that is not over yet.
+        // A bucket that is only partly inside the period counts completely, also the present one.
         let bounds = [(filter.from_ns, ">="), (filter.to_ns.map(|bound| bound.saturating_sub(1)), "<=")];
         for (bound, comparison) in bounds {
             if let Some(bound) = bound {
@@ -113,7 +118,7 @@ impl Store {
     }
 }
 
-/// Sums that stand in a row from a column on.
+/// The sums of a row, from a column on, in the order of the table.
 pub(super) fn moments_from_row(row: &Row<'_>, from: usize) -> Result<ScoreMoments, rusqlite::Error> {
     Ok(ScoreMoments {
         trajectories: row.get(from)?,
@@ -128,12 +133,14 @@ pub(super) fn moments_from_row(row: &Row<'_>, from: usize) -> Result<ScoreMoment
     })
 }
 
+/// Numbers of all projects, to look rollups up by their key, which begins with the project.
 pub(super) fn numbers_of_projects(sql: &Connection) -> Result<Vec<i64>, StoreError> {
     let mut statement = sql.prepare_cached("SELECT no FROM project")?;
     Ok(statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
 }
 
-/// The evaluators that these projects have sums of: from one to the next, not row by row.
+/// The evaluators that have rollups in these projects. Steps from one name to the next through the index, not row by
+/// row.
 fn list_rollup_evaluators(sql: &Connection, projects: &[i64]) -> Result<BTreeSet<String>, StoreError> {
     let mut next = sql.prepare_cached("SELECT min(evaluator) FROM rollup WHERE project = ? AND evaluator > ?")?;
     let mut evaluators = BTreeSet::new();

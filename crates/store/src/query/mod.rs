@@ -1,4 +1,4 @@
-//! What can be asked of a store.
+//! Queries. Every list uses an index and examines a bounded number of rows; tests check the query plans.
 
 mod annotations;
 mod latest;
@@ -40,6 +40,7 @@ use rusqlite::{OptionalExtension, params};
 use crate::Store;
 use crate::error::StoreError;
 
+/// A project with its counts, which triggers keep up to date.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectRow {
     pub name: String,
@@ -52,9 +53,11 @@ pub struct ProjectRow {
 }
 
 impl Store {
+    /// All projects by name, with the times of their first and last trace.
     pub fn projects(&self) -> Result<Vec<ProjectRow>, StoreError> {
         let reader = self.readers.take_reader()?;
         let mut statement = reader.prepare_cached(
+            // Minimum and maximum are one index lookup each.
             "SELECT name, created_ns, traces, spans, trajectories, \
              (SELECT min(start_ns) FROM trace WHERE project = project.no), \
              (SELECT max(start_ns) FROM trace WHERE project = project.no) \
@@ -74,11 +77,12 @@ impl Store {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
+    /// Whether a project exists, also one without traces.
     pub fn has_project(&self, name: &str) -> Result<bool, StoreError> {
         Ok(project_number(&*self.readers.take_reader()?, name)?.is_some())
     }
 
-    /// The trace that holds a span.
+    /// The trace that contains a span. Ids of spans are unique in practice only; the first match counts.
     pub fn trace_of_span(&self, span: SpanId) -> Result<Option<TraceId>, StoreError> {
         let reader = self.readers.take_reader()?;
         let id = reader
@@ -91,7 +95,7 @@ impl Store {
     }
 }
 
-/// A number of a project; `None` when there is no such project.
+/// The number of a project; `None` if there is no such project.
 pub(crate) fn project_number(sql: &rusqlite::Connection, name: &str) -> Result<Option<i64>, StoreError> {
     Ok(sql.prepare_cached("SELECT no FROM project WHERE name = ?")?.query_row([name], |row| row.get(0)).optional()?)
 }

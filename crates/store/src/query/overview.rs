@@ -1,4 +1,5 @@
-//! What a page about many trajectories says: how many, how long, how dear, and which tasks go wrong most.
+//! Data of the overview page: how many trajectories, how long, how expensive, and which tasks fail most. Percentiles
+//! cannot be computed from rollups, so the latest trajectories themselves are read, up to a bound.
 
 use rusqlite::{Connection, params};
 
@@ -7,55 +8,57 @@ use super::latest::{LatestTrajectory, find_latest_trajectories};
 use crate::Store;
 use crate::error::StoreError;
 
-/// Sums over trajectories; of many, the latest.
+/// Sums over trajectories; if there are many, over the latest.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OverviewTotals {
     pub trajectories: u64,
     pub errors: u64,
-    /// Of those whose cost is known.
+    /// Trajectories whose cost is known.
     pub costed: u64,
     pub cost_usd: f64,
-    /// How long they took, shortest first.
+    /// Durations in ascending order, for percentiles.
     pub durations_ns: Vec<i64>,
 }
 
-/// What the trajectories of a version came to.
+/// Totals of one version.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VersionRow {
     pub version: String,
     pub totals: OverviewTotals,
 }
 
-/// Trajectories that were asked the same.
+/// Trajectories with the same query.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskRow {
-    /// Its beginning.
+    /// The beginning of the query.
     pub query: String,
     pub trajectories: u64,
-    /// Verdicts below the best, and all that have a score.
+    /// Outcomes below the best score, and all with a score.
     pub wrong: u64,
     pub scored: u64,
-    /// The latest of them in which something was wrong, and the first step that was; none where it is the whole.
+    /// The latest trajectory with a wrong outcome, and its first wrong step; `None` if only the trajectory as a whole
+    /// is wrong.
     pub trace_id: u128,
     pub trajectory_id: String,
     pub step: Option<u32>,
 }
 
-/// The latest trajectories that fit.
+/// Overview of the latest matching trajectories.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LatestOverview {
     pub totals: OverviewTotals,
-    /// Those whose trajectories came last first.
+    /// Versions, those with the latest trajectories first.
     pub versions: Vec<VersionRow>,
-    /// The tasks with the greatest share of verdicts below the best.
+    /// The tasks with the highest share of outcomes below the best.
     pub tasks: Vec<TaskRow>,
-    /// There are more than were looked at.
+    /// Whether there are more trajectories than were examined.
     pub is_cut: bool,
 }
 
-/// Trajectories whose verdicts are looked at.
+/// Trajectories whose outcomes are read.
 const MAX_JUDGED: usize = 500;
 impl OverviewTotals {
+    /// Durations are sorted by the caller, once all are there.
     fn add(&mut self, seen: &LatestTrajectory) {
         self.trajectories += 1;
         self.errors += u64::from(seen.is_error);
@@ -66,8 +69,7 @@ impl OverviewTotals {
 }
 
 impl Store {
-    /// The latest trajectories that fit, and the tasks among them that go wrong most; the filter's evaluator and tool are
-    /// passed over.
+    /// Overview of the latest matching trajectories. Evaluator and tool of the filter are ignored.
     pub fn latest_overview(&self, filter: &MetricFilter, most_tasks: usize) -> Result<LatestOverview, StoreError> {
         let reader = self.readers.take_reader()?;
         let sql: &Connection = &*reader.unchecked_transaction()?;
@@ -94,9 +96,10 @@ impl Store {
     }
 }
 
-/// Versions that are told apart.
+/// Versions that are listed separately.
 const MAX_VERSIONS: usize = 20;
 
+/// Groups the outcomes of these trajectories by query, worst share first.
 fn worst_tasks(sql: &Connection, numbers: &[i64], limit: usize) -> Result<Vec<TaskRow>, StoreError> {
     let mut statement = sql.prepare_cached(
         "SELECT t.query, count(DISTINCT t.no), sum(o.is_wrong) AS wrong, count(o.score), \

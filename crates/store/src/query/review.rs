@@ -1,4 +1,4 @@
-//! Verdicts for people to look at, one after another, and what people said of verdicts.
+//! The review queue: verdicts for people to check one after another, and the labels that people gave.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,20 +10,21 @@ use super::project_number;
 use crate::Store;
 use crate::error::StoreError;
 
-/// Which verdicts are wanted.
+/// Selects verdicts for review.
 #[derive(Clone, Debug, Default)]
 pub struct ReviewFilter {
     pub project: Option<String>,
     pub evaluator: Option<String>,
-    /// Only those whose score is below the best.
+    /// Only those below the best score.
     pub only_wrong: bool,
-    /// In place of verdicts, what the judge could not judge.
+    /// Outcomes that the judge could not judge, instead of verdicts.
     pub only_failed: bool,
-    /// Those that this person has labelled already are passed over.
+    /// Verdicts that this person has labelled already are skipped.
     pub author: String,
 }
 
-/// A verdict's place in the order they come in: newest trajectories first.
+/// Position of a verdict in the review order: newest trajectories first, then by step and evaluator. Its text is the
+/// cursor in addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReviewPlace {
     pub start_ns: i64,
@@ -32,6 +33,7 @@ pub struct ReviewPlace {
     pub evaluator: String,
 }
 
+/// A verdict to review.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReviewItem {
     pub place: ReviewPlace,
@@ -39,34 +41,34 @@ pub struct ReviewItem {
     pub trace_id: u128,
 }
 
-/// What a person said of a verdict, and what the judge says now.
+/// A label that a person gave, and the present verdict of the judge.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LabelRow {
     pub no: i64,
     pub project: String,
     pub trace_id: u128,
-    /// The trajectory's number in the store.
+    /// Number of the trajectory in the store.
     pub trajectory: i64,
     pub trajectory_id: String,
-    /// `None` for the whole trajectory.
+    /// `None` for the trajectory as a whole.
     pub step: Option<u32>,
     pub evaluator: String,
-    /// The name that was given, which may be anybody's.
+    /// The name that the person entered; anyone can enter any name.
     pub author: String,
-    /// Tells people apart: with keys the key's name, which nobody else can give himself.
+    /// Identifies the person. With API keys it is the name of the key, which others cannot use.
     pub identifier: String,
     pub label: String,
     pub note: Option<String>,
     pub updated_ns: i64,
-    /// What was kept with it, an object as JSON.
+    /// What was stored with the label, as a JSON object.
     pub metadata: String,
-    /// `None` when there is no verdict, or none any more.
+    /// `None` if there is no verdict, or no longer.
     pub judge_label: Option<String>,
-    /// The outcome of now as it is kept, as JSON; only where it is asked for.
+    /// The present outcome as JSON; only if it was asked for.
     pub judged: Option<String>,
 }
 
-/// Trajectories that one look goes through.
+/// Trajectories that one request examines.
 const MAX_TRAJECTORIES: i64 = 5_000;
 
 impl fmt::Display for ReviewPlace {
@@ -92,8 +94,8 @@ impl FromStr for ReviewPlace {
 }
 
 impl Store {
-    /// The next verdict behind a place. Where there is none among those that one look goes through, the place to go on from,
-    /// if there is more.
+    /// The next verdict behind a position. If there is none among the trajectories that one request examines, returns
+    /// the position to continue from, if there is more.
     pub fn next_verdict(
         &self,
         filter: &ReviewFilter,
@@ -136,13 +138,13 @@ impl Store {
         Ok((None, last.filter(|_| looked_at == MAX_TRAJECTORIES)))
     }
 
-    /// What people said of verdicts, what was said last first.
+    /// Labels, the latest first.
     pub fn labels(&self, project: Option<&str>, limit: usize) -> Result<Vec<LabelRow>, StoreError> {
         self.read_labels(project, None, limit)
     }
 
-    /// The next labels behind a moment and a number, in the order they were given, with the outcomes they are about. One
-    /// that is changed while somebody goes through them comes again, as it is then.
+    /// The next labels behind a time and a number, in the order in which they were given, with the outcomes that they
+    /// are about. A label that is changed meanwhile comes again with its new value.
     pub fn labels_after(
         &self,
         project: Option<&str>,
@@ -152,6 +154,7 @@ impl Store {
         self.read_labels(project, Some(after), limit)
     }
 
+    /// Reads labels in either order. The outcome itself is read only if the caller exports it.
     fn read_labels(
         &self,
         project: Option<&str>,
@@ -197,11 +200,12 @@ impl Store {
     }
 }
 
-/// Labels with what they are about and what the judge says of it now. A target ends in its step, if it is about one; an id
-/// may hold the sign that a step is told by, so a trajectory with the whole of it as its id comes first.
+/// Labels with the trajectory they are about and the present outcome. A target ends in `#` and the step, if it is about
+/// one. Since an id may contain `#` as well, a trajectory whose id is the whole text takes precedence.
 fn label_walk(of_project: bool, in_order: bool) -> String {
+    // A target without the digits at its end: what is before the number of the step.
     const STEM: &str = "rtrim(a.target, '0123456789')";
-    // By name of the index, not by project: what people said is little.
+    // By the index of names and not of projects: there are few labels.
     let within = if of_project { "+a.project = ? AND" } else { "" };
     let (line, bound, order) = match in_order {
         true => ("o.line", "(a.updated_ns, a.no) > (?, ?)", "a.updated_ns, a.no"),
@@ -225,6 +229,7 @@ fn label_walk(of_project: bool, in_order: bool) -> String {
     )
 }
 
+/// Trajectories by start, newest first, behind a position.
 fn trajectory_walk(index: &str, within: &str) -> String {
     format!(
         "SELECT start_ns, no, trajectory_id, trace FROM trajectory INDEXED BY {index} \
@@ -232,7 +237,7 @@ fn trajectory_walk(index: &str, within: &str) -> String {
     )
 }
 
-/// The first verdict on a trajectory that this person has not labelled, behind a place if one is given.
+/// The first verdict on a trajectory that this person has not labelled, behind a position if one is given.
 fn first_open(
     sql: &Connection,
     filter: &ReviewFilter,

@@ -1,11 +1,11 @@
-//! From what people type to what the index of words is asked.
+//! Translates a search text of a user into a query of the full-text index (SQLite FTS5).
 
 use rusqlite::Connection;
 
 use crate::error::StoreError;
 
-/// What a search looks for, in the words of the index; `None` when it has no words. The index does not know which words
-/// are neighbours, so each must be a word to it, too; where it would split one, words are split further.
+/// The query for a search text; `None` if it has no words. The index stores no positions and refuses phrases, so each
+/// term must be one word to it, too. If it would split a term, the text is split further.
 pub(super) fn search_of(sql: &Connection, text: &str) -> Result<Option<String>, StoreError> {
     check_prefixes(text)?;
     let splits: [fn(char) -> bool; 2] =
@@ -13,7 +13,7 @@ pub(super) fn search_of(sql: &Connection, text: &str) -> Result<Option<String>, 
     let mut is_known = sql.prepare_cached("SELECT 1 FROM words WHERE words MATCH ? LIMIT 1")?;
     for split in splits {
         let words = search_words(text.split(split));
-        // Asked for as whole words, which costs next to nothing.
+        // The check uses whole words, which costs almost nothing.
         if words.is_empty() || is_known.exists([search_terms(&words, |_| "")]).is_ok() {
             return Ok(Some(search_terms(&words, choose_word_wildcard)).filter(|terms| !terms.is_empty()));
         }
@@ -22,7 +22,8 @@ pub(super) fn search_of(sql: &Connection, text: &str) -> Result<Option<String>, 
     Ok(Some(search_terms(&search_words(letters), choose_word_wildcard)))
 }
 
-/// Beginnings of words are looked up one word after the other: short ones, and many of them, are most of the index.
+/// Limits prefix searches. They expand to all words with the prefix, and short or many prefixes match most of the
+/// index.
 fn check_prefixes(text: &str) -> Result<(), StoreError> {
     let words = text.split(|c: char| !c.is_alphanumeric() && c != '*').filter(|word| word.ends_with('*'));
     let mut prefixes: Vec<&str> = words.map(|word| word.trim_end_matches('*')).collect();
@@ -42,10 +43,12 @@ fn check_prefixes(text: &str) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Letters in the beginning of a word, at least. Scripts without capitals say as much with one.
+/// Minimum letters of a prefix. In scripts without capitals, a single character says as much as a word.
 const MIN_PREFIX_CHARS: usize = 3;
+/// Words with a star in one search.
 const MAX_PREFIXES: usize = 5;
 
+/// Scripts without upper and lower case, such as Chinese, Japanese and Thai.
 fn has_no_case(word: &str) -> bool {
     !word.contains(|c: char| c.is_ascii_alphanumeric() || c.is_lowercase() || c.is_uppercase())
 }
@@ -54,6 +57,7 @@ fn is_kept(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '*'
 }
 
+/// Distinct words, up to a limit.
 fn search_words<'t>(words: impl Iterator<Item = &'t str>) -> Vec<&'t str> {
     const MAX_SEARCH_WORDS: usize = 20;
     let mut found: Vec<&str> = Vec::new();
@@ -65,13 +69,14 @@ fn search_words<'t>(words: impl Iterator<Item = &'t str>) -> Vec<&'t str> {
     found
 }
 
+/// Every word must occur. Quoted, so that nothing in it is an operator of the query language.
 fn search_terms(words: &[&str], ending: fn(&str) -> &'static str) -> String {
     let term = |word: &&str| format!("\"{}\"{}", word.trim_end_matches('*'), ending(word));
     words.iter().map(term).collect::<Vec<_>>().join(" AND ")
 }
 
-/// A word is a whole word, which is found at once however many there are of it. With a star, as people write it, it is
-/// the beginning of one; so it always is in scripts that put no spaces between words, where the index has whole phrases.
+/// A word matches whole words, which is fast however frequent it is. With a star it is a prefix. In scripts without
+/// blanks between words it always is, because the index contains whole phrases there.
 fn choose_word_wildcard(word: &str) -> &'static str {
     let is_long = || word.chars().count() >= MIN_PREFIX_CHARS || has_no_case(word);
     if word.ends_with('*') || (!word.is_ascii() && is_long()) { "*" } else { "" }

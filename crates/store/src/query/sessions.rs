@@ -1,4 +1,5 @@
-//! Conversations: the traces whose trajectories name the same one.
+//! Sessions: traces whose trajectories name the same session. The name comes from the sender (`session.id` and the
+//! like), so it is unique in a project only.
 
 use std::collections::BTreeSet;
 
@@ -8,15 +9,16 @@ use rusqlite::{Connection, params};
 use crate::Store;
 use crate::error::StoreError;
 
-/// A conversation in a project.
+/// A session in a project. The same name in two projects is two sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionRow {
     pub session: String,
     pub project: i64,
-    /// In the order they began.
+    /// In order of their start.
     pub traces: Vec<SessionTrace>,
 }
 
+/// A trace of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionTrace {
     pub trace_id: TraceId,
@@ -24,11 +26,11 @@ pub struct SessionTrace {
     pub end_ns: i64,
 }
 
-/// Trajectories of one conversation that are looked at.
+/// Trajectories of one session that are examined.
 const MAX_TRAJECTORIES: i64 = 1000;
 
 impl Store {
-    /// The conversations of a project by their names, from one on.
+    /// Sessions of a project in the order of their names, from one on.
     pub fn sessions(
         &self,
         project: i64,
@@ -51,7 +53,7 @@ impl Store {
             .collect()
     }
 
-    /// The conversations of this name, one for each project that has it.
+    /// The sessions with this name, one per project.
     pub fn sessions_named(&self, session: &str) -> Result<Vec<SessionRow>, StoreError> {
         let reader = self.readers.take_reader()?;
         let sql: &Connection = &*reader.unchecked_transaction()?;
@@ -73,7 +75,8 @@ impl Store {
     }
 }
 
-/// The traces of the trace groups that belong to a conversation: a plain client makes a trace of each call.
+/// The traces of all trace groups of a session: a plain client creates one trace per call, and only one of them is the
+/// trace of the trajectory.
 fn list_session_traces(sql: &Connection, session: &str, project: i64) -> Result<Vec<SessionTrace>, StoreError> {
     let mut statement = sql.prepare_cached(
         "SELECT story FROM trajectory INDEXED BY trajectory_by_session \

@@ -1,4 +1,4 @@
-//! Hands out raw records: of one trace group, for assembling it, and of a whole project, page by page.
+//! Raw records: of one trace group, for assembly, and of a whole project, page by page.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::error::StoreError;
 use crate::monitor::check_query;
 use crate::records::BlockSignal;
 
-/// Records of one trace that came together: an OTLP export request.
+/// Records of one trace that arrived together, as an OTLP export request.
 #[derive(Clone, Debug)]
 pub struct StoredBlock {
     pub no: i64,
@@ -27,45 +27,45 @@ pub struct StoredBlock {
 pub struct StoredTraceGroup {
     pub no: i64,
     pub traces: Vec<TraceId>,
-    /// The projects of the traces.
+    /// Project of each trace.
     pub projects: HashMap<TraceId, String>,
     pub blocks: Vec<StoredBlock>,
-    /// Of traces that hold spans in several versions: which block has the one that counts.
+    /// For traces with spans in several versions: the block with the version that counts.
     pub versions: HashMap<(i64, SpanId), i64>,
-    /// When something came for it last, as far as it is not assembled yet.
+    /// The time of the last arrival, if it is in the ready queue.
     pub due_ns: Option<i64>,
-    /// It is larger than what is assembled at once; the rest is left out.
+    /// Whether it is larger than what is assembled at once. The rest is missing.
     pub is_cut: bool,
 }
 
 impl StoredTraceGroup {
-    /// Whether a block's version of a span is the one that counts.
+    /// Whether a block has the version of a span that counts.
     pub fn is_current_version(&self, block: &StoredBlock, span: SpanId) -> bool {
         self.versions.get(&(block.trace, span)).is_none_or(|no| *no == block.no)
     }
 }
 
-/// A place in a project's traces.
+/// Position among the traces of a project, in order of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProjectPosition {
     pub start_ns: i64,
     pub trace: i64,
 }
 
-/// A place in a project's records.
+/// Position among the records of a project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PagePosition {
     at: ProjectPosition,
-    /// The last block of the trace that was read; `None` when all of them were.
+    /// The last block of the trace that was read; `None` if all were.
     block: Option<i64>,
 }
 
-/// How much of a trace group is read. A trace group that is larger is cut: what came first is there.
+/// How much of a trace group is read. Of a larger group, the records that arrived first are read.
 #[derive(Clone, Copy, Debug)]
 pub struct TraceGroupLimits {
-    /// Of its records, decompressed; one block more than that at the most.
+    /// Bytes of its records, decompressed. The block that exceeds them is still included.
     pub bytes: usize,
-    /// Trace groups with more spans than this are not read at all.
+    /// Groups with more spans than this are not read at all.
     pub spans: i64,
 }
 
@@ -75,16 +75,17 @@ impl Default for TraceGroupLimits {
     }
 }
 
-/// What one trace group may take in memory.
+/// Bytes of one trace group in memory.
 pub(super) const MAX_GROUP_BYTES: usize = 64 << 20;
-/// Spans in several versions that are told apart in one trace.
+/// Spans in several versions that are tracked in one trace.
 const MAX_VERSIONS: i64 = 500_000;
+/// Traces of one page. With small traces, a page ends here and not by size.
 const TRACES_A_PAGE: i64 = 64;
-/// A page ends when it has this many bytes; with one block more if that is larger.
+/// Size after which a page ends. The block that exceeds it is still included.
 const PAGE_BYTES: usize = 4 << 20;
 
 impl Store {
-    /// The records of a trace group.
+    /// The records of a trace group, within the default limits.
     pub fn trace_group(&self, trace_group: i64) -> Result<StoredTraceGroup, StoreError> {
         self.trace_group_within(trace_group, TraceGroupLimits::default())
     }
@@ -96,7 +97,7 @@ impl Store {
         limits: TraceGroupLimits,
     ) -> Result<StoredTraceGroup, StoreError> {
         let reader = self.readers.take_reader()?;
-        // One view: what comes for the trace group from now on makes it due again.
+        // One read transaction: records that arrive from now on put the group into the queue again.
         let sql: &Connection = &*reader.unchecked_transaction()?;
         let traces: Vec<(i64, [u8; 16], bool, String, i64)> = sql
             .prepare_cached(
@@ -128,15 +129,15 @@ impl Store {
         Ok(found)
     }
 
-    /// The next traces of a project with their records, in order of time; `None` at the end. A trace that is larger than
-    /// a page is on several.
+    /// The next traces of a project with their records, in order of time; `None` at the end. A trace that is larger
+    /// than a page is spread over several.
     pub fn project_page(
         &self,
         project: &str,
         after: Option<PagePosition>,
     ) -> Result<Option<(StoredTraceGroup, PagePosition)>, StoreError> {
         let reader = self.readers.take_reader()?;
-        // One view: which block counts and what is in it belong together.
+        // One read transaction, so that blocks and versions agree.
         let sql: &Connection = &*reader.unchecked_transaction()?;
         let Some(project) = project_number(sql, project)? else { return Ok(None) };
         let beginning = ProjectPosition { start_ns: i64::MIN, trace: 0 };
@@ -172,8 +173,8 @@ impl Store {
     }
 }
 
-/// Reads a trace's blocks behind one of them, and says which was the last when there are more than fit. The first is read
-/// whatever its size.
+/// Reads the blocks of a trace behind a block, and returns the last one if there are more than fit. The first block is
+/// read whatever its size, so that every call makes progress.
 pub(super) fn read_blocks(
     sql: &Connection,
     trace: i64,
@@ -201,6 +202,7 @@ pub(super) fn read_blocks(
     Ok(None)
 }
 
+/// For each span of a trace, the block with the version that counts. Only needed for traces that have several versions.
 pub(super) fn read_versions(
     sql: &Connection,
     trace: i64,

@@ -1,28 +1,30 @@
-//! Which traces are asked for.
+//! The filter of trace lists.
 
+/// Conditions on a trace, its trajectories and their outcomes. All given ones must hold.
 #[derive(Clone, Debug, Default)]
 pub struct TraceFilter {
     pub project: Option<String>,
-    /// Begun at or after.
+    /// Begins at this time or later.
     pub from_ns: Option<i64>,
-    /// Begun before.
+    /// Begins before this time.
     pub to_ns: Option<i64>,
     pub agent: Option<String>,
     pub version: Option<String>,
     pub model: Option<String>,
-    /// With `wrong`, what was found wrong is a step that calls it, or the whole of a trajectory that does.
+    /// A tool that some step calls. Together with `wrong`, the wrong outcome must be about a step that calls it, or
+    /// about a whole trajectory that does.
     pub tool: Option<String>,
-    /// An evaluator that found something below its best.
+    /// An evaluator that gave a score below its best.
     pub wrong: Option<String>,
-    /// `incorrect`, or `thought_to_tool=incorrect`.
+    /// A label such as `incorrect`, or with its evaluator, `thought_to_tool=incorrect`.
     pub label: Option<String>,
     pub score: Option<ScoreBound>,
     pub error: Option<bool>,
-    /// Words that the trajectory holds, all of them.
+    /// Words that a trajectory contains, all of them.
     pub text: Option<String>,
 }
 
-/// A bound on the mean score of a trajectory.
+/// A bound on the mean score of a trajectory by one evaluator.
 #[derive(Clone, Debug)]
 pub struct ScoreBound {
     pub evaluator: String,

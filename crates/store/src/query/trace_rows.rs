@@ -1,4 +1,4 @@
-//! One trace as lists and pages show it: what is known of it, of its trajectories, and of the verdicts on them.
+//! One trace as lists and pages show it, with its trajectories and sums of their outcomes.
 
 use gradus_core::span::TraceId;
 use rusqlite::types::Value;
@@ -8,23 +8,28 @@ use super::project_number;
 use crate::Store;
 use crate::error::StoreError;
 
+/// A trace with its counts.
 #[derive(Clone, Debug)]
 pub struct TraceRow {
     pub no: i64,
     pub trace_id: TraceId,
     pub project: String,
     pub name: String,
+    /// Times of spans are by the clock of the sender, `arrived_ns` by the clock of the server.
     pub start_ns: i64,
     pub end_ns: i64,
     pub spans: i64,
     pub errors: i64,
+    /// Compressed bytes of its records.
     pub bytes: i64,
     pub has_root: bool,
+    /// Number of the trace group: that of its first trace.
     pub trace_group: i64,
     pub arrived_ns: i64,
     pub trajectories: Vec<TrajectoryRow>,
 }
 
+/// A trajectory in the list of a trace.
 #[derive(Clone, Debug)]
 pub struct TrajectoryRow {
     pub no: i64,
@@ -42,6 +47,7 @@ pub struct TrajectoryRow {
     pub scores: Vec<ScoreRow>,
 }
 
+/// Sums of the outcomes of one evaluator on one trajectory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScoreRow {
     pub evaluator: String,
@@ -49,19 +55,19 @@ pub struct ScoreRow {
     pub sum: f64,
     pub failed: i64,
     pub not_applicable: i64,
-    /// Verdicts below the best, and the first step with one: 0 where only the whole has one.
+    /// Outcomes below the best score, and the first step with one: 0 if only the trajectory as a whole has one.
     pub wrong: i64,
     pub first_wrong: Option<u32>,
 }
 
 impl Store {
-    /// One trace with its trajectories' rows.
+    /// One trace with its trajectories.
     pub fn trace(&self, id: TraceId) -> Result<Option<TraceRow>, StoreError> {
         let reader = self.readers.take_reader()?;
         trace_row(&reader, "trace_id = ?", Value::Blob(id.0.to_be_bytes().to_vec()))
     }
 
-    /// The stored trajectory, as JSON without tool definitions.
+    /// The stored trajectory as JSON, without tool definitions.
     pub fn trajectory_json(&self, trajectory_id: &str) -> Result<Option<Vec<u8>>, StoreError> {
         let reader = self.readers.take_reader()?;
         let body: Option<Vec<u8>> = reader
@@ -71,7 +77,7 @@ impl Store {
         body.map(|body| crate::compress::decompress_bytes(&body)).transpose()
     }
 
-    /// The trace that a trajectory begins in.
+    /// The trace in which a trajectory begins.
     pub fn trace_of_trajectory(&self, trajectory_id: &str) -> Result<Option<TraceId>, StoreError> {
         let reader = self.readers.take_reader()?;
         let id: Option<[u8; 16]> = reader
@@ -84,7 +90,7 @@ impl Store {
         Ok(id.map(|id| TraceId(u128::from_be_bytes(id))))
     }
 
-    /// When the first trajectory began that is still kept.
+    /// Start of the earliest trajectory that is still stored.
     pub fn first_start(&self, project: Option<&str>) -> Result<Option<i64>, StoreError> {
         let reader = self.readers.take_reader()?;
         let sql: &Connection = &reader;
@@ -103,7 +109,7 @@ impl Store {
         }
     }
 
-    /// How many steps a trajectory has.
+    /// Number of steps of a trajectory.
     pub fn steps_of(&self, trajectory_id: &str) -> Result<Option<u32>, StoreError> {
         let reader = self.readers.take_reader()?;
         Ok(reader
@@ -113,6 +119,7 @@ impl Store {
     }
 }
 
+/// Reads one trace. `which` is a condition with one parameter, written in this crate and never by a user.
 pub(super) fn trace_row(sql: &Connection, which: &str, value: Value) -> Result<Option<TraceRow>, StoreError> {
     let row = sql
         .prepare_cached(&format!(
@@ -142,7 +149,7 @@ pub(super) fn trace_row(sql: &Connection, which: &str, value: Value) -> Result<O
     Ok(Some(row))
 }
 
-/// The trajectories that a trace has a part in.
+/// The trajectories that begin in a trace, in order of time, up to 1,000.
 fn list_trace_trajectories(sql: &Connection, trace: i64) -> Result<Vec<TrajectoryRow>, StoreError> {
     let mut statement = sql.prepare_cached(
         "SELECT no, trajectory_id, agent, version, model, query, steps, is_error, start_ns, end_ns, tokens, cost_usd \
@@ -174,6 +181,7 @@ fn trajectory_row(row: &Row<'_>) -> Result<TrajectoryRow, rusqlite::Error> {
     })
 }
 
+/// Sums by evaluator, computed from the outcomes themselves: a trajectory has few.
 fn list_trajectory_scores(sql: &Connection, trajectory: i64) -> Result<Vec<ScoreRow>, StoreError> {
     let mut statement = sql.prepare_cached(
         "SELECT evaluator, count(score), coalesce(sum(score), 0.0), sum(kind = 2), sum(kind = 1), sum(is_wrong), \

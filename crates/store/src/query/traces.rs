@@ -1,8 +1,8 @@
-//! Lists traces, newest first, by any mix of filters.
+//! Lists traces, newest first, by any combination of filters.
 //!
-//! One filter drives: it is walked in the order of the list, through an index, and each trace it names is held against the
-//! others. A request looks at a bounded number of traces, so a rare mix gives a short page and a cursor to go on from, and
-//! never a long wait.
+//! One filter drives: its index is walked in the order of the list, and each trace is checked against the other
+//! filters. A request examines a bounded number of traces. A rare combination therefore gives a short page and a cursor
+//! to continue from, and never a long wait.
 
 use crate::query::trace_filter::TraceFilter;
 use std::fmt;
@@ -19,6 +19,7 @@ use crate::Store;
 use crate::error::StoreError;
 use crate::records::FacetKind;
 
+/// One page of a list.
 #[derive(Clone, Debug, Default)]
 pub struct TraceRowPage {
     pub traces: Vec<TraceRow>,
@@ -26,12 +27,12 @@ pub struct TraceRowPage {
     pub next: Option<TraceListCursor>,
 }
 
-/// A place in a list.
+/// Position in a list. Its text is the cursor of the API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceListCursor {
     /// Before this trace, in order of time.
     Time { start_ns: i64, trace: i64 },
-    /// Before this trajectory, in order of arrival: how lists of found words are ordered.
+    /// Before this trajectory, in order of arrival, which is the order of search results.
     Found { trajectory: i64 },
 }
 
@@ -57,20 +58,20 @@ impl FromStr for TraceListCursor {
     }
 }
 
-/// Traces that one request looks at, at most.
+/// Traces that one request examines at most.
 const LOOKED_AT: usize = 20_000;
-/// What is sought in all projects is sought in each of them, or, when there are more, in all traces.
+/// Projects in each of which a facet is walked. If there are more, all traces are examined by time instead.
 const MAX_WALKS: usize = 16;
 
-/// Where a walk stands, and what it has found.
+/// The result of one walk: start and number of the traces that match.
 struct MatchedTraces {
     found: Vec<(i64, i64)>,
-    /// The last it looked at, when it stopped before the end.
+    /// The last trace that was examined, if the walk stopped before its end.
     stopped: Option<(i64, i64)>,
 }
 
 impl Store {
-    /// One page of the traces that fit, newest first. A page may be short, or empty, and still have a next one.
+    /// One page of matching traces, newest first. A page may be short or empty and still have a next one.
     pub fn traces(
         &self,
         filter: &TraceFilter,
@@ -87,6 +88,7 @@ impl Store {
                 None => return Ok(TraceRowPage::default()),
             },
         };
+        // A search drives the list if there is one: the full-text index has its own order.
         let (numbers, next) = match &filter.text {
             Some(text) => match search_of(sql, text)? {
                 Some(terms) => search_trace_page(sql, filter, projects, &terms, cursor, limit)?,
@@ -101,7 +103,7 @@ impl Store {
         Ok(TraceRowPage { traces, next })
     }
 
-    /// How many traces began at a moment or later; not more than `most` are counted.
+    /// Number of traces that began at a time or later, counted up to `most`.
     pub fn traces_since(&self, project: Option<&str>, from_ns: i64, most: usize) -> Result<u64, StoreError> {
         let reader = self.readers.take_reader()?;
         let project = match project {
@@ -119,8 +121,10 @@ impl Store {
     }
 }
 
+/// Numbers of the traces of a page, and where the next one begins.
 type TraceNumberPage = (Vec<i64>, Option<TraceListCursor>);
 
+/// A page in order of time: walks one index or, over several projects, merges one walk per project.
 fn by_time(
     sql: &Connection,
     filter: &TraceFilter,
@@ -128,7 +132,8 @@ fn by_time(
     cursor: Option<TraceListCursor>,
     limit: usize,
 ) -> Result<TraceNumberPage, StoreError> {
-    // One bound, not two: a database that took the wrong one for its way in would read all that lies between.
+    // One upper bound and not two: with two, SQLite might choose the wrong one to enter the index and read everything
+    // in between.
     let before_ns = (filter.to_ns.unwrap_or(i64::MAX), i64::MIN);
     let before = match cursor {
         Some(TraceListCursor::Time { start_ns, trace }) => before_ns.min((start_ns, trace)),
@@ -152,7 +157,8 @@ fn by_time(
             }
         }
     };
-    // What lies behind the place where the first walk stopped belongs to a later page.
+    // Entries behind the point where the first walk stopped belong to a later page, because another walk may have
+    // entries in between.
     let stopped = walks.iter().filter_map(|walk| walk.stopped).max();
     let mut found: Vec<(i64, i64)> = walks.into_iter().flat_map(|walk| walk.found).collect();
     found.sort_unstable_by(|a, b| b.cmp(a));
@@ -164,7 +170,7 @@ fn by_time(
     Ok((found.into_iter().map(|(_, trace)| trace).collect(), next))
 }
 
-/// The filter that names the fewest traces, by and large.
+/// The filter that probably matches the fewest traces.
 fn choose_driving_facet(filter: &TraceFilter) -> Option<(FacetKind, String)> {
     if let Some(label) = &filter.label {
         return Some((FacetKind::Label, label.clone()));
@@ -187,7 +193,8 @@ fn choose_driving_facet(filter: &TraceFilter) -> Option<(FacetKind, String)> {
     filter.score.as_ref().map(|score| (FacetKind::Evaluator, score.evaluator.clone()))
 }
 
-/// The conditions on a trace as one expression; `{t}` stands for its number.
+/// The conditions on a trace as one SQL expression. Values are bound as parameters; `trace` is the column with its
+/// number.
 fn build_trace_conditions(filter: &TraceFilter, trace: &str, values: &mut Vec<Value>) -> String {
     let mut terms = vec!["1".to_owned()];
     let mut facet = |kind: FacetKind, value: &str, wanted: bool| {
@@ -235,6 +242,7 @@ fn build_trace_conditions(filter: &TraceFilter, trace: &str, values: &mut Vec<Va
     terms.join(" AND ")
 }
 
+/// Walks all traces, or those of a project, by time.
 fn walk_traces(
     sql: &Connection,
     filter: &TraceFilter,
@@ -248,6 +256,7 @@ fn walk_traces(
     scan_trace_list(sql, &trace_walk(&fits, project.is_some()), values, filter, before, limit)
 }
 
+/// Walks the traces of a project with one facet, by time.
 fn walk_facet(
     sql: &Connection,
     filter: &TraceFilter,
@@ -263,6 +272,8 @@ fn walk_facet(
     scan_trace_list(sql, &facet_walk(&fits), values, filter, before, limit)
 }
 
+/// The condition is a column of the result, so that the limit bounds the rows that are examined. INDEXED BY makes
+/// SQLite fail instead of choosing another plan.
 fn trace_walk(fits: &str, of_project: bool) -> String {
     let (index, within) = if of_project { ("trace_by_project", "project = ? AND") } else { ("trace_by_start", "") };
     format!(
@@ -271,11 +282,13 @@ fn trace_walk(fits: &str, of_project: bool) -> String {
     )
 }
 
+/// Counts by index only; the limit bounds what is counted.
 fn since_walk(of_project: bool) -> String {
     let (index, within) = if of_project { ("trace_by_project", "project = ? AND") } else { ("trace_by_start", "") };
     format!("SELECT 1 FROM trace INDEXED BY {index} WHERE {within} start_ns >= ? LIMIT ?")
 }
 
+/// As [`trace_walk`], through the facets of one value.
 fn facet_walk(fits: &str) -> String {
     format!(
         "SELECT f.start_ns, f.trace, {fits} FROM facet f WHERE f.project = ? AND f.kind = ? AND f.value = ? \
@@ -284,6 +297,7 @@ fn facet_walk(fits: &str) -> String {
     )
 }
 
+/// Full-text matches by row number, which is the order of arrival. CROSS JOIN fixes the order of the join.
 fn found_walk(fits: &str, of_project: bool) -> String {
     let within = if of_project { "AND trace.project = ?" } else { "" };
     format!(
@@ -293,7 +307,7 @@ fn found_walk(fits: &str, of_project: bool) -> String {
     )
 }
 
-/// Walks down a list until there is a page and one more, or enough was looked at.
+/// Walks a list until there is one entry more than a page, or enough was examined.
 fn scan_trace_list(
     sql: &Connection,
     statement: &str,
@@ -328,6 +342,8 @@ fn scan_trace_list(
     Ok(walk)
 }
 
+/// A page of search results, latest arrival first. A trace is listed once, for the latest of its trajectories that
+/// match.
 fn search_trace_page(
     sql: &Connection,
     filter: &TraceFilter,

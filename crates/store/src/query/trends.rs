@@ -1,5 +1,5 @@
-//! Sums for a page about many trajectories, from those over hours and days. Where several names are asked for, the sums of
-//! each combination that has them are added up; of these only so many are read.
+//! Sums over periods from the coarse rollups, for pages about many trajectories. If several names are given, the rows
+//! of all combinations that have them are added up; the number of combinations that are read is bounded.
 
 use crate::buckets::TrajectoryUsage;
 use std::collections::BTreeMap;
@@ -12,56 +12,61 @@ use crate::Store;
 use crate::error::StoreError;
 use crate::long::{ALL_PROJECTS, HOUR_NS, NameKind, decode_dimensions, encode_dimensions};
 
-/// What an evaluator came to in a period.
+/// Scores of an evaluator in a period.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricPeriod {
     pub evaluator: String,
-    /// When the period began.
+    /// Start of the period.
     pub start_ns: i64,
     pub moments: ScoreMoments,
 }
 
+/// Scores by evaluator and period.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MetricPeriods {
-    /// By evaluator, and in order of time.
+    /// By evaluator, then by time.
     pub rows: Vec<MetricPeriod>,
-    /// There are more evaluators, or combinations of names, than were looked at.
+    /// Whether there are more evaluators, or combinations of names, than were read.
     pub is_cut: bool,
 }
 
-/// What an evaluator came to with each tool.
+/// Scores of an evaluator by tool.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ToolSums {
     pub tools: BTreeMap<String, ScoreMoments>,
-    /// There are more tools, or combinations of names, than were looked at.
+    /// Whether there are more tools, or combinations of names, than were read.
     pub is_cut: bool,
 }
 
-/// What trajectories took and cost, by period and in order of time.
+/// Usage by period, in order of time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UsagePeriods {
     pub rows: Vec<(i64, TrajectoryUsage)>,
-    /// There are more combinations of names than were looked at.
+    /// Whether there are more combinations of names than were read.
     pub is_cut: bool,
 }
 
-/// Sums that one question reads where several names are asked for.
+/// Rows that one query reads if several names are given.
 const LOOKED_AT: usize = 20_000;
-/// What the way to the first of some sums costs, in sums: looking where nothing is does not come for free.
+/// Cost of one index lookup, in rows: lookups that find nothing are not free.
 const WAY: usize = 4;
+/// Evaluators that are read if the filter names none.
 const MAX_EVALUATORS: usize = 50;
+/// Tools that are read for one evaluator.
 const MAX_TOOLS: usize = 500;
-/// Names that are looked at for those of the time that is asked for.
+/// Names that are examined for those in the requested time.
 const MAX_NAMES: usize = 2_000;
-/// Combinations of names that are looked at for those with two names.
+/// Combinations of names that are examined if two names are given.
 const MAX_COMBINATIONS: usize = 5_000;
 
+/// The sums of a row, in the order that `moments_from_row` reads.
 const SUMS: &str = "trajectories, scored_trajectories, scored, sum, sum_sum, sum_n, n_n, failed, not_applicable";
+/// The same, added up over several rows.
 const TOTAL: &str = "sum(trajectories), sum(scored_trajectories), sum(scored), sum(sum), sum(sum_sum), sum(sum_n), \
                      sum(n_n), sum(failed), sum(not_applicable), count(*)";
 
 impl Store {
-    /// What evaluators came to, by period. Of the filter all counts but the tool; times are of whole hours.
+    /// Scores by evaluator and period. The tool of the filter is ignored, and times are rounded to hours.
     pub fn metric_periods(&self, filter: &MetricFilter, period_ns: i64) -> Result<MetricPeriods, StoreError> {
         let reader = self.readers.take_reader()?;
         let sql: &Connection = &*reader.unchecked_transaction()?;
@@ -97,7 +102,7 @@ impl Store {
         Ok(found)
     }
 
-    /// What one evaluator came to with each tool.
+    /// Scores of one evaluator by tool.
     pub fn tool_sums(&self, filter: &MetricFilter) -> Result<ToolSums, StoreError> {
         let reader = self.readers.take_reader()?;
         let sql: &Connection = &*reader.unchecked_transaction()?;
@@ -131,8 +136,8 @@ impl Store {
         Ok(found)
     }
 
-    /// The names that trajectories of a time have, in order of the alphabet; of many, the first. Of the filter, project and
-    /// times count.
+    /// Names of trajectories in a time, in alphabetical order; the first ones if there are many. Only project and times
+    /// of the filter count.
     pub fn list_names(&self, filter: &MetricFilter, kind: NameKind, limit: usize) -> Result<Vec<String>, StoreError> {
         let reader = self.readers.take_reader()?;
         let sql: &Connection = &*reader.unchecked_transaction()?;
@@ -141,7 +146,7 @@ impl Store {
         in_time(sql, filter, project, kind, all, limit)
     }
 
-    /// What trajectories took and cost. Of the filter, names, project and times count.
+    /// Usage by period. Names, project and times of the filter count.
     pub fn usage_periods(&self, filter: &MetricFilter, period_ns: i64) -> Result<UsagePeriods, StoreError> {
         let reader = self.readers.take_reader()?;
         let sql: &Connection = &*reader.unchecked_transaction()?;
@@ -166,6 +171,7 @@ impl Store {
     }
 }
 
+/// Reads a row of [`USAGE`], whose first column is the bucket.
 fn usage_from_row(row: &Row<'_>) -> Result<TrajectoryUsage, StoreError> {
     Ok(TrajectoryUsage {
         trajectories: row.get(1)?,
@@ -178,7 +184,7 @@ fn usage_from_row(row: &Row<'_>) -> Result<TrajectoryUsage, StoreError> {
     })
 }
 
-/// The rows that one question is about, by their names, and how many of them may still be read.
+/// The names of the rows that a query reads, and how many rows it may still read.
 struct RollupSelection {
     names: Vec<(NameKind, String)>,
     left: usize,
@@ -186,6 +192,8 @@ struct RollupSelection {
 }
 
 impl RollupSelection {
+    /// None or one name has rows of its own, and so have all three together. For two names, the combinations are
+    /// searched.
     fn for_filter(sql: &Connection, filter: &MetricFilter, project: i64) -> Result<RollupSelection, StoreError> {
         let wanted = [&filter.agent, &filter.version, &filter.model].map(|name| name.as_deref());
         let all = |names, is_cut| RollupSelection { names, left: LOOKED_AT, is_cut };
@@ -201,7 +209,7 @@ impl RollupSelection {
             _ => {}
         }
         let kind = NameKind::Together;
-        // What begins with the same names is beside each other.
+        // Texts with the same leading names are neighbours in the index.
         let prefix = match wanted {
             [Some(agent), Some(version), _] => {
                 ["[", &encode_json_name(agent), ",", &encode_json_name(version), ","].concat()
@@ -222,7 +230,7 @@ impl RollupSelection {
         Ok(all(found.into_iter().map(|name| (kind, name)).collect(), is_cut))
     }
 
-    /// Reads of each name, and says how many rows that were.
+    /// Calls `read` for each name. It returns the number of rows, which is charged to the limit.
     fn for_each_name(
         &mut self,
         mut read: impl FnMut(NameKind, &str) -> Result<usize, StoreError>,
@@ -233,7 +241,7 @@ impl RollupSelection {
                 break;
             }
             let rows = read(*kind, name)?;
-            // A question about one name reads as many as it shows.
+            // A query for one name reads only rows that it shows.
             if self.names.len() > 1 {
                 self.left = self.left.saturating_sub(rows + WAY);
             }
@@ -242,12 +250,12 @@ impl RollupSelection {
     }
 }
 
-/// A name as it stands in a text of several.
+/// A name as it is written inside a combination.
 fn encode_json_name(name: &str) -> String {
     serde_json::Value::from(name).to_string()
 }
 
-/// Those of some names that came in the filter's time.
+/// Those of the names that have trajectories in the time of the filter.
 fn in_time(
     sql: &Connection,
     filter: &MetricFilter,
@@ -270,11 +278,14 @@ fn in_time(
     Ok(found)
 }
 
+/// Usage of one name in a range of buckets.
 const USAGE: &str = "SELECT bucket, trajectories, errors, steps, tokens, took_ns, costed, cost_usd FROM usage_long \
                      WHERE size = ? AND project = ? AND kind = ? AND name = ? AND bucket >= ? AND bucket <= ?";
+/// Whether a name occurs in a range of days.
 const NAME_IN_TIME: &str = "SELECT 1 FROM usage_long WHERE size = 24 AND project = ? AND kind = ? AND name = ? \
                             AND bucket >= ? AND bucket <= ? LIMIT 1";
 
+/// Scores of an evaluator over all tools, for one name in a range of buckets.
 fn long_periods() -> String {
     format!(
         "SELECT bucket, {SUMS} FROM rollup_long WHERE size = ? AND project = ? AND evaluator = ? AND tool = '' \
@@ -282,6 +293,7 @@ fn long_periods() -> String {
     )
 }
 
+/// Scores of an evaluator with one tool. No row instead of zeros if there is nothing.
 fn long_tool() -> String {
     format!(
         "SELECT {TOTAL} FROM rollup_long WHERE size = ? AND project = ? AND evaluator = ? AND tool = ? AND kind = ? \
@@ -289,6 +301,7 @@ fn long_tool() -> String {
     )
 }
 
+/// The next evaluator behind a name, for the loose index scan.
 fn next_evaluator() -> String {
     "SELECT min(evaluator) FROM rollup_long WHERE size = 24 AND project = ?2 AND evaluator > ?1".to_owned()
 }
@@ -301,7 +314,8 @@ fn next_name() -> String {
     "SELECT min(name) FROM usage_long WHERE size = 24 AND project = ?2 AND kind = ?3 AND name > ?1".to_owned()
 }
 
-/// From one text of an index to the next, not row by row: those that begin with a prefix and are longer.
+/// Distinct values of an indexed column with a prefix. Steps from one value to the next, not row by row (a loose index
+/// scan).
 fn steps_through(
     sql: &Connection,
     next: &str,
@@ -323,7 +337,7 @@ fn steps_through(
     Ok(all)
 }
 
-/// `None` when there is no such project.
+/// The number of the filter's project, or that of all projects; `None` if there is no such project.
 fn project_or_all(sql: &Connection, filter: &MetricFilter) -> Result<Option<i64>, StoreError> {
     match &filter.project {
         Some(name) => project_number(sql, name),
@@ -331,7 +345,7 @@ fn project_or_all(sql: &Connection, filter: &MetricFilter) -> Result<Option<i64>
     }
 }
 
-/// Buckets of one size, of so many hours: from the first to the last.
+/// Buckets of one length in hours, from the first to the last, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct BucketRange {
     size: i64,
@@ -339,7 +353,8 @@ struct BucketRange {
     to: i64,
 }
 
-/// The longest buckets that periods and times are made of: whole days, and hours where it begins or ends within one.
+/// Splits the time of a filter into the longest possible buckets: whole days, and hours at either end. Only hours if
+/// the periods are not whole days.
 fn split_into_buckets(filter: &MetricFilter, period_ns: i64) -> Vec<BucketRange> {
     let (from, to) = compute_bucket_bounds(filter, HOUR_NS);
     let hours = |from, to| (from <= to).then_some(BucketRange { size: 1, from, to });
@@ -354,6 +369,7 @@ fn split_into_buckets(filter: &MetricFilter, period_ns: i64) -> Vec<BucketRange>
     [before, days, behind].into_iter().flatten().collect()
 }
 
+/// First and last bucket of the filter's time, both included.
 pub(super) fn compute_bucket_bounds(filter: &MetricFilter, length_ns: i64) -> (i64, i64) {
     let bucket = |bound: Option<i64>, default: i64| bound.map_or(default, |ns| ns.div_euclid(length_ns));
     (bucket(filter.from_ns, i64::MIN), bucket(filter.to_ns.map(|bound| bound.saturating_sub(1)), i64::MAX))

@@ -1,22 +1,22 @@
-//! Verdicts on one trajectory.
+//! Outcomes of one trajectory.
 
 use rusqlite::{OptionalExtension, Row, params};
 
 use crate::Store;
 use crate::error::StoreError;
 
-/// A verdict as it is kept.
+/// An outcome as it is stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VerdictLine {
     pub judged_ns: i64,
-    /// Below the best that its evaluator gave when it was stored.
+    /// Whether it was below the best score of its evaluator when it was stored.
     pub is_wrong: bool,
     /// The outcome as JSON.
     pub line: String,
 }
 
 impl Store {
-    /// The verdicts on a trajectory.
+    /// The outcomes of a trajectory, by step and evaluator. Step 0, the trajectory as a whole, comes first.
     pub fn verdict_lines(&self, trajectory_id: &str) -> Result<Vec<VerdictLine>, StoreError> {
         let reader = self.readers.take_reader()?;
         let mut statement = reader.prepare_cached(
@@ -27,7 +27,7 @@ impl Store {
         Ok(statement.query_map([trajectory_id], line)?.collect::<Result<_, _>>()?)
     }
 
-    /// One verdict as a line of JSON; on the whole trajectory without a step.
+    /// One outcome as a line of JSON; without a step, of the trajectory as a whole.
     pub fn verdict_on(
         &self,
         trajectory_id: &str,

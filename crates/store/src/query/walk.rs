@@ -1,4 +1,5 @@
-//! Walks through the traces of a project with their records, a few at a time, from either end.
+//! Walks through the traces of a project with their records, a few at a time, in either direction. Phoenix's routes
+//! read the store in this way.
 
 use std::collections::HashMap;
 
@@ -15,30 +16,30 @@ use crate::error::StoreError;
 pub struct TraceRecords {
     pub position: ProjectPosition,
     pub trace_id: TraceId,
-    /// When the last of its spans ended.
+    /// End of the last of its spans.
     pub end_ns: i64,
-    /// Whether it holds more than is read at once: then these are its first records.
+    /// Whether it has more records than are read at once. Then these are its first ones.
     pub is_cut: bool,
     pub blocks: Vec<StoredBlock>,
     versions: HashMap<(i64, SpanId), i64>,
 }
 
 impl TraceRecords {
-    /// Whether a block's version of a span is the one that counts.
+    /// Whether a block has the version of a span that counts.
     pub fn is_current_version(&self, block: &StoredBlock, span: SpanId) -> bool {
         self.versions.get(&(block.trace, span)).is_none_or(|no| *no == block.no)
     }
 }
 
-/// Where to walk.
+/// Direction and bounds of a walk.
 #[derive(Clone, Copy, Debug)]
 pub struct TraceWalk {
     pub newest_first: bool,
     /// The trace to begin with, in the order of the walk.
     pub at: Option<ProjectPosition>,
-    /// Only traces that began before.
+    /// Only traces that began before this time.
     pub before_ns: i64,
-    /// Only traces that ended then, or later.
+    /// Only traces that ended at this time or later.
     pub ended_from_ns: i64,
 }
 
@@ -49,27 +50,30 @@ impl Default for TraceWalk {
 }
 
 impl TraceWalk {
-    /// The same walk from behind a trace on.
+    /// The same walk, behind a trace.
     pub fn resume_after(self, last: ProjectPosition) -> TraceWalk {
         let step = if self.newest_first { -1 } else { 1 };
         TraceWalk { at: Some(ProjectPosition { trace: last.trace + step, ..last }), ..self }
     }
 }
 
+/// Traces of one page, if they are small.
 const TRACES_A_PAGE: usize = 64;
-/// Traces are added to a page until it has so many bytes.
+/// Size after which no further trace is added to a page.
 const PAGE_BYTES: usize = 4 << 20;
 
+/// Oldest first. The row value comparison makes the walk resume exactly behind a trace.
 const UP: &str = "SELECT start_ns, no, trace_id, has_versions, end_ns FROM trace INDEXED BY trace_by_project \
                   WHERE project = ? AND (start_ns, no) >= (?, ?) ORDER BY start_ns, no";
+/// Newest first.
 const DOWN: &str = "SELECT start_ns, no, trace_id, has_versions, end_ns FROM trace INDEXED BY trace_by_project \
                     WHERE project = ? AND (start_ns, no) <= (?, ?) ORDER BY start_ns DESC, no DESC";
 
 impl Store {
-    /// The next traces of a walk; none at its end.
+    /// The next traces of a walk; empty at its end.
     pub fn read_walk_page(&self, project: i64, walk: &TraceWalk) -> Result<Vec<TraceRecords>, StoreError> {
         let reader = self.readers.take_reader()?;
-        // One view: which block counts and what is in it belong together.
+        // One read transaction, so that blocks and versions agree.
         let sql: &Connection = &*reader.unchecked_transaction()?;
         let mut statement = sql.prepare_cached(if walk.newest_first { DOWN } else { UP })?;
         let at = match (walk.at, walk.newest_first) {
@@ -100,7 +104,7 @@ impl Store {
         Ok(page)
     }
 
-    /// One trace of a project; `None` when it is not there.
+    /// One trace of a project; `None` if it does not exist.
     pub fn trace_records(&self, project: i64, id: TraceId) -> Result<Option<TraceRecords>, StoreError> {
         let reader = self.readers.take_reader()?;
         let sql: &Connection = &*reader.unchecked_transaction()?;
@@ -115,7 +119,7 @@ impl Store {
         }
     }
 
-    /// Where a trace of a project is; `None` when it is not there.
+    /// Position of a trace in a project; `None` if it does not exist.
     pub fn trace_position(&self, project: i64, id: TraceId) -> Result<Option<ProjectPosition>, StoreError> {
         let reader = self.readers.take_reader()?;
         let id = id.0.to_be_bytes();
@@ -129,7 +133,7 @@ impl Store {
     }
 }
 
-/// Reads a trace; `None` when it does not fit and may wait for a page of its own.
+/// Reads a trace; `None` if it does not fit and should wait for a page of its own.
 fn read_trace(
     sql: &Connection,
     row: &Row<'_>,

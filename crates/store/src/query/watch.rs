@@ -1,4 +1,5 @@
-//! What alerts look at: trajectories of a window of time.
+//! Measurements for alerts: trajectories of a time window. Alerts are evaluated every few seconds, so every query here
+//! is bounded by [`MAX_WATCHED_TRAJECTORIES`] and runs on an index.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params_from_iter};
@@ -17,13 +18,13 @@ pub struct TrajectoryWindow {
     pub to_ns: i64,
 }
 
-/// One that stands for many.
+/// An example of what an alert is about.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExampleRow {
     pub trace_id: u128,
     pub trajectory_id: String,
     pub query: String,
-    /// `None` for the whole trajectory.
+    /// `None` for the trajectory as a whole.
     pub step: Option<u32>,
     pub tool: String,
     pub label: Option<String>,
@@ -32,18 +33,18 @@ pub struct ExampleRow {
     pub duration_ns: i64,
 }
 
-/// Trajectories that one look takes in, at most: the latest.
+/// Trajectories that one measurement reads at most: the latest.
 const MAX_WATCHED_TRAJECTORIES: i64 = 20_000;
 
 impl Store {
-    /// The names of all projects.
+    /// Names of all projects.
     pub fn project_names(&self) -> Result<Vec<String>, StoreError> {
         let reader = self.readers.take_reader()?;
         let mut statement = reader.prepare_cached("SELECT name FROM project ORDER BY name")?;
         Ok(statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
     }
 
-    /// How many trajectories there are, and how many ended in an error; of many, the latest count.
+    /// Number of trajectories, and of those with an error. If there are many, only the latest count.
     pub fn error_counts(&self, window: &TrajectoryWindow) -> Result<(u64, u64), StoreError> {
         let reader = self.readers.take_reader()?;
         let Some((terms, values)) = build_window_condition(&reader, window)? else { return Ok((0, 0)) };
@@ -55,7 +56,7 @@ impl Store {
             .query_row(params_from_iter(values), |row| Ok((row.get(0)?, row.get(1)?)))?)
     }
 
-    /// How long trajectories took, in no order.
+    /// Durations of trajectories, in no order.
     pub fn durations_ns(&self, window: &TrajectoryWindow) -> Result<Vec<i64>, StoreError> {
         let reader = self.readers.take_reader()?;
         let Some((terms, values)) = build_window_condition(&reader, window)? else { return Ok(Vec::new()) };
@@ -65,7 +66,7 @@ impl Store {
         Ok(statement.query_map(params_from_iter(values), |row| row.get(0))?.collect::<Result<_, _>>()?)
     }
 
-    /// The verdicts with the lowest scores, or those that could not be given.
+    /// The outcomes with the lowest scores, or those that failed.
     pub fn worst_verdicts(
         &self,
         window: &TrajectoryWindow,
@@ -93,7 +94,7 @@ impl Store {
         Ok(statement.query_map(params_from_iter(values), example_from_row)?.collect::<Result<_, _>>()?)
     }
 
-    /// Trajectories that ended in an error, the latest first, or those that took longest.
+    /// Trajectories with an error, the latest first, or those that took longest.
     pub fn worst_trajectories(
         &self,
         window: &TrajectoryWindow,
@@ -114,8 +115,8 @@ impl Store {
         Ok(statement.query_map(params_from_iter(values), example_from_row)?.collect::<Result<_, _>>()?)
     }
 
-    /// The tools that trajectories of the window's last `recent_ns` call and none before that in the window did, with how
-    /// many steps were looked at.
+    /// Tools that trajectories in the last `recent_ns` of the window call and none before them in the window did, and
+    /// the number of steps that were examined.
     pub fn unseen_tools(&self, window: &TrajectoryWindow, recent_ns: i64) -> Result<(Vec<String>, u64), StoreError> {
         let reader = self.readers.take_reader()?;
         let recent_from = window.to_ns.saturating_sub(recent_ns);
@@ -153,6 +154,8 @@ impl Store {
     }
 }
 
+/// The condition on project and time, with its parameters. Reads through the index of the project or of all
+/// trajectories.
 fn build_window_condition(
     sql: &Connection,
     window: &TrajectoryWindow,

@@ -1,4 +1,5 @@
-//! Where a tool was called and an evaluator objects to that very step: two names of one trace may be of different steps.
+//! Wrong outcomes of steps that call a given tool. Two facets of one trace may belong to different steps, so facets
+//! alone cannot answer this.
 
 use rusqlite::types::Value;
 use rusqlite::{OptionalExtension, params_from_iter};
@@ -8,8 +9,9 @@ use crate::Store;
 use crate::error::StoreError;
 
 impl Store {
-    /// The first step of a trace that calls the filter's tool and was found wrong by its evaluator, with its trajectory; 0 for
-    /// the whole of one, if there is no such step. Of the filter, agent, version and model count, too.
+    /// The first step of a trace that calls the filter's tool and that its evaluator found wrong, with its trajectory.
+    /// 0 stands for a trajectory as a whole, if there is no such step. Agent, version and model of the filter count,
+    /// too.
     pub fn wrong_step(&self, trace: i64, filter: &TraceFilter) -> Result<Option<(String, u32)>, StoreError> {
         let mut values = vec![Value::Integer(trace)];
         let Some(found) = wrong_with_tool("y.trajectory_id, o.step", "?", filter, &mut values) else {
@@ -23,8 +25,9 @@ impl Store {
     }
 }
 
-/// Verdicts of an evaluator that are below its best, on steps that call a tool, or on the whole of a trajectory that does;
-/// of the trajectories that are asked for, not of any other in the same trace. `None` where not both are asked for.
+/// Outcomes of an evaluator below its best on steps that call a tool, or on a whole trajectory that does. Only of the
+/// trajectories that the filter selects, not of others in the same trace. `None` unless both evaluator and tool are
+/// given.
 pub(super) fn wrong_with_tool(
     columns: &str,
     trace: &str,
