@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::filter::{
-    AnnotationScope, FilterExpression, FilterableAnnotation, SpanCostTotals, SpanFilterContext, TokenSums,
+    AnnotationScope, FilterError, FilterExpression, FilterableAnnotation, SpanCostTotals, SpanFilterContext, TokenSums,
 };
 use crate::span_view::{PhoenixSpan, cumulative_tokens};
 use gradus_core::span::{Span, SpanId, TraceId};
@@ -16,16 +16,23 @@ pub struct FilterCondition {
     filter: FilterExpression,
 }
 
+/// Why a text cannot be the condition of `--where`.
+#[derive(Debug, thiserror::Error)]
+pub enum FilterConditionError {
+    #[error("--where: {0}")]
+    Filter(#[from] FilterError),
+    /// The filter asks for what only a server stores, so that it would be false of every span of a file.
+    #[error("--where: annotations and costs are not in traces; ask a server for them with Phoenix's client")]
+    NotInTraces,
+}
+
 impl FilterCondition {
-    /// Reads a filter; the error says what is wrong with it.
-    pub fn read(text: &str) -> Result<FilterCondition, String> {
-        let filter = FilterExpression::parse(text).map_err(|error| format!("--where: {error}"))?;
+    /// Parses a filter and refuses one that no trace can answer.
+    pub fn read(text: &str) -> Result<FilterCondition, FilterConditionError> {
+        let filter = FilterExpression::parse(text)?;
         let needs = filter.requirements();
         if !needs.annotations.is_empty() || needs.cost || needs.cost_details {
-            return Err(
-                "--where: annotations and costs are not in traces; ask a server for them with Phoenix's client"
-                    .to_owned(),
-            );
+            return Err(FilterConditionError::NotInTraces);
         }
         Ok(FilterCondition { text: text.to_owned(), filter })
     }
@@ -94,7 +101,7 @@ mod tests {
             ("annotations['x'].label == 'y'", "annotations and costs are not in traces"),
             ("total_cost > 1", "annotations and costs are not in traces"),
         ] {
-            let error = FilterCondition::read(text).expect_err(text);
+            let error = FilterCondition::read(text).expect_err(text).to_string();
             assert!(error.contains(wanted) && !error.contains('\n'), "{error}");
         }
         assert!(FilterCondition::read("span_kind == 'LLM'").is_ok());

@@ -7,4 +7,4 @@ mod condition;
 pub mod filter;
 pub mod span_view;
 
-pub use condition::FilterCondition;
+pub use condition::{FilterCondition, FilterConditionError};

@@ -179,7 +179,8 @@ async fn connect_to_server(
             (client.serve(transport).await, last_words)
         }
         McpServer::Http { url, token } => {
-            let http = http_client().map_err(|reason| McpError::Start { server: shown.clone(), reason })?;
+            let http = http_client()
+                .map_err(|error| McpError::Start { server: shown.clone(), reason: error.to_string() })?;
             let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
             config.auth_header.clone_from(token);
             let transport = StreamableHttpClientTransport::with_client(http, config);
@@ -302,13 +303,18 @@ fn without_types(message: &str) -> &str {
     message.split_once("] error: ").filter(|(before, _)| before.contains("::")).map_or(message, |(_, told)| told)
 }
 
-fn http_client() -> Result<reqwest::Client, String> {
+/// The TLS library or the system's certificates cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("no HTTPS here: {}", describe_build_error(.0))]
+struct NoHttpClient(#[from] reqwest::Error);
+
+fn describe_build_error(error: &reqwest::Error) -> String {
+    content::one_line(&error.to_string())
+}
+
+fn http_client() -> Result<reqwest::Client, NoHttpClient> {
     // Redirects are not followed: elsewhere is not for our token, and another method would lose the message.
-    gradus_http::http_client()
-        .connect_timeout(Duration::from_secs(10))
-        .tcp_nodelay(true)
-        .build()
-        .map_err(|error| format!("no HTTPS here: {}", content::one_line(&error.to_string())))
+    Ok(gradus_http::http_client().connect_timeout(Duration::from_secs(10)).tcp_nodelay(true).build()?)
 }
 
 #[cfg(test)]

@@ -29,6 +29,21 @@ pub(super) enum ToolOperationFailure {
     NotJson { content_type: String },
 }
 
+/// Why a request got no complete response. The text becomes the reason of [`ToolOperationFailure::Lost`].
+#[derive(Debug, thiserror::Error)]
+enum LostResponse {
+    #[error("this cannot be asked: {0}")]
+    BadUrl(String),
+    #[error("{}", gradus_http::root_cause(.0))]
+    NotSent(#[source] reqwest::Error),
+    #[error("the answer broke off ({})", gradus_http::root_cause(.0))]
+    BrokenOff(#[source] reqwest::Error),
+    #[error("the answer is over {} MB; ask for less", MAX_ANSWER >> 20)]
+    TooLong,
+    #[error("nothing came within {} s", .0.as_secs_f64())]
+    Timeout(Duration),
+}
+
 /// A request, before it is sent.
 #[derive(Clone, Debug)]
 pub(super) struct RestRequest {
@@ -181,10 +196,10 @@ impl RestClient {
     /// Whatever the answer is.
     pub(super) async fn send_once(&self, request: RestRequest) -> Result<RestResponse, ToolOperationFailure> {
         let is_write = request.method != Method::GET;
-        let lost = |reason: String| ToolOperationFailure::Lost { reason, is_write };
+        let lost = |error: LostResponse| ToolOperationFailure::Lost { reason: error.to_string(), is_write };
         let (status, headers, bytes) = match tokio::time::timeout(self.timeout, self.send_http(request)).await {
             Ok(done) => done.map_err(lost)?,
-            Err(_) => return Err(lost(format!("nothing came within {} s", self.timeout.as_secs_f64()))),
+            Err(_) => return Err(lost(LostResponse::Timeout(self.timeout))),
         };
         let body = if bytes.is_empty() {
             Value::Null
@@ -201,19 +216,18 @@ impl RestClient {
         Ok(RestResponse { status: status.as_u16(), headers, body })
     }
 
-    async fn send_http(&self, request: RestRequest) -> Result<(StatusCode, HeaderMap, Vec<u8>), String> {
+    async fn send_http(&self, request: RestRequest) -> Result<(StatusCode, HeaderMap, Vec<u8>), LostResponse> {
         let address = self.resolve_url(&request.target);
-        let url = reqwest::Url::parse(&address).map_err(|error| format!("this cannot be asked: {error}"))?;
+        let url = reqwest::Url::parse(&address).map_err(|error| LostResponse::BadUrl(error.to_string()))?;
         let mut sending = self.http.request(request.method, url).header(ACCEPT, "application/vnd.github+json");
         if let Some(body) = &request.body {
             sending = sending.header(CONTENT_TYPE, "application/json").body(body.to_string());
         }
-        let mut response = sending.send().await.map_err(|error| gradus_http::root_cause(&error))?;
+        let mut response = sending.send().await.map_err(LostResponse::NotSent)?;
         let mut bytes = Vec::new();
-        let broken = |error: reqwest::Error| format!("the answer broke off ({})", gradus_http::root_cause(&error));
-        while let Some(part) = response.chunk().await.map_err(broken)? {
+        while let Some(part) = response.chunk().await.map_err(LostResponse::BrokenOff)? {
             if bytes.len() + part.len() > MAX_ANSWER {
-                return Err(format!("the answer is over {} MB; ask for less", MAX_ANSWER >> 20));
+                return Err(LostResponse::TooLong);
             }
             bytes.extend_from_slice(&part);
         }

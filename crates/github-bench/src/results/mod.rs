@@ -10,4 +10,4 @@ mod terminal;
 
 pub use confusion::JudgeAccuracy;
 pub use report::{AgentMetric, AgentReport, BenchReport, BenchResults};
-pub use run_supplement::load_supplement;
+pub use run_supplement::{BenchFileError, load_supplement};

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::trial::TrialLine;
 use anyhow::Context as _;
@@ -16,17 +16,27 @@ use super::report::{BenchReport, BenchResults};
 /// In a run's folder.
 const FILE: &str = "bench.json";
 
+/// The results of a benchmark in the folder of a run cannot be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchFileError {
+    #[error("{}: {source}", path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    /// Not JSON, or JSON of another version of [`BenchResults`].
+    #[error("{}: {source}", path.display())]
+    Malformed { path: PathBuf, source: serde_json::Error },
+}
+
 impl BenchReport {
-    /// None for a run that is about no bench.
-    pub fn of_run(folder: &Path) -> Result<Option<BenchReport>, String> {
+    /// Loads the results that [`BenchReport::save_results`] wrote. `None` if the run has none, as most runs do.
+    pub fn of_run(folder: &Path) -> Result<Option<BenchReport>, BenchFileError> {
         let path = folder.join(FILE);
         let text = match std::fs::read(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(format!("{}: {error}", path.display())),
+            Err(source) => return Err(BenchFileError::Unreadable { path, source }),
         };
         let kept: BenchResults =
-            serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+            serde_json::from_slice(&text).map_err(|source| BenchFileError::Malformed { path, source })?;
         Ok(Some(BenchReport::from_results(kept)))
     }
 
@@ -103,6 +113,6 @@ impl RunSupplement for BenchReport {
 
 /// The bench that a run is about, as reports show it.
 pub fn load_supplement(folder: &Path) -> Result<Option<Box<dyn RunSupplement>>, String> {
-    let bench = BenchReport::of_run(folder)?;
+    let bench = BenchReport::of_run(folder).map_err(|error| error.to_string())?;
     Ok(bench.map(|bench| Box::new(bench) as Box<dyn RunSupplement>))
 }

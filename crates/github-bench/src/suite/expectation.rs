@@ -35,11 +35,20 @@ pub(super) enum CheckExpectation {
     NotEmpty(bool),
 }
 
+/// A value that is not as expected. Both texts are for people, the second cut to [`SHOWN`] characters.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{expected}, found {found}")]
+pub(super) struct ExpectationMismatch {
+    expected: String,
+    found: String,
+}
+
 impl CheckExpectation {
-    /// Why it is not so, if it is not. `found` is null where there is nothing; `other` is what `SameAs` found.
-    pub(super) fn check_value(&self, found: &Value, other: Option<&Value>) -> Result<(), String> {
-        let is = |fits: bool, wanted: String| {
-            if fits { Ok(()) } else { Err(format!("{wanted}, found {}", format_found_value(found))) }
+    /// Compares a value with the expectation. `found` is null where the selection found nothing; `other` is the value
+    /// that the selection of `SameAs` found, and is needed only for that variant.
+    pub(super) fn check_value(&self, found: &Value, other: Option<&Value>) -> Result<(), ExpectationMismatch> {
+        let is = |fits: bool, expected: String| {
+            if fits { Ok(()) } else { Err(ExpectationMismatch { expected, found: format_found_value(found) }) }
         };
         let size = || match found {
             Value::Array(items) => items.len(),

@@ -2,16 +2,20 @@
 
 use serde_json::Value;
 
+/// A text with an empty segment, such as `a..b`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no way into JSON: write names and numbers with dots between, `0.user.login`")]
+pub(super) struct JsonPathError(String);
+
+/// The segments of a path: names of fields, indexes from 0, or `*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct JsonPath(Vec<String>);
 
 impl JsonPath {
-    pub(super) fn parse(text: &str) -> Result<JsonPath, String> {
+    pub(super) fn parse(text: &str) -> Result<JsonPath, JsonPathError> {
         let parts: Vec<String> = text.split('.').map(str::to_owned).collect();
         if parts.iter().any(String::is_empty) {
-            return Err(format!(
-                "{text:?} is no way into JSON: write names and numbers with dots between, `0.user.login`"
-            ));
+            return Err(JsonPathError(text.to_owned()));
         }
         Ok(JsonPath(parts))
     }

@@ -71,6 +71,17 @@ fn next_page(link: &str) -> Option<String> {
     path.find('/').map(|start| path[start..].to_owned())
 }
 
+/// A `{{name}}` that cannot be filled in.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum LookupError {
+    /// The lookup exists, but the run left nothing that it selects.
+    #[error("there is no {0}")]
+    Empty(String),
+    /// The task defines no such lookup. `review` refuses such tasks, so this is met only in tasks made in code.
+    #[error("there is no lookup {0:?}")]
+    Unknown(String),
+}
+
 impl<'s> CheckContext<'s> {
     pub(super) fn new(
         before: &'s WorldState,
@@ -89,7 +100,7 @@ impl<'s> CheckContext<'s> {
     }
 
     /// What is there: null if nothing is.
-    pub(super) fn select_value(&mut self, selection: &CheckSelection) -> Result<Value, String> {
+    pub(super) fn select_value(&mut self, selection: &CheckSelection) -> Result<Value, LookupError> {
         let mut found = self.read_source(&selection.source, selection.before)?;
         if let Value::Array(items) = &mut found {
             let mut wanted = Vec::new();
@@ -114,7 +125,7 @@ impl<'s> CheckContext<'s> {
         })
     }
 
-    fn read_source(&mut self, source: &CheckSource, before: bool) -> Result<Value, String> {
+    fn read_source(&mut self, source: &CheckSource, before: bool) -> Result<Value, LookupError> {
         let token = self.token;
         Ok(match source {
             CheckSource::Get(path) => {
@@ -203,9 +214,9 @@ impl<'s> CheckContext<'s> {
     }
 
     /// Null if one of them is not there.
-    fn check_descent(&self, descent: &CommitDescent) -> Result<Value, String> {
+    fn check_descent(&self, descent: &CommitDescent) -> Result<Value, LookupError> {
         let repository = self.fill_text(&descent.repository)?;
-        let commit = |name: &str| -> Result<_, String> {
+        let commit = |name: &str| -> Result<_, LookupError> {
             let name = self.fill_text(name)?;
             let (state, name) = match name.strip_prefix("before:") {
                 Some(name) => (self.before.state, name),
@@ -225,13 +236,13 @@ impl<'s> CheckContext<'s> {
         Ok(Value::Bool(is_ancestor(state.objects(found), older, newer)))
     }
 
-    fn fill_pattern(&self, pattern: &RequestPattern) -> Result<RequestPattern, String> {
+    fn fill_pattern(&self, pattern: &RequestPattern) -> Result<RequestPattern, LookupError> {
         let path = pattern.path.as_deref().map(|path| self.fill_text(path)).transpose()?;
         Ok(RequestPattern { path, ..pattern.clone() })
     }
 
     /// Puts what lookups found in the place of their names.
-    pub(super) fn fill_text(&self, text: &str) -> Result<String, String> {
+    pub(super) fn fill_text(&self, text: &str) -> Result<String, LookupError> {
         let mut filled = String::new();
         let mut rest = text;
         while let Some((before, after)) = rest.split_once("{{") {
@@ -240,8 +251,8 @@ impl<'s> CheckContext<'s> {
             match self.names.get(name.trim()) {
                 Some(Some(Value::String(text))) => filled.push_str(text),
                 Some(Some(other)) => filled.push_str(&other.to_string()),
-                Some(None) => return Err(format!("there is no {}", name.trim())),
-                None => return Err(format!("there is no lookup {:?}", name.trim())),
+                Some(None) => return Err(LookupError::Empty(name.trim().to_owned())),
+                None => return Err(LookupError::Unknown(name.trim().to_owned())),
             }
             rest = after;
         }
@@ -249,7 +260,7 @@ impl<'s> CheckContext<'s> {
         Ok(filled)
     }
 
-    pub(super) fn fill_value(&self, value: &Value) -> Result<Value, String> {
+    pub(super) fn fill_value(&self, value: &Value) -> Result<Value, LookupError> {
         Ok(match value {
             Value::String(text) => {
                 let name = text.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}")).map(str::trim);
@@ -263,7 +274,7 @@ impl<'s> CheckContext<'s> {
             }
             Value::Object(fields) => {
                 let filled = fields.iter().map(|(name, item)| Ok((name.clone(), self.fill_value(item)?)));
-                Value::Object(filled.collect::<Result<Map<_, _>, String>>()?)
+                Value::Object(filled.collect::<Result<Map<_, _>, LookupError>>()?)
             }
             other => other.clone(),
         })

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::path::JsonPath;
+use super::path::{JsonPath, JsonPathError};
 use super::text::TextReadMode;
 use gradus_github_sim::{DifferenceKind, RequestMethod};
 
@@ -99,34 +99,61 @@ pub(super) struct SelectionKeys {
 
 const SOURCES: &str = "get, file, commits, changes, requests, answer, order, descends, retry_after_obeyed";
 
-impl TryFrom<SelectionKeys> for CheckSelection {
-    type Error = String;
+/// Why the keys of a check or a lookup do not say where to look.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SelectionError {
+    #[error("`what` belongs to `changes`")]
+    WhatWithoutChanges,
+    #[error("`column` belongs to `read_as = \"table_rows\"`")]
+    ColumnWithoutTable,
+    #[error("file {0:?}: write owner/name@branch:path")]
+    MalformedFile(String),
+    #[error("commits {0:?}: write owner/name@branch")]
+    MalformedCommits(String),
+    #[error("get: a path begins with /")]
+    RelativePath,
+    #[error("`answer` and `retry_after_obeyed` are true, or not there")]
+    FalseFlag,
+    #[error("method {0:?}: write GET, HEAD, POST, PUT, PATCH or DELETE")]
+    UnknownMethod(String),
+    #[error("changes: say what changed, as repos/octo/demo/issues/*")]
+    EmptyChanges,
+    #[error("it says where to look with exactly one of {SOURCES}")]
+    SourceCount,
+    #[error("`before` belongs to `get` or `file`")]
+    MisplacedBefore,
+    #[error(transparent)]
+    Path(#[from] JsonPathError),
+}
 
-    fn try_from(keys: SelectionKeys) -> Result<CheckSelection, String> {
+impl TryFrom<SelectionKeys> for CheckSelection {
+    type Error = SelectionError;
+
+    fn try_from(keys: SelectionKeys) -> Result<CheckSelection, SelectionError> {
         if keys.what.is_some() && keys.changes.is_none() {
-            return Err("`what` belongs to `changes`".to_owned());
+            return Err(SelectionError::WhatWithoutChanges);
         }
         if keys.column.is_some() && keys.read_as != Some(TextReadMode::TableRows) {
-            return Err("`column` belongs to `read_as = \"table_rows\"`".to_owned());
+            return Err(SelectionError::ColumnWithoutTable);
         }
         if let Some(name) = keys.file.iter().find(|name| split_file(name).is_none()) {
-            return Err(format!("file {name:?}: write owner/name@branch:path"));
+            return Err(SelectionError::MalformedFile(name.clone()));
         }
         if let Some(name) = keys.commits.iter().find(|name| !name.contains('@')) {
-            return Err(format!("commits {name:?}: write owner/name@branch"));
+            return Err(SelectionError::MalformedCommits(name.clone()));
         }
         if keys.get.as_ref().is_some_and(|path| !path.starts_with('/')) {
-            return Err("get: a path begins with /".to_owned());
+            return Err(SelectionError::RelativePath);
         }
         if keys.answer == Some(false) || keys.retry_after_obeyed == Some(false) {
-            return Err("`answer` and `retry_after_obeyed` are true, or not there".to_owned());
+            return Err(SelectionError::FalseFlag);
         }
         let patterns = keys.requests.iter().chain(keys.order.iter().flatten());
         if let Some(method) = patterns.filter_map(|one| one.method.as_deref()).find(|one| is_unknown(one)) {
-            return Err(format!("method {method:?}: write GET, HEAD, POST, PUT, PATCH or DELETE"));
+            return Err(SelectionError::UnknownMethod(method.to_owned()));
         }
         if keys.changes.as_ref().is_some_and(|pattern| pattern.trim().is_empty()) {
-            return Err("changes: say what changed, as repos/octo/demo/issues/*".to_owned());
+            return Err(SelectionError::EmptyChanges);
         }
         let what = keys.what;
         let given = [
@@ -142,16 +169,16 @@ impl TryFrom<SelectionKeys> for CheckSelection {
         ];
         let mut given = given.into_iter().flatten();
         let (Some(source), None) = (given.next(), given.next()) else {
-            return Err(format!("it says where to look with exactly one of {SOURCES}"));
+            return Err(SelectionError::SourceCount);
         };
         if keys.before && !matches!(source, CheckSource::Get(_) | CheckSource::File(_)) {
-            return Err("`before` belongs to `get` or `file`".to_owned());
+            return Err(SelectionError::MisplacedBefore);
         }
         let filter = keys.filter.into_iter().map(|(path, value)| Ok((JsonPath::parse(&path)?, value)));
         Ok(CheckSelection {
             source,
             before: keys.before,
-            filter: filter.collect::<Result<_, String>>()?,
+            filter: filter.collect::<Result<_, SelectionError>>()?,
             at: keys.at.as_deref().map(JsonPath::parse).transpose()?,
             read_as: keys.read_as,
             column: keys.column,

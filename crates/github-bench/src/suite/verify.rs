@@ -9,8 +9,8 @@ use serde_json::Value;
 use super::check::{CheckCondition, TaskCheck};
 pub use super::collateral::CollateralChange;
 use super::collateral::find_collateral_changes;
-use super::expectation::CheckExpectation;
-use super::scene::CheckContext;
+use super::expectation::{CheckExpectation, ExpectationMismatch};
+use super::scene::{CheckContext, LookupError};
 use super::task::BenchTask;
 use crate::record::TrialRecord;
 use gradus_github_sim::state::WorldState;
@@ -60,8 +60,8 @@ impl BenchTask {
                 let holds = facts.entry(fact).or_insert(true);
                 *holds &= result.is_ok();
             }
-            let (passed, detail) = (result.is_ok(), result.err().unwrap_or_default());
-            checks.push(CheckOutcome { name: check.name.clone(), passed, detail });
+            let (passed, detail) = (result.is_ok(), result.err().map(|failure| failure.to_string()));
+            checks.push(CheckOutcome { name: check.name.clone(), passed, detail: detail.unwrap_or_default() });
         }
         let collateral = find_collateral_changes(&self.allowed, &scene);
         let passed = checks.iter().all(|check| check.passed) && collateral.is_empty();
@@ -74,39 +74,66 @@ impl BenchTask {
     }
 }
 
-fn evaluate_check(check: &TaskCheck, scene: &mut CheckContext<'_>) -> Result<(), String> {
+/// Why a check does not hold; its text becomes [`CheckOutcome::detail`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum CheckFailure {
+    /// A source that is true or false by itself, such as the order of requests, is false.
+    #[error("it is not so")]
+    FalseStatement,
+    #[error(transparent)]
+    Lookup(#[from] LookupError),
+    #[error(transparent)]
+    Mismatch(#[from] ExpectationMismatch),
+    /// A check inside `any_of` or `all_of`.
+    #[error("{name}: {reason}")]
+    Part {
+        name: String,
+        #[source]
+        reason: Box<CheckFailure>,
+    },
+    /// None of the checks of an `any_of` holds.
+    #[error("{}", join_failures(.0))]
+    NoAlternative(Vec<CheckFailure>),
+}
+
+fn join_failures(failures: &[CheckFailure]) -> String {
+    failures.iter().map(CheckFailure::to_string).collect::<Vec<_>>().join("; ")
+}
+
+fn evaluate_check(check: &TaskCheck, scene: &mut CheckContext<'_>) -> Result<(), CheckFailure> {
+    let in_part = |part: &TaskCheck, reason| CheckFailure::Part { name: part.name.clone(), reason: Box::new(reason) };
     match &check.demand {
         CheckCondition::Holds(selection, expectations) => {
             let found = scene.select_value(selection)?;
             if expectations.is_empty() {
-                return if found == Value::Bool(true) { Ok(()) } else { Err("it is not so".to_owned()) };
+                return if found == Value::Bool(true) { Ok(()) } else { Err(CheckFailure::FalseStatement) };
             }
-            expectations.iter().try_for_each(|one| {
+            expectations.iter().try_for_each(|one| -> Result<(), CheckFailure> {
                 let other = match one {
                     CheckExpectation::SameAs(other) => Some(scene.select_value(other)?),
                     _ => None,
                 };
-                fill_expectation(one, scene)?.check_value(&found, other.as_ref())
+                Ok(fill_expectation(one, scene)?.check_value(&found, other.as_ref())?)
             })
         }
         CheckCondition::AnyOf(checks) => {
-            let mut reasons = Vec::new();
+            let mut failures = Vec::new();
             for check in checks {
                 match evaluate_check(check, scene) {
                     Ok(()) => return Ok(()),
-                    Err(reason) => reasons.push(format!("{}: {reason}", check.name)),
+                    Err(reason) => failures.push(in_part(check, reason)),
                 }
             }
-            Err(reasons.join("; "))
+            Err(CheckFailure::NoAlternative(failures))
         }
         CheckCondition::AllOf(checks) => checks
             .iter()
-            .try_for_each(|check| evaluate_check(check, scene).map_err(|reason| format!("{}: {reason}", check.name))),
+            .try_for_each(|check| evaluate_check(check, scene).map_err(|reason| in_part(check, reason))),
     }
 }
 
 /// With what lookups found in the place of their names.
-fn fill_expectation(expectation: &CheckExpectation, scene: &CheckContext<'_>) -> Result<CheckExpectation, String> {
+fn fill_expectation(expectation: &CheckExpectation, scene: &CheckContext<'_>) -> Result<CheckExpectation, LookupError> {
     let values = |all: &[Value]| all.iter().map(|one| scene.fill_value(one)).collect::<Result<Vec<_>, _>>();
     let texts = |all: &[String]| all.iter().map(|one| scene.fill_text(one)).collect::<Result<Vec<_>, _>>();
     Ok(match expectation {

@@ -5,6 +5,21 @@ use reqwest::StatusCode;
 use crate::client::exchange::RestExchange;
 use gradus_http::{HttpFailure, HttpResponse, response_message};
 
+/// Settings with which no client can be made. Values are not shown: they may be secret.
+#[derive(Debug, thiserror::Error)]
+pub enum PhoenixSettingsError {
+    /// Negative, infinite, or longer than a [`std::time::Duration`] can be.
+    #[error("[phoenix] {name}: give a number of seconds")]
+    NotSeconds { name: &'static str },
+    #[error("PHOENIX_API_KEY: it holds characters that no key has, perhaps a line break")]
+    MalformedKey,
+    #[error("PHOENIX_CLIENT_HEADERS: {0}")]
+    MalformedHeaders(String),
+    #[error(transparent)]
+    HttpClient(reqwest::Error),
+}
+
+/// A request that did not get the expected response.
 #[derive(Debug, thiserror::Error)]
 pub enum PhoenixClientError {
     #[error(

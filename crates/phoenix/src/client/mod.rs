@@ -13,6 +13,6 @@ mod traces;
 
 pub use address::{AddressError, PhoenixAddress};
 pub use annotate::{AnnotationUploadResult, AnnotationUploader};
-pub use error::PhoenixClientError;
+pub use error::{PhoenixClientError, PhoenixSettingsError};
 pub use read::PhoenixSource;
 pub use rest_client::{PhoenixClient, PhoenixClientSettings};

@@ -64,7 +64,8 @@ impl TraceSource for PhoenixSource {
         let failed = |error: io::Error| unreadable(format!("what was read cannot be kept: {error}"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| unreadable(error.to_string()))?;
-        let client = PhoenixClient::new(&self.address, &self.settings).map_err(unreadable)?;
+        let client = PhoenixClient::new(&self.address, &self.settings);
+        let client = client.map_err(|error| unreadable(error.to_string()))?;
         let told = |error: PhoenixClientError| SourceError::Told(error.to_string());
         let projects = self.select_projects(runtime.block_on(fetch_projects(&client)).map_err(told)?)?;
         intake.begin_input(&self.name);

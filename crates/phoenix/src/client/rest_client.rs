@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
 use super::address::PhoenixAddress;
-use super::error::PhoenixClientError;
+use super::error::{PhoenixClientError, PhoenixSettingsError};
 use crate::client::exchange::{RestExchange, is_page};
 
 /// A Phoenix and how it is asked. Cheap to clone.
@@ -48,11 +48,11 @@ const FIRST_GIVE_UP_AFTER: Duration = Duration::from_secs(3);
 const MAX_ANSWER: usize = 32 << 20;
 
 impl PhoenixClient {
-    pub fn new(address: &PhoenixAddress, settings: &PhoenixClientSettings) -> Result<PhoenixClient, String> {
-        let seconds = |value: Option<f64>, name: &str, default: Duration| match value {
+    pub fn new(address: &PhoenixAddress, settings: &PhoenixClientSettings) -> Result<PhoenixClient, PhoenixSettingsError> {
+        let seconds = |value: Option<f64>, name: &'static str, default: Duration| match value {
             None => Ok(default),
             Some(value) => {
-                Duration::try_from_secs_f64(value).map_err(|_| format!("[phoenix] {name}: give a number of seconds"))
+                Duration::try_from_secs_f64(value).map_err(|_| PhoenixSettingsError::NotSeconds { name })
             }
         };
         let timeout = seconds(settings.timeout_s, "timeout_s", TIMEOUT)?;
@@ -62,17 +62,17 @@ impl PhoenixClient {
             .read_timeout(timeout)
             .pool_idle_timeout(IDLE)
             .build()
-            .map_err(|error| error.to_string())?;
+            .map_err(PhoenixSettingsError::HttpClient)?;
         let is_key = |key: &SecretString| HeaderValue::from_str(&format!("Bearer {}", key.expose())).is_ok();
         if settings.api_key.as_ref().is_some_and(|key| !is_key(key)) {
-            return Err("PHOENIX_API_KEY: it holds characters that no key has, perhaps a line break".to_owned());
+            return Err(PhoenixSettingsError::MalformedKey);
         }
         Ok(PhoenixClient {
             http,
             base: address.base.clone(),
             key: settings.api_key.clone(),
             headers: gradus_http::parse_header_list(settings.headers.as_ref())
-                .map_err(|error| format!("PHOENIX_CLIENT_HEADERS: {error}"))?,
+                .map_err(|error| PhoenixSettingsError::MalformedHeaders(error.to_string()))?,
             retry_budget: RetryBudget::new(give_up_after),
             timeout,
         })
