@@ -1,4 +1,5 @@
-//! What must be true after a run, as task files say it.
+//! Checks and lookups as task files have them. All keys are optional in the file; the conversion from [`RawCheck`]
+//! refuses combinations that have no meaning, so that a task that loads can be evaluated.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -8,6 +9,7 @@ use super::source::{CheckSelection, CommitDescent, RequestPattern, SelectionErro
 use super::text::TextReadMode;
 use gradus_github_sim::DifferenceKind;
 
+/// One `[[checks]]` table: a name for reports, and a condition.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "RawCheck")]
 pub(super) struct TaskCheck {
@@ -17,14 +19,18 @@ pub(super) struct TaskCheck {
     pub(super) demand: CheckCondition,
 }
 
+/// Checks nest: a group holds checks that have names of their own, so that failures say which part failed.
 #[derive(Clone, Debug)]
 pub(super) enum CheckCondition {
+    /// The selected value meets all expectations. Without expectations the selection is a statement and must be true.
     Holds(CheckSelection, Vec<CheckExpectation>),
+    /// At least one of two or more holds: tasks that have several right ends.
     AnyOf(Vec<TaskCheck>),
     AllOf(Vec<TaskCheck>),
 }
 
-/// A value that other checks name, `{{name}}`: the number of an issue that the run opened.
+/// A named value that checks refer to as `{{name}}`, such as the number of an issue that the run opened. Its number
+/// cannot be known when the task is written.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "RawCheck")]
 pub(super) struct CheckLookup {
@@ -32,8 +38,8 @@ pub(super) struct CheckLookup {
     pub(super) selection: CheckSelection,
 }
 
-/// All keys there are. One list for checks, lookups and what checks compare with, since unknown keys can be refused only
-/// where all known ones are in one place.
+/// All keys that checks, lookups and `same_as` can have. It is one struct because `deny_unknown_fields` does not work
+/// together with `flatten`: a misspelt key can be refused only where all known keys are listed.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct RawCheck {
@@ -107,6 +113,8 @@ pub(super) enum CheckKeyError {
 }
 
 impl RawCheck {
+    /// Splits the keys into where to look and what must be there. `same_as` takes selection keys only; it is recursive
+    /// in type but not in meaning, because expectations inside of it are refused.
     fn into_parts(self) -> Result<(SelectionKeys, Vec<CheckExpectation>), CheckKeyError> {
         let same_as = match self.same_as {
             None => None,

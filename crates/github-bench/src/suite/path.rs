@@ -1,4 +1,5 @@
-//! Ways into JSON: `items.0.number`, with `*` for each of a list.
+//! Paths into JSON: segments with dots between, `items.0.number`, and `*` for each element of a list. A name that holds
+//! a dot cannot be reached; no response of GitHub that checks read has one.
 
 use serde_json::Value;
 
@@ -20,7 +21,8 @@ impl JsonPath {
         Ok(JsonPath(parts))
     }
 
-    /// What is there; with a `*`, the list of what is there in each.
+    /// The value at the path. With a `*`, the list of values that the rest of the path finds; elements without one are
+    /// left out. None if a segment does not exist or goes into a text or a number.
     pub(super) fn find(&self, value: &Value) -> Option<Value> {
         find_at_path(&self.0, value)
     }
