@@ -25,7 +25,8 @@ pub struct RunTruth {
     /// Rules that may or may not report the same mistake, depending on the world. Neither outcome is wrong.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub concerned: Vec<String>,
-    /// Steps without which the run comes to the same; none where the run fails, and nothing is said about that.
+    /// Steps that a replay must find unnecessary. None if the run fails, since replays of failed runs only find
+    /// repetitions.
     pub needless: Option<Vec<RedundantSteps>>,
 }
 

@@ -1,4 +1,4 @@
-//! Plays a run again, or a part of it, and says what came of it.
+//! Repeats a run or a part of it, and evaluates the checks on what results.
 
 use std::sync::PoisonError;
 
@@ -11,14 +11,17 @@ use crate::replay::kept_steps::StepSet;
 use gradus_github_agent::agent::RunStep;
 use gradus_github_sim::{RequestMethod, SimulatedRequest, World};
 
-/// As often as an agent waits within a step.
+/// Waits for a rate limit within one step; the same number that the agent allows itself.
 const MAX_WAITS: usize = 3;
 
+/// The checks after a repetition, and its record with new observations and requests.
 pub(super) struct ReplayAttempt {
     pub(super) checks: CheckResults,
     pub(super) record: TrialRecord,
 }
 
+/// Resets the world to the seed and repeats the kept steps in order. Arguments are rewritten where earlier steps now
+/// get other numbers or SHAs. The lock on the world is never held across an await.
 pub(super) async fn replay_steps(
     seed: &World,
     record: &TrialRecord,
@@ -60,7 +63,8 @@ pub(super) async fn replay_steps(
     ReplayAttempt { checks, record }
 }
 
-/// Seconds of simulated time that went by before a step, as when an agent waits for a limit to end.
+/// Simulated seconds between the previous request and the first one of a step. They are repeated, because rate limits
+/// and timestamps depend on them.
 fn waited_before(record: &TrialRecord, index: usize) -> i64 {
     let begin = record.steps[index].exchanges.start;
     let first = record.exchanges.get(begin).filter(|_| !record.steps[index].exchanges.is_empty());
@@ -68,6 +72,8 @@ fn waited_before(record: &TrialRecord, index: usize) -> i64 {
     first.zip(before).map_or(0, |(first, before)| first.from.0.saturating_sub(before.to.0).max(0))
 }
 
+/// Repeats one step and returns its observation and whether it failed. A call that was not approved had no effect and
+/// is returned as recorded. A step of an external program is repeated as its requests.
 async fn replay_step(
     record: &TrialRecord,
     step: &RunStep,

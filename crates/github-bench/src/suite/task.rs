@@ -86,7 +86,7 @@ pub struct BenchTask {
     pub minimal_calls: usize,
     /// A seed in its own form, usually with `extends`.
     pub world: SeedFile,
-    /// What the request allows, for the rules. Defaults allow what the requests of the suite commonly imply.
+    /// What the request allows, for the rules. What it does not state is not held against a run.
     #[serde(default)]
     pub charter: TaskCharter,
     #[serde(default)]
