@@ -15,9 +15,9 @@ use gradus_github_agent::agent::RunStep;
 pub(super) struct UncertaintyCheck<'d> {
     record: &'d TrialRecord,
     trace: &'d ProvenanceGraph,
-    /// What is left of the run.
+    /// Steps of the shortest run.
     kept: &'d StepSet,
-    /// Whether the task is about what the final message says.
+    /// Whether a check of the task depends on the final message.
     answer_counts: bool,
     /// SHAs in the observations of kept steps.
     shas: BTreeSet<&'d str>,

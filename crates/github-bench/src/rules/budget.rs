@@ -1,4 +1,4 @@
-//! R19: a run keeps to what it may take, and does not ask the same again and again.
+//! R19: a run keeps its budget and does not read the same again and again.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use super::finding::{RuleDecision, ViolationCollector};
 use super::requests::RunRequests;
 use gradus_github_agent::plural::format_count;
 
-/// So often the same may be read while nothing is written.
+/// Equal reads without a write in between. The third one is a breach.
 const MAX_READS: usize = 2;
 
-/// R19. What is not known of a run is not held against it.
+/// R19. Unknown usage is not held against a run. Repeated reads after a rate limit or a server error do not count.
 pub(super) fn check_budget(run: &RunRequests<'_>) -> RuleDecision {
     let (budget, spent) = (&run.evidence.charter.budget, run.evidence.spent);
     let record = run.evidence.record;
