@@ -1,4 +1,5 @@
-//! `--where`: traces with a span that Phoenix's filter language is true of, whatever kind of source they come from.
+//! `--where`: selects traces that contain a span for which a filter of Phoenix is true, whatever kind of source they
+//! come from.
 
 use std::collections::HashSet;
 
@@ -9,7 +10,7 @@ use crate::span_view::{PhoenixSpan, cumulative_tokens};
 use gradus_core::span::{Span, SpanId, TraceId};
 use gradus_ingest::SpanCondition;
 
-/// A filter with the text it was read from, by which it is known.
+/// A parsed filter with its source text. The text is part of the key under which interrupted reads are resumed.
 #[derive(Clone, Debug)]
 pub struct FilterCondition {
     text: String,
@@ -43,6 +44,8 @@ impl SpanCondition for FilterCondition {
         &self.text
     }
 
+    /// A trace matches if one of its spans does, so spans of a trace that already matched are skipped. Parents and
+    /// cumulative tokens are computed only if the filter asks for them.
     fn matching_traces(&self, spans: &[Span<'_>]) -> HashSet<TraceId> {
         let needs = self.filter.requirements();
         let ids: HashSet<(TraceId, SpanId)> =
@@ -65,9 +68,10 @@ impl SpanCondition for FilterCondition {
     }
 }
 
-/// What the other spans of a group say of one.
+/// What the other spans of a trace group say about one span. There are no annotations and costs in a trace.
 struct GroupFilterContext {
     has_parent: bool,
+    /// Cumulative tokens of prompts and completions.
     sums: (i64, i64),
 }
 

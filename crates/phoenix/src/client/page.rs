@@ -1,11 +1,12 @@
-//! One page of a list as Phoenix sends it. Spans are read one by one: no more than one of them is ever a tree in memory.
+//! One page of spans. Spans are deserialised one by one, so that at most one of them is a JSON tree in memory.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value as Json};
 
-/// Hands out the elements of `data`; those that are no objects are passed over. The cursor of the next page is returned.
+/// Passes the objects in `data` to `take` and returns the cursor of the next page. Elements that are no objects are
+/// skipped. An error of `take` becomes a JSON error and ends the page.
 pub(super) fn read_span_page(
     body: &[u8],
     take: &mut dyn FnMut(Map<String, Json>) -> Result<(), std::io::Error>,
@@ -16,8 +17,8 @@ pub(super) fn read_span_page(
     Ok(cursor)
 }
 
-/// The cursor of the next page, without reading the page if it stands at its end, as it does. Quotes within texts are
-/// escaped, so what is found there is no part of one.
+/// The cursor of the next page. Phoenix writes it at the end, where it is found without parsing the page. Quotation
+/// marks in texts are escaped, so that a match at the end cannot be part of a text. Otherwise the whole page is parsed.
 pub(super) fn next_cursor(body: &[u8]) -> Result<Option<String>, serde_json::Error> {
     const KEY: &[u8] = b"\"next_cursor\":";
     const MAX_CURSOR_BYTES: usize = 1024;
@@ -30,6 +31,7 @@ pub(super) fn next_cursor(body: &[u8]) -> Result<Option<String>, serde_json::Err
     read_span_page(body, &mut |_| Ok(()))
 }
 
+/// Visits the page object.
 struct SpanPageVisitor<'t> {
     take: &'t mut dyn FnMut(Map<String, Json>) -> Result<(), std::io::Error>,
 }
@@ -69,6 +71,7 @@ impl<'de> Visitor<'de> for SpanPageVisitor<'_> {
     }
 }
 
+/// Visits the list of spans.
 struct SpanListVisitor<'t> {
     take: &'t mut dyn FnMut(Map<String, Json>) -> Result<(), std::io::Error>,
 }

@@ -1,8 +1,9 @@
-//! Projects of a Phoenix as sources: `phoenix://HOST:PORT/PROJECT`.
+//! Projects of a Phoenix as trace sources: `phoenix://HOST:PORT/PROJECT`.
 //!
-//! All pages of a list are brought to disk first, the next one while the current one is read, and only then handed on:
-//! a trajectory is never made of half a trace because Phoenix went away. `/spans` and not `/spans/otlpv1`: that one
-//! rounds times through floating point and is twice as long, and both say the same otherwise.
+//! All pages are downloaded to disk first, the next one while the current one is parsed, and only then passed on: a
+//! trajectory is never assembled from half a trace because Phoenix became unreachable. The route is `/spans` and not
+//! `/spans/otlpv1`, which rounds times through floating point and is twice as long; otherwise both have the same
+//! content.
 
 use std::io;
 use std::path::PathBuf;
@@ -29,14 +30,15 @@ pub struct PhoenixSource {
     pub name: String,
     pub address: PhoenixAddress,
     pub settings: PhoenixClientSettings,
-    /// Where a read that is broken off is kept.
+    /// Where an interrupted download is kept for resumption; none keeps nothing.
     pub state_dir: Option<PathBuf>,
-    /// Take up no earlier read.
+    /// Ignore an interrupted download.
     pub fresh: bool,
-    /// Tells the user something that is no error.
+    /// Prints a notice to the user.
     pub tell: fn(&str),
 }
 
+/// A page of `GET /v1/projects`.
 #[derive(Deserialize)]
 struct RemoteProjectPage {
     data: Vec<RemoteProject>,
@@ -50,7 +52,7 @@ struct RemoteProject {
 }
 
 const WHAT: &str = "reading spans";
-/// Traces that are asked for at once: an address must not become too long.
+/// Trace ids per request: they are in the URL, whose length servers limit.
 const TRACES_AT_ONCE: usize = 50;
 
 impl TraceSource for PhoenixSource {
@@ -58,7 +60,8 @@ impl TraceSource for PhoenixSource {
         &self.name
     }
 
-    /// Reads the wanted spans of the project, or of all of them.
+    /// Downloads the selected spans of the project, or of all projects, then passes them to the intake. The download
+    /// runs on a thread of its own with its own runtime, because sources are synchronous.
     fn read(&self, intake: &mut RecordIntake<'_>) -> Result<(), SourceError> {
         let unreadable = |reason: String| SourceError::Unreadable { name: self.name.clone(), reason };
         let failed = |error: io::Error| unreadable(format!("what was read cannot be kept: {error}"));
@@ -113,7 +116,7 @@ impl TraceSource for PhoenixSource {
 }
 
 impl PhoenixSource {
-    /// The project that was named, or all of them.
+    /// The project of the address, or all projects if it names none.
     fn select_projects(&self, projects: Vec<RemoteProject>) -> Result<Vec<RemoteProject>, SourceError> {
         let Some(name) = &self.address.project else { return Ok(projects) };
         match projects.iter().find(|known| known.name == *name) {
@@ -125,6 +128,7 @@ impl PhoenixSource {
         }
     }
 
+    /// Tells the user that an interrupted download is resumed, and from when it is.
     fn say_taken_up(&self, kept: &ResumableDownload) {
         let began = kept.started_at().and_then(|began| began.round(jiff::Unit::Second).ok());
         let began = began.map(|began| format!(" that began at {began}")).unwrap_or_default();
@@ -132,6 +136,7 @@ impl PhoenixSource {
     }
 }
 
+/// The error of an interrupted download, with a hint that the same command resumes it.
 fn broken_off(error: &PhoenixClientError, kept: &ResumableDownload) -> SourceError {
     let kept = match kept.is_kept() {
         true => format!("; {} spans are kept, and the same command goes on from there", kept.span_count()),
@@ -140,14 +145,14 @@ fn broken_off(error: &PhoenixClientError, kept: &ResumableDownload) -> SourceErr
     SourceError::Told(format!("{error}{kept}"))
 }
 
-/// What to ask for, one list after the other; the same when a read is taken up.
+/// The lists to request, in order. Stored with the download, so that a resumed one requests the same lists.
 #[derive(Serialize, Deserialize)]
 struct DownloadPlan {
     projects: Vec<String>,
     lists: Vec<SpanListPath>,
 }
 
-/// The address of a list, to which the limit and the cursor are added.
+/// The path of a list, to which limit and cursor are appended. `project` is an index into the plan.
 #[derive(Clone, Serialize, Deserialize)]
 struct SpanListPath {
     project: u32,
@@ -155,7 +160,7 @@ struct SpanListPath {
 }
 
 impl DownloadPlan {
-    /// Everything of each project, or the wanted traces by the batch.
+    /// Whole projects if everything is selected, otherwise batches of trace ids.
     async fn build(
         client: &PhoenixClient,
         projects: &[RemoteProject],
@@ -179,19 +184,20 @@ impl DownloadPlan {
     }
 }
 
-/// Phoenix keeps no resources: all that is left of one is which project the spans are in.
+/// Phoenix does not store resources; only the project name is left of them.
 fn scope_of(project: &str) -> RecordScope {
     let name = AttributeValue::Str(project.to_owned().into());
     let attributes = AttributeList(vec![("openinference.project.name".into(), name)]);
     RecordScope { resource: Arc::new(SpanResource { attributes }), ..RecordScope::default() }
 }
 
+/// Which side failed: the network error can be retried by the user, the disk error cannot.
 enum DownloadError {
     Phoenix(Box<PhoenixClientError>),
     Disk(io::Error),
 }
 
-/// A page as it came, and where the next one begins.
+/// The body of a page and the position behind it.
 struct DownloadedPage {
     project: u32,
     body: Vec<u8>,
@@ -200,7 +206,7 @@ struct DownloadedPage {
 
 type PageReceiver = Receiver<Result<DownloadedPage, PhoenixClientError>>;
 
-/// Takes pages in until there are no more.
+/// Stores the spans of all pages. The position advances only after the spans of a page are stored.
 fn keep_pages(
     pages: &PageReceiver,
     kept: &mut ResumableDownload,
@@ -229,7 +235,7 @@ fn keep_pages(
     Ok(())
 }
 
-/// All projects, by pages.
+/// All projects, page by page. The first request has a short retry budget.
 async fn fetch_projects(client: &PhoenixClient) -> Result<Vec<RemoteProject>, PhoenixClientError> {
     let (mut found, mut path) = (Vec::new(), "/v1/projects?limit=100".to_owned());
     let mut asking = client.with_short_retry();
@@ -242,7 +248,8 @@ async fn fetch_projects(client: &PhoenixClient) -> Result<Vec<RemoteProject>, Ph
     }
 }
 
-/// Asks for one page after the other, until there are no more or nobody takes them.
+/// Requests page after page until the plan is done, an error occurs or the receiver is gone. An error is sent as the
+/// last element.
 async fn fetch_span_pages(
     client: &PhoenixClient,
     lists: &[SpanListPath],

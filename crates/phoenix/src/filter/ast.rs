@@ -1,23 +1,24 @@
-//! A filter as it was written: what its words form, before anything is known about their meaning.
+//! The syntax tree of a filter, before names are resolved.
 
 use std::fmt;
 
 use super::lexer::NumberForm;
 
-/// An expression, and where it begins.
+/// An expression and the position where it begins, in characters from 1.
 #[derive(Clone, Debug)]
 pub(super) struct ExpressionNode {
     pub(super) at: usize,
     pub(super) expr: ExpressionKind,
 }
 
-/// What is written counts, not where.
+/// Positions are ignored, so that trees can be compared after printing and parsing.
 impl PartialEq for ExpressionNode {
     fn eq(&self, other: &ExpressionNode) -> bool {
         self.expr == other.expr
     }
 }
 
+/// The part of Python's expression grammar that filters use.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ExpressionKind {
     Text(String),
@@ -33,24 +34,27 @@ pub(super) enum ExpressionKind {
     Negative(Box<ExpressionNode>),
     Positive(Box<ExpressionNode>),
     Arithmetic(ArithmeticOperator, Box<ExpressionNode>, Box<ExpressionNode>),
-    /// `a < b < c`: the first operand, then each operator with the operand behind it.
+    /// `a < b < c`: the first operand, then each operator with its right operand.
     Compare(Box<ExpressionNode>, Vec<(FilterComparison, ExpressionNode)>),
     And(Vec<ExpressionNode>),
     Or(Vec<ExpressionNode>),
     Call(Box<ExpressionNode>, Vec<ExpressionNode>),
-    /// `x for x in y if z`, the argument of a call, or the same in square brackets.
+    /// A generator expression as the argument of a call, or a list comprehension.
     Loop(Box<ComprehensionExpression>),
 }
 
+/// `element for variable in iterable if conditions`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ComprehensionExpression {
     pub(super) element: ExpressionNode,
     pub(super) variable: String,
     pub(super) iterable: ExpressionNode,
     pub(super) conditions: Vec<ExpressionNode>,
+    /// Whether it stands in square brackets.
     pub(super) is_list: bool,
 }
 
+/// `//`, `**` and bit operators have no counterpart in Phoenix's SQL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ArithmeticOperator {
     Add,
@@ -60,6 +64,7 @@ pub(super) enum ArithmeticOperator {
     Remainder,
 }
 
+/// Comparison operators of Python.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FilterComparison {
     Equal,
@@ -75,6 +80,7 @@ pub(super) enum FilterComparison {
 }
 
 impl FilterComparison {
+    /// `<`, `<=`, `>`, `>=`.
     pub(super) fn is_order(self) -> bool {
         use FilterComparison::{Greater, GreaterOrEqual, Less, LessOrEqual};
         matches!(self, Less | LessOrEqual | Greater | GreaterOrEqual)
@@ -86,7 +92,7 @@ impl FilterComparison {
 }
 
 impl ExpressionNode {
-    /// `a.b.c` as its names; `None` for anything that is not names and dots only.
+    /// The names of `a.b.c`; none for anything else.
     pub(super) fn dotted_names(&self) -> Option<Vec<&str>> {
         let mut names = Vec::new();
         let mut node = self;
@@ -106,7 +112,7 @@ impl ExpressionNode {
         }
     }
 
-    /// The name that a chain of dots and brackets begins with.
+    /// The first name of a chain of dots and subscripts.
     pub(super) fn root_name(&self) -> Option<&str> {
         let mut node = self;
         loop {
@@ -125,6 +131,7 @@ impl ExpressionNode {
         )
     }
 
+    /// The elements of a list or tuple.
     pub(super) fn items(&self) -> Option<&[ExpressionNode]> {
         match &self.expr {
             ExpressionKind::List(items) | ExpressionKind::Tuple(items) => Some(items),
@@ -133,7 +140,7 @@ impl ExpressionNode {
     }
 }
 
-/// Written so that reading it gives the same again; operands that are made of parts stand in brackets.
+/// Prints an expression that parses to the same tree. Compound operands are parenthesised.
 impl fmt::Display for ExpressionNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.expr {
@@ -207,6 +214,7 @@ impl FilterComparison {
     }
 }
 
+/// An operand, in parentheses if it is compound.
 struct ParenthesizedOperand<'n>(&'n ExpressionNode);
 
 impl fmt::Display for ParenthesizedOperand<'_> {
@@ -246,6 +254,7 @@ fn write_operands(operands: &[ExpressionNode], between: &str, f: &mut fmt::Forma
     Ok(())
 }
 
+/// A Python string literal in single quotes, with control characters escaped.
 fn write_text(text: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str("'")?;
     for c in text.chars() {

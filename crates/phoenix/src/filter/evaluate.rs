@@ -1,4 +1,4 @@
-//! Whether a filter is true of a span. Unknown is not true.
+//! Evaluates a filter for a span, in three-valued logic: unknown is not true.
 
 use std::borrow::Cow;
 
@@ -11,14 +11,16 @@ use super::sql::{self, SqlTruth, SqlValue};
 use super::{CostDetail, FilterableAnnotation, SpanFilterContext};
 use crate::span_view::{AttributeLookup, PhoenixSpan};
 
-/// Combinations of annotations that are looked at for one span. A span has one or two of a name, so this is for
-/// someone who writes thousands; what lies beyond is not looked at.
+/// Combinations of annotations that are tried for one span. Spans usually have one or two annotations of a name; this
+/// bounds the work for hostile data. Further combinations are ignored.
 const MAX_COMBINATIONS: usize = 100_000;
-/// Texts that are joined to longer ones come to nothing: a filter could ask for many times what a span holds.
+/// Longer concatenations become null: a filter could otherwise build texts many times as long as the span.
 const MAX_JOINED_BYTES: usize = 4 << 20;
-/// Values of a list that are compared between two questions whether to stop.
+/// Elements of a list that are compared between two calls of `should_stop`.
 const VALUES_PER_CHECK: usize = 1024;
 
+/// Several annotations of a name correspond to several joined rows in Phoenix's query: the filter matches if it is true
+/// for one combination of them.
 pub(super) fn span_matches_filter(
     filter: &LoweredFilter,
     span: &PhoenixSpan<'_>,
@@ -44,6 +46,7 @@ pub(super) fn span_matches_filter(
         if look.evaluate_condition(&filter.condition) == Some(true) {
             return true;
         }
+        // Counts through the combinations like an odometer.
         let Some(next) = (0..notes.len()).find(|place| chosen[*place] + 1 < notes[*place].len()) else {
             return false;
         };
@@ -53,16 +56,16 @@ pub(super) fn span_matches_filter(
     false
 }
 
-/// A span, and one annotation for each place, where there is one.
+/// One span with one chosen annotation per name; none where it has no annotation of that name.
 struct FilterEvaluator<'l> {
     span: &'l PhoenixSpan<'l>,
     around: &'l dyn SpanFilterContext,
     notes: Vec<Option<&'l FilterableAnnotation>>,
-    /// Inside a loop, what it looks at.
+    /// Inside a loop, the current element.
     detail: Option<&'l CostDetail>,
 }
 
-/// An attribute: as it was recorded, or as it stands in the tree.
+/// An attribute, read from the span directly or from the tree of attributes.
 enum ResolvedAttribute<'f> {
     Text(&'f str),
     Number(Number),
@@ -106,7 +109,7 @@ impl FilterEvaluator<'_> {
         }
     }
 
-    /// The deciding truth as soon as there is one; unknown if anything was.
+    /// SQL's AND (`deciding` is false) and OR (`deciding` is true): a deciding operand wins over unknown ones.
     fn combine_conditions(&self, conditions: &[LoweredCondition], deciding: bool) -> SqlTruth {
         let mut truth = Some(!deciding);
         for condition in conditions {
@@ -119,7 +122,7 @@ impl FilterEvaluator<'_> {
         truth
     }
 
-    /// What becomes of each detail of the cost for which the loop's condition holds.
+    /// Maps all components of the cost that satisfy the condition of the loop.
     fn over_details<T>(&self, details: &CostDetailQuery, make: impl Fn(SqlValue<'_>) -> T) -> Vec<T> {
         let mut made = Vec::new();
         for detail in self.around.cost_details() {
@@ -132,6 +135,7 @@ impl FilterEvaluator<'_> {
         made
     }
 
+    /// SQL's `IN`: unknown if nothing matches and a comparison was unknown. Lists of texts are a hash lookup.
     fn one_of(&self, value: &LoweredValue, list: &ValueList) -> SqlTruth {
         if list.values.is_empty() {
             return Some(false);
@@ -156,6 +160,7 @@ impl FilterEvaluator<'_> {
         truth
     }
 
+    /// The value of an expression. Casts were decided in `lower`, so nothing depends on the form of the operands here.
     fn evaluate_value<'v>(&'v self, value: &'v LoweredValue) -> SqlValue<'v> {
         match value {
             LoweredValue::Null => SqlValue::Null,
@@ -223,7 +228,8 @@ impl FilterEvaluator<'_> {
         }
     }
 
-    /// What an attribute is made into, if it is there.
+    /// Reads an attribute without building the tree where that is possible, and passes it to `make`. Null if it does
+    /// not exist.
     fn resolve_attribute<'v>(
         &'v self,
         path: &AttributePath,
@@ -240,6 +246,7 @@ impl FilterEvaluator<'_> {
         }
     }
 
+    /// Columns of Phoenix's table of spans.
     fn read_column(&self, column: SpanColumn) -> SqlValue<'_> {
         let span = self.span.span();
         let tokens = || self.around.cumulative_tokens();
@@ -268,6 +275,7 @@ impl FilterEvaluator<'_> {
     }
 }
 
+/// A field of a cost component.
 fn detail_field(detail: &CostDetail, field: DetailField) -> SqlValue<'_> {
     let number = |number: Option<f64>| number.map_or(SqlValue::Null, SqlValue::Number);
     match field {
@@ -279,6 +287,8 @@ fn detail_field(detail: &CostDetail, field: DetailField) -> SqlValue<'_> {
     }
 }
 
+/// A field of an annotation. The score is a column with numeric affinity in Phoenix's database, which matters for
+/// comparisons with texts.
 fn field_of(note: &FilterableAnnotation, field: AnnotationField) -> SqlValue<'_> {
     let text = |text: &'_ Option<String>| text.clone().map_or(SqlValue::Null, SqlValue::from_text);
     match field {

@@ -1,11 +1,11 @@
-//! Loops over what a span's cost is made of: `any(d.cost > 0.1 for d in cost_details)`, `sum(d.tokens for d in
-//! cost_details if d.is_prompt)`. Inside of them Phoenix is strict: only the fields of a detail and written values, and
-//! no casts.
+//! Loops over the components of a cost: `any(d.cost > 0.1 for d in cost_details)`, `sum(d.tokens for d in cost_details
+//! if d.is_prompt)`. Inside of them Phoenix is strict: only fields of the component and literals, and no implicit
+//! casts.
 
 use super::ast::{ComprehensionExpression, ExpressionKind, ExpressionNode, FilterComparison};
 use super::error::{FilterError, format_excerpt};
 
-/// What a loop comes to.
+/// The function around a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LoopReduction {
     Any,
@@ -16,7 +16,7 @@ pub(super) enum LoopReduction {
     Min,
 }
 
-/// What can be asked of a detail of a cost.
+/// Fields of a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DetailField {
     TokenType,
@@ -26,6 +26,7 @@ pub(super) enum DetailField {
     CostPerToken,
 }
 
+/// Kinds of values inside a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LoopValueKind {
     Truth,
@@ -47,6 +48,7 @@ impl LoopReduction {
         })
     }
 
+    /// Whether the result is a boolean.
     pub(super) fn is_condition(self) -> bool {
         matches!(self, LoopReduction::Any | LoopReduction::All)
     }
@@ -73,7 +75,7 @@ impl DetailField {
     }
 }
 
-/// The call of a reduction, if this is one: which, and what it goes over.
+/// The reduction and its loop, if the node is such a call.
 pub(super) fn parse_reduction_call(node: &ExpressionNode) -> Option<(LoopReduction, &ComprehensionExpression)> {
     let ExpressionKind::Call(function, arguments) = &node.expr else { return None };
     match (&function.expr, &arguments[..]) {
@@ -84,7 +86,7 @@ pub(super) fn parse_reduction_call(node: &ExpressionNode) -> Option<(LoopReducti
     }
 }
 
-/// `d.cost` inside of a loop over `d`.
+/// The field of `d.cost` in a loop over `d`.
 pub(super) fn parse_detail_field(node: &ExpressionNode, variable: &str) -> Option<DetailField> {
     match node.dotted_names()?[..] {
         [of, field] if of == variable => DetailField::from_name(field),
@@ -92,6 +94,7 @@ pub(super) fn parse_detail_field(node: &ExpressionNode, variable: &str) -> Optio
     }
 }
 
+/// Checks iterable, conditions and element of a loop. `len` requires the form `len([d for d in cost_details])`.
 pub(super) fn check_loop(
     node: &ExpressionNode,
     reduction: LoopReduction,
@@ -122,6 +125,7 @@ pub(super) fn check_loop(
     scope.expect_kind(element, if reduction.is_condition() { LoopValueKind::Truth } else { LoopValueKind::Number })
 }
 
+/// The type checker inside a loop.
 struct LoopScope<'s> {
     variable: &'s str,
 }
@@ -175,6 +179,7 @@ impl LoopScope<'_> {
         }
     }
 
+    /// Both sides must have the same kind; only numbers have an order; `is` is for None.
     fn check_comparison(
         &self,
         left: &ExpressionNode,
@@ -213,6 +218,7 @@ impl LoopScope<'_> {
         }
     }
 
+    /// The right side of `in`: literals of the kind of the field.
     fn check_list(&self, left: &ExpressionNode, items: &[ExpressionNode]) -> Result<(), FilterError> {
         let kind = self.kind(left)?;
         if left.is_literal() || !matches!(kind, LoopValueKind::Text | LoopValueKind::Number) {

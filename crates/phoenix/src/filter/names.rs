@@ -1,11 +1,11 @@
-//! The names that a filter can use: what a span has of itself, its attributes by their paths, and annotations.
+//! Names in filters: columns of a span, paths into attributes, and annotations.
 
 use super::ast::{ExpressionKind, ExpressionNode};
 use super::error::{FilterError, format_excerpt};
 use super::lexer::NumberForm;
 use crate::filter::value_kind::{FilterValueKind, invalid_expression_error};
 
-/// What a span has that is no attribute.
+/// A column of Phoenix's table of spans, or a value that it joins to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SpanColumn {
     SpanId,
@@ -26,11 +26,11 @@ pub(super) enum SpanColumn {
     CompletionCost,
 }
 
-/// A path into attributes.
+/// A path into the tree of attributes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct AttributePath {
     pub(super) steps: Vec<AttributePathStep>,
-    /// The path as a key, where it can be one.
+    /// The path as a dotted key, if all steps are names without dots. Such an attribute can be read without the tree.
     pub(super) key: Option<String>,
 }
 
@@ -41,15 +41,15 @@ pub(super) enum AttributePathStep {
     Index(usize),
 }
 
-/// Whose annotations are meant.
+/// Whose annotations are meant: `annotations[...]` or `trace_annotations[...]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AnnotationScope {
     Span,
-    /// Those of the trace that the span is in.
+    /// Annotations of the trace that contains the span.
     Trace,
 }
 
-/// The parts of an annotation that can be asked for.
+/// Fields of an annotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AnnotationField {
     Label,
@@ -59,11 +59,11 @@ pub(super) enum AnnotationField {
 }
 
 const PARENT_SPAN: &str = "parent_span";
-/// Attributes that are numbers by convention. They are only known as such when kinds are compared; see `lower`.
+/// Attributes that Phoenix knows to be numbers. It affects the type check only; casts are decided in `lower`.
 const NUMBER_ATTRIBUTES: [&str; 3] = ["llm.token_count.completion", "llm.token_count.prompt", "llm.token_count.total"];
 
 impl SpanColumn {
-    /// A name, also one of older versions.
+    /// Current names and those of older versions of Phoenix.
     pub(super) fn from_name(name: &str) -> Option<SpanColumn> {
         Some(match name {
             "span_id" | "context.span_id" => SpanColumn::SpanId,
@@ -126,7 +126,7 @@ impl AnnotationField {
     }
 }
 
-/// Checks a chain of names, dots and brackets: it must lead to something.
+/// Checks that a chain of names, dots and subscripts refers to something.
 pub(super) fn check_name_chain(node: &ExpressionNode) -> Result<(), FilterError> {
     if node.root_name() == Some(PARENT_SPAN) && !matches!(node.expr, ExpressionKind::Name(_)) {
         let what =
@@ -161,6 +161,7 @@ pub(super) fn check_name_chain(node: &ExpressionNode) -> Result<(), FilterError>
     }
 }
 
+/// The kind of a name; none for attributes of unknown kind.
 pub(super) fn kind_of_name(node: &ExpressionNode) -> Option<FilterValueKind> {
     let dotted = node.dotted_names()?.join(".");
     match SpanColumn::from_name(&dotted) {
@@ -169,13 +170,13 @@ pub(super) fn kind_of_name(node: &ExpressionNode) -> Option<FilterValueKind> {
     }
 }
 
-/// The column that a chain of names stands for.
+/// The column of a dotted name.
 pub(super) fn resolve_column(node: &ExpressionNode) -> Option<SpanColumn> {
     SpanColumn::from_name(&node.dotted_names()?.join("."))
 }
 
-/// The path into attributes that a chain stands for: `llm.model_name`, `attributes['llm']['tools'][0]`,
-/// `attributes[['llm', 'model_name']]`, `metadata['topic']`.
+/// The attribute path of a chain: `llm.model_name`, `attributes['llm']['tools'][0]`, `attributes[['llm',
+/// 'model_name']]`, `metadata['topic']`. None if it is no such chain.
 pub(super) fn resolve_attribute_path(node: &ExpressionNode) -> Option<AttributePath> {
     if let Some(names) = node.dotted_names() {
         return Some(AttributePath::from_steps(
@@ -205,7 +206,7 @@ pub(super) fn resolve_attribute_path(node: &ExpressionNode) -> Option<AttributeP
     Some(AttributePath::from_steps(steps))
 }
 
-/// `annotations['x']`: whose, and by which name.
+/// Scope and name of `annotations['x']`.
 pub(super) fn resolve_annotation(node: &ExpressionNode) -> Option<(AnnotationScope, &str)> {
     let ExpressionKind::Subscript(value, key) = &node.expr else { return None };
     match (annotation_scope(value)?, &key.expr) {
@@ -214,7 +215,7 @@ pub(super) fn resolve_annotation(node: &ExpressionNode) -> Option<(AnnotationSco
     }
 }
 
-/// `annotations['x'].label`.
+/// Scope, name and field of `annotations['x'].label`.
 pub(super) fn annotation_field(node: &ExpressionNode) -> Option<(AnnotationScope, &str, AnnotationField)> {
     let ExpressionKind::Attribute(value, field) = &node.expr else { return None };
     let (scope, name) = resolve_annotation(value)?;
@@ -225,7 +226,8 @@ pub(super) fn is_parent_span(node: &ExpressionNode) -> bool {
     matches!(&node.expr, ExpressionKind::Name(name) if name == PARENT_SPAN)
 }
 
-/// The number that a text holds, in the one form that all databases read alike.
+/// The number in a text, in the one notation that all databases of Phoenix read alike. None for infinity and
+/// hexadecimal.
 pub(super) fn number_in(text: &str) -> Option<f64> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     let plain = digits.starts_with(|c: char| c.is_ascii_digit() || c == '.')
@@ -237,6 +239,7 @@ fn names_annotation(node: &ExpressionNode) -> bool {
     matches!(&node.expr, ExpressionKind::Subscript(value, _) if annotation_scope(value).is_some())
 }
 
+/// `evals` is the old name of `annotations`.
 fn annotation_scope(node: &ExpressionNode) -> Option<AnnotationScope> {
     match &node.expr {
         ExpressionKind::Name(name) if name == "annotations" || name == "evals" => Some(AnnotationScope::Span),
@@ -245,6 +248,7 @@ fn annotation_scope(node: &ExpressionNode) -> Option<AnnotationScope> {
     }
 }
 
+/// A key or an index of up to 10⁹.
 fn parse_path_step(key: &ExpressionNode) -> Option<AttributePathStep> {
     match &key.expr {
         ExpressionKind::Text(text) => Some(AttributePathStep::Key(text.clone())),

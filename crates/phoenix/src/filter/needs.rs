@@ -1,5 +1,4 @@
-//! What a filter must be told besides the span, and which spans it can be true of at all: so that a store can be asked
-//! for less.
+//! What a filter needs beside the span, and bounds on the spans it can match, so that a store has to read less.
 
 use super::ast::FilterComparison;
 use super::lower::{LoweredCondition, LoweredFilter, LoweredValue};
@@ -7,7 +6,7 @@ use super::names::{AnnotationScope, SpanColumn};
 use crate::span_view::SpanKind;
 use gradus_core::span::{SpanId, TraceId};
 
-/// What a filter asks for.
+/// Facts that the filter uses. What is false here is never asked of [`super::SpanFilterContext`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FilterRequirements {
     pub parent: bool,
@@ -15,25 +14,27 @@ pub struct FilterRequirements {
     pub cost: bool,
     pub cost_details: bool,
     pub annotations: Vec<(AnnotationScope, String)>,
-    /// Whether anything is asked of attributes, the costly part of a span. The kind is one of them.
+    /// Whether attributes are used, which are the expensive part of a span. The kind is one of them.
     pub attributes: bool,
     pub bounds: FilterBounds,
 }
 
-/// Conditions that every span meets that the filter is true of; there may be more. `None` is no condition, and an empty
-/// list means that the filter is true of no span.
+/// Necessary conditions: every span that matches satisfies them, and others may too. `None` is no condition; an empty
+/// list means that no span matches.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FilterBounds {
     pub span_ids: Option<Vec<SpanId>>,
     pub trace_ids: Option<Vec<TraceId>>,
     pub kinds: Option<Vec<SpanKind>>,
-    /// Nanoseconds since 1970, both ends included. A little wider than what was asked for: Phoenix rounds times.
+    /// Nanoseconds since 1970, inclusive. One microsecond wider than written on both sides, because Phoenix rounds
+    /// times.
     pub start_from_ns: Option<u64>,
     pub start_to_ns: Option<u64>,
-    /// Spans that name no parent.
+    /// Only spans without a parent id.
     pub is_root: bool,
 }
 
+/// Walks the lowered filter once.
 pub(super) fn collect_requirements(filter: &LoweredFilter) -> FilterRequirements {
     let mut needs = FilterRequirements {
         annotations: filter.annotations.clone(),
@@ -103,6 +104,7 @@ impl FilterRequirements {
     }
 }
 
+/// Bounds of a condition: `and` intersects, `or` unites, `not` gives none.
 fn derive_bounds(condition: &LoweredCondition) -> FilterBounds {
     match condition {
         LoweredCondition::All(conditions) => {
@@ -133,6 +135,7 @@ fn derive_comparison_bounds(column: SpanColumn, comparison: FilterComparison, va
     }
 }
 
+/// Ids are compared as texts, so an id in another notation matches nothing.
 fn derive_list_bounds(column: SpanColumn, values: &[LoweredValue]) -> FilterBounds {
     let mut texts = Vec::with_capacity(values.len());
     for value in values {
@@ -174,6 +177,7 @@ fn derive_start_bounds(comparison: FilterComparison, time_us: i64) -> FilterBoun
     }
 }
 
+/// The operator with its sides exchanged.
 fn flip_comparison(comparison: FilterComparison) -> FilterComparison {
     match comparison {
         FilterComparison::Less => FilterComparison::Greater,
@@ -196,6 +200,7 @@ impl FilterBounds {
         }
     }
 
+    /// One of the conditions holds: a bound survives only if both have it.
     fn union_with(self, other: FilterBounds) -> FilterBounds {
         FilterBounds {
             span_ids: union_lists(self.span_ids, other.span_ids),

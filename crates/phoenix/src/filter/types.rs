@@ -1,5 +1,5 @@
-//! What kind of value each expression is, and which of them go together: Phoenix refuses a filter that compares a
-//! number with a text, and so does this one, before any span is looked at.
+//! The type checker. Phoenix refuses a filter that compares a number with a text, and so does this pass, before any
+//! span is seen. Messages follow Phoenix where it has one.
 
 use super::ast::{ArithmeticOperator, ExpressionKind, ExpressionNode, FilterComparison};
 use super::error::{FilterError, format_excerpt};
@@ -7,7 +7,7 @@ use super::loops::{self, LoopReduction};
 use super::names;
 use crate::filter::value_kind::{FilterValueKind, invalid_expression_error};
 
-/// Checks a whole filter, from the outside in.
+/// Checks a whole filter. The outermost expression must be a condition, and unlike operands a bare literal is none.
 pub(super) fn check_filter_types(filter: &ExpressionNode) -> Result<(), FilterError> {
     match &filter.expr {
         ExpressionKind::And(_) | ExpressionKind::Or(_) | ExpressionKind::Not(_) | ExpressionKind::Compare(..) => {}
@@ -32,7 +32,7 @@ pub(super) fn check_filter_types(filter: &ExpressionNode) -> Result<(), FilterEr
     check_node(filter)
 }
 
-/// The kind of an expression; `None` when only a span can tell.
+/// The kind of an expression; none if it depends on the span.
 pub(super) fn kind_of(node: &ExpressionNode) -> Result<Option<FilterValueKind>, FilterError> {
     let kind = match &node.expr {
         ExpressionKind::Text(_) => FilterValueKind::Text,
@@ -76,6 +76,7 @@ pub(super) fn kind_of(node: &ExpressionNode) -> Result<Option<FilterValueKind>, 
     Ok(Some(kind))
 }
 
+/// `+` joins texts and adds numbers. Two attributes of unknown kind are joined, as in Phoenix.
 fn kind_of_arithmetic(
     node: &ExpressionNode,
     operator: ArithmeticOperator,
@@ -103,6 +104,7 @@ fn kind_of_arithmetic(
     }
 }
 
+/// Checks an expression and everything below it.
 fn check_node(node: &ExpressionNode) -> Result<(), FilterError> {
     match &node.expr {
         ExpressionKind::Text(_) | ExpressionKind::Number(..) | ExpressionKind::Bool(_) | ExpressionKind::None => Ok(()),
@@ -140,6 +142,7 @@ fn check_node(node: &ExpressionNode) -> Result<(), FilterError> {
     }
 }
 
+/// `str`, `float` and `int` with one argument, or a reduction over a loop. There are no other functions.
 fn check_call(
     node: &ExpressionNode,
     function: &ExpressionNode,
@@ -177,6 +180,7 @@ fn check_call(
     }
 }
 
+/// Checks operands against the operator: no order for booleans and None, `is` for singletons, lists behind `in` only.
 fn check_comparison(
     left: &ExpressionNode,
     comparison: FilterComparison,
@@ -230,6 +234,7 @@ fn check_comparison(
     }
 }
 
+/// Elements of a list must have one kind, which must match the left side. None in a list never matches in SQL.
 fn check_list(left: &ExpressionNode, items: &[ExpressionNode]) -> Result<(), FilterError> {
     if left.is_literal() {
         return Err(FilterError::meaning(left.at, "this compares two values; a name must stand before `in`"));
@@ -252,6 +257,7 @@ fn check_list(left: &ExpressionNode, items: &[ExpressionNode]) -> Result<(), Fil
     items.iter().try_for_each(|item| check_pair(left, item))
 }
 
+/// Two kinds that can be compared. A time can be compared with a literal text, not with an attribute.
 fn check_pair(left: &ExpressionNode, right: &ExpressionNode) -> Result<(), FilterError> {
     match (kind_of(left)?, kind_of(right)?) {
         (Some(FilterValueKind::Time), Some(FilterValueKind::Text)) if matches!(right.expr, ExpressionKind::Text(_)) => {
@@ -272,6 +278,7 @@ fn check_pair(left: &ExpressionNode, right: &ExpressionNode) -> Result<(), Filte
     }
 }
 
+/// Operands of `and`, `or` and `not` must be boolean.
 fn require_condition(node: &ExpressionNode) -> Result<(), FilterError> {
     match kind_of(node)? {
         Some(FilterValueKind::Bool) => Ok(()),
