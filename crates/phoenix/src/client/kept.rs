@@ -70,6 +70,8 @@ impl ResumableDownload {
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(folder.join("spans.bin"))?;
         // Where nothing is here yet, nothing is saved by going on, and the lists may be others by now.
         let known =
+            // Without stored spans nothing is gained by resuming, and the lists may have changed. A file shorter than
+            // recorded was tampered with or lost its tail.
             known.filter(|known| known.spans > 0 && spans.metadata().is_ok_and(|file| file.len() >= known.bytes));
         let progress = known.unwrap_or_else(|| DownloadProgress::new(what));
         spans.set_len(progress.bytes)?;
@@ -77,11 +79,13 @@ impl ResumableDownload {
         Ok(ResumableDownload { folder: Some(folder), _lock: Some(lock), spans: new_buffered_writer(spans), progress })
     }
 
+    /// A download in an unlinked temporary file.
     fn without_folder(what: &str) -> io::Result<ResumableDownload> {
         let spans = new_buffered_writer(tempfile::tempfile()?);
         Ok(ResumableDownload { folder: None, _lock: None, spans, progress: DownloadProgress::new(what) })
     }
 
+    /// When the download began, over all resumptions.
     pub(super) fn started_at(&self) -> Option<jiff::Timestamp> {
         self.progress.began
     }
@@ -113,6 +117,8 @@ impl ResumableDownload {
         Ok(plan)
     }
 
+    /// Stores the plan. Must come before the first [`ResumableDownload::advance`], since a position without its plan is
+    /// useless.
     pub(super) fn set_plan<T: Serialize>(&self, plan: &T) -> io::Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
         replace_file(&folder.join("plan.json"), &serde_json::to_vec(plan)?)
@@ -171,6 +177,7 @@ impl DownloadProgress {
         DownloadProgress { what: what.to_owned(), began: Some(jiff::Timestamp::now()), ..DownloadProgress::default() }
     }
 
+    /// The stored progress, unless it is unreadable or too old.
     fn read(folder: &Path) -> Option<DownloadProgress> {
         let text = fs::read(folder.join("read.json")).ok()?;
         let known: DownloadProgress = serde_json::from_slice(&text).ok()?;
@@ -184,6 +191,7 @@ fn new_buffered_writer(file: File) -> BufWriter<File> {
     BufWriter::with_capacity(1 << 18, file)
 }
 
+/// Also writes a `.gitignore` into the state folder, as it may be inside of a repository.
 fn create_download_dir(state: &Path, folder: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     // What is kept here belongs to no repository.

@@ -19,7 +19,7 @@ const MAX_PAGE_SIZE: usize = 1000;
 const GROWS_BY: usize = 4;
 /// Target size of a page. Two pages are in memory at a time, one of them while it arrives.
 const WANTED_BYTES: usize = 4 << 20;
-/// What is read of a page. When it is longer, half of it is asked for.
+/// Bytes that are read of a page. For a longer one, half the entries are requested.
 const MAX_PAGE: usize = 32 << 20;
 /// The same for a single entry, which cannot be halved.
 const MAX_ENTRY: usize = 128 << 20;
@@ -31,6 +31,7 @@ impl Default for PageSize {
 }
 
 impl PageSize {
+    /// A page of one entry has a larger limit, because it cannot be made smaller.
     fn max_bytes(self) -> usize {
         if self.entries == 1 { MAX_ENTRY } else { MAX_PAGE }
     }
@@ -62,6 +63,7 @@ pub(super) async fn request_list_page(
     loop {
         let path = format!("{list}limit={}{cursor}", size.entries);
         let answer = match (client.get_with_limit(&path, what, size.max_bytes()).await, size.halved()) {
+            // The size stays reduced for the following pages, which probably have entries like these.
             (Err(PhoenixClientError::TooLong { .. }), Some(half)) => {
                 *size = half;
                 continue;

@@ -12,13 +12,15 @@ use super::address::PhoenixAddress;
 use super::error::{PhoenixClientError, PhoenixSettingsError};
 use crate::client::exchange::{RestExchange, is_page};
 
-/// A Phoenix and how it is asked. Cheap to clone.
+/// A connection pool with credentials and a retry budget. Cheap to clone; clones share the pool.
 #[derive(Clone, Debug)]
 pub struct PhoenixClient {
     http: reqwest::Client,
     /// Without a slash at the end.
     base: String,
+    /// Sent as a bearer token. Validated in [`PhoenixClient::new`], so that building a request cannot fail.
     key: Option<SecretString>,
+    /// Further headers of the user, such as those of a reverse proxy. Their values are marked sensitive.
     headers: HeaderMap,
     retry_budget: RetryBudget,
     /// Maximum time without a byte, not for the whole response.
@@ -32,11 +34,13 @@ pub struct PhoenixClientSettings {
     pub timeout_s: Option<f64>,
     /// Seconds for which an unreachable or failing server is retried.
     pub retry_s: Option<f64>,
+    /// `PHOENIX_API_KEY`.
     pub api_key: Option<SecretString>,
     /// `name=value,name=value`, the format of `PHOENIX_CLIENT_HEADERS`.
     pub headers: Option<SecretString>,
 }
 
+/// Separate from the response timeout: a host that does not exist is known sooner.
 const CONNECT: Duration = Duration::from_secs(10);
 /// Phoenix answers no request while it serialises a large page.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -82,6 +86,7 @@ impl PhoenixClient {
         })
     }
 
+    /// Without credentials, so that it can be shown.
     pub fn base_url(&self) -> &str {
         &self.base
     }
@@ -143,6 +148,7 @@ impl PhoenixClient {
         PhoenixClientError::from_http_failure(&self.base, error, self.timeout.as_secs())
     }
 
+    /// Adds credentials and configured headers to a request.
     fn with_key(&self, request: RequestBuilder) -> RequestBuilder {
         let request = request.headers(self.headers.clone());
         match &self.key {

@@ -21,12 +21,16 @@ impl PartialEq for ExpressionNode {
 /// The part of Python's expression grammar that filters use.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ExpressionKind {
+    /// A string literal with its escapes resolved.
     Text(String),
     Number(f64, NumberForm),
     Bool(bool),
     None,
+    /// An identifier that is no keyword.
     Name(String),
+    /// `value.name`.
     Attribute(Box<ExpressionNode>, String),
+    /// `value[key]`. Slices are not part of the language.
     Subscript(Box<ExpressionNode>, Box<ExpressionNode>),
     List(Vec<ExpressionNode>),
     Tuple(Vec<ExpressionNode>),
@@ -36,8 +40,10 @@ pub(super) enum ExpressionKind {
     Arithmetic(ArithmeticOperator, Box<ExpressionNode>, Box<ExpressionNode>),
     /// `a < b < c`: the first operand, then each operator with its right operand.
     Compare(Box<ExpressionNode>, Vec<(FilterComparison, ExpressionNode)>),
+    /// Two or more operands, flat: `a and b and c` is one node, which keeps the tree shallow.
     And(Vec<ExpressionNode>),
     Or(Vec<ExpressionNode>),
+    /// Positional arguments only.
     Call(Box<ExpressionNode>, Vec<ExpressionNode>),
     /// A generator expression as the argument of a call, or a list comprehension.
     Loop(Box<ComprehensionExpression>),
@@ -46,6 +52,7 @@ pub(super) enum ExpressionKind {
 /// `element for variable in iterable if conditions`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ComprehensionExpression {
+    /// What is computed for each element.
     pub(super) element: ExpressionNode,
     pub(super) variable: String,
     pub(super) iterable: ExpressionNode,
@@ -86,6 +93,7 @@ impl FilterComparison {
         matches!(self, Less | LessOrEqual | Greater | GreaterOrEqual)
     }
 
+    /// `in` and `not in`.
     pub(super) fn is_membership(self) -> bool {
         matches!(self, FilterComparison::In | FilterComparison::NotIn)
     }
@@ -124,6 +132,7 @@ impl ExpressionNode {
         }
     }
 
+    /// A constant as written, not a constant expression.
     pub(super) fn is_literal(&self) -> bool {
         matches!(
             self.expr,
@@ -234,6 +243,7 @@ impl fmt::Display for ParenthesizedOperand<'_> {
     }
 }
 
+/// Expressions with a separator between them.
 struct JoinedExpressions<'n>(&'n [ExpressionNode], &'static str);
 
 impl fmt::Display for JoinedExpressions<'_> {

@@ -73,6 +73,7 @@ enum ResolvedAttribute<'f> {
 }
 
 impl FilterEvaluator<'_> {
+    /// The truth of a condition.
     fn evaluate_condition(&self, condition: &LoweredCondition) -> SqlTruth {
         match condition {
             LoweredCondition::Constant(truth) => Some(*truth),
@@ -84,7 +85,7 @@ impl FilterEvaluator<'_> {
             }
             LoweredCondition::IsNull(value) => Some(self.evaluate_value(value) == SqlValue::Null),
             LoweredCondition::Contains { text, wanted } => {
-                // Texts may be long, and this is asked for each of them.
+                // Texts may be long, and each one is searched.
                 if self.around.should_stop() {
                     return None;
                 }
@@ -102,7 +103,7 @@ impl FilterEvaluator<'_> {
             LoweredCondition::Holds(value) => self.evaluate_value(value).to_number().map(|number| number != 0.0),
             LoweredCondition::Details(reduction, details) => {
                 let wanted = *reduction == LoopReduction::Any;
-                // A detail of which nothing is known speaks against all.
+                // A component for which the condition is unknown counts as false, in `any` as in `all`.
                 let found = self.over_details(details, |truth| (truth == SqlValue::Number(1.0)) == wanted);
                 Some(found.contains(&true) == wanted)
             }
@@ -142,6 +143,7 @@ impl FilterEvaluator<'_> {
         }
         let value = self.evaluate_value(value);
         match (&value, &list.texts) {
+            // `NULL IN (...)` is unknown unless the list is empty.
             (SqlValue::Null, Some(_)) => return None,
             (SqlValue::Text(text), Some(texts)) => return Some(texts.contains(text.as_ref())),
             _ => {}
@@ -218,6 +220,7 @@ impl FilterEvaluator<'_> {
                 let found = self.over_details(details, |value| value.to_number());
                 let numbers = found.iter().copied().flatten();
                 let reduced = match reduction {
+                    // `len` counts components, also those without a value.
                     LoopReduction::Len => Some(found.len() as f64),
                     LoopReduction::Max => numbers.reduce(f64::max),
                     LoopReduction::Min => numbers.reduce(f64::min),
@@ -250,6 +253,7 @@ impl FilterEvaluator<'_> {
     fn read_column(&self, column: SpanColumn) -> SqlValue<'_> {
         let span = self.span.span();
         let tokens = || self.around.cumulative_tokens();
+        // Phoenix sums costs with an outer join and `COALESCE(..., 0)`.
         let cost = |cost: Option<f64>| SqlValue::Number(cost.unwrap_or(0.0));
         match column {
             SpanColumn::SpanId => SqlValue::from_text(span.span_id.to_string()),

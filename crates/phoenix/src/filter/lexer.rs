@@ -70,6 +70,7 @@ impl FilterLexer {
         self.skip_space()?;
         let at = self.at + 1;
         let Some(c) = self.peek(0) else { return Ok(None) };
+        // A dot begins a number only if a digit follows; otherwise it is attribute access.
         let word = if c.is_ascii_digit() || (c == '.' && self.peek(1).is_some_and(|c| c.is_ascii_digit())) {
             self.read_number()?
         } else if c == '\'' || c == '"' {
@@ -82,6 +83,7 @@ impl FilterLexer {
         Ok(Some(FilterToken { at, word }))
     }
 
+    /// The character `ahead` positions further; none behind the end.
     fn peek(&self, ahead: usize) -> Option<char> {
         self.chars.get(self.at + ahead).copied()
     }
@@ -116,6 +118,7 @@ impl FilterLexer {
             return Err(FilterError::syntax(self.at + 1, what));
         };
         match mark {
+            // Unbalanced brackets are the parser's concern; here they only decide whether a line may end.
             "(" | "[" | "{" => self.open += 1,
             ")" | "]" | "}" => self.open = self.open.saturating_sub(1),
             _ => {}
@@ -169,6 +172,8 @@ impl FilterLexer {
             self.at += 1;
             self.read_digits(&mut digits);
         }
+        // The exponent counts only if a digit follows, with or without a sign. `1e` is otherwise a number that runs
+        // into a name.
         let exponent_digits = if matches!(self.peek(1), Some('+' | '-')) { 2 } else { 1 };
         if matches!(self.peek(0), Some('e' | 'E')) && self.peek(exponent_digits).is_some_and(|c| c.is_ascii_digit()) {
             form = NumberForm::Fraction;
@@ -244,6 +249,7 @@ impl FilterLexer {
     fn read_text(&mut self, is_raw: bool) -> Result<String, FilterError> {
         let start = self.at;
         let Some(quote) = self.peek(0) else { return Ok(String::new()) };
+        // Three quotation marks begin a text that may contain line ends.
         let is_long = self.peek(1) == Some(quote) && self.peek(2) == Some(quote);
         let quotes = if is_long { 3 } else { 1 };
         self.at += quotes;

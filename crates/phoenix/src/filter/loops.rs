@@ -66,6 +66,7 @@ impl DetailField {
         })
     }
 
+    /// Kinds are fixed here, unlike those of attributes.
     fn kind(self) -> LoopValueKind {
         match self {
             DetailField::TokenType => LoopValueKind::Text,
@@ -131,6 +132,7 @@ struct LoopScope<'s> {
 }
 
 impl LoopScope<'_> {
+    /// Fails with the position of the operand, not of the whole loop.
     fn expect_kind(&self, node: &ExpressionNode, wanted: LoopValueKind) -> Result<(), FilterError> {
         if self.kind(node)? == wanted {
             return Ok(());
@@ -144,6 +146,8 @@ impl LoopScope<'_> {
         Err(FilterError::meaning(node.at, format!("`{}` is not {wanted}", format_excerpt(&node.to_string()))))
     }
 
+    /// The kind of an expression inside a loop. Anything that is no literal and no field of the loop variable is
+    /// refused.
     fn kind(&self, node: &ExpressionNode) -> Result<LoopValueKind, FilterError> {
         match &node.expr {
             ExpressionKind::Text(_) => Ok(LoopValueKind::Text),
@@ -230,6 +234,7 @@ impl LoopScope<'_> {
         }
     }
 
+    /// Lists the fields that exist.
     fn no_field(&self, node: &ExpressionNode) -> FilterError {
         let what = format!(
             "`{}` cannot be used inside this loop; `{}` has .token_type, .is_prompt, .cost, .tokens and .cost_per_token",

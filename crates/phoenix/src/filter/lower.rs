@@ -19,6 +19,7 @@ pub(super) enum LoweredCondition {
     Any(Vec<LoweredCondition>),
     Not(Box<LoweredCondition>),
     Constant(bool),
+    /// Both sides are cast already.
     Compare(LoweredValue, FilterComparison, LoweredValue),
     IsNull(LoweredValue),
     /// Substring search without case. A constant `wanted` is already case-folded.
@@ -26,6 +27,7 @@ pub(super) enum LoweredCondition {
         text: LoweredValue,
         wanted: LoweredValue,
     },
+    /// SQL's `IN`.
     OneOf(LoweredValue, ValueList),
     HasParent,
     /// Whether the annotation with this index exists.
@@ -69,18 +71,25 @@ pub(super) enum LoweredValue {
     Number(f64),
     /// Microseconds since 1970.
     Time(i64),
+    /// A column keeps its own kind; only the other side of a comparison is cast.
     Column(SpanColumn),
     /// An attribute whose cast is not decided yet. None is left in a finished condition.
     Attribute(AttributePath),
+    /// The attribute as a text, whatever its JSON type.
     AttributeText(AttributePath),
+    /// The attribute as a number; null if it is none.
     AttributeNumber(AttributePath),
+    /// The attribute as a boolean; null if it is none.
     AttributeFlag(AttributePath),
+    /// A field of the annotation with this index.
     Annotation(usize, AnnotationField),
+    /// Concatenation; null if one side is.
     Joined(Box<LoweredValue>, Box<LoweredValue>),
     /// `CAST(x AS REAL)`: the number at the beginning of a text.
     NumberOf(Box<LoweredValue>),
     Arithmetic(ArithmeticOperator, Box<LoweredValue>, Box<LoweredValue>),
     Negative(Box<LoweredValue>),
+    /// A condition as a value: 1, 0 or null.
     Truth(Box<LoweredCondition>),
     /// A field of the current component, inside a loop.
     Detail(DetailField),
@@ -98,6 +107,7 @@ pub(super) struct LoweredFilter {
 /// Each annotation multiplies the combinations to try.
 const MAX_ANNOTATIONS: usize = 16;
 
+/// Lowers a filter that passed the type check.
 pub(super) fn lower_filter(filter: &ExpressionNode) -> Result<LoweredFilter, FilterError> {
     let mut lowering = FilterLowering { annotations: Vec::new(), variable: None };
     let condition = lowering.lower_condition(filter)?;
@@ -118,6 +128,7 @@ impl FilterLowering {
             ExpressionKind::Or(operands) => LoweredCondition::Any(self.lower_conditions(operands)?),
             ExpressionKind::Not(operand) => LoweredCondition::Not(Box::new(self.lower_condition(operand)?)),
             ExpressionKind::Bool(value) => LoweredCondition::Constant(*value),
+            // `a < b < c` is `a < b and b < c`, as in Python.
             ExpressionKind::Compare(first, rest) => {
                 let mut links = Vec::with_capacity(rest.len());
                 let mut left: &ExpressionNode = first;
@@ -142,6 +153,7 @@ impl FilterLowering {
         })
     }
 
+    /// Lowers a loop. The loop variable is visible in its conditions and its element only; loops do not nest.
     fn lower_cost_details(
         &mut self,
         reduction: LoopReduction,
@@ -248,6 +260,7 @@ impl FilterLowering {
         }
     }
 
+    /// An expression in the place of a value.
     fn lower_value(&mut self, node: &ExpressionNode) -> Result<LoweredValue, FilterError> {
         Ok(match &node.expr {
             ExpressionKind::Text(text) => LoweredValue::Text(text.clone()),
@@ -276,6 +289,7 @@ impl FilterLowering {
                     self.lower_value(left)?.into_text_or_flag(false),
                     self.lower_value(right)?.into_text_or_flag(false),
                 );
+                // Without a number on either side `+` concatenates.
                 if *operator == ArithmeticOperator::Add && !left.is_number() && !right.is_number() {
                     LoweredValue::Joined(Box::new(left), Box::new(right))
                 } else {
@@ -374,6 +388,7 @@ impl LoweredValue {
         }
     }
 
+    /// An operand of arithmetic: a number, or cast to one.
     fn into_operand(self) -> LoweredValue {
         if self.is_number() || self == LoweredValue::Null { self } else { self.into_number() }
     }
@@ -412,10 +427,12 @@ fn uppercase_kind_or_status(column: &LoweredValue, other: &mut LoweredValue) {
     }
 }
 
+/// A boolean literal, next to which an attribute is read as a boolean.
 fn is_flag(node: &ExpressionNode) -> bool {
     matches!(node.expr, ExpressionKind::Bool(_))
 }
 
+/// Whether the node is a time column.
 fn time_kind(node: &ExpressionNode) -> Option<FilterValueKind> {
     names::resolve_column(node).map(SpanColumn::kind).filter(|kind| *kind == FilterValueKind::Time)
 }

@@ -37,7 +37,9 @@ pub(super) struct AttributePath {
 /// One step of a path.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum AttributePathStep {
+    /// A member of an object.
     Key(String),
+    /// An element of a list, from 0. Negative indexes are not supported.
     Index(usize),
 }
 
@@ -58,6 +60,7 @@ pub(super) enum AnnotationField {
     Identifier,
 }
 
+/// Can only be compared with None.
 const PARENT_SPAN: &str = "parent_span";
 /// Attributes that Phoenix knows to be numbers. It affects the type check only; casts are decided in `lower`.
 const NUMBER_ATTRIBUTES: [&str; 3] = ["llm.token_count.completion", "llm.token_count.prompt", "llm.token_count.total"];
@@ -88,6 +91,7 @@ impl SpanColumn {
         })
     }
 
+    /// The kind that the type check uses.
     pub(super) fn kind(self) -> FilterValueKind {
         match self {
             SpanColumn::SpanId
@@ -104,6 +108,7 @@ impl SpanColumn {
 }
 
 impl AttributePath {
+    /// Computes the dotted key, if there is one.
     fn from_steps(steps: Vec<AttributePathStep>) -> AttributePath {
         let names = steps.iter().map(|step| match step {
             AttributePathStep::Key(name) if !name.contains('.') => Some(name.as_str()),
@@ -222,6 +227,7 @@ pub(super) fn annotation_field(node: &ExpressionNode) -> Option<(AnnotationScope
     Some((scope, name, AnnotationField::from_name(field)?))
 }
 
+/// Whether the node is `parent_span` itself.
 pub(super) fn is_parent_span(node: &ExpressionNode) -> bool {
     matches!(&node.expr, ExpressionKind::Name(name) if name == PARENT_SPAN)
 }
@@ -235,6 +241,7 @@ pub(super) fn number_in(text: &str) -> Option<f64> {
     text.parse().ok().filter(|number: &f64| plain && number.is_finite())
 }
 
+/// Whether the node is a subscript of an annotation list, well-formed or not.
 fn names_annotation(node: &ExpressionNode) -> bool {
     matches!(&node.expr, ExpressionKind::Subscript(value, _) if annotation_scope(value).is_some())
 }

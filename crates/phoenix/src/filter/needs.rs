@@ -9,10 +9,13 @@ use gradus_core::span::{SpanId, TraceId};
 /// Facts that the filter uses. What is false here is never asked of [`super::SpanFilterContext`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FilterRequirements {
+    /// [`super::SpanFilterContext::has_parent`].
     pub parent: bool,
     pub cumulative_tokens: bool,
+    /// [`super::SpanFilterContext::cost`].
     pub cost: bool,
     pub cost_details: bool,
+    /// Each scope and name once.
     pub annotations: Vec<(AnnotationScope, String)>,
     /// Whether attributes are used, which are the expensive part of a span. The kind is one of them.
     pub attributes: bool,
@@ -46,6 +49,7 @@ pub(super) fn collect_requirements(filter: &LoweredFilter) -> FilterRequirements
 }
 
 impl FilterRequirements {
+    /// Adds what a condition uses.
     fn note_condition(&mut self, condition: &LoweredCondition) {
         match condition {
             LoweredCondition::All(conditions) | LoweredCondition::Any(conditions) => {
@@ -71,6 +75,7 @@ impl FilterRequirements {
         }
     }
 
+    /// Adds what a value uses. Cumulative tokens and costs are separate, because a store computes them separately.
     fn note_value(&mut self, value: &LoweredValue) {
         match value {
             LoweredValue::Column(column) => match column {
@@ -127,6 +132,7 @@ fn derive_bounds(condition: &LoweredCondition) -> FilterBounds {
     }
 }
 
+/// Only equality with a text and comparisons of the start time bound anything.
 fn derive_comparison_bounds(column: SpanColumn, comparison: FilterComparison, value: &LoweredValue) -> FilterBounds {
     match (column, comparison, value) {
         (_, FilterComparison::Equal, LoweredValue::Text(_)) => derive_list_bounds(column, std::slice::from_ref(value)),
@@ -162,6 +168,7 @@ fn derive_list_bounds(column: SpanColumn, values: &[LoweredValue]) -> FilterBoun
     }
 }
 
+/// Widened by one microsecond on both sides.
 fn derive_start_bounds(comparison: FilterComparison, time_us: i64) -> FilterBounds {
     let ns = |us: i64| u64::try_from(us).unwrap_or(0).saturating_mul(1000);
     let (from, to) = (Some(ns(time_us.saturating_sub(1))), Some(ns(time_us.saturating_add(1))));
@@ -189,6 +196,7 @@ fn flip_comparison(comparison: FilterComparison) -> FilterComparison {
 }
 
 impl FilterBounds {
+    /// Both conditions hold.
     fn intersect(self, other: FilterBounds) -> FilterBounds {
         FilterBounds {
             span_ids: intersect_lists(self.span_ids, other.span_ids),
@@ -213,6 +221,7 @@ impl FilterBounds {
     }
 }
 
+/// Sorts one side, so that long id lists do not take quadratic time.
 fn intersect_lists<T: PartialEq + Ord + Copy>(a: Option<Vec<T>>, b: Option<Vec<T>>) -> Option<Vec<T>> {
     match (a, b) {
         (Some(mut a), Some(mut b)) => {
@@ -224,6 +233,7 @@ fn intersect_lists<T: PartialEq + Ord + Copy>(a: Option<Vec<T>>, b: Option<Vec<T
     }
 }
 
+/// No bound if one side has none.
 fn union_lists<T>(a: Option<Vec<T>>, b: Option<Vec<T>>) -> Option<Vec<T>> {
     a.zip(b).map(|(mut a, b)| {
         a.extend(b);

@@ -19,6 +19,7 @@ pub(super) fn parse_filter(text: &str) -> Result<ExpressionNode, FilterError> {
         return Err(FilterError::TooLong { length: text.len(), limit: MAX_LENGTH });
     }
     let tokens = tokenize_filter(text)?;
+    // Commas and literals are free, see [`MAX_PARTS`].
     let is_part = |word: &FilterTokenKind| {
         !matches!(
             word,
@@ -33,6 +34,7 @@ pub(super) fn parse_filter(text: &str) -> Result<ExpressionNode, FilterError> {
     let node = parser.parse_disjunction(0)?;
     match parser.peek() {
         FilterTokenKind::End => Ok(node),
+        // The most common mistake gets a hint of its own.
         FilterTokenKind::Mark("=") => Err(parser.unexpected_token_error("expected `==`")),
         _ => Err(parser.unexpected_token_error("expected an operator or the end")),
     }
@@ -60,6 +62,7 @@ impl FilterParser {
         &self.tokens[self.next].word
     }
 
+    /// Position of the next token, for error messages.
     fn position(&self) -> usize {
         self.tokens[self.next].at
     }
@@ -71,6 +74,7 @@ impl FilterParser {
         word
     }
 
+    /// Consumes the mark if it is next.
     fn eat_mark(&mut self, mark: &str) -> bool {
         let found = matches!(self.peek(), FilterTokenKind::Mark(found) if *found == mark);
         if found {
@@ -79,6 +83,7 @@ impl FilterParser {
         found
     }
 
+    /// Consumes the mark or fails.
     fn require_mark(&mut self, mark: &str) -> Result<(), FilterError> {
         match self.eat_mark(mark) {
             true => Ok(()),
@@ -86,6 +91,7 @@ impl FilterParser {
         }
     }
 
+    /// "found; expected", at the next token.
     fn unexpected_token_error(&self, expected: &str) -> FilterError {
         let found = match self.peek() {
             FilterTokenKind::End => "the filter ends here".to_owned(),
@@ -119,6 +125,7 @@ impl FilterParser {
         Ok(ExpressionNode { at, expr: ExpressionKind::Or(operands) })
     }
 
+    /// `and`.
     fn parse_conjunction(&mut self, depth: usize) -> FilterParseResult {
         let at = self.position();
         let first = self.parse_negation(depth)?;
@@ -179,6 +186,8 @@ impl FilterParser {
         }
     }
 
+    /// `+` and `-`, left-associative. Each operator adds a level to the tree on the left, which counts towards the
+    /// depth.
     fn parse_sum(&mut self, depth: usize) -> FilterParseResult {
         let at = self.position();
         let mut left = self.parse_product(depth)?;
@@ -197,6 +206,7 @@ impl FilterParser {
         }
     }
 
+    /// `*`, `/` and `%`. Operators of Python that SQL lacks are refused by name.
     fn parse_product(&mut self, depth: usize) -> FilterParseResult {
         let at = self.position();
         let mut left = self.parse_unary(depth)?;
@@ -218,6 +228,7 @@ impl FilterParser {
         }
     }
 
+    /// A sign binds less tightly than a subscript or call.
     fn parse_unary(&mut self, depth: usize) -> FilterParseResult {
         let at = self.position();
         if self.eat_mark("-") {
@@ -312,6 +323,7 @@ impl FilterParser {
                 break;
             }
             match (self.peek(), listing) {
+                // Only behind the first expression: `f(a, x for x in y)` is no Python either.
                 (FilterTokenKind::Mark("for"), BracketContent::Plain) => {
                     let element = items.remove(0);
                     let looped = self.parse_comprehension(element, close, depth)?;

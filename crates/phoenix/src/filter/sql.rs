@@ -27,6 +27,7 @@ impl<'a> SqlValue<'a> {
         SqlValue::Text(text.into())
     }
 
+    /// 1, 0 or null, as SQLite represents booleans.
     pub(super) fn of_truth(truth: SqlTruth) -> SqlValue<'a> {
         truth.map_or(SqlValue::Null, |truth| SqlValue::Number(f64::from(u8::from(truth))))
     }
@@ -40,6 +41,7 @@ impl<'a> SqlValue<'a> {
         }
     }
 
+    /// `CAST(x AS TEXT)`; none for null.
     pub(super) fn into_text(self) -> Option<Cow<'a, str>> {
         match self {
             SqlValue::Null => None,
@@ -87,7 +89,7 @@ pub(super) fn as_number(value: &Json) -> Option<f64> {
     }
 }
 
-/// The number that a text is, as JSON writes it.
+/// A text that is a JSON number as a whole.
 pub(super) fn number_in_text(text: &str) -> Option<f64> {
     // The first character saves parsing what is mostly prose.
     if !text.trim_start().starts_with(|c: char| c == '-' || c.is_ascii_digit()) {
@@ -106,6 +108,7 @@ pub(super) fn as_flag(value: &Json) -> SqlTruth {
     }
 }
 
+/// Only 1 and 0 are booleans.
 pub(super) fn flag_in_number(number: &Number) -> SqlTruth {
     match number.as_i64() {
         Some(1) => Some(true),
@@ -114,6 +117,7 @@ pub(super) fn flag_in_number(number: &Number) -> SqlTruth {
     }
 }
 
+/// "true" and "false" in any case.
 pub(super) fn flag_in_text(text: &str) -> SqlTruth {
     let is_true = text.eq_ignore_ascii_case("true");
     (is_true || text.eq_ignore_ascii_case("false")).then_some(is_true)
@@ -131,6 +135,7 @@ pub(super) fn compare_values(left: &SqlValue<'_>, comparison: FilterComparison, 
         (SqlValue::Text(text), SqlValue::Score(score)) => {
             text.trim().parse().map_or(Ordering::Greater, |number| compare_floats(number, *score))
         }
+        // Without affinity the number is compared as the text that SQLite prints for it.
         (SqlValue::Text(left), SqlValue::Number(right)) => left.as_ref().cmp(&number_text(*right)),
         (SqlValue::Number(left), SqlValue::Text(right)) => number_text(*left).as_str().cmp(right),
         (SqlValue::Number(left) | SqlValue::Score(left), SqlValue::Number(right) | SqlValue::Score(right)) => {
@@ -203,7 +208,7 @@ pub(super) fn contains_folded(text: &str, folded: &str) -> bool {
     }
 }
 
-/// What is folded at once of a text that is searched.
+/// Bytes that are folded at once.
 const WINDOW_BYTES: usize = 16 << 10;
 
 /// The number at the beginning of a text, or 0, as `CAST` gives it.
@@ -226,10 +231,12 @@ pub(super) fn leading_number(text: &str) -> f64 {
     text[..end].parse().unwrap_or(0.0)
 }
 
+/// NaN cannot occur: JSON has none and arithmetic filters it.
 fn compare_floats(left: f64, right: f64) -> Ordering {
     left.partial_cmp(&right).unwrap_or(Ordering::Equal)
 }
 
+/// Integers without a decimal point up to the precision of a double.
 fn number_text(number: f64) -> String {
     if number.fract() == 0.0 && number.abs() < 1e15 { format!("{number:.0}") } else { real_text(number) }
 }

@@ -14,6 +14,7 @@ pub(super) fn check_filter_types(filter: &ExpressionNode) -> Result<(), FilterEr
         ExpressionKind::Subscript(..) if names::resolve_annotation(filter).is_some() => {}
         ExpressionKind::Call(..)
             if loops::parse_reduction_call(filter).is_some_and(|(reduction, _)| reduction.is_condition()) => {}
+        // `True` alone would match everything; Phoenix refuses it too.
         ExpressionKind::Bool(_) | ExpressionKind::None => {
             let what = format!("`{filter}` is not a condition on its own; use it with `and`, `or` or `not`");
             return Err(FilterError::meaning(filter.at, what));
@@ -166,6 +167,7 @@ fn check_call(
         _ => return Err(invalid_expression_error(node)),
     }
     check_node(argument)?;
+    // Explicit casts that Phoenix refuses, in its words.
     let refused = |kind: FilterValueKind, to: &str| {
         Err(FilterError::meaning(argument.at, format!("cannot cast {} to {to}", kind.as_str())))
     };
@@ -186,6 +188,7 @@ fn check_comparison(
     comparison: FilterComparison,
     right: &ExpressionNode,
 ) -> Result<(), FilterError> {
+    // `parent_span` is no value: only its presence can be tested.
     let parent = [left, right].map(names::is_parent_span);
     if parent != [false, false] {
         let is_none = matches!(if parent[0] { &right.expr } else { &left.expr }, ExpressionKind::None);
@@ -210,6 +213,7 @@ fn check_comparison(
             return Err(FilterError::meaning(left.at, "None has no order; use `is None` or `is not None`"));
         }
     }
+    // `is` compares identity in Python, which makes sense for singletons only.
     let is_singleton = |node: &ExpressionNode| matches!(node.expr, ExpressionKind::None | ExpressionKind::Bool(_));
     if matches!(comparison, FilterComparison::Is | FilterComparison::IsNot)
         && !is_singleton(left)
@@ -286,11 +290,13 @@ fn require_condition(node: &ExpressionNode) -> Result<(), FilterError> {
     }
 }
 
+/// With the expression as it would have to be written.
 fn no_condition(node: &ExpressionNode) -> FilterError {
     let written = format_excerpt(&node.to_string());
     FilterError::meaning(node.at, format!("`{written}` is not a condition; compare it, as in `{written} == ...`"))
 }
 
+/// In Phoenix's words.
 fn mismatched_kinds_error(at: usize, left: FilterValueKind, right: FilterValueKind) -> FilterError {
     FilterError::meaning(at, format!("cannot compare {} and {}", left.as_str(), right.as_str()))
 }
