@@ -1,14 +1,15 @@
-//! Who thinks.
+//! The model behind the agent.
 
 use gradus_llm::{ChatReply, ChatRequest, ModelCallFailure, ModelClient};
 
 use crate::tools::BoxFuture;
 
-/// A model behind an endpoint, or a script that plays one.
+/// A model behind an endpoint, or a script in its place.
 pub trait ChatModel: Send + Sync {
-    /// As traces call it.
+    /// Model name in traces.
     fn name(&self) -> &str;
 
+    /// One request, including the retries of the client.
     fn ask<'a>(&'a self, chat: &'a ChatRequest<'a>) -> BoxFuture<'a, Result<ChatReply, ModelCallFailure>>;
 }
 

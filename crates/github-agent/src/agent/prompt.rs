@@ -1,12 +1,14 @@
-//! What the model is told before anything else: who it is, what it may do, and how it says so.
+//! The system prompt: role, permissions, and the format of replies. Its texts are part of what a benchmark measures: a
+//! change makes results incomparable.
 
 use std::fmt::Write as _;
 
 use super::state::{AgentRunSettings, ToolCallMode};
 use crate::tools::AgentTool;
 
-/// The line that a text observation begins with, and where a model is stopped before it makes one up.
+/// Prefix of observations in text mode.
 pub(super) const OBSERVATION: &str = "Observation:";
+/// Stop sequence in text mode: a model would otherwise invent the observation.
 pub(super) const STOP: [&str; 1] = ["\nObservation:"];
 
 const WHO: &str = "\
@@ -45,6 +47,7 @@ Thought: why you are done
 Final Answer: your answer to the user
 ";
 
+/// The prompt for a form and a tool set. In text mode it lists the tools with their schemas.
 pub(super) fn build_system_prompt(settings: &AgentRunSettings, tools: &[AgentTool]) -> String {
     let mut text = WHO.to_owned();
     if settings.read_only {
@@ -67,7 +70,7 @@ pub(super) fn build_system_prompt(settings: &AgentRunSettings, tools: &[AgentToo
     text
 }
 
-/// A reply that could not be used, told to the model.
+/// The message for a reply that could not be used.
 pub(super) fn format_correction(form: ToolCallMode, problem: &str) -> String {
     match form {
         ToolCallMode::Native => {

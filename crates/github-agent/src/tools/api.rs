@@ -1,5 +1,5 @@
-//! Requests to GitHub's REST API, one at a time and never twice: whether to try again is the agent's decision, so it must
-//! see every refusal.
+//! Requests to GitHub's REST API, one at a time and never repeated: whether to retry is the agent's decision, so it
+//! must see every refusal.
 
 use std::time::Duration;
 
@@ -8,24 +8,25 @@ use hyper::{Method, StatusCode, Uri};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
-/// What is read of an answer; a file of a megabyte, which is the most that GitHub gives as text, fits in.
+/// Bytes that are read of a response. GitHub returns files of up to 1 MB as text, which fit.
 const MAX_ANSWER: usize = 16 << 20;
-/// How often a repository can have moved.
+/// A renamed repository redirects once per rename.
 const MAX_REDIRECTS: u32 = 3;
+/// RFC 3986: everything else is percent-encoded.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Why there is no result. Becomes an observation.
+/// Why an operation has no result. Becomes an observation.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ToolOperationFailure {
-    /// Nothing was asked: this is wrong with the arguments.
+    /// Nothing was sent, because of the arguments.
     Arguments(Vec<String>),
-    /// Something else that the agent can act on.
+    /// Another problem that the agent can act on.
     Unfit(String),
-    /// GitHub said no.
+    /// GitHub answered with an error status.
     Refused { status: u16, body: Value, retry_after: Option<Duration>, is_write: bool },
-    /// There was no answer, or not all of it.
+    /// No complete response. After a write its effect is unknown.
     Lost { reason: String, is_write: bool },
-    /// An answer that is not GitHub's.
+    /// A success that is not JSON, so that it does not come from GitHub.
     NotJson { content_type: String },
 }
 
@@ -44,16 +45,16 @@ enum LostResponse {
     Timeout(Duration),
 }
 
-/// A request, before it is sent.
+/// A request before it is sent.
 #[derive(Clone, Debug)]
 pub(super) struct RestRequest {
     method: Method,
-    /// Below the API's address, or a whole address on the same host.
+    /// A path below the API's address, or an absolute URL on the same host after a redirect.
     target: String,
     body: Option<Value>,
 }
 
-/// A page of a list; what is not given is GitHub's to choose.
+/// Paging parameters; GitHub's defaults apply where they are absent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PagingArguments {
     pub(super) page: Option<u32>,
@@ -96,13 +97,13 @@ impl RestRequest {
         RestRequest { method: Method::PATCH, target: route, body: None }.with_body(body)
     }
 
-    /// Null is no body; fields that are null are left out.
+    /// Null is no body; null fields are left out, since GitHub treats them as changes.
     pub(super) fn with_body(mut self, body: Value) -> RestRequest {
         self.body = (!body.is_null()).then(|| drop_null_fields(body));
         self
     }
 
-    /// An object's texts, numbers and truths; what is null is left out.
+    /// Adds the members of an object as parameters; null ones are left out.
     pub(super) fn with_query(mut self, query: &Value) -> RestRequest {
         for (name, value) in query.as_object().into_iter().flatten() {
             let text = match value {
@@ -124,7 +125,7 @@ impl RestRequest {
 }
 
 impl RestResponse {
-    /// Where the list goes on, if it does.
+    /// The page number of the `rel="next"` link.
     pub(super) fn next_page(&self) -> Option<u64> {
         let link = self.headers.get(LINK)?.to_str().ok()?;
         let next = link.split(',').find(|one| one.contains("rel=\"next\""))?;
@@ -133,7 +134,7 @@ impl RestResponse {
         query.split('&').find_map(|pair| pair.strip_prefix("page="))?.parse().ok()
     }
 
-    /// A list as the agent sees it.
+    /// A list as the agent sees it: items, total count if there is one, and the next page.
     pub(super) fn to_item_list(&self, view: impl Fn(&Value) -> Value) -> Value {
         let mut seen = Map::new();
         let list = self.body.get("items").unwrap_or(&self.body);
@@ -157,6 +158,7 @@ impl RestClient {
         RestClient { http, base, timeout }
     }
 
+    /// Sends a request and follows redirects of renamed repositories. Anything but success is a failure.
     pub(super) async fn send(&self, mut request: RestRequest) -> Result<RestResponse, ToolOperationFailure> {
         let is_write = request.method != Method::GET;
         let mut answer = self.send_once(request.clone()).await?;
@@ -177,7 +179,8 @@ impl RestClient {
         Err(ToolOperationFailure::Refused { status: answer.status, body, retry_after, is_write })
     }
 
-    /// Repositories that were renamed are found by their old name, too. Other hosts are not for our token.
+    /// The target of a redirect that may be followed: same scheme and host, since the token is for no other, and for
+    /// writes only statuses that keep the method.
     fn moved_to(&self, answer: &RestResponse, is_write: bool) -> Option<String> {
         let keeps_method = matches!(answer.status, 307 | 308);
         if !keeps_method && (is_write || !matches!(answer.status, 301 | 302)) {
@@ -193,7 +196,7 @@ impl RestClient {
         }
     }
 
-    /// Whatever the answer is.
+    /// One request without redirects; any status is a response.
     pub(super) async fn send_once(&self, request: RestRequest) -> Result<RestResponse, ToolOperationFailure> {
         let is_write = request.method != Method::GET;
         let lost = |error: LostResponse| ToolOperationFailure::Lost { reason: error.to_string(), is_write };
@@ -216,6 +219,7 @@ impl RestClient {
         Ok(RestResponse { status: status.as_u16(), headers, body })
     }
 
+    /// Reads the body up to [`MAX_ANSWER`].
     async fn send_http(&self, request: RestRequest) -> Result<(StatusCode, HeaderMap, Vec<u8>), LostResponse> {
         let address = self.resolve_url(&request.target);
         let url = reqwest::Url::parse(&address).map_err(|error| LostResponse::BadUrl(error.to_string()))?;
@@ -251,7 +255,8 @@ fn describe_status(status: StatusCode) -> String {
     status.canonical_reason().unwrap_or("no reason given").to_owned()
 }
 
-/// How long GitHub asks to be left alone. The time of day is the answer's: a simulated one has a clock of its own.
+/// How long a rate limit asks to wait. The current time is taken from the response, because a simulated GitHub has its
+/// own clock.
 fn retry_after(status: u16, headers: &HeaderMap) -> Option<Duration> {
     if !matches!(status, 403 | 429 | 503) {
         return None;
@@ -272,7 +277,7 @@ fn retry_after(status: u16, headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(reset.saturating_sub(u64::try_from(now).unwrap_or(0))))
 }
 
-/// An object without what is null.
+/// An object without null fields.
 pub(super) fn drop_null_fields(mut object: Value) -> Value {
     if let Some(fields) = object.as_object_mut() {
         fields.retain(|_, value| !value.is_null());
@@ -280,7 +285,8 @@ pub(super) fn drop_null_fields(mut object: Value) -> Value {
     object
 }
 
-/// A path of one segment each, whatever is in them.
+/// A path with each segment percent-encoded. Segments that servers or proxies interpret (`..`) are refused: they would
+/// lead to another operation.
 pub(super) fn build_route(segments: &[&str]) -> Result<String, ToolOperationFailure> {
     let mut path = String::new();
     for segment in segments {
@@ -296,6 +302,7 @@ pub(super) fn build_route(segments: &[&str]) -> Result<String, ToolOperationFail
     Ok(path)
 }
 
+/// A path below a repository. `owner/name` in one argument is a common mistake of models and gets its own message.
 pub(super) fn repository_route(owner: &str, repo: &str, below: &[&str]) -> Result<String, ToolOperationFailure> {
     let mut problems = Vec::new();
     if owner.contains('/') {
@@ -312,7 +319,7 @@ pub(super) fn repository_route(owner: &str, repo: &str, below: &[&str]) -> Resul
     build_route(&segments)
 }
 
-/// The segments of a file's path, or of a branch's name. A slash at either end is forgiven.
+/// Segments of a file path or branch name. A slash at either end is ignored.
 pub(super) fn split_path_segments(path: &str) -> impl Iterator<Item = &str> {
     let trimmed = path.strip_prefix('/').unwrap_or(path);
     trimmed.strip_suffix('/').unwrap_or(trimmed).split('/')

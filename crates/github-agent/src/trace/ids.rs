@@ -1,4 +1,4 @@
-//! Names of traces and spans: random, or the same in every run.
+//! Trace and span ids: random, or reproducible.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use opentelemetry::trace::{SpanId, TraceId};
 use opentelemetry_sdk::trace::{IdGenerator, RandomIdGenerator};
 
+/// The benchmark uses seeded ids, so that a repeated trial has the same trace.
 #[derive(Clone, Debug, Default)]
 pub enum TraceIdGenerator {
     #[default]
     Random,
-    /// Made from a seed and counted: the same seed gives the same ids.
+    /// Hash of a seed and a counter.
     Counted { seed: Arc<str>, next: Arc<AtomicU64> },
 }
 
