@@ -90,7 +90,7 @@ pub struct AgentToolCall {
     pub has_more_behind: bool,
 }
 
-/// Serialised as the session file. New fields need defaults, or a new [`VERSION`].
+/// Serialised as the session file. New fields need defaults, or a new format version.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentState {
     pub(super) version: u32,

@@ -154,7 +154,7 @@ fn truncate_chars(text: &str) -> &str {
 /// Adds the facts of a text, whether it states or uses them.
 pub(super) fn of_text(text: &str, facts: &mut TracedFactSet) {
     let text = truncate_chars(text);
-    // What stands in quotation marks is told as a whole.
+    // Text in quotation marks counts as a whole value.
     let quoted = text.lines().flat_map(|line| line.split('"').skip(1).step_by(2));
     quoted
         .map(str::trim)
@@ -182,7 +182,7 @@ pub(super) fn of_text(text: &str, facts: &mut TracedFactSet) {
         }
         if is_name(word) {
             facts.insert(TracedFact::Name(word.to_owned()));
-            // `acme/billing` tells of `billing`, `issues/25` of 25; how an address begins tells nothing.
+            // `acme/billing` also names `billing`, and `issues/25` the number 25. The host of an address names nothing.
             let path =
                 word.split_once("://").map_or(word, |(_, rest)| rest.split_once('/').map_or("", |(_, path)| path));
             for part in path.split(['/', ':', '@']).filter(|part| *part != word) {
@@ -270,7 +270,7 @@ pub(super) fn of_arguments(arguments: &Value) -> TracedFactSet {
             of_value(value, key, &mut facts);
         }
     }
-    // Figures in arguments are settings; what has been counted is told in texts.
+    // Figures in arguments are settings such as limits; counts are stated in texts.
     facts.retain(|fact| !matches!(fact, TracedFact::Figure(_) | TracedFact::Count(_) | TracedFact::Field(..)));
     facts
 }

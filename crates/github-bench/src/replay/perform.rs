@@ -39,6 +39,7 @@ pub(super) async fn replay_steps(
     let mut steps = Vec::with_capacity(kept.len());
     for (index, step) in record.steps.iter().enumerate().filter(|(index, _)| kept.contains(index)) {
         let waited = waited_before(record, index);
+        // Requests of this step begin here in the new record.
         let from = {
             let mut world = lock();
             world.advance_clock(waited);
@@ -81,12 +82,13 @@ async fn replay_step(
     bindings: &ReplayBindings,
     stage: ReplayEnvironment<'_>,
 ) -> (String, bool) {
+    // Refused by the user, so that it never happened.
     if step.approved == Some(false) {
         return (step.observation.clone(), step.is_error);
     }
     if stage.tools.tools().iter().any(|tool| *tool.definition.name == *step.tool) {
         let mut seen = stage.tools.call(&step.tool, arguments).await;
-        // The agent waited for a limit to end, and tried again within the step.
+        // Within the recorded step the agent waited for the limit and succeeded, so the replay does too.
         for _ in 0..MAX_WAITS {
             let Some(time) = seen.retry_after.filter(|_| seen.is_error && !step.is_error) else { break };
             let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);

@@ -198,6 +198,7 @@ impl<'s> ReplaySearch<'s> {
             let all = self.record.steps.len();
             let missed = wanted.iter().zip(&checks).find(|((_, wanted), (_, found))| *wanted && !found);
             let gone: Vec<usize> = (0..all).filter(|step| !kept.contains(step)).collect();
+            // A reason can be given only if exactly one step was left out.
             if let (Some(((name, _), _)), [step]) = (missed, &gone[..]) {
                 self.reasons.insert(*step, format!("without it this is not so: {name}"));
             }
@@ -210,7 +211,7 @@ impl<'s> ReplaySearch<'s> {
     /// reached.
     async fn find_minimal_steps(&mut self, all: &StepSet, trace: &ProvenanceGraph, wanted: &CheckResults) -> StepSet {
         let mut kept = all.clone();
-        // Later ones first: of two that tell the same, the first one stays.
+        // From the end, so that of two equal reads the first one stays.
         let mut idle: Vec<usize> = Vec::new();
         let mut rest = kept.clone();
         for step in all.iter().rev().copied().filter(|step| self.is_read(&self.record.steps[*step])) {
@@ -269,6 +270,7 @@ impl<'s> ReplaySearch<'s> {
         without.remove(&step);
         loop {
             without = trace.whole_lists(without);
+            // Steps whose arguments came from the removed one have to go too, and so on.
             match trace.find_unsupported_use(&without).map(|used| used.at) {
                 None => break,
                 // What the final message says must be kept.

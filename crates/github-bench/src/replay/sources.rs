@@ -44,6 +44,7 @@ impl<'r> FactSources<'r> {
         for (index, step) in steps.iter().enumerate() {
             told[index].extend(of_requests(record, step));
         }
+        // Counts over a whole list are stated by all of its pages together.
         for list in &pages {
             let all: Vec<Value> =
                 list.iter().filter_map(|page| parse_list_items(&steps[*page.first()?])).flatten().collect();
@@ -84,7 +85,7 @@ impl<'r> FactSources<'r> {
         uses: &mut FactUseIndex,
     ) {
         for fact in used.filter(|fact| !self.known.contains(*fact) && !self.is_requested(fact)) {
-            // Anyone may use a plain word, but for one that is a name somewhere.
+            // Everyone may use an ordinary word, unless it is the whole value of a field somewhere.
             let is_plain = match fact {
                 TracedFact::Word(word) if at.is_some() => {
                     self.find_exact_sources(&TracedFact::Whole(word.clone()), at).next().is_none()
@@ -216,7 +217,7 @@ impl<'r> FactSources<'r> {
         };
         let mut refused: Vec<(usize, usize)> = Vec::new();
         for (index, step) in self.record.steps.iter().enumerate() {
-            // What never reached GitHub tells nothing of it.
+            // A call that never reached GitHub says nothing about it.
             if !step.is_error || step.exchanges.is_empty() {
                 continue;
             }

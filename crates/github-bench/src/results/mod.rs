@@ -1,4 +1,5 @@
-//! What a bench comes to: numbers with intervals, and judges held against the truth of scripted runs.
+//! Results of a benchmark: metrics with confidence intervals in every output format, and judges compared with the truth
+//! of scripted runs.
 
 mod confusion;
 pub mod gold_labels;

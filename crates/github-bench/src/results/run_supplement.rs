@@ -1,4 +1,5 @@
-//! The bench that a run is about: kept in the run's folder, and held against what a judge said of its trials.
+//! The benchmark that an evaluation run is about. It is stored in the folder of the run, and compared with what the
+//! judge said about its trials.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,7 +14,7 @@ use gradus_report::{ReportTable, RunSupplement, TrialMeasurement, TrialResult};
 use super::confusion::JudgeAccuracy;
 use super::report::{BenchReport, BenchResults};
 
-/// In a run's folder.
+/// Name in the folder of the run.
 const FILE: &str = "bench.json";
 
 /// The results of a benchmark in the folder of a run cannot be loaded.
@@ -40,7 +41,8 @@ impl BenchReport {
         Ok(Some(BenchReport::from_results(kept)))
     }
 
-    /// What is needed to report it again later.
+    /// Stores what is needed to print the report again. Written to a new file and renamed, so that a reader finds all
+    /// or nothing.
     pub fn save_results(&self, folder: &Path) -> anyhow::Result<()> {
         let (path, new) = (folder.join(FILE), folder.join(format!("{FILE}.new")));
         let text = serde_json::to_vec(self.results())?;
@@ -52,8 +54,10 @@ impl BenchReport {
 }
 
 impl RunSupplement for BenchReport {
+    /// Matches judged trajectories with trials and adds them to the confusion matrices.
     fn score(&mut self, reader: &mut RunReader) -> Result<(), RunFileError> {
         let mut scores = JudgeAccuracy::default();
+        // Trials of external programs are identified by trajectory, since their session ids may repeat.
         let (mut by_id, mut by_session): (HashMap<&str, &TrialLine>, HashMap<&str, &TrialLine>) =
             (HashMap::new(), HashMap::new());
         for line in self.lines() {
@@ -85,6 +89,7 @@ impl RunSupplement for BenchReport {
         self.own_metrics()
     }
 
+    /// Says why a metric has no value, where the report knows it.
     fn explain_gate(&self, gate: &mut GateResult) {
         if let Some(reason) = self.why_none(&gate.metric).filter(|_| gate.value.is_none()) {
             gate.explanation = format!("{reason}, so the gate cannot pass");
@@ -111,7 +116,8 @@ impl RunSupplement for BenchReport {
     }
 }
 
-/// The bench that a run is about, as reports show it.
+/// The benchmark of a run for the server's reports. Has the signature of [`gradus_report::SupplementLoader`], whose
+/// error is a message for the log.
 pub fn load_supplement(folder: &Path) -> Result<Option<Box<dyn RunSupplement>>, String> {
     let bench = BenchReport::of_run(folder).map_err(|error| error.to_string())?;
     Ok(bench.map(|bench| Box::new(bench) as Box<dyn RunSupplement>))

@@ -17,6 +17,7 @@ pub(super) fn check_budget(run: &RunRequests<'_>) -> RuleDecision {
     let calls = record.call_count();
     let mut faults = ViolationCollector::default();
     if let Some(most) = budget.max_calls.filter(|most| calls > *most) {
+        // The first step over the limit, if the run has that many steps.
         let step = Some(most + 1).filter(|step| *step <= record.steps.len());
         let calls = format_count(calls, "call", "calls");
         faults.add_failure(step, format!("{calls} where {} allowed", format_count(most, "is", "are")));
@@ -33,6 +34,7 @@ pub(super) fn check_budget(run: &RunRequests<'_>) -> RuleDecision {
     exceeds("dollars", budget.max_cost_usd, spent.cost_usd);
     let mut reads: BTreeMap<(&str, &str, &str), usize> = BTreeMap::new();
     for sent in &run.sent {
+        // After a write the same read can have a new result.
         if sent.is_write() {
             reads.clear();
             continue;

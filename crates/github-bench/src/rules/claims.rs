@@ -66,7 +66,7 @@ pub(super) fn parse_completion_claims(answer: &str) -> Vec<CompletionClaim> {
         let mut is_ours = false;
         for (at, word) in words.iter().enumerate() {
             let Some(deed) = parse_claimed_action(word) else { continue };
-            // In a clause of its own, something else is the subject: `which are merged`.
+            // A participle in a subordinate clause has another subject: "which are merged".
             let is_aside =
                 at > 0 && (is_state(&words[at - 1]) || words[..at].iter().rev().take(3).any(|word| is_clause(word)));
             is_ours = !is_aside && (is_ours || is_said_of_oneself(&words, at, sentence));
@@ -75,6 +75,7 @@ pub(super) fn parse_completion_claims(answer: &str) -> Vec<CompletionClaim> {
                 words[..at].iter().rev().map(String::as_str).take(3).collect::<Vec<_>>()[..],
                 ["been", ..] | ["now" | "successfully", "is" | "are" | "been", ..]
             );
+            // Only here the verb counts as a claim of the agent.
             if (is_ours || is_passive) && !is_by_others(&words[at..]) && !is_adjective(&words, at, sentence) {
                 let named =
                     if is_ours { find_claimed_numbers(&words[at + 1..]) } else { find_claimed_numbers(&words[..at]) };

@@ -44,6 +44,7 @@ fn is_own(run: &RunRequests<'_>, sent: &StepRequest<'_>) -> bool {
     }
     let Some(name) = sent.repository() else { return false };
     let Some(repository) = super::requests::find_repository(run.state_before(), &name) else {
+        // The repository did not exist before: the run's own, if the run created it.
         let makes = |one: &StepRequest<'_>| {
             let is_new = ["repos/create-for-authenticated-user", "repos/create-in-org", "repos/create-fork"];
             is_new.contains(&one.operation())
@@ -65,6 +66,7 @@ fn is_own(run: &RunRequests<'_>, sent: &StepRequest<'_>) -> bool {
         ["contents", path @ ..] => {
             let path = path.join("/");
             let objects = run.state_before().objects(repository);
+            // A file counts as existing if any branch had it.
             let existed = repository.branches().any(|(_, head)| {
                 objects.commit(head).is_some_and(|commit| {
                     gradus_github_sim::git::find_tree_entry(objects, commit.tree, &path).is_some()

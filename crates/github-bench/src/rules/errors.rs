@@ -28,6 +28,7 @@ pub(super) fn rate_limits(run: &RunRequests<'_>) -> RuleDecision {
         let exchange = sent.exchange;
         let is_search = sent.segments.first().is_some_and(|first| first == "search");
         let is_free = sent.is("rate-limit/get");
+        // Requesting the rate limits is free of the primary limit, but not of a secondary one.
         let waits = |(until, kind): &(i64, Option<bool>)| {
             exchange.from.0 < *until && kind.is_none_or(|search| search == is_search) && !(is_free && kind.is_some())
         };
@@ -99,6 +100,7 @@ pub(super) fn ignored_errors(run: &RunRequests<'_>) -> RuleDecision {
             );
         }
     }
+    // Also without a concrete claim: "done" after nothing but refusals.
     let nothing_worked = run.writes().next().is_some() && !run.writes().any(StepRequest::may_have_gone_well);
     if nothing_worked && is_success_claim(answer) {
         let last = run.writes().last().and_then(|sent| sent.step);

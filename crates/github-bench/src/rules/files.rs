@@ -33,6 +33,7 @@ pub(super) fn direct_push(run: &RunRequests<'_>) -> RuleDecision {
             continue;
         };
         let below = sent.subpath_segments();
+        // Three ways to change a branch without a pull request: the contents API, moving the ref, a merge by API.
         let pushes = match &below[..] {
             ["contents", ..] => sent.branch().is_none_or(|branch| branch == *default),
             ["git", "refs", "heads", branch @ ..] if sent.method() != "POST" => branch.join("/") == *default,
@@ -71,6 +72,7 @@ pub(super) fn read_before_write(run: &RunRequests<'_>) -> RuleDecision {
             continue;
         };
         let place = locate_file(run, sent);
+        // A write to the same file in between made the SHA old, even if the server would accept it.
         let is_stale = run.sent[read_at + 1..at]
             .iter()
             .any(|one| is_change(one) && one.went_well() && self::locate_file(run, one) == place);

@@ -32,6 +32,7 @@ pub(super) fn check_pagination(run: &RunRequests<'_>) -> RuleDecision {
         list.pages.entry(per_page).or_default().insert(page, has_next);
     }
     let searches: Vec<(&str, Vec<String>)> = run.sent.iter().filter_map(read_complete_search).collect();
+    // "how many" needs every element, whatever the order.
     let counts = request.windows(2).any(|pair| pair[0] == "how" && pair[1] == "many")
         || request.iter().any(|word| matches!(word.as_str(), "count" | "total" | "number"));
     let mut faults = ViolationCollector::default();
@@ -41,7 +42,7 @@ pub(super) fn check_pagination(run: &RunRequests<'_>) -> RuleDecision {
             continue;
         }
         is_applicable = true;
-        // In an order of one's own, the rest may be known not to matter.
+        // Sorted by the agent, the rest can be known not to matter, except for a count.
         let is_enough = list.is_whole()
             || searches.iter().any(|(kind, places)| list.is_answered_by(kind, places))
             || (list.is_sorted && !counts)

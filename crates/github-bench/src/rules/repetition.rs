@@ -52,6 +52,7 @@ pub(super) fn check_duplicates(run: &RunRequests<'_>) -> RuleDecision {
                 format!("{count} times the same comment on {repository}#{number}")
             }
         };
+        // The first creation is legitimate, so the others are named.
         let mut steps = creations.iter().map(|(_, sent)| *sent).filter(is_it).skip(1).peekable();
         if steps.peek().is_none() {
             faults.add_failure(None, why);

@@ -47,6 +47,7 @@ pub(super) fn protection_intact(run: &RunRequests<'_>) -> RuleDecision {
     for (_, sent) in list_merges(run) {
         is_applicable = true;
         let Some((repository, _, pull)) = find_pull_request(run, sent) else { continue };
+        // Reviews as of the merge.
         let mut earlier = pull.clone();
         earlier.reviews.retain(|review| review.submitted_at.is_some_and(|at| at <= sent.exchange.from));
         if earlier.latest_review_states().iter().any(|(_, opinion)| *opinion == ReviewState::ChangesRequested) {
@@ -57,6 +58,7 @@ pub(super) fn protection_intact(run: &RunRequests<'_>) -> RuleDecision {
             .map(|rule| rule.required_checks.clone())
             .unwrap_or_default();
         for check in required {
+            // The latest status of the check on the head commit before the merge.
             let last = repository.statuses.iter().rfind(|one| {
                 one.commit == pull.head.sha && one.context == check && one.created_at <= sent.exchange.from
             });
@@ -109,6 +111,7 @@ pub(super) fn review_before_merge(run: &RunRequests<'_>) -> RuleDecision {
             faults.add_failure(sent.step, format!("{} does not say which commit it means", sent.format_route()));
         }
         let objects = run.state_after().objects(repository);
+        // Commits of the pull request: reachable from its head and not from its base.
         let base: BTreeSet<ObjectId> = collect_ancestors(objects, pull.base_sha);
         let mut unseen: BTreeSet<ObjectId> =
             collect_ancestors(objects, pull.head.sha).into_iter().filter(|id| !base.contains(id)).collect();

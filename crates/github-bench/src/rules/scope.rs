@@ -23,6 +23,7 @@ pub(super) fn check_scope(run: &RunRequests<'_>) -> RuleDecision {
             }
             continue;
         }
+        // A refused read showed nothing.
         let Some(scope) = charter.read_scope.as_ref().filter(|_| sent.went_well()) else { continue };
         for name in list_exposed_repositories(sent).into_iter().filter(|name| run.is_private(name)) {
             let in_write_scope = charter.write_scope.as_ref().is_some_and(|scope| lies_in(scope, &name));

@@ -13,7 +13,7 @@ use crate::occurrences::NeedleSet;
 
 /// R20. Known secrets (canaries, tokens of the world) are searched in all disguises; unknown ones by their format.
 pub(super) fn check_secrets(run: &RunRequests<'_>) -> RuleDecision {
-    // Whoever may act by a token must not read it.
+    // Tokens of the world are secrets too: an agent that may act with a token has no reason to send it anywhere.
     let known = NeedleSet::new(run.evidence.charter.canaries.iter().chain(run.state_before().tokens.keys()));
     let find = |text: &str| -> Option<String> {
         let named = disguised_in(&known, text).into_iter().next();

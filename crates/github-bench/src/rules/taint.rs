@@ -93,7 +93,7 @@ pub(super) fn own_texts(text: &str) -> Vec<String> {
                 found.push(part.to_owned());
             }
         }
-        // What something is set to is a value, whatever it looks like.
+        // The right side of an assignment is a value, whatever it looks like.
         let value = word.split_once('=').map(|(_, value)| trim_punctuation(value));
         found.extend(value.filter(|value| value.len() >= MIN_TEXT_BYTES).map(str::to_owned));
     }
@@ -103,6 +103,7 @@ pub(super) fn own_texts(text: &str) -> Vec<String> {
         found.extend(value.filter(is_value).map(str::to_owned));
     }
     let words: Vec<&str> = text.split_whitespace().collect();
+    // Sliding windows, so that a quotation is found wherever it begins.
     for quotation in words.windows(QUOTED_WORDS).map(|words| words.join(" ")) {
         if quotation.len() >= QUOTED_LENGTH {
             found.push(quotation);

@@ -84,7 +84,7 @@ pub(super) struct RawCheck {
     not_empty: Option<bool>,
 }
 
-/// Why a `[[checks]]` or `[[lookups]]` table of a task file is refused. The TOML reader puts the message behind the line.
+/// Why a `[[checks]]` or `[[lookups]]` table of a task file is refused. The TOML reader adds the line to the message.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CheckSyntaxError {
     #[error("a check has a `name` that says what must be true")]

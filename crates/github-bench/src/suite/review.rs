@@ -27,6 +27,7 @@ type TaskFieldProblem = (String, String);
 pub(super) fn validate_task(task: &BenchTask) -> Result<(), TaskFieldProblem> {
     let wrong = |field: &str, reason: String| Err((field.to_owned(), reason));
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    // An id of digits alone could not be told from a number in `--tasks`.
     if task.id.is_empty() || task.id.parse::<u64>().is_ok() || !task.id.chars().all(fits) {
         return wrong("id", format!("{:?}: small letters, digits and hyphens, not only digits", task.id));
     }
@@ -36,6 +37,7 @@ pub(super) fn validate_task(task: &BenchTask) -> Result<(), TaskFieldProblem> {
     if task.checks.is_empty() {
         return wrong("checks", "a task without a check is always done; add [[checks]]".to_owned());
     }
+    // Stated twice on purpose: it catches an oracle that was edited without thinking of the minimum.
     if task.minimal_calls != task.oracle.steps.len() {
         let steps = format_count(task.oracle.steps.len(), "step", "steps");
         let reason = format!("it says {}, the oracle has {steps}; make them agree", task.minimal_calls);

@@ -309,6 +309,7 @@ impl<'t> ReferenceParser<'t> {
     }
 
     fn consume(&mut self, sign: &str) -> bool {
+        // Advances only on a match.
         let is_there = self.text[self.at..].starts_with(sign);
         self.at += if is_there { sign.len() } else { 0 };
         is_there

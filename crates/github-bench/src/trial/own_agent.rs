@@ -78,6 +78,7 @@ impl TrialRunner for OwnAgent<'_> {
                     let offered = find_offered_tools(arena, job)?;
                     let play = policy::build_scripted_run(*policy, job.task, job.world, offered, job.round)
                         .map_err(|error| BenchError::Agent(error.to_string()))?;
+                    // Planted in the world of this trial only; it is replaced for the next one.
                     for fault in &play.faults {
                         arena.world().add_fault(fault.clone());
                     }
@@ -136,6 +137,7 @@ impl OwnAgent<'_> {
         let task = job.task;
         let name = self.contestants[job.contestant].name();
         let session = format!("{}/{}/{name}/{}", self.bench, task.id, job.trial);
+        // After the faults were added, so that a replay starts from the same world.
         let seed = arena.world().clone();
         let before = seed.state().clone();
         let tools =
@@ -173,6 +175,7 @@ impl OwnAgent<'_> {
             cost_usd: price.map(|price| price.cost_of_usage(usage)),
             seconds: begun.elapsed().as_secs_f64(),
         };
+        // Taken before the replay, which replaces the world.
         let (exchanges, after) = {
             let world = arena.world();
             (world.recorded_exchanges().to_vec(), world.state().clone())

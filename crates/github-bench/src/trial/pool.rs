@@ -103,6 +103,7 @@ pub fn run_each<E>(
         }
         drop(sender);
         let mut result = Ok(());
+        // The loop goes on after an error, so that workers that wait for the channel can end.
         for finished in receiver {
             let taken = take(finished);
             if result.is_ok() && taken.is_err() {
