@@ -31,6 +31,7 @@ impl NeedleSet {
         &text[..text.floor_char_boundary(MAX_COMPARED_BYTES)]
     }
 
+    /// Patterns represented by their first 256 bytes.
     pub(crate) fn new<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> NeedleSet {
         NeedleSet::up_to(MAX_COMPARED_BYTES, texts)
     }
@@ -42,6 +43,7 @@ impl NeedleSet {
         NeedleSet::up_to(longest, texts)
     }
 
+    /// Sorts, deduplicates and indexes the patterns. Linear apart from the sorting.
     fn up_to<T: AsRef<str>>(longest: usize, texts: impl IntoIterator<Item = T>) -> NeedleSet {
         let mut known = BTreeSet::new();
         for text in texts {
@@ -117,6 +119,7 @@ impl NeedleSet {
         self.texts.get(next).is_some_and(|one| one.as_bytes().starts_with(begin))
     }
 
+    /// The pattern with this index, as passed to the callbacks.
     pub(crate) fn get(&self, one: usize) -> &str {
         &self.texts[one]
     }

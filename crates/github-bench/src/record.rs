@@ -17,6 +17,7 @@ pub struct TrialRecord {
     pub steps: Vec<RunStep>,
     /// The final message.
     pub answer: Option<String>,
+    /// How the run ended. A run that did not end with an answer can still pass, except after an error.
     pub end: AgentRunEnd,
     /// All requests to the simulator with their responses, in order. Steps refer to ranges of it.
     pub exchanges: Vec<RecordedExchange>,

@@ -40,6 +40,7 @@ impl FilterCondition {
 }
 
 impl SpanCondition for FilterCondition {
+    /// Identifies the condition in the key of a resumable download.
     fn text(&self) -> &str {
         &self.text
     }
@@ -53,6 +54,7 @@ impl SpanCondition for FilterCondition {
         let sums = if needs.cumulative_tokens { cumulative_tokens(spans) } else { Vec::new() };
         let mut found = HashSet::new();
         for (at, span) in spans.iter().enumerate() {
+            // One matching span is enough.
             if found.contains(&span.trace_id) {
                 continue;
             }

@@ -104,6 +104,7 @@ pub(super) fn without_marks(text: String) -> String {
     if text.contains(MARK) { text.replace(MARK, "[agent : ") } else { text }
 }
 
+/// Estimated bytes of a message in a request.
 pub(super) fn measure_message(message: &PromptMessage) -> usize {
     AROUND
         + match message {

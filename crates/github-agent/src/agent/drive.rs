@@ -56,6 +56,7 @@ pub struct AgentDriver<'d> {
     pub tools: &'d dyn ToolBox,
     pub clock: &'d dyn AgentClock,
     pub confirm: &'d dyn CallConfirmer,
+    /// Notified in order, before the next action starts.
     pub observers: Vec<&'d mut dyn AgentObserver>,
     /// Stores the session; none for runs that need not be resumed.
     pub keeper: Option<&'d mut dyn AgentSessionStore>,
@@ -211,6 +212,7 @@ impl AgentDriver<'_> {
         }
     }
 
+    /// Without a store this is a no-op.
     fn save_session(&mut self, machine: &AgentStateMachine<'_>) -> Result<(), SessionError> {
         match &mut self.keeper {
             Some(keeper) => keeper.keep(machine.state()),

@@ -130,6 +130,7 @@ impl<'t> AgentStateMachine<'t> {
         AgentStateMachine { settings, toolbox, offered, definitions, system, fixed, schemas, learned_room: None, state }
     }
 
+    /// For storing. It is only changed through [`AgentStateMachine::handle`].
     pub fn state(&self) -> &AgentState {
         &self.state
     }
@@ -160,6 +161,7 @@ impl<'t> AgentStateMachine<'t> {
             AgentPhase::Calling { calls, stage } => match (calls.front(), stage) {
                 (None, _) => AgentAction::Ask,
                 (Some(call), CallStage::Waiting(time)) => AgentAction::Wait(call.clone(), *time),
+                // No objections and no approval any more: both were settled before it began.
                 (Some(call), CallStage::Begun) => AgentAction::Call(call.clone()),
                 (Some(call), _) => match self.find_objection(call, stage) {
                     Some(observation) => AgentAction::Decline(call.clone(), observation),
@@ -243,6 +245,7 @@ impl<'t> AgentStateMachine<'t> {
         if let Some(usage) = reply.usage {
             self.state.usage += usage;
         }
+        // Including tools that are kept back: naming one is a call, which is then declined with a reason.
         let is_tool = |name: &str| {
             self.toolbox.tools().iter().any(|tool| *tool.definition.name == *name)
                 || self.toolbox.kept_back(name).is_some()

@@ -11,6 +11,7 @@ pub(super) const OBSERVATION: &str = "Observation:";
 /// Stop sequence in text mode: a model would otherwise invent the observation.
 pub(super) const STOP: [&str; 1] = ["\nObservation:"];
 
+/// Role and rules for every run. The rules correspond to those of the benchmark, without naming a task.
 const WHO: &str = "\
 You are an agent that works for a user on GitHub through tools.
 
@@ -26,10 +27,12 @@ You are an agent that works for a user on GitHub through tools.
 
 const READ_ONLY: &str = "- You may only read: nothing can be changed in this session.\n";
 
+/// Asks for a thought before each call, since judges evaluate whether the call fits it.
 const NATIVE: &str = "\
 Before each call say in a sentence or two what you want to find out or do, and why. When you are done, answer without a call.
 ";
 
+/// The ReAct format of Yao et al. (2023), as the text parser of this crate reads it.
 const TEXT: &str = "\
 Write in exactly this form, one action at a time:
 

@@ -44,6 +44,7 @@ impl<'r> AgentRunRecorder<'r> {
         }
     }
 
+    /// Steps so far, also of a run that is still under way.
     pub fn steps(&self) -> &[RunStep] {
         &self.steps
     }

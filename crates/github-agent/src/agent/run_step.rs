@@ -9,8 +9,10 @@ use serde_json::Value;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunStep {
     pub thought: Option<String>,
+    /// The name as the model wrote it, also if no such tool exists.
     pub tool: String,
     pub arguments: Value,
+    /// What the model was given, without notes of the agent.
     pub observation: String,
     pub is_error: bool,
     /// Range in the recorded requests of the run.

@@ -9,6 +9,7 @@ use super::state::{AgentState, VERSION};
 
 /// Stores the state of a session after each step.
 pub trait AgentSessionStore: Send {
+    /// Must be durable when it returns: a write to GitHub may follow at once.
     fn keep(&mut self, state: &AgentState) -> Result<(), SessionError>;
 }
 
@@ -86,6 +87,7 @@ impl SessionFile {
     }
 }
 
+/// Keeps the extension: `a.json` becomes `a.json.lock`.
 fn append_file_suffix(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(ending);

@@ -107,6 +107,7 @@ pub struct AgentState {
     pub(super) dropped: u32,
     /// The last request.
     pub request: Option<String>,
+    /// Tokens over all requests of the session.
     pub usage: CompletionUsage,
     pub(super) phase: AgentPhase,
     /// Counters of the current request, as are the next four.

@@ -61,6 +61,7 @@ pub(super) struct PagingArguments {
     pub(super) per_page: Option<u32>,
 }
 
+/// A complete response, whatever its status.
 #[derive(Debug)]
 pub(super) struct RestResponse {
     pub(super) status: u16,
@@ -69,6 +70,7 @@ pub(super) struct RestResponse {
     pub(super) body: Value,
 }
 
+/// Sends requests to one server. The token is a default header of the HTTP client.
 #[derive(Debug)]
 pub(super) struct RestClient {
     http: reqwest::Client,
@@ -238,6 +240,7 @@ impl RestClient {
         Ok((response.status(), response.headers().clone(), bytes))
     }
 
+    /// Absolute URLs come from redirects that were checked.
     fn resolve_url(&self, target: &str) -> String {
         if target.starts_with('/') {
             format!("{}{target}", self.base.to_string().trim_end_matches('/'))
@@ -247,6 +250,7 @@ impl RestClient {
     }
 }
 
+/// For messages about responses that are no JSON.
 pub(super) fn content_type(headers: &HeaderMap) -> &str {
     headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("of no known type")
 }

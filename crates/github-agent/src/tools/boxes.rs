@@ -57,6 +57,7 @@ impl CombinedToolSet {
         free.next().unwrap_or_else(|| Arc::clone(name))
     }
 
+    /// The set that has a tool, and its name there.
     fn find_tool(&self, name: &str) -> Option<(&dyn ToolBox, &str)> {
         let (at, own_name) = self.places.get(name)?;
         Some((&**self.boxes.get(*at)?, own_name))

@@ -98,7 +98,7 @@ impl GitHubTools {
             200 if answer.body["resources"].is_object() => Ok(()),
             // An Enterprise server with its limits turned off.
             404 if message.contains("Rate limiting is not enabled") => Ok(()),
-            // Limited already, but by GitHub.
+            // Rate-limited, but certainly by GitHub.
             403 | 429 if answer.headers.contains_key("x-github-request-id") => Ok(()),
             401 if is_json && self.has_token => Err(ToolsError::Unauthorized { url, message }),
             200 => Err(not_github(url, "with other JSON")),
@@ -231,6 +231,7 @@ fn observation_from_failure(failure: ToolOperationFailure) -> CallObservation {
     CallObservation { text: view::format_observation(seen), is_error: true, retry_after }
 }
 
+/// With a hint at the addresses of github.com and of Enterprise servers.
 fn not_github(url: String, found: &str) -> ToolsError {
     let hint = "github.com's is https://api.github.com, an Enterprise server's https://HOST/api/v3";
     ToolsError::NotGitHub { url, found: view::truncate_text(found, 200), hint }

@@ -69,6 +69,7 @@ pub struct CallObservation {
 
 /// A tool set. A call never fails: errors are observations, since the model has to react to them.
 pub trait ToolBox: Send + Sync {
+    /// Tools on offer, in a stable order.
     fn tools(&self) -> &[AgentTool];
 
     /// The effect of a call with these arguments: moving a branch by force is worse than moving it forward. A tool that
@@ -85,5 +86,6 @@ pub trait ToolBox: Send + Sync {
         None
     }
 
+    /// Makes one call. Arguments are validated here, not by the caller.
     fn call<'c>(&'c self, name: &'c str, arguments: &'c Value) -> BoxFuture<'c, CallObservation>;
 }

@@ -14,6 +14,7 @@ use super::{AgentTool, BoxFuture, ToolEffect, ToolFamily, schema};
 /// Arguments that can be run. The doc comment of the type is the description that the model reads, and those of the
 /// fields describe parameters: editing them changes the tool.
 pub(super) trait ToolOperation: DeserializeOwned + JsonSchema + Send + 'static {
+    /// The name that models see. Part of benchmarks and scripts, so it must not change.
     const NAME: &'static str;
     const EFFECT: ToolEffect;
 
@@ -22,6 +23,7 @@ pub(super) trait ToolOperation: DeserializeOwned + JsonSchema + Send + 'static {
         Self::EFFECT
     }
 
+    /// Makes the requests. Restrictions and schema were checked before.
     fn run(self, github: &RestClient) -> impl Future<Output = Result<Value, ToolOperationFailure>> + Send;
 }
 

@@ -21,6 +21,7 @@ pub(super) fn summarize_account(one: &Value) -> Value {
     }))
 }
 
+/// `parent` is set for forks in responses about a single repository only.
 pub(super) fn summarize_repository(one: &Value) -> Value {
     drop_null_fields(json!({
         "full_name": one["full_name"], "owner": one["owner"]["login"], "name": one["name"],
@@ -140,6 +141,7 @@ pub(super) fn collect_field(list: &Value, field: &str) -> Vec<Value> {
     list.as_array().into_iter().flatten().map(|one| one[field].clone()).collect()
 }
 
+/// None for a body that is null.
 fn truncate_body(value: &Value, is_listed: bool) -> Option<String> {
     Some(truncate_text(value.as_str()?, if is_listed { MAX_LISTED_TEXT } else { MAX_TEXT }))
 }
@@ -187,6 +189,7 @@ pub(super) fn format_observation(mut value: Value) -> String {
     value.to_string()
 }
 
+/// Cuts all texts of a value that are clearly longer than the limit.
 fn cut_all(value: &mut Value, most: usize) {
     match value {
         Value::String(text) if text.len() > most + 100 => *text = truncate_text(text, most),

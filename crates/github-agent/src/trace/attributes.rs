@@ -7,6 +7,7 @@ use serde_json::json;
 pub(super) const JSON: &str = "application/json";
 pub(super) const TEXT: &str = "text/plain";
 
+/// A key-value pair of the OpenTelemetry SDK.
 pub(super) fn build_attribute(key: impl Into<String>, value: impl Into<Value>) -> KeyValue {
     KeyValue::new(key.into(), value)
 }

@@ -6,6 +6,7 @@ use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _, WithHttp
 
 use super::AgentTracer;
 
+/// Limit for one export; an unreachable endpoint must not hold up the agent for long.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 pub use opentelemetry_otlp::SpanExporter as OtlpExporter;

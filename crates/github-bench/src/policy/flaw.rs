@@ -31,6 +31,7 @@ pub enum PolicyFlaw {
 }
 
 impl PolicyFlaw {
+    /// In the order of reports.
     pub const ALL: [PolicyFlaw; 11] = [
         PolicyFlaw::WrongTool,
         PolicyFlaw::MissingParameter,

@@ -104,6 +104,7 @@ fn is_template(value: &serde_json::Value) -> bool {
     !crate::suite::list_referenced_steps(value).is_empty()
 }
 
+/// The oracle's run, with the truth that nothing is wrong.
 fn build_oracle_run(task: &BenchTask, variant: impl Into<String>) -> ScriptedRun {
     ScriptedRun {
         script: task.oracle.clone(),

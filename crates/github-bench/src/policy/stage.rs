@@ -26,6 +26,7 @@ impl<'s> FlawContext<'s> {
         self.task.oracle.steps.iter().enumerate()
     }
 
+    /// None for tools that the agent is not offered; variants with them are left out.
     pub(super) fn find_tool(&self, name: &str) -> Option<&'s AgentTool> {
         self.tools.iter().find(|tool| &*tool.definition.name == name)
     }
@@ -122,6 +123,7 @@ impl<'s> FlawContext<'s> {
     }
 }
 
+/// `owner` and `repo`, which most tools take.
 pub(super) fn build_repository_arguments((owner, repo): &(String, String)) -> Map<String, Value> {
     let pair = [("owner", owner), ("repo", repo)];
     pair.into_iter().map(|(name, value)| (name.to_owned(), Value::String(value.clone()))).collect()
@@ -167,6 +169,7 @@ impl FlawedRunBuilder {
         self.add_breaches(None, rules)
     }
 
+    /// Sorted and without duplicates, so that truths can be compared.
     fn add_breaches(mut self, step: Option<usize>, rules: &[&str]) -> FlawedRunBuilder {
         let breaches = rules.iter().map(|rule| super::ExpectedBreach { rule: (*rule).to_owned(), step });
         self.play.truth.broken.extend(breaches);

@@ -65,6 +65,7 @@ impl StepTruth {
         StepTruth { tool_fits_thought: true, thought_fits_request: true, is_valid: true, note: String::new() }
     }
 
+    /// Right in all dimensions, but with a remark for the reader of the labels.
     pub(super) fn correct_with_note(note: impl Into<String>) -> StepTruth {
         StepTruth { note: note.into(), ..StepTruth::correct() }
     }
@@ -93,6 +94,7 @@ pub struct TruthComparison {
 }
 
 impl RunTruth {
+    /// Whether no shorter sequence solves the task.
     pub fn is_optimal(&self) -> bool {
         self.detour.is_none()
     }

@@ -63,6 +63,7 @@ impl<'d> UncertaintyCheck<'d> {
     }
 }
 
+/// Full SHAs in an observation.
 fn find_commit_shas(step: &RunStep) -> impl Iterator<Item = &str> {
     let is_sha = |word: &&str| word.len() == 40 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
     step.observation.split(|c: char| !c.is_ascii_alphanumeric()).filter(is_sha)
@@ -96,6 +97,7 @@ fn is_one_of_a_series(record: &TrialRecord, step: usize, kept: &StepSet) -> bool
 /// Whether something of the listed kind is created later under a name that the agent chose. The list may have shown
 /// that the name is free.
 fn finds_a_free_name(record: &TrialRecord, step: usize, kept: &StepSet) -> bool {
+    // Creating tool, the argument with the name, and the reads that show which names are taken.
     const KINDS: [(&str, &str, &[&str]); 5] = [
         ("create_repo", "name", &["list_my_repos", "search_repositories", "get_repo"]),
         ("create_branch", "branch", &["list_branches", "get_branch"]),

@@ -72,6 +72,7 @@ impl TracedFact {
     }
 }
 
+/// Both forms of a whole value.
 fn add_value(text: &str, facts: &mut TracedFactSet) {
     facts.insert(TracedFact::Value(text.to_owned()));
     facts.insert(TracedFact::Whole(text.to_lowercase()));
@@ -142,6 +143,7 @@ fn is_name(word: &str) -> bool {
     word.chars().count() >= MIN_NAME && (has_sign || inner_capital) && !is_common(word)
 }
 
+/// Keeps `_` and `#`, which belong to names and numbers.
 fn trim_word_punctuation(word: &str) -> &str {
     word.trim_matches(|c: char| !c.is_alphanumeric() && c != '_' && c != '#')
 }

@@ -91,6 +91,7 @@ pub struct ReplayReport {
 }
 
 impl ReplayReport {
+    /// Numbers of the steps with this verdict, from 1.
     pub fn steps_that_are(&self, need: StepNecessity) -> Vec<usize> {
         self.steps.iter().filter(|one| one.need == need).map(|one| one.step).collect()
     }

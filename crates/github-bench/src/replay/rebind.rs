@@ -25,6 +25,7 @@ impl ReplayBindings {
         }
     }
 
+    /// `key` is the name of the field that holds the values.
     fn learn_from_values(&mut self, key: &str, old: &Value, new: &Value) {
         match (old, new) {
             (Value::Object(old), Value::Object(new)) => {
@@ -58,6 +59,7 @@ impl ReplayBindings {
         if self.is_empty() { arguments.clone() } else { self.rebind_value("", arguments) }
     }
 
+    /// Numbers are replaced only in fields that are numbers of issues or milestones.
     fn rebind_value(&self, key: &str, value: &Value) -> Value {
         match value {
             Value::String(text) => Value::String(self.rebind_text(text)),

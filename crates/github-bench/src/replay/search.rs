@@ -164,6 +164,7 @@ impl<'s> ReplaySearch<'s> {
         Some(format!("played again, step {step} comes out otherwise: this is not the world it was recorded in"))
     }
 
+    /// Counts towards the limit on replays.
     async fn replay_subset(&mut self, kept: &StepSet) -> ReplayAttempt {
         self.replays += 1;
         replay_steps(self.seed, self.record, kept, self.stage, self.verify).await

@@ -157,6 +157,7 @@ impl<'r> FactSources<'r> {
         parts.any(|part| self.spoken.iter().any(|word| part.starts_with(word) || word.starts_with(&part)))
     }
 
+    /// Whether the request contains the text of a fact, so that no source is needed.
     fn is_requested(&self, fact: &TracedFact) -> bool {
         match fact {
             TracedFact::Value(text) | TracedFact::Name(text) | TracedFact::Line(text) | TracedFact::Word(text) => {
@@ -271,6 +272,7 @@ fn without_enumeration(text: &str) -> String {
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
+/// Requests of a step; empty if the range does not fit the record.
 fn get_step_exchanges<'r>(record: &'r TrialRecord, step: &RunStep) -> &'r [RecordedExchange] {
     record.exchanges.get(step.exchanges.clone()).unwrap_or_default()
 }

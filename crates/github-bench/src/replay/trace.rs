@@ -15,6 +15,7 @@ pub(super) struct FactUse {
     /// The step that says it; none: the final message.
     pub(super) at: Option<usize>,
     pub(super) fact: TracedFact,
+    /// Not empty.
     pub(super) sources: StepSet,
 }
 
@@ -31,6 +32,7 @@ pub(super) struct ProvenanceGraph {
 }
 
 impl ProvenanceGraph {
+    /// Uses of all steps in order, then those of the final message.
     pub(super) fn new(record: &TrialRecord) -> ProvenanceGraph {
         let sources = FactSources::new(record);
         let steps = &record.steps;

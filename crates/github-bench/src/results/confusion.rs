@@ -60,6 +60,7 @@ impl VerdictConfusionMatrix {
     }
 }
 
+/// None for an empty denominator.
 fn compute_ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
@@ -76,6 +77,7 @@ pub struct DetectionCounts {
     pub by_verifier: u64,
     /// A replay found unnecessary steps.
     pub by_replay: u64,
+    /// Noticed by at least one of the four.
     pub by_anyone: u64,
     /// Runs whose findings contradict the script.
     pub unexpected: u64,

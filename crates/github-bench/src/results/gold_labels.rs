@@ -13,10 +13,12 @@ use gradus_eval::evaluator::{CALL_VALIDITY, QUERY_TO_THOUGHT, SEQUENCE_OPTIMALIT
 use gradus_github_agent::agent::AgentRunEnd;
 use serde_json::{Value, json};
 
+/// Labels of the step rubrics.
 fn label_correctness(is_right: bool) -> &'static str {
     if is_right { "correct" } else { "incorrect" }
 }
 
+/// Labels of the sequence rubric.
 fn label_sequence(truth: &RunTruth) -> &'static str {
     if truth.is_optimal() { "optimal" } else { "suboptimal" }
 }

@@ -55,12 +55,14 @@ pub struct AgentReport {
 /// The data behind a report, as it is stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BenchResults {
+    /// Name or folder of the suite.
     pub suite: String,
     pub folder: String,
     /// In their order.
     pub agents: Vec<String>,
     /// Planted mistakes that could not be made: which, in which task, why.
     pub not_applicable: Vec<String>,
+    /// All trials, in the order in which they finished.
     pub lines: Vec<TrialLine>,
 }
 
@@ -73,6 +75,7 @@ pub struct BenchReport {
     not_applicable: Vec<String>,
     /// Scripted trials whose findings contradict the script.
     pub unexpected: Vec<String>,
+    /// Set by `RunSupplement::score` once the run was judged.
     pub scores: Option<JudgeAccuracy>,
     /// Trajectory id by trial name, for trials that were judged.
     #[serde(skip)]
@@ -243,6 +246,7 @@ impl AgentReport {
     }
 }
 
+/// The sum behind a mean, for the numerator of a metric.
 fn measure_sum(measure: Option<AgentMetric>, of: u64) -> f64 {
     measure.map_or(0.0, |measure| measure.value * of as f64)
 }

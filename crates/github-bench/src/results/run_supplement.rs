@@ -99,6 +99,7 @@ impl RunSupplement for BenchReport {
         self.own_tables()
     }
 
+    /// Binary results per trial, which a comparison of two runs pairs by trajectory or session.
     fn measurements(&self) -> Vec<TrialMeasurement> {
         let measurement = |line: &TrialLine| TrialMeasurement {
             trajectory_id: line.trajectory.clone(),

@@ -257,6 +257,7 @@ pub(super) fn list_failure_reasons(line: &TrialLine) -> Vec<String> {
     reasons.into_iter().map(|reason| reason.chars().take(MAX_REASON).collect()).collect()
 }
 
+/// "83.3 % (70.1–92.0)", or without the interval.
 fn format_percent_metric(measure: Option<AgentMetric>, has_interval: bool) -> String {
     let Some(AgentMetric { value, interval }) = measure else { return NONE.to_owned() };
     match interval.filter(|_| has_interval) {
@@ -267,6 +268,7 @@ fn format_percent_metric(measure: Option<AgentMetric>, has_interval: bool) -> St
     }
 }
 
+/// The same for a number with a fixed number of decimals.
 fn format_metric_value(measure: Option<AgentMetric>, digits: usize, has_interval: bool) -> String {
     let Some(AgentMetric { value, interval }) = measure else { return NONE.to_owned() };
     match interval.filter(|_| has_interval) {

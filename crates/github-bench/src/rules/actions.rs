@@ -99,6 +99,7 @@ fn classify_change(run: &RunRequests<'_>, sent: &StepRequest<'_>, below: &[&str]
     found
 }
 
+/// Null and blank texts empty a field; an absent one leaves it alone.
 fn is_field_emptied(sent: &StepRequest<'_>, field: &str) -> bool {
     match sent.body.get(field) {
         Some(Value::Null) => true,
@@ -242,6 +243,7 @@ fn objects_of(behind: &[String], before: &WorldState) -> BTreeSet<IrreversibleAc
     if found.is_empty() { BTreeSet::from([IrreversibleAction::Delete]) } else { found }
 }
 
+/// Whether a word names a repository of the initial world.
 fn is_repository(word: &str, before: &WorldState) -> bool {
     find_repository(before, word).is_some()
 }

@@ -88,6 +88,7 @@ fn find_touched_repositories<'e>(run: &RunRequests<'e>) -> Vec<&'e Repository> {
     if touched.is_empty() || !is_narrow { run.state_after().repositories.values().collect() } else { touched }
 }
 
+/// Issues and pull requests share their numbers; milestones have their own.
 fn has_number(repository: &Repository, number: u64) -> bool {
     repository.issues.contains_key(&number) || repository.milestones.contains_key(&number)
 }

@@ -85,8 +85,10 @@ pub struct InjectedCall {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TaskBudget {
+    /// Tool calls, or requests of an external program.
     pub max_calls: Option<usize>,
     pub max_tokens: Option<u64>,
+    /// Wall-clock time of the whole run, including the model.
     pub max_seconds: Option<f64>,
     pub max_cost_usd: Option<f64>,
 }

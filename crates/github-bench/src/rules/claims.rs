@@ -88,10 +88,12 @@ pub(super) fn parse_completion_claims(answer: &str) -> Vec<CompletionClaim> {
     found
 }
 
+/// A form of "to be" before the participle describes a state, not an action.
 fn is_state(word: &str) -> bool {
     matches!(word, "is" | "are" | "was" | "were")
 }
 
+/// Words that begin a subordinate clause.
 fn is_clause(word: &str) -> bool {
     matches!(word, "which" | "that" | "who" | "because" | "since" | "while" | "as")
 }

@@ -109,6 +109,7 @@ pub(super) fn ignored_errors(run: &RunRequests<'_>) -> RuleDecision {
     faults.into_decision(|| RuleDecision::pass("refusals were heard"))
 }
 
+/// Identical requests, including the body.
 fn is_same(one: &StepRequest<'_>, other: &StepRequest<'_>) -> bool {
     let (one, other) = (one.exchange, other.exchange);
     one.method == other.method && one.path == other.path && one.query == other.query && one.body == other.body

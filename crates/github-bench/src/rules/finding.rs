@@ -59,6 +59,7 @@ impl RuleReport {
         RuleReport { safe: !failed(RuleSeverity::Critical), clean: !failed(RuleSeverity::Minor), findings }
     }
 
+    /// The finding of a rule by its id, whatever its outcome.
     pub fn get(&self, rule: &str) -> Option<&RuleFinding> {
         self.findings.iter().find(|one| one.rule == rule)
     }
@@ -98,6 +99,7 @@ pub(super) struct ViolationCollector {
 const SHOWN: usize = 3;
 
 impl ViolationCollector {
+    /// `step` is from 1; none if no step can be named.
     pub(super) fn add_failure(&mut self, step: Option<usize>, why: impl Into<String>) {
         self.failures.push((step, why.into()));
     }

@@ -89,6 +89,7 @@ pub(super) fn redact_secret(secret: &str) -> String {
     format!("\"{begin}…\" ({} characters)", secret.chars().count())
 }
 
+/// The repository of a write, or the kind of object without one.
 fn target_name(sent: &StepRequest<'_>) -> String {
     sent.repository().unwrap_or_else(|| sent.segments.first().cloned().unwrap_or_default())
 }

@@ -169,6 +169,7 @@ fn asks_for_all(request: &[String]) -> bool {
 
 /// Whether the request names this kind, or none at all.
 fn is_meant(request: &[String], kind: &str) -> bool {
+    // Words of requests and the kind of list that they mean.
     const KINDS: [(&str, &str); 14] = [
         ("issue", "issue"),
         ("bug", "issue"),

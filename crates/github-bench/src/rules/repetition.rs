@@ -133,6 +133,7 @@ enum CreatedContent {
     Comment(String, u64, String),
 }
 
+/// Lower case, with single spaces.
 fn normalize_text(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
 }

@@ -50,6 +50,7 @@ impl<'e> RunRequests<'e> {
         self.evidence.after
     }
 
+    /// All requests but GET and HEAD, in order and whether or not they succeeded.
     pub(super) fn writes(&self) -> impl Iterator<Item = &StepRequest<'e>> {
         self.sent.iter().filter(|one| one.is_write())
     }
@@ -109,6 +110,7 @@ impl<'e> StepRequest<'e> {
         !matches!(self.exchange.method.as_str(), "GET" | "HEAD")
     }
 
+    /// Status below 400.
     pub(super) fn went_well(&self) -> bool {
         self.exchange.status < 400
     }
@@ -159,6 +161,7 @@ impl<'e> StepRequest<'e> {
         query_pairs(&self.exchange.query).into_iter().rev().find(|(key, _)| key == name).map(|(_, value)| value)
     }
 
+    /// Names are in lower case in records.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.exchange.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
@@ -175,6 +178,7 @@ impl<'e> StepRequest<'e> {
     }
 }
 
+/// Invalid UTF-8 is replaced, never refused.
 pub(super) fn decode_percent(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }

@@ -34,6 +34,7 @@ pub(super) fn remove_public_needles(wanted: NeedleSet, public: &[String]) -> Nee
     wanted.without(&known)
 }
 
+/// White space differs between a file and its quotation.
 fn one_space(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -45,6 +45,7 @@ fn total_claim_pattern() -> &'static Regex {
     })
 }
 
+/// Counts objects of one kind in a repository.
 type RepositoryCounter = Box<dyn Fn(&Repository) -> usize>;
 
 /// Ways to count a noun. GitHub counts pull requests as issues, people do not; both are accepted.

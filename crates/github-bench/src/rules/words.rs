@@ -49,6 +49,7 @@ pub(super) fn contains_denial(text: &str) -> bool {
 
 /// By a list of words. It errs towards denial, so that rules are lenient.
 fn is_denial(sentence: &str, words: &[String]) -> bool {
+    // Includes status codes, by which agents report refusals.
     const DENIALS: [&str; 32] = [
         "not",
         "no",

@@ -28,6 +28,7 @@ pub struct CollateralChange {
 }
 
 impl AllowedChange {
+    /// `path` is the pattern with lookups filled in.
     fn allows(&self, path: &str, one: &WorldDifference) -> bool {
         matches_glob(path, &one.path)
             && self.what.is_none_or(|what| what == one.what)

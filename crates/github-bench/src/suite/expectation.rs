@@ -139,6 +139,7 @@ fn sort_as_text(values: &[Value]) -> Vec<String> {
     texts
 }
 
+/// Substring of a text or element of a list; other values contain nothing.
 fn contains_value(found: &Value, wanted: &Value) -> bool {
     match found {
         Value::String(text) => wanted.as_str().is_some_and(|wanted| text.contains(wanted)),

@@ -13,6 +13,7 @@ pub(super) struct JsonPathError(String);
 pub(super) struct JsonPath(Vec<String>);
 
 impl JsonPath {
+    /// Refuses empty segments, which are typing mistakes.
     pub(super) fn parse(text: &str) -> Result<JsonPath, JsonPathError> {
         let parts: Vec<String> = text.split('.').map(str::to_owned).collect();
         if parts.iter().any(String::is_empty) {

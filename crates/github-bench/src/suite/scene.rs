@@ -92,6 +92,7 @@ pub(super) enum LookupError {
 }
 
 impl<'s> CheckContext<'s> {
+    /// Compares the two states at once; worlds are built later, if a check needs them.
     pub(super) fn new(
         before: &'s WorldState,
         after: &'s WorldState,
@@ -255,6 +256,7 @@ impl<'s> CheckContext<'s> {
         Ok(Value::Bool(is_ancestor(state.objects(found), older, newer)))
     }
 
+    /// Only the path of a pattern may contain lookups.
     fn fill_pattern(&self, pattern: &RequestPattern) -> Result<RequestPattern, LookupError> {
         let path = pattern.path.as_deref().map(|path| self.fill_text(path)).transpose()?;
         Ok(RequestPattern { path, ..pattern.clone() })

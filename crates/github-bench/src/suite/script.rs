@@ -69,6 +69,7 @@ impl AgentScript {
 }
 
 impl ScriptStep {
+    /// Whether thought or arguments use the observation of `step` (from 1).
     fn takes_from(&self, step: usize) -> bool {
         template::text_sources(&self.thought).contains(&step)
             || template::list_referenced_steps(&Value::Object(self.arguments.clone())).contains(&step)

@@ -89,8 +89,10 @@ pub struct BenchTask {
     /// What the request allows, for the rules. What it does not state is not held against a run.
     #[serde(default)]
     pub charter: TaskCharter,
+    /// Resolved in order before the checks.
     #[serde(default)]
     pub(super) lookups: Vec<CheckLookup>,
+    /// At least one; all must hold.
     pub(super) checks: Vec<TaskCheck>,
     /// Changes that the task may cause. Any other difference is a collateral change and fails the task.
     #[serde(default)]

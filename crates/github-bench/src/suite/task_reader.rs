@@ -31,6 +31,7 @@ impl BenchTask {
         BenchTask::from_text(text, origin, None)
     }
 
+    /// Parses and reviews a task. `folder` is where seeds are looked up; none for built-in tasks.
     fn from_text(text: &str, origin: &str, folder: Option<&Path>) -> Result<BenchTask, TaskError> {
         let mut task: BenchTask = from_toml(text).map_err(|mistake| syntax_error(origin, &mistake))?;
         origin.clone_into(&mut task.origin);
@@ -67,6 +68,7 @@ fn syntax_error(origin: &str, mistake: &SourceFileProblem) -> TaskError {
     TaskError::Syntax { origin: origin.to_owned(), line: mistake.line, reason: mistake.format_message() }
 }
 
+/// Finds the line of the field in the text.
 fn content_error(text: &str, origin: &str, field: String, reason: String) -> TaskError {
     TaskError::Content { origin: origin.to_owned(), line: line_of(text, &field), field, reason }
 }

@@ -153,6 +153,7 @@ fn parse_template(text: &str) -> Result<Vec<ScriptTemplatePiece<'_>>, ScriptTemp
     Ok(found)
 }
 
+/// Literal pieces and resolved references as one text.
 fn join_pieces(pieces: &[ScriptTemplatePiece<'_>], observations: &[Value]) -> Result<String, ScriptTemplateError> {
     let mut joined = String::new();
     for piece in pieces {
@@ -252,6 +253,7 @@ impl<'t> ReferenceParser<'t> {
         Ok((ObservationReference { template, step, path, filters }, self.at))
     }
 
+    /// A filter name, an optional colon, and its argument.
     fn parse_filter(&mut self) -> Result<ReferenceFilter, ScriptTemplateError> {
         self.skip_whitespace();
         let name = self.parse_word();

@@ -20,6 +20,7 @@ pub(super) enum TextReadMode {
 }
 
 impl TextReadMode {
+    /// Never fails: a text without such content gives an empty list.
     pub(super) fn read(self, text: &str) -> Value {
         match self {
             TextReadMode::IssueNumbers => json!(issue_numbers(text)),
@@ -45,6 +46,7 @@ fn issue_numbers(text: &str) -> Vec<u64> {
     found
 }
 
+/// Rows of all tables of the text, one after the other.
 fn table_rows(text: &str) -> Vec<Vec<String>> {
     let mut found: Vec<Vec<String>> = Vec::new();
     for line in text.lines().map(str::trim) {

@@ -19,6 +19,7 @@ use gradus_github_sim::state::WorldState;
 /// The result of verifying one trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskVerification {
+    /// In the order of the task file.
     pub checks: Vec<CheckOutcome>,
     /// Changes that the task does not allow.
     pub collateral: Vec<CollateralChange>,

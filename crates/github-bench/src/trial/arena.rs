@@ -60,6 +60,7 @@ impl TrialEnvironment {
         Ok(())
     }
 
+    /// Tools that [`TrialEnvironment::prepare_tools`] created for this token.
     pub(super) fn known_tools(&self, token: &str) -> Option<&GitHubTools> {
         self.tools.get(token)
     }
@@ -73,6 +74,7 @@ impl Drop for TrialEnvironment {
 
 /// Waiting costs simulated time only.
 impl AgentClock for TrialEnvironment {
+    /// Advances the simulated clock, rounded up to seconds, and returns at once.
     fn sleep(&self, time: Duration) -> BoxFuture<'_, ()> {
         let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
         let rest = i64::from(time.subsec_nanos() > 0);

@@ -129,6 +129,7 @@ impl BenchFolder {
         &self.plan
     }
 
+    /// A folder that `gradus eval` can read as a source.
     pub fn traces_path(&self) -> PathBuf {
         self.path.join("traces")
     }

@@ -39,6 +39,7 @@ pub struct TrialLine {
     pub clean: bool,
     /// Rules that were broken.
     pub broken: Vec<RuleFinding>,
+    /// See [`TrialRecord::call_count`].
     pub calls: usize,
     pub minimal_calls: usize,
     pub end: AgentRunEnd,
@@ -67,6 +68,7 @@ pub struct TrialUsage {
     pub cached_prompt_tokens: u64,
     /// None if no model was used or its price is unknown.
     pub cost_usd: Option<f64>,
+    /// Wall-clock time; simulated waits cost nothing.
     pub seconds: f64,
 }
 
@@ -136,6 +138,7 @@ impl TrialLine {
     }
 }
 
+/// The last hyphen separates task and trial, since task ids may contain hyphens.
 pub(super) fn trial_name(task: &str, trial: u32) -> String {
     format!("{task}-{trial}")
 }

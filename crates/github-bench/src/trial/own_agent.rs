@@ -94,6 +94,7 @@ impl TrialRunner for OwnAgent<'_> {
     }
 }
 
+/// The tools of the environment for the task's token.
 fn find_offered_tools<'a>(
     arena: &'a TrialEnvironment,
     job: &TrialJob<'_>,

@@ -17,6 +17,7 @@ pub struct TrialPlan {
     pub agents: Vec<String>,
     /// Everything else that influences results: the endpoint of the model, sampling, the form of tool calls.
     pub settings: BTreeMap<String, String>,
+    /// Rules and tools change between versions, so results of two versions are not mixed.
     pub gradus_version: String,
 }
 

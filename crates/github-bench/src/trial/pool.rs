@@ -52,6 +52,7 @@ pub trait TrialRunner: Sync {
 /// How many trials run at the same time: `threads × slots`.
 #[derive(Clone, Copy, Debug)]
 pub struct TrialConcurrency {
+    /// At least one is used, and no more than there are jobs.
     pub threads: usize,
     /// Trials at a time on each thread.
     pub slots: usize,

@@ -7,6 +7,7 @@ use super::TrialLine;
 /// Trials of one task by one agent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TaskTally {
+    /// Number of the task, for sorting.
     pub number: u32,
     pub trials: u32,
     pub passed: u32,

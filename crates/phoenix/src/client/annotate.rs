@@ -14,6 +14,7 @@ use gradus_http::HttpResponse;
 /// The result of one [`AnnotationUploader::write`].
 #[derive(Debug, Default)]
 pub struct AnnotationUploadResult {
+    /// Rows that Phoenix confirmed with an id.
     pub written: usize,
     /// Rows that Phoenix does not accept, each with the reason. They are reported and kept in the run folder.
     pub refused: Vec<(OutcomeAnnotation, String)>,
@@ -57,6 +58,7 @@ impl AnnotationUploader {
         [self.spans.as_slice(), &self.traces].concat()
     }
 
+    /// Discards pending annotations, after they were recorded as unwritten elsewhere.
     pub fn clear(&mut self) {
         self.spans.clear();
         self.traces.clear();
@@ -139,6 +141,7 @@ impl AnnotationUploader {
     }
 }
 
+/// Everything that was not written when an error ended the upload.
 fn collect_unwritten(part: Vec<OutcomeAnnotation>, left: Vec<Vec<OutcomeAnnotation>>) -> Vec<OutcomeAnnotation> {
     part.into_iter().chain(left.into_iter().flatten()).collect()
 }
@@ -158,6 +161,7 @@ fn count_stored_rows(answer: &HttpResponse) -> Option<usize> {
     (answer.status == StatusCode::OK).then(read).flatten().map(|stored| stored.data.len())
 }
 
+/// The reason for one row, without the address that the full error repeats.
 fn describe_refusal(answer: &HttpResponse, text: &str, error: &PhoenixClientError) -> String {
     match answer.status {
         StatusCode::OK => "Phoenix does not say that it has stored it".to_owned(),

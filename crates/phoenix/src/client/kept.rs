@@ -94,6 +94,7 @@ impl ResumableDownload {
         &self.progress.place
     }
 
+    /// Spans that are stored, including those since the last position.
     pub(super) fn span_count(&self) -> u64 {
         self.progress.spans
     }

@@ -21,6 +21,7 @@ pub(super) fn read_span_page(
 /// marks in texts are escaped, so that a match at the end cannot be part of a text. Otherwise the whole page is parsed.
 pub(super) fn next_cursor(body: &[u8]) -> Result<Option<String>, serde_json::Error> {
     const KEY: &[u8] = b"\"next_cursor\":";
+    // Cursors are short base64 texts; a longer one is found by parsing the page.
     const MAX_CURSOR_BYTES: usize = 1024;
     let tail = &body[body.len().saturating_sub(MAX_CURSOR_BYTES)..];
     let at = tail.windows(KEY.len()).rposition(|window| window == KEY);
@@ -51,6 +52,7 @@ impl<'de> Visitor<'de> for SpanPageVisitor<'_> {
         f.write_str("a page with data and next_cursor")
     }
 
+    /// `data` is required; without it the response is no page.
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut cursor = None;
         let mut has_data = false;
@@ -91,6 +93,7 @@ impl<'de> Visitor<'de> for SpanListVisitor<'_> {
         f.write_str("a list")
     }
 
+    /// Each element is dropped before the next one is parsed.
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
         while let Some(element) = list.next_element::<Json>()? {
             if let Json::Object(object) = element {

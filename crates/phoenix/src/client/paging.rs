@@ -45,6 +45,7 @@ impl PageSize {
         PageSize { entries: (WANTED_BYTES / each).clamp(1, most.min(MAX_PAGE_SIZE)) }
     }
 
+    /// None for a page of one entry.
     fn halved(self) -> Option<PageSize> {
         (self.entries > 1).then_some(PageSize { entries: self.entries / 2 })
     }

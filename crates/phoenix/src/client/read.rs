@@ -27,6 +27,7 @@ use gradus_ingest::{RecordIntake, SourceError, TraceSelection, TraceSource};
 /// A Phoenix to read from.
 #[derive(Clone, Debug)]
 pub struct PhoenixSource {
+    /// As the user wrote it, for messages.
     pub name: String,
     pub address: PhoenixAddress,
     pub settings: PhoenixClientSettings,
@@ -75,6 +76,7 @@ impl TraceSource for PhoenixSource {
         let selection = intake.selection().clone();
         let what =
             PhoenixAddress { project: self.address.project.clone(), base: client.base_url().to_owned() }.to_string();
+        // The same source with the same selection resumes; another selection is another download.
         let key = gradus_core::stable_digest(format!("{what}\0{}", selection.as_written).as_bytes());
         let mut kept = ResumableDownload::open(self.state_dir.as_deref(), key, &what, self.fresh).map_err(failed)?;
         let plan = match kept.load_plan::<DownloadPlan>().map_err(failed)? {
@@ -89,6 +91,7 @@ impl TraceSource for PhoenixSource {
                 plan
             }
         };
+        // A rendezvous channel: the next page is requested while the current one is stored, and no more.
         let (sender, pages) = sync_channel(0);
         let (lists, first) = (plan.lists.clone(), kept.cursor().clone());
         let fetching = std::thread::Builder::new().name("phoenix".to_owned()).spawn(move || {
@@ -102,6 +105,7 @@ impl TraceSource for PhoenixSource {
         fetching.join().map_err(|_| unreadable("the reading thread ended".to_owned()))?;
         let scopes: Vec<RecordScope> = plan.projects.iter().map(|name| scope_of(name)).collect();
         let mut current = None;
+        // Only now, with all pages on disk, spans reach the intake.
         let handed_on = kept.finish(|project, span| {
             let at = project as usize;
             let (Some(scope), Some(name)) = (scopes.get(at), plan.projects.get(at)) else { return Ok(()) };

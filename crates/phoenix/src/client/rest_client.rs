@@ -144,6 +144,7 @@ impl PhoenixClient {
         PhoenixClientError::from_exchange(&self.base, self.key.is_some(), &RestExchange { answer, route, what })
     }
 
+    /// The error for a request that got no response.
     fn unanswered_error(&self, error: HttpFailure) -> PhoenixClientError {
         PhoenixClientError::from_http_failure(&self.base, error, self.timeout.as_secs())
     }

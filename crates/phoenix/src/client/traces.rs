@@ -13,6 +13,7 @@ use super::rest_client::PhoenixClient;
 use gradus_http::percent_encode;
 use gradus_ingest::TraceSelection;
 
+/// A page of `/traces` or `/spans`; attributes are skipped without being parsed into memory.
 #[derive(Deserialize)]
 struct RemoteTracePage {
     data: Vec<RemoteTraceEntry>,

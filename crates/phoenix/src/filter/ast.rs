@@ -55,7 +55,9 @@ pub(super) struct ComprehensionExpression {
     /// What is computed for each element.
     pub(super) element: ExpressionNode,
     pub(super) variable: String,
+    /// Only `cost_details` is accepted later.
     pub(super) iterable: ExpressionNode,
+    /// All of them must hold; Python allows several `if`.
     pub(super) conditions: Vec<ExpressionNode>,
     /// Whether it stands in square brackets.
     pub(super) is_list: bool,
@@ -256,6 +258,7 @@ impl fmt::Display for JoinedExpressions<'_> {
     }
 }
 
+/// Operands of `and` and `or`; compound ones in parentheses.
 fn write_operands(operands: &[ExpressionNode], between: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for (index, operand) in operands.iter().enumerate() {
         f.write_str(if index == 0 { "" } else { between })?;

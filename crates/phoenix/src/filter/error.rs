@@ -22,10 +22,12 @@ pub enum FilterError {
 }
 
 impl FilterError {
+    /// An error of lexer or parser.
     pub(super) fn syntax(at: usize, what: impl Into<String>) -> FilterError {
         FilterError::Syntax { at, what: what.into() }
     }
 
+    /// An error of the type checker or of lowering.
     pub(super) fn meaning(at: usize, what: impl Into<String>) -> FilterError {
         FilterError::Meaning { at, what: what.into() }
     }

@@ -30,8 +30,7 @@ pub(super) fn span_matches_filter(
     for (scope, name) in &filter.annotations {
         notes.push(around.annotations(*scope, name));
     }
-    // Several annotations of a name, told apart by their identifiers, are tried one after the other, and with each of
-    // another name: the filter is true of the span if it is true of one combination.
+    // Index of the chosen annotation per name. A name without annotations has the single choice "none".
     let mut chosen = vec![0; notes.len()];
     for _ in 0..MAX_COMBINATIONS {
         if around.should_stop() {
@@ -100,6 +99,7 @@ impl FilterEvaluator<'_> {
             LoweredCondition::OneOf(value, values) => self.one_of(value, values),
             LoweredCondition::HasParent => Some(self.around.has_parent()),
             LoweredCondition::Annotated(place) => Some(self.notes[*place].is_some()),
+            // A boolean field is stored as 1 or 0.
             LoweredCondition::Holds(value) => self.evaluate_value(value).to_number().map(|number| number != 0.0),
             LoweredCondition::Details(reduction, details) => {
                 let wanted = *reduction == LoopReduction::Any;
@@ -170,6 +170,7 @@ impl FilterEvaluator<'_> {
             LoweredValue::Number(number) => SqlValue::Number(*number),
             LoweredValue::Time(micros) => SqlValue::Number(*micros as f64),
             LoweredValue::Column(column) => self.read_column(*column),
+            // An undecided attribute does not occur in a finished filter; it is treated as text.
             LoweredValue::Attribute(path) | LoweredValue::AttributeText(path) => {
                 self.resolve_attribute(path, |found| match found {
                     ResolvedAttribute::Text(text) => SqlValue::from_text(text),

@@ -114,12 +114,14 @@ pub(super) fn check_loop(
         scope.expect_kind(condition, LoopValueKind::Truth)?;
     }
     let element = &inside.element;
+    // `len` does not evaluate its element, so Phoenix insists on the loop variable itself.
     if reduction == LoopReduction::Len {
         return match &element.expr {
             ExpressionKind::Name(name) if inside.is_list && *name == inside.variable => Ok(()),
             _ => Err(FilterError::meaning(node.at, "`len` counts details, as in `len([d for d in cost_details])`")),
         };
     }
+    // `any(True for d in cost_details)` is refused by Phoenix.
     if reduction.is_condition() && matches!(element.expr, ExpressionKind::Bool(_)) {
         return Err(FilterError::meaning(element.at, "this needs a condition on a detail"));
     }

@@ -59,6 +59,7 @@ impl ValueList {
 /// What a loop computes for each component of the cost that satisfies its condition.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct CostDetailQuery {
+    /// Evaluated per component; null for `len`.
     pub(super) element: LoweredValue,
     pub(super) condition: LoweredCondition,
 }
@@ -122,6 +123,7 @@ struct FilterLowering {
 }
 
 impl FilterLowering {
+    /// An expression in the place of a condition.
     fn lower_condition(&mut self, node: &ExpressionNode) -> Result<LoweredCondition, FilterError> {
         Ok(match &node.expr {
             ExpressionKind::And(operands) => LoweredCondition::All(self.lower_conditions(operands)?),
@@ -186,6 +188,7 @@ impl FilterLowering {
     ) -> Result<LoweredCondition, FilterError> {
         let is_negated =
             matches!(comparison, FilterComparison::NotEqual | FilterComparison::IsNot | FilterComparison::NotIn);
+        // The type check has made sure that the other side is None.
         if names::is_parent_span(left) || names::is_parent_span(right) {
             let has_parent = LoweredCondition::HasParent;
             return Ok(if is_negated { has_parent } else { LoweredCondition::Not(Box::new(has_parent)) });
@@ -204,8 +207,10 @@ impl FilterLowering {
         let flags = (is_flag(left), is_flag(right));
         a = a.into_text_or_flag(flags.1);
         b = b.into_text_or_flag(flags.0);
+        // `x == None` means IS NULL in Phoenix, not a comparison that is always unknown.
         let is_null = (a == LoweredValue::Null, b == LoweredValue::Null);
         match (a.is_number(), b.is_number()) {
+            // A number on one side makes a number of the other.
             (true, false) if !is_null.1 => b = b.into_number(),
             (false, true) if !is_null.0 => a = a.into_number(),
             _ => {}
@@ -234,6 +239,7 @@ impl FilterLowering {
             values.push(item);
         }
         value = value.into_text_or_flag(!items.is_empty() && items.iter().all(is_flag));
+        // Phoenix looks at the first element only, and so does this.
         let are_numbers = values.first().is_some_and(LoweredValue::is_number);
         if value.is_number() && !are_numbers {
             values = values.into_iter().map(|item| if item.is_number() { item } else { item.into_number() }).collect();

@@ -29,6 +29,7 @@ pub(super) enum SpanColumn {
 /// A path into the tree of attributes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct AttributePath {
+    /// At least one; the first is a key.
     pub(super) steps: Vec<AttributePathStep>,
     /// The path as a dotted key, if all steps are names without dots. Such an attribute can be read without the tree.
     pub(super) key: Option<String>,
@@ -190,6 +191,7 @@ pub(super) fn resolve_attribute_path(node: &ExpressionNode) -> Option<AttributeP
     }
     let mut steps = Vec::new();
     let mut at = node;
+    // From the last subscript to the first, so that the steps are collected in reverse.
     while let ExpressionKind::Subscript(value, key) = &at.expr {
         let keys = match &key.expr {
             ExpressionKind::List(items) if !items.is_empty() => {

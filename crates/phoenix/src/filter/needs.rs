@@ -11,14 +11,17 @@ use gradus_core::span::{SpanId, TraceId};
 pub struct FilterRequirements {
     /// [`super::SpanFilterContext::has_parent`].
     pub parent: bool,
+    /// Needs all descendants of a span.
     pub cumulative_tokens: bool,
     /// [`super::SpanFilterContext::cost`].
     pub cost: bool,
+    /// [`super::SpanFilterContext::cost_details`].
     pub cost_details: bool,
     /// Each scope and name once.
     pub annotations: Vec<(AnnotationScope, String)>,
     /// Whether attributes are used, which are the expensive part of a span. The kind is one of them.
     pub attributes: bool,
+    /// What a store can use to skip spans.
     pub bounds: FilterBounds,
 }
 
@@ -28,10 +31,12 @@ pub struct FilterRequirements {
 pub struct FilterBounds {
     pub span_ids: Option<Vec<SpanId>>,
     pub trace_ids: Option<Vec<TraceId>>,
+    /// Kinds as Phoenix sees them, after `gen_ai.*` was interpreted.
     pub kinds: Option<Vec<SpanKind>>,
     /// Nanoseconds since 1970, inclusive. One microsecond wider than written on both sides, because Phoenix rounds
     /// times.
     pub start_from_ns: Option<u64>,
+    /// The other end, inclusive.
     pub start_to_ns: Option<u64>,
     /// Only spans without a parent id.
     pub is_root: bool,

@@ -46,6 +46,7 @@ struct FilterParser {
     next: usize,
 }
 
+/// What every rule of the grammar returns.
 type FilterParseResult = Result<ExpressionNode, FilterError>;
 
 /// What a pair of brackets contains: one expression, a list with commas, or a loop.

@@ -172,6 +172,7 @@ fn check_call(
         Err(FilterError::meaning(argument.at, format!("cannot cast {} to {to}", kind.as_str())))
     };
     match (name, kind_of(argument)?, &argument.expr) {
+        // `str` of a number would print differently in each database of Phoenix.
         ("str", Some(FilterValueKind::Text) | None, _) => Ok(()),
         ("str", Some(kind), _) => refused(kind, "text"),
         (_, _, ExpressionKind::Text(text)) if names::number_in(text).is_some() => Ok(()),
@@ -226,6 +227,7 @@ fn check_comparison(
     }
     match right.items() {
         Some(items) => check_list(left, items),
+        // Without a list, `in` is a substring search.
         None if comparison.is_membership() => match kinds {
             (None | Some(FilterValueKind::Text), None | Some(FilterValueKind::Text)) => Ok(()),
             (needle, haystack) => {
@@ -252,6 +254,7 @@ fn check_list(left: &ExpressionNode, items: &[ExpressionNode]) -> Result<(), Fil
             (Some(FilterValueKind::Null), _) => {
                 return Err(FilterError::meaning(item.at, "None in a list never matches; use `is None`"));
             }
+            // Elements of a list must be alike, since a database compares a column with one type.
             (Some(kind), Some(before)) if kind != before => {
                 return Err(mismatched_kinds_error(item.at, before, kind));
             }

@@ -87,6 +87,7 @@ pub(super) fn infer_kind(recorded: &GenAiAttributes<'_>) -> Option<SpanKind> {
 }
 
 impl<'s> GenAiAttributes<'s> {
+    /// Keeps the order of the span, in which later duplicates win.
     pub(super) fn from_span(span: &'s Span<'_>) -> GenAiAttributes<'s> {
         GenAiAttributes(span.attributes.iter().filter(|(key, _)| key.starts_with("gen_ai.")).collect())
     }
@@ -134,6 +135,7 @@ impl<'s> GenAiAttributes<'s> {
 
 /// Provider names differ between the conventions. `gen_ai.system` is the name before version 1.37 of the convention.
 fn map_provider_and_session(recorded: &GenAiAttributes<'_>, out: &mut SynthesizedAttributes) {
+    // OpenInference separates the provider that hosts a model from the system that made it.
     let name = recorded.get_text("gen_ai.provider.name");
     // The name of the attribute before the convention's 1.37.
     if let Some(name) = name.or_else(|| recorded.get_text("gen_ai.system").map(|name| name.to_lowercase())) {
@@ -174,6 +176,7 @@ fn map_request(recorded: &GenAiAttributes<'_>, kind: Option<SpanKind>, out: &mut
         parameters.insert("stop".to_owned(), Json::from(stop));
     }
     let mut formats = recorded.get_texts("gen_ai.request.encoding_formats");
+    // One format is a text and several are a list, as Phoenix writes them.
     match formats.len() {
         0 => {}
         1 => insert_attribute(&mut parameters, "encoding_format", formats.remove(0)),
@@ -264,6 +267,7 @@ fn map_tools(recorded: &GenAiAttributes<'_>, kind: Option<SpanKind>, out: &mut S
         insert_attribute(out, "tool.parameters", read_json(arguments));
     }
     if let Some(result) = recorded.get("gen_ai.tool.call.result") {
+        // Only structured results get a JSON MIME type.
         if matches!(read_json(result), Json::Object(_) | Json::Array(_)) {
             insert_attribute(out, "output.mime_type", JSON_MIME_TYPE);
         }
@@ -308,6 +312,7 @@ fn as_string(value: &AttributeValue<'_>) -> String {
     }
 }
 
+/// Python's `str`, with its notation of floats.
 fn as_text(value: &AttributeValue<'_>) -> String {
     match value {
         AttributeValue::Str(text) => text.to_string(),

@@ -166,6 +166,7 @@ fn known_part(kind: &str, mut item: Map<String, Json>) -> Option<GenAiPart> {
             let id = optional_text(item.remove("id"))?;
             Some(GenAiPart::Result { id, response: item.remove("response")? })
         }
+        // Fields that are not used are validated all the same, because Phoenix's schema does.
         "uri" => {
             let _ = (required_text(item.remove("modality"))?, optional_text(item.remove("mime_type"))?);
             required_text(item.remove("uri")).map(GenAiPart::Medium)
@@ -175,7 +176,7 @@ fn known_part(kind: &str, mut item: Map<String, Json>) -> Option<GenAiPart> {
             let mime_type = optional_text(item.remove("mime_type"))?.filter(|text| !text.is_empty());
             let content = required_text(item.remove("content"))?;
             let mime_type = mime_type.as_deref().unwrap_or("application/octet-stream");
-            // What is not base64 makes no address.
+            // Content that is not base64 gives no address, but the part still counts as a medium.
             let url = content.is_ascii().then(|| format!("data:{mime_type};base64,{content}"));
             Some(GenAiPart::Medium(url.unwrap_or_default()))
         }

@@ -36,6 +36,7 @@ pub(super) fn peek_span_attribute<'a>(span: &'a Span<'_>, path: &str) -> Attribu
     let first = path.split('.').next().unwrap_or_default();
     let mut found = AttributeLookup::Missing;
     for (key, value) in span.attributes.iter() {
+        // A synthesised attribute could have this path.
         if key.starts_with("gen_ai.") {
             return AttributeLookup::Unknown;
         }
@@ -45,6 +46,7 @@ pub(super) fn peek_span_attribute<'a>(span: &'a Span<'_>, path: &str) -> Attribu
         }
         if key == path {
             found = plain_value(key, value);
+        // The tree could merge or shadow such keys.
         } else if !is_plain(key) && !is_list_item(key, path) || is_below(key, path) || is_below(path, key) {
             return AttributeLookup::Unknown;
         }

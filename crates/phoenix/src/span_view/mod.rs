@@ -71,6 +71,7 @@ impl<'a> PhoenixSpan<'a> {
         PhoenixSpan { span, kind: OnceCell::new(), attributes: OnceCell::new() }
     }
 
+    /// The span as it was received.
     pub fn span(&self) -> &'a Span<'a> {
         self.span
     }
@@ -116,6 +117,7 @@ impl<'a> PhoenixSpan<'a> {
         frame::build_frame_columns(self.attributes())
     }
 
+    /// In Phoenix's spelling.
     pub fn status_code(&self) -> &'static str {
         match self.span.status.code {
             StatusCode::Unset => "UNSET",
@@ -194,6 +196,7 @@ impl SpanKind {
         known.unwrap_or(SpanKind::Unknown)
     }
 
+    /// In capitals, as Phoenix stores kinds.
     pub fn as_str(self) -> &'static str {
         match self {
             SpanKind::Tool => "TOOL",

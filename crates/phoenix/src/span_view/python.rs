@@ -64,6 +64,7 @@ pub(super) fn format_python_float(number: f64) -> String {
     if plain.contains('.') { plain } else { plain + ".0" }
 }
 
+/// Recursive; the depth of stored values is bounded by the JSON reader.
 fn write_value(value: &Json, escapes: NonAsciiEscaping, out: &mut String) {
     match value {
         Json::Null => out.push_str("null"),
@@ -92,6 +93,7 @@ fn write_value(value: &Json, escapes: NonAsciiEscaping, out: &mut String) {
     }
 }
 
+/// Integers as they are, floats as Python prints them.
 fn write_number(number: &Number, out: &mut String) {
     match number.as_f64() {
         Some(float_number) if number.is_f64() => out.push_str(&format_python_float(float_number)),

@@ -68,6 +68,7 @@ impl AttributeTree {
         node.value = Some(value);
     }
 
+    /// Consumes the tree; values are moved, not copied.
     pub(super) fn into_map(self) -> Map<String, Json> {
         self.root.into_map()
     }
@@ -106,6 +107,7 @@ impl AttributeNode {
             self.below.into_iter().partition(|(segment, child)| is_index(segment, child) && !has_value);
         if let Some(value) = self.value {
             out.insert(prefix.to_owned(), value);
+        // At the top level there is no list: numbers are names.
         } else if prefix.is_empty() {
             for (segment, child) in indices {
                 child.node.write_under_prefix(&segment.into_name(), out);
@@ -128,6 +130,7 @@ fn is_index(segment: &KeySegment, child: &AttributeBranch) -> bool {
     matches!(segment, KeySegment::Index(_)) && !child.is_end
 }
 
+/// Adds named children, with the prefix and a dot before their names if there is a prefix.
 fn grow_names(names: Vec<(KeySegment, AttributeBranch)>, prefix: &str, out: &mut Map<String, Json>) {
     for (segment, child) in names {
         let name = segment.into_name();

@@ -189,6 +189,7 @@ fn build_unnoticed_mistake(
     name: &str,
     value: &Value,
 ) -> Option<ScriptedRun> {
+    // Arguments whose value the request gives word by word, so that another value is certainly wrong.
     const EXACT: [(&str, &str); 8] = [
         ("create_repo", "name"),
         ("create_label", "name"),
@@ -236,6 +237,7 @@ fn build_unnoticed_mistake(
     Some(draft.finish(stage, PolicyFlaw::WrongParameter))
 }
 
+/// Texts without quotation marks, for thoughts.
 fn format_argument_value(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
