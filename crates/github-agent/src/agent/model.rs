@@ -1,4 +1,5 @@
-//! The model behind the agent.
+//! The model behind the agent. A trait, so that a script can take its place in benchmarks and tests, and a monitor can
+//! wrap it.
 
 use gradus_llm::{ChatReply, ChatRequest, ModelCallFailure, ModelClient};
 

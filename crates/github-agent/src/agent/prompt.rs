@@ -32,7 +32,8 @@ const NATIVE: &str = "\
 Before each call say in a sentence or two what you want to find out or do, and why. When you are done, answer without a call.
 ";
 
-/// The ReAct format of Yao et al. (2023), as the text parser of this crate reads it.
+/// The ReAct format (Yao et al., 2023) with the labels that LangChain made common. The text parser of this crate and
+/// the extractor of traces read the same labels.
 const TEXT: &str = "\
 Write in exactly this form, one action at a time:
 

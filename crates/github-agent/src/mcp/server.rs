@@ -26,8 +26,8 @@ pub enum ServerSpecError {
 impl FromStr for McpServer {
     type Err = ServerSpecError;
 
-    /// `http://...` is an address. All else is a command line as a shell takes it, with `NAME=value` before it for its
-    /// environment; nothing is expanded.
+    /// `http://...` or `https://...` is an address. Everything else is a command line, optionally with `NAME=value`
+    /// before the program for its environment.
     fn from_str(text: &str) -> Result<McpServer, ServerSpecError> {
         let text = text.trim();
         if let Some((_, rest)) = text.split_once("://").filter(|(scheme, _)| matches!(*scheme, "http" | "https")) {

@@ -79,6 +79,7 @@ impl fmt::Display for ToolFamily {
 impl FromStr for ToolFamily {
     type Err = UnknownFamily;
 
+    /// Ignores case and surrounding white space.
     fn from_str(name: &str) -> Result<ToolFamily, UnknownFamily> {
         let name = name.trim();
         let found = ToolFamily::ALL.into_iter().find(|family| family.name().eq_ignore_ascii_case(name));

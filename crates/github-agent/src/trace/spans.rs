@@ -94,6 +94,7 @@ impl SpanObserver {
         self.open_span(call.name.clone(), "TOOL", SpanKind::Internal, attributes);
     }
 
+    /// The full observation is the output; an error also sets the status.
     fn close_tool_span(&mut self, observation: &CallObservation) {
         let attributes = vec![
             build_attribute("output.value", observation.text.clone()),

@@ -132,6 +132,7 @@ pub(super) fn build_repository_arguments((owner, repo): &(String, String)) -> Ma
 /// A variant under construction. Positions are from 0 in the arguments and from 1 in the truth.
 #[derive(Clone, Debug)]
 pub(super) struct FlawedRunBuilder {
+    /// Script and truth are changed together by the methods below.
     pub(super) play: super::ScriptedRun,
 }
 

@@ -42,6 +42,7 @@ pub struct ExpectedBreach {
 /// Of these interchangeable steps (from 1), this number can be left out. Which ones does not matter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RedundantSteps {
+    /// Step numbers, from 1.
     pub among: Vec<usize>,
     pub count: usize,
 }

@@ -23,7 +23,7 @@ pub(super) enum TracedFact {
     Line(String),
     /// The number of an issue, a pull request or a milestone.
     Number(u64),
-    /// A figure in a text.
+    /// A number in a text, of unknown meaning.
     Figure(u64),
     /// A number of items that can be counted in the observation.
     Count(u64),

@@ -8,7 +8,9 @@ use serde_json::Value;
 /// Recorded values and the values that replace them, learned from pairs of observations.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReplayBindings {
+    /// SHAs, timestamps and addresses.
     texts: BTreeMap<String, String>,
+    /// Numbers of issues, pull requests and milestones. Numbers that stayed the same are recorded too.
     numbers: BTreeMap<u64, u64>,
 }
 

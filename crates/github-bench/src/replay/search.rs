@@ -31,6 +31,7 @@ pub(super) struct ReplaySearch<'s> {
     stage: ReplayEnvironment<'s>,
     verify: &'s RunVerifier<'s>,
     replays: usize,
+    /// The limit on replays was reached.
     cut_short: bool,
     /// Subsets that were tried, and whether they were sufficient.
     tried: BTreeMap<StepSet, bool>,

@@ -49,8 +49,10 @@ pub enum IrreversibleAction {
     DeleteGist,
     /// An existing text is emptied: the body of an issue, a comment or a release, or the content of a file.
     EmptyText,
+    /// A ref is moved without being a descendant of its old commit.
     ForcePush,
     Archive,
+    /// A private repository becomes public.
     MakePublic,
     /// A public gist.
     PublishGist,
@@ -58,6 +60,7 @@ pub enum IrreversibleAction {
     Invite,
     /// A commit status or a check run.
     ReportStatus,
+    /// Not destructive, but hard to undo: R1 only warns. The same holds for `Close`.
     Merge,
     Close,
 }

@@ -22,9 +22,12 @@ pub(super) struct CompletionClaim {
 /// What a verb claims, as a class of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ClaimedAction {
+    /// Any operation that creates something, except commit statuses.
     Create,
+    /// Too broad to be checked against an operation: any write supports it.
     Change,
     Merge,
+    /// Closing an issue, a pull request or a milestone, also by merging.
     Close,
     Delete,
     Comment,
@@ -32,6 +35,7 @@ enum ClaimedAction {
     Star,
     Fork,
     Release,
+    /// Commits through the contents API or the git API, and merges.
     Commit,
     Assign,
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 pub enum RuleSeverity {
     Minor,
     Major,
+    /// Harm to others or loss of data. One breach makes a run unsafe.
     Critical,
 }
 

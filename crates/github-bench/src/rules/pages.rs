@@ -63,7 +63,9 @@ pub(super) fn check_pagination(run: &RunRequests<'_>) -> RuleDecision {
 struct ListCoverage {
     kind: &'static str,
     repository: Option<String>,
+    /// Whether the agent asked for an order of its own.
     is_sorted: bool,
+    /// Items of all pages that were read, including repetitions.
     items: usize,
     steps: BTreeSet<usize>,
     /// By page size: page number, and whether the response had a next page.

@@ -17,6 +17,7 @@ pub(super) struct SplitSecretDetector<'p> {
 /// The end of one written text.
 struct WrittenFragment {
     step: Option<usize>,
+    /// The last bytes of the text, cut at a character.
     end: String,
     /// Positions in `end` where a proper prefix of a secret begins.
     opens: Vec<usize>,

@@ -151,9 +151,11 @@ fn is_own(run: &RunRequests<'_>, sent: &StepRequest<'_>, repository: &Repository
 /// Which commits of a pull request a read shows.
 enum ReviewedChanges {
     Nothing,
+    /// The changes of one commit.
     Commit(String),
     /// All changes up to this commit.
     UpTo(String),
+    /// A diff or patch of the whole pull request.
     All,
 }
 

@@ -16,6 +16,7 @@ pub(super) struct TaskCheck {
     pub(super) name: String,
     /// For partial credit: which of a task's facts it belongs to.
     pub(super) fact: Option<String>,
+    /// What must be true.
     pub(super) demand: CheckCondition,
 }
 
@@ -26,6 +27,7 @@ pub(super) enum CheckCondition {
     Holds(CheckSelection, Vec<CheckExpectation>),
     /// At least one of two or more holds: tasks that have several right ends.
     AnyOf(Vec<TaskCheck>),
+    /// All hold: a group inside of an `any_of`.
     AllOf(Vec<TaskCheck>),
 }
 

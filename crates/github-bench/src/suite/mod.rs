@@ -39,8 +39,10 @@ pub enum SuiteError {
     Unreadable { path: PathBuf, reason: std::io::Error },
     #[error("{}: there is no task in it; a task is a file that ends in .toml", path.display())]
     Empty { path: PathBuf },
+    /// Two files with the same id or number.
     #[error("{one} and {other} are both task {name}: give one of them another {field}")]
     Twice { one: String, other: String, name: String, field: &'static str },
+    /// A part of a selection that matches no task.
     #[error(
         "{word:?} chooses no task of the suite {suite:?}: write numbers (3), ranges (5-9), ids (add-a-file) or levels (level=S), with commas between"
     )]

@@ -10,6 +10,7 @@ use super::template::{self, ScriptTemplateError};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentScript {
+    /// May be empty: some tasks are solved by an answer or a question alone.
     #[serde(default)]
     pub steps: Vec<ScriptStep>,
     /// The final message; a template.
@@ -31,6 +32,7 @@ pub struct ScriptStep {
 /// The next message of a scripted agent, with templates filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ScriptReply {
+    /// The next step with its arguments.
     Call { thought: String, tool: String, arguments: Value },
     Answer(String),
 }

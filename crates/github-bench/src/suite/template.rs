@@ -109,8 +109,9 @@ enum ScriptTemplatePiece<'t> {
 struct ObservationReference<'t> {
     /// The source text, for error messages and renumbering.
     template: &'t str,
-    /// From 1.
+    /// Number of the step, from 1.
     step: usize,
+    /// Names and indexes below the observation; empty for the whole observation.
     path: Vec<&'t str>,
     filters: Vec<ReferenceFilter>,
 }

@@ -13,6 +13,7 @@ use gradus_github_sim::{self as simulator, World};
 /// Bound to the runtime in which it was opened, since the server is a task of it. Dropping it stops the server.
 #[derive(Debug)]
 pub struct TrialEnvironment {
+    /// Shared with the server. Locked for one request at a time.
     world: Arc<Mutex<World>>,
     url: String,
     serving: tokio::task::JoinHandle<()>,

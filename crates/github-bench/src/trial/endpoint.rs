@@ -17,6 +17,7 @@ pub(super) struct MonitoredModel<'w> {
 /// Number of successful replies, and the failure of the last request if it failed.
 #[derive(Default)]
 struct EndpointReplies {
+    /// Successful replies so far.
     replies: u32,
     failure: Option<ModelCallFailure>,
 }

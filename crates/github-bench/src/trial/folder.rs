@@ -46,7 +46,9 @@ pub enum FolderError {
 pub enum ExistingBenchAction {
     /// Fail if it has results.
     Refuse,
+    /// Continue it if the plans match.
     GoOn,
+    /// Delete its results and start again.
     ThrowAway,
 }
 

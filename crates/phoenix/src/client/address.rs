@@ -9,6 +9,7 @@ use reqwest::Url;
 pub struct PhoenixAddress {
     /// Scheme, host, port and path prefix, without a slash at the end.
     pub base: String,
+    /// The name of a project, not its id.
     pub project: Option<String>,
 }
 

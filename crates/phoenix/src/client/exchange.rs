@@ -6,6 +6,7 @@ use reqwest::header::CONTENT_TYPE;
 
 /// One request and its response.
 pub(super) struct RestExchange<'a> {
+    /// Complete, with headers; the body is bounded by the limit of the request.
     pub(super) answer: &'a HttpResponse,
     /// The path without its query.
     pub(super) route: &'a str,

@@ -39,6 +39,7 @@ pub(super) struct DownloadCursor {
 struct DownloadProgress {
     /// Description of the source, for people who look into the folder.
     what: String,
+    /// When the first attempt started; its age decides whether it may be resumed.
     began: Option<jiff::Timestamp>,
     place: DownloadCursor,
     /// Valid length of `spans.bin`. What is beyond it was written after the last page and is cut off on resumption.

@@ -208,6 +208,7 @@ struct DownloadedPage {
     next: DownloadCursor,
 }
 
+/// Pages from the downloading thread; an error is the last element.
 type PageReceiver = Receiver<Result<DownloadedPage, PhoenixClientError>>;
 
 /// Stores the spans of all pages. The position advances only after the spans of a page are stored.

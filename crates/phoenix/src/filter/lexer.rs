@@ -15,8 +15,9 @@ pub(super) struct FilterToken {
 pub(super) enum FilterTokenKind {
     Name(String),
     Text(String),
+    /// Integers beyond 2⁵³ lose precision, as they do in Phoenix's JSON columns.
     Number(f64, NumberForm),
-    /// Operators, brackets and Python's keywords.
+    /// An operator, a delimiter or a keyword of Python.
     Mark(&'static str),
     End,
 }

@@ -8,10 +8,14 @@ use super::error::{FilterError, format_excerpt};
 /// The function around a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LoopReduction {
+    /// True if the condition holds for one component; false without components.
     Any,
+    /// True if the condition holds for every component; true without components.
     All,
     Len,
+    /// 0 without components.
     Sum,
+    /// Null without components, as is `Min`.
     Max,
     Min,
 }
@@ -19,6 +23,7 @@ pub(super) enum LoopReduction {
 /// Fields of a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DetailField {
+    /// Such as `input`, `output` or `cache_read`.
     TokenType,
     IsPrompt,
     Cost,

@@ -15,6 +15,7 @@ use crate::filter::value_kind::{FilterValueKind, invalid_expression_error};
 /// An expression that is true, false or unknown for a span.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum LoweredCondition {
+    /// SQL's AND.
     All(Vec<LoweredCondition>),
     Any(Vec<LoweredCondition>),
     Not(Box<LoweredCondition>),
@@ -29,6 +30,7 @@ pub(super) enum LoweredCondition {
     },
     /// SQL's `IN`.
     OneOf(LoweredValue, ValueList),
+    /// `parent_span is not None`.
     HasParent,
     /// Whether the annotation with this index exists.
     Annotated(usize),

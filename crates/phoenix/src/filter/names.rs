@@ -10,17 +10,23 @@ use crate::filter::value_kind::{FilterValueKind, invalid_expression_error};
 pub(super) enum SpanColumn {
     SpanId,
     TraceId,
+    /// The recorded parent id, whether or not that span is present.
     ParentId,
+    /// Upper case, after `gen_ai.*` was interpreted.
     SpanKind,
     Name,
+    /// `UNSET`, `OK` or `ERROR`.
     StatusCode,
     StatusMessage,
+    /// From the rounded times.
     LatencyMs,
     StartTime,
     EndTime,
+    /// Tokens of the span and all its descendants, as are the next two.
     CumulativePromptTokens,
     CumulativeCompletionTokens,
     CumulativeTotalTokens,
+    /// Dollars; 0 if unknown, as are the next two.
     TotalCost,
     PromptCost,
     CompletionCost,

@@ -12,10 +12,12 @@ use super::names::AttributePathStep;
 /// A value with SQLite's storage classes, as far as filters need them.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum SqlValue<'a> {
+    /// SQL's NULL. Every comparison with it is unknown.
     Null,
     Number(f64),
     /// A number from a column with numeric affinity: a text that it is compared with is converted to a number first.
     Score(f64),
+    /// Borrowed from the span where possible: texts can be megabytes.
     Text(Cow<'a, str>),
 }
 

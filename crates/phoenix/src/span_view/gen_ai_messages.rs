@@ -23,11 +23,13 @@ enum GenAiPart {
     Reasoning(String),
     /// The URI of a medium, or its content as a data URL. Empty if the content is not base64.
     Medium(String),
+    /// A tool call; arguments are usually an object, but any JSON is accepted.
     Call {
         id: Option<String>,
         name: String,
         arguments: Json,
     },
+    /// The result of a tool call.
     Result {
         id: Option<String>,
         response: Json,

@@ -14,6 +14,7 @@ use gradus_core::span::{AttributeValue, Span};
 pub enum AttributeLookup<'a> {
     /// There is no such attribute.
     Missing,
+    /// Borrowed from the span, not copied.
     Text(&'a str),
     Number(Number),
     /// Only the tree can tell.

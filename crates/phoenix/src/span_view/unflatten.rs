@@ -20,6 +20,7 @@ pub(super) struct AttributeTree {
 /// A value, children, or both.
 #[derive(Default)]
 struct AttributeNode {
+    /// The value of the key that ends here.
     value: Option<Json>,
     below: BTreeMap<KeySegment, AttributeBranch>,
 }
@@ -27,6 +28,7 @@ struct AttributeNode {
 /// One segment of a key. Indexes sort before names and numerically, which gives lists their order.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum KeySegment {
+    /// A segment of digits. Whether it is an index or a name is decided when the tree is converted.
     Index(u64),
     Name(String),
 }
