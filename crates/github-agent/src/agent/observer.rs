@@ -49,6 +49,7 @@ pub enum ObserverEvent<'e> {
         call: &'e AgentToolCall,
         time: Duration,
     },
+    /// The final result of a call, after any waits.
     Returned {
         call: &'e AgentToolCall,
         observation: &'e CallObservation,

@@ -1,8 +1,8 @@
-//! What an agent does, as OpenInference spans of the OpenTelemetry SDK: one AGENT span a request, with an LLM span for
-//! each question to the model and a TOOL span for each call below it.
+//! Runs as OpenInference spans of the OpenTelemetry SDK: one AGENT span per request, with an LLM span for each model
+//! call and a TOOL span for each tool call below it.
 //!
-//! Finished spans wait until somebody takes them: `export` hands them to any exporter, `take_otlp` makes one OTLP request
-//! of them. Nothing is sent behind the caller's back, so a bench can keep a provider for each run.
+//! Finished spans wait until they are taken: `export` passes them to an exporter, `take_otlp` encodes them as one OTLP
+//! request. Nothing is sent in the background, so that a benchmark can have a provider for each run.
 
 mod attributes;
 mod file;

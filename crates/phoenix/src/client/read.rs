@@ -46,6 +46,7 @@ struct RemoteProjectPage {
     next_cursor: Option<String>,
 }
 
+/// Requests use the id, since names may contain slashes.
 #[derive(Clone, Deserialize)]
 struct RemoteProject {
     id: String,

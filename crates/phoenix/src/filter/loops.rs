@@ -12,6 +12,7 @@ pub(super) enum LoopReduction {
     Any,
     /// True if the condition holds for every component; true without components.
     All,
+    /// Number of components that satisfy the conditions of the loop.
     Len,
     /// 0 without components.
     Sum,
@@ -25,7 +26,9 @@ pub(super) enum LoopReduction {
 pub(super) enum DetailField {
     /// Such as `input`, `output` or `cache_read`.
     TokenType,
+    /// Whether the component belongs to the prompt or to the completion.
     IsPrompt,
+    /// Dollars; null if unknown.
     Cost,
     Tokens,
     CostPerToken,
