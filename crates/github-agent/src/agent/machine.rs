@@ -319,7 +319,7 @@ impl<'t> AgentStateMachine<'t> {
         self.state.phase = AgentPhase::Calling { calls, stage: CallStage::Ready };
     }
 
-    /// Marks that the reply had more than was taken, which the model is told.
+    /// Marks that the reply had more calls than were taken. A note to the model says so.
     fn note_more(&mut self) {
         if let AgentPhase::Calling { calls, .. } = &mut self.state.phase
             && let Some(last) = calls.back_mut()
